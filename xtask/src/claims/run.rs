@@ -1,0 +1,246 @@
+//! Runs a claim's check and judges it.
+
+use std::collections::HashMap;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::expression;
+use super::file::{Check, Claim};
+use crate::workspace;
+
+/// What became of a claim.
+#[derive(Debug, PartialEq)]
+pub enum Verdict {
+    /// The bar is kept.
+    Held(Shown),
+    /// The bar is not kept, or the check could not run.
+    Missed(Shown),
+    /// A person looked, and this is what was seen.
+    Seen(Shown),
+}
+
+impl Verdict {
+    /// Whether the acceptance fails because of this claim.
+    pub fn is_missed(&self) -> bool {
+        matches!(self, Self::Missed(_))
+    }
+}
+
+/// The table's two middle columns.
+#[derive(Debug, PartialEq)]
+pub struct Shown {
+    /// Our figure, or what happened.
+    pub ours: String,
+    /// What was asked.
+    pub bar: String,
+}
+
+/// No check may take longer: a hang is a miss, not a wait.
+const LIMIT_S: &str = "3600";
+
+/// Runs checks; a command that several claims share runs once.
+#[derive(Default)]
+pub struct Runner {
+    outputs: HashMap<String, Result<Value, String>>,
+}
+
+impl Runner {
+    /// Runs the check of one claim.
+    pub fn judge(&mut self, claim: &Claim) -> Verdict {
+        match &claim.check {
+            Check::Measured {
+                command,
+                figure,
+                bar,
+            } => self.compare(command, figure, bar),
+            Check::Tests { tests, environment } => judge_tests(tests, environment),
+            Check::Command { command } => judge_command(command),
+            Check::ByEye { look, seen } => judge_by_eye(look, seen),
+        }
+    }
+
+    fn compare(&mut self, command: &str, figure: &str, bar: &str) -> Verdict {
+        let output = self
+            .outputs
+            .entry(command.to_owned())
+            .or_insert_with(|| json_of(command));
+        let compared = match output {
+            Ok(json) => expression::compare(figure, bar, json),
+            Err(reason) => Err(reason.clone()),
+        };
+        match compared {
+            Err(reason) => missed(reason, bar),
+            Ok(it) => {
+                let shown = Shown {
+                    ours: number(it.figure),
+                    bar: format!("{bar} = {}", number(it.limit)),
+                };
+                if it.holds {
+                    Verdict::Held(shown)
+                } else {
+                    Verdict::Missed(shown)
+                }
+            }
+        }
+    }
+}
+
+fn json_of(command: &str) -> Result<Value, String> {
+    let text = succeed(command, &[])?;
+    let whole = serde_json::from_str(&text);
+    let last_line = || {
+        text.trim_end()
+            .lines()
+            .next_back()
+            .map(serde_json::from_str)
+    };
+    match (whole, last_line()) {
+        (Ok(json), _) | (Err(_), Some(Ok(json))) => Ok(json),
+        (Err(trouble), _) => Err(format!("the output is not JSON: {trouble}")),
+    }
+}
+
+fn judge_command(command: &str) -> Verdict {
+    match succeed(command, &[]) {
+        Ok(_) => Verdict::Held(Shown {
+            ours: "exit 0".to_owned(),
+            bar: "exit 0".to_owned(),
+        }),
+        Err(reason) => missed(reason, "exit 0"),
+    }
+}
+
+fn judge_tests(tests: &str, environment: &[(String, String)]) -> Verdict {
+    let bar = "all pass, one at least";
+    match succeed(&format!("cargo test --release {tests}"), environment) {
+        Err(reason) => missed(reason, bar),
+        Ok(output) => match tests_passed(&output) {
+            0 => missed("no test has this name".to_owned(), bar),
+            passed => Verdict::Held(Shown {
+                ours: format!("{passed} passed"),
+                bar: bar.to_owned(),
+            }),
+        },
+    }
+}
+
+fn judge_by_eye(look: &str, seen: &str) -> Verdict {
+    match seen {
+        "" => missed("nobody has looked yet".to_owned(), look),
+        seen => Verdict::Seen(Shown {
+            ours: seen.to_owned(),
+            bar: look.to_owned(),
+        }),
+    }
+}
+
+/// The sum of the "N passed" that `cargo test` prints, one per test binary.
+fn tests_passed(output: &str) -> u64 {
+    output
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: ok. "))
+        .filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// Standard output of a command that has exited with 0, or why it did not.
+fn succeed(command: &str, environment: &[(String, String)]) -> Result<String, String> {
+    let run = Command::new("timeout")
+        .args([LIMIT_S, "bash", "-c", command])
+        .current_dir(workspace::root())
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .output();
+    let output = run.map_err(|trouble| format!("cannot start: {trouble}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{}: {}", output.status, last_words(&output)))
+}
+
+/// The last line that says something: errors stand at the end.
+fn last_words(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    let plain = String::from_utf8_lossy(&output.stdout);
+    let last = |text: &str| {
+        let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+        Some(line.trim().to_owned())
+    };
+    last(&error).or_else(|| last(&plain)).unwrap_or_default()
+}
+
+fn missed(ours: String, bar: &str) -> Verdict {
+    Verdict::Missed(Shown {
+        ours,
+        bar: bar.to_owned(),
+    })
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        large if large >= 100_000.0 => format!("{value:.3e}"),
+        large if large >= 100.0 => format!("{value:.0}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(check: Check) -> Verdict {
+        Runner::default().judge(&Claim {
+            id: "id".to_owned(),
+            point: "point".to_owned(),
+            check,
+        })
+    }
+
+    fn measured(command: &str, bar: &str) -> Verdict {
+        judge(Check::Measured {
+            command: command.to_owned(),
+            figure: "ns".to_owned(),
+            bar: bar.to_owned(),
+        })
+    }
+
+    #[test]
+    fn figures_are_compared_with_their_bars() {
+        let print = "echo some text; echo '{\"ns\": 30, \"call\": 2}'";
+        assert!(matches!(measured(print, "<= 25 * call"), Verdict::Held(_)));
+        assert!(measured(print, "<= 10 * call").is_missed());
+    }
+
+    #[test]
+    fn what_cannot_run_is_missed_with_its_reason() {
+        let absent = measured("echo gone >&2; exit 3", "<= 1");
+        let expected = "exit status: 3: gone";
+        assert!(matches!(absent, Verdict::Missed(Shown { ours, .. }) if ours == expected));
+        assert!(measured("echo no figures", "<= 1").is_missed());
+    }
+
+    #[test]
+    fn exit_codes_count() {
+        let run = |command: &str| {
+            judge(Check::Command {
+                command: command.to_owned(),
+            })
+        };
+        assert!(matches!(run("true"), Verdict::Held(_)));
+        assert!(run("false").is_missed());
+    }
+
+    #[test]
+    fn a_test_filter_that_matches_nothing_is_not_a_pass() {
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored; 9 filtered out";
+        assert_eq!(tests_passed(none), 0);
+        let some = "test result: ok. 2 passed; 0 failed\n\ntest result: ok. 3 passed; 0 failed";
+        assert_eq!(tests_passed(some), 5);
+    }
+
+    #[test]
+    fn nobody_looked_is_missed() {
+        assert!(judge_by_eye("at the page", "").is_missed());
+        assert!(!judge_by_eye("at the page", "reads well").is_missed());
+    }
+}

@@ -1,0 +1,40 @@
+//! The house's own checks, run by `make lint` and `make claims`.
+#![allow(clippy::print_stdout, reason = "a command's output is its purpose")]
+#![allow(
+    clippy::print_stderr,
+    reason = "progress and usage go beside the output"
+)]
+
+mod claims;
+mod workspace;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo run --release -p xtask -- COMMAND
+
+  claims [--only ID] [--list]   run the acceptance points of bench/claims and print the table
+
+exit code: 0 when everything holds, 1 when something does not, 2 for a wrong command line";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["claims", "--list"] => claims::list(),
+        ["claims"] => claims::check(None),
+        ["claims", "--only", id] => claims::check(Some(id)),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(trouble) => {
+            eprintln!("xtask: {trouble}");
+            ExitCode::FAILURE
+        }
+    }
+}
