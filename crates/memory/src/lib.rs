@@ -1,0 +1,12 @@
+//! Memory: one budget of a process with classes and floors, what the machine allows, pooled
+//! buffers, and the switch by which tests remove one condition of production code.
+//!
+//! Nothing here knows what the bytes mean, and nothing here spills: whoever is refused decides.
+
+pub mod budget;
+pub mod cgroup;
+pub mod mutants;
+pub mod pool;
+
+pub use budget::{Budget, Class, Floors, OutOfMemory, Reservation};
+pub use pool::{Pool, PooledBuf, Shared};
