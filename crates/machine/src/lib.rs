@@ -1,0 +1,15 @@
+//! What the hardware can do: the CPUs this process may use, the limits its control group sets, and
+//! probes that measure memory bandwidth, calls, the distance between two cores and flops.
+//!
+//! This crate stands alone: it knows nothing of programs, and nothing of the engine.
+
+pub mod cgroup;
+pub mod cpu;
+pub mod crew;
+pub mod isa;
+pub mod measure;
+pub mod pin;
+pub mod probes;
+
+pub use isa::Isa;
+pub use measure::{Figure, Rounds};

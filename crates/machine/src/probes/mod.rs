@@ -1,0 +1,14 @@
+//! Probes: short measurements of what the hardware can do. Each returns one sample; callers take
+//! several and keep their spread (see [`crate::measure`]).
+
+pub mod bandwidth;
+pub mod call;
+pub mod flops;
+pub mod memory;
+pub mod spin;
+
+pub use bandwidth::{ReadLoop, read_bandwidth};
+pub use call::indirect_call_ns;
+pub use flops::flops_per_ns;
+pub use memory::{peak_rss_bytes, reset_peak_rss};
+pub use spin::spin_round_trip_us;
