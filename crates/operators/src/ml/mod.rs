@@ -1,0 +1,4 @@
+//! Kernels of statistical models.
+
+pub mod columns;
+pub mod logistic;

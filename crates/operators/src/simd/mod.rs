@@ -1,0 +1,62 @@
+//! Logical vectors of 512 bits, on every instruction set.
+//!
+//! A kernel is written once over `F64x8` and compiled three times. `dispatch` chooses among the
+//! three, once per call of a kernel.
+//!
+//! # Why it is sound
+//! The vector types are named only here, and are reached by kernels only as the type parameter of
+//! `Kernel::run`, which `dispatch` calls after it has seen that the CPU has the instructions.
+
+mod isa;
+mod portable;
+mod rows;
+mod vector;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+pub use isa::{Isa, ParseIsaError, SelectError, active, detect, select};
+pub(crate) use rows::{Rows, prefetch_ahead};
+pub(crate) use vector::F64x8;
+
+/// A kernel's body. Implementations of `run` and all that it calls in its hot loop must be
+/// `#[inline(always)]` and free of closures: code that is not inlined is compiled without the
+/// vector instructions.
+pub(crate) trait Kernel {
+    type Output;
+    fn run<V: F64x8>(self) -> Self::Output;
+}
+
+/// Runs `kernel` compiled for `isa`.
+///
+/// # Panics
+/// If the CPU lacks `isa`.
+#[allow(unsafe_code)] // The one place where code compiled for a newer CPU is entered.
+pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
+    assert!(isa <= detect(), "this CPU lacks {isa}");
+    match isa {
+        Isa::V2 => kernel.run::<portable::Portable>(),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `detect` found all features of x86-64-v3.
+        Isa::V3 => unsafe { on_v3(kernel) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `detect` found all features of x86-64-v4.
+        Isa::V4 => unsafe { on_v4(kernel) },
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::V3 | Isa::V4 => unreachable!("detect() never finds {isa} here"),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
+fn on_v3<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<avx2::Avx2>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt")]
+fn on_v4<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<avx512::Avx512>()
+}

@@ -1,0 +1,75 @@
+//! The logical vector.
+
+/// 2^52 + 2^51. Adding it rounds a double of magnitude below 2^51 to an integer, ties to even, and
+/// leaves that integer in the low bits.
+pub(super) const ROUNDER: f64 = 6_755_399_441_055_744.0;
+/// 2^52. A double in [2^52, 2^53) holds its integer part in the low bits.
+pub(super) const TWO_52: f64 = 4_503_599_627_370_496.0;
+/// The bits of the double just below √½: where `exponent_mantissa` cuts an octave.
+pub(super) const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_0000_0000;
+/// Added to a double's bits, carries into the exponent exactly when the mantissa is at least √2.
+pub(super) const OCTAVE_SHIFT_BITS: u64 = 0x3ff0_0000_0000_0000 - SQRT_HALF_BITS;
+pub(super) const MANTISSA_BITS: u64 = (1 << 52) - 1;
+
+/// Eight doubles. Every operation is defined lane by lane by IEEE 754, so all implementations give
+/// the same bits, NaN payloads excepted; `canonical` removes that exception.
+///
+/// Sums across lanes add lane `i` to lane `i + half`, halving until one lane is left.
+pub(crate) trait F64x8: Copy {
+    type Mask: Copy;
+
+    fn splat(x: f64) -> Self;
+    fn load(lanes: &[f64; 8]) -> Self;
+    fn store(self, lanes: &mut [f64; 8]);
+    /// Lane `i` is `from[i]`, or zero beyond the end; at most eight are read.
+    fn load_first(from: &[f64]) -> Self;
+    /// Stores the first `into.len()` lanes, at most eight.
+    fn store_first(self, into: &mut [f64]);
+    /// Lanes `mask` of the eight doubles at `from`, the others zero.
+    ///
+    /// # Safety
+    /// The lanes in `mask` must be readable; the others are not touched.
+    #[allow(unsafe_code)] // Implemented in this module's siblings, called by `Rows` alone.
+    unsafe fn load_masked(from: *const f64, mask: Self::Mask) -> Self;
+    /// The first `lanes` lanes.
+    fn first(lanes: usize) -> Self::Mask;
+
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
+    /// `self · factor + addend`, rounded once.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+    fn neg(self) -> Self;
+    fn abs(self) -> Self;
+    /// A NaN stays.
+    fn clamp(self, low: Self, high: Self) -> Self;
+
+    /// False where either is NaN.
+    fn less(self, other: Self) -> Self::Mask;
+    fn is_nan(self) -> Self::Mask;
+    /// `yes` where `mask`, else `no`.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+
+    /// `self · 2^exponent`, rounded once. Exponents are integers within ±1,100, and `self` is in
+    /// [½, 2] or NaN.
+    fn scale(self, exponent: Self) -> Self;
+    /// `(k, m)` with `self = m · 2^k` and `m` in [√½, √2). For other than positive normal numbers
+    /// both are unspecified.
+    fn exponent_mantissa(self) -> (Self, Self);
+
+    fn broadcast_lane(self, lane: usize) -> Self;
+    fn reduce_add(self) -> f64;
+    /// Lane `i` is `rows[i].reduce_add()`.
+    fn reduce_rows(rows: [Self; 8]) -> Self;
+
+    /// NaNs of any sign and payload become the canonical one.
+    #[inline(always)]
+    fn canonical(self) -> Self {
+        Self::select(
+            self.is_nan(),
+            Self::splat(crate::numerics::CANONICAL_NAN),
+            self,
+        )
+    }
+}
