@@ -223,6 +223,17 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The same part as `part`, which was borrowed from this one; none when it was not.
+    pub fn slice_of(&self, part: &[u8]) -> Option<Shared> {
+        let start = part.as_ptr().addr().checked_sub(self.as_ptr().addr())?;
+        let end = start
+            .checked_add(part.len())
+            .filter(|&end| end <= self.len())?;
+        Some(self.slice(start..end))
+    }
+}
+
 impl Deref for Shared {
     type Target = [u8];
     fn deref(&self) -> &[u8] {

@@ -66,6 +66,8 @@ fn parts_share_a_buffer_until_the_last_is_gone() {
     buf.extend_from_slice(b"chaffinch brambling");
     let whole = buf.share();
     let part = whole.slice(10..19).slice(0..7);
+    assert_eq!(whole.slice_of(&whole[10..17]).as_ref(), Some(&part));
+    assert_eq!(whole.slice_of(b"elsewhere"), None);
     drop(whole);
     assert_eq!(&*part, b"brambli");
     assert_eq!(pool.free_bytes(), 0);

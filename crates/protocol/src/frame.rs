@@ -1,0 +1,119 @@
+//! Frames: what peers send each other, and its bytes.
+//!
+//! A frame is a header of 32 bytes and a body. The header has a checksum of its own, so its length
+//! can be believed before the body is there; the body's checksum is in the header. Numbers are
+//! little-endian. Data bodies are tables of fixed-size records and then payloads; the small
+//! bodies are postcard.
+
+mod control;
+mod data;
+mod error;
+mod header;
+
+pub use control::{Ack, Credit, Hello, LoopEnd, MapUpdate, Retired, Signal, SignalQuery};
+pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
+pub use error::FrameError;
+pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
+
+use crate::ids::{Priority, Sequence};
+
+/// What one peer says to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// Its class on the wire.
+    pub priority: Priority,
+    /// Its number in the session; none for what is never sent again: greetings and acknowledgements.
+    pub sequence: Option<Sequence>,
+    /// What it says.
+    pub body: Body<'a>,
+}
+
+/// The kinds of frames.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Body<'a> {
+    /// The first frame of every connection.
+    Hello(Hello),
+    /// Pieces and empty marks of one exchange turn.
+    Data(Data<'a>),
+    /// The outcome of a signal.
+    Signal(Signal),
+    /// A question for an outcome that did not arrive.
+    SignalQuery(SignalQuery),
+    /// An outermost loop has ended.
+    LoopEnd(LoopEnd),
+    /// Destinations have retired turns of an exchange.
+    Credit(Credit),
+    /// News for the partition map.
+    MapUpdate(MapUpdate),
+    /// Frames that arrived and need not be sent again.
+    Ack(Ack),
+}
+
+impl Body<'_> {
+    /// The kind that its header names.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Body::Hello(_) => Kind::Hello,
+            Body::Data(_) => Kind::Data,
+            Body::Signal(_) => Kind::Signal,
+            Body::SignalQuery(_) => Kind::SignalQuery,
+            Body::LoopEnd(_) => Kind::LoopEnd,
+            Body::Credit(_) => Kind::Credit,
+            Body::MapUpdate(_) => Kind::MapUpdate,
+            Body::Ack(_) => Kind::Ack,
+        }
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Appends the frame's bytes to `out`.
+    ///
+    /// # Panics
+    /// If the body is larger than [`BODY_BYTES_MAX`], or its tables break the rules of [`Data`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + HEADER_BYTES, 0);
+        match &self.body {
+            Body::Hello(body) => control::encode(body, out),
+            Body::Data(body) => body.encode(out),
+            Body::Signal(body) => control::encode(body, out),
+            Body::SignalQuery(body) => control::encode(body, out),
+            Body::LoopEnd(body) => control::encode(body, out),
+            Body::Credit(body) => control::encode(body, out),
+            Body::MapUpdate(body) => control::encode(body, out),
+            Body::Ack(body) => control::encode(body, out),
+        }
+        let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
+        let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
+        head.copy_from_slice(&header.to_bytes());
+    }
+
+    /// Reads one frame from the front of `bytes`, and tells how many it took.
+    pub fn decode(bytes: &'a [u8]) -> Result<(Frame<'a>, usize), FrameError> {
+        let header = Header::decode(bytes)?;
+        let end = HEADER_BYTES + header.body_bytes();
+        let body = bytes.get(HEADER_BYTES..end).ok_or(FrameError::Truncated)?;
+        Ok((Frame::decode_body(&header, body)?, end))
+    }
+
+    /// Reads the body that belongs to `header`.
+    pub fn decode_body(header: &Header, body: &'a [u8]) -> Result<Frame<'a>, FrameError> {
+        header.check(body)?;
+        let body = match header.kind() {
+            Kind::Hello => Body::Hello(control::decode(body)?),
+            Kind::Data => Body::Data(Data::decode(body)?),
+            Kind::Signal => Body::Signal(control::decode(body)?),
+            Kind::SignalQuery => Body::SignalQuery(control::decode(body)?),
+            Kind::LoopEnd => Body::LoopEnd(control::decode(body)?),
+            Kind::Credit => Body::Credit(control::decode(body)?),
+            Kind::MapUpdate => Body::MapUpdate(control::decode(body)?),
+            Kind::Ack => Body::Ack(control::decode(body)?),
+        };
+        Ok(Frame {
+            priority: header.priority(),
+            sequence: header.sequence(),
+            body,
+        })
+    }
+}

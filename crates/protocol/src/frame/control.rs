@@ -1,0 +1,118 @@
+//! The small bodies: everything but data.
+
+use super::error::FrameError;
+use crate::ids::{Generation, JobId, Sequence, WorkerId};
+use crate::map::EntryRange;
+use brambling_program::{BlockId, ExchangeId, GroupId, Position, Turn};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The first frame of every connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// Who speaks.
+    pub worker: WorkerId,
+    /// Differs each time the worker's process starts.
+    pub epoch: u64,
+    /// The epoch of the listener as far as the speaker knows it.
+    pub peer_epoch: Option<u64>,
+    /// The newest frame format that the speaker reads.
+    pub format: u16,
+    /// All frames of the session before this one have arrived.
+    pub received: Sequence,
+}
+
+/// The outcome of a signal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Signal {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// Which signal, which turn.
+    pub position: Position,
+    /// What it decided.
+    pub outcome: bool,
+}
+
+/// A question for an outcome that did not arrive: the broadcast is only a hint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SignalQuery {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// Which signal, which turn.
+    pub position: Position,
+}
+
+/// An outermost loop has ended: groups that take no part in it may go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LoopEnd {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// The loop's body.
+    pub body: BlockId,
+    /// How often the body ran.
+    pub turns: Turn,
+}
+
+/// Destinations have retired turns of an exchange.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Credit {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// The exchange.
+    pub exchange: ExchangeId,
+    /// The group of the destinations.
+    pub group: GroupId,
+    /// Who has retired how many turns.
+    pub retired: Vec<Retired>,
+}
+
+/// Destinations `first..end` have retired all turns before `turns`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Retired {
+    /// The first destination.
+    pub first: u32,
+    /// One past the last.
+    pub end: u32,
+    /// The first turn that each has not retired.
+    pub turns: Turn,
+}
+
+/// News for the partition map.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MapUpdate {
+    /// The job.
+    pub job: JobId,
+    /// The entries.
+    pub entries: Vec<EntryRange>,
+}
+
+/// All frames of the session before `received` have arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ack {
+    /// The first number that is missing.
+    pub received: Sequence,
+}
+
+pub(super) fn encode<T: Serialize>(body: &T, out: &mut Vec<u8>) {
+    postcard::to_io(body, out).expect("plain values written to memory");
+}
+
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((body, [])) => Ok(body),
+        Ok(_) => Err(FrameError::Malformed {
+            rule: "nothing after the last field",
+        }),
+        Err(_) => Err(FrameError::Malformed {
+            rule: "the fields of its kind",
+        }),
+    }
+}

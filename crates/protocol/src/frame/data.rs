@@ -1,0 +1,310 @@
+//! Data bodies: pieces and empty marks of one exchange turn, from many source shards to one worker.
+
+use super::error::FrameError;
+use crate::ids::{Generation, JobId, Version};
+use brambling_program::tree::TreeNode;
+use brambling_program::{ExchangeId, GroupId, Turn};
+use std::ops::Range;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Pieces and empty marks of one exchange turn.
+///
+/// Rules, checked when it is decoded: ranges are not empty; version ranges ascend and do not
+/// overlap; the destinations of every piece and empty mark lie inside them; a tree node's leaves
+/// can be counted in 64 bits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Data<'a> {
+    /// Whose and which.
+    pub head: DataHead,
+    /// The sender's version of each destination's entry.
+    pub versions: Vec<VersionRange>,
+    /// What the sources send.
+    pub pieces: Vec<Piece<'a>>,
+    /// What the sources do not send.
+    pub empties: Vec<EmptyMarks>,
+}
+
+/// What all pieces of a frame have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataHead {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// The exchange.
+    pub exchange: ExchangeId,
+    /// The exchange's turn.
+    pub turn: Turn,
+    /// The group of the destinations.
+    pub group: GroupId,
+}
+
+/// The version that the sender's map has for destinations `first..end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VersionRange {
+    /// The first destination.
+    pub first: u32,
+    /// One past the last.
+    pub end: u32,
+    /// The version.
+    pub version: Version,
+}
+
+/// One source's data, or one chunk of it, for destinations `first..end` (a broadcast has several).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece<'a> {
+    /// The first destination.
+    pub first: u32,
+    /// One past the last.
+    pub end: u32,
+    /// The source: a leaf is a source by itself, a node is what its leaves make together.
+    pub source: TreeNode,
+    /// The place of this chunk, from 0.
+    pub chunk: u32,
+    /// Whether this is the source's last chunk.
+    pub last: bool,
+    /// The bytes.
+    pub payload: &'a [u8],
+}
+
+/// Sources `sources` send nothing to destinations `first..end`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EmptyMarks {
+    /// The first destination.
+    pub first: u32,
+    /// One past the last.
+    pub end: u32,
+    /// The leaves that are accounted for.
+    pub sources: Range<u64>,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct HeadRecord {
+    job: U64,
+    generation: U64,
+    turn: U64,
+    exchange: U32,
+    group: U32,
+    versions: U32,
+    pieces: U32,
+    empties: U32,
+    reserved: U32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct VersionRecord {
+    first: U32,
+    end: U32,
+    version: U64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct PieceRecord {
+    index: U64,
+    first: U32,
+    end: U32,
+    chunk: U32,
+    payload_bytes: U32,
+    level: u8,
+    last: u8,
+    reserved: U16,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct EmptyRecord {
+    start: U64,
+    stop: U64,
+    first: U32,
+    end: U32,
+}
+
+const fn malformed(rule: &'static str) -> FrameError {
+    FrameError::Malformed { rule }
+}
+
+impl<'a> Data<'a> {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        self.check().expect("the sender keeps the rules");
+        let count = |len: usize| U32::new(u32::try_from(len).expect("a frame has far fewer"));
+        let head = HeadRecord {
+            job: self.head.job.0.into(),
+            generation: self.head.generation.0.into(),
+            turn: self.head.turn.into(),
+            exchange: self.head.exchange.0.into(),
+            group: self.head.group.0.into(),
+            versions: count(self.versions.len()),
+            pieces: count(self.pieces.len()),
+            empties: count(self.empties.len()),
+            reserved: 0.into(),
+        };
+        out.extend_from_slice(head.as_bytes());
+        for range in &self.versions {
+            let (first, end) = (range.first.into(), range.end.into());
+            let record = VersionRecord {
+                first,
+                end,
+                version: range.version.into(),
+            };
+            out.extend_from_slice(record.as_bytes());
+        }
+        for piece in &self.pieces {
+            let record = PieceRecord {
+                index: piece.source.index.into(),
+                first: piece.first.into(),
+                end: piece.end.into(),
+                chunk: piece.chunk.into(),
+                payload_bytes: count(piece.payload.len()),
+                level: piece.source.level,
+                last: piece.last.into(),
+                reserved: 0.into(),
+            };
+            out.extend_from_slice(record.as_bytes());
+        }
+        for marks in &self.empties {
+            let (first, end) = (marks.first.into(), marks.end.into());
+            let (start, stop) = (marks.sources.start.into(), marks.sources.end.into());
+            out.extend_from_slice(
+                EmptyRecord {
+                    start,
+                    stop,
+                    first,
+                    end,
+                }
+                .as_bytes(),
+            );
+        }
+        for piece in &self.pieces {
+            out.extend_from_slice(piece.payload);
+        }
+    }
+
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Data<'a>, FrameError> {
+        let short = malformed("as many records as it names");
+        let (head, rest) = HeadRecord::ref_from_prefix(bytes).map_err(|_| short)?;
+        if head.reserved.get() != 0 {
+            return Err(malformed("zero in reserved fields"));
+        }
+        // Each table is cut from the bytes at hand before anything is allocated for it.
+        let len = |count: U32| count.get() as usize;
+        let (versions, rest) =
+            <[VersionRecord]>::ref_from_prefix_with_elems(rest, len(head.versions))
+                .map_err(|_| short)?;
+        let (pieces, rest) = <[PieceRecord]>::ref_from_prefix_with_elems(rest, len(head.pieces))
+            .map_err(|_| short)?;
+        let (empties, rest) = <[EmptyRecord]>::ref_from_prefix_with_elems(rest, len(head.empties))
+            .map_err(|_| short)?;
+        let data = Data {
+            head: DataHead {
+                job: JobId(head.job.get()),
+                generation: Generation(head.generation.get()),
+                exchange: ExchangeId(head.exchange.get()),
+                turn: head.turn.get(),
+                group: GroupId(head.group.get()),
+            },
+            versions: versions.iter().map(VersionRecord::get).collect(),
+            pieces: decode_pieces(pieces, rest)?,
+            empties: empties.iter().map(EmptyRecord::get).collect(),
+        };
+        data.check()?;
+        Ok(data)
+    }
+
+    /// The rules of the type, in time n·log n whatever the bytes say.
+    fn check(&self) -> Result<(), FrameError> {
+        // Version ranges that touch are one span of destinations.
+        let mut spans: Vec<Range<u32>> = Vec::new();
+        for range in &self.versions {
+            let before = spans.last().map_or(0, |span| span.end);
+            if range.first >= range.end || range.first < before {
+                return Err(malformed("version ranges that ascend"));
+            }
+            match spans.last_mut() {
+                Some(span) if span.end == range.first => span.end = range.end,
+                _ => spans.push(range.first..range.end),
+            }
+        }
+        let covered = |first: u32, end: u32| {
+            let span = spans.get(spans.partition_point(|span| span.end <= first));
+            first < end && span.is_some_and(|span| span.start <= first && end <= span.end)
+        };
+        for piece in &self.pieces {
+            if !covered(piece.first, piece.end) {
+                return Err(malformed("pieces for destinations with a version"));
+            }
+            if !is_countable(piece.source) {
+                return Err(malformed("tree nodes whose leaves can be counted"));
+            }
+        }
+        for marks in &self.empties {
+            if !covered(marks.first, marks.end) || marks.sources.is_empty() {
+                return Err(malformed("empty marks for destinations with a version"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether one past the node's last leaf fits into 64 bits.
+fn is_countable(node: TreeNode) -> bool {
+    node.index
+        .checked_add(1)
+        .is_some_and(|end| node.level < 64 && end <= u64::MAX >> node.level)
+}
+
+fn decode_pieces<'a>(
+    records: &[PieceRecord],
+    mut payloads: &'a [u8],
+) -> Result<Vec<Piece<'a>>, FrameError> {
+    let mut pieces = Vec::with_capacity(records.len());
+    for record in records {
+        if record.last > 1 || record.reserved.get() != 0 {
+            return Err(malformed("defined flags of pieces"));
+        }
+        let bytes = record.payload_bytes.get() as usize;
+        let (payload, rest) = payloads
+            .split_at_checked(bytes)
+            .ok_or(malformed("payloads as long as named"))?;
+        payloads = rest;
+        pieces.push(Piece {
+            first: record.first.get(),
+            end: record.end.get(),
+            source: TreeNode {
+                level: record.level,
+                index: record.index.get(),
+            },
+            chunk: record.chunk.get(),
+            last: record.last == 1,
+            payload,
+        });
+    }
+    if !payloads.is_empty() {
+        return Err(malformed("nothing after the last payload"));
+    }
+    Ok(pieces)
+}
+
+impl VersionRecord {
+    fn get(&self) -> VersionRange {
+        VersionRange {
+            first: self.first.get(),
+            end: self.end.get(),
+            version: self.version.get(),
+        }
+    }
+}
+
+impl EmptyRecord {
+    fn get(&self) -> EmptyMarks {
+        let sources = self.start.get()..self.stop.get();
+        EmptyMarks {
+            first: self.first.get(),
+            end: self.end.get(),
+            sources,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What nodes say to each other, and the partition map.
+//!
+//! Frames are values here: nothing in this crate opens a connection or reads a clock. Decoding
+//! never panics and never allocates more than the bytes at hand justify, whatever they are.
+
+pub mod frame;
+mod ids;
+pub mod map;
+
+pub use ids::{Generation, JobId, Priority, Sequence, Version, WorkerId};
+pub use map::{Applied, Entry, EntryRange, MapError, PartitionMap};

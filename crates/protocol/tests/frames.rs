@@ -1,0 +1,245 @@
+//! What is sent is read again; what was damaged on the way, or was never a frame, is refused.
+
+mod samples;
+
+use brambling_program::tree::TreeNode;
+use brambling_program::{ExchangeId, GroupId};
+use brambling_protocol::frame::*;
+use brambling_protocol::{Generation, JobId, Priority};
+use proptest::prelude::*;
+
+fn encoded(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    bytes
+}
+
+/// Puts a body behind a header with right checksums: only the body's own rules are left to refuse it.
+fn sealed(kind: Kind, body: &[u8]) -> Vec<u8> {
+    let mut ack = encoded(&samples::frames().pop().unwrap().1);
+    ack.truncate(HEADER_BYTES);
+    ack[6] = kind as u8;
+    ack[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    ack[16..20].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+    reseal(&mut ack);
+    ack.extend_from_slice(body);
+    ack
+}
+
+fn reseal(bytes: &mut [u8]) {
+    let checksum = crc32fast::hash(&bytes[..28]);
+    bytes[28..32].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn body_of(name: &str) -> (Kind, Vec<u8>) {
+    let (_, frame) = samples::frames()
+        .into_iter()
+        .find(|(other, _)| *other == name)
+        .unwrap();
+    (frame.body.kind(), encoded(&frame)[HEADER_BYTES..].to_vec())
+}
+
+#[test]
+fn frames_follow_each_other_in_a_stream() {
+    let frames = samples::frames();
+    let stream: Vec<u8> = frames
+        .iter()
+        .flat_map(|(_, frame)| encoded(frame))
+        .collect();
+    let mut rest = &stream[..];
+    for (name, frame) in &frames {
+        let (read, used) = Frame::decode(rest).unwrap();
+        assert_eq!(&read, frame, "{name}");
+        rest = &rest[used..];
+    }
+    assert!(rest.is_empty());
+}
+
+fn every_flipped_bit_is_noticed() {
+    for (name, frame) in samples::frames() {
+        let bytes = encoded(&frame);
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Frame::decode(&damaged).is_err(), "{name}, bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert_eq!(
+                Frame::decode(&bytes[..len]).unwrap_err(),
+                FrameError::Truncated,
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn damage_is_noticed() {
+    every_flipped_bit_is_noticed();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn mutants_are_caught() {
+    brambling_memory::mutants::assert_caught("frame-skips-checksum", every_flipped_bit_is_noticed);
+}
+
+#[test]
+fn a_newer_format_is_refused_by_its_number_whatever_else_it_says() {
+    let mut bytes = encoded(&samples::frames()[1].1);
+    bytes[4..6].copy_from_slice(&9u16.to_le_bytes());
+    bytes[28..].fill(0xff);
+    let error = Frame::decode(&bytes).unwrap_err();
+    assert_eq!(error, FrameError::Format { found: 9, known: 1 });
+    let text = error.to_string();
+    assert!(
+        text.contains("format 9") && text.contains("formats 1 to 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn another_protocol_is_told_apart() {
+    let http = b"GET / HTTP/1.1\r\nHost: brambling\r\n\r\n";
+    assert_eq!(Frame::decode(http).unwrap_err(), FrameError::NotAFrame);
+}
+
+#[test]
+fn undefined_fields_are_refused() {
+    for (at, value, expected) in [
+        (6, 0, "kind"),
+        (6, 9, "kind"),
+        (7, 8, "priority"),
+        (8, 1, "compression"),
+        (9, 2, "flags"),
+        (10, 1, "reserved field"),
+    ] {
+        let mut bytes = encoded(&samples::frames()[0].1);
+        bytes[at] = value;
+        reseal(&mut bytes);
+        let error = Frame::decode(&bytes).unwrap_err();
+        assert!(
+            matches!(error, FrameError::Undefined { field, .. } if field == expected),
+            "{error}"
+        );
+    }
+    let mut numbered = encoded(&samples::frames()[0].1);
+    numbered[20] = 1;
+    reseal(&mut numbered);
+    assert!(matches!(
+        Frame::decode(&numbered),
+        Err(FrameError::Malformed { .. })
+    ));
+}
+
+#[test]
+fn a_length_beyond_the_limit_is_refused_before_the_body_is_there() {
+    let mut bytes = encoded(&samples::frames()[0].1);
+    bytes[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    reseal(&mut bytes);
+    let refused = Header::decode(&bytes[..HEADER_BYTES]).unwrap_err();
+    let max_bytes = BODY_BYTES_MAX as u64;
+    assert_eq!(
+        refused,
+        FrameError::TooLarge {
+            bytes: u32::MAX.into(),
+            max_bytes
+        }
+    );
+}
+
+#[test]
+fn data_that_breaks_a_rule_is_refused() {
+    let (kind, good) = body_of("data");
+    assert!(Frame::decode(&sealed(kind, &good)).is_ok());
+    // Offsets: head 48 bytes, then 3 versions of 16, 2 pieces of 28, 1 empty mark of 24.
+    let (versions, pieces, empties) = (48, 96, 152);
+    for (why, at, value) in [
+        ("more versions than bytes", 32, u32::MAX),
+        ("more pieces than bytes", 36, u32::MAX / 28),
+        ("fewer pieces than bytes", 36, 1),
+        ("more empty marks than bytes", 40, 2),
+        ("the head's reserved field", 44, 1),
+        ("an empty version range", versions + 4, 4),
+        ("versions that overlap", versions + 16, 7),
+        ("a piece outside the versions", pieces + 12, 11),
+        ("a piece across a gap", pieces + 12, 21),
+        ("a piece for nobody", pieces + 8, 10),
+        ("a payload longer than the rest", pieces + 20, 12),
+        ("a payload shorter than the rest", pieces + 20, 10),
+        ("a node too high", pieces + 24, 64),
+        ("a flag that is no flag", pieces + 24, 0x0203),
+        ("a piece's reserved field", pieces + 24, 0x0001_0103),
+        ("empty marks without sources", empties + 8, 48),
+        ("empty marks for nobody", empties + 20, 5),
+    ] {
+        let mut body = good.clone();
+        body[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let outcome = Frame::decode(&sealed(kind, &body)).map(|(frame, _)| frame.body.kind());
+        assert!(
+            matches!(outcome, Err(FrameError::Malformed { .. })),
+            "{why}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn bytes_after_a_body_are_refused() {
+    for (name, _) in samples::frames() {
+        let (kind, mut body) = body_of(name);
+        body.push(0);
+        assert!(Frame::decode(&sealed(kind, &body)).is_err(), "{name}");
+    }
+}
+
+type DrawnVersion = (u32, u32, u64);
+type DrawnPiece = (usize, u8, u64, u32, bool, Vec<u8>);
+
+fn any_data() -> impl Strategy<Value = (Vec<DrawnVersion>, Vec<DrawnPiece>)> {
+    let versions = prop::collection::vec((0..3u32, 1..5u32, any::<u64>()), 1..5);
+    let payload = prop::collection::vec(any::<u8>(), 0..40);
+    let piece = (
+        any::<usize>(),
+        0..20u8,
+        0..1000u64,
+        any::<u32>(),
+        any::<bool>(),
+        payload,
+    );
+    (versions, prop::collection::vec(piece, 0..6))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn data_is_read_as_it_was_sent((steps, drawn) in any_data(), sequence: Option<u64>) {
+        let mut versions = Vec::new();
+        let mut at = 0;
+        for (gap, len, version) in steps {
+            versions.push(VersionRange { first: at + gap, end: at + gap + len, version });
+            at += gap + len;
+        }
+        let mut empties = Vec::new();
+        let mut pieces = Vec::new();
+        for (which, level, index, chunk, last, payload) in &drawn {
+            let VersionRange { first, end, .. } = versions[which % versions.len()];
+            let source = TreeNode { level: *level, index: *index };
+            pieces.push(Piece { first, end, source, chunk: *chunk, last: *last, payload });
+            empties.push(EmptyMarks { first, end, sources: *index..*index + 1 });
+        }
+        let (job, generation) = (JobId(1), Generation(2));
+        let (exchange, group) = (ExchangeId(3), GroupId(4));
+        let head = DataHead { job, generation, exchange, turn: 5, group };
+        let body = Body::Data(Data { head, versions, pieces, empties });
+        let frame = Frame { priority: Priority::LAST, sequence, body };
+        let bytes = encoded(&frame);
+        prop_assert_eq!(Frame::decode(&bytes).unwrap(), (frame, bytes.len()));
+    }
+
+    #[test]
+    fn no_body_makes_the_decoder_panic(kind in 0..8usize, body in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Frame::decode(&sealed(Kind::ALL[kind], &body));
+        let _ = Frame::decode(&body);
+    }
+}

@@ -1,0 +1,177 @@
+//! One frame of each kind, with every field away from its default.
+
+use brambling_program::tree::TreeNode;
+use brambling_program::{BlockId, ExchangeId, GroupId, Position, StageId};
+use brambling_protocol::frame::*;
+use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
+
+pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
+    let (job, generation) = (JobId(7_000_000_007), Generation(3));
+    let position = Position {
+        stage: StageId(300),
+        turn: 70_000,
+    };
+    let numbered = |priority: u8, sequence, body| Frame {
+        priority: Priority::new(priority).unwrap(),
+        sequence: Some(sequence),
+        body,
+    };
+    let hello = Hello {
+        worker: WorkerId(12),
+        epoch: 0xfeed_beef,
+        peer_epoch: Some(5),
+        format: 1,
+        received: 400,
+    };
+    let data = Data {
+        head: DataHead {
+            job,
+            generation,
+            exchange: ExchangeId(9),
+            turn: 41,
+            group: GroupId(2),
+        },
+        versions: vec![
+            VersionRange {
+                first: 4,
+                end: 8,
+                version: 17,
+            },
+            VersionRange {
+                first: 8,
+                end: 10,
+                version: 18,
+            },
+            VersionRange {
+                first: 20,
+                end: 21,
+                version: 2,
+            },
+        ],
+        pieces: vec![
+            Piece {
+                first: 4,
+                end: 10,
+                source: TreeNode { level: 3, index: 5 },
+                chunk: 0,
+                last: true,
+                payload: b"a broadcast",
+            },
+            Piece {
+                first: 20,
+                end: 21,
+                source: TreeNode::leaf(1 << 40),
+                chunk: 2,
+                last: false,
+                payload: b"",
+            },
+        ],
+        empties: vec![EmptyMarks {
+            first: 5,
+            end: 9,
+            sources: 48..1000,
+        }],
+    };
+    let entry = Entry {
+        owner: WorkerId(3),
+        version: 1 << 33,
+    };
+    vec![
+        (
+            "hello",
+            Frame {
+                priority: Priority::FIRST,
+                sequence: None,
+                body: Body::Hello(hello),
+            },
+        ),
+        ("data", numbered(4, 1 << 50, Body::Data(data))),
+        (
+            "signal",
+            numbered(
+                0,
+                1,
+                Body::Signal(Signal {
+                    job,
+                    generation,
+                    position,
+                    outcome: true,
+                }),
+            ),
+        ),
+        (
+            "signal-query",
+            numbered(
+                0,
+                2,
+                Body::SignalQuery(SignalQuery {
+                    job,
+                    generation,
+                    position,
+                }),
+            ),
+        ),
+        (
+            "loop-end",
+            numbered(
+                0,
+                3,
+                Body::LoopEnd(LoopEnd {
+                    job,
+                    generation,
+                    body: BlockId(6),
+                    turns: 500,
+                }),
+            ),
+        ),
+        (
+            "credit",
+            numbered(
+                0,
+                4,
+                Body::Credit(Credit {
+                    job,
+                    generation,
+                    exchange: ExchangeId(9),
+                    group: GroupId(2),
+                    retired: vec![
+                        Retired {
+                            first: 0,
+                            end: 8,
+                            turns: 41,
+                        },
+                        Retired {
+                            first: 8,
+                            end: 9,
+                            turns: 40,
+                        },
+                    ],
+                }),
+            ),
+        ),
+        (
+            "map-update",
+            numbered(
+                7,
+                5,
+                Body::MapUpdate(MapUpdate {
+                    job,
+                    entries: vec![EntryRange {
+                        group: GroupId(1),
+                        first: 0,
+                        end: 600,
+                        entry,
+                    }],
+                }),
+            ),
+        ),
+        (
+            "ack",
+            Frame {
+                priority: Priority::FIRST,
+                sequence: None,
+                body: Body::Ack(Ack { received: 129 }),
+            },
+        ),
+    ]
+}
