@@ -1,0 +1,419 @@
+//! High-level exchanges: broadcast, reduce, all-reduce, shuffle by key, exchange with neighbours.
+
+use crate::tree::{Folding, TreeNode, aligned_nodes};
+use crate::{
+    Blocked, Blocks, Count, Dataset, DecodeError, Inbox, Key, Outbox, Partitioner, Payload, Program, Relation, Use,
+    Value, partition_of,
+};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// An associative operation: merges the right operand into the left one. Operands are always adjacent and
+/// in order, on the fixed tree, so it need not be commutative.
+pub trait Combine<T>: Clone + Send + Sync + 'static {
+    /// Merges `right` into `left`.
+    fn combine(&self, left: &mut T, right: &T);
+}
+
+/// Adds: numbers, and vectors and arrays element by element. Integers wrap.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum;
+/// The smaller of two; a NaN wins, so that it is seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Min;
+/// The larger of two; a NaN wins, so that it is seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Max;
+
+impl<T, F: Fn(&mut T, &T) + Clone + Send + Sync + 'static> Combine<T> for F {
+    fn combine(&self, left: &mut T, right: &T) {
+        self(left, right);
+    }
+}
+
+/// A number that [`Sum`], [`Min`] and [`Max`] understand.
+pub trait Number: Copy {
+    /// The sum.
+    fn add(self, other: Self) -> Self;
+    /// The smaller; NaN if either is.
+    fn least(self, other: Self) -> Self;
+    /// The larger; NaN if either is.
+    fn greatest(self, other: Self) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            fn add(self, other: Self) -> Self { self.wrapping_add(other) }
+            fn least(self, other: Self) -> Self { self.min(other) }
+            fn greatest(self, other: Self) -> Self { self.max(other) }
+        }
+    )*};
+}
+integers!(u8, u16, u32, u64, usize, i8, i16, i32, i64);
+
+macro_rules! floats {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            fn add(self, other: Self) -> Self {
+                let sum = self + other;
+                if sum.is_nan() { <$t>::NAN } else { sum }
+            }
+            fn least(self, other: Self) -> Self {
+                if self.is_nan() || other.is_nan() { return <$t>::NAN; }
+                // Total order, so that −0.0 and 0.0 do not depend on the order of operands.
+                if self.total_cmp(&other).is_le() { self } else { other }
+            }
+            fn greatest(self, other: Self) -> Self {
+                if self.is_nan() || other.is_nan() { return <$t>::NAN; }
+                if self.total_cmp(&other).is_ge() { self } else { other }
+            }
+        }
+    )*};
+}
+floats!(f32, f64);
+
+macro_rules! operator {
+    ($name:ident, $method:ident) => {
+        impl<N: Number> Combine<N> for $name {
+            fn combine(&self, left: &mut N, right: &N) {
+                *left = left.$method(*right);
+            }
+        }
+
+        impl<N: Number> Combine<Vec<N>> for $name {
+            /// Element by element; the missing end of a shorter vector counts as nothing.
+            fn combine(&self, left: &mut Vec<N>, right: &Vec<N>) {
+                left.iter_mut().zip(right).for_each(|(left, right)| *left = left.$method(*right));
+                left.extend(right.iter().skip(left.len()).copied());
+            }
+        }
+
+        impl<N: Number, const LEN: usize> Combine<[N; LEN]> for $name {
+            fn combine(&self, left: &mut [N; LEN], right: &[N; LEN]) {
+                left.iter_mut().zip(right).for_each(|(left, right)| *left = left.$method(*right));
+            }
+        }
+    };
+}
+operator!(Sum, add);
+operator!(Min, least);
+operator!(Max, greatest);
+
+/// Partial results of a reduction, named by their tree nodes. Entries beyond `used` are kept for their buffers.
+#[derive(Clone, Default, Debug)]
+pub struct Partials<T> {
+    used: usize,
+    entries: Vec<(TreeNode, T)>,
+}
+
+impl<T: Payload> Payload for Partials<T> {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Owned(format!("Partials<{}>", T::type_name()))
+    }
+    fn heap_bytes(&self) -> usize {
+        self.entries.heap_bytes()
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.used.encode(out);
+        self.entries[..self.used].iter().for_each(|entry| entry.encode(out));
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let entries = Vec::<(TreeNode, T)>::decode(input)?;
+        Ok(Partials { used: entries.len(), entries })
+    }
+}
+
+impl<T: Payload> Partials<T> {
+    fn push(&mut self, node: TreeNode, value: &T) -> &mut T {
+        match self.entries.get_mut(self.used) {
+            Some(entry) => {
+                entry.0 = node;
+                entry.1.clone_from(value);
+            }
+            None => self.entries.push((node, value.clone())),
+        }
+        self.used += 1;
+        &mut self.entries[self.used - 1].1
+    }
+}
+
+impl<T: Payload> Blocks<T> {
+    /// Folds each maximal aligned node of this partition's blocks.
+    fn partials(&self, op: &impl Combine<T>, out: &mut Partials<T>) {
+        out.used = 0;
+        let range = self.range();
+        for node in aligned_nodes(range.start, range.end) {
+            let first = out.used;
+            let mut folding = Folding::default();
+            for index in node.start()..node.start() + (1 << node.level) {
+                if let Some(value) = self.block((index - range.start) as usize) {
+                    let place = out.used;
+                    out.push(TreeNode::leaf(index), value);
+                    folding.push(TreeNode::leaf(index), place, |l, r| merge(op, &mut out.entries, l, r));
+                }
+            }
+            let folded = folding.finish(|l, r| merge(op, &mut out.entries, l, r));
+            // The first operand's place holds the result; the others' buffers are free again.
+            debug_assert!(folded.is_none_or(|place| place == first));
+            if folded.is_some() {
+                out.entries[first].0 = node;
+                out.used = first + 1;
+            }
+        }
+    }
+}
+
+fn merge<T: Payload>(op: &impl Combine<T>, entries: &mut [(TreeNode, T)], left: usize, right: usize) {
+    let (head, tail) = entries.split_at_mut(right);
+    op.combine(&mut head[left].1, &tail[0].1);
+}
+
+/// Folds all pieces in source order and gives the result to `finish`.
+fn fold_inbox<T: Payload>(inbox: &mut Inbox<'_, Partials<T>>, op: &impl Combine<T>, finish: impl FnOnce(&mut T)) {
+    let mut operands: Vec<&mut T> = Vec::new();
+    let mut folding = Folding::default();
+    let combine = |operands: &mut Vec<&mut T>, left: usize, right: usize| {
+        let (head, tail) = operands.split_at_mut(right);
+        op.combine(head[left], tail[0]);
+    };
+    for (_, partials) in inbox {
+        let used = partials.used;
+        for (node, value) in &mut partials.entries[..used] {
+            operands.push(value);
+            folding.push(*node, operands.len() - 1, |l, r| combine(&mut operands, l, r));
+        }
+    }
+    if let Some(place) = folding.finish(|l, r| combine(&mut operands, l, r)) {
+        finish(operands[place]);
+    }
+}
+
+/// A broadcast piece: small values are copied into buffers that stay, large ones are shared.
+#[derive(Clone)]
+enum Shared<T> {
+    Copied(T),
+    Large(Arc<T>),
+}
+
+impl<T: Default> Default for Shared<T> {
+    fn default() -> Self {
+        Shared::Copied(T::default())
+    }
+}
+
+impl<T: Payload> Payload for Shared<T> {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Owned(format!("Shared<{}>", T::type_name()))
+    }
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Shared::Copied(value) => value.heap_bytes(),
+            // The broadcasting partition answers for it.
+            Shared::Large(_) => 0,
+        }
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Shared::Copied(value) => value.encode(out),
+            Shared::Large(value) => value.encode(out),
+        }
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        T::decode(input).map(|value| Shared::Large(Arc::new(value)))
+    }
+}
+
+/// Beyond this a broadcast shares instead of copying: a copy of 4 KiB costs about what an allocation does.
+const COPIED_BYTES_MAX: usize = 4_096;
+
+/// Rows of a shuffle.
+pub type Rows<K, V> = Vec<(K, V)>;
+
+impl Program {
+    /// Brings a one-partition value to every partition of another dataset.
+    ///
+    /// # Movement
+    /// One scatter and gather. Within a process a large value is shared until written, never copied.
+    pub fn broadcast<T: Payload>(&mut self, from: &Dataset<T>, to: &Dataset<T>) {
+        let name = format!("broadcast {}", self.spec.datasets[from.id.index()].name);
+        let exchange = self.exchange::<Shared<T>>(name.clone(), Relation::OneToAll);
+        self.scatter(name.clone(), &exchange).cell(from).run(|from: &mut Value, out: &mut Outbox<'_, Shared<T>>| {
+            if from.bytes() <= COPIED_BYTES_MAX {
+                let value = from.get::<T>().expect("the dataset's type");
+                for place in 0..out.fan_out() {
+                    match out.piece(out.destination(place)) {
+                        Shared::Copied(buffer) => buffer.clone_from(value),
+                        piece => *piece = Shared::Copied(value.clone()),
+                    }
+                }
+            } else {
+                let shared = from.share::<T>().expect("the dataset's type");
+                for place in 0..out.fan_out() {
+                    out.put(out.destination(place), Shared::Large(shared.clone()));
+                }
+            }
+        });
+        self.gather(name, &exchange).cell(to).run(|inbox: &mut Inbox<'_, Shared<T>>, to: &mut Value| {
+            for (_, piece) in inbox {
+                match piece {
+                    Shared::Copied(value) if !to.is_shared() => {
+                        to.get_mut::<T>().expect("the dataset's type").clone_from(value);
+                    }
+                    Shared::Copied(value) => *to = Value::new(value.clone()),
+                    Shared::Large(_) => {
+                        let Shared::Large(value) = std::mem::take(piece) else { unreachable!("just matched") };
+                        *to = Value::shared(value);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Folds the values of all partitions on the fixed tree and gives the result to `step`, which updates
+    /// the one-partition destination. Where there is no operand at all, `step` is not called.
+    ///
+    /// # Movement
+    /// One scatter and gather: one piece from each partition.
+    pub fn reduce<T: Payload, U: Payload>(
+        &mut self,
+        op: impl Combine<T>,
+        from: &Dataset<T>,
+        to: &Dataset<U>,
+        step: impl Fn(&mut U, &T) + Send + Sync + 'static,
+    ) {
+        let name = self.reduce_name(from);
+        let exchange = self.exchange::<Partials<T>>(name.clone(), Relation::AllToOne);
+        let scatter = self.scatter(name.clone(), &exchange).read(from);
+        scatter.run(|value: &T, out: &mut Outbox<'_, Partials<T>>| {
+            let leaf = TreeNode::leaf(u64::from(out.source()));
+            let piece = out.piece(0);
+            piece.used = 0;
+            piece.push(leaf, value);
+        });
+        self.gather(name, &exchange).update(to).run(move |inbox: &mut Inbox<'_, Partials<T>>, to: &mut U| {
+            fold_inbox(inbox, &op, |total| step(to, total));
+        });
+    }
+
+    /// As [`Program::reduce`], over the blocks of a blocked dataset: the number of partitions does not
+    /// enter the result.
+    pub fn reduce_blocks<T: Payload, U: Payload>(
+        &mut self,
+        op: impl Combine<T>,
+        from: &Dataset<Blocks<T>>,
+        to: &Dataset<U>,
+        step: impl Fn(&mut U, &T) + Send + Sync + 'static,
+    ) {
+        let name = self.reduce_name(from);
+        let exchange = self.exchange::<Partials<T>>(name.clone(), Relation::AllToOne);
+        let scatter_op = op.clone();
+        let scatter = self.scatter(name.clone(), &exchange).read(from);
+        scatter.run(move |blocks: &Blocks<T>, out: &mut Outbox<'_, Partials<T>>| {
+            blocks.partials(&scatter_op, out.piece(0));
+        });
+        self.gather(name, &exchange).update(to).run(move |inbox: &mut Inbox<'_, Partials<T>>, to: &mut U| {
+            fold_inbox(inbox, &op, |total| step(to, total));
+        });
+    }
+
+    /// Folds the values of all partitions into a one-partition dataset of the same type.
+    pub fn reduce_to<T: Payload>(&mut self, op: impl Combine<T>, from: &Dataset<T>, to: &Dataset<T>) {
+        self.reduce(op, from, to, |to: &mut T, total: &T| to.clone_from(total));
+    }
+
+    /// Folds the values of all partitions and gives the result to every partition of `to`.
+    ///
+    /// # Movement
+    /// A reduction and a broadcast.
+    pub fn all_reduce<T: Payload>(&mut self, op: impl Combine<T>, from: &Dataset<T>, to: &Dataset<T>) {
+        let total = self.temporary(format!("all-reduced {}", self.spec.datasets[from.id.index()].name), 1);
+        self.reduce_to(op, from, &total);
+        self.broadcast(&total, to);
+    }
+
+    /// As [`Program::all_reduce`], over the blocks of a blocked dataset.
+    pub fn all_reduce_blocks<T: Payload>(&mut self, op: impl Combine<T>, from: &Dataset<Blocks<T>>, to: &Dataset<T>) {
+        let total = self.temporary(format!("all-reduced {}", self.spec.datasets[from.id.index()].name), 1);
+        self.reduce_blocks(op, from, &total, |to: &mut T, total: &T| to.clone_from(total));
+        self.broadcast(&total, to);
+    }
+
+    fn reduce_name<T>(&self, from: &Dataset<T>) -> String {
+        format!("reduce {}", self.spec.datasets[from.id.index()].name)
+    }
+
+    /// Brings all rows of a key into one partition, by the key's hash; rows of a key come out in source
+    /// order: by source partition, then by place in it.
+    ///
+    /// # Movement
+    /// One scatter and gather: each row moves at most once. Between datasets that are both hashed by key
+    /// into equally many partitions nothing moves.
+    pub fn shuffle<K: Key, V: Payload>(&mut self, from: &Dataset<Rows<K, V>>, to: &Dataset<Rows<K, V>>) {
+        let name = format!("shuffle {}", self.spec.datasets[from.id.index()].name);
+        let placed = &self.spec.datasets[from.id.index()];
+        let (hashed, count) = (placed.partitioner == Partitioner::Hash, placed.count);
+        let destination = &mut self.spec.datasets[to.id.index()];
+        destination.partitioner = Partitioner::Hash;
+        if hashed && count == destination.count {
+            self.compute(name).read(from).write(to).run(|from: &Rows<K, V>, to: &mut Rows<K, V>| to.clone_from(from));
+            return;
+        }
+        let exchange = self.exchange::<Rows<K, V>>(name.clone(), Relation::AllToAll);
+        self.scatter(name.clone(), &exchange).read(from).run(
+            |rows: &Rows<K, V>, out: &mut Outbox<'_, Rows<K, V>>| {
+                let partitions = out.fan_out();
+                let mut started = vec![false; partitions as usize];
+                for row in rows {
+                    let destination = partition_of(&row.0, partitions);
+                    let piece = out.piece(destination);
+                    if !std::mem::replace(&mut started[destination as usize], true) {
+                        piece.clear();
+                    }
+                    piece.push(row.clone());
+                }
+            },
+        );
+        self.gather(name, &exchange).write(to).run(|inbox: &mut Inbox<'_, Rows<K, V>>, to: &mut Rows<K, V>| {
+            to.clear();
+            inbox.for_each(|(_, piece)| to.append(piece));
+        });
+    }
+
+    /// Sends a piece to each neighbour: partition i to i + offset, for each offset (ascending). `send` writes
+    /// the piece to a neighbour, given its index; `receive` gets each neighbour's index and piece, in order.
+    ///
+    /// # Movement
+    /// One scatter and gather over the given offsets only.
+    #[allow(clippy::too_many_arguments)] // Two datasets, two functions, and where the neighbours are.
+    pub fn exchange_neighbours<T: Payload, P: Payload>(
+        &mut self,
+        name: &str,
+        dataset: &Dataset<T>,
+        offsets: &[i64],
+        wrap: bool,
+        send: impl Fn(&T, u32, &mut P) + Send + Sync + 'static,
+        receive: impl Fn(&mut T, u32, &P) + Send + Sync + 'static,
+    ) {
+        let exchange = self.exchange::<P>(name, Relation::Offsets { offsets: offsets.to_vec(), wrap });
+        self.scatter(name, &exchange).read(dataset).run(move |value: &T, out: &mut Outbox<'_, P>| {
+            for place in 0..out.fan_out() {
+                let neighbour = out.destination(place);
+                send(value, neighbour, out.piece(neighbour));
+            }
+        });
+        self.gather(name, &exchange).update(dataset).run(move |inbox: &mut Inbox<'_, P>, value: &mut T| {
+            inbox.for_each(|(neighbour, piece)| receive(value, neighbour, piece));
+        });
+    }
+
+    /// The partition count of a dataset.
+    pub fn count_of<T>(&self, dataset: &Dataset<T>) -> Count {
+        self.spec.datasets[dataset.id.index()].count
+    }
+
+    /// Marks how a use of a stage was declared. For other languages' builders.
+    pub fn use_of<T>(&self, dataset: &Dataset<T>, how: Use) -> (crate::DatasetId, Use) {
+        (dataset.id, how)
+    }
+}

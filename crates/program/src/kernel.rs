@@ -1,0 +1,211 @@
+//! Kernels: users' functions behind one signature, so that running a task is one indirect call.
+#![allow(unsafe_code)] // Arguments are erased pointers; typed wrappers in `typed` restore them.
+
+use crate::{KernelError, Position, Rng, StageId, Turn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a kernel says when it returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The task is finished.
+    Done,
+    /// Call me again: the task is not finished, and others may run in between.
+    More,
+    /// Call me when the completion that I was given ([`Context::completion`]) is signalled.
+    Pending,
+    /// The task failed; the error is in the context.
+    Failed,
+}
+
+/// A function over a shard's partitions, with types erased.
+pub trait Kernel: Send + Sync {
+    /// Runs one task.
+    ///
+    /// # Safety
+    /// `args` points to as many pointers as the stage declares datasets, in order of declaration, each
+    /// to a value of the declared type, writable when so declared and shared with nobody then. For a
+    /// stage that asks for cells they point to `Value`s. Ports of a scatter or gather are set in the
+    /// context and of the declared piece type.
+    unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+}
+
+/// Where a scatter puts its pieces.
+pub trait PieceSink {
+    /// The buffer of the piece to a destination, marked as sent; none when the relation forbids it at this turn.
+    fn slot(&mut self, destination: u32) -> Option<*mut u8>;
+    /// Index of the partition that sends.
+    fn source(&self) -> u32;
+    /// How many destinations this source is related to at this turn.
+    fn fan_out(&self) -> u32;
+    /// The destination at a place among them.
+    fn destination(&self, place: u32) -> u32;
+}
+
+/// Where a gather takes its pieces from, in source order.
+pub trait PieceSource {
+    /// The next source that sent something, and its piece.
+    fn next(&mut self) -> Option<(u32, *mut u8)>;
+}
+
+/// Signals that a pending task may be called again. May be used from any thread, any number of times.
+#[derive(Clone)]
+pub struct Completion(Arc<dyn Fn() + Send + Sync>);
+
+impl Completion {
+    /// A completion that calls `wake`.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Completion {
+        Completion(Arc::new(wake))
+    }
+
+    /// Wakes the task.
+    pub fn signal(&self) {
+        (self.0)();
+    }
+}
+
+/// What a kernel may know about where it runs.
+pub struct Context<'a> {
+    at: Position,
+    index: u32,
+    partitions: u32,
+    seed: u64,
+    cancel: &'a AtomicBool,
+    completion: &'a dyn Fn() -> Completion,
+    pub(crate) sink: Option<&'a mut dyn PieceSink>,
+    pub(crate) source: Option<&'a mut dyn PieceSource>,
+    outcome: bool,
+    error: Option<KernelError>,
+}
+
+impl<'a> Context<'a> {
+    /// The context of one shard's tasks. For whoever runs kernels.
+    pub fn new(
+        index: u32,
+        partitions: u32,
+        seed: u64,
+        cancel: &'a AtomicBool,
+        completion: &'a dyn Fn() -> Completion,
+    ) -> Context<'a> {
+        let at = Position { stage: StageId(0), turn: 0 };
+        Context {
+            at,
+            index,
+            partitions,
+            seed,
+            cancel,
+            completion,
+            sink: None,
+            source: None,
+            outcome: false,
+            error: None,
+        }
+    }
+
+    /// Moves to a position. For whoever runs kernels.
+    #[inline]
+    pub fn enter(&mut self, at: Position) {
+        self.at = at;
+    }
+
+    /// Lends a scatter its sink. For whoever runs kernels.
+    pub fn set_sink(&mut self, sink: &'a mut dyn PieceSink) {
+        self.sink = Some(sink);
+    }
+
+    /// Lends a gather its source. For whoever runs kernels.
+    pub fn set_source(&mut self, source: &'a mut dyn PieceSource) {
+        self.source = Some(source);
+    }
+
+    /// Index of the partition.
+    pub fn partition(&self) -> u32 {
+        self.index
+    }
+
+    /// Number of partitions of the group.
+    pub fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    /// How often the enclosing block had been entered before.
+    pub fn turn(&self) -> Turn {
+        self.at.turn
+    }
+
+    /// Where the program stands.
+    pub fn position(&self) -> Position {
+        self.at
+    }
+
+    /// Random numbers of this partition at this position: the same wherever and whenever it runs.
+    pub fn rng(&self) -> Rng {
+        self.rng_of_row(u64::from(self.index))
+    }
+
+    /// Random numbers of one row (or block) at this position, whichever partition holds it.
+    pub fn rng_of_row(&self, row: u64) -> Rng {
+        Rng::new(self.seed, self.at.stage, self.at.turn, row)
+    }
+
+    /// Whether the job has been cancelled; a long kernel may ask now and then, and return early.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// A handle to wake this task after it has returned [`Progress::Pending`].
+    pub fn completion(&self) -> Completion {
+        (self.completion)()
+    }
+
+    /// Sets a signal's outcome. For signal kernels.
+    pub fn set_outcome(&mut self, outcome: bool) {
+        self.outcome = outcome;
+    }
+
+    /// The outcome that the last signal kernel gave.
+    pub fn outcome(&self) -> bool {
+        self.outcome
+    }
+
+    /// Fails the task: return the result from the kernel.
+    pub fn fail(&mut self, error: KernelError) -> Progress {
+        self.error = Some(error);
+        Progress::Failed
+    }
+
+    /// The error of a failed task.
+    pub fn take_error(&mut self) -> Option<KernelError> {
+        self.error.take()
+    }
+}
+
+/// What kernels may return: nothing, [`Progress`], or a `Result` of either.
+pub trait IntoProgress {
+    /// Records a failure in the context.
+    fn into_progress(self, context: &mut Context<'_>) -> Progress;
+}
+
+impl IntoProgress for () {
+    #[inline]
+    fn into_progress(self, _: &mut Context<'_>) -> Progress {
+        Progress::Done
+    }
+}
+
+impl IntoProgress for Progress {
+    #[inline]
+    fn into_progress(self, _: &mut Context<'_>) -> Progress {
+        self
+    }
+}
+
+impl<R: IntoProgress, E: Into<KernelError>> IntoProgress for Result<R, E> {
+    #[inline]
+    fn into_progress(self, context: &mut Context<'_>) -> Progress {
+        match self {
+            Ok(value) => value.into_progress(context),
+            Err(error) => context.fail(error.into()),
+        }
+    }
+}

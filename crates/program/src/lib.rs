@@ -1,0 +1,46 @@
+//! What a job is: datasets, instructions, groups and positions; validated and compiled to flat code.
+//!
+//! Nothing here runs anything or does I/O. A [`Program`] is built by ordinary code, its [`Spec`] is the part
+//! that workers compare, and [`Plan`] is what shards execute.
+
+mod blocks;
+mod error;
+mod exchanges;
+mod ids;
+mod kernel;
+mod key;
+mod payload;
+mod plan;
+mod ports;
+mod program;
+mod random;
+mod relation;
+mod show;
+mod spec;
+mod stages;
+pub mod tree;
+mod typed;
+mod validate;
+mod value;
+
+pub use blocks::{BLOCK_ROWS, Blocked, Blocks, blocks_of, default_partitions};
+pub use error::{BuildError, KernelError};
+pub use exchanges::{Combine, Max, Min, Number, Partials, Rows, Sum};
+pub use ids::*;
+pub use kernel::{Completion, Context, IntoProgress, Kernel, PieceSink, PieceSource, Progress};
+pub use key::{Key, partition_of};
+#[doc(hidden)]
+pub use payload::payload_serde;
+pub use payload::{DecodeError, Payload};
+pub use plan::{Action, Bindings, Code, Cut, ExchangePlan, LoopId, Mask, Op, Plan, Task};
+pub use ports::{Inbox, Outbox};
+pub use program::{Dataset, Exchange, Program, Signal, Source};
+pub use random::Rng;
+pub use relation::{Links, Relation, Table};
+pub use spec::{
+    Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node, Partitioner, Runner, Spec,
+    StageKind, StageSpec, Use,
+};
+pub use stages::{Compute, Gather, Map, Scatter, SignalStage};
+pub use validate::{Group, Structure};
+pub use value::{PayloadType, Value};

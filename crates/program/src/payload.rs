@@ -1,0 +1,307 @@
+//! What a partition holds. A payload can encode itself, tell its bytes, and be shared.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Bytes that are not a payload of the expected type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("these bytes are not a {expected}: {reason}")]
+pub struct DecodeError {
+    /// The type that was asked for.
+    pub expected: Cow<'static, str>,
+    /// What is wrong with the bytes.
+    pub reason: String,
+}
+
+impl DecodeError {
+    /// An error for `T` with a reason.
+    pub fn of<T: Payload>(reason: impl Into<String>) -> Self {
+        DecodeError { expected: T::type_name(), reason: reason.into() }
+    }
+}
+
+/// A value of one partition of a dataset, or a piece of an exchange.
+///
+/// Implemented for numbers, `bool`, `String`, `Vec`, `Option`, arrays and tuples of payloads. For a type
+/// of your own that serde can handle, write `brambling::payload!(MyType)`.
+pub trait Payload: Default + Clone + Send + Sync + 'static {
+    /// Whether [`heap_bytes`](Payload::heap_bytes) is always 0, so that nobody need ask.
+    const FIXED: bool = false;
+    /// A stable name: workers compare it before a program starts.
+    fn type_name() -> Cow<'static, str>;
+    /// Bytes this value owns beyond its own size. Borrowed memory does not count.
+    fn heap_bytes(&self) -> usize;
+    /// Appends the value's encoding.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// Reads a value from the front of `input` and advances it.
+    ///
+    /// # Errors
+    /// When the bytes are not an encoding of this type. Allocates no more than the input justifies.
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError>;
+}
+
+fn take<'a, T: Payload>(input: &mut &'a [u8], bytes: usize) -> Result<&'a [u8], DecodeError> {
+    match input.split_at_checked(bytes) {
+        Some((head, tail)) => {
+            *input = tail;
+            Ok(head)
+        }
+        None => Err(DecodeError::of::<T>(format!("{bytes} bytes wanted, {} left", input.len()))),
+    }
+}
+
+fn decode_len<T: Payload>(input: &mut &[u8], least_bytes_each: usize) -> Result<usize, DecodeError> {
+    let len = u64::decode(input)?;
+    if len > (input.len() / least_bytes_each.max(1)) as u64 && least_bytes_each > 0 {
+        return Err(DecodeError::of::<T>(format!("a length of {len} exceeds the {} bytes left", input.len())));
+    }
+    usize::try_from(len).map_err(|_| DecodeError::of::<T>("a length beyond this machine"))
+}
+
+macro_rules! number {
+    ($($t:ty),*) => {$(
+        impl Payload for $t {
+            const FIXED: bool = true;
+            fn type_name() -> Cow<'static, str> {
+                Cow::Borrowed(stringify!($t))
+            }
+            fn heap_bytes(&self) -> usize {
+                0
+            }
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+            fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+                let bytes = take::<$t>(input, size_of::<$t>())?;
+                Ok(<$t>::from_le_bytes(bytes.try_into().expect("the length was just taken")))
+            }
+        }
+    )*};
+}
+number!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, f32, f64);
+
+impl Payload for bool {
+    const FIXED: bool = true;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("bool")
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        match take::<bool>(input, 1)?[0] {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(DecodeError::of::<bool>(format!("byte {other}"))),
+        }
+    }
+}
+
+impl Payload for usize {
+    const FIXED: bool = true;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("usize")
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        (*self as u64).encode(out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        usize::try_from(u64::decode(input)?).map_err(|_| DecodeError::of::<usize>("a number beyond this machine"))
+    }
+}
+
+impl Payload for () {
+    const FIXED: bool = true;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("()")
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, _: &mut Vec<u8>) {}
+    fn decode(_: &mut &[u8]) -> Result<Self, DecodeError> {
+        Ok(())
+    }
+}
+
+impl Payload for String {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("String")
+    }
+    fn heap_bytes(&self) -> usize {
+        self.capacity()
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.len().encode(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let len = decode_len::<String>(input, 1)?;
+        let bytes = take::<String>(input, len)?;
+        String::from_utf8(bytes.to_vec()).map_err(|e| DecodeError::of::<String>(e.to_string()))
+    }
+}
+
+impl<T: Payload> Payload for Vec<T> {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Owned(format!("Vec<{}>", T::type_name()))
+    }
+    /// O(1) for elements of fixed size; otherwise visits the elements.
+    fn heap_bytes(&self) -> usize {
+        let own = self.capacity() * size_of::<T>();
+        if T::FIXED { own } else { own + self.iter().map(T::heap_bytes).sum::<usize>() }
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.len().encode(out);
+        self.iter().for_each(|value| value.encode(out));
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        // Every element but `()` takes at least a byte, so a hostile length cannot ask for more than it sent.
+        let len = decode_len::<Self>(input, usize::from(size_of::<T>() > 0))?;
+        let mut values = Vec::with_capacity(len.min(input.len()));
+        for _ in 0..len {
+            values.push(T::decode(input)?);
+        }
+        Ok(values)
+    }
+}
+
+impl<T: Payload> Payload for Option<T> {
+    const FIXED: bool = T::FIXED;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Owned(format!("Option<{}>", T::type_name()))
+    }
+    fn heap_bytes(&self) -> usize {
+        self.as_ref().map_or(0, T::heap_bytes)
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.is_some().encode(out);
+        if let Some(value) = self {
+            value.encode(out);
+        }
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        if bool::decode(input)? { T::decode(input).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Payload> Payload for Arc<T> {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Owned(format!("Arc<{}>", T::type_name()))
+    }
+    fn heap_bytes(&self) -> usize {
+        size_of::<T>() + T::heap_bytes(self)
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        T::encode(self, out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        T::decode(input).map(Arc::new)
+    }
+}
+
+impl<T: Payload + Copy, const N: usize> Payload for [T; N]
+where
+    [T; N]: Default,
+{
+    const FIXED: bool = T::FIXED;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Owned(format!("[{}; {N}]", T::type_name()))
+    }
+    fn heap_bytes(&self) -> usize {
+        if T::FIXED { 0 } else { self.iter().map(T::heap_bytes).sum() }
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|value| value.encode(out));
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let mut values = [T::default(); N];
+        for value in &mut values {
+            *value = T::decode(input)?;
+        }
+        Ok(values)
+    }
+}
+
+macro_rules! tuple {
+    ($($name:ident . $index:tt),*) => {
+        impl<$($name: Payload),*> Payload for ($($name,)*) {
+            const FIXED: bool = $($name::FIXED &&)* true;
+            fn type_name() -> Cow<'static, str> {
+                let parts = [$($name::type_name()),*];
+                Cow::Owned(format!("({})", parts.join(", ")))
+            }
+            fn heap_bytes(&self) -> usize {
+                $(self.$index.heap_bytes() +)* 0
+            }
+            fn encode(&self, out: &mut Vec<u8>) {
+                $(self.$index.encode(out);)*
+            }
+            fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+                Ok(($($name::decode(input)?,)*))
+            }
+        }
+    };
+}
+tuple!(A.0);
+tuple!(A.0, B.1);
+tuple!(A.0, B.1, C.2);
+tuple!(A.0, B.1, C.2, D.3);
+
+/// Makes a serde type a [`Payload`], encoded by postcard. Its heap bytes are what the expression gives
+/// (none when left out), a function of `&self` that must be O(1).
+///
+/// ```
+/// #[derive(Default, Clone, serde::Serialize, serde::Deserialize)]
+/// struct Strip { rows: Vec<f64>, width: usize }
+/// brambling_program::payload!(Strip, |strip| strip.rows.capacity() * 8);
+/// ```
+#[macro_export]
+macro_rules! payload {
+    ($t:ty) => {
+        $crate::payload!($t, |_value| 0);
+    };
+    ($t:ty, |$value:ident| $bytes:expr) => {
+        impl $crate::Payload for $t {
+            fn type_name() -> std::borrow::Cow<'static, str> {
+                std::borrow::Cow::Borrowed(concat!(module_path!(), "::", stringify!($t)))
+            }
+            fn heap_bytes(&self) -> usize {
+                let $value = self;
+                $bytes
+            }
+            fn encode(&self, out: &mut Vec<u8>) {
+                $crate::payload_serde::encode(self, out);
+            }
+            fn decode(input: &mut &[u8]) -> Result<Self, $crate::DecodeError> {
+                $crate::payload_serde::decode(input)
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+pub mod payload_serde {
+    use super::{DecodeError, Payload};
+
+    pub fn encode<T: serde::Serialize>(value: &T, out: &mut Vec<u8>) {
+        // Writing to a vector cannot fail, and a type whose own Serialize fails has broken its contract.
+        postcard::to_io(value, out).expect("a payload serialises into memory");
+    }
+
+    pub fn decode<T: Payload + serde::de::DeserializeOwned>(input: &mut &[u8]) -> Result<T, DecodeError> {
+        match postcard::take_from_bytes(input) {
+            Ok((value, rest)) => {
+                *input = rest;
+                Ok(value)
+            }
+            Err(error) => Err(DecodeError::of::<T>(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What scatter and gather kernels hold: typed views of the exchange.
+#![allow(unsafe_code)] // Piece buffers are erased; the builder fixed their type.
+
+use crate::{Payload, PieceSink, PieceSource};
+use std::marker::PhantomData;
+
+/// The pieces that a scatter sends: at most one to each destination of its relation.
+pub struct Outbox<'a, P> {
+    sink: &'a mut dyn PieceSink,
+    piece: PhantomData<fn() -> P>,
+}
+
+impl<'a, P: Payload> Outbox<'a, P> {
+    /// # Safety
+    /// The sink's buffers hold values of type `P`.
+    pub(crate) unsafe fn new(sink: &'a mut dyn PieceSink) -> Self {
+        Outbox { sink, piece: PhantomData }
+    }
+
+    /// The piece to a destination, to be written in place. Its buffer comes from an earlier turn and keeps
+    /// that turn's content, so that vectors keep their capacity: overwrite or clear it.
+    ///
+    /// # Panics
+    /// When the relation does not let this source send to that destination at this turn.
+    pub fn piece(&mut self, destination: u32) -> &mut P {
+        let Some(slot) = self.sink.slot(destination) else {
+            panic!("this source may not send to partition {destination} at this turn; widen the exchange's relation");
+        };
+        // SAFETY: buffers are of type P, and the borrow of self keeps a second one away.
+        unsafe { &mut *slot.cast::<P>() }
+    }
+
+    /// Sends a value.
+    ///
+    /// # Panics
+    /// As [`Outbox::piece`].
+    pub fn put(&mut self, destination: u32, value: P) {
+        *self.piece(destination) = value;
+    }
+
+    /// The destinations that this source may send to at this turn, ascending.
+    pub fn destinations(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.sink.fan_out()).map(|place| self.sink.destination(place))
+    }
+
+    /// Index of the partition that sends.
+    pub fn source(&self) -> u32 {
+        self.sink.source()
+    }
+
+    /// How many destinations there are at this turn.
+    pub fn fan_out(&self) -> u32 {
+        self.sink.fan_out()
+    }
+
+    /// The destination at a place, 0 to [`Outbox::fan_out`].
+    pub fn destination(&self, place: u32) -> u32 {
+        self.sink.destination(place)
+    }
+}
+
+/// The pieces that reached a gather, in source order: pairs of source and piece. Pieces may be taken apart.
+pub struct Inbox<'a, P> {
+    source: &'a mut dyn PieceSource,
+    piece: PhantomData<fn() -> P>,
+}
+
+impl<'a, P: Payload> Inbox<'a, P> {
+    /// # Safety
+    /// The source's buffers hold values of type `P`, each handed out once, alive for `'a`.
+    pub(crate) unsafe fn new(source: &'a mut dyn PieceSource) -> Self {
+        Inbox { source, piece: PhantomData }
+    }
+}
+
+impl<'a, P: Payload> Iterator for Inbox<'a, P> {
+    type Item = (u32, &'a mut P);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, &'a mut P)> {
+        let (source, slot) = self.source.next()?;
+        // SAFETY: see `new`.
+        Some((source, unsafe { &mut *slot.cast::<P>() }))
+    }
+}

@@ -1,0 +1,368 @@
+//! The builder: ordinary code makes a `Program` value.
+
+use crate::{
+    BlockId, BuildError, Count, DatasetId, DatasetSpec, ExchangeId, ExchangeSpec, Kernel, KernelId, KernelSpec, Node,
+    Partitioner, Payload, PayloadType, Relation, Runner, Spec, StageId, StageKind, StageSpec, Use, Value,
+};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Gives the value of a partition, by its index and the number of partitions.
+pub type Source = Arc<dyn Fn(u32, u32) -> Value + Send + Sync>;
+
+/// A handle of a dataset of payloads `T`.
+pub struct Dataset<T> {
+    pub(crate) id: DatasetId,
+    pub(crate) program: u64,
+    payload: PhantomData<fn() -> T>,
+}
+
+/// A handle of an exchange of pieces `P`.
+pub struct Exchange<P> {
+    pub(crate) id: ExchangeId,
+    pub(crate) program: u64,
+    piece: PhantomData<fn() -> P>,
+}
+
+impl<T> Dataset<T> {
+    /// The dataset's number.
+    pub fn id(&self) -> DatasetId {
+        self.id
+    }
+}
+
+macro_rules! copyable {
+    ($name:ident) => {
+        impl<T> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<T> Copy for $name<T> {}
+        impl<T> std::fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}", self.id)
+            }
+        }
+    };
+}
+copyable!(Dataset);
+copyable!(Exchange);
+
+/// A signal: what [`Program::branch`] tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Signal {
+    pub(crate) stage: StageId,
+    pub(crate) program: u64,
+}
+
+/// A driver program: a sequential program over datasets, built once, then run on any number of threads
+/// and workers (Canary, §3.2 and §4.1).
+///
+/// ```
+/// use brambling_program::{Program, Sum};
+///
+/// let mut p = Program::new("mean");
+/// let numbers = p.dataset::<u64>("numbers", 4);
+/// let total = p.dataset::<u64>("total", 1);
+/// p.compute("number").write(&numbers).run_with_context(|context: &mut brambling_program::Context<'_>, n: &mut u64| {
+///     *n = u64::from(context.partition());
+/// });
+/// p.reduce_to(Sum, &numbers, &total);
+/// assert!(p.validate().is_ok());
+/// ```
+#[derive(Clone)]
+pub struct Program {
+    pub(crate) spec: Spec,
+    pub(crate) identity: u64,
+    pub(crate) types: Vec<&'static PayloadType>,
+    pub(crate) pieces: Vec<&'static PayloadType>,
+    pub(crate) sources: Vec<Option<Source>>,
+    pub(crate) kernels: Vec<Arc<dyn Kernel>>,
+    pub(crate) open: Vec<BlockId>,
+    pub(crate) errors: Vec<BuildError>,
+}
+
+static IDENTITIES: AtomicU64 = AtomicU64::new(0);
+
+impl Program {
+    /// An empty program with seed 0.
+    pub fn new(name: impl Into<String>) -> Program {
+        Program {
+            spec: Spec {
+                name: name.into(),
+                seed: 0,
+                numerics: crate::NUMERICS_VERSION,
+                symbols: Vec::new(),
+                datasets: Vec::new(),
+                exchanges: Vec::new(),
+                kernels: Vec::new(),
+                stages: Vec::new(),
+                blocks: vec![Vec::new()],
+            },
+            identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
+            types: Vec::new(),
+            pieces: Vec::new(),
+            sources: Vec::new(),
+            kernels: Vec::new(),
+            open: vec![Spec::ROOT],
+            errors: Vec::new(),
+        }
+    }
+
+    /// Sets the seed of the program's random numbers.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Program {
+        self.spec.seed = seed;
+        self
+    }
+
+    /// The program as data.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Names a partition count that is bound when the job starts.
+    pub fn symbol(&mut self, name: impl Into<String>) -> Count {
+        self.spec.symbols.push(name.into());
+        Count::Symbol(self.spec.symbols.len() as u32 - 1)
+    }
+
+    /// A dataset of default values, kept when the program ends.
+    pub fn dataset<T: Payload>(&mut self, name: impl Into<String>, partitions: impl Into<Count>) -> Dataset<T> {
+        self.declare(name.into(), partitions.into(), Partitioner::Opaque, true, PayloadType::of::<T>(), None)
+    }
+
+    /// A dataset whose partitions start with copies of a value.
+    pub fn value<T: Payload>(&mut self, name: impl Into<String>, partitions: impl Into<Count>, value: T) -> Dataset<T> {
+        let dataset = self.dataset(name, partitions);
+        self.sources[dataset.id.index()] = Some(Arc::new(move |_, _| Value::new(value.clone())));
+        self.spec.datasets[dataset.id.index()].loaded = true;
+        dataset
+    }
+
+    /// A dataset whose partitions a function makes, from (index, number of partitions), where they are
+    /// placed. Freed after its last use unless [`Program::keep`] says otherwise.
+    pub fn load<T: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        partitions: impl Into<Count>,
+        partitioner: Partitioner,
+        source: impl Fn(u32, u32) -> T + Send + Sync + 'static,
+    ) -> Dataset<T> {
+        let source: Source = Arc::new(move |index, count| Value::new(source(index, count)));
+        self.declare(name.into(), partitions.into(), partitioner, false, PayloadType::of::<T>(), Some(source))
+    }
+
+    /// A dataset that is freed after its last use.
+    pub fn temporary<T: Payload>(&mut self, name: impl Into<String>, partitions: impl Into<Count>) -> Dataset<T> {
+        self.declare(name.into(), partitions.into(), Partitioner::Opaque, false, PayloadType::of::<T>(), None)
+    }
+
+    /// A temporary with the partition count and partitioner of another dataset.
+    pub fn like<T: Payload, U>(&mut self, name: impl Into<String>, other: &Dataset<U>) -> Dataset<T> {
+        let DatasetSpec { count, partitioner, .. } = self.spec.datasets[other.id.index()];
+        self.declare(name.into(), count, partitioner, false, PayloadType::of::<T>(), None)
+    }
+
+    /// Keeps a dataset beyond its last use, so that its partitions can be fetched when the job has ended.
+    pub fn keep<T>(&mut self, dataset: &Dataset<T>) {
+        self.spec.datasets[dataset.id.index()].keep = true;
+    }
+
+    pub(crate) fn declare<T>(
+        &mut self,
+        name: String,
+        count: Count,
+        partitioner: Partitioner,
+        keep: bool,
+        payload: &'static PayloadType,
+        source: Option<Source>,
+    ) -> Dataset<T> {
+        if count == Count::Fixed(0) {
+            self.errors.push(BuildError::ZeroPartitions { dataset: name.clone() });
+        }
+        let loaded = source.is_some();
+        self.spec.datasets.push(DatasetSpec { name, payload: payload.name().into(), count, partitioner, keep, loaded });
+        self.types.push(payload);
+        self.sources.push(source);
+        let id = DatasetId(self.spec.datasets.len() as u32 - 1);
+        Dataset { id, program: self.identity, payload: PhantomData }
+    }
+
+    /// An exchange of pieces `P`; its scatter and its gather follow, in this order, in one block.
+    pub fn exchange<P: Payload>(&mut self, name: impl Into<String>, relation: Relation) -> Exchange<P> {
+        let piece = PayloadType::of::<P>();
+        self.spec.exchanges.push(ExchangeSpec { name: name.into(), piece: piece.name().into(), relation });
+        self.pieces.push(piece);
+        let id = ExchangeId(self.spec.exchanges.len() as u32 - 1);
+        Exchange { id, program: self.identity, piece: PhantomData }
+    }
+
+    /// Repeats what `body` adds, a number of turns.
+    pub fn repeat(&mut self, turns: u64, body: impl FnOnce(&mut Program)) {
+        self.begin_repeat(turns);
+        body(self);
+        self.end();
+    }
+
+    /// Repeats what `body` adds as long as `test` gives true of a one-partition dataset; tested before each turn.
+    pub fn repeat_while<T: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        on: &Dataset<T>,
+        test: impl Fn(&T) -> bool + Send + Sync + 'static,
+        body: impl FnOnce(&mut Program),
+    ) {
+        let kernel = crate::typed::SignalKernel::<_, (crate::typed::Read<T>,)>(test, PhantomData);
+        let name = name.into();
+        let spec = KernelSpec { name: name.clone(), parameters: Vec::new(), runner: Runner::Native };
+        self.begin_while(name, on, spec, Arc::new(kernel));
+        body(self);
+        self.end();
+    }
+
+    /// Runs what `then` adds when the signal was true, what `otherwise` adds when it was false.
+    pub fn branch(
+        &mut self,
+        signal: Signal,
+        then: impl FnOnce(&mut Program),
+        otherwise: impl FnOnce(&mut Program),
+    ) {
+        let otherwise_block = self.begin_branch(signal);
+        then(self);
+        self.end();
+        self.reopen(otherwise_block);
+        otherwise(self);
+        self.end();
+    }
+
+    /// Opens a counted loop; [`Program::end`] closes it. For other languages' builders.
+    pub fn begin_repeat(&mut self, turns: u64) {
+        let body = self.new_block();
+        self.add(Node::Repeat { turns, body });
+        self.open.push(body);
+    }
+
+    /// Opens a loop that a signal ends. For other languages' builders.
+    pub fn begin_while<T: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        on: &Dataset<T>,
+        spec: KernelSpec,
+        kernel: Arc<dyn Kernel>,
+    ) {
+        let test_block = self.new_block();
+        let body = self.new_block();
+        let test = self.push_stage(name.into(), StageKind::Signal, vec![(on.id, Use::Read)], false, spec, kernel, test_block);
+        self.check_owner(test, on.program);
+        self.add(Node::While { test_block, test, body });
+        self.open.push(body);
+    }
+
+    /// Opens the true side of a branch and gives the block of the false side. For other languages' builders.
+    pub fn begin_branch(&mut self, signal: Signal) -> BlockId {
+        if signal.program != self.identity {
+            self.errors.push(BuildError::SignalNotBefore { signal: "of another program".to_owned() });
+        }
+        let then = self.new_block();
+        let otherwise = self.new_block();
+        self.add(Node::Branch { signal: signal.stage, then, otherwise });
+        self.open.push(then);
+        otherwise
+    }
+
+    /// Opens the false side of a branch. For other languages' builders.
+    pub fn reopen(&mut self, block: BlockId) {
+        self.open.push(block);
+    }
+
+    /// Closes the innermost loop or branch side.
+    ///
+    /// # Panics
+    /// When nothing is open.
+    pub fn end(&mut self) {
+        assert!(self.open.len() > 1, "no loop or branch is open");
+        self.open.pop();
+    }
+
+    fn new_block(&mut self) -> BlockId {
+        self.spec.blocks.push(Vec::new());
+        BlockId(self.spec.blocks.len() as u32 - 1)
+    }
+
+    pub(crate) fn current_block(&self) -> BlockId {
+        *self.open.last().expect("the program's own block is never closed")
+    }
+
+    pub(crate) fn add(&mut self, node: Node) {
+        let block = self.current_block();
+        self.spec.blocks[block.index()].push(node);
+    }
+
+    #[allow(clippy::too_many_arguments)] // One call per kind of stage, each in `stages`.
+    pub(crate) fn push_stage(
+        &mut self,
+        name: String,
+        kind: StageKind,
+        uses: Vec<(DatasetId, Use)>,
+        cells: bool,
+        spec: KernelSpec,
+        kernel: Arc<dyn Kernel>,
+        block: BlockId,
+    ) -> StageId {
+        self.spec.kernels.push(spec);
+        self.kernels.push(kernel);
+        let kernel = KernelId(self.spec.kernels.len() as u32 - 1);
+        self.spec.stages.push(StageSpec { name, kind, uses, cells, kernel, block });
+        StageId(self.spec.stages.len() as u32 - 1)
+    }
+
+    pub(crate) fn check_owner(&mut self, stage: StageId, program: u64) {
+        if program != self.identity {
+            let stage = self.spec.stages[stage.index()].name.clone();
+            self.errors.push(BuildError::OtherProgram { stage, other: format!("#{program}") });
+        }
+    }
+
+    /// Checks the whole program.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the stage, the datasets and the fix.
+    pub fn validate(&self) -> Result<(), BuildError> {
+        match self.errors.first() {
+            Some(error) => Err(error.clone()),
+            None => crate::validate::validate(&self.spec).map(|_| ()),
+        }
+    }
+
+    /// The kernel of a stage. For whoever runs stages.
+    pub fn kernel(&self, stage: StageId) -> &Arc<dyn Kernel> {
+        &self.kernels[self.spec.stages[stage.index()].kernel.index()]
+    }
+
+    /// The payload type of a dataset.
+    pub fn payload_type(&self, dataset: DatasetId) -> &'static PayloadType {
+        self.types[dataset.index()]
+    }
+
+    /// The piece type of an exchange.
+    pub fn piece_type(&self, exchange: ExchangeId) -> &'static PayloadType {
+        self.pieces[exchange.index()]
+    }
+
+    /// The value of a partition before the program starts.
+    pub fn initial(&self, dataset: DatasetId, index: u32, count: u32) -> Value {
+        match &self.sources[dataset.index()] {
+            Some(source) => source(index, count),
+            None => Value::default_of(self.types[dataset.index()]),
+        }
+    }
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Program({}, {} stages)", self.spec.name, self.spec.stages.len())
+    }
+}

@@ -1,0 +1,263 @@
+//! Who may send to whom in an exchange.
+
+use crate::Turn;
+use serde::{Deserialize, Serialize};
+
+/// Who may send to whom. Sources and destinations are partition indexes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Relation {
+    /// One source partition sends to every destination.
+    OneToAll,
+    /// Every source sends to one destination partition.
+    AllToOne,
+    /// Every source may send to every destination.
+    AllToAll,
+    /// Partition i sends to i + offset, for each offset; beyond the ends either around or to nobody.
+    Offsets {
+        /// The offsets, ascending.
+        offsets: Vec<i64>,
+        /// Whether the ends are joined.
+        wrap: bool,
+    },
+    /// Tables over (turn, destination): first each of the prologue once, then the period again and again.
+    Tables {
+        /// Turns 0, 1, …
+        prologue: Vec<Table>,
+        /// The turns after that; must not be empty.
+        period: Vec<Table>,
+    },
+}
+
+/// For each destination, its sources in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Table {
+    /// `sources[destination]`.
+    pub sources: Vec<Vec<u32>>,
+}
+
+/// A relation with partition counts known: look-ups are array accesses.
+#[derive(Clone, Debug)]
+pub struct Links {
+    sources: u32,
+    destinations: u32,
+    phases: Phases,
+}
+
+#[derive(Clone, Debug)]
+enum Phases {
+    Dense,
+    Sparse { prologue: usize, tables: Vec<Phase> },
+}
+
+/// One turn of a sparse relation, both ways.
+#[derive(Clone, Debug, Default)]
+struct Phase {
+    /// Of each destination, its sources.
+    sources: Vec<Vec<u32>>,
+    /// Of each source, its destinations, and its place among that destination's sources.
+    destinations: Vec<Vec<(u32, u32)>>,
+}
+
+impl Relation {
+    /// Checks the relation against the partition counts and prepares look-ups.
+    ///
+    /// # Errors
+    /// Says what does not fit, and how to mend it.
+    pub fn link(&self, sources: u32, destinations: u32) -> Result<Links, String> {
+        let phases = match self {
+            Relation::OneToAll if sources != 1 => {
+                return Err(format!("one-to-all needs a source of 1 partition, not {sources}; reduce it first"));
+            }
+            Relation::AllToOne if destinations != 1 => {
+                return Err(format!("all-to-one needs a destination of 1 partition, not {destinations}"));
+            }
+            Relation::OneToAll | Relation::AllToOne | Relation::AllToAll => Phases::Dense,
+            Relation::Offsets { offsets, wrap } => {
+                let table = offsets_table(offsets, *wrap, sources, destinations)?;
+                Phases::Sparse { prologue: 0, tables: vec![Phase::new(&table, sources, destinations)?] }
+            }
+            Relation::Tables { period, .. } if period.is_empty() => {
+                return Err("the period has no table; give at least one".to_owned());
+            }
+            Relation::Tables { prologue, period } => Phases::Sparse {
+                prologue: prologue.len(),
+                tables: prologue
+                    .iter()
+                    .chain(period)
+                    .map(|table| Phase::new(table, sources, destinations))
+                    .collect::<Result<_, _>>()?,
+            },
+        };
+        Ok(Links { sources, destinations, phases })
+    }
+}
+
+fn offsets_table(offsets: &[i64], wrap: bool, sources: u32, destinations: u32) -> Result<Table, String> {
+    if sources != destinations {
+        return Err(format!("neighbours need equal partition counts, not {sources} and {destinations}"));
+    }
+    let count = i64::from(sources);
+    let of = |destination: i64| {
+        let mut list: Vec<u32> = offsets
+            .iter()
+            .map(|offset| destination - offset)
+            .filter_map(|source| if wrap { Some(source.rem_euclid(count)) } else { Some(source) })
+            .filter(|source| (0..count).contains(source))
+            .map(|source| source as u32)
+            .collect();
+        list.sort_unstable();
+        list.dedup();
+        list
+    };
+    Ok(Table { sources: (0..count).map(of).collect() })
+}
+
+impl Phase {
+    fn new(table: &Table, sources: u32, destinations: u32) -> Result<Phase, String> {
+        if table.sources.len() != destinations as usize {
+            return Err(format!("a table lists {} destinations, not {destinations}", table.sources.len()));
+        }
+        let mut reverse = vec![Vec::new(); sources as usize];
+        for (destination, list) in table.sources.iter().enumerate() {
+            if !list.is_sorted_by(|a, b| a < b) {
+                return Err(format!("the sources of destination {destination} must ascend without repeats"));
+            }
+            for (ordinal, &source) in list.iter().enumerate() {
+                reverse
+                    .get_mut(source as usize)
+                    .ok_or_else(|| format!("destination {destination} lists source {source} of only {sources}"))?
+                    .push((destination as u32, ordinal as u32));
+            }
+        }
+        Ok(Phase { sources: table.sources.clone(), destinations: reverse })
+    }
+}
+
+impl Links {
+    /// Partitions that send.
+    #[inline]
+    pub fn source_count(&self) -> u32 {
+        self.sources
+    }
+
+    /// Partitions that receive.
+    #[inline]
+    pub fn destination_count(&self) -> u32 {
+        self.destinations
+    }
+
+    /// Whether every source is related to every destination at all turns.
+    #[inline]
+    pub fn is_dense(&self) -> bool {
+        matches!(self.phases, Phases::Dense)
+    }
+
+    #[inline]
+    fn phase(&self, turn: Turn) -> Option<&Phase> {
+        let Phases::Sparse { prologue, tables } = &self.phases else { return None };
+        let turn = turn as usize;
+        let index = if turn < *prologue {
+            turn
+        } else {
+            let period = tables.len() - prologue;
+            prologue + if period == 1 { 0 } else { (turn - prologue) % period }
+        };
+        Some(&tables[index])
+    }
+
+    /// How many sources a destination hears from at a turn.
+    #[inline]
+    pub fn fan_in(&self, turn: Turn, destination: u32) -> u32 {
+        match self.phase(turn) {
+            None => self.sources,
+            Some(phase) => phase.sources[destination as usize].len() as u32,
+        }
+    }
+
+    /// The most sources that any destination ever hears from.
+    pub fn fan_in_max(&self) -> u32 {
+        match &self.phases {
+            Phases::Dense => self.sources,
+            Phases::Sparse { tables, .. } => {
+                tables.iter().flat_map(|phase| &phase.sources).map(|list| list.len() as u32).max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// The source at a place among a destination's sources.
+    #[inline]
+    pub fn source(&self, turn: Turn, destination: u32, ordinal: u32) -> u32 {
+        match self.phase(turn) {
+            None => ordinal,
+            Some(phase) => phase.sources[destination as usize][ordinal as usize],
+        }
+    }
+
+    /// The place of a source among a destination's sources; none when they are not related at this turn.
+    #[inline]
+    pub fn ordinal(&self, turn: Turn, source: u32, destination: u32) -> Option<u32> {
+        match self.phase(turn) {
+            None => (destination < self.destinations).then_some(source),
+            Some(phase) => {
+                let list = &phase.destinations[source as usize];
+                list.iter().find(|(to, _)| *to == destination).map(|(_, ordinal)| *ordinal)
+            }
+        }
+    }
+
+    /// How many destinations a source is related to at a turn.
+    #[inline]
+    pub fn fan_out(&self, turn: Turn, source: u32) -> u32 {
+        match self.phase(turn) {
+            None => self.destinations,
+            Some(phase) => phase.destinations[source as usize].len() as u32,
+        }
+    }
+
+    /// The destination at a place among a source's destinations, and the source's place among its sources.
+    #[inline]
+    pub fn destination(&self, turn: Turn, source: u32, place: u32) -> (u32, u32) {
+        match self.phase(turn) {
+            None => (place, source),
+            Some(phase) => phase.destinations[source as usize][place as usize],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions_agree_at_every_turn() {
+        let stencil = Relation::Offsets { offsets: vec![-1, 0, 1], wrap: false };
+        let odd = Table { sources: vec![vec![2], vec![], vec![0, 1, 2]] };
+        let even = Table { sources: vec![vec![], vec![0, 2], vec![1]] };
+        let tables = Relation::Tables { prologue: vec![odd.clone()], period: vec![even, odd] };
+        for links in [stencil.link(3, 3).unwrap(), tables.link(3, 3).unwrap(), Relation::AllToAll.link(4, 3).unwrap()] {
+            for turn in 0..7 {
+                for destination in 0..links.destination_count() {
+                    for ordinal in 0..links.fan_in(turn, destination) {
+                        let source = links.source(turn, destination, ordinal);
+                        assert_eq!(links.ordinal(turn, source, destination), Some(ordinal));
+                    }
+                }
+                let sent: u32 = (0..links.source_count()).map(|source| links.fan_out(turn, source)).sum();
+                let heard: u32 = (0..links.destination_count()).map(|to| links.fan_in(turn, to)).sum();
+                assert_eq!(sent, heard);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert!(Relation::OneToAll.link(2, 3).unwrap_err().contains("1 partition, not 2"));
+        assert!(Relation::AllToOne.link(2, 3).unwrap_err().contains("1 partition, not 3"));
+        assert!(Relation::Offsets { offsets: vec![1], wrap: true }.link(2, 3).is_err());
+        let table = |sources: Vec<Vec<u32>>| Relation::Tables { prologue: vec![], period: vec![Table { sources }] };
+        assert!(table(vec![vec![0]]).link(1, 2).unwrap_err().contains("1 destinations, not 2"));
+        assert!(table(vec![vec![1, 0]]).link(2, 1).unwrap_err().contains("ascend"));
+        assert!(table(vec![vec![5]]).link(2, 1).unwrap_err().contains("source 5 of only 2"));
+        assert!(Relation::Tables { prologue: vec![], period: vec![] }.link(1, 1).is_err());
+    }
+}

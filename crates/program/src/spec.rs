@@ -1,0 +1,269 @@
+//! The program as data: what workers compare, print and compile. Holds no code.
+
+use crate::{BlockId, BuildError, DatasetId, ExchangeId, KernelId, Relation, StageId};
+use serde::{Deserialize, Serialize};
+
+/// The format version written by this build.
+pub const FORMAT_VERSION: u16 = 1;
+/// The version of the numeric kernels: part of the promise of equal bits.
+pub const NUMERICS_VERSION: u32 = 1;
+const MAGIC: &[u8; 4] = b"BRMP";
+
+/// A number of partitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Count {
+    /// Known when the program is written.
+    Fixed(u32),
+    /// Bound when the job starts: an index into the program's symbols.
+    Symbol(u32),
+}
+
+impl From<u32> for Count {
+    fn from(count: u32) -> Count {
+        Count::Fixed(count)
+    }
+}
+
+/// How a dataset's rows were dealt to its partitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Partitioner {
+    /// One value per partition; nothing is known.
+    Opaque,
+    /// Whole blocks of the global grid, in order.
+    Blocks,
+    /// By the hash of a key.
+    Hash,
+}
+
+/// A variable of the program.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DatasetSpec {
+    /// Its name.
+    pub name: String,
+    /// Name of its payload type.
+    pub payload: String,
+    /// Its number of partitions.
+    pub count: Count,
+    /// How it is partitioned.
+    pub partitioner: Partitioner,
+    /// Whether it outlives its last use.
+    pub keep: bool,
+    /// Whether it has a value before the program starts.
+    pub loaded: bool,
+}
+
+/// A scatter and its gather.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ExchangeSpec {
+    /// Its name.
+    pub name: String,
+    /// Name of its piece type.
+    pub piece: String,
+    /// Who may send to whom.
+    pub relation: Relation,
+}
+
+/// Who runs a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Runner {
+    /// A worker thread.
+    Native,
+    /// The thread that called run: it holds the interpreter lock of another language.
+    Caller,
+}
+
+/// A user's function.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KernelSpec {
+    /// Its name.
+    pub name: String,
+    /// Its serialised parameters, or its code.
+    pub parameters: Vec<u8>,
+    /// Who runs it.
+    pub runner: Runner,
+}
+
+/// What a stage is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum StageKind {
+    /// One shard in, same shard out.
+    Compute,
+    /// Sends pieces to another group.
+    Scatter(ExchangeId),
+    /// Merges the pieces that reached this partition.
+    Gather(ExchangeId),
+    /// Gives a boolean to everybody.
+    Signal,
+}
+
+/// How a stage uses a dataset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Use {
+    /// Reads it.
+    Read,
+    /// Writes it; what was there before does not matter.
+    Write,
+    /// Reads and writes it.
+    Update,
+}
+
+/// An instruction that runs user code.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StageSpec {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: StageKind,
+    /// The datasets it uses, in the order of its kernel's arguments.
+    pub uses: Vec<(DatasetId, Use)>,
+    /// Whether the kernel gets cells instead of payloads.
+    pub cells: bool,
+    /// Its function.
+    pub kernel: KernelId,
+    /// The block it stands in.
+    pub block: BlockId,
+}
+
+/// A node of the structured program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Node {
+    /// An instruction.
+    Stage(StageId),
+    /// A counted loop.
+    Repeat {
+        /// How many turns.
+        turns: u64,
+        /// What is repeated.
+        body: BlockId,
+    },
+    /// A loop that a signal ends; tested before each turn.
+    While {
+        /// The block of the test: entered once more than the body.
+        test_block: BlockId,
+        /// The signal stage.
+        test: StageId,
+        /// What is repeated.
+        body: BlockId,
+    },
+    /// A branch on the latest outcome of a signal.
+    Branch {
+        /// The signal stage.
+        signal: StageId,
+        /// When true.
+        then: BlockId,
+        /// When false.
+        otherwise: BlockId,
+    },
+}
+
+/// A whole program.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    /// Its name.
+    pub name: String,
+    /// The seed of its random numbers.
+    pub seed: u64,
+    /// Version of the numeric kernels.
+    pub numerics: u32,
+    /// Names of the partition counts bound when the job starts.
+    pub symbols: Vec<String>,
+    /// Its variables.
+    pub datasets: Vec<DatasetSpec>,
+    /// Its exchanges.
+    pub exchanges: Vec<ExchangeSpec>,
+    /// Its functions.
+    pub kernels: Vec<KernelSpec>,
+    /// Its instructions.
+    pub stages: Vec<StageSpec>,
+    /// Its blocks; the first is the program's own.
+    pub blocks: Vec<Vec<Node>>,
+}
+
+impl Spec {
+    /// The block that the program starts with.
+    pub const ROOT: BlockId = BlockId(0);
+
+    /// The program's bytes: magic, format version, then the fields.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        postcard::to_io(self, out).expect("a program serialises into memory")
+    }
+
+    /// Reads a program.
+    ///
+    /// # Errors
+    /// When the bytes are no program, of a newer format, or name things that they do not hold.
+    pub fn decode(bytes: &[u8]) -> Result<Spec, BuildError> {
+        let malformed = |reason: String| BuildError::Malformed { reason };
+        let header: &[u8; 6] = bytes.first_chunk().ok_or_else(|| malformed("shorter than a header".into()))?;
+        if &header[..4] != MAGIC {
+            return Err(malformed("the first four bytes are not BRMP".into()));
+        }
+        let version = u16::from_le_bytes([header[4], header[5]]);
+        if version > FORMAT_VERSION {
+            return Err(BuildError::NewerFormat { found: version, known: FORMAT_VERSION });
+        }
+        let (spec, rest) = postcard::take_from_bytes::<Spec>(&bytes[6..]).map_err(|e| malformed(e.to_string()))?;
+        if !rest.is_empty() {
+            return Err(malformed(format!("{} bytes too many", rest.len())));
+        }
+        spec.check_references().map_err(malformed)?;
+        Ok(spec)
+    }
+
+    /// A hash of the encoding: workers compare it before a program starts.
+    pub fn hash(&self) -> u128 {
+        xxhash_rust::xxh3::xxh3_128(&self.encode())
+    }
+
+    /// Every id is in range and every block is entered from exactly one place, so that walking ends.
+    fn check_references(&self) -> Result<(), String> {
+        let within = |what: &str, index: usize, len: usize| {
+            if index < len { Ok(()) } else { Err(format!("{what} {index} of only {len}")) }
+        };
+        for dataset in &self.datasets {
+            if let Count::Symbol(symbol) = dataset.count {
+                within("symbol", symbol as usize, self.symbols.len())?;
+            }
+        }
+        for stage in &self.stages {
+            within("kernel", stage.kernel.index(), self.kernels.len())?;
+            within("block", stage.block.index(), self.blocks.len())?;
+            for (dataset, _) in &stage.uses {
+                within("dataset", dataset.index(), self.datasets.len())?;
+            }
+            if let StageKind::Scatter(exchange) | StageKind::Gather(exchange) = stage.kind {
+                within("exchange", exchange.index(), self.exchanges.len())?;
+            }
+        }
+        within("block", 0, self.blocks.len())?;
+        let mut entered = vec![0usize; self.blocks.len()];
+        entered[0] = 1;
+        for (at, block) in self.blocks.iter().enumerate() {
+            for node in block {
+                let (stage, inner) = match *node {
+                    Node::Stage(stage) => (Some(stage), vec![]),
+                    Node::Repeat { body, .. } => (None, vec![body]),
+                    Node::While { test_block, test, body } => (Some(test), vec![test_block, body]),
+                    Node::Branch { signal, then, otherwise } => (Some(signal), vec![then, otherwise]),
+                };
+                if let Some(stage) = stage {
+                    within("stage", stage.index(), self.stages.len())?;
+                }
+                for block in inner {
+                    within("block", block.index(), self.blocks.len())?;
+                    // Inner blocks are numbered after the block they stand in: no cycles.
+                    if block.index() <= at {
+                        return Err(format!("block {block} stands inside a later one"));
+                    }
+                    entered[block.index()] += 1;
+                }
+            }
+        }
+        match entered.iter().position(|&count| count != 1) {
+            Some(block) => Err(format!("block {block} is entered from {} places, not one", entered[block])),
+            None => Ok(()),
+        }
+    }
+}

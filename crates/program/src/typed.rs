@@ -1,0 +1,232 @@
+//! From typed closures to erased kernels: one impl per number of arguments.
+#![allow(unused_unsafe)] // The arity without arguments has nothing unsafe to do.
+#![allow(unsafe_code)] // The erased pointers are cast back to the types that the builder recorded.
+
+use crate::{Blocked, Blocks, Context, Inbox, IntoProgress, Kernel, Outbox, Payload, Progress, Value};
+use std::marker::PhantomData;
+
+/// How a kernel holds one of its datasets.
+pub trait Access {
+    /// The kernel's argument.
+    type Arg<'a>;
+    /// # Safety
+    /// As [`Kernel::call`] for this argument.
+    unsafe fn arg<'a>(pointer: *mut u8) -> Self::Arg<'a>;
+}
+
+/// Reads: the kernel gets `&T`.
+pub struct Read<T>(PhantomData<fn() -> T>);
+/// Writes or updates: the kernel gets `&mut T`.
+pub struct Write<T>(PhantomData<fn() -> T>);
+/// Gets the cell itself, to share or replace its payload.
+pub struct Cell<T>(PhantomData<fn() -> T>);
+impl<T: Payload> Access for Read<T> {
+    type Arg<'a> = &'a T;
+    #[inline(always)]
+    unsafe fn arg<'a>(pointer: *mut u8) -> &'a T {
+        // SAFETY: the caller's promise.
+        unsafe { &*pointer.cast::<T>() }
+    }
+}
+
+impl<T: Payload> Access for Write<T> {
+    type Arg<'a> = &'a mut T;
+    #[inline(always)]
+    unsafe fn arg<'a>(pointer: *mut u8) -> &'a mut T {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *pointer.cast::<T>() }
+    }
+}
+
+impl<T: Payload> Access for Cell<T> {
+    type Arg<'a> = &'a mut Value;
+    #[inline(always)]
+    unsafe fn arg<'a>(pointer: *mut u8) -> &'a mut Value {
+        // SAFETY: the caller's promise, for a stage that asked for cells.
+        unsafe { &mut *pointer.cast::<Value>() }
+    }
+}
+
+/// Appends one to a tuple of accesses.
+pub trait Append {
+    /// The longer tuple.
+    type With<X>;
+}
+
+/// A function over a tuple of accesses.
+pub trait ComputeFn<A>: Send + Sync + 'static {
+    /// # Safety
+    /// As [`Kernel::call`].
+    unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+}
+
+/// The same with the context as first argument.
+pub trait ContextFn<A>: Send + Sync + 'static {
+    /// # Safety
+    /// As [`Kernel::call`].
+    unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+}
+
+/// A function over accesses and an outbox.
+pub trait ScatterFn<A, P>: Send + Sync + 'static {
+    /// # Safety
+    /// As [`Kernel::call`].
+    unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+}
+
+/// A function over an inbox and accesses.
+pub trait GatherFn<A, P>: Send + Sync + 'static {
+    /// # Safety
+    /// As [`Kernel::call`].
+    unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+}
+
+/// A function over accesses that gives a signal.
+pub trait SignalFn<A>: Send + Sync + 'static {
+    /// # Safety
+    /// As [`Kernel::call`].
+    unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+}
+
+/// A function over one block, whole datasets, and the block's result.
+pub trait MapFn<T, A, R>: Send + Sync + 'static {
+    /// # Safety
+    /// As [`Kernel::call`]: the blocked dataset first, then the accesses, then the results.
+    unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+}
+
+macro_rules! arity {
+    ($($name:ident $index:literal),* ; $last:literal) => {
+        impl<$($name),*> Append for ($($name,)*) {
+            type With<X> = ($($name,)* X,);
+        }
+
+        impl<Func, Out, $($name: Access),*> ComputeFn<($($name,)*)> for Func
+        where
+            Out: IntoProgress,
+            Func: Fn($($name::Arg<'_>),*) -> Out + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise.
+                let out = unsafe { self($($name::arg(*_args.add($index))),*) };
+                out.into_progress(context)
+            }
+        }
+
+        impl<Func, Out, $($name: Access),*> ContextFn<($($name,)*)> for Func
+        where
+            Out: IntoProgress,
+            Func: Fn(&mut Context<'_>, $($name::Arg<'_>),*) -> Out + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise.
+                let out = unsafe { self(context, $($name::arg(*_args.add($index))),*) };
+                out.into_progress(context)
+            }
+        }
+
+        impl<Func, Out, P: Payload, $($name: Access),*> ScatterFn<($($name,)*), P> for Func
+        where
+            Out: IntoProgress,
+            Func: Fn($($name::Arg<'_>,)* &mut Outbox<'_, P>) -> Out + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                let sink = context.sink.take().expect("a scatter is given its sink");
+                // SAFETY: the caller's promise.
+                let out = unsafe { self($($name::arg(*_args.add($index)),)* &mut Outbox::new(sink)) };
+                out.into_progress(context)
+            }
+        }
+
+        impl<Func, Out, P: Payload, $($name: Access),*> GatherFn<($($name,)*), P> for Func
+        where
+            Out: IntoProgress,
+            Func: Fn(&mut Inbox<'_, P>, $($name::Arg<'_>),*) -> Out + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                let source = context.source.take().expect("a gather is given its source");
+                // SAFETY: the caller's promise.
+                let out = unsafe { self(&mut Inbox::new(source), $($name::arg(*_args.add($index))),*) };
+                out.into_progress(context)
+            }
+        }
+
+        impl<Func, $($name: Access),*> SignalFn<($($name,)*)> for Func
+        where
+            Func: Fn($($name::Arg<'_>),*) -> bool + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise.
+                let outcome = unsafe { self($($name::arg(*_args.add($index))),*) };
+                context.set_outcome(outcome);
+                Progress::Done
+            }
+        }
+
+        impl<Func, Out, T: Blocked, R: Payload, $($name: Access),*> MapFn<T, ($($name,)*), R> for Func
+        where
+            Out: IntoProgress,
+            Func: Fn(T::Block<'_>, $($name::Arg<'_>,)* &mut R) -> Out + Send + Sync + 'static,
+        {
+            unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise.
+                let (blocks, results) = unsafe {
+                    (&*(*args).cast::<T>(), &mut *(*args.add($last)).cast::<Blocks<R>>())
+                };
+                results.prepare(blocks.first_block(), blocks.block_count());
+                for index in 0..blocks.block_count() {
+                    let Some(block) = blocks.block(index) else {
+                        results.set_empty(index);
+                        continue;
+                    };
+                    let result = results.fill(index);
+                    // SAFETY: the caller's promise; the accesses follow the blocked dataset.
+                    let out = unsafe { self(block, $($name::arg(*args.add($index + 1)),)* result) };
+                    match out.into_progress(context) {
+                        Progress::Done => {}
+                        // A map has one call per block; there is no half of it to come back to.
+                        Progress::More | Progress::Pending => {
+                            return context.fail("a map kernel cannot be continued; use compute".into());
+                        }
+                        Progress::Failed => return Progress::Failed,
+                    }
+                }
+                Progress::Done
+            }
+        }
+    };
+}
+arity!(; 1);
+arity!(A 0; 2);
+arity!(A 0, B 1; 3);
+arity!(A 0, B 1, C 2; 4);
+arity!(A 0, B 1, C 2, D 3; 5);
+arity!(A 0, B 1, C 2, D 3, E 4; 6);
+arity!(A 0, B 1, C 2, D 3, E 4, F 5; 7);
+arity!(A 0, B 1, C 2, D 3, E 4, F 5, G 6; 8);
+arity!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7; 9);
+
+macro_rules! erase {
+    ($wrapper:ident, $function:ident <$($param:ident),*>) => {
+        pub(crate) struct $wrapper<F, $($param),*>(pub F, pub PhantomData<fn() -> ($($param,)*)>);
+
+        impl<F: $function<$($param),*>, $($param: 'static),*> Kernel for $wrapper<F, $($param),*> {
+            #[inline]
+            unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise.
+                unsafe { self.0.invoke(context, args) }
+            }
+        }
+    };
+}
+erase!(ComputeKernel, ComputeFn<A>);
+erase!(ContextKernel, ContextFn<A>);
+erase!(ScatterKernel, ScatterFn<A, P>);
+erase!(GatherKernel, GatherFn<A, P>);
+erase!(SignalKernel, SignalFn<A>);
+erase!(MapKernel, MapFn<T, A, R>);

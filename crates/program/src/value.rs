@@ -1,0 +1,293 @@
+//! A payload whose type is known only when it runs: what a shard's cells hold.
+#![allow(unsafe_code)] // Type erasure: a pointer and the table of its type travel together.
+
+use crate::{DecodeError, Payload};
+use std::any::TypeId;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The operations of one payload type over erased pointers.
+pub struct PayloadType {
+    id: fn() -> TypeId,
+    name: fn() -> Cow<'static, str>,
+    bytes_own: usize,
+    fixed: bool,
+    new: fn() -> *mut u8,
+    drop_owned: unsafe fn(*mut u8),
+    drop_shared: unsafe fn(*mut u8),
+    clone_owned: unsafe fn(*const u8) -> *mut u8,
+    clone_shared: unsafe fn(*mut u8),
+    unshare: unsafe fn(*mut u8) -> *mut u8,
+    heap_bytes: unsafe fn(*const u8) -> usize,
+    encode: unsafe fn(*const u8, &mut Vec<u8>),
+    decode: fn(&mut &[u8]) -> Result<*mut u8, DecodeError>,
+}
+
+trait Table: Payload {
+    const TABLE: PayloadType;
+}
+
+// SAFETY (each closure below): called only by `Value`, with pointers it made from a `Box<T>` or an
+// `Arc<T>` of this very table's `T`; owned pointers come from boxes, shared ones from arcs.
+impl<T: Payload> Table for T {
+    const TABLE: PayloadType = PayloadType {
+        id: TypeId::of::<T>,
+        name: T::type_name,
+        bytes_own: size_of::<T>(),
+        fixed: T::FIXED,
+        new: || Box::into_raw(Box::<T>::default()).cast(),
+        // SAFETY: see above.
+        drop_owned: |p| drop(unsafe { Box::from_raw(p.cast::<T>()) }),
+        // SAFETY: see above.
+        drop_shared: |p| drop(unsafe { Arc::from_raw(p.cast::<T>()) }),
+        // SAFETY: see above.
+        clone_owned: |p| Box::into_raw(Box::new(unsafe { &*p.cast::<T>() }.clone())).cast(),
+        // SAFETY: see above.
+        clone_shared: |p| unsafe { Arc::increment_strong_count(p.cast::<T>()) },
+        unshare: |p| {
+            // SAFETY: see above.
+            let shared = unsafe { Arc::from_raw(p.cast::<T>()) };
+            let owned = Arc::try_unwrap(shared).unwrap_or_else(|shared| T::clone(&shared));
+            Box::into_raw(Box::new(owned)).cast()
+        },
+        // SAFETY: see above.
+        heap_bytes: |p| unsafe { &*p.cast::<T>() }.heap_bytes(),
+        // SAFETY: see above.
+        encode: |p, out| unsafe { &*p.cast::<T>() }.encode(out),
+        decode: |input| T::decode(input).map(|value| Box::into_raw(Box::new(value)).cast()),
+    };
+}
+
+impl PayloadType {
+    /// The table of `T`.
+    pub fn of<T: Payload>() -> &'static PayloadType {
+        &<T as Table>::TABLE
+    }
+
+    /// The stable name of the type.
+    pub fn name(&self) -> Cow<'static, str> {
+        (self.name)()
+    }
+
+    /// Whether this is the table of `T`.
+    pub fn is<T: Payload>(&self) -> bool {
+        (self.id)() == TypeId::of::<T>()
+    }
+
+    /// Whether values own no heap memory.
+    pub fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+}
+
+impl std::fmt::Debug for PayloadType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holding {
+    Owned,
+    Shared,
+}
+
+/// A payload behind a pointer, owned or shared until written.
+pub struct Value {
+    pointer: *mut u8,
+    holding: Holding,
+    table: &'static PayloadType,
+}
+
+// SAFETY: payloads are Send and Sync, and a Value gives `&mut` only through `&mut self`.
+unsafe impl Send for Value {}
+// SAFETY: as above; `&Value` gives only `&T`.
+unsafe impl Sync for Value {}
+
+impl Value {
+    /// Takes a value.
+    pub fn new<T: Payload>(value: T) -> Value {
+        Value { pointer: Box::into_raw(Box::new(value)).cast(), holding: Holding::Owned, table: PayloadType::of::<T>() }
+    }
+
+    /// A default value of a type.
+    pub fn default_of(table: &'static PayloadType) -> Value {
+        Value { pointer: (table.new)(), holding: Holding::Owned, table }
+    }
+
+    /// A value shared with whoever else holds the `Arc`.
+    pub fn shared<T: Payload>(value: Arc<T>) -> Value {
+        Value { pointer: Arc::into_raw(value).cast_mut().cast(), holding: Holding::Shared, table: PayloadType::of::<T>() }
+    }
+
+    /// Reads a value of a type from bytes.
+    ///
+    /// # Errors
+    /// When the bytes are no encoding of the type.
+    pub fn decode(table: &'static PayloadType, input: &mut &[u8]) -> Result<Value, DecodeError> {
+        Ok(Value { pointer: (table.decode)(input)?, holding: Holding::Owned, table })
+    }
+
+    /// The type's table.
+    pub fn payload_type(&self) -> &'static PayloadType {
+        self.table
+    }
+
+    /// The payload, when it is a `T`.
+    pub fn get<T: Payload>(&self) -> Option<&T> {
+        // SAFETY: the table says that the pointer is to a T, alive as long as self.
+        self.table.is::<T>().then(|| unsafe { &*self.pointer.cast::<T>() })
+    }
+
+    /// The payload for writing, when it is a `T`. A shared payload is copied first.
+    pub fn get_mut<T: Payload>(&mut self) -> Option<&mut T> {
+        if !self.table.is::<T>() {
+            return None;
+        }
+        self.make_unique();
+        // SAFETY: as in `get`; unique now, and borrowed mutably from self.
+        Some(unsafe { &mut *self.pointer.cast::<T>() })
+    }
+
+    /// Moves the payload out (copying it when others share it), when it is a `T`.
+    ///
+    /// # Errors
+    /// Gives the value back when it is of another type.
+    pub fn take<T: Payload>(mut self) -> Result<T, Value> {
+        if !self.table.is::<T>() {
+            return Err(self);
+        }
+        self.make_unique();
+        let pointer = self.pointer.cast::<T>();
+        std::mem::forget(self);
+        // SAFETY: owned and of type T; self was forgotten, so nobody else frees it.
+        Ok(*unsafe { Box::from_raw(pointer) })
+    }
+
+    /// Shares the payload: this value and the result refer to the same bytes until either is written.
+    pub fn share<T: Payload>(&mut self) -> Option<Arc<T>> {
+        if !self.table.is::<T>() {
+            return None;
+        }
+        let pointer = self.pointer.cast::<T>();
+        if self.holding == Holding::Owned {
+            // SAFETY: owned and of type T; the pointer is replaced at once.
+            let shared = Arc::new(*unsafe { Box::from_raw(pointer) });
+            self.pointer = Arc::into_raw(shared).cast_mut().cast();
+            self.holding = Holding::Shared;
+        }
+        let pointer = self.pointer.cast::<T>().cast_const();
+        // SAFETY: the pointer came from Arc::into_raw; the count is raised before a second handle is made.
+        unsafe {
+            Arc::increment_strong_count(pointer);
+            Some(Arc::from_raw(pointer))
+        }
+    }
+
+    /// Whether the payload may be seen by others.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.holding == Holding::Shared
+    }
+
+    /// Copies a payload that others see, so that this value may write.
+    #[inline]
+    pub fn make_unique(&mut self) {
+        if self.holding == Holding::Shared {
+            // SAFETY: a shared pointer came from Arc::into_raw of this table's type.
+            self.pointer = unsafe { (self.table.unshare)(self.pointer) };
+            self.holding = Holding::Owned;
+        }
+    }
+
+    /// Where the payload lies. Writing through it is allowed only after [`Value::make_unique`].
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pointer
+    }
+
+    /// Bytes of memory that the payload takes. O(1) as far as the payload's own answer is.
+    pub fn bytes(&self) -> usize {
+        if self.table.fixed {
+            return self.table.bytes_own;
+        }
+        // SAFETY: the pointer is to a value of the table's type.
+        self.table.bytes_own + unsafe { (self.table.heap_bytes)(self.pointer) }
+    }
+
+    /// Appends the payload's encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        // SAFETY: the pointer is to a value of the table's type.
+        unsafe { (self.table.encode)(self.pointer, out) }
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Value {
+        let pointer = match self.holding {
+            // SAFETY: the pointer is to a value of the table's type.
+            Holding::Owned => unsafe { (self.table.clone_owned)(self.pointer) },
+            Holding::Shared => {
+                // SAFETY: a shared pointer came from Arc::into_raw of this table's type.
+                unsafe { (self.table.clone_shared)(self.pointer) };
+                self.pointer
+            }
+        };
+        Value { pointer, holding: self.holding, table: self.table }
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: each Value owns its box or one count of its arc.
+        match self.holding {
+            Holding::Owned => unsafe { (self.table.drop_owned)(self.pointer) },
+            // SAFETY: as above.
+            Holding::Shared => unsafe { (self.table.drop_shared)(self.pointer) },
+        }
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Value({}, {} bytes)", self.table.name(), self.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_value_is_copied_when_written() {
+        let mut first = Value::new(vec![1u64, 2]);
+        let handle = first.share::<Vec<u64>>().unwrap();
+        let second = Value::shared(handle.clone());
+        first.get_mut::<Vec<u64>>().unwrap().push(3);
+        assert_eq!(first.get::<Vec<u64>>().unwrap(), &[1, 2, 3]);
+        assert_eq!(second.get::<Vec<u64>>().unwrap(), &[1, 2]);
+        assert_eq!(Arc::strong_count(&handle), 2);
+        drop(second);
+        assert_eq!(Arc::strong_count(&handle), 1);
+    }
+
+    #[test]
+    fn another_type_is_refused_and_given_back() {
+        let value = Value::new(7u32);
+        assert!(value.get::<u64>().is_none());
+        let value = value.take::<u64>().unwrap_err();
+        assert_eq!(value.take::<u32>().unwrap(), 7);
+    }
+
+    #[test]
+    fn values_survive_encoding() {
+        let value = Value::new((3u8, vec![Some(1.5f64), None]));
+        let mut bytes = Vec::new();
+        value.encode(&mut bytes);
+        let back = Value::decode(value.payload_type(), &mut &bytes[..]).unwrap();
+        assert_eq!(back.take::<(u8, Vec<Option<f64>>)>().unwrap(), (3, vec![Some(1.5), None]));
+        for cut in 0..bytes.len() {
+            assert!(Value::decode(value.payload_type(), &mut &bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+}
