@@ -1,7 +1,185 @@
-# The commands of this repository; README.md explains them. One profile (release) everywhere.
+# The commands of this repository; README.md and CONTRIBUTING.md explain them.
+# One profile (release) everywhere: nothing is compiled twice.
 
-.PHONY: claims
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
 
-# The acceptance: runs every point of bench/claims and prints the table. Fails if any is missed.
+# An empty HOME with CARGO_HOME given finds cargo here.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+BRAMBLING := $(VENV)/bin/brambling
+XTASK := cargo run --quiet --release -p xtask --
+BENCHES := task-rate barrier task-graph logistic
+THREADS ?=
+BENCH_OPTIONS := $(if $(THREADS),--threads $(THREADS))
+
+# What is being built by and by: a step is skipped, aloud, only while its folder does not exist.
+HAS_PYTHON := $(wildcard python/pyproject.toml)
+HAS_PYTHON_TESTS := $(wildcard python/tests/test_*.py)
+HAS_LOOM := $(wildcard crates/worker/tests/loom.rs crates/worker/tests/loom/main.rs)
+HAS_FUZZ := $(wildcard fuzz/Cargo.toml)
+RUST_EXAMPLES := $(basename $(notdir $(wildcard examples/*.rs)))
+PYTHON_EXAMPLES := $(wildcard examples/*.py)
+WITH_MUTANTS := $(shell for file in $$(grep -ls '^mutants = ' crates/*/Cargo.toml); do \
+	sed -n 's/^name = "\(.*\)"/\1/p' "$$file"; done)
+
+SOURCES := $(shell find Cargo.toml Cargo.lock crates bench python -type f \
+	\( -name '*.rs' -o -name '*.toml' -o -name '*.lock' \) 2>/dev/null)
+comma := ,
+empty :=
+space := $(empty) $(empty)
+say = @echo "== $(1)"
+skip = @echo "-- $(1): does not exist yet"
+
+.PHONY: help demo test claims lint bench fmt clean soak install \
+	test-rust test-mutants test-loom test-fuzz test-examples test-python test-docs test-smoke
+
+help:
+	@echo "make demo     336,776 real flights: build, install into .venv, run"
+	@echo "make test     everything that has to hold before a commit"
+	@echo "make claims   the acceptance: every point with its figure and its bar"
+	@echo "make bench    the benches (THREADS=N)"
+	@echo "make lint     format, clippy, layers, lints, licences, invariants"
+	@echo "make soak     a million random programs and simulated clusters"
+	@echo "make fmt      format all sources"
+	@echo "make clean    remove everything that was built"
+
+demo: install
+	$(call say,the demo: will this flight arrive late?)
+	$(BRAMBLING) run flights
+
+test: lint test-rust test-mutants test-loom test-fuzz test-examples test-python test-docs test-smoke
+	$(call say,all steps passed)
+
+# What cannot be built is missed, with its reason; it does not keep the other points from running.
 claims:
+	-@$(MAKE) --no-print-directory install
+	$(call say,the acceptance)
 	cargo run --release -p xtask -- claims
+
+# ---- the Python package, built and installed into .venv
+
+ifneq ($(HAS_PYTHON),)
+install: build/installed
+else
+install:
+	$(call skip,the Python package)
+endif
+
+build/venv:
+	$(call say,a Python environment in .venv)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)/bin/python -m pip install --quiet maturin numpy cloudpickle pytest
+	@mkdir -p build && touch $@
+
+build/installed: build/venv $(SOURCES) $(wildcard python/pyproject.toml)
+	$(call say,the package into .venv)
+	cd python && VIRTUAL_ENV=$(VENV) $(VENV)/bin/maturin develop --release --quiet --extras demo,test
+	@touch $@
+
+# ---- the steps of `make test`
+
+lint:
+	$(call say,format)
+	cargo fmt --all --check
+	$(call say,clippy)
+	cargo clippy --quiet --release --workspace --all-targets -- -D warnings
+	$(call say,layers)
+	$(XTASK) layers
+	$(call say,lints)
+	$(XTASK) lints
+	$(call say,licences)
+	$(XTASK) licences
+	$(call say,invariants)
+	$(XTASK) invariants
+
+test-rust:
+	$(call say,tests of all crates)
+	cargo test --release --workspace
+
+# Tests that switch mutants on have "mutant" in their names.
+test-mutants:
+	$(call say,mutants are caught)
+	cargo test --release $(addprefix --package ,$(WITH_MUTANTS)) --lib --tests \
+		--features $(subst $(space),$(comma),$(addsuffix /mutants,$(WITH_MUTANTS))) mutant
+
+test-loom:
+ifneq ($(HAS_LOOM),)
+	$(call say,loom: the executor's races)
+	RUSTFLAGS="--cfg loom" cargo test --release -p brambling-worker --test loom --target-dir target/loom
+else
+	$(call skip,loom tests)
+endif
+
+test-fuzz:
+ifneq ($(HAS_FUZZ),)
+	$(call say,fuzz targets replay their corpus)
+	cargo test --release --manifest-path fuzz/Cargo.toml
+else
+	$(call skip,fuzz targets)
+endif
+
+test-examples: install
+ifneq ($(RUST_EXAMPLES),)
+	$(call say,examples in Rust)
+	for name in $(RUST_EXAMPLES); do \
+		cargo run --quiet --release --example "$$name"; done
+else
+	$(call skip,examples in Rust)
+endif
+ifneq ($(and $(HAS_PYTHON),$(PYTHON_EXAMPLES)),)
+	$(call say,examples in Python)
+	for file in $(PYTHON_EXAMPLES); do $(BRAMBLING) run "$$file"; done
+else
+	$(call skip,examples in Python)
+endif
+
+test-python: install
+ifneq ($(HAS_PYTHON_TESTS),)
+	$(call say,tests of the Python package)
+	cd python && $(VENV)/bin/python -m pytest -q tests
+else
+	$(call skip,tests of the Python package)
+endif
+
+test-docs: install
+ifneq ($(HAS_PYTHON),)
+	$(call say,examples in README.md and docs)
+	$(XTASK) doc-examples $(VENV)/bin/python
+else
+	$(call skip,examples in README.md and docs)
+endif
+
+test-smoke: install
+ifneq ($(HAS_PYTHON),)
+	$(call say,the demo and the benches, briefly)
+	$(BRAMBLING) run flights
+	for name in $(BENCHES); do $(BRAMBLING) bench "$$name" --smoke; done
+else
+	$(call skip,the demo and the benches)
+endif
+
+# ---- the rest
+
+bench: install
+	$(call say,benches: nothing else should run on this machine)
+	for name in $(BENCHES); do $(BRAMBLING) bench "$$name" $(BENCH_OPTIONS); done
+
+soak:
+	$(call say,a million random programs and simulated clusters)
+	BRAMBLING_SEEDS=1000000 cargo test --release -p brambling-simulation ten_thousand -- --nocapture
+
+fmt:
+	cargo fmt --all
+
+clean:
+	cargo clean
+	rm -rf $(VENV) build fuzz/target

@@ -6,6 +6,11 @@
 )]
 
 mod claims;
+mod doc_examples;
+mod invariants;
+mod layers;
+mod licences;
+mod lints;
 mod workspace;
 
 use std::process::ExitCode;
@@ -14,6 +19,11 @@ const USAGE: &str = "\
 usage: cargo run --release -p xtask -- COMMAND
 
   claims [--only ID] [--list]   run the acceptance points of bench/claims and print the table
+  layers                        refuse edges between crates that the table does not allow
+  lints                         refuse what the design keeps out of the sources
+  licences                      refuse dependencies whose licence is not accepted
+  invariants [--complete]       refuse gaps in docs/invariants.md: keepers, checks, mutants
+  doc-examples PYTHON           run the Python examples of README.md and docs with an interpreter
 
 exit code: 0 when everything holds, 1 when something does not, 2 for a wrong command line";
 
@@ -24,6 +34,12 @@ fn main() -> ExitCode {
         ["claims", "--list"] => claims::list(),
         ["claims"] => claims::check(None),
         ["claims", "--only", id] => claims::check(Some(id)),
+        ["doc-examples", python] => doc_examples::check(python),
+        ["layers"] => layers::check(),
+        ["lints"] => lints::check(),
+        ["licences"] => licences::check(),
+        ["invariants"] => invariants::check(false),
+        ["invariants", "--complete"] => invariants::check(true),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

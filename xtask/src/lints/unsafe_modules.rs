@@ -1,0 +1,96 @@
+//! The modules that may hold `unsafe`, each with its reason. Everywhere else it is denied.
+
+/// Path and reason.
+pub const ARGUED: &[(&str, &str)] = &[
+    (
+        "bench/src/limits",
+        "hand-written loops that ours are compared with, intrinsics included",
+    ),
+    (
+        "bench/src/task_graph/kernel.rs",
+        "Task Bench's compute-bound kernel, compiled for AVX2 and FMA",
+    ),
+    (
+        "crates/exchange/src/in_process",
+        "slots and mailboxes that sources write into while their owner reads: loom answers for them",
+    ),
+    ("crates/machine/src/pin.rs", "the affinity calls of libc"),
+    (
+        "crates/machine/src/probes/bandwidth.rs",
+        "a limit has to be measured with the CPU's own vector loads and prefetches",
+    ),
+    (
+        "crates/machine/src/probes/flops.rs",
+        "a limit has to be measured with functions compiled for the CPU at hand",
+    ),
+    (
+        "crates/operators/src/simd",
+        "intrinsics, and the one place where code for a newer CPU is entered",
+    ),
+    (
+        "crates/operators/examples/gradient_rate.rs",
+        "measures the kernels as the executor calls them, through the same erased pointers",
+    ),
+    (
+        "crates/program/src/kernel.rs",
+        "a task is a plain function over pointers whose types were checked when linked",
+    ),
+    (
+        "crates/program/src/ports.rs",
+        "piece buffers are erased; the builder fixed their type",
+    ),
+    (
+        "crates/program/src/stages.rs",
+        "hands a kernel's erased pointers to the function that the builder checked",
+    ),
+    (
+        "crates/program/src/typed.rs",
+        "casts erased pointers back to the types that the builder recorded",
+    ),
+    (
+        "crates/program/src/value.rs",
+        "type erasure: a pointer and the table of its type travel together",
+    ),
+];
+
+/// Whether the file is in the list. A listed path without `.rs` stands for a folder.
+pub fn is_argued(path: &str) -> bool {
+    ARGUED.iter().any(|(listed, _)| covers(listed, path))
+}
+
+fn covers(listed: &str, path: &str) -> bool {
+    listed == path
+        || path
+            .strip_prefix(listed)
+            .is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Entries that no file of `allowing` needs any more.
+pub fn stale(allowing: &[String]) -> Vec<String> {
+    ARGUED
+        .iter()
+        .filter(|(listed, _)| !allowing.iter().any(|path| covers(listed, path)))
+        .map(|(listed, _)| {
+            format!("{listed}: unsafe: needs no exception; take it out of xtask/src/lints/unsafe_modules.rs")
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_covers_its_files_only() {
+        assert!(covers("crates/a/src/b", "crates/a/src/b/c.rs"));
+        assert!(covers("crates/a/src/b.rs", "crates/a/src/b.rs"));
+        assert!(!covers("crates/a/src/b", "crates/a/src/bc.rs"));
+    }
+
+    #[test]
+    fn every_entry_has_a_reason() {
+        for (path, reason) in ARGUED {
+            assert!(reason.len() > 20, "{path}: {reason:?} argues for nothing");
+        }
+    }
+}
