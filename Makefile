@@ -21,7 +21,7 @@ BENCH_OPTIONS := $(if $(THREADS),--threads $(THREADS))
 # What is being built by and by: a step is skipped, aloud, only while its folder does not exist.
 HAS_PYTHON := $(wildcard python/pyproject.toml)
 HAS_PYTHON_TESTS := $(wildcard python/tests/test_*.py)
-HAS_LOOM := $(wildcard crates/worker/tests/loom.rs crates/worker/tests/loom/main.rs)
+WITH_LOOM := $(addprefix brambling-,$(patsubst crates/%/tests/loom.rs,%,$(wildcard crates/*/tests/loom.rs)))
 HAS_FUZZ := $(wildcard fuzz/Cargo.toml)
 RUST_EXAMPLES := $(basename $(notdir $(wildcard examples/*.rs)))
 PYTHON_EXAMPLES := $(wildcard examples/*.py)
@@ -112,9 +112,9 @@ test-mutants:
 		--features $(subst $(space),$(comma),$(addsuffix /mutants,$(WITH_MUTANTS))) mutant
 
 test-loom:
-ifneq ($(HAS_LOOM),)
-	$(call say,loom: the executor's races)
-	RUSTFLAGS="--cfg loom" cargo test --release -p brambling-worker --test loom --target-dir target/loom
+ifneq ($(WITH_LOOM),)
+	$(call say,loom: the races of queues and slots and wake-up)
+	RUSTFLAGS="--cfg loom" cargo test --release $(addprefix --package ,$(WITH_LOOM)) --test loom --target-dir target/loom
 else
 	$(call skip,loom tests)
 endif
