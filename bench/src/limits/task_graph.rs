@@ -1,10 +1,11 @@
 //! A task graph by hand: pinned threads that each own a range of columns, and flags between them.
 //!
-//! A thread runs its columns timestep by timestep. The output of a task lies in a ring of its
-//! column, one cache line per timestep with its flag beside it, so that a reader on another core
-//! fetches both at once. A ring's line is written again only when every thread that reads the column
-//! has passed the timestep that read it: each thread publishes how far it is, and looks at the
-//! others only when what it last saw no longer suffices.
+//! A thread runs its columns timestep by timestep. The output of a task lies beside its flag, so that
+//! a reader on another core fetches both at once, and beside those of its thread's other columns, on
+//! cache lines that no other thread writes. The outputs of a timestep are kept for as long as a ring
+//! is: their place is written again only when every thread that reads them has passed the timestep
+//! that did. Each thread publishes how far it is, and looks at the others only when what it last saw
+//! no longer suffices.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -85,14 +86,41 @@ fn inputs_of(graph: &Graph) -> u64 {
 // Timesteps that a column's outputs stay: how far a thread can run ahead of its readers.
 const RING: usize = 8;
 
-/// The output of one task. On a line of its own: two would be one too many to wait for.
+/// The output of one task.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 struct Slot {
     /// One more than the timestep whose output this is; 0 before the first.
     flag: AtomicU64,
     timestep: AtomicU64,
     point: AtomicU64,
+}
+
+const SLOTS_PER_LINE: usize = 2;
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line([Slot; SLOTS_PER_LINE]);
+
+/// The outputs of one timestep, of all columns.
+#[derive(Debug)]
+struct Outputs(Vec<Line>);
+
+impl Outputs {
+    fn slot(&self, at: u32) -> &Slot {
+        &self.0[at as usize / SLOTS_PER_LINE].0[at as usize % SLOTS_PER_LINE]
+    }
+}
+
+/// The slot of each column: close together, but no line for two threads.
+fn slots_of(graph: &Graph, threads: usize) -> Vec<u32> {
+    let mut slots = Vec::new();
+    let mut next = 0;
+    for thread in 0..threads {
+        let columns = columns_of(graph, thread, threads).len() as u32;
+        slots.extend(next..next + columns);
+        next += columns.next_multiple_of(SLOTS_PER_LINE as u32);
+    }
+    slots
 }
 
 impl Slot {
@@ -119,14 +147,21 @@ impl Slot {
 #[derive(Debug, Default)]
 struct Step {
     tasks: Vec<Task>,
-    /// The columns read, task after task.
-    inputs: Vec<u32>,
+    /// What they read, task after task.
+    inputs: Vec<Output>,
 }
 
 #[derive(Debug)]
 struct Task {
-    point: u32,
+    output: Output,
     inputs: u32,
+}
+
+/// Where a point leaves its output.
+#[derive(Clone, Copy, Debug)]
+struct Output {
+    point: u32,
+    slot: u32,
 }
 
 /// What one thread does.
@@ -146,6 +181,11 @@ fn columns_of(graph: &Graph, thread: usize, threads: usize) -> std::ops::Range<u
 impl Plan {
     fn new(graph: &Graph, order: Order, thread: usize, threads: usize) -> Plan {
         let columns = columns_of(graph, thread, threads);
+        let slots = slots_of(graph, threads);
+        let output = |point: usize| Output {
+            point: point as u32,
+            slot: slots[point],
+        };
         let representatives = graph.prologue() + graph.period();
         // The last timestep has no readers, so a graph that ends one later tells those of all.
         let endless = Graph::new(graph.pattern(), graph.width(), representatives + 1);
@@ -165,11 +205,10 @@ impl Plan {
             for point in points {
                 let inputs = graph.dependencies(timestep, point);
                 step.tasks.push(Task {
-                    point: point as u32,
+                    output: output(point),
                     inputs: inputs.len() as u32,
                 });
-                step.inputs
-                    .extend(inputs.into_iter().map(|input| input as u32));
+                step.inputs.extend(inputs.into_iter().map(output));
             }
             step
         };
@@ -199,7 +238,10 @@ pub fn run(graph: &Graph, kernel: Kernel, order: Order, places: &[usize]) -> Ran
     let plans: Vec<Plan> = (0..threads)
         .map(|thread| Plan::new(graph, order, thread, threads))
         .collect();
-    let slots: Vec<[Slot; RING]> = (0..graph.width()).map(|_| Default::default()).collect();
+    let slots = slots_of(graph, threads);
+    let lines = slots[graph.width() - 1] as usize / SLOTS_PER_LINE + 1;
+    let outputs: [Outputs; RING] =
+        std::array::from_fn(|_| Outputs((0..lines).map(|_| Line::default()).collect()));
     // How many timesteps each thread has finished.
     let finished: Vec<Apart<AtomicU64>> = (0..threads).map(|_| Apart::default()).collect();
     let parts = crew::run(places, |member| {
@@ -211,7 +253,7 @@ pub fn run(graph: &Graph, kernel: Kernel, order: Order, places: &[usize]) -> Ran
         };
         member.barrier();
         let start = Instant::now();
-        part.run(graph, kernel, plan, &slots, &finished, member);
+        part.run(graph, kernel, plan, &outputs, &finished, member);
         member.barrier();
         (start.elapsed(), part)
     });
@@ -229,8 +271,9 @@ pub fn run(graph: &Graph, kernel: Kernel, order: Order, places: &[usize]) -> Ran
     }
     // Nobody has read the last outputs.
     let last = graph.timesteps() - 1;
-    for (point, ring) in slots.iter().enumerate().take(graph.width_at(last)) {
-        ran.mismatches += u64::from(ring[last % RING].payload() != Payload::of(last, point));
+    for (point, &slot) in slots.iter().enumerate().take(graph.width_at(last)) {
+        let left = outputs[last % RING].slot(slot).payload();
+        ran.mismatches += u64::from(left != Payload::of(last, point));
     }
     ran
 }
@@ -247,7 +290,7 @@ impl Part {
         graph: &Graph,
         kernel: Kernel,
         plan: &Plan,
-        slots: &[[Slot; RING]],
+        outputs: &[Outputs; RING],
         finished: &[Apart<AtomicU64>],
         member: &Member<'_>,
     ) {
@@ -263,19 +306,22 @@ impl Part {
                 readers_finished = wait_for_readers(plan, finished, needed, member);
             }
             let step = &plan.steps[at];
+            // At timestep 0 there are no inputs.
+            let before = &outputs[timestep.wrapping_sub(1) % RING];
+            let now = &outputs[timestep % RING];
             let mut inputs = step.inputs.as_slice();
             for task in &step.tasks {
                 let (own, rest) = inputs.split_at(task.inputs as usize);
                 inputs = rest;
-                for &input in own {
-                    self.check(&slots[input as usize], timestep - 1, input as usize, member);
+                for input in own {
+                    self.check(before.slot(input.slot), timestep - 1, input.point, member);
                 }
                 self.inputs += own.len() as u64;
                 kernel.execute();
-                let point = task.point as usize;
-                let slot = &slots[point][timestep % RING];
-                slot.publish(Payload::of(timestep, point), timestep);
-                self.tasks[point - plan.columns.start] += 1;
+                let Output { point, slot } = task.output;
+                now.slot(slot)
+                    .publish(Payload::of(timestep, point as usize), timestep);
+                self.tasks[point as usize - plan.columns.start] += 1;
             }
             // Release: our reads of this timestep come before others see it finished. Pairs with
             // the Acquire load in `wait_for_readers`.
@@ -288,12 +334,11 @@ impl Part {
     }
 
     #[inline]
-    fn check(&mut self, ring: &[Slot; RING], timestep: usize, point: usize, member: &Member<'_>) {
-        let slot = &ring[timestep % RING];
+    fn check(&mut self, slot: &Slot, timestep: usize, point: u32, member: &Member<'_>) {
         if !slot.is_published(timestep) {
             member.wait_until(|| slot.is_published(timestep));
         }
-        self.mismatches += u64::from(slot.payload() != Payload::of(timestep, point));
+        self.mismatches += u64::from(slot.payload() != Payload::of(timestep, point as usize));
     }
 }
 
@@ -334,6 +379,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn no_line_has_two_writers() {
+        assert_eq!(
+            slots_of(&Graph::new(Pattern::Trivial, 7, 1), 3),
+            [0, 1, 2, 3, 4, 5, 6]
+        );
+        assert_eq!(
+            slots_of(&Graph::new(Pattern::Trivial, 6, 1), 2),
+            [0, 1, 2, 4, 5, 6]
+        );
+        assert_eq!(slots_of(&Graph::new(Pattern::Trivial, 2, 1), 3), [0, 2]);
+        assert_eq!(size_of::<Line>(), 64);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{FEATURES, Gradient, Model};
 
 const ROWS: usize = 4;
 const VECTORS: usize = FEATURES / 4;
-const PREFETCH_AHEAD_ROWS: usize = 16;
+const PREFETCH_AHEAD_ROWS: usize = 64;
 
 /// Adds the gradient of whole groups of four rows to `gradient`, and returns how many rows that
 /// were. The CPU must have AVX2 and FMA.
@@ -47,8 +47,8 @@ fn add_rows_avx2<const PREFETCH: bool>(
         let mut products = [_mm256_setzero_pd(); ROWS];
         for (row, product) in rows.chunks_exact(FEATURES).zip(&mut products) {
             *product = _mm256_mul_pd(load_at(row, 0), weights[0]);
-            for vector in 1..VECTORS {
-                *product = _mm256_fmadd_pd(load_at(row, vector * 4), weights[vector], *product);
+            for (vector, weights) in weights.iter().enumerate().skip(1) {
+                *product = _mm256_fmadd_pd(load_at(row, vector * 4), *weights, *product);
             }
         }
         let product = _mm256_add_pd(sum_each(products), intercept);

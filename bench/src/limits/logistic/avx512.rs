@@ -8,7 +8,7 @@ use super::{FEATURES, Gradient, Model};
 const ROWS: usize = 8;
 // Two rows are five vectors: two of the first row, one of both rows' halves, two of the second row.
 const PAIR_F64S: usize = 2 * FEATURES;
-const PREFETCH_AHEAD_ROWS: usize = 16;
+const PREFETCH_AHEAD_ROWS: usize = 64;
 
 /// Adds the gradient of whole groups of eight rows to `gradient`, and returns how many rows that
 /// were. The CPU must have AVX-512 F.

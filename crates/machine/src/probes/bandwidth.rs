@@ -33,7 +33,7 @@ const CHUNK_F64S: usize = 256 << 10;
 
 // Far enough to cover the latency of memory at the bandwidth of one core; crosses a page's end
 // before the hardware's prefetcher does.
-const PREFETCH_AHEAD_F64S: usize = 256;
+const PREFETCH_AHEAD_F64S: usize = 512;
 
 impl ReadLoop {
     /// All loops.
