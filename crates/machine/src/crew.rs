@@ -14,8 +14,7 @@ pub struct Apart<T>(pub T);
 /// Waits for another thread: spins at first, then gives the CPU away between looks, so that it also
 /// ends when both threads share one CPU.
 pub fn spin_until(mut is_done: impl FnMut() -> bool) {
-    // About a scheduler's time slice is long enough for a wait between running threads, and far
-    // less than what a yield costs is lost before the first one.
+    // Some 0.1 ms: far longer than a running thread is waited for, far shorter than a time slice.
     for _ in 0..2_000 {
         if is_done() {
             return;
