@@ -1,4 +1,5 @@
 //! Kernels of statistical models.
+#![allow(clippy::needless_range_loop)] // One index runs over several arrays of lanes.
 
 pub mod columns;
 pub mod logistic;

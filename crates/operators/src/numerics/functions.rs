@@ -46,8 +46,9 @@ fn exp_lanes<V: F64x8>(x: V) -> V {
     let rounder = V::splat(ROUNDER);
     let n = x.mul_add(V::splat(LOG2_E), rounder).sub(rounder);
     let minus_n = n.neg();
-    let r = minus_n.mul_add(V::splat(LN_2_HIGH), x);
-    let r = minus_n.mul_add(V::splat(LN_2_LOW), r);
+    let r_high = minus_n.mul_add(V::splat(LN_2_HIGH), x);
+    let r = minus_n.mul_add(V::splat(LN_2_LOW), r_high);
+    let r_lost = minus_n.mul_add(V::splat(LN_2_LOW), r_high.sub(r));
     // Estrin's scheme: Horner's would wait for eleven multiplications in a row.
     let r2 = r.mul(r);
     let r4 = r2.mul(r2);
@@ -61,8 +62,11 @@ fn exp_lanes<V: F64x8>(x: V) -> V {
     let c4567 = r2.mul_add(c67, c45);
     let c89a = r2.mul_add(V::splat(EXP[10]), c89);
     let c = r8.mul_add(c89a, r4.mul_add(c4567, c0123));
-    let power = r2.mul_add(c, r).add(V::splat(1.0));
-    power.scale(n)
+    // 1 + r + r² c, with what rounding 1 + r and r itself loses: else the bound would be 1 ulp.
+    let one = V::splat(1.0);
+    let sum = one.add(r);
+    let sum_lost = one.sub(sum).add(r).add(r_lost);
+    sum.add(r2.mul_add(c, sum_lost)).scale(n)
 }
 
 /// ln(1 + x) within 1 ulp; NaN below −1. The NaN of a NaN is not canonical.
@@ -117,7 +121,14 @@ pub(crate) fn sigmoid_lanes<V: F64x8>(z: V) -> (V, V) {
     let one = V::splat(1.0);
     let e = exp_lanes(z.abs().neg());
     let numerator = V::select(z.less(V::splat(0.0)), e, one);
-    (numerator.div(one.add(e)), e)
+    // A quotient, then what is left of the numerator: 1 + e was rounded as well.
+    let sum = one.add(e);
+    let sum_lost = one.sub(sum).add(e);
+    let inverse = one.div(sum);
+    let quotient = numerator.mul(inverse);
+    let minus_quotient = quotient.neg();
+    let left = minus_quotient.mul_add(sum_lost, minus_quotient.mul_add(sum, numerator));
+    (left.mul_add(inverse, quotient), e)
 }
 
 /// ln(1 + e^m) = max(m, 0) + ln(1 + e^−|m|), given the power. Within 2 ulp.

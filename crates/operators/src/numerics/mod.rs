@@ -1,4 +1,5 @@
 //! Elementary functions and reductions with the same bits everywhere.
+#![allow(clippy::needless_range_loop)] // One index runs over several arrays of lanes.
 
 mod functions;
 mod reductions;
