@@ -11,7 +11,7 @@ const ENOUGH: Duration = Duration::from_millis(5);
 
 /// The time for a word to go from one thread to another and back, in microseconds: each spins on
 /// an atomic that the other writes. The threads are pinned to the first two CPUs of the mask; on a
-/// single CPU they take turns, and the figure is that of two context switches.
+/// single CPU they take turns, and the figure is that of the wait before a turn is given up.
 pub fn spin_round_trip_us() -> f64 {
     let places = cpu::places(2).unwrap_or_else(|_| vec![0, 0]);
     let (ping, pong) = (Apart(AtomicU64::new(0)), Apart(AtomicU64::new(0)));
