@@ -29,7 +29,10 @@ pub struct Blocks<R> {
 impl<R: Default> Blocks<R> {
     /// Values of consecutive blocks.
     pub fn new(first: u64, values: impl IntoIterator<Item = Option<R>>) -> Self {
-        let values = values.into_iter().map(|value| (value.is_some(), value.unwrap_or_default())).collect();
+        let values = values
+            .into_iter()
+            .map(|value| (value.is_some(), value.unwrap_or_default()))
+            .collect();
         Blocks { first, values }
     }
 
@@ -52,13 +55,21 @@ impl<R: Default> Blocks<R> {
     /// The values with their global block indexes, empty blocks left out.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &R)> {
         let first = self.first;
-        self.values.iter().enumerate().filter(|(_, (present, _))| *present).map(move |(i, (_, v))| (first + i as u64, v))
+        self.values
+            .iter()
+            .enumerate()
+            .filter(|(_, (present, _))| *present)
+            .map(move |(i, (_, v))| (first + i as u64, v))
     }
 
     /// As [`Blocks::iter`], for writing.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut R)> {
         let first = self.first;
-        let values = self.values.iter_mut().enumerate().filter(|(_, (present, _))| *present);
+        let values = self
+            .values
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, (present, _))| *present);
         values.map(move |(i, (_, v))| (first + i as u64, v))
     }
 
@@ -80,14 +91,25 @@ impl<R: Payload> Payload for Blocks<R> {
     }
     fn heap_bytes(&self) -> usize {
         let own = self.values.capacity() * size_of::<(bool, R)>();
-        if R::FIXED { own } else { own + self.values.iter().map(|(_, value)| value.heap_bytes()).sum::<usize>() }
+        if R::FIXED {
+            own
+        } else {
+            own + self
+                .values
+                .iter()
+                .map(|(_, value)| value.heap_bytes())
+                .sum::<usize>()
+        }
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.first.encode(out);
         self.values.encode(out);
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Ok(Blocks { first: u64::decode(input)?, values: Vec::decode(input)? })
+        Ok(Blocks {
+            first: u64::decode(input)?,
+            values: Vec::decode(input)?,
+        })
     }
 }
 
@@ -106,7 +128,8 @@ impl<R: Payload> Blocked for Blocks<R> {
 
 /// The blocks of one partition: contiguous, as even as whole blocks allow.
 pub fn blocks_of(partition: u32, partitions: u32, blocks: u64) -> Range<u64> {
-    let edge = |index: u32| (u128::from(blocks) * u128::from(index) / u128::from(partitions)) as u64;
+    let edge =
+        |index: u32| (u128::from(blocks) * u128::from(index) / u128::from(partitions)) as u64;
     edge(partition)..edge(partition + 1)
 }
 
@@ -123,7 +146,9 @@ mod tests {
     #[test]
     fn partitions_tile_the_blocks() {
         for (partitions, blocks) in [(1, 0), (1, 7), (7, 3), (64, 2_442), (3, 3)] {
-            let ranges: Vec<_> = (0..partitions).map(|p| blocks_of(p, partitions, blocks)).collect();
+            let ranges: Vec<_> = (0..partitions)
+                .map(|p| blocks_of(p, partitions, blocks))
+                .collect();
             assert_eq!(ranges[0].start, 0);
             assert_eq!(ranges.last().unwrap().end, blocks);
             assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));

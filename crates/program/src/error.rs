@@ -59,13 +59,17 @@ pub enum BuildError {
         dataset: String,
     },
     /// A stage that uses nothing.
-    #[error("stage `{stage}` uses no dataset; a stage runs on the partitions of what it reads and writes")]
+    #[error(
+        "stage `{stage}` uses no dataset; a stage runs on the partitions of what it reads and writes"
+    )]
     NoDataset {
         /// The stage.
         stage: String,
     },
     /// A scatter writes a dataset of its own group.
-    #[error("scatter `{stage}` writes `{dataset}`; a scatter only reads: write in a compute stage before it")]
+    #[error(
+        "scatter `{stage}` writes `{dataset}`; a scatter only reads: write in a compute stage before it"
+    )]
     ScatterWrites {
         /// The stage.
         stage: String,
@@ -73,7 +77,9 @@ pub enum BuildError {
         dataset: String,
     },
     /// A scatter without its gather, or twice, or in another block.
-    #[error("exchange `{exchange}`: {problem}; an exchange is one scatter and then one gather, both in the same block")]
+    #[error(
+        "exchange `{exchange}`: {problem}; an exchange is one scatter and then one gather, both in the same block"
+    )]
     Exchange {
         /// The exchange.
         exchange: String,
@@ -98,7 +104,9 @@ pub enum BuildError {
         signal: String,
     },
     /// A handle of another program.
-    #[error("stage `{stage}` uses a dataset of program `{other}`; datasets belong to the program that made them")]
+    #[error(
+        "stage `{stage}` uses a dataset of program `{other}`; datasets belong to the program that made them"
+    )]
     OtherProgram {
         /// The stage.
         stage: String,
@@ -124,7 +132,9 @@ pub enum BuildError {
         reason: String,
     },
     /// A program of a newer format.
-    #[error("this program has format version {found}; this version of brambling reads up to {known}: upgrade it")]
+    #[error(
+        "this program has format version {found}; this version of brambling reads up to {known}: upgrade it"
+    )]
     NewerFormat {
         /// Its version.
         found: u16,
@@ -144,7 +154,11 @@ pub struct KernelError {
 impl KernelError {
     /// An error with a message.
     pub fn new(message: impl Into<String>) -> KernelError {
-        KernelError { message: message.into(), traceback: None, source: None }
+        KernelError {
+            message: message.into(),
+            traceback: None,
+            source: None,
+        }
     }
 
     /// The same with the traceback of another language or a backtrace.
@@ -156,7 +170,10 @@ impl KernelError {
 
     /// The same with its cause.
     #[must_use]
-    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> KernelError {
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> KernelError {
         self.source = Some(source.into());
         self
     }

@@ -2,8 +2,8 @@
 
 use crate::tree::{Folding, TreeNode, aligned_nodes};
 use crate::{
-    Blocked, Blocks, Count, Dataset, DecodeError, Inbox, Key, Outbox, Partitioner, Payload, Program, Relation, Use,
-    Value, partition_of,
+    Blocked, Blocks, Count, Dataset, DecodeError, Inbox, Key, Outbox, Partitioner, Payload,
+    Program, Relation, Use, Value, partition_of,
 };
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -84,14 +84,18 @@ macro_rules! operator {
         impl<N: Number> Combine<Vec<N>> for $name {
             /// Element by element; the missing end of a shorter vector counts as nothing.
             fn combine(&self, left: &mut Vec<N>, right: &Vec<N>) {
-                left.iter_mut().zip(right).for_each(|(left, right)| *left = left.$method(*right));
+                left.iter_mut()
+                    .zip(right)
+                    .for_each(|(left, right)| *left = left.$method(*right));
                 left.extend(right.iter().skip(left.len()).copied());
             }
         }
 
         impl<N: Number, const LEN: usize> Combine<[N; LEN]> for $name {
             fn combine(&self, left: &mut [N; LEN], right: &[N; LEN]) {
-                left.iter_mut().zip(right).for_each(|(left, right)| *left = left.$method(*right));
+                left.iter_mut()
+                    .zip(right)
+                    .for_each(|(left, right)| *left = left.$method(*right));
             }
         }
     };
@@ -116,11 +120,16 @@ impl<T: Payload> Payload for Partials<T> {
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.used.encode(out);
-        self.entries[..self.used].iter().for_each(|entry| entry.encode(out));
+        self.entries[..self.used]
+            .iter()
+            .for_each(|entry| entry.encode(out));
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let entries = Vec::<(TreeNode, T)>::decode(input)?;
-        Ok(Partials { used: entries.len(), entries })
+        Ok(Partials {
+            used: entries.len(),
+            entries,
+        })
     }
 }
 
@@ -150,7 +159,9 @@ impl<T: Payload> Blocks<T> {
                 if let Some(value) = self.block((index - range.start) as usize) {
                     let place = out.used;
                     out.push(TreeNode::leaf(index), value);
-                    folding.push(TreeNode::leaf(index), place, |l, r| merge(op, &mut out.entries, l, r));
+                    folding.push(TreeNode::leaf(index), place, |l, r| {
+                        merge(op, &mut out.entries, l, r)
+                    });
                 }
             }
             let folded = folding.finish(|l, r| merge(op, &mut out.entries, l, r));
@@ -164,13 +175,22 @@ impl<T: Payload> Blocks<T> {
     }
 }
 
-fn merge<T: Payload>(op: &impl Combine<T>, entries: &mut [(TreeNode, T)], left: usize, right: usize) {
+fn merge<T: Payload>(
+    op: &impl Combine<T>,
+    entries: &mut [(TreeNode, T)],
+    left: usize,
+    right: usize,
+) {
     let (head, tail) = entries.split_at_mut(right);
     op.combine(&mut head[left].1, &tail[0].1);
 }
 
 /// Folds all pieces in source order and gives the result to `finish`.
-fn fold_inbox<T: Payload>(inbox: &mut Inbox<'_, Partials<T>>, op: &impl Combine<T>, finish: impl FnOnce(&mut T)) {
+fn fold_inbox<T: Payload>(
+    inbox: &mut Inbox<'_, Partials<T>>,
+    op: &impl Combine<T>,
+    finish: impl FnOnce(&mut T),
+) {
     let mut operands: Vec<&mut T> = Vec::new();
     let mut folding = Folding::default();
     let combine = |operands: &mut Vec<&mut T>, left: usize, right: usize| {
@@ -181,7 +201,9 @@ fn fold_inbox<T: Payload>(inbox: &mut Inbox<'_, Partials<T>>, op: &impl Combine<
         let used = partials.used;
         for (node, value) in &mut partials.entries[..used] {
             operands.push(value);
-            folding.push(*node, operands.len() - 1, |l, r| combine(&mut operands, l, r));
+            folding.push(*node, operands.len() - 1, |l, r| {
+                combine(&mut operands, l, r)
+            });
         }
     }
     if let Some(place) = folding.finish(|l, r| combine(&mut operands, l, r)) {
@@ -238,36 +260,44 @@ impl Program {
     pub fn broadcast<T: Payload>(&mut self, from: &Dataset<T>, to: &Dataset<T>) {
         let name = format!("broadcast {}", self.spec.datasets[from.id.index()].name);
         let exchange = self.exchange::<Shared<T>>(name.clone(), Relation::OneToAll);
-        self.scatter(name.clone(), &exchange).cell(from).run(|from: &mut Value, out: &mut Outbox<'_, Shared<T>>| {
-            if from.bytes() <= COPIED_BYTES_MAX {
-                let value = from.get::<T>().expect("the dataset's type");
-                for place in 0..out.fan_out() {
-                    match out.piece(out.destination(place)) {
-                        Shared::Copied(buffer) => buffer.clone_from(value),
-                        piece => *piece = Shared::Copied(value.clone()),
+        self.scatter(name.clone(), &exchange).cell(from).run(
+            |from: &mut Value, out: &mut Outbox<'_, Shared<T>>| {
+                if from.bytes() <= COPIED_BYTES_MAX {
+                    let value = from.get::<T>().expect("the dataset's type");
+                    for place in 0..out.fan_out() {
+                        match out.piece(out.destination(place)) {
+                            Shared::Copied(buffer) => buffer.clone_from(value),
+                            piece => *piece = Shared::Copied(value.clone()),
+                        }
+                    }
+                } else {
+                    let shared = from.share::<T>().expect("the dataset's type");
+                    for place in 0..out.fan_out() {
+                        out.put(out.destination(place), Shared::Large(shared.clone()));
                     }
                 }
-            } else {
-                let shared = from.share::<T>().expect("the dataset's type");
-                for place in 0..out.fan_out() {
-                    out.put(out.destination(place), Shared::Large(shared.clone()));
-                }
-            }
-        });
-        self.gather(name, &exchange).cell(to).run(|inbox: &mut Inbox<'_, Shared<T>>, to: &mut Value| {
-            for (_, piece) in inbox {
-                match piece {
-                    Shared::Copied(value) if !to.is_shared() => {
-                        to.get_mut::<T>().expect("the dataset's type").clone_from(value);
+            },
+        );
+        self.gather(name, &exchange).cell(to).run(
+            |inbox: &mut Inbox<'_, Shared<T>>, to: &mut Value| {
+                for (_, piece) in inbox {
+                    match piece {
+                        Shared::Copied(value) if !to.is_shared() => {
+                            to.get_mut::<T>()
+                                .expect("the dataset's type")
+                                .clone_from(value);
+                        }
+                        Shared::Copied(value) => *to = Value::new(value.clone()),
+                        Shared::Large(_) => {
+                            let Shared::Large(value) = std::mem::take(piece) else {
+                                unreachable!("just matched")
+                            };
+                            *to = Value::shared(value);
+                        }
                     }
-                    Shared::Copied(value) => *to = Value::new(value.clone()),
-                    Shared::Large(_) => {
-                        let Shared::Large(value) = std::mem::take(piece) else { unreachable!("just matched") };
-                        *to = Value::shared(value);
-                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// Folds the values of all partitions on the fixed tree and gives the result to `step`, which updates
@@ -291,9 +321,11 @@ impl Program {
             piece.used = 0;
             piece.push(leaf, value);
         });
-        self.gather(name, &exchange).update(to).run(move |inbox: &mut Inbox<'_, Partials<T>>, to: &mut U| {
-            fold_inbox(inbox, &op, |total| step(to, total));
-        });
+        self.gather(name, &exchange).update(to).run(
+            move |inbox: &mut Inbox<'_, Partials<T>>, to: &mut U| {
+                fold_inbox(inbox, &op, |total| step(to, total));
+            },
+        );
     }
 
     /// As [`Program::reduce`], over the blocks of a blocked dataset: the number of partitions does not
@@ -309,16 +341,25 @@ impl Program {
         let exchange = self.exchange::<Partials<T>>(name.clone(), Relation::AllToOne);
         let scatter_op = op.clone();
         let scatter = self.scatter(name.clone(), &exchange).read(from);
-        scatter.run(move |blocks: &Blocks<T>, out: &mut Outbox<'_, Partials<T>>| {
-            blocks.partials(&scatter_op, out.piece(0));
-        });
-        self.gather(name, &exchange).update(to).run(move |inbox: &mut Inbox<'_, Partials<T>>, to: &mut U| {
-            fold_inbox(inbox, &op, |total| step(to, total));
-        });
+        scatter.run(
+            move |blocks: &Blocks<T>, out: &mut Outbox<'_, Partials<T>>| {
+                blocks.partials(&scatter_op, out.piece(0));
+            },
+        );
+        self.gather(name, &exchange).update(to).run(
+            move |inbox: &mut Inbox<'_, Partials<T>>, to: &mut U| {
+                fold_inbox(inbox, &op, |total| step(to, total));
+            },
+        );
     }
 
     /// Folds the values of all partitions into a one-partition dataset of the same type.
-    pub fn reduce_to<T: Payload>(&mut self, op: impl Combine<T>, from: &Dataset<T>, to: &Dataset<T>) {
+    pub fn reduce_to<T: Payload>(
+        &mut self,
+        op: impl Combine<T>,
+        from: &Dataset<T>,
+        to: &Dataset<T>,
+    ) {
         self.reduce(op, from, to, |to: &mut T, total: &T| to.clone_from(total));
     }
 
@@ -326,16 +367,34 @@ impl Program {
     ///
     /// # Movement
     /// A reduction and a broadcast.
-    pub fn all_reduce<T: Payload>(&mut self, op: impl Combine<T>, from: &Dataset<T>, to: &Dataset<T>) {
-        let total = self.temporary(format!("all-reduced {}", self.spec.datasets[from.id.index()].name), 1);
+    pub fn all_reduce<T: Payload>(
+        &mut self,
+        op: impl Combine<T>,
+        from: &Dataset<T>,
+        to: &Dataset<T>,
+    ) {
+        let total = self.temporary(
+            format!("all-reduced {}", self.spec.datasets[from.id.index()].name),
+            1,
+        );
         self.reduce_to(op, from, &total);
         self.broadcast(&total, to);
     }
 
     /// As [`Program::all_reduce`], over the blocks of a blocked dataset.
-    pub fn all_reduce_blocks<T: Payload>(&mut self, op: impl Combine<T>, from: &Dataset<Blocks<T>>, to: &Dataset<T>) {
-        let total = self.temporary(format!("all-reduced {}", self.spec.datasets[from.id.index()].name), 1);
-        self.reduce_blocks(op, from, &total, |to: &mut T, total: &T| to.clone_from(total));
+    pub fn all_reduce_blocks<T: Payload>(
+        &mut self,
+        op: impl Combine<T>,
+        from: &Dataset<Blocks<T>>,
+        to: &Dataset<T>,
+    ) {
+        let total = self.temporary(
+            format!("all-reduced {}", self.spec.datasets[from.id.index()].name),
+            1,
+        );
+        self.reduce_blocks(op, from, &total, |to: &mut T, total: &T| {
+            to.clone_from(total)
+        });
         self.broadcast(&total, to);
     }
 
@@ -349,14 +408,21 @@ impl Program {
     /// # Movement
     /// One scatter and gather: each row moves at most once. Between datasets that are both hashed by key
     /// into equally many partitions nothing moves.
-    pub fn shuffle<K: Key, V: Payload>(&mut self, from: &Dataset<Rows<K, V>>, to: &Dataset<Rows<K, V>>) {
+    pub fn shuffle<K: Key, V: Payload>(
+        &mut self,
+        from: &Dataset<Rows<K, V>>,
+        to: &Dataset<Rows<K, V>>,
+    ) {
         let name = format!("shuffle {}", self.spec.datasets[from.id.index()].name);
         let placed = &self.spec.datasets[from.id.index()];
         let (hashed, count) = (placed.partitioner == Partitioner::Hash, placed.count);
         let destination = &mut self.spec.datasets[to.id.index()];
         destination.partitioner = Partitioner::Hash;
         if hashed && count == destination.count {
-            self.compute(name).read(from).write(to).run(|from: &Rows<K, V>, to: &mut Rows<K, V>| to.clone_from(from));
+            self.compute(name)
+                .read(from)
+                .write(to)
+                .run(|from: &Rows<K, V>, to: &mut Rows<K, V>| to.clone_from(from));
             return;
         }
         let exchange = self.exchange::<Rows<K, V>>(name.clone(), Relation::AllToAll);
@@ -374,10 +440,12 @@ impl Program {
                 }
             },
         );
-        self.gather(name, &exchange).write(to).run(|inbox: &mut Inbox<'_, Rows<K, V>>, to: &mut Rows<K, V>| {
-            to.clear();
-            inbox.for_each(|(_, piece)| to.append(piece));
-        });
+        self.gather(name, &exchange).write(to).run(
+            |inbox: &mut Inbox<'_, Rows<K, V>>, to: &mut Rows<K, V>| {
+                to.clear();
+                inbox.for_each(|(_, piece)| to.append(piece));
+            },
+        );
     }
 
     /// Sends a piece to each neighbour: partition i to i + offset, for each offset (ascending). `send` writes
@@ -395,16 +463,26 @@ impl Program {
         send: impl Fn(&T, u32, &mut P) + Send + Sync + 'static,
         receive: impl Fn(&mut T, u32, &P) + Send + Sync + 'static,
     ) {
-        let exchange = self.exchange::<P>(name, Relation::Offsets { offsets: offsets.to_vec(), wrap });
-        self.scatter(name, &exchange).read(dataset).run(move |value: &T, out: &mut Outbox<'_, P>| {
-            for place in 0..out.fan_out() {
-                let neighbour = out.destination(place);
-                send(value, neighbour, out.piece(neighbour));
-            }
-        });
-        self.gather(name, &exchange).update(dataset).run(move |inbox: &mut Inbox<'_, P>, value: &mut T| {
-            inbox.for_each(|(neighbour, piece)| receive(value, neighbour, piece));
-        });
+        let exchange = self.exchange::<P>(
+            name,
+            Relation::Offsets {
+                offsets: offsets.to_vec(),
+                wrap,
+            },
+        );
+        self.scatter(name, &exchange).read(dataset).run(
+            move |value: &T, out: &mut Outbox<'_, P>| {
+                for place in 0..out.fan_out() {
+                    let neighbour = out.destination(place);
+                    send(value, neighbour, out.piece(neighbour));
+                }
+            },
+        );
+        self.gather(name, &exchange).update(dataset).run(
+            move |inbox: &mut Inbox<'_, P>, value: &mut T| {
+                inbox.for_each(|(neighbour, piece)| receive(value, neighbour, piece));
+            },
+        );
     }
 
     /// The partition count of a dataset.

@@ -87,7 +87,10 @@ impl<'a> Context<'a> {
         cancel: &'a AtomicBool,
         completion: &'a dyn Fn() -> Completion,
     ) -> Context<'a> {
-        let at = Position { stage: StageId(0), turn: 0 };
+        let at = Position {
+            stage: StageId(0),
+            turn: 0,
+        };
         Context {
             at,
             index,

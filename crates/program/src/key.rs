@@ -29,7 +29,11 @@ impl Key for String {
 impl Key for f64 {
     /// −0.0 hashes as 0.0 and every NaN alike.
     fn key_hash(&self) -> u64 {
-        let canonical = if self.is_nan() { f64::NAN.to_bits() } else { (self + 0.0).to_bits() };
+        let canonical = if self.is_nan() {
+            f64::NAN.to_bits()
+        } else {
+            (self + 0.0).to_bits()
+        };
         xxh3_64(&canonical.to_le_bytes())
     }
 }
@@ -62,6 +66,9 @@ mod tests {
     fn keys_are_spread() {
         let mut counts = [0u32; 7];
         (0..7_000u64).for_each(|key| counts[partition_of(&key, 7) as usize] += 1);
-        assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (850..1_150).contains(count)),
+            "{counts:?}"
+        );
     }
 }

@@ -6,6 +6,7 @@
 mod blocks;
 mod error;
 mod exchanges;
+mod foreign;
 mod ids;
 mod kernel;
 mod key;
@@ -26,6 +27,7 @@ mod value;
 pub use blocks::{BLOCK_ROWS, Blocked, Blocks, blocks_of, default_partitions};
 pub use error::{BuildError, KernelError};
 pub use exchanges::{Combine, Max, Min, Number, Partials, Rows, Sum};
+pub use foreign::Foreign;
 pub use ids::*;
 pub use kernel::{Completion, Context, IntoProgress, Kernel, PieceSink, PieceSource, Progress};
 pub use key::{Key, partition_of};
@@ -38,8 +40,8 @@ pub use program::{Dataset, Exchange, Program, Signal, Source};
 pub use random::Rng;
 pub use relation::{Links, Relation, Table};
 pub use spec::{
-    Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node, Partitioner, Runner, Spec,
-    StageKind, StageSpec, Use,
+    Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node,
+    Partitioner, Runner, Spec, StageKind, StageSpec, Use,
 };
 pub use stages::{Compute, Gather, Map, Scatter, SignalStage};
 pub use validate::{Group, Structure};

@@ -16,7 +16,10 @@ pub struct DecodeError {
 impl DecodeError {
     /// An error for `T` with a reason.
     pub fn of<T: Payload>(reason: impl Into<String>) -> Self {
-        DecodeError { expected: T::type_name(), reason: reason.into() }
+        DecodeError {
+            expected: T::type_name(),
+            reason: reason.into(),
+        }
     }
 }
 
@@ -46,14 +49,23 @@ fn take<'a, T: Payload>(input: &mut &'a [u8], bytes: usize) -> Result<&'a [u8], 
             *input = tail;
             Ok(head)
         }
-        None => Err(DecodeError::of::<T>(format!("{bytes} bytes wanted, {} left", input.len()))),
+        None => Err(DecodeError::of::<T>(format!(
+            "{bytes} bytes wanted, {} left",
+            input.len()
+        ))),
     }
 }
 
-fn decode_len<T: Payload>(input: &mut &[u8], least_bytes_each: usize) -> Result<usize, DecodeError> {
+fn decode_len<T: Payload>(
+    input: &mut &[u8],
+    least_bytes_each: usize,
+) -> Result<usize, DecodeError> {
     let len = u64::decode(input)?;
     if len > (input.len() / least_bytes_each.max(1)) as u64 && least_bytes_each > 0 {
-        return Err(DecodeError::of::<T>(format!("a length of {len} exceeds the {} bytes left", input.len())));
+        return Err(DecodeError::of::<T>(format!(
+            "a length of {len} exceeds the {} bytes left",
+            input.len()
+        )));
     }
     usize::try_from(len).map_err(|_| DecodeError::of::<T>("a length beyond this machine"))
 }
@@ -112,7 +124,8 @@ impl Payload for usize {
         (*self as u64).encode(out);
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        usize::try_from(u64::decode(input)?).map_err(|_| DecodeError::of::<usize>("a number beyond this machine"))
+        usize::try_from(u64::decode(input)?)
+            .map_err(|_| DecodeError::of::<usize>("a number beyond this machine"))
     }
 }
 
@@ -155,7 +168,11 @@ impl<T: Payload> Payload for Vec<T> {
     /// O(1) for elements of fixed size; otherwise visits the elements.
     fn heap_bytes(&self) -> usize {
         let own = self.capacity() * size_of::<T>();
-        if T::FIXED { own } else { own + self.iter().map(T::heap_bytes).sum::<usize>() }
+        if T::FIXED {
+            own
+        } else {
+            own + self.iter().map(T::heap_bytes).sum::<usize>()
+        }
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.len().encode(out);
@@ -187,7 +204,11 @@ impl<T: Payload> Payload for Option<T> {
         }
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        if bool::decode(input)? { T::decode(input).map(Some) } else { Ok(None) }
+        if bool::decode(input)? {
+            T::decode(input).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }
 
@@ -215,7 +236,11 @@ where
         Cow::Owned(format!("[{}; {N}]", T::type_name()))
     }
     fn heap_bytes(&self) -> usize {
-        if T::FIXED { 0 } else { self.iter().map(T::heap_bytes).sum() }
+        if T::FIXED {
+            0
+        } else {
+            self.iter().map(T::heap_bytes).sum()
+        }
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|value| value.encode(out));
@@ -295,7 +320,9 @@ pub mod payload_serde {
         postcard::to_io(value, out).expect("a payload serialises into memory");
     }
 
-    pub fn decode<T: Payload + serde::de::DeserializeOwned>(input: &mut &[u8]) -> Result<T, DecodeError> {
+    pub fn decode<T: Payload + serde::de::DeserializeOwned>(
+        input: &mut &[u8],
+    ) -> Result<T, DecodeError> {
         match postcard::take_from_bytes(input) {
             Ok((value, rest)) => {
                 *input = rest;

@@ -2,8 +2,8 @@
 
 use crate::validate::{self, Structure};
 use crate::{
-    BlockId, BuildError, Count, DatasetId, ExchangeId, Group, GroupId, Links, Node, Program, Runner, Spec, StageId,
-    StageKind, Use,
+    BlockId, BuildError, Count, DatasetId, ExchangeId, Group, GroupId, Links, Node, Program,
+    Runner, Spec, StageId, StageKind, Use,
 };
 use std::sync::Arc;
 
@@ -25,10 +25,20 @@ impl Bindings {
             Count::Symbol(symbol) => {
                 let symbol = &spec.symbols[symbol as usize];
                 let found = self.0.iter().rev().find(|(name, _)| name == symbol);
-                found.ok_or_else(|| BuildError::Unbound { symbol: symbol.clone() })?.1
+                found
+                    .ok_or_else(|| BuildError::Unbound {
+                        symbol: symbol.clone(),
+                    })?
+                    .1
             }
         };
-        if bound == 0 { Err(BuildError::ZeroPartitions { dataset: dataset.to_owned() }) } else { Ok(bound) }
+        if bound == 0 {
+            Err(BuildError::ZeroPartitions {
+                dataset: dataset.to_owned(),
+            })
+        } else {
+            Ok(bound)
+        }
     }
 }
 
@@ -203,7 +213,13 @@ impl Plan {
         let counts = structure
             .groups
             .iter()
-            .map(|group| bindings.value(spec, &spec.datasets[group.datasets[0].index()].name, group.count))
+            .map(|group| {
+                bindings.value(
+                    spec,
+                    &spec.datasets[group.datasets[0].index()].name,
+                    group.count,
+                )
+            })
             .collect::<Result<Vec<u32>, _>>()?;
         let exchanges = link_exchanges(spec, &structure, &counts)?;
         let codes = (0..structure.groups.len())
@@ -212,14 +228,32 @@ impl Plan {
         let is_loop = |node: &&Node| matches!(node, Node::Repeat { .. } | Node::While { .. });
         let loops = spec.blocks[0].iter().filter(is_loop).count() as u32;
         let cuts = find_cuts(spec);
-        let Structure { groups, group_of_dataset, group_of_stage, .. } = structure;
-        Ok(Plan { groups, group_of_dataset, group_of_stage, counts, codes, exchanges, loops, cuts, program })
+        let Structure {
+            groups,
+            group_of_dataset,
+            group_of_stage,
+            ..
+        } = structure;
+        Ok(Plan {
+            groups,
+            group_of_dataset,
+            group_of_stage,
+            counts,
+            codes,
+            exchanges,
+            loops,
+            cuts,
+            program,
+        })
     }
 
     /// The cell of a dataset within its group's shards.
     pub fn cell(&self, dataset: DatasetId) -> usize {
         let group = &self.groups[self.group_of_dataset[dataset.index()].index()];
-        group.datasets.binary_search(&dataset).expect("a group holds its datasets in order")
+        group
+            .datasets
+            .binary_search(&dataset)
+            .expect("a group holds its datasets in order")
     }
 }
 
@@ -229,11 +263,22 @@ fn link_exchanges(
     counts: &[u32],
 ) -> Result<Vec<Option<ExchangePlan>>, BuildError> {
     let link = |(id, pair): (usize, &Option<(StageId, StageId)>)| {
-        let Some((scatter, gather)) = *pair else { return Ok(None) };
+        let Some((scatter, gather)) = *pair else {
+            return Ok(None);
+        };
         let source = structure.group_of_stage[scatter.index()];
         let destination = structure.group_of_stage[gather.index()];
-        let links = validate::link(spec, ExchangeId(id as u32), counts[source.index()], counts[destination.index()])?;
-        Ok(Some(ExchangePlan { source, destination, links }))
+        let links = validate::link(
+            spec,
+            ExchangeId(id as u32),
+            counts[source.index()],
+            counts[destination.index()],
+        )?;
+        Ok(Some(ExchangePlan {
+            source,
+            destination,
+            links,
+        }))
     };
     structure.exchanges.iter().enumerate().map(link).collect()
 }
@@ -275,7 +320,14 @@ struct Compiler<'a> {
 
 impl<'a> Compiler<'a> {
     fn new(spec: &'a Spec, structure: &'a Structure, group: GroupId) -> Self {
-        Compiler { spec, structure, group, code: Code::default(), locals: vec![None; spec.blocks.len()], loops: 0 }
+        Compiler {
+            spec,
+            structure,
+            group,
+            code: Code::default(),
+            locals: vec![None; spec.blocks.len()],
+            loops: 0,
+        }
     }
 
     fn compile(mut self) -> Code {
@@ -297,7 +349,12 @@ impl<'a> Compiler<'a> {
         let root = &self.spec.blocks[0];
         let mut last = vec![Vec::new(); root.len()];
         for &dataset in &self.structure.groups[self.group.index()].datasets {
-            let uses = |stage: StageId| self.spec.stages[stage.index()].uses.iter().any(|(used, _)| *used == dataset);
+            let uses = |stage: StageId| {
+                self.spec.stages[stage.index()]
+                    .uses
+                    .iter()
+                    .any(|(used, _)| *used == dataset)
+            };
             let place = root.iter().rposition(|node| self.any_stage(*node, &uses));
             if let (Some(place), false) = (place, self.spec.datasets[dataset.index()].keep) {
                 last[place].push(dataset);
@@ -307,17 +364,27 @@ impl<'a> Compiler<'a> {
     }
 
     fn any_stage(&self, node: Node, test: &impl Fn(StageId) -> bool) -> bool {
-        let block = |block: BlockId| self.spec.blocks[block.index()].iter().any(|node| self.any_stage(*node, test));
+        let block = |block: BlockId| {
+            self.spec.blocks[block.index()]
+                .iter()
+                .any(|node| self.any_stage(*node, test))
+        };
         match node {
             Node::Stage(stage) => test(stage),
             Node::Repeat { body, .. } => block(body),
-            Node::While { test: stage, body, .. } => test(stage) || block(body),
-            Node::Branch { then, otherwise, .. } => block(then) || block(otherwise),
+            Node::While {
+                test: stage, body, ..
+            } => test(stage) || block(body),
+            Node::Branch {
+                then, otherwise, ..
+            } => block(then) || block(otherwise),
         }
     }
 
     fn takes_part(&self, node: Node) -> bool {
-        self.any_stage(node, &|stage| self.structure.group_of_stage[stage.index()] == self.group)
+        self.any_stage(node, &|stage| {
+            self.structure.group_of_stage[stage.index()] == self.group
+        })
     }
 
     fn node(&mut self, node: Node, outermost: bool) {
@@ -333,7 +400,11 @@ impl<'a> Compiler<'a> {
                     self.end_of_outermost(node);
                 }
             }
-            Node::While { test_block, test, body } => {
+            Node::While {
+                test_block,
+                test,
+                body,
+            } => {
                 if takes_part {
                     self.repeat_while(test_block, test, body);
                 }
@@ -341,7 +412,11 @@ impl<'a> Compiler<'a> {
                     self.end_of_outermost(node);
                 }
             }
-            Node::Branch { signal, then, otherwise } if takes_part => self.branch(signal, then, otherwise),
+            Node::Branch {
+                signal,
+                then,
+                otherwise,
+            } if takes_part => self.branch(signal, then, otherwise),
             Node::Branch { .. } => {}
         }
     }
@@ -350,7 +425,9 @@ impl<'a> Compiler<'a> {
     /// without stages has nobody to announce it and ends by itself.
     fn end_of_outermost(&mut self, node: Node) {
         let announcer = (0..self.structure.groups.len()).find(|&group| {
-            self.any_stage(node, &|stage| self.structure.group_of_stage[stage.index()].index() == group)
+            self.any_stage(node, &|stage| {
+                self.structure.group_of_stage[stage.index()].index() == group
+            })
         });
         if let Some(announcer) = announcer {
             if announcer == self.group.index() {
@@ -383,11 +460,23 @@ impl<'a> Compiler<'a> {
         let counter = self.code.counters;
         self.code.counters += 1;
         let begin = self.here() as usize;
-        self.code.ops.push(Op::Begin { counter, turns, exit: 0 });
+        self.code.ops.push(Op::Begin {
+            counter,
+            turns,
+            exit: 0,
+        });
         let body = self.here();
         self.block(block);
-        self.code.ops.push(Op::Again { counter, turns, body });
-        self.code.ops[begin] = Op::Begin { counter, turns, exit: self.here() };
+        self.code.ops.push(Op::Again {
+            counter,
+            turns,
+            body,
+        });
+        self.code.ops[begin] = Op::Begin {
+            counter,
+            turns,
+            exit: self.here(),
+        };
     }
 
     fn repeat_while(&mut self, test_block: BlockId, test: StageId, body: BlockId) {
@@ -417,7 +506,11 @@ impl<'a> Compiler<'a> {
         let at = self.here() as usize;
         // The block of a signal encloses whatever depends on it, so the group has entered it.
         let block = self.locals[block.index()].expect("a signal is given before it is tested");
-        self.code.ops.push(Op::Test { signal, block, exit: 0 });
+        self.code.ops.push(Op::Test {
+            signal,
+            block,
+            exit: 0,
+        });
         at
     }
 
@@ -470,8 +563,10 @@ impl<'a> Compiler<'a> {
 
     fn free(&mut self, datasets: &[DatasetId]) {
         let own = &self.structure.groups[self.group.index()].datasets;
-        let cells: Box<[u16]> =
-            datasets.iter().map(|dataset| own.binary_search(dataset).expect("the group's own") as u16).collect();
+        let cells: Box<[u16]> = datasets
+            .iter()
+            .map(|dataset| own.binary_search(dataset).expect("the group's own") as u16)
+            .collect();
         let mut writes = Mask::default();
         cells.iter().for_each(|cell| writes.add(usize::from(*cell)));
         let stage = self.code.tasks.last().map_or(StageId(0), |task| task.stage);

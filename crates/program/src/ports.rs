@@ -14,7 +14,10 @@ impl<'a, P: Payload> Outbox<'a, P> {
     /// # Safety
     /// The sink's buffers hold values of type `P`.
     pub(crate) unsafe fn new(sink: &'a mut dyn PieceSink) -> Self {
-        Outbox { sink, piece: PhantomData }
+        Outbox {
+            sink,
+            piece: PhantomData,
+        }
     }
 
     /// The piece to a destination, to be written in place. Its buffer comes from an earlier turn and keeps
@@ -24,7 +27,9 @@ impl<'a, P: Payload> Outbox<'a, P> {
     /// When the relation does not let this source send to that destination at this turn.
     pub fn piece(&mut self, destination: u32) -> &mut P {
         let Some(slot) = self.sink.slot(destination) else {
-            panic!("this source may not send to partition {destination} at this turn; widen the exchange's relation");
+            panic!(
+                "this source may not send to partition {destination} at this turn; widen the exchange's relation"
+            );
         };
         // SAFETY: buffers are of type P, and the borrow of self keeps a second one away.
         unsafe { &mut *slot.cast::<P>() }
@@ -69,7 +74,10 @@ impl<'a, P: Payload> Inbox<'a, P> {
     /// # Safety
     /// The source's buffers hold values of type `P`, each handed out once, alive for `'a`.
     pub(crate) unsafe fn new(source: &'a mut dyn PieceSource) -> Self {
-        Inbox { source, piece: PhantomData }
+        Inbox {
+            source,
+            piece: PhantomData,
+        }
     }
 }
 

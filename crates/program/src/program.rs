@@ -1,8 +1,9 @@
 //! The builder: ordinary code makes a `Program` value.
 
 use crate::{
-    BlockId, BuildError, Count, DatasetId, DatasetSpec, ExchangeId, ExchangeSpec, Kernel, KernelId, KernelSpec, Node,
-    Partitioner, Payload, PayloadType, Relation, Runner, Spec, StageId, StageKind, StageSpec, Use, Value,
+    BlockId, BuildError, Count, DatasetId, DatasetSpec, ExchangeId, ExchangeSpec, Kernel, KernelId,
+    KernelSpec, Node, Partitioner, Payload, PayloadType, Relation, Runner, Spec, StageId,
+    StageKind, StageSpec, Use, Value,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -130,12 +131,28 @@ impl Program {
     }
 
     /// A dataset of default values, kept when the program ends.
-    pub fn dataset<T: Payload>(&mut self, name: impl Into<String>, partitions: impl Into<Count>) -> Dataset<T> {
-        self.declare(name.into(), partitions.into(), Partitioner::Opaque, true, PayloadType::of::<T>(), None)
+    pub fn dataset<T: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        partitions: impl Into<Count>,
+    ) -> Dataset<T> {
+        self.declare(
+            name.into(),
+            partitions.into(),
+            Partitioner::Opaque,
+            true,
+            PayloadType::of::<T>(),
+            None,
+        )
     }
 
     /// A dataset whose partitions start with copies of a value.
-    pub fn value<T: Payload>(&mut self, name: impl Into<String>, partitions: impl Into<Count>, value: T) -> Dataset<T> {
+    pub fn value<T: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        partitions: impl Into<Count>,
+        value: T,
+    ) -> Dataset<T> {
         let dataset = self.dataset(name, partitions);
         self.sources[dataset.id.index()] = Some(Arc::new(move |_, _| Value::new(value.clone())));
         self.spec.datasets[dataset.id.index()].loaded = true;
@@ -152,18 +169,49 @@ impl Program {
         source: impl Fn(u32, u32) -> T + Send + Sync + 'static,
     ) -> Dataset<T> {
         let source: Source = Arc::new(move |index, count| Value::new(source(index, count)));
-        self.declare(name.into(), partitions.into(), partitioner, false, PayloadType::of::<T>(), Some(source))
+        self.declare(
+            name.into(),
+            partitions.into(),
+            partitioner,
+            false,
+            PayloadType::of::<T>(),
+            Some(source),
+        )
     }
 
     /// A dataset that is freed after its last use.
-    pub fn temporary<T: Payload>(&mut self, name: impl Into<String>, partitions: impl Into<Count>) -> Dataset<T> {
-        self.declare(name.into(), partitions.into(), Partitioner::Opaque, false, PayloadType::of::<T>(), None)
+    pub fn temporary<T: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        partitions: impl Into<Count>,
+    ) -> Dataset<T> {
+        self.declare(
+            name.into(),
+            partitions.into(),
+            Partitioner::Opaque,
+            false,
+            PayloadType::of::<T>(),
+            None,
+        )
     }
 
     /// A temporary with the partition count and partitioner of another dataset.
-    pub fn like<T: Payload, U>(&mut self, name: impl Into<String>, other: &Dataset<U>) -> Dataset<T> {
-        let DatasetSpec { count, partitioner, .. } = self.spec.datasets[other.id.index()];
-        self.declare(name.into(), count, partitioner, false, PayloadType::of::<T>(), None)
+    pub fn like<T: Payload, U>(
+        &mut self,
+        name: impl Into<String>,
+        other: &Dataset<U>,
+    ) -> Dataset<T> {
+        let DatasetSpec {
+            count, partitioner, ..
+        } = self.spec.datasets[other.id.index()];
+        self.declare(
+            name.into(),
+            count,
+            partitioner,
+            false,
+            PayloadType::of::<T>(),
+            None,
+        )
     }
 
     /// Keeps a dataset beyond its last use, so that its partitions can be fetched when the job has ended.
@@ -181,23 +229,48 @@ impl Program {
         source: Option<Source>,
     ) -> Dataset<T> {
         if count == Count::Fixed(0) {
-            self.errors.push(BuildError::ZeroPartitions { dataset: name.clone() });
+            self.errors.push(BuildError::ZeroPartitions {
+                dataset: name.clone(),
+            });
         }
         let loaded = source.is_some();
-        self.spec.datasets.push(DatasetSpec { name, payload: payload.name().into(), count, partitioner, keep, loaded });
+        self.spec.datasets.push(DatasetSpec {
+            name,
+            payload: payload.name().into(),
+            count,
+            partitioner,
+            keep,
+            loaded,
+        });
         self.types.push(payload);
         self.sources.push(source);
         let id = DatasetId(self.spec.datasets.len() as u32 - 1);
-        Dataset { id, program: self.identity, payload: PhantomData }
+        Dataset {
+            id,
+            program: self.identity,
+            payload: PhantomData,
+        }
     }
 
     /// An exchange of pieces `P`; its scatter and its gather follow, in this order, in one block.
-    pub fn exchange<P: Payload>(&mut self, name: impl Into<String>, relation: Relation) -> Exchange<P> {
+    pub fn exchange<P: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        relation: Relation,
+    ) -> Exchange<P> {
         let piece = PayloadType::of::<P>();
-        self.spec.exchanges.push(ExchangeSpec { name: name.into(), piece: piece.name().into(), relation });
+        self.spec.exchanges.push(ExchangeSpec {
+            name: name.into(),
+            piece: piece.name().into(),
+            relation,
+        });
         self.pieces.push(piece);
         let id = ExchangeId(self.spec.exchanges.len() as u32 - 1);
-        Exchange { id, program: self.identity, piece: PhantomData }
+        Exchange {
+            id,
+            program: self.identity,
+            piece: PhantomData,
+        }
     }
 
     /// Repeats what `body` adds, a number of turns.
@@ -217,7 +290,11 @@ impl Program {
     ) {
         let kernel = crate::typed::SignalKernel::<_, (crate::typed::Read<T>,)>(test, PhantomData);
         let name = name.into();
-        let spec = KernelSpec { name: name.clone(), parameters: Vec::new(), runner: Runner::Native };
+        let spec = KernelSpec {
+            name: name.clone(),
+            parameters: Vec::new(),
+            runner: Runner::Native,
+        };
         self.begin_while(name, on, spec, Arc::new(kernel));
         body(self);
         self.end();
@@ -255,20 +332,38 @@ impl Program {
     ) {
         let test_block = self.new_block();
         let body = self.new_block();
-        let test = self.push_stage(name.into(), StageKind::Signal, vec![(on.id, Use::Read)], false, spec, kernel, test_block);
+        let test = self.push_stage(
+            name.into(),
+            StageKind::Signal,
+            vec![(on.id, Use::Read)],
+            false,
+            spec,
+            kernel,
+            test_block,
+        );
         self.check_owner(test, on.program);
-        self.add(Node::While { test_block, test, body });
+        self.add(Node::While {
+            test_block,
+            test,
+            body,
+        });
         self.open.push(body);
     }
 
     /// Opens the true side of a branch and gives the block of the false side. For other languages' builders.
     pub fn begin_branch(&mut self, signal: Signal) -> BlockId {
         if signal.program != self.identity {
-            self.errors.push(BuildError::SignalNotBefore { signal: "of another program".to_owned() });
+            self.errors.push(BuildError::SignalNotBefore {
+                signal: "of another program".to_owned(),
+            });
         }
         let then = self.new_block();
         let otherwise = self.new_block();
-        self.add(Node::Branch { signal: signal.stage, then, otherwise });
+        self.add(Node::Branch {
+            signal: signal.stage,
+            then,
+            otherwise,
+        });
         self.open.push(then);
         otherwise
     }
@@ -293,7 +388,10 @@ impl Program {
     }
 
     pub(crate) fn current_block(&self) -> BlockId {
-        *self.open.last().expect("the program's own block is never closed")
+        *self
+            .open
+            .last()
+            .expect("the program's own block is never closed")
     }
 
     pub(crate) fn add(&mut self, node: Node) {
@@ -315,14 +413,24 @@ impl Program {
         self.spec.kernels.push(spec);
         self.kernels.push(kernel);
         let kernel = KernelId(self.spec.kernels.len() as u32 - 1);
-        self.spec.stages.push(StageSpec { name, kind, uses, cells, kernel, block });
+        self.spec.stages.push(StageSpec {
+            name,
+            kind,
+            uses,
+            cells,
+            kernel,
+            block,
+        });
         StageId(self.spec.stages.len() as u32 - 1)
     }
 
     pub(crate) fn check_owner(&mut self, stage: StageId, program: u64) {
         if program != self.identity {
             let stage = self.spec.stages[stage.index()].name.clone();
-            self.errors.push(BuildError::OtherProgram { stage, other: format!("#{program}") });
+            self.errors.push(BuildError::OtherProgram {
+                stage,
+                other: format!("#{program}"),
+            });
         }
     }
 
@@ -363,6 +471,11 @@ impl Program {
 
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Program({}, {} stages)", self.spec.name, self.spec.stages.len())
+        write!(
+            f,
+            "Program({}, {} stages)",
+            self.spec.name,
+            self.spec.stages.len()
+        )
     }
 }

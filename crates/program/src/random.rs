@@ -77,7 +77,10 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
             (first >> 32) as u32 ^ counter[3] ^ key[1],
             first as u32,
         ];
-        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+        key = [
+            key[0].wrapping_add(0x9e37_79b9),
+            key[1].wrapping_add(0xbb67_ae85),
+        ];
     }
     counter
 }
@@ -89,8 +92,14 @@ mod tests {
     #[test]
     fn philox_agrees_with_the_published_vectors() {
         // Random123's known-answer tests.
-        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        assert_eq!(
+            philox([0; 4], [0; 2]),
+            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+        );
+        assert_eq!(
+            philox([u32::MAX; 4], [u32::MAX; 2]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
     }
 
     #[test]
@@ -98,7 +107,12 @@ mod tests {
         let first = |seed, stage, turn, row| Rng::new(seed, StageId(stage), turn, row).next_u64();
         let base = first(1, 2, 3, 4);
         assert_eq!(base, first(1, 2, 3, 4));
-        for other in [first(2, 2, 3, 4), first(1, 3, 3, 4), first(1, 2, 4, 4), first(1, 2, 3, 5)] {
+        for other in [
+            first(2, 2, 3, 4),
+            first(1, 3, 3, 4),
+            first(1, 2, 4, 4),
+            first(1, 2, 3, 5),
+        ] {
             assert_ne!(base, other);
         }
     }

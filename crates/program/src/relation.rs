@@ -66,15 +66,22 @@ impl Relation {
     pub fn link(&self, sources: u32, destinations: u32) -> Result<Links, String> {
         let phases = match self {
             Relation::OneToAll if sources != 1 => {
-                return Err(format!("one-to-all needs a source of 1 partition, not {sources}; reduce it first"));
+                return Err(format!(
+                    "one-to-all needs a source of 1 partition, not {sources}; reduce it first"
+                ));
             }
             Relation::AllToOne if destinations != 1 => {
-                return Err(format!("all-to-one needs a destination of 1 partition, not {destinations}"));
+                return Err(format!(
+                    "all-to-one needs a destination of 1 partition, not {destinations}"
+                ));
             }
             Relation::OneToAll | Relation::AllToOne | Relation::AllToAll => Phases::Dense,
             Relation::Offsets { offsets, wrap } => {
                 let table = offsets_table(offsets, *wrap, sources, destinations)?;
-                Phases::Sparse { prologue: 0, tables: vec![Phase::new(&table, sources, destinations)?] }
+                Phases::Sparse {
+                    prologue: 0,
+                    tables: vec![Phase::new(&table, sources, destinations)?],
+                }
             }
             Relation::Tables { period, .. } if period.is_empty() => {
                 return Err("the period has no table; give at least one".to_owned());
@@ -88,20 +95,37 @@ impl Relation {
                     .collect::<Result<_, _>>()?,
             },
         };
-        Ok(Links { sources, destinations, phases })
+        Ok(Links {
+            sources,
+            destinations,
+            phases,
+        })
     }
 }
 
-fn offsets_table(offsets: &[i64], wrap: bool, sources: u32, destinations: u32) -> Result<Table, String> {
+fn offsets_table(
+    offsets: &[i64],
+    wrap: bool,
+    sources: u32,
+    destinations: u32,
+) -> Result<Table, String> {
     if sources != destinations {
-        return Err(format!("neighbours need equal partition counts, not {sources} and {destinations}"));
+        return Err(format!(
+            "neighbours need equal partition counts, not {sources} and {destinations}"
+        ));
     }
     let count = i64::from(sources);
     let of = |destination: i64| {
         let mut list: Vec<u32> = offsets
             .iter()
             .map(|offset| destination - offset)
-            .filter_map(|source| if wrap { Some(source.rem_euclid(count)) } else { Some(source) })
+            .filter_map(|source| {
+                if wrap {
+                    Some(source.rem_euclid(count))
+                } else {
+                    Some(source)
+                }
+            })
             .filter(|source| (0..count).contains(source))
             .map(|source| source as u32)
             .collect();
@@ -109,27 +133,39 @@ fn offsets_table(offsets: &[i64], wrap: bool, sources: u32, destinations: u32) -
         list.dedup();
         list
     };
-    Ok(Table { sources: (0..count).map(of).collect() })
+    Ok(Table {
+        sources: (0..count).map(of).collect(),
+    })
 }
 
 impl Phase {
     fn new(table: &Table, sources: u32, destinations: u32) -> Result<Phase, String> {
         if table.sources.len() != destinations as usize {
-            return Err(format!("a table lists {} destinations, not {destinations}", table.sources.len()));
+            return Err(format!(
+                "a table lists {} destinations, not {destinations}",
+                table.sources.len()
+            ));
         }
         let mut reverse = vec![Vec::new(); sources as usize];
         for (destination, list) in table.sources.iter().enumerate() {
             if !list.is_sorted_by(|a, b| a < b) {
-                return Err(format!("the sources of destination {destination} must ascend without repeats"));
+                return Err(format!(
+                    "the sources of destination {destination} must ascend without repeats"
+                ));
             }
             for (ordinal, &source) in list.iter().enumerate() {
                 reverse
                     .get_mut(source as usize)
-                    .ok_or_else(|| format!("destination {destination} lists source {source} of only {sources}"))?
+                    .ok_or_else(|| {
+                        format!("destination {destination} lists source {source} of only {sources}")
+                    })?
                     .push((destination as u32, ordinal as u32));
             }
         }
-        Ok(Phase { sources: table.sources.clone(), destinations: reverse })
+        Ok(Phase {
+            sources: table.sources.clone(),
+            destinations: reverse,
+        })
     }
 }
 
@@ -154,13 +190,20 @@ impl Links {
 
     #[inline]
     fn phase(&self, turn: Turn) -> Option<&Phase> {
-        let Phases::Sparse { prologue, tables } = &self.phases else { return None };
+        let Phases::Sparse { prologue, tables } = &self.phases else {
+            return None;
+        };
         let turn = turn as usize;
         let index = if turn < *prologue {
             turn
         } else {
             let period = tables.len() - prologue;
-            prologue + if period == 1 { 0 } else { (turn - prologue) % period }
+            prologue
+                + if period == 1 {
+                    0
+                } else {
+                    (turn - prologue) % period
+                }
         };
         Some(&tables[index])
     }
@@ -178,9 +221,24 @@ impl Links {
     pub fn fan_in_max(&self) -> u32 {
         match &self.phases {
             Phases::Dense => self.sources,
-            Phases::Sparse { tables, .. } => {
-                tables.iter().flat_map(|phase| &phase.sources).map(|list| list.len() as u32).max().unwrap_or(0)
-            }
+            Phases::Sparse { tables, .. } => tables
+                .iter()
+                .flat_map(|phase| &phase.sources)
+                .map(|list| list.len() as u32)
+                .max()
+                .unwrap_or(0),
+        }
+    }
+
+    /// The most sources that a destination ever hears from.
+    pub fn fan_in_max_of(&self, destination: u32) -> u32 {
+        match &self.phases {
+            Phases::Dense => self.sources,
+            Phases::Sparse { tables, .. } => tables
+                .iter()
+                .map(|phase| phase.sources[destination as usize].len() as u32)
+                .max()
+                .unwrap_or(0),
         }
     }
 
@@ -200,7 +258,9 @@ impl Links {
             None => (destination < self.destinations).then_some(source),
             Some(phase) => {
                 let list = &phase.destinations[source as usize];
-                list.iter().find(|(to, _)| *to == destination).map(|(_, ordinal)| *ordinal)
+                list.iter()
+                    .find(|(to, _)| *to == destination)
+                    .map(|(_, ordinal)| *ordinal)
             }
         }
     }
@@ -230,11 +290,25 @@ mod tests {
 
     #[test]
     fn both_directions_agree_at_every_turn() {
-        let stencil = Relation::Offsets { offsets: vec![-1, 0, 1], wrap: false };
-        let odd = Table { sources: vec![vec![2], vec![], vec![0, 1, 2]] };
-        let even = Table { sources: vec![vec![], vec![0, 2], vec![1]] };
-        let tables = Relation::Tables { prologue: vec![odd.clone()], period: vec![even, odd] };
-        for links in [stencil.link(3, 3).unwrap(), tables.link(3, 3).unwrap(), Relation::AllToAll.link(4, 3).unwrap()] {
+        let stencil = Relation::Offsets {
+            offsets: vec![-1, 0, 1],
+            wrap: false,
+        };
+        let odd = Table {
+            sources: vec![vec![2], vec![], vec![0, 1, 2]],
+        };
+        let even = Table {
+            sources: vec![vec![], vec![0, 2], vec![1]],
+        };
+        let tables = Relation::Tables {
+            prologue: vec![odd.clone()],
+            period: vec![even, odd],
+        };
+        for links in [
+            stencil.link(3, 3).unwrap(),
+            tables.link(3, 3).unwrap(),
+            Relation::AllToAll.link(4, 3).unwrap(),
+        ] {
             for turn in 0..7 {
                 for destination in 0..links.destination_count() {
                     for ordinal in 0..links.fan_in(turn, destination) {
@@ -242,8 +316,12 @@ mod tests {
                         assert_eq!(links.ordinal(turn, source, destination), Some(ordinal));
                     }
                 }
-                let sent: u32 = (0..links.source_count()).map(|source| links.fan_out(turn, source)).sum();
-                let heard: u32 = (0..links.destination_count()).map(|to| links.fan_in(turn, to)).sum();
+                let sent: u32 = (0..links.source_count())
+                    .map(|source| links.fan_out(turn, source))
+                    .sum();
+                let heard: u32 = (0..links.destination_count())
+                    .map(|to| links.fan_in(turn, to))
+                    .sum();
                 assert_eq!(sent, heard);
             }
         }
@@ -251,13 +329,55 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        assert!(Relation::OneToAll.link(2, 3).unwrap_err().contains("1 partition, not 2"));
-        assert!(Relation::AllToOne.link(2, 3).unwrap_err().contains("1 partition, not 3"));
-        assert!(Relation::Offsets { offsets: vec![1], wrap: true }.link(2, 3).is_err());
-        let table = |sources: Vec<Vec<u32>>| Relation::Tables { prologue: vec![], period: vec![Table { sources }] };
-        assert!(table(vec![vec![0]]).link(1, 2).unwrap_err().contains("1 destinations, not 2"));
-        assert!(table(vec![vec![1, 0]]).link(2, 1).unwrap_err().contains("ascend"));
-        assert!(table(vec![vec![5]]).link(2, 1).unwrap_err().contains("source 5 of only 2"));
-        assert!(Relation::Tables { prologue: vec![], period: vec![] }.link(1, 1).is_err());
+        assert!(
+            Relation::OneToAll
+                .link(2, 3)
+                .unwrap_err()
+                .contains("1 partition, not 2")
+        );
+        assert!(
+            Relation::AllToOne
+                .link(2, 3)
+                .unwrap_err()
+                .contains("1 partition, not 3")
+        );
+        assert!(
+            Relation::Offsets {
+                offsets: vec![1],
+                wrap: true
+            }
+            .link(2, 3)
+            .is_err()
+        );
+        let table = |sources: Vec<Vec<u32>>| Relation::Tables {
+            prologue: vec![],
+            period: vec![Table { sources }],
+        };
+        assert!(
+            table(vec![vec![0]])
+                .link(1, 2)
+                .unwrap_err()
+                .contains("1 destinations, not 2")
+        );
+        assert!(
+            table(vec![vec![1, 0]])
+                .link(2, 1)
+                .unwrap_err()
+                .contains("ascend")
+        );
+        assert!(
+            table(vec![vec![5]])
+                .link(2, 1)
+                .unwrap_err()
+                .contains("source 5 of only 2")
+        );
+        assert!(
+            Relation::Tables {
+                prologue: vec![],
+                period: vec![]
+            }
+            .link(1, 1)
+            .is_err()
+        );
     }
 }

@@ -15,16 +15,29 @@ impl Spec {
         let stage = &self.stages[id.index()];
         let list = |wanted: Use| {
             let names = stage.uses.iter().filter(|(_, how)| *how == wanted);
-            names.map(|(dataset, _)| self.datasets[dataset.index()].name.as_str()).collect::<Vec<_>>().join(", ")
+            names
+                .map(|(dataset, _)| self.datasets[dataset.index()].name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let (what, through) = match stage.kind {
             StageKind::Compute => ("compute", String::new()),
             StageKind::Signal => ("signal", String::new()),
-            StageKind::Scatter(exchange) => ("scatter", format!(" to {}", self.exchanges[exchange.index()].name)),
-            StageKind::Gather(exchange) => ("gather", format!(" from {}", self.exchanges[exchange.index()].name)),
+            StageKind::Scatter(exchange) => (
+                "scatter",
+                format!(" to {}", self.exchanges[exchange.index()].name),
+            ),
+            StageKind::Gather(exchange) => (
+                "gather",
+                format!(" from {}", self.exchanges[exchange.index()].name),
+            ),
         };
         let mut text = format!("{id} {what} {}{through}", stage.name);
-        for (word, how) in [("reads", Use::Read), ("writes", Use::Write), ("updates", Use::Update)] {
+        for (word, how) in [
+            ("reads", Use::Read),
+            ("writes", Use::Write),
+            ("updates", Use::Update),
+        ] {
             let names = list(how);
             if !names.is_empty() {
                 write!(text, "  {word} {names}").expect("writing to a string");
@@ -46,7 +59,11 @@ impl Spec {
                     writeln!(f, "{indent}while {}", self.stage_text(test))?;
                     self.write_block(f, body, depth + 1)?;
                 }
-                Node::Branch { signal, then, otherwise } => {
+                Node::Branch {
+                    signal,
+                    then,
+                    otherwise,
+                } => {
                     writeln!(f, "{indent}if {}", self.stages[signal.index()].name)?;
                     self.write_block(f, then, depth + 1)?;
                     if !self.blocks[otherwise.index()].is_empty() {
@@ -74,16 +91,29 @@ impl Spec {
                 })
             };
             if let (Some(scatter), Some(gather)) = (of(true), of(false)) {
-                let _ = writeln!(out, "  s{scatter} == {} ==> s{gather}", label(&self.exchanges[exchange].name));
+                let _ = writeln!(
+                    out,
+                    "  s{scatter} == {} ==> s{gather}",
+                    label(&self.exchanges[exchange].name)
+                );
             }
         }
         out
     }
 
-    fn draw_block(&self, out: &mut String, block: BlockId, depth: usize, last: &mut Option<StageId>) {
+    fn draw_block(
+        &self,
+        out: &mut String,
+        block: BlockId,
+        depth: usize,
+        last: &mut Option<StageId>,
+    ) {
         let indent = "  ".repeat(depth);
         for node in &self.blocks[block.index()] {
-            let mut frame = |title: String, blocks: &[BlockId], first: Option<StageId>, last: &mut Option<StageId>| {
+            let mut frame = |title: String,
+                             blocks: &[BlockId],
+                             first: Option<StageId>,
+                             last: &mut Option<StageId>| {
                 let _ = writeln!(out, "{indent}subgraph b{}[{}]", blocks[0].0, label(&title));
                 if let Some(stage) = first {
                     self.draw_stage(out, depth + 1, stage, last);
@@ -95,11 +125,22 @@ impl Spec {
             };
             match *node {
                 Node::Stage(stage) => self.draw_stage(out, depth, stage, last),
-                Node::Repeat { turns, body } => frame(format!("repeat {turns}"), &[body], None, last),
-                Node::While { test, body, .. } => {
-                    frame(format!("while {}", self.stages[test.index()].name), &[body], Some(test), last);
+                Node::Repeat { turns, body } => {
+                    frame(format!("repeat {turns}"), &[body], None, last)
                 }
-                Node::Branch { signal, then, otherwise } => {
+                Node::While { test, body, .. } => {
+                    frame(
+                        format!("while {}", self.stages[test.index()].name),
+                        &[body],
+                        Some(test),
+                        last,
+                    );
+                }
+                Node::Branch {
+                    signal,
+                    then,
+                    otherwise,
+                } => {
                     let title = format!("if {}", self.stages[signal.index()].name);
                     frame(title, &[then, otherwise], None, last);
                 }
@@ -109,7 +150,11 @@ impl Spec {
 
     fn draw_stage(&self, out: &mut String, depth: usize, id: StageId, last: &mut Option<StageId>) {
         let indent = "  ".repeat(depth);
-        let _ = writeln!(out, "{indent}{id}[{}]", label(&self.stages[id.index()].name));
+        let _ = writeln!(
+            out,
+            "{indent}{id}[{}]",
+            label(&self.stages[id.index()].name)
+        );
         if let Some(before) = last.replace(id) {
             let _ = writeln!(out, "{indent}{before} --> {id}");
         }
@@ -125,7 +170,13 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "program {} (seed {})", self.name, self.seed)?;
         for dataset in &self.datasets {
-            writeln!(f, "  {}: {} × {}", dataset.name, self.count_text(dataset.count), dataset.payload)?;
+            writeln!(
+                f,
+                "  {}: {} × {}",
+                dataset.name,
+                self.count_text(dataset.count),
+                dataset.payload
+            )?;
         }
         self.write_block(f, Spec::ROOT, 1)
     }

@@ -196,15 +196,21 @@ impl Spec {
     /// When the bytes are no program, of a newer format, or name things that they do not hold.
     pub fn decode(bytes: &[u8]) -> Result<Spec, BuildError> {
         let malformed = |reason: String| BuildError::Malformed { reason };
-        let header: &[u8; 6] = bytes.first_chunk().ok_or_else(|| malformed("shorter than a header".into()))?;
+        let header: &[u8; 6] = bytes
+            .first_chunk()
+            .ok_or_else(|| malformed("shorter than a header".into()))?;
         if &header[..4] != MAGIC {
             return Err(malformed("the first four bytes are not BRMP".into()));
         }
         let version = u16::from_le_bytes([header[4], header[5]]);
         if version > FORMAT_VERSION {
-            return Err(BuildError::NewerFormat { found: version, known: FORMAT_VERSION });
+            return Err(BuildError::NewerFormat {
+                found: version,
+                known: FORMAT_VERSION,
+            });
         }
-        let (spec, rest) = postcard::take_from_bytes::<Spec>(&bytes[6..]).map_err(|e| malformed(e.to_string()))?;
+        let (spec, rest) =
+            postcard::take_from_bytes::<Spec>(&bytes[6..]).map_err(|e| malformed(e.to_string()))?;
         if !rest.is_empty() {
             return Err(malformed(format!("{} bytes too many", rest.len())));
         }
@@ -220,7 +226,11 @@ impl Spec {
     /// Every id is in range and every block is entered from exactly one place, so that walking ends.
     fn check_references(&self) -> Result<(), String> {
         let within = |what: &str, index: usize, len: usize| {
-            if index < len { Ok(()) } else { Err(format!("{what} {index} of only {len}")) }
+            if index < len {
+                Ok(())
+            } else {
+                Err(format!("{what} {index} of only {len}"))
+            }
         };
         for dataset in &self.datasets {
             if let Count::Symbol(symbol) = dataset.count {
@@ -245,8 +255,16 @@ impl Spec {
                 let (stage, inner) = match *node {
                     Node::Stage(stage) => (Some(stage), vec![]),
                     Node::Repeat { body, .. } => (None, vec![body]),
-                    Node::While { test_block, test, body } => (Some(test), vec![test_block, body]),
-                    Node::Branch { signal, then, otherwise } => (Some(signal), vec![then, otherwise]),
+                    Node::While {
+                        test_block,
+                        test,
+                        body,
+                    } => (Some(test), vec![test_block, body]),
+                    Node::Branch {
+                        signal,
+                        then,
+                        otherwise,
+                    } => (Some(signal), vec![then, otherwise]),
                 };
                 if let Some(stage) = stage {
                     within("stage", stage.index(), self.stages.len())?;
@@ -262,7 +280,10 @@ impl Spec {
             }
         }
         match entered.iter().position(|&count| count != 1) {
-            Some(block) => Err(format!("block {block} is entered from {} places, not one", entered[block])),
+            Some(block) => Err(format!(
+                "block {block} is entered from {} places, not one",
+                entered[block]
+            )),
             None => Ok(()),
         }
     }

@@ -1,12 +1,12 @@
 //! Builders of single stages: declare what a kernel uses, then give the kernel.
 
 use crate::typed::{
-    Append, Cell, ComputeFn, ComputeKernel, ContextFn, ContextKernel, GatherFn, GatherKernel, MapFn, MapKernel, Read,
-    ScatterFn, ScatterKernel, SignalFn, SignalKernel, Write,
+    Append, Cell, ComputeFn, ComputeKernel, ContextFn, ContextKernel, GatherFn, GatherKernel,
+    MapFn, MapKernel, Read, ScatterFn, ScatterKernel, SignalFn, SignalKernel, Write,
 };
 use crate::{
-    Blocked, Blocks, Dataset, DatasetId, Exchange, Kernel, KernelSpec, Node, Payload, Program, Runner, Signal, StageId,
-    StageKind, Use,
+    Blocked, Blocks, Dataset, DatasetId, Exchange, Kernel, KernelSpec, Node, Payload, Program,
+    Runner, Signal, StageId, StageKind, Use,
 };
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -25,7 +25,15 @@ pub(crate) struct Draft<'p> {
 
 impl<'p> Draft<'p> {
     fn new(program: &'p mut Program, name: String, kind: StageKind) -> Self {
-        Draft { program, name, kind, uses: Vec::new(), owners: Vec::new(), cells: false, kernel: None }
+        Draft {
+            program,
+            name,
+            kind,
+            uses: Vec::new(),
+            owners: Vec::new(),
+            cells: false,
+            kernel: None,
+        }
     }
 
     fn uses<T>(mut self, dataset: &Dataset<T>, how: Use) -> Self {
@@ -35,10 +43,18 @@ impl<'p> Draft<'p> {
     }
 
     fn finish(self, type_name: &str, kernel: Arc<dyn Kernel>) -> StageId {
-        let (name, parameters) = self.kernel.unwrap_or_else(|| (type_name.to_owned(), Vec::new()));
-        let spec = KernelSpec { name, parameters, runner: Runner::Native };
+        let (name, parameters) = self
+            .kernel
+            .unwrap_or_else(|| (type_name.to_owned(), Vec::new()));
+        let spec = KernelSpec {
+            name,
+            parameters,
+            runner: Runner::Native,
+        };
         let block = self.program.current_block();
-        let stage = self.program.push_stage(self.name, self.kind, self.uses, self.cells, spec, kernel, block);
+        let stage = self.program.push_stage(
+            self.name, self.kind, self.uses, self.cells, spec, kernel, block,
+        );
         for owner in self.owners {
             self.program.check_owner(stage, owner);
         }
@@ -89,18 +105,24 @@ pub struct Compute<'p, A> {
     draft: Draft<'p>,
     types: PhantomData<fn() -> A>,
 }
-declarations!(Compute<>);
-writes!(Compute<>);
+declarations!(Compute);
+writes!(Compute);
 
 impl<A: 'static> Compute<'_, A> {
     /// Gives the kernel: one call per partition.
     pub fn run<F: ComputeFn<A>>(self, kernel: F) {
-        self.draft.finish(type_name::<F>(), Arc::new(ComputeKernel::<F, A>(kernel, PhantomData)));
+        self.draft.finish(
+            type_name::<F>(),
+            Arc::new(ComputeKernel::<F, A>(kernel, PhantomData)),
+        );
     }
 
     /// Gives a kernel whose first argument is the [`Context`](crate::Context).
     pub fn run_with_context<F: ContextFn<A>>(self, kernel: F) {
-        self.draft.finish(type_name::<F>(), Arc::new(ContextKernel::<F, A>(kernel, PhantomData)));
+        self.draft.finish(
+            type_name::<F>(),
+            Arc::new(ContextKernel::<F, A>(kernel, PhantomData)),
+        );
     }
 }
 
@@ -113,16 +135,25 @@ pub struct Scatter<'p, A, P: Payload> {
 declarations!(Scatter<P: Payload>);
 
 impl<'p, A: Append, P: Payload> Scatter<'p, A, P> {
-    pub(crate) fn cell<T: Payload>(mut self, dataset: &Dataset<T>) -> Scatter<'p, A::With<Cell<T>>, P> {
+    pub(crate) fn cell<T: Payload>(
+        mut self,
+        dataset: &Dataset<T>,
+    ) -> Scatter<'p, A::With<Cell<T>>, P> {
         self.draft.cells = true;
-        Scatter { draft: self.draft.uses(dataset, Use::Read), types: PhantomData }
+        Scatter {
+            draft: self.draft.uses(dataset, Use::Read),
+            types: PhantomData,
+        }
     }
 }
 
 impl<A: 'static, P: Payload> Scatter<'_, A, P> {
     /// Gives the kernel: its last argument is an [`Outbox`](crate::Outbox).
     pub fn run<F: ScatterFn<A, P>>(self, kernel: F) {
-        self.draft.finish(type_name::<F>(), Arc::new(ScatterKernel::<F, A, P>(kernel, PhantomData)));
+        self.draft.finish(
+            type_name::<F>(),
+            Arc::new(ScatterKernel::<F, A, P>(kernel, PhantomData)),
+        );
     }
 }
 
@@ -136,16 +167,25 @@ declarations!(Gather<P: Payload>);
 writes!(Gather<P: Payload>);
 
 impl<'p, A: Append, P: Payload> Gather<'p, A, P> {
-    pub(crate) fn cell<T: Payload>(mut self, dataset: &Dataset<T>) -> Gather<'p, A::With<Cell<T>>, P> {
+    pub(crate) fn cell<T: Payload>(
+        mut self,
+        dataset: &Dataset<T>,
+    ) -> Gather<'p, A::With<Cell<T>>, P> {
         self.draft.cells = true;
-        Gather { draft: self.draft.uses(dataset, Use::Write), types: PhantomData }
+        Gather {
+            draft: self.draft.uses(dataset, Use::Write),
+            types: PhantomData,
+        }
     }
 }
 
 impl<A: 'static, P: Payload> Gather<'_, A, P> {
     /// Gives the kernel: its first argument is an [`Inbox`](crate::Inbox).
     pub fn run<F: GatherFn<A, P>>(self, kernel: F) {
-        self.draft.finish(type_name::<F>(), Arc::new(GatherKernel::<F, A, P>(kernel, PhantomData)));
+        self.draft.finish(
+            type_name::<F>(),
+            Arc::new(GatherKernel::<F, A, P>(kernel, PhantomData)),
+        );
     }
 }
 
@@ -159,7 +199,10 @@ pub struct Map<'p, T: Blocked, A> {
 impl<'p, T: Blocked, A: Append> Map<'p, T, A> {
     /// The kernel reads a dataset whole: its next argument is `&U`.
     pub fn read<U: Payload>(self, dataset: &Dataset<U>) -> Map<'p, T, A::With<Read<U>>> {
-        Map { draft: self.draft.uses(dataset, Use::Read), types: PhantomData }
+        Map {
+            draft: self.draft.uses(dataset, Use::Read),
+            types: PhantomData,
+        }
     }
 }
 
@@ -175,7 +218,10 @@ impl<T: Blocked, A: 'static> Map<'_, T, A> {
     /// block's result, whose buffers come from the turn before.
     pub fn into<R: Payload, F: MapFn<T, A, R>>(self, results: &Dataset<Blocks<R>>, kernel: F) {
         let draft = self.draft.uses(results, Use::Write);
-        draft.finish(type_name::<F>(), Arc::new(MapKernel::<F, T, A, R>(kernel, PhantomData)));
+        draft.finish(
+            type_name::<F>(),
+            Arc::new(MapKernel::<F, T, A, R>(kernel, PhantomData)),
+        );
     }
 }
 
@@ -185,13 +231,16 @@ pub struct SignalStage<'p, A> {
     draft: Draft<'p>,
     types: PhantomData<fn() -> A>,
 }
-declarations!(SignalStage<>);
+declarations!(SignalStage);
 
 impl<A: 'static> SignalStage<'_, A> {
     /// Gives the kernel: its result is the signal.
     pub fn run<F: SignalFn<A>>(self, kernel: F) -> Signal {
         let program = self.draft.program.identity;
-        let stage = self.draft.finish(type_name::<F>(), Arc::new(SignalKernel::<F, A>(kernel, PhantomData)));
+        let stage = self.draft.finish(
+            type_name::<F>(),
+            Arc::new(SignalKernel::<F, A>(kernel, PhantomData)),
+        );
         Signal { stage, program }
     }
 }
@@ -199,35 +248,62 @@ impl<A: 'static> SignalStage<'_, A> {
 impl Program {
     /// A stage that runs once per partition: one shard in, same shard out.
     pub fn compute(&mut self, name: impl Into<String>) -> Compute<'_, ()> {
-        Compute { draft: Draft::new(self, name.into(), StageKind::Compute), types: PhantomData }
+        Compute {
+            draft: Draft::new(self, name.into(), StageKind::Compute),
+            types: PhantomData,
+        }
     }
 
     /// A stage that runs once per block of a blocked dataset and gives a value per block. Neither the number
     /// of partitions nor of threads changes what a call sees.
-    pub fn map<T: Blocked>(&mut self, name: impl Into<String>, blocks: &Dataset<T>) -> Map<'_, T, ()> {
+    pub fn map<T: Blocked>(
+        &mut self,
+        name: impl Into<String>,
+        blocks: &Dataset<T>,
+    ) -> Map<'_, T, ()> {
         let draft = Draft::new(self, name.into(), StageKind::Compute);
-        Map { draft: draft.uses(blocks, Use::Read), types: PhantomData }
+        Map {
+            draft: draft.uses(blocks, Use::Read),
+            types: PhantomData,
+        }
     }
 
     /// A stage that sends pieces to any partition of another group.
-    pub fn scatter<P: Payload>(&mut self, name: impl Into<String>, to: &Exchange<P>) -> Scatter<'_, (), P> {
+    pub fn scatter<P: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        to: &Exchange<P>,
+    ) -> Scatter<'_, (), P> {
         let program = to.program;
         let mut draft = Draft::new(self, name.into(), StageKind::Scatter(to.id));
         draft.owners.push(program);
-        Scatter { draft, types: PhantomData }
+        Scatter {
+            draft,
+            types: PhantomData,
+        }
     }
 
     /// A stage that merges the pieces that reached a partition.
-    pub fn gather<P: Payload>(&mut self, name: impl Into<String>, from: &Exchange<P>) -> Gather<'_, (), P> {
+    pub fn gather<P: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        from: &Exchange<P>,
+    ) -> Gather<'_, (), P> {
         let program = from.program;
         let mut draft = Draft::new(self, name.into(), StageKind::Gather(from.id));
         draft.owners.push(program);
-        Gather { draft, types: PhantomData }
+        Gather {
+            draft,
+            types: PhantomData,
+        }
     }
 
     /// A stage that gives a boolean, from a one-partition dataset, to every worker.
     pub fn signal(&mut self, name: impl Into<String>) -> SignalStage<'_, ()> {
-        SignalStage { draft: Draft::new(self, name.into(), StageKind::Signal), types: PhantomData }
+        SignalStage {
+            draft: Draft::new(self, name.into(), StageKind::Signal),
+            types: PhantomData,
+        }
     }
 
     /// Adds a stage with an erased kernel. For other languages' builders.
@@ -248,6 +324,9 @@ impl Program {
         let block = self.current_block();
         let stage = self.push_stage(name.into(), kind, uses, cells, spec, kernel, block);
         self.add(Node::Stage(stage));
-        Signal { stage, program: self.identity }
+        Signal {
+            stage,
+            program: self.identity,
+        }
     }
 }

@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 /// A node of the reduction tree: covers the leaves `index << level .. (index + 1) << level`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
 pub struct TreeNode {
     /// Height above the leaves.
     pub level: u8,
@@ -33,7 +35,10 @@ pub fn aligned_nodes(start: u64, end: u64) -> impl Iterator<Item = TreeNode> {
     std::iter::from_fn(move || {
         let left = end.checked_sub(at).filter(|&left| left > 0)?;
         let level = at.trailing_zeros().min(left.ilog2());
-        let node = TreeNode { level: level as u8, index: at >> level };
+        let node = TreeNode {
+            level: level as u8,
+            index: at >> level,
+        };
         at += 1 << level;
         Some(node)
     })
@@ -87,7 +92,10 @@ fn meet(left: TreeNode, right: TreeNode) -> u32 {
 
 fn cover(left: TreeNode, right: TreeNode) -> TreeNode {
     let level = meet(left, right);
-    TreeNode { level: level as u8, index: left.start() >> level }
+    TreeNode {
+        level: level as u8,
+        index: left.start() >> level,
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +124,9 @@ mod tests {
         for range in edges.windows(2) {
             for node in aligned_nodes(range[0] as u64, range[1] as u64) {
                 let inside = node.start()..node.start() + (1 << node.level);
-                let present = inside.filter_map(|i| leaves[i as usize].map(|leaf| (TreeNode::leaf(i), leaf.to_owned())));
+                let present = inside.filter_map(|i| {
+                    leaves[i as usize].map(|leaf| (TreeNode::leaf(i), leaf.to_owned()))
+                });
                 sent.extend(fold(present).map(|value| (node, value)));
             }
         }
@@ -126,12 +136,16 @@ mod tests {
     fn fold(operands: impl IntoIterator<Item = (TreeNode, String)>) -> Option<String> {
         let mut values: Vec<String> = Vec::new();
         let mut folding = Folding::default();
-        let join = |values: &mut Vec<String>, l: usize, r: usize| values[l] = format!("({} {})", values[l], values[r]);
+        let join = |values: &mut Vec<String>, l: usize, r: usize| {
+            values[l] = format!("({} {})", values[l], values[r])
+        };
         for (node, value) in operands {
             values.push(value);
             folding.push(node, values.len() - 1, |l, r| join(&mut values, l, r));
         }
-        folding.finish(|l, r| join(&mut values, l, r)).map(|place| values[place].clone())
+        folding
+            .finish(|l, r| join(&mut values, l, r))
+            .map(|place| values[place].clone())
     }
 
     proptest::proptest! {

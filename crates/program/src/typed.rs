@@ -2,7 +2,9 @@
 #![allow(unused_unsafe)] // The arity without arguments has nothing unsafe to do.
 #![allow(unsafe_code)] // The erased pointers are cast back to the types that the builder recorded.
 
-use crate::{Blocked, Blocks, Context, Inbox, IntoProgress, Kernel, Outbox, Payload, Progress, Value};
+use crate::{
+    Blocked, Blocks, Context, Inbox, IntoProgress, Kernel, Outbox, Payload, Progress, Value,
+};
 use std::marker::PhantomData;
 
 /// How a kernel holds one of its datasets.

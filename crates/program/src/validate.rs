@@ -1,7 +1,8 @@
 //! What is refused when a program is built, and the groups that fall out of it.
 
 use crate::{
-    BlockId, BuildError, Count, DatasetId, ExchangeId, GroupId, Node, Spec, StageId, StageKind, StageSpec, Use,
+    BlockId, BuildError, Count, DatasetId, ExchangeId, GroupId, Node, Spec, StageId, StageKind,
+    StageSpec, Use,
 };
 
 /// A set of datasets that some stage uses together: same partition count, same index always together.
@@ -48,10 +49,15 @@ fn describe(spec: &Spec, count: Count) -> String {
 fn check_stage(spec: &Spec, stage: &StageSpec) -> Result<(), BuildError> {
     let name = |dataset: DatasetId| spec.datasets[dataset.index()].name.clone();
     let Some(&(first, _)) = stage.uses.first() else {
-        return Err(BuildError::NoDataset { stage: stage.name.clone() });
+        return Err(BuildError::NoDataset {
+            stage: stage.name.clone(),
+        });
     };
     for (place, &(dataset, how)) in stage.uses.iter().enumerate() {
-        if let Some(&(_, before)) = stage.uses[..place].iter().find(|(other, _)| *other == dataset) {
+        if let Some(&(_, before)) = stage.uses[..place]
+            .iter()
+            .find(|(other, _)| *other == dataset)
+        {
             let (stage, dataset) = (stage.name.clone(), name(dataset));
             return Err(if (before == Use::Read) != (how == Use::Read) {
                 BuildError::ReadAndWrite { stage, dataset }
@@ -60,7 +66,10 @@ fn check_stage(spec: &Spec, stage: &StageSpec) -> Result<(), BuildError> {
             });
         }
         if how != Use::Read && matches!(stage.kind, StageKind::Scatter(_) | StageKind::Signal) {
-            return Err(BuildError::ScatterWrites { stage: stage.name.clone(), dataset: name(dataset) });
+            return Err(BuildError::ScatterWrites {
+                stage: stage.name.clone(),
+                dataset: name(dataset),
+            });
         }
         let count = spec.datasets[dataset.index()].count;
         let first_count = spec.datasets[first.index()].count;
@@ -85,7 +94,8 @@ fn check_stage(spec: &Spec, stage: &StageSpec) -> Result<(), BuildError> {
 }
 
 fn pair_exchanges(spec: &Spec) -> Result<Vec<Option<(StageId, StageId)>>, BuildError> {
-    let mut found: Vec<(Vec<StageId>, Vec<StageId>)> = vec![Default::default(); spec.exchanges.len()];
+    let mut found: Vec<(Vec<StageId>, Vec<StageId>)> =
+        vec![Default::default(); spec.exchanges.len()];
     for block in &spec.blocks {
         for node in block {
             let Node::Stage(stage) = *node else { continue };
@@ -114,13 +124,20 @@ fn pair_exchanges(spec: &Spec) -> Result<Vec<Option<(StageId, StageId)>>, BuildE
             ([_, _, ..], _) => "it has more than one scatter",
             (_, [_, _, ..]) => "it has more than one gather",
         };
-        Err(BuildError::Exchange { exchange: spec.exchanges[id].name.clone(), problem })
+        Err(BuildError::Exchange {
+            exchange: spec.exchanges[id].name.clone(),
+            problem,
+        })
     };
     found.into_iter().enumerate().map(pair).collect()
 }
 
 fn stands_before(spec: &Spec, block: BlockId, first: StageId, second: StageId) -> bool {
-    let place = |stage| spec.blocks[block.index()].iter().position(|node| *node == Node::Stage(stage));
+    let place = |stage| {
+        spec.blocks[block.index()]
+            .iter()
+            .position(|node| *node == Node::Stage(stage))
+    };
     place(first) < place(second)
 }
 
@@ -129,12 +146,22 @@ fn check_signals(spec: &Spec, block: BlockId, given: &mut Vec<StageId>) -> Resul
     let outer = given.len();
     for node in &spec.blocks[block.index()] {
         match *node {
-            Node::Stage(stage) if spec.stages[stage.index()].kind == StageKind::Signal => given.push(stage),
+            Node::Stage(stage) if spec.stages[stage.index()].kind == StageKind::Signal => {
+                given.push(stage)
+            }
             Node::Stage(_) => {}
-            Node::Repeat { body, .. } | Node::While { body, .. } => check_signals(spec, body, given)?,
-            Node::Branch { signal, then, otherwise } => {
+            Node::Repeat { body, .. } | Node::While { body, .. } => {
+                check_signals(spec, body, given)?
+            }
+            Node::Branch {
+                signal,
+                then,
+                otherwise,
+            } => {
                 if !given.contains(&signal) {
-                    return Err(BuildError::SignalNotBefore { signal: spec.stages[signal.index()].name.clone() });
+                    return Err(BuildError::SignalNotBefore {
+                        signal: spec.stages[signal.index()].name.clone(),
+                    });
                 }
                 check_signals(spec, then, given)?;
                 check_signals(spec, otherwise, given)?;
@@ -172,20 +199,36 @@ fn group(spec: &Spec, exchanges: Vec<Option<(StageId, StageId)>>) -> Result<Stru
     for (index, dataset) in spec.datasets.iter().enumerate() {
         let root = root(&mut parent, index);
         let group = *group_of_root[root].get_or_insert_with(|| {
-            groups.push(Group { datasets: Vec::new(), count: dataset.count });
+            groups.push(Group {
+                datasets: Vec::new(),
+                count: dataset.count,
+            });
             GroupId(groups.len() as u32 - 1)
         });
         groups[group.index()].datasets.push(DatasetId(index as u32));
         group_of_dataset.push(group);
     }
-    let group_of_stage = spec.stages.iter().map(|stage| group_of_dataset[stage.uses[0].0.index()]).collect();
-    Ok(Structure { groups, group_of_dataset, group_of_stage, exchanges })
+    let group_of_stage = spec
+        .stages
+        .iter()
+        .map(|stage| group_of_dataset[stage.uses[0].0.index()])
+        .collect();
+    Ok(Structure {
+        groups,
+        group_of_dataset,
+        group_of_stage,
+        exchanges,
+    })
 }
 
 fn check_relations(spec: &Spec, structure: &Structure) -> Result<(), BuildError> {
     for (id, pair) in structure.exchanges.iter().enumerate() {
-        let Some((scatter, gather)) = *pair else { continue };
-        let count = |stage: StageId| structure.groups[structure.group_of_stage[stage.index()].index()].count;
+        let Some((scatter, gather)) = *pair else {
+            continue;
+        };
+        let count = |stage: StageId| {
+            structure.groups[structure.group_of_stage[stage.index()].index()].count
+        };
         // Symbols are checked when they are bound.
         if let (Count::Fixed(from), Count::Fixed(to)) = (count(scatter), count(gather)) {
             link(spec, ExchangeId(id as u32), from, to)?;
@@ -194,10 +237,18 @@ fn check_relations(spec: &Spec, structure: &Structure) -> Result<(), BuildError>
     Ok(())
 }
 
-pub(crate) fn link(spec: &Spec, exchange: ExchangeId, from: u32, to: u32) -> Result<crate::Links, BuildError> {
+pub(crate) fn link(
+    spec: &Spec,
+    exchange: ExchangeId,
+    from: u32,
+    to: u32,
+) -> Result<crate::Links, BuildError> {
     let exchange = &spec.exchanges[exchange.index()];
     exchange
         .relation
         .link(from, to)
-        .map_err(|problem| BuildError::Relation { exchange: exchange.name.clone(), problem })
+        .map_err(|problem| BuildError::Relation {
+            exchange: exchange.name.clone(),
+            problem,
+        })
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Type erasure: a pointer and the table of its type travel together.
 
 use crate::{DecodeError, Payload};
+use std::alloc::Layout;
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use std::sync::Arc;
 pub struct PayloadType {
     id: fn() -> TypeId,
     name: fn() -> Cow<'static, str>,
-    bytes_own: usize,
+    layout: Layout,
     fixed: bool,
+    write_default: unsafe fn(*mut u8),
+    drop_in_place: unsafe fn(*mut u8),
     new: fn() -> *mut u8,
     drop_owned: unsafe fn(*mut u8),
     drop_shared: unsafe fn(*mut u8),
@@ -33,8 +36,12 @@ impl<T: Payload> Table for T {
     const TABLE: PayloadType = PayloadType {
         id: TypeId::of::<T>,
         name: T::type_name,
-        bytes_own: size_of::<T>(),
+        layout: Layout::new::<T>(),
         fixed: T::FIXED,
+        // SAFETY: see above; here the caller owns the place.
+        write_default: |p| unsafe { p.cast::<T>().write(T::default()) },
+        // SAFETY: see above; here the caller owns the place.
+        drop_in_place: |p| unsafe { p.cast::<T>().drop_in_place() },
         new: || Box::into_raw(Box::<T>::default()).cast(),
         // SAFETY: see above.
         drop_owned: |p| drop(unsafe { Box::from_raw(p.cast::<T>()) }),
@@ -74,6 +81,38 @@ impl PayloadType {
         (self.id)() == TypeId::of::<T>()
     }
 
+    /// Size and alignment of a value.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Writes a default value.
+    ///
+    /// # Safety
+    /// `place` is free memory of this type's layout.
+    pub unsafe fn write_default(&self, place: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.write_default)(place) }
+    }
+
+    /// Drops a value where it lies.
+    ///
+    /// # Safety
+    /// `place` holds a value of this type that nobody uses again.
+    pub unsafe fn drop_in_place(&self, place: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.drop_in_place)(place) }
+    }
+
+    /// Bytes that a value owns beyond its own size.
+    ///
+    /// # Safety
+    /// `place` holds a value of this type, not being written.
+    pub unsafe fn heap_bytes(&self, place: *const u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { (self.heap_bytes)(place) }
+    }
+
     /// Whether values own no heap memory.
     pub fn is_fixed(&self) -> bool {
         self.fixed
@@ -107,17 +146,29 @@ unsafe impl Sync for Value {}
 impl Value {
     /// Takes a value.
     pub fn new<T: Payload>(value: T) -> Value {
-        Value { pointer: Box::into_raw(Box::new(value)).cast(), holding: Holding::Owned, table: PayloadType::of::<T>() }
+        Value {
+            pointer: Box::into_raw(Box::new(value)).cast(),
+            holding: Holding::Owned,
+            table: PayloadType::of::<T>(),
+        }
     }
 
     /// A default value of a type.
     pub fn default_of(table: &'static PayloadType) -> Value {
-        Value { pointer: (table.new)(), holding: Holding::Owned, table }
+        Value {
+            pointer: (table.new)(),
+            holding: Holding::Owned,
+            table,
+        }
     }
 
     /// A value shared with whoever else holds the `Arc`.
     pub fn shared<T: Payload>(value: Arc<T>) -> Value {
-        Value { pointer: Arc::into_raw(value).cast_mut().cast(), holding: Holding::Shared, table: PayloadType::of::<T>() }
+        Value {
+            pointer: Arc::into_raw(value).cast_mut().cast(),
+            holding: Holding::Shared,
+            table: PayloadType::of::<T>(),
+        }
     }
 
     /// Reads a value of a type from bytes.
@@ -125,7 +176,11 @@ impl Value {
     /// # Errors
     /// When the bytes are no encoding of the type.
     pub fn decode(table: &'static PayloadType, input: &mut &[u8]) -> Result<Value, DecodeError> {
-        Ok(Value { pointer: (table.decode)(input)?, holding: Holding::Owned, table })
+        Ok(Value {
+            pointer: (table.decode)(input)?,
+            holding: Holding::Owned,
+            table,
+        })
     }
 
     /// The type's table.
@@ -136,7 +191,9 @@ impl Value {
     /// The payload, when it is a `T`.
     pub fn get<T: Payload>(&self) -> Option<&T> {
         // SAFETY: the table says that the pointer is to a T, alive as long as self.
-        self.table.is::<T>().then(|| unsafe { &*self.pointer.cast::<T>() })
+        self.table
+            .is::<T>()
+            .then(|| unsafe { &*self.pointer.cast::<T>() })
     }
 
     /// The payload for writing, when it is a `T`. A shared payload is copied first.
@@ -209,10 +266,10 @@ impl Value {
     /// Bytes of memory that the payload takes. O(1) as far as the payload's own answer is.
     pub fn bytes(&self) -> usize {
         if self.table.fixed {
-            return self.table.bytes_own;
+            return self.table.layout.size();
         }
         // SAFETY: the pointer is to a value of the table's type.
-        self.table.bytes_own + unsafe { (self.table.heap_bytes)(self.pointer) }
+        self.table.layout.size() + unsafe { (self.table.heap_bytes)(self.pointer) }
     }
 
     /// Appends the payload's encoding.
@@ -233,7 +290,11 @@ impl Clone for Value {
                 self.pointer
             }
         };
-        Value { pointer, holding: self.holding, table: self.table }
+        Value {
+            pointer,
+            holding: self.holding,
+            table: self.table,
+        }
     }
 }
 
@@ -285,9 +346,15 @@ mod tests {
         let mut bytes = Vec::new();
         value.encode(&mut bytes);
         let back = Value::decode(value.payload_type(), &mut &bytes[..]).unwrap();
-        assert_eq!(back.take::<(u8, Vec<Option<f64>>)>().unwrap(), (3, vec![Some(1.5), None]));
+        assert_eq!(
+            back.take::<(u8, Vec<Option<f64>>)>().unwrap(),
+            (3, vec![Some(1.5), None])
+        );
         for cut in 0..bytes.len() {
-            assert!(Value::decode(value.payload_type(), &mut &bytes[..cut]).is_err(), "cut at {cut}");
+            assert!(
+                Value::decode(value.payload_type(), &mut &bytes[..cut]).is_err(),
+                "cut at {cut}"
+            );
         }
     }
 }

@@ -1,0 +1,33 @@
+//! Whatever can go wrong, by what the user was doing.
+
+use crate::SettingsError;
+use brambling_program::BuildError;
+use brambling_worker::executor::Failure;
+
+/// Why a program did not give its results.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The program is refused.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A setting cannot be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The job ended early.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// The process's threads could not be started.
+    #[error("{threads} threads could not be started; give fewer with threads or BRAMBLING_THREADS")]
+    Threads {
+        /// How many were asked for.
+        threads: u32,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A job was started from inside a kernel.
+    #[error(
+        "a kernel cannot run a program: its thread is busy with this one; run it after the job has ended"
+    )]
+    Nested,
+}

@@ -1,0 +1,45 @@
+//! Brambling: an in-memory data-parallel engine for iterative analytics whose workers schedule their own
+//! tasks.
+//!
+//! A driver program is built once by ordinary code, then run by shards that find out for themselves what to
+//! do next. See [`Program`](program::Program) for how it is built and [`RunOptions`] for how it is run.
+//!
+//! ```
+//! use brambling::prelude::*;
+//!
+//! // Newton's method for √2, on four partitions that each start elsewhere.
+//! let mut p = Program::new("square root");
+//! let guess = p.load("guess", 4, Partitioner::Opaque, |index, _| 1.0 + f64::from(index));
+//! p.keep(&guess);
+//! p.repeat(20, |p| {
+//!     p.compute("improve").update(&guess).run(|x: &mut f64| *x = (*x + 2.0 / *x) / 2.0);
+//! });
+//! let mut outcome = brambling::run(p)?;
+//! assert!(outcome.take_all(&guess).iter().all(|x| (x * x - 2.0).abs() < 1e-12));
+//! # Ok::<(), brambling::Error>(())
+//! ```
+
+mod error;
+mod interrupt;
+mod outcome;
+mod run;
+mod settings;
+
+pub use brambling_machine as machine;
+pub use brambling_operators as operators;
+pub use brambling_program as program;
+pub use brambling_program::payload;
+pub use brambling_worker::executor::{Caller, Failure, Interrupted, QuietCaller, Tally, WaitsFor};
+pub use error::Error;
+pub use outcome::Outcome;
+pub use run::{RunOptions, run};
+pub use settings::{ENVIRONMENT, FILE_NAME, Resolved, Settings, SettingsError};
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::{Outcome, RunOptions};
+    pub use brambling_program::{
+        Blocked, Blocks, Combine, Context, Dataset, Inbox, Max, Min, Outbox, Partitioner, Payload,
+        Program, Progress, Relation, Rows, Sum,
+    };
+}

@@ -1,0 +1,336 @@
+//! Settings: arguments, then environment, then `brambling.toml`, then defaults.
+
+use brambling_machine::cpu::Processor;
+use brambling_operators::simd::{self, Isa};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The settings file, looked for in the working directory.
+pub const FILE_NAME: &str = "brambling.toml";
+
+/// A setting that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// A value of the wrong form or out of range.
+    #[error("{source_name}: {name} = {value:?} is not usable: {problem}")]
+    Value {
+        /// Where it was given.
+        source_name: String,
+        /// Which setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What it should be.
+        problem: String,
+    },
+    /// The settings file cannot be read.
+    #[error("{} cannot be read", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The settings file is malformed, or has a setting that does not exist.
+    #[error("{} is not a settings file: {source}", .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// What the machine has cannot be found out.
+    #[error("the CPUs of this process cannot be read")]
+    Machine(#[source] std::io::Error),
+}
+
+/// What may be set. Unset ones fall through to the next source.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Threads of the process's pool, 1 to 1,024.
+    pub threads: Option<u32>,
+    /// Partitions of blocked datasets whose count nobody gives, 1 to 16,777,216.
+    pub partitions: Option<u32>,
+    /// Instruction set of the kernels: v2, v3 or v4.
+    pub isa: Option<String>,
+    /// The memory budget: bytes, or a number with KB, MB, GB or TB.
+    pub memory: Option<String>,
+    /// Seconds without progress after which a job that waits for completions is ended.
+    pub stall_seconds: Option<f64>,
+}
+
+/// The names in the environment, with what they set.
+pub const ENVIRONMENT: [&str; 5] = [
+    "BRAMBLING_THREADS",
+    "BRAMBLING_PARTITIONS",
+    "BRAMBLING_ISA",
+    "BRAMBLING_MEMORY",
+    "BRAMBLING_STALL_SECONDS",
+];
+
+/// Settings with every source consulted.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Resolved {
+    /// Threads of the pool.
+    pub threads: u32,
+    /// Whether there are fewer CPUs than threads.
+    pub oversubscribed: bool,
+    /// Partitions of blocked datasets whose count nobody gives; none: they follow the data.
+    pub partitions: Option<u32>,
+    /// Instruction set of the kernels.
+    pub isa: Isa,
+    /// The memory budget.
+    pub memory_bytes: u64,
+    /// How long a job may wait for completions.
+    pub stall: Duration,
+}
+
+impl Settings {
+    /// Consults environment, `brambling.toml` in the working directory, and defaults for what is unset here.
+    ///
+    /// # Errors
+    /// Names the source, the setting and the fix of the first value that cannot be used.
+    pub fn resolve(&self) -> Result<Resolved, SettingsError> {
+        let environment = Settings::from_environment(|name| std::env::var(name).ok())?;
+        let file = Settings::from_file(Path::new(FILE_NAME))?;
+        self.check("argument")?;
+        self.clone().or(environment).or(file).with_defaults()
+    }
+
+    fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Settings, SettingsError> {
+        let [threads, partitions, isa, memory, stall] = ENVIRONMENT;
+        let settings = Settings {
+            threads: number(&get, threads)?,
+            partitions: number(&get, partitions)?,
+            isa: get(isa),
+            memory: get(memory),
+            stall_seconds: number(&get, stall)?,
+        };
+        settings.check("environment")?;
+        Ok(settings)
+    }
+
+    fn from_file(path: &Path) -> Result<Settings, SettingsError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Settings::default());
+            }
+            Err(source) => {
+                return Err(SettingsError::Unreadable {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        };
+        let settings: Settings =
+            toml::from_str(&text).map_err(|source| SettingsError::Malformed {
+                path: path.to_owned(),
+                source: Box::new(source),
+            })?;
+        settings.check(FILE_NAME)?;
+        Ok(settings)
+    }
+
+    fn or(self, other: Settings) -> Settings {
+        Settings {
+            threads: self.threads.or(other.threads),
+            partitions: self.partitions.or(other.partitions),
+            isa: self.isa.or(other.isa),
+            memory: self.memory.or(other.memory),
+            stall_seconds: self.stall_seconds.or(other.stall_seconds),
+        }
+    }
+
+    fn check(&self, source_name: &str) -> Result<(), SettingsError> {
+        let refuse = |name, value: String, problem: &str| {
+            Err(SettingsError::Value {
+                source_name: source_name.into(),
+                name,
+                value,
+                problem: problem.into(),
+            })
+        };
+        match self {
+            Settings {
+                threads: Some(threads),
+                ..
+            } if !(1..=1_024).contains(threads) => refuse(
+                "threads",
+                threads.to_string(),
+                "give a number from 1 to 1024",
+            ),
+            Settings {
+                partitions: Some(count),
+                ..
+            } if !(1..=1 << 24).contains(count) => refuse(
+                "partitions",
+                count.to_string(),
+                "give a number from 1 to 16777216",
+            ),
+            Settings {
+                stall_seconds: Some(seconds),
+                ..
+            } if !(seconds.is_finite() && *seconds > 0.0) => refuse(
+                "stall_seconds",
+                seconds.to_string(),
+                "give a positive number of seconds",
+            ),
+            Settings { isa: Some(isa), .. } if check_isa(isa).is_err() => {
+                refuse("isa", isa.clone(), &check_isa(isa).expect_err("just seen"))
+            }
+            Settings {
+                memory: Some(memory),
+                ..
+            } if parse_bytes(memory).is_none() => refuse(
+                "memory",
+                memory.clone(),
+                "give bytes, or a number with KB, MB, GB or TB, such as 8GB",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn with_defaults(self) -> Result<Resolved, SettingsError> {
+        let processor = Processor::read().map_err(SettingsError::Machine)?;
+        let cpus = processor.default_threads() as u32;
+        let threads = self.threads.unwrap_or(cpus);
+        let isa = self
+            .isa
+            .as_deref()
+            .map(check_isa)
+            .and_then(Result::ok)
+            .unwrap_or_else(simd::detect);
+        let limits = brambling_memory::cgroup::Limits::of_this_process();
+        let memory = self.memory.as_deref().and_then(parse_bytes);
+        Ok(Resolved {
+            threads,
+            oversubscribed: threads > cpus,
+            partitions: self.partitions,
+            isa,
+            memory_bytes: memory
+                .or(limits.default_budget_bytes())
+                .unwrap_or(u64::MAX / 2),
+            stall: Duration::from_secs_f64(self.stall_seconds.unwrap_or(60.0).min(1e9)),
+        })
+    }
+}
+
+fn check_isa(text: &str) -> Result<Isa, String> {
+    let isa: Isa = text.parse().map_err(|_| "give v2, v3 or v4".to_owned())?;
+    if isa > simd::detect() {
+        return Err(format!(
+            "this CPU has only {}; give that, or leave the setting out",
+            simd::detect()
+        ));
+    }
+    Ok(isa)
+}
+
+fn number<T: std::str::FromStr>(
+    get: &impl Fn(&str) -> Option<String>,
+    name: &'static str,
+) -> Result<Option<T>, SettingsError> {
+    let Some(text) = get(name) else {
+        return Ok(None);
+    };
+    match text.trim().parse() {
+        Ok(value) => Ok(Some(value)),
+        Err(_) => Err(SettingsError::Value {
+            source_name: "environment".into(),
+            name,
+            value: text,
+            problem: "give a number".into(),
+        }),
+    }
+}
+
+/// Bytes from a number with an optional unit; units are powers of 1,024.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return None,
+    };
+    let bytes = number.parse::<f64>().ok()? * (1u64 << shift) as f64;
+    (bytes >= 1.0 && bytes < 9e18).then_some(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_sources_win() {
+        let argument = Settings {
+            threads: Some(3),
+            ..Settings::default()
+        };
+        let environment = Settings::from_environment(|name| {
+            (name == "BRAMBLING_THREADS").then(|| "5".to_owned())
+        })
+        .unwrap();
+        let file = Settings {
+            threads: Some(7),
+            partitions: Some(9),
+            ..Settings::default()
+        };
+        assert_eq!(
+            argument
+                .clone()
+                .or(environment.clone())
+                .or(file.clone())
+                .threads,
+            Some(3)
+        );
+        assert_eq!(environment.clone().or(file.clone()).threads, Some(5));
+        assert_eq!(environment.or(file).partitions, Some(9));
+    }
+
+    #[test]
+    fn bad_values_name_source_setting_and_fix() {
+        let get = |wanted: &'static str, value: &'static str| {
+            Settings::from_environment(move |name| (name == wanted).then(|| value.to_owned()))
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(get("BRAMBLING_THREADS", "0").contains("1 to 1024"));
+        assert!(get("BRAMBLING_THREADS", "two").contains("BRAMBLING_THREADS"));
+        assert!(get("BRAMBLING_ISA", "v9").contains("v2, v3 or v4"));
+        assert!(get("BRAMBLING_MEMORY", "lots").contains("8GB"));
+        assert!(get("BRAMBLING_STALL_SECONDS", "-1").contains("positive"));
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(parse_bytes("8GB"), Some(8 << 30));
+        assert_eq!(parse_bytes("1.5 mb"), Some(3 << 19));
+        assert_eq!(parse_bytes("4096"), Some(4_096));
+        assert_eq!(parse_bytes("GB"), None);
+        assert_eq!(parse_bytes("-1"), None);
+        assert_eq!(parse_bytes("0"), None);
+    }
+
+    #[test]
+    fn a_file_with_an_unknown_setting_is_refused() {
+        let path =
+            std::env::temp_dir().join(format!("brambling-settings-{}.toml", std::process::id()));
+        std::fs::write(&path, "threads = 2\nthread = 3\n").unwrap();
+        let error = Settings::from_file(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.contains("thread"), "{error}");
+    }
+}

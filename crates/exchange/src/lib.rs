@@ -1,0 +1,32 @@
+//! The data plane's state machines: how pieces find their destination, exactly once.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number: events go in, effects come out.
+//!
+//! * [`Inbox`], one per shard, is the keeper of "exactly once". It moves with the shard.
+//! * [`Router`], one per worker and job, delivers, forwards or holds what arrives.
+//! * [`Credits`] bound how many turns of an exchange are open at a destination.
+//! * [`Session`], one per pair of peers, sends again what was not acknowledged.
+//!
+//! # Why a piece is merged exactly once
+//! *At least once*: a session keeps a frame until the peer has taken it; a router delivers a piece to
+//! a shard that is here, passes it on towards a strictly newer version of the entry, or keeps it until
+//! the map or the shard arrives, and versions are finite. *At most once*: whatever was repeated, by a
+//! session or by a recovered map, ends at the one inbox of its destination, which knows (exchange,
+//! turn, source node, chunk) and what it has retired.
+
+pub mod credits;
+pub mod in_process;
+pub mod inbox;
+pub mod parcel;
+pub mod room;
+pub mod router;
+pub mod session;
+pub mod sources;
+
+pub use credits::{Credits, OPEN_TURNS, UnknownDestination};
+pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState};
+pub use parcel::{Item, Parcel, coalesce, parcels};
+pub use room::{NoRoom, Room};
+pub use router::{Effect, Router, RouterError};
+pub use session::{Received, Session, SessionError};
+pub use sources::{Relation, Sources};

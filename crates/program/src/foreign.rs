@@ -1,0 +1,125 @@
+//! Memory that somebody else owns, read without a copy.
+#![allow(unsafe_code)] // A pointer and whoever keeps its memory alive travel together.
+
+use crate::{DecodeError, Payload};
+use std::any::Any;
+use std::borrow::Cow;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// A slice kept alive by its owner: a vector of our own, or another language's array. Read-only; cloning
+/// and narrowing share the memory.
+pub struct Foreign<T> {
+    pointer: *const T,
+    len: usize,
+    owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is only read, and its owner may be dropped on any thread.
+unsafe impl<T: Send + Sync> Send for Foreign<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Foreign<T> {}
+
+impl<T: Send + Sync + 'static> Foreign<T> {
+    /// Takes a vector.
+    pub fn owned(values: Vec<T>) -> Foreign<T> {
+        let owner = Arc::new(values);
+        Foreign {
+            pointer: owner.as_ptr(),
+            len: owner.len(),
+            owner,
+        }
+    }
+
+    /// Borrows memory that `owner` keeps alive.
+    ///
+    /// # Safety
+    /// `pointer` is aligned and points to `len` values that stay where they are, and unchanged, as long as
+    /// `owner` lives.
+    pub unsafe fn borrowed(
+        pointer: *const T,
+        len: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Foreign<T> {
+        Foreign {
+            pointer,
+            len,
+            owner,
+        }
+    }
+
+    /// A part of the same memory.
+    ///
+    /// # Panics
+    /// When the range exceeds the slice.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Foreign<T> {
+        let part: &[T] = &self[range];
+        Foreign {
+            pointer: part.as_ptr(),
+            len: part.len(),
+            owner: self.owner.clone(),
+        }
+    }
+}
+
+impl<T> Deref for Foreign<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the promise of `borrowed`; the owner lives as long as self.
+        unsafe { std::slice::from_raw_parts(self.pointer, self.len) }
+    }
+}
+
+impl<T> Clone for Foreign<T> {
+    fn clone(&self) -> Self {
+        Foreign {
+            pointer: self.pointer,
+            len: self.len,
+            owner: self.owner.clone(),
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Default for Foreign<T> {
+    fn default() -> Self {
+        Foreign::owned(Vec::new())
+    }
+}
+
+impl<T: Payload> Payload for Foreign<T> {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Owned(format!("Foreign<{}>", T::type_name()))
+    }
+    /// Borrowed memory is its owner's to count.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.len.encode(out);
+        self.iter().for_each(|value| value.encode(out));
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        Vec::decode(input).map(Foreign::owned)
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Foreign<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Foreign({} values)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_keep_the_owner_alive() {
+        let whole = Foreign::owned(vec![1.0, 2.0, 3.0]);
+        let part = whole.slice(1..3);
+        drop(whole);
+        assert_eq!(&part[..], &[2.0, 3.0]);
+    }
+}

@@ -1,0 +1,93 @@
+//! A signal's outcomes, for all shards of a process: run-length coded, since a loop's signal is true, true,
+//! true, and then false.
+
+use brambling_exchange::in_process::Waiters;
+use brambling_program::Turn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Set in the published count by a shard that waits for an outcome.
+const WAITED_FOR: u64 = 1 << 63;
+
+/// The outcomes of one signal.
+pub(crate) struct Board {
+    /// How many turns are known, and whether somebody waits. On a line of its own.
+    published: Apart,
+    /// The last run: (first turn << 1) | outcome.
+    last_run: AtomicU64,
+    /// All runs, ascending by first turn.
+    runs: Mutex<Vec<(Turn, bool)>>,
+    waiting: Waiters,
+}
+
+#[repr(align(128))]
+struct Apart(AtomicU64);
+
+impl Board {
+    pub(crate) fn new(shards: usize) -> Board {
+        Board {
+            published: Apart(AtomicU64::new(0)),
+            last_run: AtomicU64::new(0),
+            runs: Mutex::new(Vec::new()),
+            waiting: Waiters::new(shards),
+        }
+    }
+
+    /// Gives the next turn's outcome. Called by one shard, in order of turns.
+    pub(crate) fn publish(&self, outcome: bool, wake: impl FnMut(usize)) {
+        let turn = self.published.0.load(Ordering::Relaxed) & !WAITED_FOR;
+        let last = self.last_run.load(Ordering::Relaxed);
+        if turn == 0 || (last & 1 == 1) != outcome {
+            self.runs
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((turn, outcome));
+            // Release: whoever reads this run and not the count yet takes the slow way, which has it.
+            self.last_run
+                .store(turn << 1 | u64::from(outcome), Ordering::Release);
+        }
+        // AcqRel: publishes the run; sees the mark of whoever looked before.
+        if self.published.0.fetch_add(1, Ordering::AcqRel) & WAITED_FOR != 0 {
+            self.published.0.fetch_and(!WAITED_FOR, Ordering::AcqRel);
+            self.waiting.take(wake);
+        }
+    }
+
+    /// The outcome of a turn. If it is not known yet, the shard is woken when the next one is.
+    #[inline]
+    pub(crate) fn outcome(&self, turn: Turn, shard: usize) -> Option<bool> {
+        if turn >= self.published.0.load(Ordering::Acquire) & !WAITED_FOR {
+            self.waiting.add(shard);
+            if turn >= self.published.0.fetch_or(WAITED_FOR, Ordering::AcqRel) & !WAITED_FOR {
+                return None;
+            }
+        }
+        let last = self.last_run.load(Ordering::Acquire);
+        if turn >= last >> 1 {
+            return Some(last & 1 == 1);
+        }
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = runs.partition_point(|(first, _)| *first <= turn);
+        Some(runs[after - 1].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_turn_keeps_its_outcome() {
+        let outcomes = [true, true, false, true, false, false, true];
+        let board = Board::new(3);
+        for (turn, outcome) in outcomes.iter().enumerate() {
+            assert_eq!(board.outcome(turn as Turn, 2), None);
+            let mut woken = Vec::new();
+            board.publish(*outcome, |shard| woken.push(shard));
+            assert_eq!(woken, [2]);
+            for (before, outcome) in outcomes[..=turn].iter().enumerate() {
+                assert_eq!(board.outcome(before as Turn, 0), Some(*outcome));
+            }
+        }
+    }
+}

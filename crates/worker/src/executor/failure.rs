@@ -1,0 +1,107 @@
+//! How a job ends when it does not end well.
+
+use brambling_memory::OutOfMemory;
+use brambling_program::{KernelError, Turn};
+use std::fmt;
+use std::time::Duration;
+
+/// Why a job ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A kernel returned an error.
+    #[error("stage `{stage}` failed on partition {partition} at turn {turn}: {error}")]
+    Kernel {
+        /// The stage.
+        stage: String,
+        /// The partition.
+        partition: u32,
+        /// The turn.
+        turn: Turn,
+        /// What the kernel said.
+        error: KernelError,
+    },
+    /// A kernel panicked.
+    #[error("stage `{stage}` panicked on partition {partition} at turn {turn}: {message}{}", at(.location))]
+    Panic {
+        /// The stage.
+        stage: String,
+        /// The partition.
+        partition: u32,
+        /// The turn.
+        turn: Turn,
+        /// The panic's message.
+        message: String,
+        /// File and line, and the backtrace when RUST_BACKTRACE asks for one.
+        location: Option<String>,
+    },
+    /// The budget is used up.
+    #[error("out of memory in stage `{stage}` on partition {partition}: {source}")]
+    OutOfMemory {
+        /// The stage, or what was being loaded.
+        stage: String,
+        /// The partition.
+        partition: u32,
+        /// What was asked for.
+        source: OutOfMemory,
+    },
+    /// Nothing moves any more.
+    #[error(
+        "the job stalled: nothing has run for {} s; stage `{stage}` on partition {partition} at turn {turn} waits for \
+         {waits_for}", .after.as_secs_f32()
+    )]
+    Stalled {
+        /// The stage.
+        stage: String,
+        /// The partition.
+        partition: u32,
+        /// The turn.
+        turn: Turn,
+        /// What it needs.
+        waits_for: WaitsFor,
+        /// How long nothing had run.
+        after: Duration,
+    },
+    /// The user interrupted the job.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+fn at(location: &Option<String>) -> String {
+    location
+        .as_ref()
+        .map(|location| format!(" (at {location})"))
+        .unwrap_or_default()
+}
+
+/// What a stalled stage needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// Pieces of an exchange.
+    Pieces(String),
+    /// Room at the destinations of an exchange.
+    Room(String),
+    /// A signal.
+    Signal(String),
+    /// The end of a loop.
+    LoopEnd,
+    /// A completion that its kernel asked for.
+    Completion,
+}
+
+impl fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitsFor::Pieces(exchange) => write!(f, "pieces of exchange `{exchange}`"),
+            WaitsFor::Room(exchange) => {
+                write!(f, "room at the destinations of exchange `{exchange}`")
+            }
+            WaitsFor::Signal(signal) => write!(f, "signal `{signal}`"),
+            WaitsFor::LoopEnd => f.write_str("the end of a loop"),
+            WaitsFor::Completion => {
+                f.write_str("a completion that its kernel asked for and nobody signalled")
+            }
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! A job: a compiled program, its shards, and everything that its threads share.
+#![allow(unsafe_code)] // Shards lie in cells; the word of each says who may touch it.
+
+use super::board::Board;
+use super::failure::Failure;
+use super::queue::Queue;
+use super::sleep::Bed;
+use super::tally::{Tally, ThreadTally};
+use super::word::Word;
+use crate::shard::Shard;
+use brambling_exchange::in_process::InProcess;
+use brambling_memory::{Budget, Class};
+use brambling_program::{
+    Completion, DatasetId, ExchangeId, GroupId, Payload, Plan, Position, Runner, ShardId,
+    StageKind, Value,
+};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// How a job is run.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// What its datasets and pieces may take.
+    pub budget: Budget,
+    /// After how long without any progress a job that waits for completions is ended.
+    pub stall: Duration,
+}
+
+impl Default for JobOptions {
+    fn default() -> JobOptions {
+        JobOptions {
+            budget: Budget::unlimited(),
+            stall: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A shard with its data. Touched only by whoever turned its word into running.
+pub(super) struct Body {
+    pub(super) shard: Shard,
+    pub(super) cells: Vec<Value>,
+    /// Bytes of the cells, as the budget knows them.
+    pub(super) charged_bytes: u64,
+    /// How many tasks a slice may run, from how long the last ones took.
+    pub(super) slice_tasks: u32,
+    /// What runs, for whoever must say where it went wrong.
+    pub(super) running: Option<Position>,
+}
+
+pub(super) struct Resident {
+    pub(super) word: Word,
+    pub(super) group: GroupId,
+    pub(super) index: u32,
+    pub(super) home: u32,
+    /// Completions that arrived since the shard last looked.
+    pub(super) completions: AtomicU32,
+    pub(super) body: UnsafeCell<Body>,
+}
+
+// SAFETY: the body is touched only between `Word::start` and the end of that state, by one thread.
+unsafe impl Sync for Resident {}
+
+/// A job being run. Made by [`Job::new`], run once by [`Pool::run`](super::Pool::run).
+pub struct Job {
+    pub(super) plan: Plan,
+    pub(super) residents: Box<[Resident]>,
+    /// First resident of each group and thread: shards of a group that are neighbours share a thread.
+    numbers: Box<[Box<[u32]>]>,
+    /// One queue for each thread, and one for the caller, who takes shards of any.
+    pub(super) queues: Box<[Queue]>,
+    pub(super) beds: Box<[Bed]>,
+    pub(super) exchanges: Box<[Option<InProcess>]>,
+    pub(super) boards: Box<[Option<Board>]>,
+    pub(super) ends: Box<[Board]>,
+    pub(super) unfinished: AtomicUsize,
+    pub(super) stop: AtomicBool,
+    pub(super) failure: Mutex<Option<Failure>>,
+    pub(super) options: JobOptions,
+    pub(super) exchange_bytes: AtomicI64,
+    pub(super) pending: AtomicUsize,
+    pub(super) tallies: Box<[ThreadTally]>,
+    pub(super) caller: Mutex<Option<Thread>>,
+    pub(super) started: Instant,
+    pub(super) wall_ns: AtomicUsize,
+    weak: Weak<Job>,
+}
+
+impl Job {
+    /// Places a program's shards on threads and makes their initial values.
+    ///
+    /// # Errors
+    /// When the initial values exceed the budget.
+    pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Result<Arc<Job>, Failure> {
+        let (residents, numbers, ranges) = place(&plan, threads, &options)?;
+        let shards = residents.len();
+        let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
+        let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
+            exchange
+                .as_ref()
+                .map(|exchange| InProcess::new(exchange.links.clone(), piece(id)))
+        });
+        let exchanges: Box<[_]> = exchanges.collect();
+        let stages = &plan.program.spec().stages;
+        let boards = stages
+            .iter()
+            .map(|stage| (stage.kind == StageKind::Signal).then(|| Board::new(shards)));
+        let boards: Box<[_]> = boards.collect();
+        let tasks = plan.codes.iter().flat_map(|code| &code.tasks);
+        let has_caller_stages = tasks.clone().any(|task| task.runner == Runner::Caller);
+        let mut queues: Vec<Queue> = ranges
+            .iter()
+            .map(|range| Queue::new(range.start, range.len() as u32))
+            .collect();
+        queues.push(Queue::new(
+            0,
+            if has_caller_stages { shards as u32 } else { 0 },
+        ));
+        Ok(Arc::new_cyclic(|weak| Job {
+            exchanges,
+            boards,
+            ends: (0..plan.loops).map(|_| Board::new(shards)).collect(),
+            queues: queues.into(),
+            beds: (0..threads).map(|_| Bed::default()).collect(),
+            tallies: (0..=threads).map(|_| ThreadTally::default()).collect(),
+            unfinished: AtomicUsize::new(shards),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            exchange_bytes: AtomicI64::new(0),
+            pending: AtomicUsize::new(0),
+            caller: Mutex::new(None),
+            started: Instant::now(),
+            wall_ns: AtomicUsize::new(0),
+            weak: weak.clone(),
+            residents,
+            numbers,
+            options,
+            plan,
+        }))
+    }
+
+    /// How many threads the job was placed on.
+    pub fn threads(&self) -> u32 {
+        self.beds.len() as u32
+    }
+
+    /// The compiled program.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    #[inline]
+    pub(super) fn number(&self, group: GroupId, index: u32) -> u32 {
+        self.numbers[group.index()][index as usize]
+    }
+
+    /// Tells a shard that something arrived.
+    #[inline]
+    pub(super) fn wake(&self, number: u32) {
+        let resident = &self.residents[number as usize];
+        if resident.word.notify() {
+            self.enqueue(number, resident.home);
+        }
+    }
+
+    #[inline]
+    pub(super) fn enqueue(&self, number: u32, thread: u32) {
+        self.queues[thread as usize].push(number);
+        match self.beds.get(thread as usize) {
+            Some(bed) => {
+                bed.wake();
+            }
+            None => self.wake_caller(),
+        }
+    }
+
+    pub(super) fn wake_caller(&self) {
+        if let Some(thread) = &*self.caller.lock().unwrap_or_else(PoisonError::into_inner) {
+            thread.unpark();
+        }
+    }
+
+    /// Ends the job early. The first failure is the one that is told.
+    pub fn fail(&self, failure: Failure) {
+        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(failure);
+        drop(first);
+        self.stop();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.beds.iter().for_each(|bed| {
+            bed.wake();
+        });
+        self.wake_caller();
+    }
+
+    /// A shard's program has ended.
+    pub(super) fn finish_one(&self) {
+        if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wall_ns.store(
+                self.started.elapsed().as_nanos() as usize,
+                Ordering::Relaxed,
+            );
+            self.stop();
+        }
+    }
+
+    /// A completion that wakes a shard.
+    pub(super) fn completion(&self, number: u32) -> Completion {
+        let job = self.weak.clone();
+        let used = AtomicBool::new(false);
+        Completion::new(move || {
+            if let (false, Some(job)) = (used.swap(true, Ordering::AcqRel), job.upgrade()) {
+                job.residents[number as usize]
+                    .completions
+                    .fetch_add(1, Ordering::AcqRel);
+                job.wake(number);
+            }
+        })
+    }
+
+    /// What the job did.
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally {
+            threads: self.threads(),
+            ..Tally::default()
+        };
+        tally.wall = Duration::from_nanos(self.wall_ns.load(Ordering::Relaxed) as u64);
+        for thread in &self.tallies {
+            tally.tasks += thread.tasks.load(Ordering::Relaxed);
+            tally.slices += thread.slices.load(Ordering::Relaxed);
+            tally.busy += Duration::from_nanos(thread.busy_ns.load(Ordering::Relaxed));
+            tally.stolen += thread.stolen.load(Ordering::Relaxed);
+        }
+        tally.peak_bytes = self.options.budget.peak_bytes();
+        tally
+    }
+
+    /// Takes a partition's value after the job has ended, when its dataset was kept.
+    ///
+    /// # Panics
+    /// When the job is still running, or `T` is not the dataset's type.
+    pub fn take<T: Payload>(&mut self, dataset: DatasetId, index: u32) -> T {
+        let cell = self.plan.cell(dataset);
+        let number = self.number(self.plan.group_of_dataset[dataset.index()], index);
+        let body = self.residents[number as usize].body.get_mut();
+        let table = body.cells[cell].payload_type();
+        let value = std::mem::replace(&mut body.cells[cell], Value::default_of(table));
+        value.take().unwrap_or_else(|value| {
+            panic!("a dataset of {:?} was asked for as another type", value)
+        })
+    }
+
+    /// The partition's value after the job has ended, of whatever type.
+    pub fn value(&mut self, dataset: DatasetId, index: u32) -> &mut Value {
+        let cell = self.plan.cell(dataset);
+        let number = self.number(self.plan.group_of_dataset[dataset.index()], index);
+        &mut self.residents[number as usize].body.get_mut().cells[cell]
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let charged: u64 = self
+            .residents
+            .iter_mut()
+            .map(|resident| resident.body.get_mut().charged_bytes)
+            .sum();
+        // Giving back cannot fail.
+        let _ = self.options.budget.adjust(Class::Resident, charged, 0);
+        let pieces = self.exchange_bytes.load(Ordering::Relaxed).max(0) as u64;
+        let _ = self.options.budget.adjust(Class::Exchange, pieces, 0);
+    }
+}
+
+type Placement = (
+    Box<[Resident]>,
+    Box<[Box<[u32]>]>,
+    Vec<std::ops::Range<u32>>,
+);
+
+/// Numbers the shards by thread, then group, then index: contiguous ranges of each group on each thread.
+fn place(plan: &Plan, threads: u32, options: &JobOptions) -> Result<Placement, Failure> {
+    let mut numbers: Vec<Box<[u32]>> = plan
+        .counts
+        .iter()
+        .map(|count| vec![0; *count as usize].into())
+        .collect();
+    let mut residents = Vec::new();
+    let mut ranges = Vec::new();
+    for thread in 0..threads {
+        let first = residents.len() as u32;
+        for (group, &count) in plan.counts.iter().enumerate() {
+            let edge = |thread: u32| {
+                (u64::from(count) * u64::from(thread)).div_ceil(u64::from(threads)) as u32
+            };
+            for index in edge(thread)..edge(thread + 1) {
+                numbers[group][index as usize] = residents.len() as u32;
+                residents.push(settle(plan, GroupId(group as u32), index, thread, options)?);
+            }
+        }
+        ranges.push(first..residents.len() as u32);
+    }
+    Ok((residents.into(), numbers.into(), ranges))
+}
+
+fn settle(
+    plan: &Plan,
+    group: GroupId,
+    index: u32,
+    home: u32,
+    options: &JobOptions,
+) -> Result<Resident, Failure> {
+    let count = plan.counts[group.index()];
+    let mut cells = Vec::new();
+    let mut charged_bytes = 0;
+    for &dataset in &plan.groups[group.index()].datasets {
+        let value = plan.program.initial(dataset, index, count);
+        let bytes = value.bytes() as u64;
+        options
+            .budget
+            .adjust(Class::Resident, 0, bytes)
+            .map_err(|source| Failure::OutOfMemory {
+                stage: format!(
+                    "load {}",
+                    plan.program.spec().datasets[dataset.index()].name
+                ),
+                partition: index,
+                source,
+            })?;
+        charged_bytes += bytes;
+        cells.push(value);
+    }
+    let shard = Shard::new(ShardId { group, index }, &plan.codes[group.index()]);
+    let body = Body {
+        shard,
+        cells,
+        charged_bytes,
+        slice_tasks: 1,
+        running: None,
+    };
+    Ok(Resident {
+        word: Word::queued(),
+        group,
+        index,
+        home,
+        completions: AtomicU32::new(0),
+        body: UnsafeCell::new(body),
+    })
+}

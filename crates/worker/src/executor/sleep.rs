@@ -1,0 +1,96 @@
+//! How a thread without work sleeps, and how it is woken: by a system call only when it says that it sleeps.
+//!
+//! # Why nobody sleeps on work
+//! A sleeper first says so, then looks at its queues once more, then sleeps. A pusher first pushes, then asks
+//! whether the owner sleeps. All four are sequentially consistent: one of the two sees the other.
+
+use crate::executor::sync::{AtomicBool, Ordering};
+#[cfg(loom)]
+use loom::sync::{Condvar, Mutex};
+#[cfg(not(loom))]
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// One thread's bed.
+#[repr(align(128))]
+pub struct Bed {
+    asleep: AtomicBool,
+    woken: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Default for Bed {
+    fn default() -> Bed {
+        Bed {
+            asleep: AtomicBool::new(false),
+            woken: Mutex::new(false),
+            bell: Condvar::new(),
+        }
+    }
+}
+
+impl Bed {
+    /// Sleeps until woken, unless `has_work` says that there is something to do, or at most `at_most`.
+    pub fn sleep(&self, at_most: Duration, has_work: impl Fn() -> bool) {
+        self.asleep.store(true, Ordering::SeqCst);
+        if !has_work() {
+            let mut woken = self
+                .woken
+                .lock()
+                .unwrap_or_else(|poison| poison.into_inner());
+            if !*woken {
+                woken = self.wait(woken, at_most);
+            }
+            *woken = false;
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    #[cfg(not(loom))]
+    fn wait<'a>(
+        &self,
+        woken: std::sync::MutexGuard<'a, bool>,
+        at_most: Duration,
+    ) -> std::sync::MutexGuard<'a, bool> {
+        self.bell
+            .wait_timeout(woken, at_most)
+            .unwrap_or_else(|poison| poison.into_inner())
+            .0
+    }
+
+    /// Loom has no time: a sleeper that nobody wakes is a deadlock, which it reports.
+    #[cfg(loom)]
+    fn wait<'a>(
+        &self,
+        mut woken: loom::sync::MutexGuard<'a, bool>,
+        _: Duration,
+    ) -> loom::sync::MutexGuard<'a, bool> {
+        while !*woken {
+            woken = self
+                .bell
+                .wait(woken)
+                .unwrap_or_else(|poison| poison.into_inner());
+        }
+        woken
+    }
+
+    /// Whether the thread says that it sleeps.
+    #[inline]
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst)
+    }
+
+    /// Wakes the thread if it says that it sleeps; whoever asks must have pushed before.
+    #[inline]
+    pub fn wake(&self) -> bool {
+        if !self.is_asleep() {
+            return false;
+        }
+        *self
+            .woken
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner()) = true;
+        self.bell.notify_one();
+        true
+    }
+}

@@ -1,0 +1,115 @@
+//! The watchdog: notices that nothing runs and nothing can, and says who waits for what.
+#![allow(unsafe_code)] // Looks into idle shards while no thread runs any.
+
+use super::failure::{Failure, WaitsFor};
+use super::job::Job;
+use brambling_program::{Action, Op, StageKind};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Without a completion to wait for, nothing can move again: no need to be patient.
+const HOPELESS: Duration = Duration::from_secs(2);
+
+/// What the watchdog saw when it last saw something move.
+pub(super) struct Watchdog {
+    pulses: Vec<u64>,
+    since: Instant,
+}
+
+impl Watchdog {
+    pub(super) fn new() -> Watchdog {
+        Watchdog {
+            pulses: Vec::new(),
+            since: Instant::now(),
+        }
+    }
+
+    /// Looks at the job; gives its failure when it has stalled for too long. A long kernel is not a stall.
+    pub(super) fn look(&mut self, job: &Job) -> Option<Failure> {
+        let pulses: Vec<u64> = job
+            .tallies
+            .iter()
+            .map(|tally| tally.pulse.load(Ordering::Acquire))
+            .collect();
+        let running = pulses.iter().any(|pulse| pulse % 2 == 1);
+        let queued = job.queues.iter().any(|queue| !queue.is_empty());
+        if running || queued || pulses != self.pulses {
+            self.pulses = pulses;
+            self.since = Instant::now();
+            return None;
+        }
+        let pending = job.pending.load(Ordering::Acquire) > 0;
+        let patience = if pending {
+            job.options.stall
+        } else {
+            HOPELESS.min(job.options.stall)
+        };
+        let after = self.since.elapsed();
+        (after >= patience).then(|| describe(job, after))
+    }
+}
+
+fn describe(job: &Job, after: Duration) -> Failure {
+    let spec = job.plan.program.spec();
+    let stage_name = |stage: usize| spec.stages[stage].name.clone();
+    let mut last = None;
+    for resident in job
+        .residents
+        .iter()
+        .filter(|resident| resident.word.is_idle())
+    {
+        // SAFETY: nothing has run for seconds and nothing is queued; an idle shard can only be woken by a
+        // running one or by a completion, whose late arrival at this very moment would find the job
+        // failed: stop is set by our caller before any thread could act on it.
+        let body = unsafe { &*resident.body.get() };
+        let code = &job.plan.codes[resident.group.index()];
+        let stalled = body
+            .shard
+            .stalled(code)
+            .next()
+            .and_then(|(task, turn)| match task.action {
+                Action::Stage(kind) => Some((task.stage.index(), kind, turn)),
+                Action::Free => None,
+            });
+        let failure = |stage: String, turn, waits_for| Failure::Stalled {
+            stage,
+            partition: resident.index,
+            turn,
+            waits_for,
+            after,
+        };
+        match (stalled, body.shard.op(code)) {
+            (Some((stage, kind, turn)), _) => {
+                let exchange =
+                    |id: brambling_program::ExchangeId| spec.exchanges[id.index()].name.clone();
+                let waits_for = match kind {
+                    StageKind::Gather(id) => WaitsFor::Pieces(exchange(id)),
+                    StageKind::Scatter(id) => WaitsFor::Room(exchange(id)),
+                    StageKind::Compute | StageKind::Signal => WaitsFor::Completion,
+                };
+                let failure = failure(stage_name(stage), turn, waits_for.clone());
+                // Whoever waits for a completion is the cause; the others wait for it.
+                if waits_for == WaitsFor::Completion {
+                    return failure;
+                }
+                last = Some(failure);
+            }
+            (None, Op::Test { signal, .. }) => {
+                let waits_for = WaitsFor::Signal(stage_name(signal.index()));
+                last.get_or_insert_with(|| failure(stage_name(signal.index()), 0, waits_for));
+            }
+            (None, _) => {
+                last.get_or_insert_with(|| {
+                    failure("the end of a loop".into(), 0, WaitsFor::LoopEnd)
+                });
+            }
+        }
+    }
+    last.unwrap_or_else(|| Failure::Stalled {
+        stage: "none".into(),
+        partition: 0,
+        turn: 0,
+        waits_for: WaitsFor::LoopEnd,
+        after,
+    })
+}

@@ -1,0 +1,311 @@
+//! One shard's walk through its group's code, as an out-of-order processor: issue in order, let what cannot
+//! run wait in a small window, go on with what does not depend on it (Canary, §4.1 and 4.3).
+//!
+//! A pure state machine: what has arrived is asked of [`Surroundings`]; whoever runs the shard carries out
+//! what [`Shard::next`] says and reports back with [`Shard::retire`].
+
+use brambling_memory::mutants;
+use brambling_program::{
+    Action, Code, ExchangeId, LoopId, Mask, Op, ShardId, StageId, StageKind, Task, Turn,
+};
+
+/// How many stalled instructions a shard looks past.
+pub const WINDOW: usize = 8;
+/// Control instructions walked before the shard gives way, so that a long empty loop can be interrupted.
+const STEPS_MAX: u32 = 4_096;
+
+/// What a shard can see of the world around it.
+///
+/// An answer of "no" must be followed by a wake-up of the shard when it becomes "yes".
+pub trait Surroundings {
+    /// Whether all pieces of an exchange's turn have reached this shard.
+    fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool;
+    /// Whether all destinations of this shard have room for its pieces of a turn.
+    fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool;
+    /// The outcome of a signal at a turn, once known here.
+    fn outcome(&mut self, signal: StageId, turn: Turn) -> Option<bool>;
+    /// Whether the end of an outermost loop has been announced.
+    fn has_ended(&mut self, outermost: LoopId) -> bool;
+    /// Announces the end of an outermost loop to everybody. May be called again.
+    fn announce(&mut self, outermost: LoopId);
+}
+
+/// Where an issued instruction stands in its shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// At the shard's own place in the code.
+    InOrder,
+    /// In the window.
+    Window(usize),
+}
+
+/// An instruction to be run now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Issue {
+    /// Its place among the group's tasks.
+    pub task: u32,
+    /// Its turn.
+    pub turn: Turn,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// What a shard does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Run this, then retire it.
+    Run(Issue),
+    /// Nothing can run until something arrives.
+    Stalled,
+    /// Walked far without a task: ask again, after others had their turn.
+    Yield,
+    /// The program has ended here.
+    Finished,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    /// On what it needs, or on earlier entries.
+    Arrival,
+    /// On a completion that its kernel asked for.
+    Completion,
+}
+
+/// A stalled instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    task: u32,
+    turn: Turn,
+    wait: Wait,
+}
+
+/// One index of one group, and where it stands in the program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shard {
+    id: ShardId,
+    at: u32,
+    /// How often each block has been entered.
+    entered: Box<[u64]>,
+    /// Turns done of each counted loop.
+    counters: Box<[u64]>,
+    window: Vec<Entry>,
+}
+
+impl Shard {
+    /// A shard at the start of its code.
+    pub fn new(id: ShardId, code: &Code) -> Shard {
+        Shard {
+            id,
+            at: 0,
+            entered: vec![0; usize::from(code.blocks)].into(),
+            counters: vec![0; usize::from(code.counters)].into(),
+            window: Vec::with_capacity(WINDOW),
+        }
+    }
+
+    /// Which shard this is.
+    pub fn id(&self) -> ShardId {
+        self.id
+    }
+
+    /// What to do next. Does not change what has been issued: until [`Shard::retire`] the answer stays.
+    #[inline]
+    pub fn next(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
+        if !self.window.is_empty()
+            && let Some(issue) = self.ready_in_window(code, around)
+        {
+            return Next::Run(issue);
+        }
+        for _ in 0..STEPS_MAX {
+            match code.ops[self.at as usize] {
+                Op::Task(index) => {
+                    let task = &code.tasks[index as usize];
+                    let turn = self.turn(task.block);
+                    let free =
+                        self.window.is_empty() || !self.is_blocked(code, task, self.window.len());
+                    if free && is_ready(task, turn, around) {
+                        return Next::Run(Issue {
+                            task: index,
+                            turn,
+                            place: Place::InOrder,
+                        });
+                    }
+                    if self.window.len() == WINDOW {
+                        return Next::Stalled;
+                    }
+                    self.window.push(Entry {
+                        task: index,
+                        turn,
+                        wait: Wait::Arrival,
+                    });
+                    self.at += 1;
+                }
+                Op::Finish if self.window.is_empty() => return Next::Finished,
+                Op::Finish => return Next::Stalled,
+                control => {
+                    if !self.walk(control, around) {
+                        return Next::Stalled;
+                    }
+                }
+            }
+        }
+        Next::Yield
+    }
+
+    /// Follows a control instruction; false when it must wait.
+    #[inline]
+    fn walk(&mut self, op: Op, around: &mut impl Surroundings) -> bool {
+        match op {
+            Op::Enter(block) => {
+                self.entered[usize::from(block)] += 1;
+                self.at += 1;
+            }
+            Op::Begin {
+                counter,
+                turns,
+                exit,
+            } => {
+                self.counters[usize::from(counter)] = 0;
+                self.at = if turns == 0 { exit } else { self.at + 1 };
+            }
+            Op::Again {
+                counter,
+                turns,
+                body,
+            } => {
+                let done = &mut self.counters[usize::from(counter)];
+                *done += 1;
+                self.at = if *done < turns { body } else { self.at + 1 };
+            }
+            Op::Test {
+                signal,
+                block,
+                exit,
+            } => {
+                let mut turn = self.turn(block);
+                if mutants::is_on("stale-outcome") {
+                    turn = turn.saturating_sub(1);
+                }
+                let Some(outcome) = around.outcome(signal, turn) else {
+                    return false;
+                };
+                self.at = if outcome { self.at + 1 } else { exit };
+            }
+            Op::Jump(to) => self.at = to,
+            Op::Announce(outermost) => {
+                if self.id.index == 0 {
+                    around.announce(outermost);
+                }
+                self.at += 1;
+            }
+            Op::AwaitEnd(outermost) => {
+                if !around.has_ended(outermost) {
+                    return false;
+                }
+                self.at += 1;
+            }
+            Op::Task(_) | Op::Finish => unreachable!("handled by the caller"),
+        }
+        true
+    }
+
+    #[inline]
+    fn turn(&self, block: u16) -> Turn {
+        self.entered[usize::from(block)] - 1
+    }
+
+    /// The first stalled instruction that can run by now.
+    fn ready_in_window(&self, code: &Code, around: &mut impl Surroundings) -> Option<Issue> {
+        (0..self.window.len()).find_map(|place| {
+            let Entry {
+                task: index,
+                turn,
+                wait,
+            } = self.window[place];
+            let task = &code.tasks[index as usize];
+            let ready = wait == Wait::Arrival
+                && !self.is_blocked(code, task, place)
+                && is_ready(task, turn, around);
+            ready.then_some(Issue {
+                task: index,
+                turn,
+                place: Place::Window(place),
+            })
+        })
+    }
+
+    /// Whether a task must wait for one of the first `before` stalled ones: it reads what they write, writes
+    /// what they read, or writes what they write (invariant 9).
+    fn is_blocked(&self, code: &Code, task: &Task, before: usize) -> bool {
+        let mut reads = Mask::default();
+        let mut writes = Mask::default();
+        for entry in &self.window[..before] {
+            let stalled = &code.tasks[entry.task as usize];
+            reads = reads.with(stalled.reads);
+            writes = writes.with(stalled.writes);
+        }
+        let write_after_read = task.writes.meets(reads) && !mutants::is_on("write-overtakes-read");
+        write_after_read || task.reads.meets(writes) || task.writes.meets(writes)
+    }
+
+    /// Ends an issued instruction: its position is done, and never comes again (invariant 7).
+    #[inline]
+    pub fn retire(&mut self, issue: Issue) {
+        match issue.place {
+            Place::InOrder => self.at += 1,
+            Place::Window(_) if mutants::is_on("retired-twice") && issue.turn == 1 => {
+                if let Place::Window(place) = issue.place {
+                    self.window[place].turn += 1;
+                }
+            }
+            Place::Window(place) => {
+                self.window.remove(place);
+            }
+        }
+    }
+
+    /// Lets an issued instruction wait for a completion; later ones that do not depend on it go ahead.
+    pub fn suspend(&mut self, issue: Issue) {
+        match issue.place {
+            Place::InOrder => {
+                // The window may be full: one place beyond it is for the instruction at hand.
+                self.window.push(Entry {
+                    task: issue.task,
+                    turn: issue.turn,
+                    wait: Wait::Completion,
+                });
+                self.at += 1;
+            }
+            Place::Window(place) => self.window[place].wait = Wait::Completion,
+        }
+    }
+
+    /// A completion arrived: every suspended instruction may be called again.
+    pub fn complete(&mut self) {
+        for entry in &mut self.window {
+            entry.wait = Wait::Arrival;
+        }
+    }
+
+    /// The stages that the shard waits in, oldest first, with their turns: for whoever asks why it stalls.
+    pub fn stalled<'a>(&'a self, code: &'a Code) -> impl Iterator<Item = (&'a Task, Turn)> {
+        self.window
+            .iter()
+            .map(|entry| (&code.tasks[entry.task as usize], entry.turn))
+    }
+
+    /// The instruction that the shard stands at.
+    pub fn op(&self, code: &Code) -> Op {
+        code.ops[self.at as usize]
+    }
+}
+
+/// Whether an instruction has what it needs from elsewhere.
+#[inline]
+fn is_ready(task: &Task, turn: Turn, around: &mut impl Surroundings) -> bool {
+    match task.action {
+        Action::Stage(StageKind::Compute | StageKind::Signal) | Action::Free => true,
+        Action::Stage(StageKind::Gather(exchange)) => around.is_complete(exchange, turn),
+        Action::Stage(StageKind::Scatter(exchange)) => around.has_room(exchange, turn),
+    }
+}
