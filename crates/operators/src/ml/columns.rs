@@ -212,13 +212,24 @@ impl Kernel for Gram<'_> {
         while vector < rows.vectors() {
             let vectors = (rows.vectors() - vector).min(3);
             let mut top = 0;
-            while top <= self.columns {
+            while top + TILE_ROWS <= self.columns {
                 match vectors {
-                    1 => gram_tile::<V, 1>(rows, self.x, self.columns, top, vector, self.out),
-                    2 => gram_tile::<V, 2>(rows, self.x, self.columns, top, vector, self.out),
-                    _ => gram_tile::<V, 3>(rows, self.x, self.columns, top, vector, self.out),
+                    1 => {
+                        gram_tile::<V, 1, false>(rows, self.x, self.columns, top, vector, self.out)
+                    }
+                    2 => {
+                        gram_tile::<V, 2, false>(rows, self.x, self.columns, top, vector, self.out)
+                    }
+                    _ => {
+                        gram_tile::<V, 3, false>(rows, self.x, self.columns, top, vector, self.out)
+                    }
                 }
                 top += TILE_ROWS;
+            }
+            match vectors {
+                1 => gram_tile::<V, 1, true>(rows, self.x, self.columns, top, vector, self.out),
+                2 => gram_tile::<V, 2, true>(rows, self.x, self.columns, top, vector, self.out),
+                _ => gram_tile::<V, 3, true>(rows, self.x, self.columns, top, vector, self.out),
             }
             vector += vectors;
         }
@@ -231,10 +242,12 @@ impl Kernel for Gram<'_> {
     }
 }
 
-const TILE_ROWS: usize = 6;
+/// With three vectors of columns, 21 accumulators of the 32 registers; and 20 columns with the
+/// intercept are three tiles.
+const TILE_ROWS: usize = 7;
 
 #[inline(always)]
-fn gram_tile<V: F64x8, const VECTORS: usize>(
+fn gram_tile<V: F64x8, const VECTORS: usize, const LAST: bool>(
     rows: Rows<'_, V>,
     x: &[f64],
     columns: usize,
@@ -248,12 +261,14 @@ fn gram_tile<V: F64x8, const VECTORS: usize>(
         for vector in 0..VECTORS {
             right[vector] = rows.load(row, left + vector);
         }
+        let values = &values[top..];
+        assert!(LAST || values.len() >= TILE_ROWS);
         for index in 0..TILE_ROWS {
             // Beyond the last column stands the intercept's 1.
-            let value = if top + index < columns {
-                values[top + index]
-            } else {
+            let value = if LAST && index >= values.len() {
                 1.0
+            } else {
+                values[index]
             };
             let value = V::splat(value);
             for vector in 0..VECTORS {
