@@ -64,7 +64,7 @@ impl<'p> Draft<'p> {
 }
 
 macro_rules! declarations {
-    ($name:ident <$($param:ident: $bound:path),*>) => {
+    ($name:ident; $($param:ident: $bound:path),*) => {
         impl<'p, A: Append, $($param: $bound),*> $name<'p, A, $($param),*> {
             /// The kernel reads a dataset: its next argument is `&T`.
             pub fn read<T: Payload>(self, dataset: &Dataset<T>) -> $name<'p, A::With<Read<T>>, $($param),*> {
@@ -83,7 +83,7 @@ macro_rules! declarations {
 }
 
 macro_rules! writes {
-    ($name:ident <$($param:ident: $bound:path),*>) => {
+    ($name:ident; $($param:ident: $bound:path),*) => {
         impl<'p, A: Append, $($param: $bound),*> $name<'p, A, $($param),*> {
             /// The kernel writes a dataset: its next argument is `&mut T`, whose content is of no meaning
             /// but whose buffers may be used again.
@@ -105,8 +105,8 @@ pub struct Compute<'p, A> {
     draft: Draft<'p>,
     types: PhantomData<fn() -> A>,
 }
-declarations!(Compute);
-writes!(Compute);
+declarations!(Compute;);
+writes!(Compute;);
 
 impl<A: 'static> Compute<'_, A> {
     /// Gives the kernel: one call per partition.
@@ -132,7 +132,7 @@ pub struct Scatter<'p, A, P: Payload> {
     draft: Draft<'p>,
     types: PhantomData<fn() -> (A, P)>,
 }
-declarations!(Scatter<P: Payload>);
+declarations!(Scatter; P: Payload);
 
 impl<'p, A: Append, P: Payload> Scatter<'p, A, P> {
     pub(crate) fn cell<T: Payload>(
@@ -163,8 +163,8 @@ pub struct Gather<'p, A, P: Payload> {
     draft: Draft<'p>,
     types: PhantomData<fn() -> (A, P)>,
 }
-declarations!(Gather<P: Payload>);
-writes!(Gather<P: Payload>);
+declarations!(Gather; P: Payload);
+writes!(Gather; P: Payload);
 
 impl<'p, A: Append, P: Payload> Gather<'p, A, P> {
     pub(crate) fn cell<T: Payload>(
@@ -231,7 +231,7 @@ pub struct SignalStage<'p, A> {
     draft: Draft<'p>,
     types: PhantomData<fn() -> A>,
 }
-declarations!(SignalStage);
+declarations!(SignalStage;);
 
 impl<A: 'static> SignalStage<'_, A> {
     /// Gives the kernel: its result is the signal.
