@@ -1,0 +1,130 @@
+//! Credit: how many turns of an exchange are open at a destination.
+//!
+//! A scatter of turn t waits until every destination has retired its gather of turn t − K, also in turns
+//! in which it sends nothing. The wait points backwards in program order only, so it cannot deadlock, and
+//! what waits at a destination is bounded by K turns.
+
+use brambling_memory::mutants;
+use brambling_program::{ExchangeId, Turn};
+use std::ops::Range;
+
+/// How many turns of an exchange are open per destination unless told otherwise.
+pub const OPEN_TURNS: u64 = 4;
+
+/// A credit for something that the program does not have.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("exchange {exchange} has no destinations {destinations:?}")]
+pub struct UnknownDestination {
+    /// The exchange named.
+    pub exchange: ExchangeId,
+    /// The destinations named.
+    pub destinations: Range<u32>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Ledger {
+    exchange: ExchangeId,
+    /// By destination: the first turn that it has not retired.
+    retired: Vec<Turn>,
+    /// The least of them, and how many destinations are there: a scatter asks for all at once.
+    least: Turn,
+    at_least: u32,
+}
+
+/// What this worker knows about the turns that destinations have retired.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Credits {
+    open_turns: u64,
+    /// Ascending by exchange.
+    ledgers: Vec<Ledger>,
+}
+
+impl Credits {
+    /// Nothing retired yet: `exchanges` with their numbers of destinations.
+    pub fn new(open_turns: u64, exchanges: impl IntoIterator<Item = (ExchangeId, u32)>) -> Credits {
+        assert!(open_turns > 0, "no exchange could ever begin");
+        let ledger = |(exchange, destinations): (ExchangeId, u32)| Ledger {
+            exchange,
+            retired: vec![0; destinations as usize],
+            least: 0,
+            at_least: destinations,
+        };
+        let mut ledgers: Vec<Ledger> = exchanges.into_iter().map(ledger).collect();
+        ledgers.sort_by_key(|ledger| ledger.exchange);
+        Credits {
+            open_turns,
+            ledgers,
+        }
+    }
+
+    /// Whether `turn` may be open at `destination`.
+    ///
+    /// # Panics
+    /// If the program has no such exchange or destination.
+    pub fn has_room(&self, exchange: ExchangeId, destination: u32, turn: Turn) -> bool {
+        let retired = self.ledger(exchange).retired[destination as usize];
+        self.fits(turn, retired)
+    }
+
+    /// Whether `turn` may be open at every destination: then its scatter can run.
+    ///
+    /// # Panics
+    /// If the program has no such exchange.
+    pub fn has_room_everywhere(&self, exchange: ExchangeId, turn: Turn) -> bool {
+        self.fits(turn, self.ledger(exchange).least)
+    }
+
+    /// Destinations have retired all turns before `turns`. Returns whether the slowest destination moved
+    /// on, so that scatters may go.
+    ///
+    /// Insensitive to order and repetition. What is refused changes nothing.
+    pub fn on_credit(
+        &mut self,
+        exchange: ExchangeId,
+        destinations: Range<u32>,
+        turns: Turn,
+    ) -> Result<bool, UnknownDestination> {
+        let place = self
+            .ledgers
+            .binary_search_by_key(&exchange, |ledger| ledger.exchange);
+        let ledger = place.ok().map(|place| &mut self.ledgers[place]);
+        let span = destinations.start as usize..destinations.end as usize;
+        let Some(ledger) = ledger.filter(|ledger| ledger.retired.get(span.clone()).is_some())
+        else {
+            return Err(UnknownDestination {
+                exchange,
+                destinations,
+            });
+        };
+        let mut slowest_moved = 0;
+        for retired in &mut ledger.retired[span] {
+            if turns > *retired || mutants::is_on("credit-goes-back") {
+                slowest_moved += u32::from(*retired == ledger.least);
+                *retired = turns;
+            }
+        }
+        ledger.at_least = ledger.at_least.saturating_sub(slowest_moved);
+        if slowest_moved == 0 || ledger.at_least > 0 {
+            return Ok(false);
+        }
+        ledger.least = ledger.retired.iter().copied().min().unwrap_or(ledger.least);
+        ledger.at_least = ledger
+            .retired
+            .iter()
+            .filter(|&&turn| turn == ledger.least)
+            .count() as u32;
+        Ok(true)
+    }
+
+    fn fits(&self, turn: Turn, retired: Turn) -> bool {
+        let end = retired.saturating_add(self.open_turns);
+        turn < end || (turn == end && mutants::is_on("credit-opens-one-too-many"))
+    }
+
+    fn ledger(&self, exchange: ExchangeId) -> &Ledger {
+        let place = self
+            .ledgers
+            .binary_search_by_key(&exchange, |ledger| ledger.exchange);
+        &self.ledgers[place.expect("an exchange of this program")]
+    }
+}

@@ -1,0 +1,227 @@
+//! The inbox of a shard: the keeper of "a piece is merged exactly once".
+//!
+//! # Rules
+//! A piece is named by exchange, turn, source node and chunk. An inbox takes each name once, tells
+//! repetitions apart, and drops what belongs to a turn that it has retired. A turn is complete when
+//! pieces and empty marks account for every source; its pieces are then handed out once, in the order of
+//! sources and chunks, whatever order they came in. At most a fixed number of turns is open: credit
+//! bounds what honest senders do, and the inbox refuses the rest.
+//!
+//! The inbox moves with its shard, so there is only ever one that can take a piece.
+
+mod state;
+mod turn;
+
+pub use state::{ExchangeState, InboxState, PieceState, TurnState};
+pub use turn::Gathered;
+
+use crate::parcel::Item;
+use crate::sources::Relation;
+use brambling_memory::mutants;
+use brambling_program::tree::TreeNode;
+use brambling_program::{ExchangeId, ShardId, Turn};
+use turn::OpenTurn;
+
+/// What an arrival did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accepted {
+    /// It was taken; the turn still waits for others.
+    Waiting,
+    /// It was taken and the turn is complete: wake the shard.
+    Complete,
+    /// It had come before; nothing changed.
+    Repeated,
+}
+
+/// An arrival that no honest sender makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InboxError {
+    /// The shard's group gathers nothing from this exchange.
+    #[error("exchange {0} does not lead to this shard")]
+    UnknownExchange(ExchangeId),
+    /// The sender had no credit for this turn.
+    #[error("exchange {exchange} turn {turn} came while turn {next} is the lowest open one")]
+    WithoutCredit {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// The turn that came.
+        turn: Turn,
+        /// The lowest turn that is not retired.
+        next: Turn,
+    },
+    /// The relation does not name this source.
+    #[error("exchange {exchange} turn {turn}: {source_node:?} is not among the sources")]
+    Stranger {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// The turn.
+        turn: Turn,
+        /// Who sent it.
+        source_node: TreeNode,
+    },
+    /// Some of the sources, but not all, have been heard in another way.
+    #[error("exchange {exchange} turn {turn}: {source_node:?} overlaps what came before")]
+    Overlap {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// The turn.
+        turn: Turn,
+        /// Who sent it.
+        source_node: TreeNode,
+    },
+    /// A state that was moved here names a piece twice.
+    #[error("exchange {exchange} turn {turn}: the state that was moved is damaged")]
+    Damaged {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// The turn.
+        turn: Turn,
+    },
+}
+
+#[derive(Debug)]
+struct Lane<P> {
+    exchange: ExchangeId,
+    /// The lowest turn that is not retired.
+    next: Turn,
+    /// Turn t is at t modulo the number of open turns; storage is used again.
+    open: Vec<OpenTurn<P>>,
+}
+
+impl<P> Lane<P> {
+    fn new(exchange: ExchangeId, open_turns: u64) -> Lane<P> {
+        let open = (0..open_turns).map(|_| OpenTurn::default()).collect();
+        Lane {
+            exchange,
+            next: 0,
+            open,
+        }
+    }
+
+    fn open(&mut self, turn: Turn) -> &mut OpenTurn<P> {
+        let place = turn % self.open.len() as u64;
+        &mut self.open[place as usize]
+    }
+
+    fn is_open(&self, turn: Turn) -> bool {
+        turn >= self.next && turn - self.next < self.open.len() as u64
+    }
+}
+
+/// What has arrived for one shard.
+#[derive(Debug)]
+pub struct Inbox<P> {
+    shard: ShardId,
+    /// Ascending.
+    lanes: Vec<Lane<P>>,
+}
+
+impl<P> Inbox<P> {
+    /// The inbox of `shard`, to whose group `exchanges` lead, with `open_turns` open per exchange.
+    pub fn new(
+        shard: ShardId,
+        exchanges: impl IntoIterator<Item = ExchangeId>,
+        open_turns: u64,
+    ) -> Inbox<P> {
+        assert!(open_turns > 0, "an inbox without room");
+        let mut lanes: Vec<Lane<P>> = exchanges
+            .into_iter()
+            .map(|exchange| Lane::new(exchange, open_turns))
+            .collect();
+        lanes.sort_by_key(|lane| lane.exchange);
+        lanes.dedup_by_key(|lane| lane.exchange);
+        Inbox { shard, lanes }
+    }
+
+    /// Whose inbox it is.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// The lowest turn of `exchange` that is not retired.
+    ///
+    /// # Panics
+    /// If the exchange does not lead to this shard.
+    pub fn next(&self, exchange: ExchangeId) -> Turn {
+        self.lanes[self.place(exchange).expect("an exchange of this group")].next
+    }
+
+    /// Takes a piece or empty marks.
+    ///
+    /// Insensitive to order and repetition. What is refused or repeated changes nothing.
+    pub fn accept(
+        &mut self,
+        exchange: ExchangeId,
+        turn: Turn,
+        item: Item<P>,
+        relation: &impl Relation,
+    ) -> Result<Accepted, InboxError> {
+        let shard = self.shard;
+        let place = self
+            .place(exchange)
+            .ok_or(InboxError::UnknownExchange(exchange))?;
+        let lane = &mut self.lanes[place];
+        if turn < lane.next && !mutants::is_on("inbox-reopens-turns") {
+            return Ok(Accepted::Repeated);
+        }
+        if turn >= lane.next && !lane.is_open(turn) {
+            return Err(InboxError::WithoutCredit {
+                exchange,
+                turn,
+                next: lane.next,
+            });
+        }
+        let sources = relation.sources(exchange, turn, shard);
+        lane.open(turn)
+            .accept(item, &sources)
+            .map_err(|fault| fault.at(exchange, turn))
+    }
+
+    /// Whether every source of a turn that is not retired is accounted for.
+    pub fn is_complete(&self, exchange: ExchangeId, turn: Turn, relation: &impl Relation) -> bool {
+        let lane = &self.lanes[self.place(exchange).expect("an exchange of this group")];
+        let open = &lane.open[(turn % lane.open.len() as u64) as usize];
+        lane.is_open(turn) && open.is_complete(&relation.sources(exchange, turn, self.shard))
+    }
+
+    /// Appends the pieces of a complete turn to `pieces`, in the order of sources and chunks. Returns
+    /// false, and changes nothing, while the turn is not complete.
+    ///
+    /// # Panics
+    /// If the turn was handed out before.
+    #[must_use]
+    pub fn take(
+        &mut self,
+        exchange: ExchangeId,
+        turn: Turn,
+        relation: &impl Relation,
+        pieces: &mut Vec<Gathered<P>>,
+    ) -> bool {
+        let complete = self.is_complete(exchange, turn, relation);
+        if complete {
+            let place = self.place(exchange).expect("an exchange of this group");
+            self.lanes[place].open(turn).take(pieces);
+        }
+        complete
+    }
+
+    /// Ends a turn whose pieces were merged: it takes nothing any more, and one more turn is open.
+    ///
+    /// # Panics
+    /// If it is not the lowest open turn, or was not handed out: the gathers of an exchange write the
+    /// same dataset, so they retire in order.
+    pub fn retire(&mut self, exchange: ExchangeId, turn: Turn) {
+        let place = self.place(exchange).expect("an exchange of this group");
+        let lane = &mut self.lanes[place];
+        assert_eq!(turn, lane.next, "exchange {exchange} retires out of order");
+        lane.open(turn).close();
+        lane.next += 1;
+    }
+
+    fn place(&self, exchange: ExchangeId) -> Option<usize> {
+        self.lanes
+            .binary_search_by_key(&exchange, |lane| lane.exchange)
+            .ok()
+    }
+}

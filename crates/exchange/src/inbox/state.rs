@@ -1,0 +1,143 @@
+//! An inbox on its way to another worker.
+
+use super::{Accepted, Inbox, InboxError};
+use crate::parcel::Item;
+use crate::sources::Relation;
+use brambling_memory::mutants;
+use brambling_program::tree::TreeNode;
+use brambling_program::{ExchangeId, ShardId, Turn};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// All that an inbox knows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InboxState<P> {
+    /// By exchange.
+    pub exchanges: Vec<ExchangeState<P>>,
+}
+
+/// One exchange of an inbox.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ExchangeState<P> {
+    /// The exchange.
+    pub exchange: ExchangeId,
+    /// The lowest turn that is not retired.
+    pub next: Turn,
+    /// Open turns for which something came.
+    pub turns: Vec<TurnState<P>>,
+}
+
+/// One open turn of an exchange.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TurnState<P> {
+    /// The turn.
+    pub turn: Turn,
+    /// The pieces that came.
+    pub pieces: Vec<PieceState<P>>,
+    /// The leaves that send nothing.
+    pub empties: Vec<Range<u64>>,
+}
+
+/// One piece of an open turn.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PieceState<P> {
+    /// Who sent it.
+    pub source: TreeNode,
+    /// The place of the chunk.
+    pub chunk: u32,
+    /// Whether it is the source's last chunk.
+    pub last: bool,
+    /// What was sent.
+    pub payload: P,
+}
+
+impl<P> Inbox<P> {
+    /// What has to move with the shard; `encode` turns payloads into what travels. The inbox stays as
+    /// it is: the source keeps its copy until the destination has acknowledged.
+    ///
+    /// # Panics
+    /// If a turn was handed out and not retired: a shard is drained before it moves.
+    pub fn export<Q>(&self, mut encode: impl FnMut(&P) -> Q) -> InboxState<Q> {
+        let mut exchanges = Vec::with_capacity(self.lanes.len());
+        for lane in &self.lanes {
+            let mut turns = Vec::new();
+            for turn in (lane.next..).take(lane.open.len()) {
+                let open = &lane.open[(turn % lane.open.len() as u64) as usize];
+                if open.is_untouched() {
+                    continue;
+                }
+                let (pieces, empties) = open.contents();
+                let pieces = pieces
+                    .iter()
+                    .map(|piece| PieceState {
+                        source: piece.source,
+                        chunk: piece.chunk,
+                        last: piece.last,
+                        payload: encode(&piece.payload),
+                    })
+                    .collect();
+                turns.push(TurnState {
+                    turn,
+                    pieces,
+                    empties: empties.to_vec(),
+                });
+            }
+            exchanges.push(ExchangeState {
+                exchange: lane.exchange,
+                next: lane.next,
+                turns,
+            });
+        }
+        InboxState { exchanges }
+    }
+
+    /// The inbox of `shard` as it was exported elsewhere. Everything is judged as if it arrived.
+    pub fn import(
+        shard: ShardId,
+        exchanges: impl IntoIterator<Item = ExchangeId>,
+        open_turns: u64,
+        state: InboxState<P>,
+        relation: &impl Relation,
+    ) -> Result<Inbox<P>, InboxError> {
+        let mut inbox = Inbox::new(shard, exchanges, open_turns);
+        for ExchangeState {
+            exchange,
+            next,
+            turns,
+        } in state.exchanges
+        {
+            let place = inbox
+                .place(exchange)
+                .ok_or(InboxError::UnknownExchange(exchange))?;
+            if inbox.lanes[place].next != 0 {
+                return Err(InboxError::Damaged {
+                    exchange,
+                    turn: next,
+                });
+            }
+            if !mutants::is_on("inbox-moves-without-what-it-retired") {
+                inbox.lanes[place].next = next;
+            }
+            for TurnState {
+                turn,
+                pieces,
+                empties,
+            } in turns
+            {
+                let pieces = pieces.into_iter().map(|piece| Item::Piece {
+                    source: piece.source,
+                    chunk: piece.chunk,
+                    last: piece.last,
+                    payload: piece.payload,
+                });
+                let empties = empties.into_iter().map(|sources| Item::Empty { sources });
+                for item in pieces.chain(empties) {
+                    if inbox.accept(exchange, turn, item, relation)? == Accepted::Repeated {
+                        return Err(InboxError::Damaged { exchange, turn });
+                    }
+                }
+            }
+        }
+        Ok(inbox)
+    }
+}

@@ -1,0 +1,288 @@
+//! One open turn of one exchange.
+
+use super::{Accepted, InboxError};
+use crate::parcel::Item;
+use crate::sources::Sources;
+use brambling_memory::mutants;
+use brambling_program::tree::TreeNode;
+use brambling_program::{ExchangeId, Turn};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// A piece as it is handed out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gathered<P> {
+    /// Who sent it.
+    pub source: TreeNode,
+    /// The place of the chunk.
+    pub chunk: u32,
+    /// Whether it is the source's last chunk.
+    pub last: bool,
+    /// What was sent.
+    pub payload: P,
+}
+
+/// A source of which some chunks are missing.
+#[derive(Debug)]
+struct Partial {
+    source: TreeNode,
+    /// One past its last place.
+    end: u64,
+    seen: BTreeSet<u32>,
+    /// How many chunks there are, once the last one came.
+    chunks: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct OpenTurn<P> {
+    /// One bit for each source, by its place: whether it is accounted for.
+    covered: Vec<u64>,
+    covered_count: u64,
+    /// In the order of arrival until they are taken.
+    pieces: Vec<Gathered<P>>,
+    /// Ranges of leaves that send nothing, as they came.
+    empties: Vec<Range<u64>>,
+    /// By first place; they do not overlap.
+    partials: BTreeMap<u64, Partial>,
+    taken: bool,
+}
+
+impl<P> Default for OpenTurn<P> {
+    fn default() -> Self {
+        OpenTurn {
+            covered: Vec::new(),
+            covered_count: 0,
+            pieces: Vec::new(),
+            empties: Vec::new(),
+            partials: BTreeMap::new(),
+            taken: false,
+        }
+    }
+}
+
+/// What is wrong with an arrival; the inbox knows where.
+pub(super) enum Fault {
+    Stranger(TreeNode),
+    Overlap(TreeNode),
+}
+
+impl Fault {
+    pub(super) fn at(self, exchange: ExchangeId, turn: Turn) -> InboxError {
+        match self {
+            Fault::Stranger(source_node) => InboxError::Stranger {
+                exchange,
+                turn,
+                source_node,
+            },
+            Fault::Overlap(source_node) => InboxError::Overlap {
+                exchange,
+                turn,
+                source_node,
+            },
+        }
+    }
+}
+
+/// How many places of a range are accounted for.
+enum Covered {
+    None,
+    Some,
+    All,
+}
+
+impl<P> OpenTurn<P> {
+    pub(super) fn accept(
+        &mut self,
+        item: Item<P>,
+        sources: &Sources<'_>,
+    ) -> Result<Accepted, Fault> {
+        let words = sources.count().div_ceil(64) as usize;
+        if self.covered.len() < words {
+            self.covered.resize(words, 0);
+        }
+        let taken = match item {
+            Item::Piece {
+                source,
+                chunk,
+                last,
+                payload,
+            } => self.accept_piece(
+                Gathered {
+                    source,
+                    chunk,
+                    last,
+                    payload,
+                },
+                sources,
+            )?,
+            Item::Empty { sources: leaves } => self.accept_empty(leaves, sources)?,
+        };
+        Ok(match taken {
+            false => Accepted::Repeated,
+            true if self.is_complete(sources) => Accepted::Complete,
+            true => Accepted::Waiting,
+        })
+    }
+
+    fn accept_piece(&mut self, piece: Gathered<P>, sources: &Sources<'_>) -> Result<bool, Fault> {
+        let source = piece.source;
+        let leaves = leaves(source).ok_or(Fault::Stranger(source))?;
+        let places = sources.places(leaves);
+        if places.is_empty() {
+            return Err(Fault::Stranger(source));
+        }
+        match self.covered(&places) {
+            Covered::All if mutants::is_on("inbox-merges-twice") => {}
+            Covered::All => return Ok(false),
+            Covered::Some => return Err(Fault::Overlap(source)),
+            Covered::None => {}
+        }
+        if !self.fits_partials(&places, Some(source)) {
+            return Err(Fault::Overlap(source));
+        }
+        let whole = piece.last && piece.chunk == 0;
+        if whole && !self.partials.contains_key(&places.start) {
+            self.cover(&places);
+        } else {
+            match self.accept_chunk(&piece, &places) {
+                Some(true) => {}
+                Some(false) => return Ok(false),
+                None => return Err(Fault::Overlap(source)),
+            }
+        }
+        self.pieces.push(piece);
+        Ok(true)
+    }
+
+    /// Whether the chunk is new; none when it contradicts the chunks before.
+    fn accept_chunk(&mut self, piece: &Gathered<P>, places: &Range<u64>) -> Option<bool> {
+        let fresh = || Partial {
+            source: piece.source,
+            end: places.end,
+            seen: BTreeSet::new(),
+            chunks: None,
+        };
+        let partial = self.partials.entry(places.start).or_insert_with(fresh);
+        let named = piece.last.then_some(u64::from(piece.chunk) + 1);
+        let chunks = partial.chunks.or(named);
+        let beyond = |chunks: u64| {
+            let highest = partial.seen.last().map_or(0, |&chunk| u64::from(chunk));
+            highest.max(piece.chunk.into()) >= chunks
+        };
+        if (named.is_some() && named != chunks) || chunks.is_some_and(beyond) {
+            return None;
+        }
+        if !partial.seen.insert(piece.chunk) && !mutants::is_on("inbox-merges-chunks-twice") {
+            return Some(false);
+        }
+        partial.chunks = chunks;
+        if partial.chunks == Some(partial.seen.len() as u64)
+            || mutants::is_on("inbox-misses-chunks")
+        {
+            self.partials.remove(&places.start);
+            self.cover(places);
+        }
+        Some(true)
+    }
+
+    fn accept_empty(&mut self, leaves: Range<u64>, sources: &Sources<'_>) -> Result<bool, Fault> {
+        let places = sources.places(leaves.clone());
+        if places.is_empty() || matches!(self.covered(&places), Covered::All) {
+            return Ok(false);
+        }
+        if !self.fits_partials(&places, None) {
+            return Err(Fault::Overlap(TreeNode::leaf(leaves.start)));
+        }
+        self.cover(&places);
+        match self.empties.last_mut() {
+            Some(before) if before.end == leaves.start => before.end = leaves.end,
+            _ => self.empties.push(leaves),
+        }
+        Ok(true)
+    }
+
+    /// Whether no other source of which chunks are missing shares one of these places.
+    fn fits_partials(&self, places: &Range<u64>, source: Option<TreeNode>) -> bool {
+        let below = self.partials.range(..places.end).next_back();
+        below.is_none_or(|(_, partial)| {
+            Some(partial.source) == source || partial.end <= places.start
+        })
+    }
+
+    pub(super) fn is_complete(&self, sources: &Sources<'_>) -> bool {
+        if mutants::is_on("inbox-completes-early") {
+            return self.covered_count + 1 >= sources.count();
+        }
+        self.covered_count == sources.count()
+    }
+
+    pub(super) fn take(&mut self, pieces: &mut Vec<Gathered<P>>) {
+        assert!(!self.taken, "a turn is handed out once");
+        self.taken = true;
+        if !mutants::is_on("inbox-keeps-order-of-arrival") {
+            self.pieces
+                .sort_by_key(|piece| (piece.source.start(), piece.chunk));
+        }
+        pieces.append(&mut self.pieces);
+    }
+
+    pub(super) fn close(&mut self) {
+        assert!(self.taken, "a turn retires after it was handed out");
+        self.covered.fill(0);
+        self.covered_count = 0;
+        self.pieces.clear();
+        self.empties.clear();
+        self.partials.clear();
+        self.taken = false;
+    }
+
+    pub(super) fn is_untouched(&self) -> bool {
+        self.pieces.is_empty() && self.empties.is_empty() && !self.taken
+    }
+
+    /// What it holds, for a move; a turn that was handed out belongs to a task, which does not move.
+    pub(super) fn contents(&self) -> (&[Gathered<P>], &[Range<u64>]) {
+        assert!(
+            !self.taken,
+            "a turn moves before it is handed out or after it is retired"
+        );
+        (&self.pieces, &self.empties)
+    }
+
+    fn covered(&self, places: &Range<u64>) -> Covered {
+        let (mut any, mut all) = (false, true);
+        for (word, mask) in words(places) {
+            any |= self.covered[word] & mask != 0;
+            all &= self.covered[word] & mask == mask;
+        }
+        match (any, all) {
+            (_, true) => Covered::All,
+            (true, false) => Covered::Some,
+            (false, false) => Covered::None,
+        }
+    }
+
+    fn cover(&mut self, places: &Range<u64>) {
+        for (word, mask) in words(places) {
+            self.covered_count += u64::from((mask & !self.covered[word]).count_ones());
+            self.covered[word] |= mask;
+        }
+    }
+}
+
+/// The leaves of a node; none when they cannot be counted.
+fn leaves(node: TreeNode) -> Option<Range<u64>> {
+    let end = node.index.checked_add(1)?;
+    let fits = node.level < 64 && end <= u64::MAX >> node.level;
+    fits.then(|| node.start()..end << node.level)
+}
+
+/// The words and masks of a range of bits.
+fn words(places: &Range<u64>) -> impl Iterator<Item = (usize, u64)> + use<> {
+    let (start, end) = (places.start, places.end);
+    (start / 64..end.div_ceil(64)).map(move |word| {
+        let low = start.saturating_sub(word * 64);
+        let high = (end - word * 64).min(64);
+        (word as usize, (u64::MAX << low) & (u64::MAX >> (64 - high)))
+    })
+}

@@ -1,0 +1,207 @@
+//! Parcels: what a frame holds, destination by destination, and back.
+
+use brambling_memory::mutants;
+use brambling_program::tree::TreeNode;
+use brambling_program::{ExchangeId, GroupId, Turn};
+use brambling_protocol::Version;
+use brambling_protocol::frame::{Data, DataHead, EmptyMarks, Piece, VersionRange};
+use std::ops::Range;
+
+/// What one source, or some, send to a destination.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Item<P> {
+    /// One chunk of what a source sends.
+    Piece {
+        /// The source: a leaf, or a node for all its leaves together.
+        source: TreeNode,
+        /// The place of this chunk, from 0.
+        chunk: u32,
+        /// Whether it is the last one.
+        last: bool,
+        /// What is sent.
+        payload: P,
+    },
+    /// These leaves send nothing.
+    Empty {
+        /// The leaves.
+        sources: Range<u64>,
+    },
+}
+
+impl<P> Item<P> {
+    /// All that a source sends, in one chunk.
+    pub fn whole(source: TreeNode, payload: P) -> Item<P> {
+        Item::Piece {
+            source,
+            chunk: 0,
+            last: true,
+            payload,
+        }
+    }
+}
+
+/// An item for destinations whose entries have one version in the sender's map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parcel<P> {
+    /// The exchange.
+    pub exchange: ExchangeId,
+    /// Its turn.
+    pub turn: Turn,
+    /// The group of the destinations.
+    pub group: GroupId,
+    /// The destinations: more than one for a broadcast and for batched empty marks.
+    pub destinations: Range<u32>,
+    /// The sender's version.
+    pub version: Version,
+    /// What it occupies at each destination while it waits.
+    pub bytes: u64,
+    /// The item.
+    pub item: Item<P>,
+}
+
+/// The parcels of a frame; `share` makes payloads that outlive it.
+pub fn parcels<P: Clone>(
+    data: &Data<'_>,
+    mut share: impl FnMut(&[u8]) -> P,
+    mut each: impl FnMut(Parcel<P>),
+) {
+    let DataHead {
+        exchange,
+        turn,
+        group,
+        ..
+    } = data.head;
+    let mut split = |first: u32, end: u32, bytes: u64, item: Item<P>| {
+        let start = data.versions.partition_point(|range| range.end <= first);
+        for range in data.versions[start..]
+            .iter()
+            .take_while(|range| range.first < end)
+        {
+            let destinations = range.first.max(first)..range.end.min(end);
+            let (version, item) = (range.version, item.clone());
+            each(Parcel {
+                exchange,
+                turn,
+                group,
+                destinations,
+                version,
+                bytes,
+                item,
+            });
+        }
+    };
+    for &Piece {
+        first,
+        end,
+        source,
+        chunk,
+        last,
+        payload,
+    } in &data.pieces
+    {
+        let bytes = payload.len() as u64;
+        split(
+            first,
+            end,
+            bytes,
+            Item::Piece {
+                source,
+                chunk,
+                last,
+                payload: share(payload),
+            },
+        );
+    }
+    for EmptyMarks {
+        first,
+        end,
+        sources,
+    } in &data.empties
+    {
+        split(
+            *first,
+            *end,
+            0,
+            Item::Empty {
+                sources: sources.clone(),
+            },
+        );
+    }
+}
+
+/// One frame's data from parcels of one exchange turn. Empty marks of neighbouring sources become one.
+///
+/// Where parcels give one destination two versions, because the map changed between them, the frame
+/// has the older one: the receiver then holds or forwards, both of which are safe.
+pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) -> Data<'a> {
+    let mut edges: Vec<u32> = parcels
+        .iter()
+        .flat_map(|p| [p.destinations.start, p.destinations.end])
+        .collect();
+    edges.sort_unstable();
+    edges.dedup();
+    // The oldest version between each edge and the next.
+    let mut oldest: Vec<Option<Version>> = vec![None; edges.len()];
+    let (mut pieces, mut empties) = (Vec::new(), Vec::<EmptyMarks>::new());
+    for parcel in parcels {
+        assert_eq!(
+            (parcel.exchange, parcel.turn, parcel.group),
+            (head.exchange, head.turn, head.group),
+            "a frame is of one turn of one exchange"
+        );
+        let Range { start: first, end } = parcel.destinations;
+        let at = edges.partition_point(|&edge| edge < first);
+        let to = edges.partition_point(|&edge| edge < end);
+        for version in &mut oldest[at..to] {
+            *version = Some(version.map_or(parcel.version, |other| other.min(parcel.version)));
+        }
+        match &parcel.item {
+            Item::Piece {
+                source,
+                chunk,
+                last,
+                payload,
+            } => pieces.push(Piece {
+                first,
+                end,
+                source: *source,
+                chunk: *chunk,
+                last: *last,
+                payload: payload.as_ref(),
+            }),
+            Item::Empty { .. } if mutants::is_on("coalesce-forgets-empty-marks") => {}
+            Item::Empty { sources } => match empties.last_mut() {
+                Some(before)
+                    if (before.first, before.end) == (first, end)
+                        && before.sources.end == sources.start =>
+                {
+                    before.sources.end = sources.end;
+                }
+                _ => empties.push(EmptyMarks {
+                    first,
+                    end,
+                    sources: sources.clone(),
+                }),
+            },
+        }
+    }
+    let mut versions: Vec<VersionRange> = Vec::new();
+    for (bounds, version) in edges.windows(2).zip(oldest) {
+        let (first, end) = (bounds[0], bounds[1]);
+        let Some(version) = version else { continue };
+        match versions.last_mut() {
+            Some(before) if before.end == first && before.version == version => before.end = end,
+            _ => versions.push(VersionRange {
+                first,
+                end,
+                version,
+            }),
+        }
+    }
+    Data {
+        head,
+        versions,
+        pieces,
+        empties,
+    }
+}

@@ -1,0 +1,364 @@
+//! The router of a worker: what arrives is delivered, forwarded or held.
+//!
+//! # Rules
+//! For each destination of a parcel:
+//! * it is here: *deliver*, whatever the versions say, because the inbox moves with the shard;
+//! * the map here is newer than the sender's and names another worker: *forward* there with the version
+//!   of the map here, and send that entry back;
+//! * otherwise *hold*, equal versions included: the shard is on its way here, or news is.
+//!
+//! A parcel of an older generation is dropped, one of a newer generation is held until the job gets
+//! there. Every update of the map re-examines what is held.
+//!
+//! # Why a parcel arrives
+//! A parcel that is forwarded carries a strictly larger version each time, so it is forwarded at most as
+//! often as its shard moves. A parcel that is held waits for the shard, which brings it out, or for news,
+//! which is an update of the map. Both come: the map's updates reach every worker, and the last of them
+//! names the worker to which the shard is sent.
+
+use crate::parcel::Parcel;
+use crate::room::{NoRoom, Room};
+use brambling_memory::{Budget, Class, Reservation, mutants};
+use brambling_program::{GroupId, ShardId};
+use brambling_protocol::{
+    Applied, Entry, EntryRange, Generation, MapError, PartitionMap, Version, WorkerId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the worker has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect<P> {
+    /// Put the item into the inbox of each destination: all are here.
+    Deliver(Parcel<P>),
+    /// Send it on, in the last priority class.
+    Forward {
+        /// Who holds the destinations, as far as known here.
+        to: WorkerId,
+        /// The parcel, with the version known here.
+        parcel: Parcel<P>,
+    },
+    /// Tell a sender what it did not know.
+    SendEntry {
+        /// The sender.
+        to: WorkerId,
+        /// The news.
+        entry: EntryRange,
+    },
+}
+
+/// Why an arrival cannot be routed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RouterError {
+    /// The program has no such destination.
+    #[error("a parcel or update for shards that the program does not have")]
+    Map(#[from] MapError),
+    /// Nothing more can be held.
+    #[error("a piece that has to be held cannot be")]
+    NoRoom(#[from] NoRoom),
+}
+
+#[derive(Debug)]
+struct Held<P> {
+    from: WorkerId,
+    /// For one destination.
+    parcel: Parcel<P>,
+    room: Reservation,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Deliver,
+    Forward(Entry),
+    Hold,
+}
+
+/// What a worker knows about where one job's shards are, and what waits until it knows more.
+#[derive(Debug)]
+pub struct Router<P> {
+    me: WorkerId,
+    generation: Generation,
+    map: PartitionMap,
+    here: BTreeSet<ShardId>,
+    held: BTreeMap<ShardId, Vec<Held<P>>>,
+    /// Of generations that this worker has not reached, in the order of arrival.
+    ahead: BTreeMap<Generation, Vec<(WorkerId, Parcel<P>, Reservation)>>,
+    budget: Budget,
+}
+
+impl<P: Clone> Router<P> {
+    /// The router of worker `me` for a job, with no shard here yet. What it holds counts in `budget`.
+    pub fn new(
+        me: WorkerId,
+        generation: Generation,
+        map: PartitionMap,
+        budget: Budget,
+    ) -> Router<P> {
+        let (here, held, ahead) = Default::default();
+        Router {
+            me,
+            generation,
+            map,
+            here,
+            held,
+            ahead,
+            budget,
+        }
+    }
+
+    /// The map as far as it is known here.
+    pub fn map(&self) -> &PartitionMap {
+        &self.map
+    }
+
+    /// The job's generation here.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Whether the shard is here.
+    pub fn is_here(&self, shard: ShardId) -> bool {
+        self.here.contains(&shard)
+    }
+
+    /// How many parcels wait here, each counted once per destination.
+    pub fn held(&self) -> usize {
+        self.held.values().map(Vec::len).sum::<usize>()
+            + self.ahead.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// A parcel has arrived from a peer, or from a shard of this worker.
+    pub fn receive(
+        &mut self,
+        from: WorkerId,
+        generation: Generation,
+        parcel: Parcel<P>,
+        effects: &mut Vec<Effect<P>>,
+    ) -> Result<(), RouterError> {
+        // Before anything is kept: a hostile range must not cost memory.
+        let known = self.map.runs(parcel.group, parcel.destinations.clone())?;
+        drop(known);
+        if generation < self.generation && !mutants::is_on("router-takes-older-generations") {
+            return Ok(());
+        }
+        if generation > self.generation {
+            if mutants::is_on("router-drops-newer-generations") {
+                return Ok(());
+            }
+            let room = self.budget.reserve(Class::Early, held_bytes(&parcel));
+            let room = room.map_err(|source| self.no_room(&parcel, source))?;
+            self.ahead
+                .entry(generation)
+                .or_default()
+                .push((from, parcel, room));
+            return Ok(());
+        }
+        self.route(from, parcel, effects)
+    }
+
+    /// News for the map. Re-examines what is held for the shards that it names.
+    ///
+    /// Insensitive to order and repetition.
+    pub fn on_update(
+        &mut self,
+        update: &EntryRange,
+        effects: &mut Vec<Effect<P>>,
+    ) -> Result<Applied, RouterError> {
+        let applied = self.map.apply(update)?;
+        if applied == Applied::Ignored || mutants::is_on("router-forgets-what-it-holds") {
+            return Ok(applied);
+        }
+        let shard = |index| ShardId {
+            group: update.group,
+            index,
+        };
+        let named = self.held.range(shard(update.first)..shard(update.end));
+        for shard in named.map(|(&shard, _)| shard).collect::<Vec<_>>() {
+            self.examine(shard, effects);
+        }
+        Ok(applied)
+    }
+
+    /// The shard is here now, with its inbox: brings out what was held for it.
+    pub fn arrive(&mut self, shard: ShardId, effects: &mut Vec<Effect<P>>) {
+        self.here.insert(shard);
+        self.examine(shard, effects);
+    }
+
+    /// The shard is no longer here. Call it when its inbox is exported, not earlier or later.
+    pub fn leave(&mut self, shard: ShardId) {
+        self.here.remove(&shard);
+    }
+
+    /// The job was recovered: no shard is here until it arrives again, what belongs to older generations
+    /// is dropped, and what was held for this one is routed.
+    ///
+    /// # Panics
+    /// If the generation does not grow.
+    pub fn advance(
+        &mut self,
+        generation: Generation,
+        effects: &mut Vec<Effect<P>>,
+    ) -> Result<(), RouterError> {
+        assert!(generation > self.generation, "generations only grow");
+        self.generation = generation;
+        self.here.clear();
+        self.held.clear();
+        let later = self
+            .ahead
+            .split_off(&Generation(generation.0.saturating_add(1)));
+        let mut reached = std::mem::replace(&mut self.ahead, later);
+        for (from, parcel, room) in reached.remove(&generation).unwrap_or_default() {
+            drop(room);
+            self.route(from, parcel, effects)?;
+        }
+        Ok(())
+    }
+
+    fn route(
+        &mut self,
+        from: WorkerId,
+        parcel: Parcel<P>,
+        effects: &mut Vec<Effect<P>>,
+    ) -> Result<(), RouterError> {
+        let mut start = parcel.destinations.start;
+        while start < parcel.destinations.end {
+            // As far as the same is to be done.
+            let way = self.way(parcel.group, start, parcel.version);
+            let mut end = start + 1;
+            while end < parcel.destinations.end
+                && self.way(parcel.group, end, parcel.version) == way
+            {
+                end += 1;
+            }
+            let part = Parcel {
+                destinations: start..end,
+                ..parcel.clone()
+            };
+            match way {
+                Way::Deliver => effects.push(Effect::Deliver(part)),
+                Way::Forward(entry) => self.forward(from, part, entry, effects),
+                Way::Hold => (start..end).try_for_each(|index| self.hold(from, &part, index))?,
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn way(&self, group: GroupId, index: u32, version: Version) -> Way {
+        let shard = ShardId { group, index };
+        if self.here.contains(&shard) {
+            return Way::Deliver;
+        }
+        match self.map.entry(shard) {
+            Ok(Some(entry)) if entry.owner != self.me && is_newer(entry.version, version) => {
+                Way::Forward(entry)
+            }
+            _ => Way::Hold,
+        }
+    }
+
+    fn hold(&mut self, from: WorkerId, parcel: &Parcel<P>, index: u32) -> Result<(), NoRoom> {
+        let shard = ShardId {
+            group: parcel.group,
+            index,
+        };
+        let Parcel { exchange, turn, .. } = *parcel;
+        let bytes = held_bytes(parcel);
+        let held = self.held.entry(shard).or_default();
+        // The destination's inbox is elsewhere: the lowest turn seen so far stands for the lowest open.
+        let same = |held: &&mut Held<P>| held.parcel.exchange == exchange;
+        let lowest = held
+            .iter_mut()
+            .filter(same)
+            .map(|held| held.parcel.turn)
+            .min();
+        if lowest.is_some_and(|lowest| turn < lowest) {
+            for later in held.iter_mut().filter(same) {
+                // Where early pieces have no room it stays: it was admitted.
+                let _ = later.room.move_to(Room::class(later.parcel.turn, turn));
+            }
+        }
+        let lowest = lowest.map_or(turn, |lowest| lowest.min(turn));
+        let room = Room::new(self.budget.clone()).admit(exchange, turn, lowest, shard, bytes)?;
+        let parcel = Parcel {
+            destinations: index..index + 1,
+            ..parcel.clone()
+        };
+        held.push(Held { from, parcel, room });
+        Ok(())
+    }
+
+    /// Looks again at what is held for a shard.
+    fn examine(&mut self, shard: ShardId, effects: &mut Vec<Effect<P>>) {
+        let Some(held) = self.held.remove(&shard) else {
+            return;
+        };
+        let mut still = Vec::new();
+        for held in held {
+            match self.way(shard.group, shard.index, held.parcel.version) {
+                Way::Deliver => effects.push(Effect::Deliver(held.parcel)),
+                Way::Forward(entry) => self.forward(held.from, held.parcel, entry, effects),
+                Way::Hold => still.push(held),
+            }
+        }
+        if !still.is_empty() {
+            self.held.insert(shard, still);
+        }
+    }
+
+    fn forward(
+        &self,
+        from: WorkerId,
+        parcel: Parcel<P>,
+        entry: Entry,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        let (first, end) = (parcel.destinations.start, parcel.destinations.end);
+        let known = EntryRange {
+            group: parcel.group,
+            first,
+            end,
+            entry,
+        };
+        let parcel = Parcel {
+            version: entry.version,
+            ..parcel
+        };
+        effects.push(Effect::Forward {
+            to: entry.owner,
+            parcel,
+        });
+        if from != self.me {
+            effects.push(Effect::SendEntry {
+                to: from,
+                entry: known,
+            });
+        }
+    }
+
+    fn no_room(&self, parcel: &Parcel<P>, source: brambling_memory::OutOfMemory) -> NoRoom {
+        let shard = ShardId {
+            group: parcel.group,
+            index: parcel.destinations.start,
+        };
+        NoRoom {
+            exchange: parcel.exchange,
+            turn: parcel.turn,
+            shard,
+            source,
+        }
+    }
+}
+
+fn is_newer(mine: Version, theirs: Version) -> bool {
+    if mutants::is_on("router-forwards-to-older") {
+        return mine != theirs;
+    }
+    mine > theirs && !mutants::is_on("router-never-forwards")
+}
+
+/// What a held parcel costs: also an empty mark takes memory.
+fn held_bytes<P>(parcel: &Parcel<P>) -> u64 {
+    parcel.bytes.saturating_add(size_of::<Held<P>>() as u64)
+}
