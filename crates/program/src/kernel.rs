@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Arguments are erased pointers; typed wrappers in `typed` restore them.
 
 use crate::{KernelError, Position, Rng, StageId, Turn};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,8 +73,8 @@ pub struct Context<'a> {
     seed: u64,
     cancel: &'a AtomicBool,
     completion: &'a dyn Fn() -> Completion,
-    pub(crate) sink: Option<&'a mut dyn PieceSink>,
-    pub(crate) source: Option<&'a mut dyn PieceSource>,
+    pub(crate) sink: Option<NonNull<dyn PieceSink>>,
+    pub(crate) source: Option<NonNull<dyn PieceSource>>,
     outcome: bool,
     error: Option<KernelError>,
 }
@@ -112,12 +113,20 @@ impl<'a> Context<'a> {
     }
 
     /// Lends a scatter its sink. For whoever runs kernels.
-    pub fn set_sink(&mut self, sink: &'a mut dyn PieceSink) {
+    ///
+    /// # Safety
+    /// The sink lives, and nobody else uses it, until the kernel called next has returned.
+    #[inline]
+    pub unsafe fn lend_sink(&mut self, sink: NonNull<dyn PieceSink>) {
         self.sink = Some(sink);
     }
 
     /// Lends a gather its source. For whoever runs kernels.
-    pub fn set_source(&mut self, source: &'a mut dyn PieceSource) {
+    ///
+    /// # Safety
+    /// The source lives, and nobody else uses it, until the kernel called next has returned.
+    #[inline]
+    pub unsafe fn lend_source(&mut self, source: NonNull<dyn PieceSource>) {
         self.source = Some(source);
     }
 

@@ -33,6 +33,13 @@ impl<T> Dataset<T> {
     }
 }
 
+impl<P> Exchange<P> {
+    /// The exchange's number.
+    pub fn id(&self) -> ExchangeId {
+        self.id
+    }
+}
+
 macro_rules! copyable {
     ($name:ident) => {
         impl<T> Clone for $name<T> {
