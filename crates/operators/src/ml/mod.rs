@@ -3,3 +3,5 @@
 
 pub mod columns;
 pub mod logistic;
+pub mod logistic_regression;
+pub mod samples;
