@@ -1,0 +1,236 @@
+//! Claim: spawning and dispatching a task costs at most 25 indirect calls of one core, and a core runs
+//! millions of tasks a second with a tenth of its time spent on overhead. Not claimed: tasks that wait
+//! for memory or for each other.
+//!
+//! The program is that of Canary's §5.2: a loop of compute stages over ten shards a core. First every
+//! task bumps its partition's counter; then it works for a calibrated time.
+
+use crate::BenchError;
+use crate::report::{Figures, Line, Report, ratio};
+use crate::session::{Counts, Session, limit};
+use brambling::prelude::*;
+use brambling_machine::crew;
+use brambling_machine::probes::indirect_call_ns;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const SHARDS_PER_CORE: u32 = 10;
+const STAGES: u64 = 5;
+
+pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
+    let turns = if session.smoke { 200 } else { 40_000 };
+    let rounds = session
+        .rounds()
+        .limit("call", "indirect-call", |session: &mut Session<'_>| {
+            session.sample(|_| Ok(indirect_call_ns()))
+        })
+        .limit("plain", "plain-loop", |session| {
+            session.sample(|session| plain_loop_ns(session, turns))
+        })
+        .ours("task", |session| {
+            session.sample(|session| ns_per_task(session, turns))
+        })
+        .ours("task-at-10pct", |session| {
+            session.sample(ns_per_task_at_10pct)
+        });
+    let measured = session.measure(rounds)?;
+    let call = measured.figure("indirect-call");
+    let plain = measured.figure("plain-loop");
+    let task = measured.figure("task");
+    let rate = measured.figure("task-at-10pct").rate(1e9);
+    let figures = Figures::TaskRate {
+        ns_per_task: task,
+        tasks_per_s_per_core_at_10pct: rate,
+        indirect_call_ns: call,
+        plain_loop_ns: plain,
+    };
+    let limits = vec![
+        limit(&measured, "indirect-call", 1.0, "ns"),
+        limit(&measured, "plain-loop", 1.0, "ns"),
+    ];
+    let lines = vec![
+        Line::new("a task, of one core", task, "ns").note(ratio(task, call, "an indirect call")),
+        Line::new("tasks a core at 10 % overhead", rate.scaled(1e-6), "M/s"),
+        Line::new("one thread, plain loop", plain, "ns").note("the same kernels, called in a row"),
+        Line::new("limit: an indirect call", call, "ns"),
+    ];
+    Ok(session.report(Counts::of([&measured]), figures, limits, lines))
+}
+
+/// A loop of compute stages over ten shards a core, with `work` in each task.
+fn program(shards: u32, turns: u64, work: u64) -> (Program, Dataset<u64>) {
+    let mut p = Program::new("task-rate");
+    let counters = p.dataset::<u64>("counters", shards);
+    p.repeat(turns, |p| {
+        for stage in 0..STAGES {
+            let stage = p.compute(format!("bump {stage}")).update(&counters);
+            if work == 0 {
+                stage.run(|counter: &mut u64| *counter += 1);
+            } else {
+                stage.run(move |counter: &mut u64| {
+                    busy(work);
+                    *counter += 1;
+                });
+            }
+        }
+    });
+    (p, counters)
+}
+
+/// Runs the program and gives the core time of a task, in nanoseconds.
+fn core_ns(session: &mut Session<'_>, turns: u64, work: u64) -> Result<f64, BenchError> {
+    let threads = session.threads;
+    let shards = threads * SHARDS_PER_CORE;
+    let (program, counters) = program(shards, turns, work);
+    let mut outcome = session.run(program, threads)?;
+    let counts = outcome.take_all(&counters);
+    let expected = turns * STAGES;
+    session.check(counts.iter().all(|&count| count == expected), || {
+        format!("counters are {counts:?}, not {expected} each")
+    })?;
+    let (tally, tasks) = (outcome.tally(), expected * u64::from(shards));
+    session.check(tally.tasks == tasks, || {
+        format!("{} tasks were retired, not {tasks}", tally.tasks)
+    })?;
+    Ok(f64::from(threads) * tally.wall.as_secs_f64() * 1e9 / tasks as f64)
+}
+
+fn ns_per_task(session: &mut Session<'_>, turns: u64) -> Result<f64, BenchError> {
+    core_ns(session, turns, 0)
+}
+
+/// One thread, one call after another through a table: what the program says, without an engine.
+fn plain_loop_ns(session: &mut Session<'_>, turns: u64) -> Result<f64, BenchError> {
+    let shards = (session.threads * SHARDS_PER_CORE) as usize;
+    let kernels: Vec<Box<dyn Fn(&mut u64)>> = (0..STAGES)
+        .map(|_| Box::new(|counter: &mut u64| *counter += 1) as Box<dyn Fn(&mut u64)>)
+        .collect();
+    let mut counters = vec![0u64; shards];
+    let start = Instant::now();
+    for counter in &mut counters {
+        for _ in 0..turns {
+            for kernel in black_box(&kernels) {
+                kernel(counter);
+            }
+        }
+    }
+    let took = start.elapsed();
+    session.check(
+        counters.iter().all(|&count| count == turns * STAGES),
+        || format!("the plain loop counted {counters:?}"),
+    )?;
+    Ok(took.as_secs_f64() * 1e9 / (turns * STAGES * shards as u64) as f64)
+}
+
+/// Works for a time that depends on `work` alone: a chain of dependent operations in registers.
+#[inline(never)]
+fn busy(work: u64) {
+    let mut state = black_box(work);
+    for _ in 0..work {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+    }
+    black_box(state);
+}
+
+/// What `busy(work)` takes on every core at once, in nanoseconds, where nothing else is done.
+fn busy_ns(places: &[usize], work: u64, calls: u64) -> f64 {
+    let times = crew::run(places, |member| {
+        member.barrier();
+        let start = Instant::now();
+        for _ in 0..calls {
+            busy(black_box(work));
+        }
+        start.elapsed()
+    });
+    let total: Duration = times.iter().sum();
+    total.as_secs_f64() * 1e9 / (calls * times.len() as u64) as f64
+}
+
+/// A length of work, what a task of it took, and which share of that was not work.
+#[derive(Clone, Copy)]
+struct Point {
+    work: u64,
+    core_ns: f64,
+    overhead: f64,
+}
+
+const OVERHEAD: f64 = 0.10;
+
+/// The core time of a task when a tenth of it is overhead, in nanoseconds: steers the length of the work
+/// towards that share, then interpolates between the measurements on either side of it.
+fn ns_per_task_at_10pct(session: &mut Session<'_>) -> Result<f64, BenchError> {
+    let (steps, core_ms) = if session.smoke { (2, 0.2) } else { (6, 40.0) };
+    let mut work = 200;
+    let mut points: Vec<Point> = Vec::new();
+    for _ in 0..steps {
+        let point = measure_share(session, work, core_ms)?;
+        points.push(point);
+        // Overhead per task hardly depends on the work: the work for a tenth is nine times that.
+        let per_unit = point.core_ns * (1.0 - point.overhead) / point.work as f64;
+        let overhead_ns = (point.core_ns * point.overhead).max(1.0);
+        let aimed = overhead_ns * (1.0 - OVERHEAD) / OVERHEAD / per_unit;
+        // Past the aim by a little, so that the measurements come to lie on both sides.
+        let beyond = if point.overhead > OVERHEAD { 1.1 } else { 0.9 };
+        work = ((aimed * beyond) as u64).clamp(10, 1_000_000);
+    }
+    Ok(crossing(&points))
+}
+
+fn measure_share(session: &mut Session<'_>, work: u64, core_ms: f64) -> Result<Point, BenchError> {
+    // A unit of work takes four or five cycles; this need not be exact.
+    let tasks_per_core = (core_ms * 1e6 / (work as f64 * 1.8 + 50.0)).max(100.0) as u64;
+    let turns = (tasks_per_core / (STAGES * u64::from(SHARDS_PER_CORE))).max(1);
+    let before = busy_ns(&session.places, work, tasks_per_core / 2 + 1);
+    let core_ns = core_ns(session, turns, work)?;
+    let after = busy_ns(&session.places, work, tasks_per_core / 2 + 1);
+    // The work alone, as undisturbed as it was seen: what exceeds it is ours to answer for.
+    let busy = before.min(after);
+    Ok(Point {
+        work,
+        core_ns,
+        overhead: (1.0 - busy / core_ns).max(0.0),
+    })
+}
+
+/// The core time at which the overhead's share is a tenth.
+fn crossing(points: &[Point]) -> f64 {
+    let below = points
+        .iter()
+        .filter(|point| point.overhead <= OVERHEAD)
+        .max_by(|a, b| a.overhead.total_cmp(&b.overhead));
+    let above = points
+        .iter()
+        .filter(|point| point.overhead > OVERHEAD)
+        .min_by(|a, b| a.overhead.total_cmp(&b.overhead));
+    match (below, above) {
+        (Some(below), Some(above)) => {
+            let at = (OVERHEAD - below.overhead) / (above.overhead - below.overhead);
+            below.core_ns + at * (above.core_ns - below.core_ns)
+        }
+        // Never crossed: the overhead that was seen, as a tenth.
+        (Some(point), None) | (None, Some(point)) => {
+            (point.core_ns * point.overhead / OVERHEAD).max(point.core_ns * 1e-3)
+        }
+        (None, None) => unreachable!("one point at least was measured"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crossing_lies_between_its_neighbours() {
+        let point = |core_ns, overhead| Point {
+            work: 1,
+            core_ns,
+            overhead,
+        };
+        let points = [point(100.0, 0.3), point(300.0, 0.12), point(400.0, 0.08)];
+        assert!((crossing(&points) - 350.0).abs() < 1e-9);
+        // Overhead of 30 ns a task: a tenth of 300.
+        assert!((crossing(&[point(100.0, 0.3)]) - 300.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,174 @@
+//! One run of a bench: its options resolved, interruptions and errors carried through the rounds.
+
+use crate::report::{Figures, Limit, Line, Report};
+use crate::{BenchError, Options};
+use brambling::program::Program;
+use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings};
+use brambling_machine::cpu::{self, Processor};
+use brambling_machine::measure::Measured;
+use brambling_machine::{Isa, Rounds};
+
+/// What the closures of the rounds share.
+pub(crate) struct Session<'a> {
+    pub(crate) bench: &'static str,
+    pub(crate) threads: u32,
+    /// Where the threads of the limits are pinned.
+    pub(crate) places: Vec<usize>,
+    pub(crate) smoke: bool,
+    cpu: String,
+    interrupted: &'a mut dyn FnMut() -> bool,
+    /// The first thing that went wrong; nothing is measured after it.
+    failed: Option<BenchError>,
+}
+
+/// Asks the bench's caller while a job runs.
+struct Ask<'s>(&'s mut dyn FnMut() -> bool);
+
+impl Caller for Ask<'_> {
+    fn check(&mut self) -> Result<(), Interrupted> {
+        if (self.0)() { Err(Interrupted) } else { Ok(()) }
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(
+        bench: &'static str,
+        options: &Options,
+        interrupted: &'a mut dyn FnMut() -> bool,
+    ) -> Result<Session<'a>, BenchError> {
+        let mut settings = Settings::default();
+        settings.threads = options.threads;
+        let threads = settings.resolve().map_err(brambling::Error::from)?.threads;
+        let processor = Processor::read().map_err(BenchError::Machine)?;
+        Ok(Session {
+            bench,
+            threads,
+            places: cpu::places(threads as usize).map_err(BenchError::Machine)?,
+            smoke: options.smoke,
+            cpu: processor.model.unwrap_or_else(|| "unknown".to_owned()),
+            interrupted,
+            failed: None,
+        })
+    }
+
+    /// Seven rounds; one when only the bench itself is tried.
+    pub(crate) fn rounds<'r>(&self) -> Rounds<'r, Session<'a>> {
+        if self.smoke {
+            Rounds::new().rounds(1).repeats_max(0)
+        } else {
+            Rounds::new()
+        }
+    }
+
+    /// Runs rounds to their end, or to the first error.
+    pub(crate) fn measure(
+        &mut self,
+        rounds: Rounds<'_, Session<'a>>,
+    ) -> Result<Measured, BenchError> {
+        let measured = rounds.run(self);
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => Ok(measured),
+        }
+    }
+
+    /// Takes a sample, unless something has gone wrong before.
+    pub(crate) fn sample(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Result<f64, BenchError>,
+    ) -> f64 {
+        if self.failed.is_none() && (self.interrupted)() {
+            self.failed = Some(BenchError::Interrupted);
+        }
+        // The rounds go on with a constant, which ends them fast.
+        const NOTHING: f64 = 1.0;
+        if self.failed.is_some() {
+            return NOTHING;
+        }
+        take(self).unwrap_or_else(|error| {
+            self.failed = Some(error);
+            NOTHING
+        })
+    }
+
+    /// Runs a program on `threads` threads.
+    pub(crate) fn run(&mut self, program: Program, threads: u32) -> Result<Outcome, BenchError> {
+        let options = RunOptions::new().threads(threads);
+        match options.run_with(program, &mut Ask(self.interrupted)) {
+            Err(brambling::Error::Failure(Failure::Interrupted)) => Err(BenchError::Interrupted),
+            other => Ok(other?),
+        }
+    }
+
+    /// Refuses a result that is not what it should be.
+    pub(crate) fn check(
+        &self,
+        holds: bool,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), BenchError> {
+        if holds {
+            return Ok(());
+        }
+        Err(BenchError::Wrong {
+            bench: self.bench,
+            what: what(),
+        })
+    }
+
+    /// The report of this run.
+    pub(crate) fn report(
+        &self,
+        counts: Counts,
+        figures: Figures,
+        limits: Vec<Limit>,
+        lines: Vec<Line>,
+    ) -> Report {
+        Report {
+            bench: self.bench,
+            version: env!("CARGO_PKG_VERSION"),
+            cpu: self.cpu.clone(),
+            isa: Isa::detect().name(),
+            threads: self.threads,
+            smoke: self.smoke,
+            rounds: counts.rounds,
+            repeated: counts.repeated,
+            unsettled: counts.unsettled,
+            figures,
+            limits,
+            lines,
+        }
+    }
+}
+
+/// Rounds of one or several measurements.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    /// The fewest of any measurement.
+    rounds: usize,
+    repeated: usize,
+    unsettled: usize,
+}
+
+impl Counts {
+    pub(crate) fn of<'m>(measured: impl IntoIterator<Item = &'m Measured>) -> Counts {
+        let mut counts = Counts {
+            rounds: usize::MAX,
+            ..Counts::default()
+        };
+        for measured in measured {
+            counts.rounds = counts.rounds.min(measured.rounds);
+            counts.repeated += measured.repeated;
+            counts.unsettled += measured.unsettled;
+        }
+        counts
+    }
+}
+
+/// The figure of a limit's loop, named as it was in the rounds, in another unit.
+pub(crate) fn limit(measured: &Measured, name: &str, scale: f64, unit: &'static str) -> Limit {
+    Limit {
+        name: name.to_owned(),
+        unit,
+        figure: measured.figure(name).scaled(scale),
+    }
+}

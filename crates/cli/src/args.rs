@@ -1,0 +1,132 @@
+//! The command line: what it accepts, and help that teaches.
+
+use crate::Host;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+
+const AFTER_HELP: &str = "\
+Examples:
+  brambling run flights             an example that comes with the package
+  brambling run train.py --rows 5   your own script, with its arguments
+  brambling bench task-rate         what a task costs here, beside the machine's limit
+  brambling doctor                  what this machine offers, and what is wrong with it
+
+Settings: arguments, then BRAMBLING_THREADS, BRAMBLING_PARTITIONS, BRAMBLING_ISA (v2, v3, v4),
+BRAMBLING_MEMORY and BRAMBLING_STALL_SECONDS, then brambling.toml in the working directory, then
+defaults that follow the data and the machine.
+
+Exit codes: 0 all went well; 1 the script failed, or doctor found a problem; 2 the command was
+used wrongly; 130 interrupted.";
+
+const RUN_HELP: &str = "\
+Examples:
+  brambling run flights
+  brambling run train.py --rows 1000
+  BRAMBLING_THREADS=4 brambling run train.py
+
+The exit code is the script's.";
+
+const BENCH_HELP: &str = "\
+Examples:
+  brambling bench                         the benches there are
+  brambling bench barrier --threads 2     on two threads
+  brambling bench task-graph --json       for other programs to read; keys are stable
+
+Each figure is the median of seven rounds or more with its extremes. Ours and every limit are
+measured in turn within each round; a round in which a limit moved by over 10 % is repeated.";
+
+const DOCTOR_HELP: &str = "\
+Every problem comes with its fix. Exit code 1 says that there is one.";
+
+#[derive(Parser)]
+#[command(
+    name = "brambling",
+    about = "An in-memory data-parallel engine for iterative analytics",
+    after_help = AFTER_HELP,
+    disable_version_flag = true,
+    arg_required_else_help = false,
+    subcommand_required = true
+)]
+struct Arguments {
+    /// Print the versions of Brambling and of what it runs in
+    #[arg(short = 'V', long)]
+    version: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What is to be done.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a script, or an example by its name
+    #[command(after_help = RUN_HELP)]
+    Run {
+        /// A Python file, or the name of an example
+        #[arg(value_name = "FILE.py|EXAMPLE")]
+        script: String,
+        /// Passed on
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Measure this machine and the engine on it
+    #[command(after_help = BENCH_HELP)]
+    Bench {
+        /// Which bench; none: list them
+        name: Option<String>,
+        /// Threads, 1 to 1024, of the engine and of every limit
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+        threads: Option<u32>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Tiny sizes, one round: only shows that the bench works
+        #[arg(long)]
+        smoke: bool,
+    },
+    /// Say what this machine offers, and what is wrong with it
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What the arguments come to.
+pub(crate) enum Parsed {
+    Command(Command),
+    /// Help or versions were asked for.
+    Help(String),
+    Wrong(String),
+}
+
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>, host: &dyn Host) -> Parsed {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    if args.len() <= 1 {
+        // Nobody who types the bare name wants an error.
+        args.push("--help".into());
+    }
+    if matches!(args[1].to_str(), Some("--version" | "-V")) {
+        return Parsed::Help(versions(host));
+    }
+    let command = Arguments::command().bin_name("brambling");
+    let parsed = command
+        .try_get_matches_from(args)
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    match parsed {
+        Ok(arguments) => Parsed::Command(arguments.command),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp => Parsed::Help(error.render().to_string()),
+            _ => Parsed::Wrong(error.render().to_string()),
+        },
+    }
+}
+
+fn versions(host: &dyn Host) -> String {
+    let mut text = format!("brambling {}\n", env!("CARGO_PKG_VERSION"));
+    for (name, version) in host.versions() {
+        text.push_str(&format!("{name} {version}\n"));
+    }
+    text
+}

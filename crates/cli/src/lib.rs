@@ -1,0 +1,106 @@
+//! The command `brambling`: runs scripts and examples, benches, and looks at the machine.
+//!
+//! The Python package calls [`main`] with its arguments and a [`Host`], which does what only an
+//! interpreter can. Nothing here knows Python.
+//!
+//! # Exit codes
+//! | code | meaning |
+//! |---|---|
+//! | 0 | all went well |
+//! | 1 | the script or job failed, or `doctor` found a problem |
+//! | 2 | the command was used wrongly |
+//! | 130 | interrupted |
+
+mod args;
+mod bench;
+mod doctor;
+mod nearest;
+mod run;
+mod table;
+
+use args::{Command, Parsed};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+
+/// All went well.
+pub const OK: u8 = 0;
+/// The script or job failed, or the doctor found a problem.
+pub const FAILED: u8 = 1;
+/// The command was used wrongly.
+pub const USAGE: u8 = 2;
+/// Interrupted.
+pub const INTERRUPTED: u8 = 130;
+
+/// What the process around the command does: an interpreter, with the package's examples.
+pub trait Host {
+    /// Runs a script with its arguments; the result is the exit code.
+    fn run_script(&mut self, path: &Path, args: &[String]) -> u8;
+    /// The examples that come with the package: name, and what it shows in one line.
+    fn examples(&self) -> Vec<(String, String)>;
+    /// Runs an example with its arguments; the result is the exit code.
+    fn run_example(&mut self, name: &str, args: &[String]) -> u8;
+    /// Whatever else has a version here, such as the interpreter and its packages: name, version.
+    fn versions(&self) -> Vec<(String, String)>;
+    /// Whether the user has asked to stop since the last call. Asked every few milliseconds.
+    fn interrupted(&mut self) -> bool;
+}
+
+/// Where the command writes.
+struct Streams<'a> {
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+}
+
+impl Streams<'_> {
+    // A reader that has gone away, as `head` does, is no failure of ours.
+    fn out(&mut self, text: impl AsRef<str>) {
+        let _ = self.out.write_all(text.as_ref().as_bytes());
+        let _ = self.out.flush();
+    }
+
+    fn err(&mut self, text: impl AsRef<str>) {
+        let _ = writeln!(self.err, "{}", text.as_ref());
+    }
+}
+
+/// Runs the command. `args` begins with the program's own name; the result is the exit code.
+pub fn main(args: impl IntoIterator<Item = OsString>, host: &mut dyn Host) -> u8 {
+    main_to(
+        args,
+        host,
+        &mut std::io::stdout().lock(),
+        &mut std::io::stderr(),
+    )
+}
+
+/// As [`main`], writing elsewhere. A script that the host runs writes where it likes.
+pub fn main_to(
+    args: impl IntoIterator<Item = OsString>,
+    host: &mut dyn Host,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
+    let mut streams = Streams { out, err };
+    let command = match args::parse(args, host) {
+        Parsed::Command(command) => command,
+        Parsed::Help(text) => {
+            streams.out(text);
+            return OK;
+        }
+        Parsed::Wrong(text) => {
+            streams.err(text.trim_end());
+            return USAGE;
+        }
+    };
+    match command {
+        Command::Run { script, args } => run::run(&script, &args, host, &mut streams),
+        Command::Bench {
+            name,
+            threads,
+            json,
+            smoke,
+        } => bench::run(name.as_deref(), threads, json, smoke, host, &mut streams),
+        Command::Doctor { json } => doctor::run(json, host, &mut streams),
+    }
+}
