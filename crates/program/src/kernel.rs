@@ -130,6 +130,16 @@ impl<'a> Context<'a> {
         self.source = Some(source);
     }
 
+    /// Takes a scatter's sink, valid until the kernel returns. For kernels of other languages' packages.
+    pub fn take_sink(&mut self) -> Option<NonNull<dyn PieceSink>> {
+        self.sink.take()
+    }
+
+    /// Takes a gather's source, valid until the kernel returns. For kernels of other languages' packages.
+    pub fn take_source(&mut self) -> Option<NonNull<dyn PieceSource>> {
+        self.source.take()
+    }
+
     /// Index of the partition.
     pub fn partition(&self) -> u32 {
         self.index
