@@ -46,6 +46,14 @@ impl RunOptions {
         self
     }
 
+    /// Partitions of blocked datasets whose count nobody gives, 1 to 16,777,216. Without this they follow the
+    /// data.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u32) -> Self {
+        self.settings.partitions = Some(partitions);
+        self
+    }
+
     /// The memory budget: bytes, or a number with KB, MB, GB or TB.
     #[must_use]
     pub fn memory(mut self, memory: impl Into<String>) -> Self {
@@ -65,6 +73,14 @@ impl RunOptions {
     pub fn bind(mut self, symbol: impl Into<String>, count: u32) -> Self {
         self.bindings = self.bindings.bind(symbol, count);
         self
+    }
+
+    /// The settings, every source consulted.
+    ///
+    /// # Errors
+    /// As [`Settings::resolve`].
+    pub fn resolve(&self) -> Result<Resolved, Error> {
+        Ok(self.settings.resolve()?)
     }
 
     /// Runs a program to its end. Ctrl-C ends it early.
