@@ -21,6 +21,7 @@
 
 mod error;
 mod interrupt;
+pub mod ml;
 mod outcome;
 mod run;
 mod settings;

@@ -1,0 +1,248 @@
+//! Models, ready to be fitted.
+
+use crate::{Caller, Error, Failure, RunOptions, Tally};
+use brambling_operators::ml::logistic::{Linear, margins_block};
+use brambling_operators::ml::logistic_regression::{self as descent, Model, partitions_of};
+use brambling_operators::ml::samples::SamplesError;
+use brambling_operators::simd;
+use brambling_program::{BLOCK_ROWS, Foreign, Program};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Logistic regression for labels 0 and 1: the weights w and intercept b that minimise
+/// ½‖w‖² + C · Σ log-loss, by gradient descent.
+///
+/// ```
+/// use brambling::ml::LogisticRegression;
+/// use brambling::prelude::*;
+///
+/// // Labels change where x passes 3.
+/// let x: Vec<f64> = (0..600).map(|i| f64::from(i) / 100.0).collect();
+/// let y = x.iter().map(|&x| f64::from(u8::from(x > 3.0))).collect();
+/// let model = LogisticRegression { c: 10.0, max_iter: 20_000, ..Default::default() };
+/// let fitted = model.fit_owned(x, y, 1, &RunOptions::new())?;
+/// let boundary = -fitted.intercept / fitted.coef[0];
+/// assert!((boundary - 3.0).abs() < 0.02);
+/// # Ok::<(), brambling::ml::FitError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogisticRegression {
+    /// C: how much the data weighs against the penalty. Positive.
+    pub c: f64,
+    /// Whether an intercept, which is not penalised, is learnt.
+    pub fit_intercept: bool,
+    /// Stop when no component of the gradient ÷ (C · rows) exceeds this; 0: never.
+    pub tol: f64,
+    /// The most iterations: each is one pass over the data.
+    pub max_iter: u64,
+}
+
+impl Default for LogisticRegression {
+    fn default() -> Self {
+        LogisticRegression {
+            c: 1.0,
+            fit_intercept: true,
+            tol: 1e-4,
+            max_iter: 100,
+        }
+    }
+}
+
+/// Why a model could not be fitted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FitError {
+    /// A parameter out of its range.
+    #[error("{name} = {value} cannot be used; give {range}")]
+    Parameter {
+        /// Which parameter.
+        name: &'static str,
+        /// What was given.
+        value: f64,
+        /// What may be given.
+        range: &'static str,
+    },
+    /// Samples from which nothing can be learnt.
+    #[error(transparent)]
+    Samples(#[from] SamplesError),
+    /// The job did not give its result.
+    #[error(transparent)]
+    Run(Error),
+}
+
+impl From<Error> for FitError {
+    /// A kernel that found something wrong with the samples says so in its error's source.
+    fn from(mut error: Error) -> FitError {
+        let Error::Failure(Failure::Kernel { error: kernel, .. }) = &mut error else {
+            return FitError::Run(error);
+        };
+        match kernel.take_source().map(|source| source.downcast()) {
+            Some(Ok(samples)) => FitError::Samples(*samples),
+            _ => FitError::Run(error),
+        }
+    }
+}
+
+/// A fitted model, and how it was found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Fitted {
+    /// One weight for each column.
+    pub coef: Vec<f64>,
+    /// Added to each row's product; 0 when none was learnt.
+    pub intercept: f64,
+    /// Iterations done.
+    pub iterations: u64,
+    /// Whether the gradient became small enough. Otherwise `max_iter` ended the search.
+    pub converged: bool,
+    /// The largest component of the gradient ÷ (C · rows), as the last iteration found it.
+    pub largest_gradient: f64,
+    /// What the job did.
+    pub tally: Tally,
+    /// The first pass: from the job's start until the step was known.
+    pub first_pass: Duration,
+    /// From then to the last iteration's end.
+    pub descent: Duration,
+}
+
+impl Fitted {
+    /// Mean seconds of an iteration.
+    pub fn seconds_per_iteration(&self) -> f64 {
+        self.descent.as_secs_f64() / self.iterations.max(1) as f64
+    }
+
+    /// Margins w · x + b of rows: positive where label 1 is the likelier one.
+    ///
+    /// # Errors
+    /// When the values do not make whole rows of as many columns as the model has.
+    pub fn predict_margins(&self, x: &[f64]) -> Result<Vec<f64>, SamplesError> {
+        SamplesError::check(x.len(), 0, self.coef.len())?;
+        let model = Linear {
+            weights: &self.coef,
+            intercept: self.intercept,
+        };
+        let mut margins = vec![0.0; x.len() / self.coef.len()];
+        let blocks = x.chunks(BLOCK_ROWS * self.coef.len());
+        for (block, margins) in blocks.zip(margins.chunks_mut(BLOCK_ROWS)) {
+            margins_block(simd::active(), block, model, margins);
+        }
+        Ok(margins)
+    }
+}
+
+impl LogisticRegression {
+    /// Fits rows of `columns` values, row after row in `x`, and their labels. The arrays are borrowed for
+    /// the time of the call. `caller` is asked for interruptions.
+    ///
+    /// The result has the same bits for any number of threads and partitions.
+    ///
+    /// # Errors
+    /// A parameter out of range, samples that cannot be used (with their row and column), or how the job
+    /// failed.
+    pub fn fit(
+        &self,
+        x: Foreign<f64>,
+        y: Foreign<f64>,
+        columns: usize,
+        options: &RunOptions,
+        caller: &mut dyn Caller,
+    ) -> Result<Fitted, FitError> {
+        self.fit_with(x, y, columns, |p| options.run_with(p, caller), options)
+    }
+
+    /// As [`LogisticRegression::fit`], over vectors of our own. Ctrl-C ends it early.
+    ///
+    /// # Errors
+    /// As [`LogisticRegression::fit`].
+    pub fn fit_owned(
+        &self,
+        x: Vec<f64>,
+        y: Vec<f64>,
+        columns: usize,
+        options: &RunOptions,
+    ) -> Result<Fitted, FitError> {
+        let (x, y) = (Foreign::owned(x), Foreign::owned(y));
+        self.fit_with(x, y, columns, |p| options.run(p), options)
+    }
+
+    fn fit_with(
+        &self,
+        x: Foreign<f64>,
+        y: Foreign<f64>,
+        columns: usize,
+        run: impl FnOnce(Program) -> Result<crate::Outcome, Error>,
+        options: &RunOptions,
+    ) -> Result<Fitted, FitError> {
+        self.check()?;
+        SamplesError::check(x.len(), y.len(), columns)?;
+        let rows = x.len() / columns;
+        if y.len() != rows {
+            return Err(SamplesError::Labels { rows, labels: 0 }.into());
+        }
+        if rows == 0 {
+            return Err(SamplesError::NoRows.into());
+        }
+        let partitions = options.resolve()?.partitions;
+        let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
+        let clock = Clock::default();
+        let mut p = Program::new("logistic regression");
+        let descent = descent::LogisticRegression {
+            c: self.c,
+            fit_intercept: self.fit_intercept,
+            tol: self.tol,
+            max_iter: self.max_iter,
+        };
+        let watch = clock.clone();
+        let model = descent.build(&mut p, x, y, columns, partitions, move |model| {
+            watch.tick(model);
+        });
+        let started = Instant::now();
+        let mut outcome = run(p)?;
+        let model = outcome.take(&model);
+        let (stepped, ended) = clock.read().unwrap_or((started, started));
+        Ok(Fitted {
+            coef: model.weights,
+            intercept: model.intercept,
+            iterations: model.iterations,
+            converged: model.converged,
+            largest_gradient: model.largest_gradient,
+            tally: outcome.tally(),
+            first_pass: stepped - started,
+            descent: ended - stepped,
+        })
+    }
+
+    fn check(&self) -> Result<(), FitError> {
+        let refuse = |name, value, range| Err(FitError::Parameter { name, value, range });
+        if !(self.c.is_finite() && self.c > 0.0) {
+            return refuse("C", self.c, "a positive number");
+        }
+        if !(self.tol.is_finite() && self.tol >= 0.0) {
+            return refuse("tol", self.tol, "0 (never stop early) or a positive number");
+        }
+        if self.max_iter == 0 {
+            return refuse("max_iter", 0.0, "at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// When the step was known, and when the last iteration ended.
+#[derive(Clone, Default)]
+struct Clock(Arc<Mutex<Option<(Instant, Instant)>>>);
+
+impl Clock {
+    fn tick(&self, model: &Model) {
+        let now = Instant::now();
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stepped = match *times {
+            Some((stepped, _)) if model.iterations > 0 => stepped,
+            _ => now,
+        };
+        *times = Some((stepped, now));
+    }
+
+    fn read(&self) -> Option<(Instant, Instant)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
