@@ -34,11 +34,11 @@ pub use key::{Key, partition_of};
 #[doc(hidden)]
 pub use payload::payload_serde;
 pub use payload::{DecodeError, Payload};
-pub use plan::{Action, Bindings, Code, Cut, ExchangePlan, LoopId, Mask, Op, Plan, Task};
+pub use plan::{Action, Bindings, Code, Cut, ExchangePlan, Linked, LoopId, Mask, Op, Plan, Task};
 pub use ports::{Inbox, Outbox};
 pub use program::{Dataset, Exchange, Program, Signal, Source};
 pub use random::Rng;
-pub use relation::{Links, Relation, Table};
+pub use relation::{Links, LinksAt, Relation, Table};
 pub use spec::{
     Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node,
     Partitioner, Runner, Spec, StageKind, StageSpec, Use,

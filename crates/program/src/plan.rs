@@ -2,7 +2,7 @@
 
 use crate::validate::{self, Structure};
 use crate::{
-    BlockId, BuildError, Count, DatasetId, ExchangeId, Group, GroupId, Links, Node, Program,
+    BlockId, BuildError, Count, DatasetId, ExchangeId, Group, GroupId, Kernel, Links, Node, Program,
     Runner, Spec, StageId, StageKind, Use,
 };
 use std::sync::Arc;
@@ -92,10 +92,24 @@ pub struct Task {
     pub wants_cells: bool,
     /// Who runs it.
     pub runner: Runner,
+    /// Whether it may change how much memory its group's datasets take.
+    pub may_grow: bool,
+    /// Its kernel; a free has none.
+    pub kernel: Option<Linked>,
     /// What it reads.
     pub reads: Mask,
     /// What it writes.
     pub writes: Mask,
+}
+
+/// A kernel as a function of this process.
+#[derive(Clone)]
+pub struct Linked(pub Arc<dyn Kernel>);
+
+impl std::fmt::Debug for Linked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("kernel")
+    }
 }
 
 /// Flat code.
@@ -223,7 +237,7 @@ impl Plan {
             .collect::<Result<Vec<u32>, _>>()?;
         let exchanges = link_exchanges(spec, &structure, &counts)?;
         let codes = (0..structure.groups.len())
-            .map(|group| Compiler::new(spec, &structure, GroupId(group as u32)).compile())
+            .map(|group| Compiler::new(&program, &structure, GroupId(group as u32)).compile())
             .collect();
         let is_loop = |node: &&Node| matches!(node, Node::Repeat { .. } | Node::While { .. });
         let loops = spec.blocks[0].iter().filter(is_loop).count() as u32;
@@ -309,6 +323,7 @@ fn find_cuts(spec: &Spec) -> Vec<Cut> {
 
 /// Compiles one group's projection of the program.
 struct Compiler<'a> {
+    program: &'a Program,
     spec: &'a Spec,
     structure: &'a Structure,
     group: GroupId,
@@ -319,8 +334,10 @@ struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    fn new(spec: &'a Spec, structure: &'a Structure, group: GroupId) -> Self {
+    fn new(program: &'a Program, structure: &'a Structure, group: GroupId) -> Self {
+        let spec = program.spec();
         Compiler {
+            program,
             spec,
             structure,
             group,
@@ -555,6 +572,11 @@ impl<'a> Compiler<'a> {
             writes_cells: writes_cells.into(),
             wants_cells: stage.cells,
             runner: self.spec.kernels[stage.kernel.index()].runner,
+            may_grow: stage
+                .uses
+                .iter()
+                .any(|(dataset, how)| *how != Use::Read && !self.program.payload_type(*dataset).is_fixed()),
+            kernel: Some(Linked(self.program.kernel(id).clone())),
             reads,
             writes,
         };
@@ -578,6 +600,8 @@ impl<'a> Compiler<'a> {
             cells,
             wants_cells: true,
             runner: Runner::Native,
+            may_grow: true,
+            kernel: None,
             reads: Mask::default(),
             writes,
         });

@@ -188,33 +188,52 @@ impl Links {
         matches!(self.phases, Phases::Dense)
     }
 
+    /// One turn of the relation: look it up once a task, not once a piece.
     #[inline]
-    fn phase(&self, turn: Turn) -> Option<&Phase> {
-        let Phases::Sparse { prologue, tables } = &self.phases else {
-            return None;
-        };
-        let turn = turn as usize;
-        let index = if turn < *prologue {
-            turn
-        } else {
-            let period = tables.len() - prologue;
-            prologue
-                + if period == 1 {
-                    0
+    pub fn at(&self, turn: Turn) -> LinksAt<'_> {
+        let phase = match &self.phases {
+            Phases::Dense => None,
+            Phases::Sparse { prologue, tables } => {
+                let turn = turn as usize;
+                let period = tables.len() - prologue;
+                let index = if turn < *prologue {
+                    turn
+                } else if period == 1 {
+                    *prologue
                 } else {
-                    (turn - prologue) % period
-                }
+                    prologue + (turn - prologue) % period
+                };
+                Some(&tables[index])
+            }
         };
-        Some(&tables[index])
+        LinksAt { sources: self.sources, destinations: self.destinations, phase }
     }
 
     /// How many sources a destination hears from at a turn.
     #[inline]
     pub fn fan_in(&self, turn: Turn, destination: u32) -> u32 {
-        match self.phase(turn) {
-            None => self.sources,
-            Some(phase) => phase.sources[destination as usize].len() as u32,
-        }
+        self.at(turn).fan_in(destination)
+    }
+
+    /// How many destinations a source is related to at a turn.
+    #[inline]
+    pub fn fan_out(&self, turn: Turn, source: u32) -> u32 {
+        self.at(turn).fan_out(source)
+    }
+
+    /// As [`LinksAt::source`].
+    pub fn source(&self, turn: Turn, destination: u32, ordinal: u32) -> u32 {
+        self.at(turn).source(destination, ordinal)
+    }
+
+    /// As [`LinksAt::ordinal`].
+    pub fn ordinal(&self, turn: Turn, source: u32, destination: u32) -> Option<u32> {
+        self.at(turn).ordinal(source, destination)
+    }
+
+    /// As [`LinksAt::destination`].
+    pub fn destination(&self, turn: Turn, source: u32, place: u32) -> (u32, u32) {
+        self.at(turn).destination(source, place)
     }
 
     /// The most sources that any destination ever hears from.
@@ -241,11 +260,30 @@ impl Links {
                 .unwrap_or(0),
         }
     }
+}
+
+/// A relation at one turn.
+#[derive(Clone, Copy, Debug)]
+pub struct LinksAt<'a> {
+    sources: u32,
+    destinations: u32,
+    phase: Option<&'a Phase>,
+}
+
+impl LinksAt<'_> {
+    /// How many sources a destination hears from.
+    #[inline]
+    pub fn fan_in(self, destination: u32) -> u32 {
+        match self.phase {
+            None => self.sources,
+            Some(phase) => phase.sources[destination as usize].len() as u32,
+        }
+    }
 
     /// The source at a place among a destination's sources.
     #[inline]
-    pub fn source(&self, turn: Turn, destination: u32, ordinal: u32) -> u32 {
-        match self.phase(turn) {
+    pub fn source(self, destination: u32, ordinal: u32) -> u32 {
+        match self.phase {
             None => ordinal,
             Some(phase) => phase.sources[destination as usize][ordinal as usize],
         }
@@ -253,22 +291,20 @@ impl Links {
 
     /// The place of a source among a destination's sources; none when they are not related at this turn.
     #[inline]
-    pub fn ordinal(&self, turn: Turn, source: u32, destination: u32) -> Option<u32> {
-        match self.phase(turn) {
+    pub fn ordinal(self, source: u32, destination: u32) -> Option<u32> {
+        match self.phase {
             None => (destination < self.destinations).then_some(source),
             Some(phase) => {
                 let list = &phase.destinations[source as usize];
-                list.iter()
-                    .find(|(to, _)| *to == destination)
-                    .map(|(_, ordinal)| *ordinal)
+                list.iter().find(|(to, _)| *to == destination).map(|(_, ordinal)| *ordinal)
             }
         }
     }
 
-    /// How many destinations a source is related to at a turn.
+    /// How many destinations a source is related to.
     #[inline]
-    pub fn fan_out(&self, turn: Turn, source: u32) -> u32 {
-        match self.phase(turn) {
+    pub fn fan_out(self, source: u32) -> u32 {
+        match self.phase {
             None => self.destinations,
             Some(phase) => phase.destinations[source as usize].len() as u32,
         }
@@ -276,8 +312,8 @@ impl Links {
 
     /// The destination at a place among a source's destinations, and the source's place among its sources.
     #[inline]
-    pub fn destination(&self, turn: Turn, source: u32, place: u32) -> (u32, u32) {
-        match self.phase(turn) {
+    pub fn destination(self, source: u32, place: u32) -> (u32, u32) {
+        match self.phase {
             None => (place, source),
             Some(phase) => phase.destinations[source as usize][place as usize],
         }

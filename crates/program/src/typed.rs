@@ -136,9 +136,9 @@ macro_rules! arity {
         {
             #[inline(always)]
             unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
-                let sink = context.sink.take().expect("a scatter is given its sink");
+                let mut sink = context.sink.take().expect("a scatter is given its sink");
                 // SAFETY: the caller's promise.
-                let out = unsafe { self($($name::arg(*_args.add($index)),)* &mut Outbox::new(sink)) };
+                let out = unsafe { self($($name::arg(*_args.add($index)),)* &mut Outbox::new(sink.as_mut())) };
                 out.into_progress(context)
             }
         }
@@ -150,9 +150,9 @@ macro_rules! arity {
         {
             #[inline(always)]
             unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
-                let source = context.source.take().expect("a gather is given its source");
+                let mut source = context.source.take().expect("a gather is given its source");
                 // SAFETY: the caller's promise.
-                let out = unsafe { self(&mut Inbox::new(source), $($name::arg(*_args.add($index))),*) };
+                let out = unsafe { self(&mut Inbox::new(source.as_mut()), $($name::arg(*_args.add($index))),*) };
                 out.into_progress(context)
             }
         }

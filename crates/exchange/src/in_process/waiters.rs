@@ -1,6 +1,6 @@
 //! Who waits for something: a set that many may join and one empties.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering};
 
 /// A set of small numbers.
 pub struct Waiters(Box<[AtomicU64]>);
@@ -20,7 +20,7 @@ impl Waiters {
     /// Empties the set.
     pub fn take(&self, mut each: impl FnMut(usize)) {
         for (place, word) in self.0.iter().enumerate() {
-            if word.load(Ordering::Relaxed) == 0 {
+            if word.load(Ordering::Acquire) == 0 {
                 continue;
             }
             let mut bits = word.swap(0, Ordering::AcqRel);

@@ -62,6 +62,12 @@ pub enum Failure {
         /// How long nothing had run.
         after: Duration,
     },
+    /// A fault of ours.
+    #[error("a fault in brambling itself, please report it: {message}")]
+    Internal {
+        /// The assertion that failed.
+        message: String,
+    },
     /// The user interrupted the job.
     #[error("interrupted")]
     Interrupted,

@@ -1,22 +1,23 @@
 //! A job: a compiled program, its shards, and everything that its threads share.
-#![allow(unsafe_code)] // Shards lie in cells; the word of each says who may touch it.
+#![allow(unsafe_code)] // Shards and run queues lie in cells; their thread's zone says who may touch them.
 
 use super::board::Board;
 use super::failure::Failure;
-use super::queue::Queue;
+use super::mail::Mail;
+use super::ready::Ready;
 use super::sleep::Bed;
 use super::tally::{Tally, ThreadTally};
-use super::word::Word;
+use super::zone::Zone;
 use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
 use brambling_memory::{Budget, Class};
 use brambling_program::{
-    Completion, DatasetId, ExchangeId, GroupId, Payload, Plan, Position, Runner, ShardId,
+    Completion, DatasetId, ExchangeId, GroupId, Payload, Plan, Position, ShardId,
     StageKind, Value,
 };
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ impl Default for JobOptions {
     }
 }
 
-/// A shard with its data. Touched only by whoever turned its word into running.
+/// A shard with its data. Touched only by its owner.
 pub(super) struct Body {
     pub(super) shard: Shard,
     pub(super) cells: Vec<Value>,
@@ -48,10 +49,10 @@ pub(super) struct Body {
     pub(super) slice_tasks: u32,
     /// What runs, for whoever must say where it went wrong.
     pub(super) running: Option<Position>,
+    pub(super) done: bool,
 }
 
 pub(super) struct Resident {
-    pub(super) word: Word,
     pub(super) group: GroupId,
     pub(super) index: u32,
     pub(super) home: u32,
@@ -60,18 +61,52 @@ pub(super) struct Resident {
     pub(super) body: UnsafeCell<Body>,
 }
 
-// SAFETY: the body is touched only between `Word::start` and the end of that state, by one thread.
+// SAFETY: the body is touched only by the shard's owner, one thread at a time; ownership is handed on by a
+// release of `Job::owners`, acquired by the next owner.
 unsafe impl Sync for Resident {}
+
+/// What belongs to one thread: those of the pool, then the caller.
+pub(super) struct Station {
+    pub(super) zone: Zone,
+    pub(super) mail: Mail,
+    pub(super) bed: Bed,
+    /// Its run queue. Touched inside the zone only.
+    pub(super) ready: UnsafeCell<Ready>,
+    /// How many are queued, for thieves to see.
+    pub(super) queued: Published,
+    pub(super) idle: AtomicBool,
+    pub(super) tally: ThreadTally,
+}
+
+#[repr(align(128))]
+pub(super) struct Published(pub(super) AtomicU32);
+
+// SAFETY: the run queue is touched only inside the zone: by its owner, or by a thief that locked it out.
+unsafe impl Sync for Station {}
+
+impl Station {
+    fn new(shards: usize) -> Station {
+        Station {
+            zone: Zone::default(),
+            mail: Mail::new(shards),
+            bed: Bed::default(),
+            ready: UnsafeCell::new(Ready::new(shards)),
+            queued: Published(AtomicU32::new(0)),
+            idle: AtomicBool::new(false),
+            tally: ThreadTally::default(),
+        }
+    }
+}
 
 /// A job being run. Made by [`Job::new`], run once by [`Pool::run`](super::Pool::run).
 pub struct Job {
     pub(super) plan: Plan,
     pub(super) residents: Box<[Resident]>,
-    /// First resident of each group and thread: shards of a group that are neighbours share a thread.
+    /// Number of each group's shards.
     numbers: Box<[Box<[u32]>]>,
-    /// One queue for each thread, and one for the caller, who takes shards of any.
-    pub(super) queues: Box<[Queue]>,
-    pub(super) beds: Box<[Bed]>,
+    /// The thread that each shard belongs to now.
+    owners: Box<[AtomicU32]>,
+    pub(super) stations: Box<[Station]>,
     pub(super) exchanges: Box<[Option<InProcess>]>,
     pub(super) boards: Box<[Option<Board>]>,
     pub(super) ends: Box<[Board]>,
@@ -81,9 +116,8 @@ pub struct Job {
     pub(super) options: JobOptions,
     pub(super) exchange_bytes: AtomicI64,
     pub(super) pending: AtomicUsize,
-    pub(super) tallies: Box<[ThreadTally]>,
     pub(super) caller: Mutex<Option<Thread>>,
-    pub(super) started: Instant,
+    pub(super) started: OnceLock<Instant>,
     pub(super) wall_ns: AtomicUsize,
     weak: Weak<Job>,
 }
@@ -94,7 +128,7 @@ impl Job {
     /// # Errors
     /// When the initial values exceed the budget.
     pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Result<Arc<Job>, Failure> {
-        let (residents, numbers, ranges) = place(&plan, threads, &options)?;
+        let (residents, numbers) = place(&plan, threads, &options)?;
         let shards = residents.len();
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
@@ -108,30 +142,21 @@ impl Job {
             .iter()
             .map(|stage| (stage.kind == StageKind::Signal).then(|| Board::new(shards)));
         let boards: Box<[_]> = boards.collect();
-        let tasks = plan.codes.iter().flat_map(|code| &code.tasks);
-        let has_caller_stages = tasks.clone().any(|task| task.runner == Runner::Caller);
-        let mut queues: Vec<Queue> = ranges
-            .iter()
-            .map(|range| Queue::new(range.start, range.len() as u32))
-            .collect();
-        queues.push(Queue::new(
-            0,
-            if has_caller_stages { shards as u32 } else { 0 },
-        ));
+        let owners = residents.iter().map(|resident| AtomicU32::new(resident.home)).collect();
+        let stations = (0..=threads).map(|_| Station::new(shards)).collect();
         Ok(Arc::new_cyclic(|weak| Job {
             exchanges,
             boards,
             ends: (0..plan.loops).map(|_| Board::new(shards)).collect(),
-            queues: queues.into(),
-            beds: (0..threads).map(|_| Bed::default()).collect(),
-            tallies: (0..=threads).map(|_| ThreadTally::default()).collect(),
+            owners,
+            stations,
             unfinished: AtomicUsize::new(shards),
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
             exchange_bytes: AtomicI64::new(0),
             pending: AtomicUsize::new(0),
             caller: Mutex::new(None),
-            started: Instant::now(),
+            started: OnceLock::new(),
             wall_ns: AtomicUsize::new(0),
             weak: weak.clone(),
             residents,
@@ -143,7 +168,7 @@ impl Job {
 
     /// How many threads the job was placed on.
     pub fn threads(&self) -> u32 {
-        self.beds.len() as u32
+        self.stations.len() as u32 - 1
     }
 
     /// The compiled program.
@@ -156,24 +181,61 @@ impl Job {
         self.numbers[group.index()][index as usize]
     }
 
-    /// Tells a shard that something arrived.
+    /// Whether a shard belongs to a thread, as that thread sees it from inside its zone.
     #[inline]
-    pub(super) fn wake(&self, number: u32) {
-        let resident = &self.residents[number as usize];
-        if resident.word.notify() {
-            self.enqueue(number, resident.home);
+    pub(super) fn belongs_to(&self, number: u32, thread: u32) -> bool {
+        // Acquire: pairs with the release in `hand`; what the former owner did to the shard is visible.
+        self.owners[number as usize].load(Ordering::Acquire) == thread
+    }
+
+    /// The run queue of a thread.
+    ///
+    /// # Safety
+    /// The calling thread is inside that thread's zone, and holds no other reference to the queue.
+    #[allow(clippy::mut_from_ref)] // The zone is the lock.
+    #[inline]
+    pub(super) unsafe fn ready(&self, thread: u32) -> &mut Ready {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.stations[thread as usize].ready.get() }
+    }
+
+    /// Tells a shard's owner that something arrived. Called by a thread of the job, inside its zone.
+    #[inline]
+    pub(super) fn wake(&self, number: u32, thread: u32) {
+        if self.belongs_to(number, thread) {
+            // SAFETY: inside our own zone, and the reference ends here.
+            unsafe { self.ready(thread) }.insert(number);
+        } else {
+            self.post(number);
         }
     }
 
-    #[inline]
-    pub(super) fn enqueue(&self, number: u32, thread: u32) {
-        self.queues[thread as usize].push(number);
-        match self.beds.get(thread as usize) {
-            Some(bed) => {
-                bed.wake();
-            }
-            None => self.wake_caller(),
+    /// Tells a shard's owner by mail.
+    pub(super) fn post(&self, number: u32) {
+        let owner = self.owners[number as usize].load(Ordering::Acquire);
+        if self.stations[owner as usize].mail.post(number) {
+            self.rouse(owner);
         }
+    }
+
+    pub(super) fn rouse(&self, thread: u32) {
+        if thread == self.threads() {
+            self.wake_caller();
+        } else {
+            self.stations[thread as usize].bed.wake();
+        }
+    }
+
+    /// Gives a shard to another thread, which runs it.
+    pub(super) fn hand(&self, number: u32, thread: u32) {
+        // Release: the new owner sees what we did to the shard.
+        self.owners[number as usize].store(thread, Ordering::Release);
+        self.post(number);
+    }
+
+    /// Makes a stolen shard this thread's own.
+    pub(super) fn adopt(&self, number: u32, thread: u32) {
+        self.owners[number as usize].store(thread, Ordering::Release);
     }
 
     pub(super) fn wake_caller(&self) {
@@ -192,8 +254,8 @@ impl Job {
 
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.beds.iter().for_each(|bed| {
-            bed.wake();
+        self.stations.iter().for_each(|station| {
+            station.bed.wake();
         });
         self.wake_caller();
     }
@@ -202,7 +264,7 @@ impl Job {
     pub(super) fn finish_one(&self) {
         if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wall_ns.store(
-                self.started.elapsed().as_nanos() as usize,
+                self.started.get().map_or(0, |started| started.elapsed().as_nanos()) as usize,
                 Ordering::Relaxed,
             );
             self.stop();
@@ -218,7 +280,7 @@ impl Job {
                 job.residents[number as usize]
                     .completions
                     .fetch_add(1, Ordering::AcqRel);
-                job.wake(number);
+                job.post(number);
             }
         })
     }
@@ -230,7 +292,7 @@ impl Job {
             ..Tally::default()
         };
         tally.wall = Duration::from_nanos(self.wall_ns.load(Ordering::Relaxed) as u64);
-        for thread in &self.tallies {
+        for thread in self.stations.iter().map(|station| &station.tally) {
             tally.tasks += thread.tasks.load(Ordering::Relaxed);
             tally.slices += thread.slices.load(Ordering::Relaxed);
             tally.busy += Duration::from_nanos(thread.busy_ns.load(Ordering::Relaxed));
@@ -277,11 +339,7 @@ impl Drop for Job {
     }
 }
 
-type Placement = (
-    Box<[Resident]>,
-    Box<[Box<[u32]>]>,
-    Vec<std::ops::Range<u32>>,
-);
+type Placement = (Box<[Resident]>, Box<[Box<[u32]>]>);
 
 /// Numbers the shards by thread, then group, then index: contiguous ranges of each group on each thread.
 fn place(plan: &Plan, threads: u32, options: &JobOptions) -> Result<Placement, Failure> {
@@ -291,9 +349,7 @@ fn place(plan: &Plan, threads: u32, options: &JobOptions) -> Result<Placement, F
         .map(|count| vec![0; *count as usize].into())
         .collect();
     let mut residents = Vec::new();
-    let mut ranges = Vec::new();
     for thread in 0..threads {
-        let first = residents.len() as u32;
         for (group, &count) in plan.counts.iter().enumerate() {
             let edge = |thread: u32| {
                 (u64::from(count) * u64::from(thread)).div_ceil(u64::from(threads)) as u32
@@ -303,9 +359,8 @@ fn place(plan: &Plan, threads: u32, options: &JobOptions) -> Result<Placement, F
                 residents.push(settle(plan, GroupId(group as u32), index, thread, options)?);
             }
         }
-        ranges.push(first..residents.len() as u32);
     }
-    Ok((residents.into(), numbers.into(), ranges))
+    Ok((residents.into(), numbers.into()))
 }
 
 fn settle(
@@ -342,9 +397,9 @@ fn settle(
         charged_bytes,
         slice_tasks: 1,
         running: None,
+        done: false,
     };
     Ok(Resident {
-        word: Word::queued(),
         group,
         index,
         home,

@@ -1,14 +1,14 @@
-//! What loom enumerates: the queue, the word and the bed, without threads of their own.
+//! What loom enumerates: mail, zone and bed, without threads of their own.
 
-#[path = "queue.rs"]
-mod queue;
+#[path = "mail.rs"]
+mod mail;
 #[path = "sleep.rs"]
 mod sleep;
 #[path = "sync.rs"]
 mod sync;
-#[path = "word.rs"]
-mod word;
+#[path = "zone.rs"]
+mod zone;
 
-pub use queue::Queue;
+pub use mail::Mail;
 pub use sleep::Bed;
-pub use word::Word;
+pub use zone::Zone;

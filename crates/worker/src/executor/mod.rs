@@ -1,22 +1,29 @@
-//! Runs shards on threads: queues, slots and wake-ups, and nothing that the protocols need to know.
+//! Runs shards on threads: run queues, slots and wake-ups, and nothing that the protocols need to know.
+//!
+//! A shard belongs to one thread at a time, its owner: its home, or a thief for one slice. Only the owner
+//! runs it and keeps it in its run queue. Whoever has something for a shard tells its owner: directly when that
+//! is the same thread, else by mail. A shard stalls by finding nothing to run; whatever arrives later is
+//! published before the owner is told, so the next look finds it.
 
 mod board;
 mod failure;
 mod job;
+mod mail;
 mod panics;
 mod pool;
-mod queue;
-mod sleep;
+mod ready;
 mod slice;
+mod sleep;
 mod stall;
 mod sync;
 mod tally;
-mod word;
+mod thread;
+mod zone;
 
 pub use failure::{Failure, WaitsFor};
 pub use job::{Job, JobOptions};
+pub use mail::Mail;
 pub use pool::{Caller, Interrupted, Pool, QuietCaller};
-pub use queue::Queue;
 pub use sleep::Bed;
 pub use tally::Tally;
-pub use word::Word;
+pub use zone::Zone;

@@ -3,24 +3,17 @@
 use super::failure::Failure;
 use super::job::Job;
 use super::panics;
-use super::stall::Watchdog;
-use super::tally::count;
+use super::stall::{Watchdog, describe};
+use super::thread::Worker;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long an idle thread polls before it sleeps: about twice what a sleep and a wake-up cost.
-const POLL: Duration = Duration::from_micros(75);
-/// How long work must have waited in another thread's queue before it is stolen.
-const STEAL_AFTER: Duration = Duration::from_micros(20);
-/// The longest sleep: whatever went wrong, a thread looks around now and then.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How often the calling thread looks for signals and stalls.
 const CALLER_LOOKS: Duration = Duration::from_millis(20);
 /// How long the calling thread runs its stages before it looks for signals.
 const CALLER_SLICE: Duration = Duration::from_millis(10);
-const SPINS: u32 = 64;
 
 /// The user asked the job to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,9 +115,10 @@ impl Pool {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *job.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
-        for (number, resident) in job.residents.iter().enumerate() {
-            job.queues[resident.home as usize].push(number as u32);
+        for number in 0..job.residents.len() {
+            job.post(number as u32);
         }
+        let _ = job.started.set(Instant::now());
         if job.residents.is_empty() {
             return Ok(());
         }
@@ -139,11 +133,13 @@ impl Pool {
             shared: &self.shared,
             job,
         };
-        attend(job, caller);
+        let stalled = attend(job, caller);
         drop(leaving);
         drop(turn);
-        let failure = job
-            .failure
+        if let Some(after) = stalled {
+            return Err(describe(job, after));
+        }
+        let failure = job.failure
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
@@ -182,27 +178,17 @@ impl Drop for Pool {
     }
 }
 
-/// What the calling thread does until the job ends: its own stages, signals, the watchdog.
-fn attend(job: &Job, caller: &mut dyn Caller) {
+/// What the calling thread does until the job ends: its own stages, signals, the watchdog. Gives how long
+/// nothing had moved when it gave up.
+fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
     let own = job.threads();
-    let queue = &job.queues[own as usize];
+    let station = &job.stations[own as usize];
     let mut watchdog = Watchdog::new();
     let mut looked = Instant::now();
-    let mut cursor = 0;
     while !job.stop.load(Ordering::SeqCst) {
-        if !queue.is_empty() {
-            caller.run_stages(&mut || {
-                let started = Instant::now();
-                let mut clock = started;
-                while clock.duration_since(started) < CALLER_SLICE
-                    && !job.stop.load(Ordering::SeqCst)
-                {
-                    let Some(number) = queue.pop(&mut cursor) else {
-                        break;
-                    };
-                    clock = job.run_slice(number, own, clock);
-                }
-            });
+        if station.mail.has_any() {
+            // Stages without a caller's own are not here, so this is not entered for each of its slices.
+            caller.run_stages(&mut || Worker::new(job, own).work_for(CALLER_SLICE));
         } else {
             std::thread::park_timeout(CALLER_LOOKS);
         }
@@ -210,11 +196,13 @@ fn attend(job: &Job, caller: &mut dyn Caller) {
             looked = Instant::now();
             if caller.check().is_err() {
                 job.fail(Failure::Interrupted);
-            } else if let Some(failure) = watchdog.look(job) {
-                job.fail(failure);
+            } else if let Some(after) = watchdog.look(job) {
+                job.stop();
+                return Some(after);
             }
         }
     }
+    None
 }
 
 /// A thread's life: job after job.
@@ -238,111 +226,12 @@ fn serve(shared: &Shared, thread: u32, oversubscribed: bool) {
         };
         ticket = desk.ticket;
         drop(desk);
-        work(&job, thread, oversubscribed);
+        Worker::new(&job, thread).work(oversubscribed);
         drop(job);
         let mut desk = shared.desk();
         desk.busy -= 1;
         if desk.busy == 0 {
             shared.left.notify_all();
         }
-    }
-}
-
-/// Runs slices until the job stops.
-fn work(job: &Job, thread: u32, oversubscribed: bool) {
-    let queue = &job.queues[thread as usize];
-    let mut cursor = 0;
-    let mut thief = Thief::new(thread, job.threads());
-    let mut clock = Instant::now();
-    let poll = if oversubscribed { Duration::ZERO } else { POLL };
-    let mut spins = 0;
-    while !job.stop.load(Ordering::Relaxed) {
-        if let Some(number) = queue.pop(&mut cursor) {
-            if spins > 0 {
-                // After idling the last reading is old: this slice must not answer for the wait.
-                clock = Instant::now();
-                spins = 0;
-            }
-            clock = job.run_slice(number, thread, clock);
-            share_work(job, thread, queue.is_empty());
-            continue;
-        }
-        spins += 1;
-        if spins % SPINS != 0 {
-            std::hint::spin_loop();
-            continue;
-        }
-        let now = Instant::now();
-        if let Some(number) = thief.steal(job, now) {
-            count(&job.tallies[thread as usize].stolen, 1);
-            clock = job.run_slice(number, thread, now);
-            spins = 0;
-        } else if now.duration_since(clock) >= poll {
-            let has_work = || !queue.is_empty() || job.stop.load(Ordering::SeqCst);
-            job.beds[thread as usize].sleep(SLEEP_MAX, has_work);
-            clock = Instant::now();
-        } else if spins % (SPINS * 16) == 0 {
-            std::thread::yield_now();
-        }
-    }
-}
-
-/// A thread that leaves work waiting while others sleep wakes one of them to steal it.
-#[inline]
-fn share_work(job: &Job, thread: u32, empty: bool) {
-    if empty {
-        return;
-    }
-    let asleep = job
-        .beds
-        .iter()
-        .enumerate()
-        .find(|(other, bed)| *other as u32 != thread && bed.is_asleep());
-    if let Some((_, bed)) = asleep {
-        bed.wake();
-    }
-}
-
-/// Takes what has waited in others' queues.
-struct Thief {
-    thread: u32,
-    victim: u32,
-    threads: u32,
-    seen: Vec<u64>,
-    since: Option<Instant>,
-}
-
-impl Thief {
-    fn new(thread: u32, threads: u32) -> Thief {
-        Thief {
-            thread,
-            victim: thread,
-            threads,
-            seen: Vec::new(),
-            since: None,
-        }
-    }
-
-    fn steal(&mut self, job: &Job, now: Instant) -> Option<u32> {
-        if self.threads < 2 {
-            return None;
-        }
-        if let Some(since) = self.since {
-            if now.duration_since(since) < STEAL_AFTER {
-                return None;
-            }
-            let stolen = job.queues[self.victim as usize].steal(&self.seen);
-            if stolen.is_some() {
-                self.since = None;
-                return stolen;
-            }
-        }
-        self.victim = (self.victim + 1) % self.threads;
-        if self.victim == self.thread {
-            self.victim = (self.victim + 1) % self.threads;
-        }
-        job.queues[self.victim as usize].look(&mut self.seen);
-        self.since = Some(now);
-        None
     }
 }

@@ -3,25 +3,23 @@
 
 use super::failure::Failure;
 use super::job::{Body, Job, Resident};
-use super::panics;
-use super::tally::{ThreadTally, count};
 use crate::shard::{Issue, Next, Surroundings};
-use brambling_exchange::in_process::InProcess;
+use brambling_exchange::in_process::{Arrival, InProcess, LocalInbox, LocalOutbox};
 use brambling_memory::Class;
 use brambling_program::{
-    Action, Code, Completion, Context, ExchangeId, LoopId, PieceSource, Position, Progress, Runner,
-    StageId, StageKind, Task, Turn, Value,
+    Action, Context, ExchangeId, KernelError, LoopId, PieceSink, PieceSource, Position, Progress, Runner, StageId, StageKind, Task,
+    Turn, Value,
 };
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-/// How long a slice should take: long against its one clock reading, short against a user's patience.
+/// How long a slice should take: long against a reading of the clock, short against a user's patience.
 const SLICE_NS: u64 = 100_000;
 const SLICE_TASKS_MAX: u32 = 1 << 16;
 const ARGS_INLINE: usize = 8;
 
 /// Why a slice ended.
-enum End {
+pub(super) enum End {
     Stalled,
     UsedUp,
     /// The next task is for another kind of thread.
@@ -35,6 +33,7 @@ struct Around<'a> {
     job: &'a Job,
     number: u32,
     index: u32,
+    thread: u32,
 }
 
 impl<'a> Around<'a> {
@@ -72,83 +71,12 @@ impl Surroundings for Around<'_> {
     }
 
     fn announce(&mut self, outermost: LoopId) {
-        self.job.ends[outermost as usize].publish(false, |shard| self.job.wake(shard as u32));
+        self.job.ends[outermost as usize].publish(false, |shard| self.job.wake(shard as u32, self.thread));
     }
-}
-
-impl Job {
-    /// Runs a queued shard for a slice on a thread. `from` is when the thread last looked at the clock; the
-    /// result is when it did now.
-    pub(super) fn run_slice(&self, number: u32, thread: u32, from: Instant) -> Instant {
-        let resident = &self.residents[number as usize];
-        let tally = &self.tallies[thread as usize];
-        resident.word.start();
-        count(&tally.pulse, 1);
-        // SAFETY: this thread took the shard from its queue and set its word to running: nobody else
-        // touches the body until the word leaves that state, below.
-        let body = unsafe { &mut *resident.body.get() };
-        let runner = if thread == self.threads() {
-            Runner::Caller
-        } else {
-            Runner::Native
-        };
-        let mut slice = Slice {
-            job: self,
-            resident,
-            number,
-            runner,
-            tasks: 0,
-            failure: None,
-        };
-        let end = match panics::catch(|| slice.run(body)) {
-            Ok(end) => end,
-            Err((message, location)) => {
-                slice.failure = Some(slice.panic(body, message, location));
-                End::Failed
-            }
-        };
-        let (tasks, failure) = (slice.tasks, slice.failure);
-        let now = Instant::now();
-        let took_ns = now.duration_since(from).as_nanos() as u64;
-        body.slice_tasks = next_share(body.slice_tasks, tasks, took_ns);
-        record(tally, tasks, took_ns);
-        self.leave(resident, number, end, failure);
-        now
-    }
-
-    /// Decides where a shard goes after its slice. Its body must not be touched any more.
-    fn leave(&self, resident: &Resident, number: u32, end: End, failure: Option<Failure>) {
-        match end {
-            End::Stalled if resident.word.idle() => {}
-            End::Stalled | End::UsedUp => self.requeue(resident, number, resident.home),
-            End::Elsewhere(Runner::Native) => self.requeue(resident, number, resident.home),
-            End::Elsewhere(Runner::Caller) => self.requeue(resident, number, self.threads()),
-            End::Finished => {
-                resident.word.done();
-                self.finish_one();
-            }
-            End::Failed => {
-                resident.word.done();
-                self.fail(failure.expect("a failed slice has a failure"));
-            }
-        }
-    }
-
-    fn requeue(&self, resident: &Resident, number: u32, thread: u32) {
-        resident.word.requeue();
-        self.enqueue(number, thread);
-    }
-}
-
-fn record(tally: &ThreadTally, tasks: u32, took_ns: u64) {
-    count(&tally.tasks, u64::from(tasks));
-    count(&tally.slices, 1);
-    count(&tally.busy_ns, took_ns);
-    count(&tally.pulse, 1);
 }
 
 /// How many tasks the next slice may run: as many as fit its time, growing by at most a factor of 8.
-fn next_share(share: u32, tasks: u32, took_ns: u64) -> u32 {
+pub(super) fn next_share(share: u32, tasks: u32, took_ns: u64) -> u32 {
     if tasks == 0 {
         return share;
     }
@@ -156,32 +84,36 @@ fn next_share(share: u32, tasks: u32, took_ns: u64) -> u32 {
     fitting.clamp(1, u64::from(share.saturating_mul(8).min(SLICE_TASKS_MAX))) as u32
 }
 
-struct Slice<'a> {
+pub(super) struct Slice<'a> {
     job: &'a Job,
     resident: &'a Resident,
     number: u32,
+    thread: u32,
     runner: Runner,
-    tasks: u32,
-    failure: Option<Failure>,
+    pub(super) tasks: u32,
+    pub(super) failure: Option<Failure>,
 }
 
 impl<'a> Slice<'a> {
-    fn run(&mut self, body: &mut Body) -> End {
+    #[inline]
+    pub(super) fn new(job: &'a Job, resident: &'a Resident, number: u32, thread: u32, runner: Runner) -> Self {
+        Slice { job, resident, number, thread, runner, tasks: 0, failure: None }
+    }
+
+    #[inline]
+    pub(super) fn run(&mut self, body: &mut Body) -> End {
         let job = self.job;
         let code = &job.plan.codes[self.resident.group.index()];
-        let mut around = Around {
-            job,
-            number: self.number,
-            index: self.resident.index,
-        };
+        let mut around = Around { job, number: self.number, index: self.resident.index, thread: self.thread };
         let completion = || job.completion(self.number);
-        let mut context = self.context(&completion);
-        let mut written = 0u128;
+        let partitions = job.plan.counts[self.resident.group.index()];
+        let seed = job.plan.program.spec().seed;
+        let mut context = Context::new(self.resident.index, partitions, seed, &job.stop, &completion);
+        let mut may_grow = false;
         let mut left = body.slice_tasks;
+        let mut tasks = 0;
         if self.resident.completions.load(Ordering::Acquire) > 0 {
-            let arrived = self.resident.completions.swap(0, Ordering::AcqRel);
-            job.pending.fetch_sub(arrived as usize, Ordering::AcqRel);
-            body.shard.complete();
+            self.complete(body);
         }
         let end = loop {
             let issue = match body.shard.next(code, &mut around) {
@@ -194,19 +126,16 @@ impl<'a> Slice<'a> {
             if task.runner != self.runner && matches!(task.action, Action::Stage(_)) {
                 break End::Elsewhere(task.runner);
             }
-            if left == 0 {
+            if left == 0 || job.stop.load(Ordering::Relaxed) {
                 break End::UsedUp;
             }
             left -= 1;
-            body.running = Some(Position {
-                stage: task.stage,
-                turn: issue.turn,
-            });
-            written |= task.writes.0;
-            match self.run_task(body, task, issue, &mut context, &completion) {
+            body.running = Some(Position { stage: task.stage, turn: issue.turn });
+            may_grow |= task.may_grow;
+            match self.run_task(body, task, issue, &mut context) {
                 Progress::Done => {
                     body.shard.retire(issue);
-                    self.tasks += 1;
+                    tasks += 1;
                 }
                 Progress::More => {}
                 Progress::Pending => {
@@ -214,48 +143,30 @@ impl<'a> Slice<'a> {
                     body.shard.suspend(issue);
                 }
                 Progress::Failed => {
-                    let error = context
-                        .take_error()
-                        .unwrap_or_else(|| "the kernel gave no reason".into());
-                    self.failure = Some(self.kernel_failure(code, task, issue, error));
+                    let error = context.take_error().unwrap_or_else(|| "the kernel gave no reason".into());
+                    self.failure = Some(self.kernel_failure(task, issue, error));
                     return End::Failed;
                 }
             }
         };
-        if written != 0
-            && let Err(failure) = self.charge(body)
-        {
+        self.tasks = tasks;
+        if may_grow && let Err(failure) = self.charge(body) {
             self.failure = Some(failure);
             return End::Failed;
         }
         end
     }
 
-    fn context<'c>(&self, completion: &'c dyn Fn() -> Completion) -> Context<'c>
-    where
-        'a: 'c,
-    {
-        let partitions = self.job.plan.counts[self.resident.group.index()];
-        let seed = self.job.plan.program.spec().seed;
-        Context::new(
-            self.resident.index,
-            partitions,
-            seed,
-            &self.job.stop,
-            completion,
-        )
+    #[cold]
+    fn complete(&self, body: &mut Body) {
+        let arrived = self.resident.completions.swap(0, Ordering::AcqRel);
+        self.job.pending.fetch_sub(arrived as usize, Ordering::AcqRel);
+        body.shard.complete();
     }
 
     #[inline]
-    fn run_task(
-        &self,
-        body: &mut Body,
-        task: &Task,
-        issue: Issue,
-        context: &mut Context<'_>,
-        completion: &dyn Fn() -> Completion,
-    ) -> Progress {
-        let Action::Stage(kind) = task.action else {
+    fn run_task(&self, body: &mut Body, task: &Task, issue: Issue, context: &mut Context<'_>) -> Progress {
+        let (Action::Stage(kind), Some(kernel)) = (task.action, &task.kernel) else {
             for cell in &task.cells {
                 let cell = &mut body.cells[usize::from(*cell)];
                 *cell = Value::default_of(cell.payload_type());
@@ -271,99 +182,112 @@ impl<'a> Slice<'a> {
             &mut long
         };
         arguments(body, task, args);
-        let kernel = &self.job.plan.program.kernel(task.stage);
-        let at = Position {
-            stage: task.stage,
-            turn: issue.turn,
+        context.enter(Position { stage: task.stage, turn: issue.turn });
+        let zone = &self.job.stations[self.thread as usize].zone;
+        let call = |context: &mut Context<'_>| {
+            zone.leave();
+            // SAFETY: the arguments are the declared cells, of the declared types; those written are unshared,
+            // and the shard is run by this thread alone. Ports are of the exchange's piece type.
+            let progress = unsafe { kernel.0.call(context, args.as_ptr()) };
+            zone.enter();
+            progress
         };
         match kind {
-            StageKind::Compute => {
-                context.enter(at);
-                // SAFETY: the arguments are the declared cells, of the declared types; those written are
-                // unshared, and the shard is run by this thread alone.
-                unsafe { kernel.call(context, args.as_ptr()) }
-            }
+            StageKind::Compute => call(context),
             StageKind::Signal => {
-                context.enter(at);
-                // SAFETY: as above.
-                let progress = unsafe { kernel.call(context, args.as_ptr()) };
+                let progress = call(context);
                 if progress == Progress::Done {
-                    let board = self.job.boards[task.stage.index()]
-                        .as_ref()
-                        .expect("a signal has a board");
-                    board.publish(context.outcome(), |shard| self.job.wake(shard as u32));
+                    self.publish(task.stage, context.outcome());
                 }
                 progress
             }
-            StageKind::Scatter(exchange) => {
-                let exchange_local = self.job.exchanges[exchange.index()]
-                    .as_ref()
-                    .expect("used by a stage");
-                let mut outbox = exchange_local.outbox(issue.turn, self.resident.index);
-                let mut own = self.context(completion);
-                own.enter(at);
-                own.set_sink(&mut outbox);
-                // SAFETY: as above; the sink's pieces are of the declared type.
-                let progress = unsafe { kernel.call(&mut own, args.as_ptr()) };
+            StageKind::Scatter(id) => {
+                let exchange = self.exchange(id);
+                let mut outbox = exchange.outbox(issue.turn, self.resident.index);
+                // SAFETY: the outbox outlives the call.
+                unsafe { context.lend_sink(erase(NonNull::from(&mut outbox))) };
+                let progress = call(context);
                 if progress != Progress::Done {
-                    return settle(context, own, progress);
+                    return cannot_continue(context, progress);
                 }
-                self.sent(context, exchange, exchange_local, issue.turn)
+                self.sent(context, id, exchange, issue.turn)
             }
-            StageKind::Gather(exchange) => {
-                let exchange_local = self.job.exchanges[exchange.index()]
-                    .as_ref()
-                    .expect("used by a stage");
-                let mut inbox = exchange_local.inbox(issue.turn, self.resident.index);
-                let mut own = self.context(completion);
-                own.enter(at);
-                own.set_source(&mut inbox as &mut dyn PieceSource);
-                // SAFETY: as above; the source's pieces are of the declared type.
-                let progress = unsafe { kernel.call(&mut own, args.as_ptr()) };
+            StageKind::Gather(id) => {
+                let exchange = self.exchange(id);
+                let mut inbox = exchange.inbox(issue.turn, self.resident.index);
+                // SAFETY: the inbox outlives the call.
+                unsafe { context.lend_source(erase_source(NonNull::from(&mut inbox))) };
+                let progress = call(context);
                 if progress != Progress::Done {
-                    return settle(context, own, progress);
+                    return cannot_continue(context, progress);
                 }
                 drop(inbox);
-                let sources = self.job.plan.exchanges[exchange.index()]
-                    .as_ref()
-                    .expect("used by a stage")
-                    .source;
-                exchange_local.retire(issue.turn, self.resident.index, |source| {
-                    self.job.wake(self.job.number(sources, source));
+                let sources = self.ends(id).source;
+                exchange.retire(issue.turn, self.resident.index, |source| {
+                    self.wake(self.job.number(sources, source));
                 });
                 Progress::Done
             }
         }
     }
 
-    fn sent(
-        &self,
-        context: &mut Context<'_>,
-        id: ExchangeId,
-        exchange: &InProcess,
-        turn: Turn,
-    ) -> Progress {
-        let growth = exchange.growth(turn, self.resident.index);
-        if growth != 0 {
-            let (old, new) = if growth > 0 {
-                (0, growth as u64)
-            } else {
-                ((-growth) as u64, 0)
-            };
-            if let Err(error) = self.job.options.budget.adjust(Class::Exchange, old, new) {
-                let name = &self.job.plan.program.spec().exchanges[id.index()].name;
-                return context.fail(format!("pieces of exchange `{name}`: {error}").into());
-            }
-            self.job.exchange_bytes.fetch_add(growth, Ordering::Relaxed);
+    #[inline]
+    fn exchange(&self, id: ExchangeId) -> &'a InProcess {
+        self.job.exchanges[id.index()].as_ref().expect("used by a stage")
+    }
+
+    #[inline]
+    fn ends(&self, id: ExchangeId) -> &'a brambling_program::ExchangePlan {
+        self.job.plan.exchanges[id.index()].as_ref().expect("used by a stage")
+    }
+
+    /// Tells a shard that something arrived. This very shard looks again anyway before its slice ends.
+    #[inline]
+    fn wake(&self, number: u32) {
+        if number != self.number {
+            self.job.wake(number, self.thread);
         }
-        let destinations = self.job.plan.exchanges[id.index()]
-            .as_ref()
-            .expect("used by a stage")
-            .destination;
-        exchange.sent(turn, self.resident.index, |destination| {
-            self.job.wake(self.job.number(destinations, destination));
-        });
+    }
+
+    fn publish(&self, signal: StageId, outcome: bool) {
+        let board = self.job.boards[signal.index()].as_ref().expect("a signal has a board");
+        board.publish(outcome, |shard| self.wake(shard as u32));
+    }
+
+    #[inline]
+    fn sent(&self, context: &mut Context<'_>, id: ExchangeId, exchange: &InProcess, turn: Turn) -> Progress {
+        let growth = exchange.growth(turn, self.resident.index);
+        if growth != 0
+            && let Err(error) = self.charge_pieces(growth)
+        {
+            let name = &self.job.plan.program.spec().exchanges[id.index()].name;
+            return context.fail(KernelError::new(format!("pieces of exchange `{name}`: {error}")).with_source(error));
+        }
+        let group = self.ends(id).destination;
+        exchange.sent(
+            turn,
+            self.resident.index,
+            |to| {
+                let near = self.job.belongs_to(self.job.number(group, to), self.thread);
+                if near { Arrival::Near } else { Arrival::Far }
+            },
+            |to, arrival| {
+                let number = self.job.number(group, to);
+                match arrival {
+                    Arrival::Near => self.wake(number),
+                    Arrival::Far => self.job.post(number),
+                }
+            },
+        );
         Progress::Done
+    }
+
+    #[cold]
+    fn charge_pieces(&self, growth: i64) -> Result<(), brambling_memory::OutOfMemory> {
+        let (old, new) = if growth > 0 { (0, growth as u64) } else { (growth.unsigned_abs(), 0) };
+        self.job.options.budget.adjust(Class::Exchange, old, new)?;
+        self.job.exchange_bytes.fetch_add(growth, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Tells the budget what the shard's cells take by now.
@@ -372,55 +296,36 @@ impl<'a> Slice<'a> {
         if bytes == body.charged_bytes {
             return Ok(());
         }
-        self.job
-            .options
-            .budget
-            .adjust(Class::Resident, body.charged_bytes, bytes)
-            .map_err(|source| {
-                let stage = body
-                    .running
-                    .map_or_else(String::new, |at| self.stage_name(at.stage));
-                Failure::OutOfMemory {
-                    stage,
-                    partition: self.resident.index,
-                    source,
-                }
-            })?;
+        self.job.options.budget.adjust(Class::Resident, body.charged_bytes, bytes).map_err(|source| {
+            let stage = body.running.map_or_else(String::new, |at| self.stage_name(at.stage));
+            Failure::OutOfMemory { stage, partition: self.resident.index, source }
+        })?;
         body.charged_bytes = bytes;
         Ok(())
     }
 
     fn stage_name(&self, stage: StageId) -> String {
-        self.job.plan.program.spec().stages[stage.index()]
-            .name
-            .clone()
+        self.job.plan.program.spec().stages[stage.index()].name.clone()
     }
 
-    fn kernel_failure(
-        &self,
-        _: &Code,
-        task: &Task,
-        issue: Issue,
-        error: brambling_program::KernelError,
-    ) -> Failure {
-        Failure::Kernel {
-            stage: self.stage_name(task.stage),
-            partition: self.resident.index,
-            turn: issue.turn,
-            error,
-        }
+    fn kernel_failure(&self, task: &Task, issue: Issue, error: KernelError) -> Failure {
+        let stage = self.stage_name(task.stage);
+        Failure::Kernel { stage, partition: self.resident.index, turn: issue.turn, error }
     }
+}
 
-    fn panic(&self, body: &Body, message: String, location: Option<String>) -> Failure {
-        let at = body.running.expect("a panic comes from a task");
-        Failure::Panic {
-            stage: self.stage_name(at.stage),
-            partition: self.resident.index,
-            turn: at.turn,
-            message,
-            location,
-        }
-    }
+/// Forgets how long the sink lives; the caller of `lend_sink` answers for that.
+fn erase<'a>(sink: NonNull<LocalOutbox<'a>>) -> NonNull<dyn PieceSink> {
+    let sink: NonNull<dyn PieceSink + 'a> = sink;
+    // SAFETY: only the lifetime bound changes, not the layout.
+    unsafe { std::mem::transmute::<NonNull<dyn PieceSink + 'a>, NonNull<dyn PieceSink>>(sink) }
+}
+
+/// As [`erase`], for a source.
+fn erase_source<'a>(source: NonNull<LocalInbox<'a>>) -> NonNull<dyn PieceSource> {
+    let source: NonNull<dyn PieceSource + 'a> = source;
+    // SAFETY: only the lifetime bound changes, not the layout.
+    unsafe { std::mem::transmute::<NonNull<dyn PieceSource + 'a>, NonNull<dyn PieceSource>>(source) }
 }
 
 /// Pointers to the kernel's arguments; what is written is unshared first.
@@ -441,11 +346,10 @@ fn arguments(body: &mut Body, task: &Task, args: &mut [*mut u8]) {
 }
 
 /// A scatter or gather cannot be continued: its turn would be half sent or half taken.
-fn settle(context: &mut Context<'_>, mut own: Context<'_>, progress: Progress) -> Progress {
-    match own.take_error() {
-        Some(error) => context.fail(error),
-        None if progress == Progress::Failed => Progress::Failed,
-        None => context
-            .fail("a scatter or gather cannot return more or pending; split the stage".into()),
+#[cold]
+fn cannot_continue(context: &mut Context<'_>, progress: Progress) -> Progress {
+    if progress == Progress::Failed {
+        return progress;
     }
+    context.fail("a scatter or gather cannot return more or pending; split the stage".into())
 }

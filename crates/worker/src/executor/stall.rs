@@ -1,5 +1,5 @@
 //! The watchdog: notices that nothing runs and nothing can, and says who waits for what.
-#![allow(unsafe_code)] // Looks into idle shards while no thread runs any.
+#![allow(unsafe_code)] // Looks into shards after every thread has left the job.
 
 use super::failure::{Failure, WaitsFor};
 use super::job::Job;
@@ -24,15 +24,13 @@ impl Watchdog {
         }
     }
 
-    /// Looks at the job; gives its failure when it has stalled for too long. A long kernel is not a stall.
-    pub(super) fn look(&mut self, job: &Job) -> Option<Failure> {
-        let pulses: Vec<u64> = job
-            .tallies
-            .iter()
-            .map(|tally| tally.pulse.load(Ordering::Acquire))
-            .collect();
-        let running = pulses.iter().any(|pulse| pulse % 2 == 1);
-        let queued = job.queues.iter().any(|queue| !queue.is_empty());
+    /// Looks at the job; gives how long nothing has moved when that is too long. A long kernel is not a stall.
+    pub(super) fn look(&mut self, job: &Job) -> Option<Duration> {
+        let pulses: Vec<u64> =
+            job.stations.iter().map(|station| station.tally.slices.load(Ordering::Acquire)).collect();
+        let (pool, caller) = job.stations.split_at(job.threads() as usize);
+        let running = pool.iter().any(|station| !station.idle.load(Ordering::Acquire));
+        let queued = pool.iter().chain(caller).any(|station| station.mail.has_any());
         if running || queued || pulses != self.pulses {
             self.pulses = pulses;
             self.since = Instant::now();
@@ -45,23 +43,21 @@ impl Watchdog {
             HOPELESS.min(job.options.stall)
         };
         let after = self.since.elapsed();
-        (after >= patience).then(|| describe(job, after))
+        (after >= patience).then_some(after)
     }
 }
 
-fn describe(job: &Job, after: Duration) -> Failure {
+/// Who waits for what, after every thread has left the job.
+pub(super) fn describe(job: &Job, after: Duration) -> Failure {
     let spec = job.plan.program.spec();
     let stage_name = |stage: usize| spec.stages[stage].name.clone();
     let mut last = None;
-    for resident in job
-        .residents
-        .iter()
-        .filter(|resident| resident.word.is_idle())
-    {
-        // SAFETY: nothing has run for seconds and nothing is queued; an idle shard can only be woken by a
-        // running one or by a completion, whose late arrival at this very moment would find the job
-        // failed: stop is set by our caller before any thread could act on it.
+    for resident in &job.residents {
+        // SAFETY: every thread has left the job by now, see `Pool::run`.
         let body = unsafe { &*resident.body.get() };
+        if body.done {
+            continue;
+        }
         let code = &job.plan.codes[resident.group.index()];
         let stalled = body
             .shard

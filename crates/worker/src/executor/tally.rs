@@ -1,4 +1,4 @@
-//! What a job did: counted by each thread for itself, per slice.
+//! What a job did: counted by each thread for itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub struct Tally {
     pub tasks: u64,
     /// Slices run.
     pub slices: u64,
-    /// Time in slices, over all threads.
+    /// Time not spent idle, over all threads.
     pub busy: Duration,
     /// Shards taken from another thread's queue.
     pub stolen: u64,
@@ -30,15 +30,10 @@ pub(super) struct ThreadTally {
     pub(super) slices: AtomicU64,
     pub(super) busy_ns: AtomicU64,
     pub(super) stolen: AtomicU64,
-    /// Odd while a slice runs.
-    pub(super) pulse: AtomicU64,
 }
 
 /// Adds to a count that only this thread writes.
 #[inline]
 pub(super) fn count(counter: &AtomicU64, more: u64) {
-    counter.store(
-        counter.load(Ordering::Relaxed).wrapping_add(more),
-        Ordering::Relaxed,
-    );
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }

@@ -1,0 +1,75 @@
+//! A pair of fences of unequal cost: free for whoever passes often, dear for whoever passes seldom.
+//!
+//! Two threads each write one word and then read the other's. If one of them passes [`light`] and the other
+//! [`heavy`] in between, at least one sees the other's write. `heavy` asks the kernel to make every running
+//! thread of the process pass a full barrier (membarrier(2)); without that system call both are full fences.
+
+#[cfg(not(loom))]
+pub use real::{heavy, light};
+
+/// Under loom both are full fences: what it enumerates is the protocol above them.
+#[cfg(loom)]
+pub fn light() {
+    loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
+}
+
+/// As [`light`].
+#[cfg(loom)]
+pub fn heavy() {
+    loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
+}
+
+#[cfg(not(loom))]
+mod real {
+    #![allow(unsafe_code)] // One system call without pointers.
+
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+
+    /// Set once the process is registered. Until then `light` is a full fence.
+    static EXPEDITED: AtomicBool = AtomicBool::new(false);
+
+    #[cfg(target_os = "linux")]
+    fn membarrier(command: libc::c_int) -> bool {
+        // SAFETY: takes three numbers and touches no memory of ours.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn register() -> bool {
+        let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+            && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+        EXPEDITED.store(registered, Ordering::SeqCst);
+        registered
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn register() -> bool {
+        false
+    }
+
+    fn is_expedited() -> bool {
+        static REGISTERED: OnceLock<bool> = OnceLock::new();
+        *REGISTERED.get_or_init(register)
+    }
+
+    /// The cheap side: an order for the compiler, once the dear side can do the rest.
+    #[inline(always)]
+    pub fn light() {
+        if EXPEDITED.load(Ordering::Relaxed) {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The dear side: about a microsecond.
+    pub fn heavy() {
+        fence(Ordering::SeqCst);
+        if is_expedited() {
+            #[cfg(target_os = "linux")]
+            membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+        }
+        fence(Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,328 @@
+//! The exchange itself: arrivals and room of each destination, and the places of the pieces.
+
+use super::mailbox::{Letter, Mailbox};
+use super::slots::Slots;
+use super::{Arrivals, Room, TURNS_OPEN};
+use brambling_program::{Links, LinksAt, PayloadType, PieceSink, PieceSource, Turn};
+
+/// Beyond this the pieces of an exchange come through mailboxes: memory then follows the pieces sent.
+const SLOT_BYTES_MAX: usize = 16 << 20;
+
+/// Where a destination is, as its source's thread sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// On the source's own thread.
+    Near,
+    /// On another.
+    Far,
+}
+
+/// One destination's side.
+struct Destination {
+    arrivals: [Arrivals; TURNS_OPEN as usize],
+    room: Room,
+}
+
+enum Pieces {
+    Slots(Slots),
+    Mailbox(Mailbox),
+}
+
+/// An exchange whose sources and destinations share a process.
+pub struct InProcess {
+    links: Links,
+    destinations: Box<[Destination]>,
+    pieces: Pieces,
+}
+
+impl InProcess {
+    /// An exchange with nothing sent.
+    pub fn new(links: Links, piece: &'static PayloadType) -> InProcess {
+        let arrivals = |turn: usize, to: u32| Arrivals::new(links.fan_in(turn as Turn, to));
+        let destinations: Box<[Destination]> = (0..links.destination_count())
+            .map(|to| Destination {
+                arrivals: std::array::from_fn(|turn| arrivals(turn, to)),
+                room: Room::new(links.source_count() as usize),
+            })
+            .collect();
+        let pieces = if Slots::bytes(&links, piece) <= SLOT_BYTES_MAX {
+            Pieces::Slots(Slots::new(&links, piece))
+        } else {
+            Pieces::Mailbox(Mailbox::new(&links, piece))
+        };
+        InProcess { links, destinations, pieces }
+    }
+
+    /// Who may send to whom.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    #[inline]
+    fn arrivals(&self, turn: Turn, destination: u32) -> &Arrivals {
+        &self.destinations[destination as usize].arrivals[(turn % TURNS_OPEN) as usize]
+    }
+
+    /// Whether every piece of a turn has reached a destination. If not, whoever brings the last one wakes it.
+    #[inline]
+    pub fn is_complete(&self, turn: Turn, destination: u32) -> bool {
+        self.arrivals(turn, destination).is_complete()
+    }
+
+    /// Whether every destination of a source has room for a turn. If not, the next to retire wakes it.
+    #[inline]
+    pub fn has_room(&self, turn: Turn, source: u32) -> bool {
+        // Nobody can lack room in the first K turns.
+        let Some(turns) = (turn + 1).checked_sub(TURNS_OPEN).filter(|turns| *turns > 0) else { return true };
+        let links = self.links.at(turn);
+        (0..links.fan_out(source)).all(|place| {
+            let (destination, _) = links.destination(source, place);
+            let room = &self.destinations[destination as usize].room;
+            room.has_retired(turns) || room.await_retired(turns, source as usize)
+        })
+    }
+
+    /// Where a source puts its pieces of a turn for which it has room.
+    #[inline]
+    pub fn outbox(&self, turn: Turn, source: u32) -> LocalOutbox<'_> {
+        LocalOutbox { exchange: self, links: self.links.at(turn), turn, source, begun: Vec::new() }
+    }
+
+    /// Ends a source's turn: what it did not send counts as empty. `place` says where a destination is; `wake`
+    /// is called for each that may be complete by now.
+    #[inline]
+    pub fn sent(&self, turn: Turn, source: u32, place: impl Fn(u32) -> Arrival, mut wake: impl FnMut(u32, Arrival)) {
+        let links = self.links.at(turn);
+        for at in 0..links.fan_out(source) {
+            let (destination, _) = links.destination(source, at);
+            let arrivals = self.arrivals(turn, destination);
+            match place(destination) {
+                Arrival::Near if arrivals.arrive_near() => wake(destination, Arrival::Near),
+                Arrival::Near => {}
+                Arrival::Far => {
+                    arrivals.arrive_far();
+                    wake(destination, Arrival::Far);
+                }
+            }
+        }
+    }
+
+    /// The pieces of a complete turn, in source order.
+    #[inline]
+    pub fn inbox(&self, turn: Turn, destination: u32) -> LocalInbox<'_> {
+        let letters = match &self.pieces {
+            Pieces::Slots(_) => Vec::new(),
+            Pieces::Mailbox(mailbox) => mailbox.drain(turn, destination),
+        };
+        LocalInbox { exchange: self, links: self.links.at(turn), turn, destination, next: 0, letters }
+    }
+
+    /// Ends a destination's turn and opens the one K later. Calls `wake` for each source that waits for room.
+    #[inline]
+    pub fn retire(&self, turn: Turn, destination: u32, mut wake: impl FnMut(u32)) {
+        self.arrivals(turn, destination).reopen(self.links.fan_in(turn + TURNS_OPEN, destination));
+        self.destinations[destination as usize].room.retire(|source| wake(source as u32));
+    }
+
+    /// Bytes that the pieces of a source's turn own, beyond those of the turn that used the places before.
+    #[inline]
+    pub fn growth(&self, turn: Turn, source: u32) -> i64 {
+        match &self.pieces {
+            Pieces::Slots(slots) => slots.growth(&self.links, turn, source),
+            Pieces::Mailbox(_) => 0,
+        }
+    }
+}
+
+/// A source's turn being written.
+pub struct LocalOutbox<'a> {
+    exchange: &'a InProcess,
+    links: LinksAt<'a>,
+    turn: Turn,
+    source: u32,
+    /// Pieces begun in mailboxes, by destination.
+    begun: Vec<*mut u8>,
+}
+
+impl PieceSink for LocalOutbox<'_> {
+    #[inline]
+    fn slot(&mut self, destination: u32) -> Option<*mut u8> {
+        let ordinal = self
+            .exchange
+            .links
+            .ordinal(self.turn, self.source, destination)?;
+        Some(match &self.exchange.pieces {
+            Pieces::Slots(slots) => slots.write(self.turn, destination, ordinal),
+            Pieces::Mailbox(mailbox) => {
+                self.begun.resize(
+                    self.exchange.links.destination_count() as usize,
+                    std::ptr::null_mut(),
+                );
+                let begun = &mut self.begun[destination as usize];
+                if begun.is_null() {
+                    *begun = mailbox.write(self.turn, self.source, destination);
+                }
+                *begun
+            }
+        })
+    }
+
+    fn source(&self) -> u32 {
+        self.source
+    }
+
+    #[inline]
+    fn fan_out(&self) -> u32 {
+        self.links.fan_out(self.source)
+    }
+
+    #[inline]
+    fn destination(&self, place: u32) -> u32 {
+        self.exchange
+            .links
+            .destination(self.turn, self.source, place)
+            .0
+    }
+}
+
+/// A destination's turn being read. Dropping it clears what the kernel left.
+pub struct LocalInbox<'a> {
+    exchange: &'a InProcess,
+    links: LinksAt<'a>,
+    turn: Turn,
+    destination: u32,
+    next: u32,
+    letters: Vec<Letter>,
+}
+
+impl PieceSource for LocalInbox<'_> {
+    #[inline]
+    fn next(&mut self) -> Option<(u32, *mut u8)> {
+        let slots = match &self.exchange.pieces {
+            Pieces::Slots(slots) => slots,
+            Pieces::Mailbox(_) => {
+                let letter = self.letters.get(self.next as usize)?;
+                self.next += 1;
+                return Some((letter.source(), letter.piece()));
+            }
+        };
+        while self.next < self.links.fan_in(self.destination) {
+            let ordinal = self.next;
+            self.next += 1;
+            if let Some(piece) = slots.read(self.turn, self.destination, ordinal) {
+                return Some((self.links.source(self.destination, ordinal), piece));
+            }
+        }
+        None
+    }
+}
+
+impl Drop for LocalInbox<'_> {
+    fn drop(&mut self) {
+        // A piece left in its slot would be taken for one of a later turn.
+        if let Pieces::Slots(_) = &self.exchange.pieces {
+            while self.next().is_some() {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_program::{Payload, Relation};
+
+    /// Two threads, one exchanging with the other, all turns in order; every piece names where it came from.
+    fn check<P: Payload + PartialEq + std::fmt::Debug>(
+        relation: &Relation,
+        n: u32,
+        make: impl Fn(u64, u32, u32) -> P + Sync,
+    ) {
+        let links = relation.link(n, n).unwrap();
+        let exchange = InProcess::new(links, PayloadType::of::<P>());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..200 {
+                    for source in 0..n {
+                        while !exchange.has_room(turn, source) {
+                            std::thread::yield_now();
+                        }
+                        let mut sink = exchange.outbox(turn, source);
+                        for place in 0..sink.fan_out() {
+                            let to = sink.destination(place);
+                            // Every third piece is left out: an empty mark.
+                            if (u64::from(to) + turn) % 3 != 0 {
+                                let slot = sink.slot(to).unwrap();
+                                // SAFETY: the slot is of type P and this thread's until `sent`.
+                                #[allow(unsafe_code)]
+                                unsafe {
+                                    *slot.cast::<P>() = make(turn, source, to)
+                                };
+                            }
+                        }
+                        exchange.sent(turn, source, |_| Arrival::Far, |_, _| {});
+                    }
+                }
+            });
+            for turn in 0..200 {
+                for to in 0..n {
+                    while !exchange.is_complete(turn, to) {
+                        std::thread::yield_now();
+                    }
+                    let mut inbox = exchange.inbox(turn, to);
+                    let mut seen = Vec::new();
+                    while let Some((source, piece)) = inbox.next() {
+                        // SAFETY: the piece is of type P and this thread's until `retire`.
+                        #[allow(unsafe_code)]
+                        unsafe {
+                            assert_eq!(*piece.cast::<P>(), make(turn, source, to))
+                        };
+                        seen.push(source);
+                    }
+                    let all = 0..exchange.links.fan_in(turn, to);
+                    let expected: Vec<u32> = all
+                        .map(|ordinal| exchange.links.source(turn, to, ordinal))
+                        .collect();
+                    assert_eq!(
+                        seen,
+                        if (u64::from(to) + turn) % 3 != 0 {
+                            expected
+                        } else {
+                            vec![]
+                        }
+                    );
+                    drop(inbox);
+                    exchange.retire(turn, to, |_| {});
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn slots_carry_every_piece_once_in_source_order() {
+        check(&Relation::AllToAll, 3, |turn, source, to| {
+            (turn, source, to)
+        });
+        check(
+            &Relation::Offsets {
+                offsets: vec![-1, 0, 2],
+                wrap: true,
+            },
+            5,
+            |turn, source, to| vec![turn, u64::from(source), u64::from(to)],
+        );
+    }
+
+    #[test]
+    fn mailboxes_carry_every_piece_once_in_source_order() {
+        // Large pieces: the slots would exceed their bound.
+        check::<Vec<[u64; 32]>>(&Relation::AllToAll, 2, |turn, source, to| {
+            vec![[turn + u64::from(source + 7 * to); 32]]
+        });
+        let links = Relation::AllToAll.link(600, 600).unwrap();
+        let exchange = InProcess::new(links, PayloadType::of::<[u64; 32]>());
+        assert!(matches!(exchange.pieces, Pieces::Mailbox(_)));
+        check(&Relation::AllToAll, 300, |turn, source, to| {
+            [turn + u64::from(source * 1_000 + to); 32]
+        });
+    }
+}

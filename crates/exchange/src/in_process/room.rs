@@ -1,0 +1,52 @@
+//! How many turns a destination has retired, and who waits for the next.
+//!
+//! # Why no waiting source is forgotten
+//! A source that lacks room first joins the waiters, then passes the dear fence, then looks again. A
+//! destination first says what it retired, then passes the cheap fence, then looks for waiters. One of the
+//! two sees the other (see [`super::fences`]).
+
+use super::fences;
+use super::sync::{AtomicBool, AtomicU64, Ordering};
+use super::waiters::Waiters;
+
+/// One destination's room.
+#[repr(align(128))]
+pub struct Room {
+    retired: AtomicU64,
+    anybody: AtomicBool,
+    waiting: Waiters,
+}
+
+impl Room {
+    /// Nothing retired, nobody waiting.
+    pub fn new(sources: usize) -> Room {
+        Room { retired: AtomicU64::new(0), anybody: AtomicBool::new(false), waiting: Waiters::new(sources) }
+    }
+
+    /// Whether at least `turns` turns have been retired.
+    #[inline]
+    pub fn has_retired(&self, turns: u64) -> bool {
+        // Acquire: pairs with the release in `retire`; the places are no longer read.
+        self.retired.load(Ordering::Acquire) >= turns
+    }
+
+    /// As [`Room::has_retired`]; on a no the source is woken when the next turn is retired.
+    pub fn await_retired(&self, turns: u64, source: usize) -> bool {
+        self.waiting.add(source);
+        self.anybody.store(true, Ordering::SeqCst);
+        fences::heavy();
+        self.has_retired(turns)
+    }
+
+    /// Retires a turn. Called by the destination. Calls `wake` for each source that waits.
+    #[inline]
+    pub fn retire(&self, wake: impl FnMut(usize)) {
+        // Only the destination writes the word. Release: its places are free.
+        self.retired.store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
+        fences::light();
+        if self.anybody.load(Ordering::Relaxed) {
+            self.anybody.store(false, Ordering::SeqCst);
+            self.waiting.take(wake);
+        }
+    }
+}

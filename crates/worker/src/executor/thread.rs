@@ -1,0 +1,306 @@
+//! What one thread does for a job: takes mail, goes round its run queue, runs slices, steals, sleeps.
+#![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
+
+use super::failure::Failure;
+use super::job::{Body, Job, Resident, Station};
+use super::panics;
+use super::slice::{End, Slice};
+use super::tally::count;
+use brambling_program::Runner;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long an idle thread polls before it sleeps: about twice what a sleep and a wake-up cost.
+const POLL: Duration = Duration::from_micros(75);
+/// How long work must have waited in another thread's queue before it is stolen.
+const STEAL_AFTER: Duration = Duration::from_micros(20);
+/// The longest sleep: whatever went wrong, a thread looks around now and then.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// Polls between two looks at the clock.
+const SPINS: u32 = 64;
+/// Slices of short tasks between two readings of the clock.
+const SLICES_UNREAD: u32 = 16;
+/// A share of so many tasks means that a task takes less than half a microsecond.
+const SHORT_SHARE: u32 = 256;
+/// Tasks after which a slice is timed by itself.
+const TIMED_TASKS: u32 = 16;
+
+/// One thread at work for one job.
+pub(super) struct Worker<'a> {
+    job: &'a Job,
+    me: u32,
+    station: &'a Station,
+    runner: Runner,
+    /// When the clock was last read, and how many slices ran since.
+    clock: Instant,
+    slices: u32,
+    /// The shard being run, for whoever must say where a panic came from.
+    current: Option<u32>,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(job: &'a Job, me: u32) -> Worker<'a> {
+        let runner = if me == job.threads() { Runner::Caller } else { Runner::Native };
+        let station = &job.stations[me as usize];
+        Worker { job, me, station, runner, clock: Instant::now(), slices: 0, current: None }
+    }
+
+    /// Works until the job stops. A panic of a kernel ends the job, and is told with its stage.
+    pub(super) fn work(mut self, oversubscribed: bool) {
+        let poll = if oversubscribed { Duration::ZERO } else { POLL };
+        self.guarded(|worker| {
+            let mut thief = Thief::new(worker.me, worker.job.threads());
+            while !worker.job.stop.load(Ordering::Relaxed) {
+                match worker.next() {
+                    Some(number) => worker.run(number),
+                    None => worker.idle(&mut thief, poll),
+                }
+            }
+        });
+        self.station.zone.leave();
+    }
+
+    /// Runs what is queued here until there is nothing more or the time is over: for the calling thread.
+    pub(super) fn work_for(mut self, time: Duration) {
+        self.guarded(|worker| {
+            let started = worker.clock;
+            while let Some(number) = worker.next() {
+                worker.run(number);
+                worker.read_clock();
+                if worker.job.stop.load(Ordering::Relaxed) || worker.clock - started >= time {
+                    break;
+                }
+            }
+        });
+        self.station.zone.leave();
+    }
+
+    fn guarded(&mut self, run: impl FnOnce(&mut Self)) {
+        self.station.zone.enter();
+        if let Err((message, location)) = panics::catch(|| run(self)) {
+            let Some(number) = self.current else {
+                // Not a kernel's: an assertion of ours. The job must not wait for this thread.
+                self.job.fail(Failure::Internal { message });
+                return;
+            };
+            let resident = &self.job.residents[number as usize];
+            // SAFETY: this thread was running the shard, and never lets go of it now.
+            let body = unsafe { &*resident.body.get() };
+            self.job.fail(panic_of(self.job, resident, body, message, location));
+        }
+    }
+
+    /// The next shard to run.
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        if self.station.mail.has_any() {
+            self.take_mail();
+        }
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        let next = unsafe { self.job.ready(self.me) }.pop();
+        if let Some(thief) = self.station.zone.take_request() {
+            // SAFETY: as above.
+            if let Some(number) = unsafe { self.job.ready(self.me) }.pop_last() {
+                self.job.hand(number, thief);
+            }
+        }
+        next
+    }
+
+    #[cold]
+    fn take_mail(&mut self) {
+        self.station.mail.take(|number| {
+            if self.job.belongs_to(number, self.me) {
+                // SAFETY: as in `next`.
+                unsafe { self.job.ready(self.me) }.insert(number);
+            } else {
+                // It was handed on after the sender looked.
+                self.job.post(number);
+            }
+        });
+    }
+
+    /// Runs a shard of this thread for a slice.
+    #[inline]
+    fn run(&mut self, number: u32) {
+        let resident = &self.job.residents[number as usize];
+        // SAFETY: the shard belongs to this thread, by `owners`, and was taken from its run queue.
+        let body = unsafe { &mut *resident.body.get() };
+        if body.done {
+            return;
+        }
+        self.current = Some(number);
+        let mut slice = Slice::new(self.job, resident, number, self.me, self.runner);
+        let end = slice.run(body);
+        let (tasks, failure) = (slice.tasks, slice.failure);
+        self.current = None;
+        self.slices += 1;
+        count(&self.station.tally.tasks, u64::from(tasks));
+        count(&self.station.tally.slices, 1);
+        if tasks >= TIMED_TASKS || body.slice_tasks < SHORT_SHARE || self.slices >= SLICES_UNREAD {
+            self.time_slice(body, tasks);
+        }
+        self.leave(resident, body, number, end, failure);
+        // SAFETY: as in `next`.
+        let queued = unsafe { self.job.ready(self.me) }.len();
+        if self.station.queued.0.load(Ordering::Relaxed) != queued {
+            self.station.queued.0.store(queued, Ordering::Relaxed);
+        }
+    }
+
+    fn time_slice(&mut self, body: &mut Body, tasks: u32) {
+        let alone = self.slices == 1;
+        let took_ns = self.read_clock();
+        if alone || tasks >= TIMED_TASKS {
+            body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
+        }
+        self.share_work();
+    }
+
+    /// Reads the clock and accounts for the time since the last reading.
+    fn read_clock(&mut self) -> u64 {
+        let now = Instant::now();
+        let took_ns = now.duration_since(self.clock).as_nanos() as u64;
+        count(&self.station.tally.busy_ns, took_ns);
+        self.clock = now;
+        self.slices = 0;
+        took_ns
+    }
+
+    /// Decides where a shard goes after its slice.
+    #[inline]
+    fn leave(&self, resident: &Resident, body: &mut Body, number: u32, end: End, failure: Option<Failure>) {
+        let home = resident.home == self.me;
+        match end {
+            End::Stalled if home => {}
+            // SAFETY: inside our own zone; the reference ends with the statement.
+            End::UsedUp if home => unsafe { self.job.ready(self.me) }.insert(number),
+            // What was posted here meanwhile is posted on; at home the shard looks once more.
+            End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => self.job.hand(number, resident.home),
+            End::Elsewhere(Runner::Caller) => self.job.hand(number, self.job.threads()),
+            End::Finished => {
+                body.done = true;
+                self.job.finish_one();
+            }
+            End::Failed => {
+                body.done = true;
+                self.job.fail(failure.expect("a failed slice has a failure"));
+            }
+        }
+    }
+
+    /// A thread that leaves work waiting while others sleep wakes one of them to steal it.
+    fn share_work(&self) {
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        if unsafe { self.job.ready(self.me) }.len() == 0 {
+            return;
+        }
+        let pool = &self.job.stations[..self.job.threads() as usize];
+        if let Some(station) = pool.iter().find(|station| station.bed.is_asleep()) {
+            station.bed.wake();
+        }
+    }
+
+    /// Polls for mail, then steals, then sleeps.
+    fn idle(&mut self, thief: &mut Thief, poll: Duration) {
+        let mut spins = 0u32;
+        let mut since = None;
+        while !self.station.mail.has_any() && !self.job.stop.load(Ordering::Relaxed) {
+            spins += 1;
+            if spins % SPINS != 0 {
+                std::hint::spin_loop();
+                continue;
+            }
+            if since.is_none() {
+                // The slices before, and a wait too short to matter, were work.
+                self.read_clock();
+                self.station.idle.store(true, Ordering::Release);
+                since = Some(self.clock);
+            }
+            self.clock = Instant::now();
+            if let Some(number) = thief.steal(self.job, self.clock) {
+                self.station.idle.store(false, Ordering::Release);
+                self.job.adopt(number, self.me);
+                count(&self.station.tally.stolen, 1);
+                self.run(number);
+                return;
+            }
+            if since.is_some_and(|since| self.clock - since >= poll) {
+                let has_work = || self.station.mail.has_any() || self.job.stop.load(Ordering::SeqCst);
+                self.station.bed.sleep(SLEEP_MAX, has_work);
+                self.clock = Instant::now();
+                since = Some(self.clock);
+            } else if spins % (SPINS * 16) == 0 {
+                std::thread::yield_now();
+            }
+        }
+        if since.is_some() {
+            self.station.idle.store(false, Ordering::Release);
+            self.clock = Instant::now();
+        }
+    }
+}
+
+fn panic_of(job: &Job, resident: &Resident, body: &Body, message: String, location: Option<String>) -> Failure {
+    match body.running {
+        None => Failure::Internal { message },
+        Some(at) => Failure::Panic {
+            stage: job.plan.program.spec().stages[at.stage.index()].name.clone(),
+            partition: resident.index,
+            turn: at.turn,
+            message,
+            location,
+        },
+    }
+}
+
+/// Takes what has waited in others' queues.
+struct Thief {
+    me: u32,
+    victim: u32,
+    threads: u32,
+    /// When the victim was last seen with work waiting.
+    since: Option<Instant>,
+}
+
+impl Thief {
+    fn new(me: u32, threads: u32) -> Thief {
+        Thief { me, victim: me, threads, since: None }
+    }
+
+    fn steal(&mut self, job: &Job, now: Instant) -> Option<u32> {
+        if self.threads < 2 {
+            return None;
+        }
+        if self.since.is_some_and(|since| now - since < STEAL_AFTER) {
+            return None;
+        }
+        let station = &job.stations[self.victim as usize];
+        if self.since.is_some() && station.queued.0.load(Ordering::Relaxed) > 0 {
+            match station.zone.try_lock() {
+                Some(locked) => {
+                    // SAFETY: the lock keeps the owner out of its zone.
+                    let taken = unsafe { job.ready(self.victim) }.pop_last();
+                    if let Some(number) = taken {
+                        // Inside the lock: the owner must find the shard gone.
+                        job.adopt(number, self.me);
+                        drop(locked);
+                        self.since = None;
+                        return Some(number);
+                    }
+                }
+                None => station.zone.request(self.me),
+            }
+        }
+        self.next_victim();
+        self.since = Some(now);
+        None
+    }
+
+    fn next_victim(&mut self) {
+        self.victim = (self.victim + 1) % self.threads;
+        if self.victim == self.me {
+            self.victim = (self.victim + 1) % self.threads;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A thread's zone: the code between kernels, in which it touches its run queue and its idle shards without
+//! atomic instructions. While the thread is in a kernel, a thief may lock it out and take what has waited.
+//!
+//! # Why owner and thief never meet
+//! The owner says that it is inside, passes the cheap fence, and looks for the lock; a thief locks, passes the
+//! dear fence, and looks whether the owner is inside. One of the two sees the other: the owner then steps back
+//! and waits, or the thief gives up.
+
+use crate::executor::sync::{AtomicBool, AtomicU32, Ordering};
+use brambling_exchange::in_process::fences;
+
+/// One thread's zone.
+pub struct Zone {
+    owner: Owner,
+    thieves: Thieves,
+}
+
+#[repr(align(128))]
+struct Owner(AtomicBool);
+
+#[repr(align(128))]
+struct Thieves {
+    locked: AtomicBool,
+    /// A thief's number plus 1: it found the owner inside, and asks to be handed something.
+    request: AtomicU32,
+}
+
+impl Default for Zone {
+    fn default() -> Zone {
+        let thieves = Thieves { locked: AtomicBool::new(false), request: AtomicU32::new(0) };
+        Zone { owner: Owner(AtomicBool::new(false)), thieves }
+    }
+}
+
+impl Zone {
+    /// The owner comes back from a kernel.
+    #[inline]
+    pub fn enter(&self) {
+        loop {
+            self.owner.0.store(true, Ordering::Relaxed);
+            fences::light();
+            // Acquire: what a thief changed under the lock is visible.
+            if !self.thieves.locked.load(Ordering::Acquire) {
+                return;
+            }
+            self.step_back();
+        }
+    }
+
+    #[cold]
+    fn step_back(&self) {
+        self.owner.0.store(false, Ordering::Release);
+        while self.thieves.locked.load(Ordering::Acquire) {
+            #[cfg(loom)]
+            loom::thread::yield_now();
+            #[cfg(not(loom))]
+            std::thread::yield_now();
+        }
+    }
+
+    /// The owner goes into a kernel.
+    #[inline]
+    pub fn leave(&self) {
+        // Release: a thief that sees it also sees what the owner did inside.
+        self.owner.0.store(false, Ordering::Release);
+    }
+
+    /// A thief tries to get in.
+    pub fn try_lock(&self) -> Option<Locked<'_>> {
+        let locked = &self.thieves.locked;
+        locked.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        let guard = Locked(self);
+        fences::heavy();
+        (!self.owner.0.load(Ordering::Acquire)).then_some(guard)
+    }
+
+    /// A thief asks to be handed something.
+    pub fn request(&self, thief: u32) {
+        self.thieves.request.store(thief + 1, Ordering::Relaxed);
+    }
+
+    /// The thief that asked, if one did. For the owner.
+    #[inline]
+    pub fn take_request(&self) -> Option<u32> {
+        if self.thieves.request.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.thieves.request.swap(0, Ordering::Relaxed).checked_sub(1)
+    }
+}
+
+/// A thief inside another's zone.
+pub struct Locked<'a>(&'a Zone);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.thieves.locked.store(false, Ordering::Release);
+    }
+}
