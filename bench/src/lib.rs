@@ -4,6 +4,7 @@
 pub mod limits;
 mod report;
 mod session;
+mod sweep;
 pub mod task_graph;
 
 mod benches;

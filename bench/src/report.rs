@@ -99,9 +99,9 @@ pub struct PatternFigures {
     /// The same of a plain loop on one thread.
     pub plain_loop_us: Figure,
     /// Smallest task that still reaches half of the peak.
-    pub metg50_us: Option<Figure>,
+    pub metg50_us: Figure,
     /// Smallest task that still reaches three quarters of the peak.
-    pub metg75_us: Option<Figure>,
+    pub metg75_us: Figure,
 }
 
 /// One loop of a limit.

@@ -8,6 +8,7 @@
 use crate::BenchError;
 use crate::report::{Figures, Line, Report, ratio};
 use crate::session::{Counts, Session, limit};
+use crate::sweep::{Point, Sweep};
 use brambling::prelude::*;
 use brambling_machine::crew;
 use brambling_machine::probes::indirect_call_ns;
@@ -148,34 +149,16 @@ fn busy_ns(places: &[usize], work: u64, calls: u64) -> f64 {
     total.as_secs_f64() * 1e9 / (calls * times.len() as u64) as f64
 }
 
-/// A length of work, what a task of it took, and which share of that was not work.
-#[derive(Clone, Copy)]
-struct Point {
-    work: u64,
-    core_ns: f64,
-    overhead: f64,
-}
-
 const OVERHEAD: f64 = 0.10;
 
-/// The core time of a task when a tenth of it is overhead, in nanoseconds: steers the length of the work
-/// towards that share, then interpolates between the measurements on either side of it.
+/// The core time of a task when a tenth of it is overhead, in nanoseconds.
 fn ns_per_task_at_10pct(session: &mut Session<'_>) -> Result<f64, BenchError> {
     let (steps, core_ms) = if session.smoke { (2, 0.2) } else { (6, 40.0) };
-    let mut work = 200;
-    let mut points: Vec<Point> = Vec::new();
-    for _ in 0..steps {
-        let point = measure_share(session, work, core_ms)?;
-        points.push(point);
-        // Overhead per task hardly depends on the work: the work for a tenth is nine times that.
-        let per_unit = point.core_ns * (1.0 - point.overhead) / point.work as f64;
-        let overhead_ns = (point.core_ns * point.overhead).max(1.0);
-        let aimed = overhead_ns * (1.0 - OVERHEAD) / OVERHEAD / per_unit;
-        // Past the aim by a little, so that the measurements come to lie on both sides.
-        let beyond = if point.overhead > OVERHEAD { 1.1 } else { 0.9 };
-        work = ((aimed * beyond) as u64).clamp(10, 1_000_000);
-    }
-    Ok(crossing(&points))
+    let mut sweep = Sweep::default();
+    sweep.seek(OVERHEAD, 200, steps, |work| {
+        measure_share(session, work, core_ms)
+    })?;
+    Ok(sweep.core_ns_at(OVERHEAD))
 }
 
 fn measure_share(session: &mut Session<'_>, work: u64, core_ms: f64) -> Result<Point, BenchError> {
@@ -186,51 +169,5 @@ fn measure_share(session: &mut Session<'_>, work: u64, core_ms: f64) -> Result<P
     let core_ns = core_ns(session, turns, work)?;
     let after = busy_ns(&session.places, work, tasks_per_core / 2 + 1);
     // The work alone, as undisturbed as it was seen: what exceeds it is ours to answer for.
-    let busy = before.min(after);
-    Ok(Point {
-        work,
-        core_ns,
-        overhead: (1.0 - busy / core_ns).max(0.0),
-    })
-}
-
-/// The core time at which the overhead's share is a tenth.
-fn crossing(points: &[Point]) -> f64 {
-    let below = points
-        .iter()
-        .filter(|point| point.overhead <= OVERHEAD)
-        .max_by(|a, b| a.overhead.total_cmp(&b.overhead));
-    let above = points
-        .iter()
-        .filter(|point| point.overhead > OVERHEAD)
-        .min_by(|a, b| a.overhead.total_cmp(&b.overhead));
-    match (below, above) {
-        (Some(below), Some(above)) => {
-            let at = (OVERHEAD - below.overhead) / (above.overhead - below.overhead);
-            below.core_ns + at * (above.core_ns - below.core_ns)
-        }
-        // Never crossed: the overhead that was seen, as a tenth.
-        (Some(point), None) | (None, Some(point)) => {
-            (point.core_ns * point.overhead / OVERHEAD).max(point.core_ns * 1e-3)
-        }
-        (None, None) => unreachable!("one point at least was measured"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_crossing_lies_between_its_neighbours() {
-        let point = |core_ns, overhead| Point {
-            work: 1,
-            core_ns,
-            overhead,
-        };
-        let points = [point(100.0, 0.3), point(300.0, 0.12), point(400.0, 0.08)];
-        assert!((crossing(&points) - 350.0).abs() < 1e-9);
-        // Overhead of 30 ns a task: a tenth of 300.
-        assert!((crossing(&[point(100.0, 0.3)]) - 300.0).abs() < 1e-9);
-    }
+    Ok(Point::new(work, core_ns, before.min(after)))
 }

@@ -65,22 +65,9 @@ impl Ran {
                 .count() as u64
         });
         self.mismatches == 0
-            && self.inputs == inputs_of(graph)
+            && self.inputs == graph.inputs()
             && self.tasks.iter().copied().eq(tasks)
     }
-}
-
-fn inputs_of(graph: &Graph) -> u64 {
-    let edges = |timestep: usize| {
-        let points = 0..graph.width_at(timestep);
-        points
-            .map(|point| graph.dependencies(timestep, point).len() as u64)
-            .sum::<u64>()
-    };
-    let tables: Vec<u64> = (0..graph.prologue() + graph.period()).map(edges).collect();
-    (0..graph.timesteps())
-        .map(|timestep| tables[graph.representative(timestep)])
-        .sum()
 }
 
 // Timesteps that a column's outputs stay: how far a thread can run ahead of its readers.

@@ -163,6 +163,20 @@ impl Graph {
             .sum()
     }
 
+    /// How many inputs all tasks have together.
+    pub fn inputs(&self) -> u64 {
+        let edges = |timestep: usize| {
+            let points = 0..self.width_at(timestep);
+            points
+                .map(|point| self.dependencies(timestep, point).len() as u64)
+                .sum::<u64>()
+        };
+        let tables: Vec<u64> = (0..self.prologue() + self.period()).map(edges).collect();
+        (0..self.timesteps)
+            .map(|timestep| tables[self.representative(timestep)])
+            .sum()
+    }
+
     /// After how many timesteps the dependencies repeat, once [`Graph::prologue`] is over.
     pub fn period(&self) -> usize {
         self.period
