@@ -1,0 +1,192 @@
+//! Kernels of random programs, and how a stage is called outside the executor.
+#![allow(unsafe_code)] // Kernels take erased pointers; the program fixed their types.
+
+use crate::ports::{Pieces, Sink};
+use brambling_program::{
+    Blocks, Context, Kernel, Payload, Program, Progress, Rows, StageId, Use, Value,
+};
+use std::ptr::NonNull;
+
+/// What a stage is lent beside its datasets.
+pub(crate) enum Port<'a> {
+    None,
+    Sink(&'a mut Sink),
+    Source(&'a mut Pieces),
+}
+
+/// Calls a stage on one partition of each of its datasets, in the order in which it names them.
+pub(crate) fn call(
+    program: &Program,
+    stage: StageId,
+    context: &mut Context<'_>,
+    args: &mut [Value],
+    port: &mut Port<'_>,
+) -> Progress {
+    let spec = &program.spec().stages[stage.index()];
+    assert_eq!(spec.uses.len(), args.len(), "one value for each dataset");
+    let pointer = |(arg, &(dataset, how)): (&mut Value, &(_, Use))| -> *mut u8 {
+        let declared = program.payload_type(dataset);
+        assert_eq!(arg.payload_type().layout(), declared.layout());
+        if spec.cells {
+            return (&raw mut *arg).cast();
+        }
+        if how != Use::Read {
+            arg.make_unique();
+        }
+        arg.as_ptr()
+    };
+    let pointers: Vec<*mut u8> = args.iter_mut().zip(&spec.uses).map(pointer).collect();
+    match port {
+        Port::None => {}
+        // SAFETY: the port outlives the call below, and nobody else has it.
+        Port::Sink(sink) => unsafe { context.lend_sink(NonNull::from(&mut **sink)) },
+        // SAFETY: as above.
+        Port::Source(source) => unsafe { context.lend_source(NonNull::from(&mut **source)) },
+    }
+    // SAFETY: one pointer for each declared dataset, in order, to a value of its type (callers give the
+    // datasets' own values), unshared where the stage writes it; cells where it asks for cells.
+    unsafe { program.kernel(stage).call(context, pointers.as_ptr()) }
+}
+
+/// Neither commutative nor associative: what is lost, doubled, stale or out of order shows.
+pub(crate) fn mix(left: u64, right: u64) -> u64 {
+    let mut z = (left.rotate_left(23) ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 29)).wrapping_add(right.wrapping_mul(0x94d0_49bb_1331_11eb));
+    z ^= z >> 32;
+    z.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ (z >> 27)
+}
+
+/// What random programs compute with.
+pub(crate) trait Cell: Payload {
+    /// Depends on every bit.
+    fn digest(&self) -> u64;
+    /// Overwrites; what was there before does not matter.
+    fn set(&mut self, hash: u64);
+    /// Changes what is there.
+    fn scramble(&mut self, hash: u64) {
+        self.set(mix(self.digest(), hash));
+    }
+}
+
+impl Cell for u64 {
+    fn digest(&self) -> u64 {
+        *self
+    }
+    fn set(&mut self, hash: u64) {
+        *self = hash;
+    }
+}
+
+impl Cell for Vec<u64> {
+    fn digest(&self) -> u64 {
+        self.iter()
+            .fold(self.len() as u64, |digest, value| mix(digest, *value))
+    }
+    fn set(&mut self, hash: u64) {
+        // Few are large: beyond 4 KiB a broadcast shares, and a frame is cut into chunks.
+        let len = if hash.is_multiple_of(61) {
+            600
+        } else {
+            hash % 5
+        };
+        self.clear();
+        self.extend((0..len).map(|place| mix(hash, place)));
+    }
+}
+
+impl Cell for Rows<u32, u64> {
+    fn digest(&self) -> u64 {
+        let row = |digest, row: &(u32, u64)| mix(mix(digest, row.0.into()), row.1);
+        self.iter().fold(self.len() as u64, row)
+    }
+    fn set(&mut self, hash: u64) {
+        self.clear();
+        self.extend((0..hash % 6).map(|place| (mix(place, hash) as u32 % 16, mix(hash, place))));
+    }
+}
+
+impl Cell for Blocks<u64> {
+    fn digest(&self) -> u64 {
+        let block = |digest, (index, value): (u64, &u64)| mix(mix(digest, index), *value);
+        self.iter().fold(self.range().start, block)
+    }
+    fn set(&mut self, hash: u64) {
+        self.iter_mut()
+            .for_each(|(index, value)| *value = mix(hash, index));
+    }
+}
+
+/// The operations of a cell type over erased pointers.
+#[derive(Clone, Copy)]
+pub(crate) struct Erased {
+    digest: unsafe fn(*mut u8) -> u64,
+    set: unsafe fn(*mut u8, u64),
+    scramble: unsafe fn(*mut u8, u64),
+}
+
+impl Erased {
+    pub(crate) fn of<T: Cell>() -> Erased {
+        Erased {
+            // SAFETY: called by `Mixer` alone, with an argument that its stage declares to be a T.
+            digest: |cell| unsafe { &*cell.cast::<T>() }.digest(),
+            // SAFETY: as above, declared to be written.
+            set: |cell, hash| unsafe { &mut *cell.cast::<T>() }.set(hash),
+            // SAFETY: as above, declared to be written.
+            scramble: |cell, hash| unsafe { &mut *cell.cast::<T>() }.scramble(hash),
+        }
+    }
+}
+
+/// How often a task is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    Once,
+    /// Again and again until the data say so.
+    More,
+    /// As before, with a completion in between.
+    Pending,
+}
+
+/// Mixes all that it may know into all that it may write.
+pub(crate) struct Mixer {
+    pub(crate) args: Vec<(Erased, Use)>,
+    pub(crate) salt: u64,
+    pub(crate) ending: Ending,
+}
+
+impl Kernel for Mixer {
+    unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
+        let mut hash = mix(self.salt, context.turn());
+        hash = mix(
+            hash,
+            mix(context.partition().into(), context.partitions().into()),
+        );
+        hash = mix(hash, context.rng().next_u64());
+        // SAFETY: the caller gives as many pointers as the stage declares datasets: one for each of `args`.
+        let cell = |place: usize| unsafe { *args.add(place) };
+        for (place, (erased, how)) in self.args.iter().enumerate() {
+            if *how != Use::Write {
+                // SAFETY: the argument is of the type that `erased` was made for.
+                hash = mix(hash, unsafe { (erased.digest)(cell(place)) });
+            }
+        }
+        for (place, (erased, how)) in self.args.iter().enumerate() {
+            let hash = mix(hash, place as u64);
+            match how {
+                Use::Read => {}
+                // SAFETY: as above; the stage writes it.
+                Use::Write => unsafe { (erased.set)(cell(place), hash) },
+                // SAFETY: as above; the stage writes it.
+                Use::Update => unsafe { (erased.scramble)(cell(place), hash) },
+            }
+        }
+        match self.ending {
+            Ending::More if hash.is_multiple_of(3) => Progress::More,
+            Ending::Pending if hash.is_multiple_of(3) => {
+                context.completion().signal();
+                Progress::Pending
+            }
+            _ => Progress::Done,
+        }
+    }
+}

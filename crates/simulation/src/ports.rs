@@ -1,0 +1,67 @@
+//! Where kernels put their pieces and take them from: plain maps.
+
+use brambling_program::{PayloadType, PieceSink, PieceSource, Value};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The pieces of one scatter.
+pub(crate) struct Sink {
+    source: u32,
+    destinations: Vec<u32>,
+    piece: &'static PayloadType,
+    pub(crate) sent: BTreeMap<u32, Value>,
+}
+
+impl Sink {
+    pub(crate) fn new(source: u32, destinations: Vec<u32>, piece: &'static PayloadType) -> Sink {
+        Sink {
+            source,
+            destinations,
+            piece,
+            sent: BTreeMap::new(),
+        }
+    }
+}
+
+impl PieceSink for Sink {
+    fn slot(&mut self, destination: u32) -> Option<*mut u8> {
+        let piece = self.piece;
+        let place = || Value::default_of(piece);
+        let allowed = self.destinations.contains(&destination);
+        allowed.then(|| self.sent.entry(destination).or_insert_with(place).as_ptr())
+    }
+    fn source(&self) -> u32 {
+        self.source
+    }
+    fn fan_out(&self) -> u32 {
+        self.destinations.len() as u32
+    }
+    fn destination(&self, place: u32) -> u32 {
+        self.destinations[place as usize]
+    }
+}
+
+/// The pieces of one gather, by ascending source.
+pub(crate) struct Pieces {
+    left: VecDeque<(u32, Value)>,
+    /// Alive as long as the kernel may look at them.
+    given: Vec<Value>,
+}
+
+impl Pieces {
+    pub(crate) fn new(pieces: impl IntoIterator<Item = (u32, Value)>) -> Pieces {
+        Pieces {
+            left: pieces.into_iter().collect(),
+            given: Vec::new(),
+        }
+    }
+}
+
+impl PieceSource for Pieces {
+    fn next(&mut self) -> Option<(u32, *mut u8)> {
+        let (source, mut piece) = self.left.pop_front()?;
+        piece.make_unique();
+        let place = piece.as_ptr();
+        self.given.push(piece);
+        Some((source, place))
+    }
+}
