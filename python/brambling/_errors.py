@@ -1,0 +1,58 @@
+"""What can go wrong, as exceptions."""
+
+
+class Error(Exception):
+    """Whatever the package raises of its own."""
+
+    __module__ = "brambling"
+
+
+class BuildError(Error, ValueError):
+    """A statement or a program is refused; the message names the stage, the datasets and the fix."""
+
+    __module__ = "brambling"
+
+
+class KernelError(Error, RuntimeError):
+    """
+    A kernel failed. Its own exception is the cause (`__cause__`).
+
+    Attributes
+    ----------
+    stage : str or None
+        The stage that ran the kernel.
+    partition : int or None
+        Index of the partition it ran on.
+    turn : int or None
+        How often the enclosing loop's body had been entered before.
+    """
+
+    __module__ = "brambling"
+
+    stage: str | None = None
+    partition: int | None = None
+    turn: int | None = None
+
+
+class OutOfMemory(Error, MemoryError):
+    """The memory budget is used up; the message names the stage and the setting."""
+
+    __module__ = "brambling"
+
+
+class Stalled(Error, RuntimeError):
+    """Nothing progresses any more; the message names what waits, and for what."""
+
+    __module__ = "brambling"
+
+
+class SettingsError(Error, ValueError):
+    """A setting cannot be used; the message names where it was given."""
+
+    __module__ = "brambling"
+
+
+class ConvergenceWarning(UserWarning):
+    """A model's fit ended by `max_iter`, before its gradient was small enough."""
+
+    __module__ = "brambling"

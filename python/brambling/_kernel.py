@@ -1,0 +1,199 @@
+"""How a stage calls a user's function."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from brambling._errors import BuildError, Error
+
+_CODE_BYTES_MAX = 1 << 20
+_IMMUTABLE = (int, float, complex, str, bytes, bool, type(None), frozenset, np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """
+    Where a kernel runs: given to kernels that have a parameter named `ctx`.
+
+    Attributes
+    ----------
+    partition : int
+        Index of the partition.
+    partitions : int
+        Number of partitions.
+    turn : int
+        How often the enclosing loop's body had been entered before: the first turn is 0.
+    block : int or None
+        Global index of the block, when the kernel runs once per block.
+
+    Examples
+    --------
+    >>> import brambling as br
+    >>> p = br.Program("dice", seed=7)
+    >>> players = p.dataset("players", value=0, partitions=3)
+    >>> throws = p.map(lambda _, ctx: int(ctx.rng().integers(1, 7)), players)
+    >>> p.keep(throws)
+    >>> len(p.run(threads=1)[throws])
+    3
+    """
+
+    partition: int
+    partitions: int
+    turn: int
+    block: int | None
+    _stage: int
+    _seed: int
+
+    def rng(self) -> np.random.Generator:
+        """
+        Random numbers of this block (or partition) at this stage and turn: the same wherever it runs.
+
+        Each call starts the same stream again.
+        """
+        row = self.partition if self.block is None else self.block
+        key = np.array([self._seed, (self._stage << 40) ^ self.turn], dtype=np.uint64)
+        counter = np.array([0, 0, 0, row], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+class ReadOnlyWrite(Error, ValueError):
+    """A kernel wrote to what its stage only reads."""
+
+    __module__ = "brambling"
+
+
+def name_of(f: Callable[..., Any]) -> str:
+    """What a stage that runs a function is called."""
+    while hasattr(f, "func"):
+        f = f.func
+    name = getattr(f, "__name__", None) or type(f).__name__
+    return "lambda" if name == "<lambda>" else name
+
+
+def code_of(f: Any) -> bytes:
+    """What workers compare: the function's bytes, or their digest when they are many."""
+    try:
+        code = cloudpickle.dumps(f)
+    except Exception:  # Whatever its parts raise: on the threads of this process nothing is sent.
+        return name_of(f).encode()
+    return code if len(code) <= _CODE_BYTES_MAX else hashlib.sha256(code).digest()
+
+
+def readable(value: Any) -> Any:
+    """The value as a kernel that only reads may have it: arrays cannot be written."""
+    if isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            value = value.view()
+            value.flags.writeable = False
+        return value
+    if type(value) is tuple:
+        return tuple(map(readable, value))
+    # Only what looks like a collection of arrays: long lists of rows are not walked.
+    if type(value) is list and value and isinstance(value[0], np.ndarray):
+        return [readable(item) for item in value]
+    return value
+
+
+def writable(value: Any, unseen: bool) -> Any:
+    """The value as a kernel that updates it may have it: nobody else sees what it writes."""
+    if isinstance(value, np.ndarray):
+        return value if unseen and value.base is None and value.flags.writeable else value.copy()
+    if type(value) is tuple:
+        return tuple(writable(item, False) for item in value)
+    if unseen or isinstance(value, _IMMUTABLE):
+        return value
+    return copy.deepcopy(value)
+
+
+def _place_of_ctx(f: Callable[..., Any]) -> int | str | None:
+    """Where the context goes: at a place among the positional arguments, by name, or nowhere."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    for place, parameter in enumerate(parameters):
+        if parameter.name == "ctx":
+            return "ctx" if parameter.kind is parameter.KEYWORD_ONLY else place
+    return None
+
+
+class Call:
+    """A user's function as the engine calls it."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        *,
+        stage: str,
+        reads: list[str],
+        seed: int,
+        updates: bool = False,
+        own_inputs: int = 0,
+        check: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if isinstance(f, str):
+            raise BuildError(f"there is no built-in kernel {f!r}; give a function")
+        if not callable(f):
+            raise BuildError(f"a kernel is a function, not {f!r}; give a function")
+        self._f = f
+        self._stage = stage
+        self._reads = reads
+        self._seed = seed
+        self._updates = updates
+        # Arguments made for this call alone, such as the pieces that arrived.
+        self._own_inputs = own_inputs
+        self._check = check
+        self._ctx = _place_of_ctx(f)
+
+    def __call__(
+        self,
+        args: tuple[Any, ...],
+        partition: int,
+        partitions: int,
+        turn: int,
+        stage: int,
+        block: int | None,
+        unseen: bool,
+    ) -> Any:
+        if self._updates:
+            first, *rest = args
+            # The tuple is the only other holder.
+            del args
+            values = [writable(first, unseen), *map(readable, rest)]
+            del first
+        else:
+            values = [*args[: self._own_inputs], *map(readable, args[self._own_inputs :])]
+        named = {}
+        if self._ctx is not None:
+            context = Context(partition, partitions, turn, block, stage, self._seed)
+            if self._ctx == "ctx":
+                named["ctx"] = context
+            else:
+                values.insert(self._ctx, context)
+        try:
+            result = self._f(*values, **named)
+        except ValueError as error:
+            if "read-only" in str(error):
+                raise ReadOnlyWrite(self._read_only()) from error
+            raise
+        if self._updates and result is None:
+            raise TypeError(
+                f"`{self._stage}` returned None, but p.update stores what it returns; return the new value"
+            )
+        return result if self._check is None else self._check(result)
+
+    def _read_only(self) -> str:
+        names = ", ".join(f"`{name}`" for name in self._reads)
+        which = names if len(self._reads) == 1 else f"one of {names}"
+        return (
+            f"stage `{self._stage}` writes to {which}, which it only reads; "
+            "return a new array, or declare the write with p.update(dataset, f, ...)"
+        )

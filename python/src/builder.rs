@@ -1,0 +1,462 @@
+//! The builder that `brambling.Program` drives: statements in, stages out. What statements mean is decided in
+//! Python; here they become a program.
+#![allow(unsafe_code)] // Stages with erased kernels: the shapes recorded here are those of the datasets.
+
+use crate::kernels::{
+    Function, Gather, Map, Partials, ReduceGather, ReduceScatter, Scatter, Shape, Test, Update,
+};
+use crate::run::{Outcome, settings_error};
+use crate::value::{PyBlocks, PyValue};
+use brambling::Settings;
+use brambling::program::{
+    BLOCK_ROWS, BlockId, BuildError, Count, Dataset, DatasetId, ExchangeId, Kernel, KernelSpec,
+    Partitioner, Program, Relation, Runner, Signal, StageKind, Use, blocks_of, default_partitions,
+};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+#[derive(Clone, Copy)]
+pub enum Handle {
+    Opaque(Dataset<PyValue>),
+    Blocked(Dataset<PyBlocks>),
+}
+
+impl Handle {
+    pub fn id(self) -> DatasetId {
+        match self {
+            Handle::Opaque(dataset) => dataset.id(),
+            Handle::Blocked(dataset) => dataset.id(),
+        }
+    }
+
+    fn shape(self) -> Shape {
+        match self {
+            Handle::Opaque(_) => Shape::Opaque,
+            Handle::Blocked(_) => Shape::Blocked,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct State {
+    program: Program,
+    handles: Vec<Handle>,
+    exchanges: Vec<(ExchangeId, String)>,
+    signals: Vec<Signal>,
+    otherwise: Vec<BlockId>,
+}
+
+/// A program being built.
+#[pyclass(module = "brambling._native")]
+pub struct Builder {
+    state: State,
+}
+
+pub fn build_error(error: BuildError) -> PyErr {
+    crate::raise("BuildError", error.to_string())
+}
+
+impl Builder {
+    fn handle(&self, id: u32) -> PyResult<Handle> {
+        let handle = self.state.handles.get(id as usize).copied();
+        handle.ok_or_else(|| PyIndexError::new_err(format!("no dataset {id}")))
+    }
+
+    fn name(&self, handle: Handle) -> String {
+        self.state.program.spec().datasets[handle.id().index()]
+            .name
+            .clone()
+    }
+
+    fn function(&self, call: Py<PyAny>, reads: &[u32]) -> PyResult<(Function, Vec<(DatasetId, Use)>)> {
+        let mut function = Function {
+            call,
+            reads: Vec::new(),
+            names: Vec::new(),
+        };
+        let mut uses = Vec::new();
+        for &id in reads {
+            let handle = self.handle(id)?;
+            function.reads.push(handle.shape());
+            function.names.push(self.name(handle));
+            uses.push((handle.id(), Use::Read));
+        }
+        Ok((function, uses))
+    }
+
+    /// A statement: refused, it leaves the program as it was.
+    fn attempt<R>(&mut self, statement: impl FnOnce(&mut Self) -> PyResult<R>) -> PyResult<R> {
+        let before = self.state.clone();
+        let result = statement(self).and_then(|result| match self.state.program.validate() {
+            // A scatter whose gather is still to come is checked when the program runs.
+            Ok(()) | Err(BuildError::Exchange { .. }) => Ok(result),
+            Err(error) => Err(build_error(error)),
+        });
+        if result.is_err() {
+            self.state = before;
+        }
+        result
+    }
+
+    fn add_handle(&mut self, handle: Handle) -> u32 {
+        self.state.handles.push(handle);
+        self.state.handles.len() as u32 - 1
+    }
+
+    /// A temporary with the partitions of another dataset.
+    fn like(&mut self, name: String, like: Handle, shape: Shape) -> Handle {
+        let program = &mut self.state.program;
+        match (shape, like) {
+            (Shape::Opaque, Handle::Opaque(like)) => Handle::Opaque(program.like(name, &like)),
+            (Shape::Opaque, Handle::Blocked(like)) => Handle::Opaque(program.like(name, &like)),
+            (Shape::Blocked, Handle::Opaque(like)) => Handle::Blocked(program.like(name, &like)),
+            (Shape::Blocked, Handle::Blocked(like)) => Handle::Blocked(program.like(name, &like)),
+        }
+    }
+
+    fn stage(
+        &mut self,
+        name: String,
+        kind: StageKind,
+        uses: Vec<(DatasetId, Use)>,
+        code: Vec<u8>,
+        kernel: impl Kernel + 'static,
+    ) -> Signal {
+        let spec = spec(&name, code);
+        // SAFETY: the kernels of `kernels` take the shapes of the datasets that their callers put into `uses`.
+        unsafe {
+            self.state
+                .program
+                .raw_stage(name, kind, uses, false, spec, Arc::new(kernel))
+        }
+    }
+}
+
+fn spec(name: &str, parameters: Vec<u8>) -> KernelSpec {
+    KernelSpec {
+        name: name.to_owned(),
+        parameters,
+        runner: Runner::Caller,
+    }
+}
+
+#[pymethods]
+impl Builder {
+    #[new]
+    fn new(name: String, seed: u64) -> Builder {
+        Builder {
+            state: State {
+                program: Program::new(name).with_seed(seed),
+                handles: Vec::new(),
+                exchanges: Vec::new(),
+                signals: Vec::new(),
+                otherwise: Vec::new(),
+            },
+        }
+    }
+
+    /// A dataset of copies of a value.
+    fn dataset(
+        &mut self,
+        name: String,
+        value: &Bound<'_, PyAny>,
+        partitions: u32,
+    ) -> PyResult<u32> {
+        let value = PyValue::new(value)?;
+        self.attempt(|this| {
+            let dataset = this.state.program.value(name, partitions, value);
+            Ok(this.add_handle(Handle::Opaque(dataset)))
+        })
+    }
+
+    /// A blocked dataset: per partition its whole, and its blocks' values.
+    fn load(
+        &mut self,
+        name: String,
+        parts: Vec<(Bound<'_, PyAny>, Vec<Bound<'_, PyAny>>)>,
+    ) -> PyResult<u32> {
+        let mut first = 0;
+        let mut partitions = Vec::new();
+        for (whole, blocks) in &parts {
+            let values = blocks.iter().map(PyValue::new).collect::<PyResult<Vec<_>>>()?;
+            let count = values.len() as u64;
+            partitions.push(PyBlocks {
+                first,
+                values,
+                whole: PyValue::new(whole)?,
+            });
+            first += count;
+        }
+        self.attempt(|this| {
+            let count = partitions.len() as u32;
+            let source = move |index: u32, _| partitions[index as usize].clone();
+            let dataset = this
+                .state
+                .program
+                .load(name, count, Partitioner::Blocks, source);
+            Ok(this.add_handle(Handle::Blocked(dataset)))
+        })
+    }
+
+    fn map(
+        &mut self,
+        name: String,
+        result: String,
+        call: Py<PyAny>,
+        code: Vec<u8>,
+        reads: Vec<u32>,
+        per_block: bool,
+    ) -> PyResult<u32> {
+        self.attempt(|this| {
+            let (function, mut uses) = this.function(call, &reads)?;
+            let blocked = function.reads.iter().position(|shape| *shape == Shape::Blocked);
+            let per_block = per_block && blocked.is_some();
+            let like = this.handle(reads[blocked.unwrap_or(0)])?;
+            let shape = if per_block { Shape::Blocked } else { Shape::Opaque };
+            let output = this.like(result, like, shape);
+            uses.push((output.id(), Use::Write));
+            let kernel = Map { function, per_block };
+            this.stage(name, StageKind::Compute, uses, code, kernel);
+            Ok(this.add_handle(output))
+        })
+    }
+
+    fn update(
+        &mut self,
+        name: String,
+        dataset: u32,
+        call: Py<PyAny>,
+        code: Vec<u8>,
+        reads: Vec<u32>,
+    ) -> PyResult<()> {
+        self.attempt(|this| {
+            let (function, reads) = this.function(call, &reads)?;
+            let handle = this.handle(dataset)?;
+            let mut uses = vec![(handle.id(), Use::Update)];
+            uses.extend(reads);
+            let kernel = Update {
+                function,
+                shape: handle.shape(),
+                name: this.name(handle),
+            };
+            this.stage(name, StageKind::Compute, uses, code, kernel);
+            Ok(())
+        })
+    }
+
+    fn reduce(
+        &mut self,
+        name: String,
+        result: String,
+        combine: Py<PyAny>,
+        code: Vec<u8>,
+        dataset: u32,
+        python: Python<'_>,
+    ) -> PyResult<u32> {
+        self.attempt(|this| {
+            let handle = this.handle(dataset)?;
+            let exchange = this
+                .state
+                .program
+                .exchange::<Partials>(name.clone(), Relation::AllToOne);
+            let total = this.state.program.temporary::<PyValue>(result, 1);
+            let scatter = ReduceScatter {
+                combine: combine.clone_ref(python),
+                shape: handle.shape(),
+            };
+            let uses = vec![(handle.id(), Use::Read)];
+            let kind = StageKind::Scatter(exchange.id());
+            this.stage(name.clone(), kind, uses, code.clone(), scatter);
+            let uses = vec![(total.id(), Use::Write)];
+            let kind = StageKind::Gather(exchange.id());
+            this.stage(name, kind, uses, code, ReduceGather { combine });
+            Ok(this.add_handle(Handle::Opaque(total)))
+        })
+    }
+
+    fn broadcast(&mut self, dataset: u32, like: u32, result: String) -> PyResult<u32> {
+        self.attempt(|this| {
+            let Handle::Opaque(from) = this.handle(dataset)? else {
+                return Err(crate::raise(
+                    "BuildError",
+                    format!(
+                        "broadcast of `{}`, which has a value per block; reduce it to one value first",
+                        this.name(this.handle(dataset)?)
+                    ),
+                ));
+            };
+            let like = this.handle(like)?;
+            let Handle::Opaque(to) = this.like(result, like, Shape::Opaque) else {
+                unreachable!("asked for an opaque one")
+            };
+            this.state.program.broadcast(&from, &to);
+            Ok(this.add_handle(Handle::Opaque(to)))
+        })
+    }
+
+    /// Opens an exchange and adds its scatter. `offsets` (with `wrap`) relate neighbours; without them anybody
+    /// may send to anybody.
+    fn scatter(
+        &mut self,
+        name: String,
+        call: Py<PyAny>,
+        code: Vec<u8>,
+        reads: Vec<u32>,
+        offsets: Option<(Vec<i64>, bool)>,
+    ) -> PyResult<u32> {
+        self.attempt(|this| {
+            let relation = match offsets {
+                Some((offsets, wrap)) => Relation::Offsets { offsets, wrap },
+                None => Relation::AllToAll,
+            };
+            let exchange = this
+                .state
+                .program
+                .exchange::<PyValue>(name.clone(), relation);
+            this.state.exchanges.push((exchange.id(), name.clone()));
+            let (function, uses) = this.function(call, &reads)?;
+            let kind = StageKind::Scatter(exchange.id());
+            this.stage(name, kind, uses, code, Scatter(function));
+            Ok(this.state.exchanges.len() as u32 - 1)
+        })
+    }
+
+    #[allow(clippy::too_many_arguments)] // What a stage is made of, each once.
+    fn gather(
+        &mut self,
+        exchange: u32,
+        name: String,
+        result: String,
+        call: Py<PyAny>,
+        code: Vec<u8>,
+        reads: Vec<u32>,
+        partitions: u32,
+    ) -> PyResult<u32> {
+        self.attempt(|this| {
+            let exchange = this.state.exchanges[exchange as usize].0;
+            let (function, mut uses) = this.function(call, &reads)?;
+            let output = this.state.program.temporary::<PyValue>(result, partitions);
+            uses.push((output.id(), Use::Write));
+            this.stage(name, StageKind::Gather(exchange), uses, code, Gather(function));
+            Ok(this.add_handle(Handle::Opaque(output)))
+        })
+    }
+
+    fn signal(
+        &mut self,
+        name: String,
+        call: Py<PyAny>,
+        code: Vec<u8>,
+        dataset: u32,
+    ) -> PyResult<u32> {
+        self.attempt(|this| {
+            let (function, uses) = this.function(call, &[dataset])?;
+            let signal = this.stage(name, StageKind::Signal, uses, code, Test(function));
+            this.state.signals.push(signal);
+            Ok(this.state.signals.len() as u32 - 1)
+        })
+    }
+
+    fn begin_repeat(&mut self, turns: u64) {
+        self.state.program.begin_repeat(turns);
+    }
+
+    fn begin_while(
+        &mut self,
+        name: String,
+        call: Py<PyAny>,
+        code: Vec<u8>,
+        dataset: u32,
+    ) -> PyResult<()> {
+        self.attempt(|this| {
+            let (function, _) = this.function(call, &[dataset])?;
+            let (spec, kernel) = (spec(&name, code), Arc::new(Test(function)));
+            match this.handle(dataset)? {
+                Handle::Opaque(on) => this.state.program.begin_while(name, &on, spec, kernel),
+                Handle::Blocked(on) => this.state.program.begin_while(name, &on, spec, kernel),
+            }
+            Ok(())
+        })
+    }
+
+    /// Opens the true side of a branch; gives what `begin_else` takes.
+    fn begin_if(&mut self, signal: u32) -> PyResult<u32> {
+        self.attempt(|this| {
+            let signal = this.state.signals[signal as usize];
+            let otherwise = this.state.program.begin_branch(signal);
+            this.state.otherwise.push(otherwise);
+            Ok(this.state.otherwise.len() as u32 - 1)
+        })
+    }
+
+    fn begin_else(&mut self, branch: u32) {
+        let block = self.state.otherwise[branch as usize];
+        self.state.program.reopen(block);
+    }
+
+    fn end(&mut self) {
+        self.state.program.end();
+    }
+
+    fn keep(&mut self, dataset: u32) -> PyResult<()> {
+        match self.handle(dataset)? {
+            Handle::Opaque(dataset) => self.state.program.keep(&dataset),
+            Handle::Blocked(dataset) => self.state.program.keep(&dataset),
+        }
+        Ok(())
+    }
+
+    fn is_kept(&self, dataset: u32) -> PyResult<bool> {
+        let id = self.handle(dataset)?.id();
+        Ok(self.state.program.spec().datasets[id.index()].keep)
+    }
+
+    /// The partitions of a dataset.
+    fn partitions(&self, dataset: u32) -> PyResult<u32> {
+        let id = self.handle(dataset)?.id();
+        match self.state.program.spec().datasets[id.index()].count {
+            Count::Fixed(count) => Ok(count),
+            Count::Symbol(_) => Err(PyIndexError::new_err("a symbol")),
+        }
+    }
+
+    fn is_blocked(&self, dataset: u32) -> PyResult<bool> {
+        Ok(self.handle(dataset)?.shape() == Shape::Blocked)
+    }
+
+    fn text(&self) -> String {
+        self.state.program.spec().to_string()
+    }
+
+    fn picture(&self) -> String {
+        self.state.program.spec().picture()
+    }
+
+    fn run(&self, py: Python<'_>, threads: Option<u32>) -> PyResult<Outcome> {
+        let program = self.state.program.clone();
+        crate::run::run(py, program, self.state.handles.clone(), threads)
+    }
+}
+
+/// Rows of a block.
+#[pyfunction]
+pub fn block_rows() -> usize {
+    BLOCK_ROWS
+}
+
+/// The partition count for a blocked dataset for which nobody gives one: from the settings, else from the data.
+#[pyfunction]
+pub fn partitions_for(blocks: u64, bytes: u64) -> PyResult<u32> {
+    let settings = Settings::default().resolve().map_err(settings_error)?;
+    Ok(settings
+        .partitions
+        .unwrap_or_else(|| default_partitions(blocks, bytes)))
+}
+
+/// The blocks of one partition: first, and one beyond the last.
+#[pyfunction]
+pub fn blocks_of_partition(partition: u32, partitions: u32, blocks: u64) -> (u64, u64) {
+    let range = blocks_of(partition, partitions, blocks);
+    (range.start, range.end)
+}

@@ -1,0 +1,66 @@
+//! The Python package's native half: builds programs from Python's statements, runs them with Python
+//! functions as kernels, and connects the models and the command.
+
+mod builder;
+mod hash;
+mod kernels;
+mod probes;
+mod run;
+mod value;
+
+use brambling::Tally;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// An exception of the package, by the name of its class.
+pub(crate) fn raise(class: &str, message: String) -> PyErr {
+    Python::attach(|py| {
+        let made = py
+            .import("brambling._errors")
+            .and_then(|module| module.getattr(class)?.call1((message,)));
+        made.map_or_else(|error| error, PyErr::from_value)
+    })
+}
+
+/// A `KernelError` that says where, from the exception that the kernel raised.
+pub(crate) fn raise_kernel_error(
+    py: Python<'_>,
+    message: String,
+    stage: &str,
+    partition: u32,
+    turn: u64,
+    cause: Option<PyErr>,
+) -> PyErr {
+    let error = raise("KernelError", message);
+    let value = error.value(py);
+    // The class has these attributes: setting them fails only when memory runs out.
+    let _ = value.setattr("stage", stage);
+    let _ = value.setattr("partition", partition);
+    let _ = value.setattr("turn", turn);
+    error.set_cause(py, cause);
+    error
+}
+
+pub(crate) fn tally<'py>(py: Python<'py>, tally: &Tally) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("wall_s", tally.wall.as_secs_f64())?;
+    dict.set_item("busy_s", tally.busy.as_secs_f64())?;
+    dict.set_item("tasks", tally.tasks)?;
+    dict.set_item("threads", tally.threads)?;
+    dict.set_item("peak_bytes", tally.peak_bytes)?;
+    Ok(dict)
+}
+
+#[pymodule]
+#[pyo3(name = "_native")]
+fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<builder::Builder>()?;
+    module.add_class::<run::Outcome>()?;
+    module.add_function(wrap_pyfunction!(builder::block_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(builder::partitions_for, module)?)?;
+    module.add_function(wrap_pyfunction!(builder::blocks_of_partition, module)?)?;
+    module.add_function(wrap_pyfunction!(hash::partition_of_key, module)?)?;
+    module.add_function(wrap_pyfunction!(probes::read_bandwidth, module)?)?;
+    Ok(())
+}

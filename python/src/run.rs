@@ -1,0 +1,148 @@
+//! Running a program from Python: the calling thread runs the stages, and Ctrl-C ends the job.
+
+use crate::builder::{Handle, build_error};
+use crate::value::{PyBlocks, PyValue};
+use brambling::program::Program;
+use brambling::{Caller, Error, Failure, Interrupted, RunOptions, SettingsError};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// The thread that called run, which left the interpreter for as long.
+#[derive(Default)]
+pub struct PyCaller {
+    /// What the signal's handler raised.
+    raised: Option<PyErr>,
+}
+
+impl Caller for PyCaller {
+    fn check(&mut self) -> Result<(), Interrupted> {
+        Python::attach(|py| match py.check_signals() {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.raised = Some(error);
+                Err(Interrupted)
+            }
+        })
+    }
+
+    fn run_stages(&mut self, run: &mut dyn FnMut()) {
+        // Attached once for many stages.
+        Python::attach(|_| run());
+    }
+}
+
+impl PyCaller {
+    /// The exception for an error of a job.
+    pub fn raise(&mut self, py: Python<'_>, error: Error) -> PyErr {
+        match error {
+            Error::Build(error) => build_error(error),
+            Error::Settings(error) => settings_error(error),
+            Error::Failure(failure) => self.raise_failure(py, failure),
+            other => crate::raise("Error", other.to_string()),
+        }
+    }
+
+    fn raise_failure(&mut self, py: Python<'_>, failure: Failure) -> PyErr {
+        let text = failure.to_string();
+        match failure {
+            Failure::Interrupted => self
+                .raised
+                .take()
+                .unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),
+            Failure::Kernel {
+                stage,
+                partition,
+                turn,
+                mut error,
+            } => {
+                let source = error.take_source().and_then(|source| source.downcast::<PyErr>().ok());
+                let cause = match source {
+                    // Ctrl-C or sys.exit in a kernel is no failure of the kernel.
+                    Some(cause) if !cause.is_instance_of::<PyException>(py) => return *cause,
+                    Some(cause) => Some(*cause),
+                    None => None,
+                };
+                crate::raise_kernel_error(py, text, &stage, partition, turn, cause)
+            }
+            Failure::Panic {
+                stage,
+                partition,
+                turn,
+                ..
+            } => crate::raise_kernel_error(py, text, &stage, partition, turn, None),
+            Failure::OutOfMemory { .. } => crate::raise("OutOfMemory", text),
+            Failure::Stalled { .. } => crate::raise("Stalled", text),
+            _ => crate::raise("Error", text),
+        }
+    }
+}
+
+pub fn settings_error(error: SettingsError) -> PyErr {
+    let mut text = error.to_string();
+    if let Some(source) = std::error::Error::source(&error)
+        && !text.contains(&source.to_string())
+    {
+        text = format!("{text}: {source}");
+    }
+    crate::raise("SettingsError", text)
+}
+
+pub fn options(threads: Option<u32>) -> RunOptions {
+    match threads {
+        Some(threads) => RunOptions::new().threads(threads),
+        None => RunOptions::new(),
+    }
+}
+
+/// The kept datasets of a finished job.
+#[pyclass(module = "brambling._native")]
+pub struct Outcome {
+    outcome: brambling::Outcome,
+    handles: Vec<Handle>,
+}
+
+pub fn run(
+    py: Python<'_>,
+    program: Program,
+    handles: Vec<Handle>,
+    threads: Option<u32>,
+) -> PyResult<Outcome> {
+    let options = options(threads);
+    let mut caller = PyCaller::default();
+    let outcome = py.detach(|| options.run_with(program, &mut caller));
+    match outcome {
+        Ok(outcome) => Ok(Outcome { outcome, handles }),
+        Err(error) => Err(caller.raise(py, error)),
+    }
+}
+
+#[pymethods]
+impl Outcome {
+    /// The values of a dataset: one per partition, or one per block.
+    fn values<'py>(&mut self, py: Python<'py>, dataset: u32) -> PyResult<Bound<'py, PyList>> {
+        let handle = self.handles[dataset as usize];
+        let list = PyList::empty(py);
+        for index in 0..self.outcome.partitions(handle.id()) {
+            let value = self.outcome.value(handle.id(), index);
+            match handle {
+                Handle::Opaque(_) => {
+                    let value = value.get::<PyValue>().expect("the dataset's type");
+                    list.append(value.get(py))?;
+                }
+                Handle::Blocked(_) => {
+                    let blocks = value.get::<PyBlocks>().expect("the dataset's type");
+                    for value in blocks.list(py)?.try_iter()? {
+                        list.append(value?)?;
+                    }
+                }
+            }
+        }
+        Ok(list)
+    }
+
+    /// What the job did.
+    fn tally<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        crate::tally(py, &self.outcome.tally())
+    }
+}
