@@ -2,7 +2,8 @@
 
 use crate::report::{Figures, Limit, Line, Report};
 use crate::{BenchError, Options};
-use brambling::program::Program;
+use brambling::ml::{FitError, Fitted, LogisticRegression};
+use brambling::program::{Foreign, Program};
 use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings};
 use brambling_machine::cpu::{self, Processor};
 use brambling_machine::measure::Measured;
@@ -94,9 +95,34 @@ impl<'a> Session<'a> {
     /// Runs a program on `threads` threads.
     pub(crate) fn run(&mut self, program: Program, threads: u32) -> Result<Outcome, BenchError> {
         let options = RunOptions::new().threads(threads);
-        match options.run_with(program, &mut Ask(self.interrupted)) {
-            Err(brambling::Error::Failure(Failure::Interrupted)) => Err(BenchError::Interrupted),
-            other => Ok(other?),
+        options
+            .run_with(program, &mut Ask(self.interrupted))
+            .map_err(|error| self.job_error(error))
+    }
+
+    /// Fits a model on the session's threads.
+    pub(crate) fn fit(
+        &mut self,
+        model: &LogisticRegression,
+        x: Foreign<f64>,
+        y: Foreign<f64>,
+        columns: usize,
+    ) -> Result<Fitted, BenchError> {
+        let options = RunOptions::new().threads(self.threads);
+        let fitted = model.fit(x, y, columns, &options, &mut Ask(self.interrupted));
+        fitted.map_err(|error| match error {
+            FitError::Run(error) => self.job_error(error),
+            refused => BenchError::Wrong {
+                bench: self.bench,
+                what: format!("the fit was refused: {refused}"),
+            },
+        })
+    }
+
+    fn job_error(&self, error: brambling::Error) -> BenchError {
+        match error {
+            brambling::Error::Failure(Failure::Interrupted) => BenchError::Interrupted,
+            other => other.into(),
         }
     }
 

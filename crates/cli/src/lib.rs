@@ -69,7 +69,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, host: &mut dyn Host) -> u8
     main_to(
         args,
         host,
-        &mut std::io::stdout().lock(),
+        &mut std::io::stdout(),
         &mut std::io::stderr(),
     )
 }

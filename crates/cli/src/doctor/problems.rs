@@ -1,0 +1,147 @@
+//! What can be wrong with a machine or its settings, each with its fix.
+
+use super::Problem;
+use brambling::{FILE_NAME, Resolved, SettingsError};
+use brambling_machine::cpu::Processor;
+
+/// Less than this is not enough for data worth running in parallel.
+const MEMORY_BYTES_LEAST: u64 = 256 << 20;
+
+/// Everything wrong with the processor as this process sees it, and with the settings.
+pub(super) fn find(
+    processor: Result<&Processor, &std::io::Error>,
+    settings: Result<&Resolved, &SettingsError>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    match processor {
+        Err(error) => problems.push(Problem {
+            problem: format!("the CPUs of this process cannot be read: {error}"),
+            fix: "let the process call sched_getaffinity (a seccomp filter may forbid it)".into(),
+        }),
+        Ok(processor) => of_the_processor(processor, &mut problems),
+    }
+    match settings {
+        // Already said.
+        Err(SettingsError::Machine(_)) => {}
+        Err(error) => problems.push(Problem {
+            problem: causes(error),
+            fix: fix_of(error),
+        }),
+        Ok(settings) => of_the_settings(settings, &mut problems),
+    }
+    problems
+}
+
+fn of_the_processor(processor: &Processor, problems: &mut Vec<Problem>) {
+    if let Some(quota) = processor.limits.cpu_quota
+        && quota.quota_us < quota.period_us
+    {
+        problems.push(Problem {
+            problem: format!(
+                "the control group allows {} ms of CPU time in {} ms: less than one CPU, so every job is \
+                 stopped again and again",
+                quota.quota_us / 1_000,
+                quota.period_us / 1_000
+            ),
+            fix: "raise the quota to a whole CPU (cpu.max, docker --cpus, or the pod's CPU limit)"
+                .into(),
+        });
+    }
+    if let Some(bytes) = processor.usable_memory_bytes()
+        && bytes < MEMORY_BYTES_LEAST
+    {
+        problems.push(Problem {
+            problem: format!("only {} MB of memory may be used", bytes >> 20),
+            fix: "raise the control group's limit (memory.max, docker --memory) to 256 MB or more"
+                .into(),
+        });
+    }
+}
+
+fn of_the_settings(settings: &Resolved, problems: &mut Vec<Problem>) {
+    if settings.oversubscribed {
+        problems.push(Problem {
+            problem: format!(
+                "{} threads are set, but there are fewer CPUs: they will take turns",
+                settings.threads
+            ),
+            fix: format!(
+                "remove threads from BRAMBLING_THREADS or {FILE_NAME}: the default fits this machine"
+            ),
+        });
+    }
+}
+
+fn causes(error: &SettingsError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(&format!(": {cause_text}"));
+        }
+        source = cause.source();
+    }
+    text
+}
+
+fn fix_of(error: &SettingsError) -> String {
+    match error {
+        SettingsError::Value { name, problem, .. } => format!("{problem}, or unset {name}"),
+        SettingsError::Unreadable { path, .. } => {
+            format!("let this user read {}, or remove it", path.display())
+        }
+        SettingsError::Malformed { path, .. } => format!(
+            "correct {}; its settings are threads, partitions, isa, memory and stall_seconds",
+            path.display()
+        ),
+        _ => "correct the setting, or remove it".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling::Settings;
+    use brambling_machine::cgroup::CpuQuota;
+
+    #[test]
+    fn every_problem_has_its_fix() {
+        let mut processor = Processor::read().unwrap();
+        processor.limits.cpu_quota = Some(CpuQuota {
+            quota_us: 50_000,
+            period_us: 100_000,
+        });
+        processor.limits.memory_bytes = Some(64 << 20);
+        let error = SettingsError::Value {
+            source_name: "environment".into(),
+            name: "BRAMBLING_THREADS",
+            value: "0".into(),
+            problem: "give a number from 1 to 1024".into(),
+        };
+        let problems = find(Ok(&processor), Err(&error));
+        let texts: Vec<_> = problems.iter().map(|found| &found.problem[..]).collect();
+        assert_eq!(problems.len(), 3, "{texts:?}");
+        assert!(texts[0].contains("50 ms of CPU time in 100 ms"));
+        assert!(texts[1].contains("only 64 MB"));
+        assert!(texts[2].contains("BRAMBLING_THREADS"));
+        assert!(problems.iter().all(|found| !found.fix.is_empty()));
+        assert!(problems[2].fix.contains("1 to 1024"));
+    }
+
+    #[test]
+    fn more_threads_than_cpus_are_a_problem() {
+        let mut settings = Settings::default();
+        settings.threads = Some(1_024);
+        let resolved = settings.resolve().unwrap();
+        let problems = find(Ok(&Processor::read().unwrap()), Ok(&resolved));
+        assert!(problems.iter().any(|found| found.problem.contains("1024")));
+    }
+
+    #[test]
+    fn an_unreadable_mask_is_said_once() {
+        let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let settings = SettingsError::Machine(denied());
+        assert_eq!(find(Err(&denied()), Err(&settings)).len(), 1);
+    }
+}

@@ -1,0 +1,150 @@
+//! Every bench in its smallest form, and the keys that claims and users read.
+
+use brambling_cli::{Host, OK, main_to};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::Path;
+
+struct Quiet;
+
+impl Host for Quiet {
+    fn run_script(&mut self, _: &Path, _: &[String]) -> u8 {
+        unreachable!()
+    }
+    fn examples(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn run_example(&mut self, _: &str, _: &[String]) -> u8 {
+        unreachable!()
+    }
+    fn versions(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn interrupted(&mut self) -> bool {
+        false
+    }
+}
+
+fn call(line: &str) -> String {
+    let args = line.split_whitespace().map(OsString::from);
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = main_to(args, &mut Quiet, &mut out, &mut err);
+    assert_eq!((code, err), (OK, Vec::new()));
+    String::from_utf8(out).unwrap()
+}
+
+/// Runs a bench and looks up figures, by their paths; every one has the three keys.
+fn check(bench: &str, figures: &[&str]) -> Value {
+    let report: Value = serde_json::from_str(&call(&format!(
+        "brambling bench {bench} --smoke --threads 2 --json"
+    )))
+    .unwrap();
+    for key in ["cpu", "isa", "version", "repeated", "unsettled"] {
+        assert!(report.get(key).is_some(), "{key}");
+    }
+    assert_eq!(report["bench"], bench);
+    assert_eq!(report["threads"], 2);
+    assert_eq!(report["rounds"], 1);
+    assert_eq!(report["smoke"], true);
+    for figure in figures {
+        let found = report.pointer(figure).unwrap_or_else(|| panic!("{figure}"));
+        is_figure(found);
+    }
+    let limits = report["limits"].as_array().unwrap();
+    assert!(!limits.is_empty());
+    for limit in limits {
+        is_figure(limit);
+        assert!(limit["name"].is_string() && limit["unit"].is_string());
+    }
+    report
+}
+
+fn is_figure(value: &Value) {
+    let number = |key: &str| value[key].as_f64().unwrap_or_else(|| panic!("{value}"));
+    let (min, median, max) = (number("min"), number("median"), number("max"));
+    assert!(0.0 < min && min <= median && median <= max, "{value}");
+}
+
+#[test]
+fn task_rate() {
+    check(
+        "task-rate",
+        &[
+            "/ns_per_task",
+            "/tasks_per_s_per_core_at_10pct",
+            "/indirect_call_ns",
+        ],
+    );
+}
+
+#[test]
+fn barrier() {
+    check(
+        "barrier",
+        &[
+            "/us_per_iteration/2",
+            "/us_per_iteration/20",
+            "/spin_round_trip_us",
+        ],
+    );
+}
+
+#[test]
+fn task_graph() {
+    let report = check("task-graph", &[]);
+    let patterns = report["patterns"].as_array().unwrap();
+    let names = [
+        "trivial",
+        "no_comm",
+        "stencil_1d",
+        "nearest",
+        "spread",
+        "fft",
+        "tree",
+        "all_to_all",
+        "random_nearest",
+    ];
+    for width in [2, 16] {
+        let of_width: Vec<_> = patterns
+            .iter()
+            .filter(|pattern| pattern["width"] == width)
+            .map(|pattern| pattern["pattern"].as_str().unwrap())
+            .collect();
+        assert_eq!(of_width, names);
+    }
+    for pattern in patterns {
+        for key in ["overhead_us", "bare_overhead_us", "metg50_us", "metg75_us"] {
+            is_figure(&pattern[key]);
+        }
+    }
+}
+
+#[test]
+fn logistic() {
+    let report = check(
+        "logistic",
+        &[
+            "/ms_per_iteration",
+            "/plain_loop_ms",
+            "/bare_loop_ms",
+            "/ideal_ms",
+            "/share_of_ideal",
+            "/tasks_per_s",
+        ],
+    );
+    assert!(["memory bandwidth", "compute"].contains(&report["bound_by"].as_str().unwrap()));
+    assert!(report["peak_rss_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn the_table_names_the_limit_and_the_plain_loop() {
+    let table = call("brambling bench barrier --smoke --threads 2");
+    for words in [
+        "limit:",
+        "one thread, plain loop",
+        "× a spin round trip",
+        "rounds",
+    ] {
+        assert!(table.contains(words), "{words} in {table}");
+    }
+}

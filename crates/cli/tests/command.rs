@@ -1,0 +1,162 @@
+//! The command as a user calls it, with a host that only notes what it is asked.
+
+use brambling_cli::{FAILED, Host, INTERRUPTED, OK, USAGE, main_to};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::Path;
+
+#[derive(Default)]
+struct FakeHost {
+    ran: Vec<String>,
+    exit: u8,
+    is_interrupted: bool,
+}
+
+impl Host for FakeHost {
+    fn run_script(&mut self, path: &Path, args: &[String]) -> u8 {
+        self.ran.push(format!("{} {args:?}", path.display()));
+        self.exit
+    }
+    fn examples(&self) -> Vec<(String, String)> {
+        let examples = [("flights", "will it be late?"), ("heat", "a warm plate")];
+        examples.map(|(a, b)| (a.into(), b.into())).into()
+    }
+    fn run_example(&mut self, name: &str, args: &[String]) -> u8 {
+        self.ran.push(format!("example {name} {args:?}"));
+        self.exit
+    }
+    fn versions(&self) -> Vec<(String, String)> {
+        vec![("python".into(), "3.11.2".into())]
+    }
+    fn interrupted(&mut self) -> bool {
+        self.is_interrupted
+    }
+}
+
+/// Exit code, output, errors.
+fn call(host: &mut FakeHost, line: &str) -> (u8, String, String) {
+    let args = std::iter::once("brambling").chain(line.split_whitespace());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = main_to(args.map(OsString::from), host, &mut out, &mut err);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (code, text(out), text(err))
+}
+
+#[test]
+fn help_teaches() {
+    for line in ["", "--help", "help"] {
+        let (code, out, err) = call(&mut FakeHost::default(), line);
+        assert_eq!((code, err.as_str()), (OK, ""), "{line}");
+        for word in ["run flights", "BRAMBLING_THREADS", "Exit codes", "doctor"] {
+            assert!(out.contains(word), "{word} in {out}");
+        }
+    }
+    let (_, out, _) = call(&mut FakeHost::default(), "bench --help");
+    assert!(out.contains("brambling bench barrier --threads 2"));
+}
+
+#[test]
+fn versions_are_those_of_all_parts() {
+    let (code, out, _) = call(&mut FakeHost::default(), "--version");
+    let expected = format!("brambling {}\npython 3.11.2\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!((code, out), (OK, expected));
+}
+
+#[test]
+fn wrong_use_is_exit_code_2() {
+    for (line, says) in [
+        ("fly", "fly"),
+        ("run", "FILE.py|EXAMPLE"),
+        (
+            "bench --threads 2 barier",
+            "did you mean: brambling bench barrier",
+        ),
+        ("bench barrier --threads 0", "--threads"),
+        ("bench barrier --threads two", "--threads"),
+        ("doctor --jsn", "--json"),
+        ("run fligths", "did you mean: brambling run flights"),
+        ("run no/such/file.py", "heat     a warm plate"),
+        ("run .", "is a directory"),
+    ] {
+        let (code, out, err) = call(&mut FakeHost::default(), line);
+        assert_eq!((code, out.as_str()), (USAGE, ""), "{line}: {err}");
+        assert!(err.contains(says), "{line}: {err}");
+    }
+}
+
+#[test]
+fn scripts_and_examples_get_their_arguments_and_give_the_exit_code() {
+    let script = std::env::temp_dir().join(format!("brambling-cli-{}.py", std::process::id()));
+    std::fs::write(&script, "").unwrap();
+    let script = script.display();
+    let mut host = FakeHost {
+        exit: 7,
+        ..FakeHost::default()
+    };
+    assert_eq!(call(&mut host, "run flights --rows 5 -v").0, 7);
+    assert_eq!(call(&mut host, &format!("run {script} --help a")).0, 7);
+    std::fs::remove_file(script.to_string()).unwrap();
+    let expected = [
+        r#"example flights ["--rows", "5", "-v"]"#.to_owned(),
+        format!(r#"{script} ["--help", "a"]"#),
+    ];
+    assert_eq!(host.ran, expected);
+}
+
+#[test]
+fn benches_are_listed() {
+    let (code, out, _) = call(&mut FakeHost::default(), "bench");
+    assert_eq!(code, OK);
+    for name in ["task-rate", "barrier", "task-graph", "logistic"] {
+        assert!(out.contains(name), "{out}");
+    }
+}
+
+#[test]
+fn an_interrupted_bench_says_so() {
+    let mut host = FakeHost {
+        is_interrupted: true,
+        ..FakeHost::default()
+    };
+    let (code, out, err) = call(&mut host, "bench barrier --smoke --threads 2");
+    assert_eq!(
+        (code, out.as_str(), err.as_str()),
+        (INTERRUPTED, "", "interrupted\n")
+    );
+}
+
+#[test]
+fn the_doctor_says_what_there_is() {
+    let (code, out, _) = call(&mut FakeHost::default(), "doctor");
+    assert!([OK, FAILED].contains(&code));
+    for word in [
+        "instruction sets",
+        "in the mask",
+        "memory",
+        "python",
+        "3.11.2",
+    ] {
+        assert!(out.contains(word), "{word} in {out}");
+    }
+    let (json_code, out, _) = call(&mut FakeHost::default(), "doctor --json");
+    let found: Value = serde_json::from_str(&out).unwrap();
+    let problems = found["problems"].as_array().unwrap();
+    assert_eq!((json_code, code == FAILED), (code, !problems.is_empty()));
+    for key in [
+        "version",
+        "versions",
+        "cpu",
+        "cpus_allowed",
+        "cpu_quota",
+        "isa",
+        "has_fma",
+        "memory_bytes",
+        "memory_limit_bytes",
+        "settings",
+        "environment",
+        "has_settings_file",
+    ] {
+        assert!(found.get(key).is_some(), "{key} in {out}");
+    }
+    assert!(found["settings"]["threads"].as_u64().unwrap() >= 1);
+}
