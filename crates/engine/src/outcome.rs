@@ -25,21 +25,33 @@ impl Outcome {
     /// Takes the value of a one-partition dataset.
     ///
     /// # Panics
-    /// When the dataset is of another program.
+    /// When the dataset was not kept, or is of another program and another type.
     pub fn take<T: Payload>(&mut self, dataset: &Dataset<T>) -> T {
+        self.check_kept(dataset.id());
         self.job.take(dataset.id(), 0)
     }
 
     /// Takes the values of all partitions, by index.
     ///
     /// # Panics
-    /// When the dataset is of another program.
+    /// When the dataset was not kept, or is of another program and another type.
     pub fn take_all<T: Payload>(&mut self, dataset: &Dataset<T>) -> Vec<T> {
+        self.check_kept(dataset.id());
         let group = self.job.plan().group_of_dataset[dataset.id().index()];
         let count = self.job.plan().counts[group.index()];
         (0..count)
             .map(|index| self.job.take(dataset.id(), index))
             .collect()
+    }
+
+    /// What was freed would look like a result of zeros.
+    fn check_kept(&self, dataset: DatasetId) {
+        let dataset = &self.job.plan().program.spec().datasets[dataset.index()];
+        assert!(
+            dataset.keep,
+            "dataset `{}` was freed after its last use; keep it with Program::keep",
+            dataset.name
+        );
     }
 
     /// A partition's value, of whatever type. For other languages' packages.
