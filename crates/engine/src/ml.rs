@@ -1,4 +1,56 @@
 //! Models, ready to be fitted.
+//!
+//! Each is a [`Program`] that you could have written. This is gradient descent by hand, without blocks: a
+//! value per partition, so that the number of partitions enters the result.
+//!
+//! ```
+//! use brambling::operators::ml::samples::Samples;
+//! use brambling::operators::simd;
+//! use brambling::prelude::*;
+//! use brambling::program::Foreign;
+//!
+//! type Weights = Vec<f64>;
+//!
+//! mod kernels {
+//!     use super::*;
+//!
+//!     /// Σ (p − y) x over the rows of a partition.
+//!     pub fn gradient(samples: &Samples, weights: &Weights, gradient: &mut Weights) {
+//!         let rows = samples.whole();
+//!         gradient.clear();
+//!         gradient.resize(rows.columns, 0.0);
+//!         for (row, y) in rows.x.chunks(rows.columns).zip(rows.y) {
+//!             let margin: f64 = row.iter().zip(weights).map(|(x, w)| x * w).sum();
+//!             let mut p = [0.0];
+//!             brambling::operators::numerics::sigmoid(simd::active(), &[margin], &mut p);
+//!             gradient.iter_mut().zip(row).for_each(|(sum, x)| *sum += (p[0] - y) * x);
+//!         }
+//!     }
+//! }
+//!
+//! fn step(weights: &mut Weights, gradient: &Weights) {
+//!     weights.iter_mut().zip(gradient).for_each(|(w, g)| *w -= 0.01 * (g + *w));
+//! }
+//!
+//! # let x = Foreign::owned((0..200).map(|i| f64::from(i % 20) - 9.5).collect::<Vec<_>>());
+//! # let y = Foreign::owned((0..200).map(|i| f64::from(u8::from(i % 20 > 9))).collect::<Vec<_>>());
+//! # let partitions = 4;
+//! let mut p = Program::new("logistic-regression");
+//! let samples = p.load("training_data", partitions, Partitioner::Blocks, move |index, count| {
+//!     Samples::partition(&x, &y, 1, index, count)
+//! });
+//! let local = p.dataset::<Weights>("local_weight", partitions);
+//! let gradient = p.dataset::<Weights>("local_gradient", partitions);
+//! let weights = p.value("global_weight", 1, vec![0.0; 1]);
+//! p.repeat(50, |p| {
+//!     p.broadcast(&weights, &local);
+//!     p.compute("gradient").read(&samples).read(&local).write(&gradient).run(kernels::gradient);
+//!     p.reduce(Sum, &gradient, &weights, step);
+//! });
+//! let weights = brambling::run(p)?.take(&weights);
+//! # assert!(weights[0] > 0.3, "{weights:?}");
+//! # Ok::<(), brambling::Error>(())
+//! ```
 
 use crate::{Caller, Error, Failure, RunOptions, Tally};
 use brambling_operators::ml::logistic::{Linear, margins_block};
