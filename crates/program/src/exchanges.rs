@@ -264,17 +264,13 @@ impl Program {
             |from: &mut Value, out: &mut Outbox<'_, Shared<T>>| {
                 if from.bytes() <= COPIED_BYTES_MAX {
                     let value = from.get::<T>().expect("the dataset's type");
-                    for place in 0..out.fan_out() {
-                        match out.piece(out.destination(place)) {
-                            Shared::Copied(buffer) => buffer.clone_from(value),
-                            piece => *piece = Shared::Copied(value.clone()),
-                        }
-                    }
+                    out.for_each(|_, piece| match piece {
+                        Shared::Copied(buffer) => buffer.clone_from(value),
+                        piece => *piece = Shared::Copied(value.clone()),
+                    });
                 } else {
                     let shared = from.share::<T>().expect("the dataset's type");
-                    for place in 0..out.fan_out() {
-                        out.put(out.destination(place), Shared::Large(shared.clone()));
-                    }
+                    out.for_each(|_, piece| *piece = Shared::Large(shared.clone()));
                 }
             },
         );
@@ -472,10 +468,7 @@ impl Program {
         );
         self.scatter(name, &exchange).read(dataset).run(
             move |value: &T, out: &mut Outbox<'_, P>| {
-                for place in 0..out.fan_out() {
-                    let neighbour = out.destination(place);
-                    send(value, neighbour, out.piece(neighbour));
-                }
+                out.for_each(|neighbour, piece| send(value, neighbour, piece));
             },
         );
         self.gather(name, &exchange).update(dataset).run(

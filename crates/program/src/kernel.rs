@@ -35,6 +35,14 @@ pub trait Kernel: Send + Sync {
 pub trait PieceSink {
     /// The buffer of the piece to a destination, marked as sent; none when the relation forbids it at this turn.
     fn slot(&mut self, destination: u32) -> Option<*mut u8>;
+    /// The destination at a place among those of this turn, and the buffer of its piece, marked as sent.
+    fn slot_at(&mut self, place: u32) -> (u32, *mut u8) {
+        let destination = self.destination(place);
+        (
+            destination,
+            self.slot(destination).expect("a destination of this turn"),
+        )
+    }
     /// Index of the partition that sends.
     fn source(&self) -> u32;
     /// How many destinations this source is related to at this turn.

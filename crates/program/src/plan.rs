@@ -2,8 +2,8 @@
 
 use crate::validate::{self, Structure};
 use crate::{
-    BlockId, BuildError, Count, DatasetId, ExchangeId, Group, GroupId, Kernel, Links, Node, Program,
-    Runner, Spec, StageId, StageKind, Use,
+    BlockId, BuildError, Count, DatasetId, ExchangeId, Group, GroupId, Kernel, Links, Node,
+    Program, Runner, Spec, StageId, StageKind, Use,
 };
 use std::sync::Arc;
 
@@ -92,6 +92,8 @@ pub struct Task {
     pub wants_cells: bool,
     /// Who runs it.
     pub runner: Runner,
+    /// Whether something after it may go ahead while it is stalled: found when the code is compiled.
+    pub look_past: bool,
     /// Whether it may change how much memory its group's datasets take.
     pub may_grow: bool,
     /// Its kernel; a free has none.
@@ -170,6 +172,53 @@ pub struct Code {
     pub blocks: u16,
     /// How many counted loops it has.
     pub counters: u16,
+}
+
+/// How many tasks after a stalled one are searched for one that does not depend on it.
+const LOOK_PAST_TASKS: usize = 8;
+
+impl Code {
+    /// Whether some task soon after the one at `at` depends neither on it nor on what depends on it.
+    fn has_independent_after(&self, at: usize) -> bool {
+        let Op::Task(first) = self.ops[at] else {
+            return false;
+        };
+        let first = &self.tasks[first as usize];
+        let mut paths = vec![(at + 1, first.reads, first.writes, 0usize, 0usize)];
+        while let Some((mut at, mut reads, mut writes, mut seen, mut steps)) = paths.pop() {
+            while seen < LOOK_PAST_TASKS && steps < 8 * LOOK_PAST_TASKS {
+                steps += 1;
+                match self.ops[at] {
+                    Op::Task(task) => {
+                        let task = &self.tasks[task as usize];
+                        if !task.writes.meets(reads.with(writes)) && !task.reads.meets(writes) {
+                            return true;
+                        }
+                        reads = reads.with(task.reads);
+                        writes = writes.with(task.writes);
+                        seen += 1;
+                        at += 1;
+                    }
+                    Op::Begin { exit, .. } | Op::Test { exit, .. } => {
+                        if paths.len() < 64 {
+                            paths.push((exit as usize, reads, writes, seen, steps));
+                        }
+                        at += 1;
+                    }
+                    Op::Again { body, .. } => {
+                        if paths.len() < 64 {
+                            paths.push((body as usize, reads, writes, seen, steps));
+                        }
+                        at += 1;
+                    }
+                    Op::Jump(to) => at = to as usize,
+                    Op::Enter(_) | Op::Announce(_) => at += 1,
+                    Op::AwaitEnd(_) | Op::Finish => break,
+                }
+            }
+        }
+        false
+    }
 }
 
 /// An exchange with its ends.
@@ -358,6 +407,11 @@ impl<'a> Compiler<'a> {
             }
         }
         self.code.ops.push(Op::Finish);
+        for at in 0..self.code.ops.len() {
+            if let Op::Task(task) = self.code.ops[at] {
+                self.code.tasks[task as usize].look_past = self.code.has_independent_after(at);
+            }
+        }
         self.code
     }
 
@@ -572,10 +626,10 @@ impl<'a> Compiler<'a> {
             writes_cells: writes_cells.into(),
             wants_cells: stage.cells,
             runner: self.spec.kernels[stage.kernel.index()].runner,
-            may_grow: stage
-                .uses
-                .iter()
-                .any(|(dataset, how)| *how != Use::Read && !self.program.payload_type(*dataset).is_fixed()),
+            look_past: false,
+            may_grow: stage.uses.iter().any(|(dataset, how)| {
+                *how != Use::Read && !self.program.payload_type(*dataset).is_fixed()
+            }),
             kernel: Some(Linked(self.program.kernel(id).clone())),
             reads,
             writes,
@@ -600,6 +654,7 @@ impl<'a> Compiler<'a> {
             cells,
             wants_cells: true,
             runner: Runner::Native,
+            look_past: false,
             may_grow: true,
             kernel: None,
             reads: Mask::default(),

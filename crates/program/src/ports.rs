@@ -35,6 +35,16 @@ impl<'a, P: Payload> Outbox<'a, P> {
         unsafe { &mut *slot.cast::<P>() }
     }
 
+    /// Writes the piece to each destination of this turn in place, as [`Outbox::piece`].
+    #[inline]
+    pub fn for_each(&mut self, mut write: impl FnMut(u32, &mut P)) {
+        for place in 0..self.sink.fan_out() {
+            let (destination, slot) = self.sink.slot_at(place);
+            // SAFETY: buffers are of type P, and the borrow of self keeps a second one away.
+            write(destination, unsafe { &mut *slot.cast::<P>() });
+        }
+    }
+
     /// Sends a value.
     ///
     /// # Panics

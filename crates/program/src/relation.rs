@@ -206,7 +206,11 @@ impl Links {
                 Some(&tables[index])
             }
         };
-        LinksAt { sources: self.sources, destinations: self.destinations, phase }
+        LinksAt {
+            sources: self.sources,
+            destinations: self.destinations,
+            phase,
+        }
     }
 
     /// How many sources a destination hears from at a turn.
@@ -296,7 +300,9 @@ impl LinksAt<'_> {
             None => (destination < self.destinations).then_some(source),
             Some(phase) => {
                 let list = &phase.destinations[source as usize];
-                list.iter().find(|(to, _)| *to == destination).map(|(_, ordinal)| *ordinal)
+                list.iter()
+                    .find(|(to, _)| *to == destination)
+                    .map(|(_, ordinal)| *ordinal)
             }
         }
     }

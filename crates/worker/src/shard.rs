@@ -130,7 +130,7 @@ impl Shard {
                             place: Place::InOrder,
                         });
                     }
-                    if self.window.len() == WINDOW {
+                    if self.window.len() == WINDOW || (self.window.is_empty() && !task.look_past) {
                         return Next::Stalled;
                     }
                     self.window.push(Entry {

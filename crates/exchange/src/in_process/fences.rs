@@ -5,7 +5,7 @@
 //! thread of the process pass a full barrier (membarrier(2)); without that system call both are full fences.
 
 #[cfg(not(loom))]
-pub use real::{heavy, light};
+pub use real::{heavy, light, prepare};
 
 /// Under loom both are full fences: what it enumerates is the protocol above them.
 #[cfg(loom)]
@@ -51,6 +51,11 @@ mod real {
     fn is_expedited() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(register)
+    }
+
+    /// Registers the process, so that the cheap side is cheap from the first pass on.
+    pub fn prepare() {
+        is_expedited();
     }
 
     /// The cheap side: an order for the compiler, once the dear side can do the rest.

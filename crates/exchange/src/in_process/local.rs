@@ -167,6 +167,15 @@ impl PieceSink for LocalOutbox<'_> {
         })
     }
 
+    #[inline]
+    fn slot_at(&mut self, place: u32) -> (u32, *mut u8) {
+        let (destination, ordinal) = self.links.destination(self.source, place);
+        match &self.exchange.pieces {
+            Pieces::Slots(slots) => (destination, slots.write(self.turn, destination, ordinal)),
+            Pieces::Mailbox(_) => (destination, self.slot(destination).expect("one of the relation's")),
+        }
+    }
+
     fn source(&self) -> u32 {
         self.source
     }

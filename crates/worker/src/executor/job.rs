@@ -12,8 +12,7 @@ use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
 use brambling_memory::{Budget, Class};
 use brambling_program::{
-    Completion, DatasetId, ExchangeId, GroupId, Payload, Plan, Position, ShardId,
-    StageKind, Value,
+    Completion, DatasetId, ExchangeId, GroupId, Payload, Plan, Position, ShardId, StageKind, Value,
 };
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
@@ -142,7 +141,10 @@ impl Job {
             .iter()
             .map(|stage| (stage.kind == StageKind::Signal).then(|| Board::new(shards)));
         let boards: Box<[_]> = boards.collect();
-        let owners = residents.iter().map(|resident| AtomicU32::new(resident.home)).collect();
+        let owners = residents
+            .iter()
+            .map(|resident| AtomicU32::new(resident.home))
+            .collect();
         let stations = (0..=threads).map(|_| Station::new(shards)).collect();
         Ok(Arc::new_cyclic(|weak| Job {
             exchanges,
@@ -264,7 +266,9 @@ impl Job {
     pub(super) fn finish_one(&self) {
         if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wall_ns.store(
-                self.started.get().map_or(0, |started| started.elapsed().as_nanos()) as usize,
+                self.started
+                    .get()
+                    .map_or(0, |started| started.elapsed().as_nanos()) as usize,
                 Ordering::Relaxed,
             );
             self.stop();

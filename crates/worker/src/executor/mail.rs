@@ -28,7 +28,10 @@ impl Mail {
     /// Nothing posted, for shards `0..count`.
     pub fn new(count: usize) -> Mail {
         let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
-        Mail { flag: Flag(AtomicBool::new(false)), lines: (0..count.div_ceil(64 * 16)).map(line).collect() }
+        Mail {
+            flag: Flag(AtomicBool::new(false)),
+            lines: (0..count.div_ceil(64 * 16)).map(line).collect(),
+        }
     }
 
     /// Posts a shard. True when the caller must wake the thread if it sleeps.

@@ -5,6 +5,7 @@ use super::job::Job;
 use super::panics;
 use super::stall::{Watchdog, describe};
 use super::thread::Worker;
+use brambling_exchange::in_process::fences;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -77,6 +78,7 @@ impl Pool {
     /// When the operating system gives no more threads.
     pub fn new(threads: u32, oversubscribed: bool) -> std::io::Result<Pool> {
         panics::install_hook();
+        fences::prepare();
         let shared = Arc::<Shared>::default();
         let mut pool = Pool {
             shared: shared.clone(),
@@ -139,7 +141,8 @@ impl Pool {
         if let Some(after) = stalled {
             return Err(describe(job, after));
         }
-        let failure = job.failure
+        let failure = job
+            .failure
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();

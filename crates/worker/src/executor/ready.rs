@@ -13,7 +13,12 @@ pub(super) struct Ready {
 impl Ready {
     pub(super) fn new(shards: usize) -> Ready {
         let words = shards.div_ceil(64).max(1);
-        Ready { words: vec![0; words], summary: vec![0; words.div_ceil(64)], count: 0, cursor: 0 }
+        Ready {
+            words: vec![0; words],
+            summary: vec![0; words.div_ceil(64)],
+            count: 0,
+            cursor: 0,
+        }
     }
 
     #[inline]
@@ -49,7 +54,11 @@ impl Ready {
         }
         let word = self.cursor as usize / 64;
         let ahead = self.words[word] & (u64::MAX << (self.cursor % 64));
-        let (word, bits) = if ahead != 0 { (word, ahead) } else { self.next_word(word) };
+        let (word, bits) = if ahead != 0 {
+            (word, ahead)
+        } else {
+            self.next_word(word)
+        };
         let shard = self.remove(word, bits.trailing_zeros());
         self.cursor = (shard + 1) % (self.words.len() as u32 * 64);
         Some(shard)
@@ -79,8 +88,13 @@ impl Ready {
             return None;
         }
         let before = |shard: u32| shard < self.cursor;
-        let all = self.summary.iter().enumerate().flat_map(|(group, bits)| ones(*bits).map(move |bit| group * 64 + bit));
-        let shards = all.flat_map(|word| ones(self.words[word]).map(move |bit| (word * 64 + bit) as u32));
+        let all = self
+            .summary
+            .iter()
+            .enumerate()
+            .flat_map(|(group, bits)| ones(*bits).map(move |bit| group * 64 + bit));
+        let shards =
+            all.flat_map(|word| ones(self.words[word]).map(move |bit| (word * 64 + bit) as u32));
         // Those before the cursor come after those beyond it.
         let last = shards.max_by_key(|shard| (before(*shard), *shard))?;
         Some(self.remove(last as usize / 64, last % 64))

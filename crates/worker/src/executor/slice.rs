@@ -7,8 +7,8 @@ use crate::shard::{Issue, Next, Surroundings};
 use brambling_exchange::in_process::{Arrival, InProcess, LocalInbox, LocalOutbox};
 use brambling_memory::Class;
 use brambling_program::{
-    Action, Context, ExchangeId, KernelError, LoopId, PieceSink, PieceSource, Position, Progress, Runner, StageId, StageKind, Task,
-    Turn, Value,
+    Action, Context, ExchangeId, KernelError, LoopId, PieceSink, PieceSource, Position, Progress,
+    Runner, StageId, StageKind, Task, Turn, Value,
 };
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -71,7 +71,8 @@ impl Surroundings for Around<'_> {
     }
 
     fn announce(&mut self, outermost: LoopId) {
-        self.job.ends[outermost as usize].publish(false, |shard| self.job.wake(shard as u32, self.thread));
+        self.job.ends[outermost as usize]
+            .publish(false, |shard| self.job.wake(shard as u32, self.thread));
     }
 }
 
@@ -91,24 +92,49 @@ pub(super) struct Slice<'a> {
     thread: u32,
     runner: Runner,
     pub(super) tasks: u32,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<Box<Failure>>,
 }
 
 impl<'a> Slice<'a> {
     #[inline]
-    pub(super) fn new(job: &'a Job, resident: &'a Resident, number: u32, thread: u32, runner: Runner) -> Self {
-        Slice { job, resident, number, thread, runner, tasks: 0, failure: None }
+    pub(super) fn new(
+        job: &'a Job,
+        resident: &'a Resident,
+        number: u32,
+        thread: u32,
+        runner: Runner,
+    ) -> Self {
+        Slice {
+            job,
+            resident,
+            number,
+            thread,
+            runner,
+            tasks: 0,
+            failure: None,
+        }
     }
 
     #[inline]
     pub(super) fn run(&mut self, body: &mut Body) -> End {
         let job = self.job;
         let code = &job.plan.codes[self.resident.group.index()];
-        let mut around = Around { job, number: self.number, index: self.resident.index, thread: self.thread };
+        let mut around = Around {
+            job,
+            number: self.number,
+            index: self.resident.index,
+            thread: self.thread,
+        };
         let completion = || job.completion(self.number);
         let partitions = job.plan.counts[self.resident.group.index()];
         let seed = job.plan.program.spec().seed;
-        let mut context = Context::new(self.resident.index, partitions, seed, &job.stop, &completion);
+        let mut context = Context::new(
+            self.resident.index,
+            partitions,
+            seed,
+            &job.stop,
+            &completion,
+        );
         let mut may_grow = false;
         let mut left = body.slice_tasks;
         let mut tasks = 0;
@@ -130,7 +156,10 @@ impl<'a> Slice<'a> {
                 break End::UsedUp;
             }
             left -= 1;
-            body.running = Some(Position { stage: task.stage, turn: issue.turn });
+            body.running = Some(Position {
+                stage: task.stage,
+                turn: issue.turn,
+            });
             may_grow |= task.may_grow;
             match self.run_task(body, task, issue, &mut context) {
                 Progress::Done => {
@@ -143,15 +172,17 @@ impl<'a> Slice<'a> {
                     body.shard.suspend(issue);
                 }
                 Progress::Failed => {
-                    let error = context.take_error().unwrap_or_else(|| "the kernel gave no reason".into());
-                    self.failure = Some(self.kernel_failure(task, issue, error));
+                    let error = context
+                        .take_error()
+                        .unwrap_or_else(|| "the kernel gave no reason".into());
+                    self.failure = Some(Box::new(self.kernel_failure(task, issue, error)));
                     return End::Failed;
                 }
             }
         };
         self.tasks = tasks;
         if may_grow && let Err(failure) = self.charge(body) {
-            self.failure = Some(failure);
+            self.failure = Some(Box::new(failure));
             return End::Failed;
         }
         end
@@ -160,12 +191,20 @@ impl<'a> Slice<'a> {
     #[cold]
     fn complete(&self, body: &mut Body) {
         let arrived = self.resident.completions.swap(0, Ordering::AcqRel);
-        self.job.pending.fetch_sub(arrived as usize, Ordering::AcqRel);
+        self.job
+            .pending
+            .fetch_sub(arrived as usize, Ordering::AcqRel);
         body.shard.complete();
     }
 
     #[inline]
-    fn run_task(&self, body: &mut Body, task: &Task, issue: Issue, context: &mut Context<'_>) -> Progress {
+    fn run_task(
+        &self,
+        body: &mut Body,
+        task: &Task,
+        issue: Issue,
+        context: &mut Context<'_>,
+    ) -> Progress {
         let (Action::Stage(kind), Some(kernel)) = (task.action, &task.kernel) else {
             for cell in &task.cells {
                 let cell = &mut body.cells[usize::from(*cell)];
@@ -182,7 +221,10 @@ impl<'a> Slice<'a> {
             &mut long
         };
         arguments(body, task, args);
-        context.enter(Position { stage: task.stage, turn: issue.turn });
+        context.enter(Position {
+            stage: task.stage,
+            turn: issue.turn,
+        });
         let zone = &self.job.stations[self.thread as usize].zone;
         let call = |context: &mut Context<'_>| {
             zone.leave();
@@ -233,12 +275,16 @@ impl<'a> Slice<'a> {
 
     #[inline]
     fn exchange(&self, id: ExchangeId) -> &'a InProcess {
-        self.job.exchanges[id.index()].as_ref().expect("used by a stage")
+        self.job.exchanges[id.index()]
+            .as_ref()
+            .expect("used by a stage")
     }
 
     #[inline]
     fn ends(&self, id: ExchangeId) -> &'a brambling_program::ExchangePlan {
-        self.job.plan.exchanges[id.index()].as_ref().expect("used by a stage")
+        self.job.plan.exchanges[id.index()]
+            .as_ref()
+            .expect("used by a stage")
     }
 
     /// Tells a shard that something arrived. This very shard looks again anyway before its slice ends.
@@ -250,18 +296,29 @@ impl<'a> Slice<'a> {
     }
 
     fn publish(&self, signal: StageId, outcome: bool) {
-        let board = self.job.boards[signal.index()].as_ref().expect("a signal has a board");
+        let board = self.job.boards[signal.index()]
+            .as_ref()
+            .expect("a signal has a board");
         board.publish(outcome, |shard| self.wake(shard as u32));
     }
 
     #[inline]
-    fn sent(&self, context: &mut Context<'_>, id: ExchangeId, exchange: &InProcess, turn: Turn) -> Progress {
+    fn sent(
+        &self,
+        context: &mut Context<'_>,
+        id: ExchangeId,
+        exchange: &InProcess,
+        turn: Turn,
+    ) -> Progress {
         let growth = exchange.growth(turn, self.resident.index);
         if growth != 0
             && let Err(error) = self.charge_pieces(growth)
         {
             let name = &self.job.plan.program.spec().exchanges[id.index()].name;
-            return context.fail(KernelError::new(format!("pieces of exchange `{name}`: {error}")).with_source(error));
+            return context.fail(
+                KernelError::new(format!("pieces of exchange `{name}`: {error}"))
+                    .with_source(error),
+            );
         }
         let group = self.ends(id).destination;
         exchange.sent(
@@ -284,7 +341,11 @@ impl<'a> Slice<'a> {
 
     #[cold]
     fn charge_pieces(&self, growth: i64) -> Result<(), brambling_memory::OutOfMemory> {
-        let (old, new) = if growth > 0 { (0, growth as u64) } else { (growth.unsigned_abs(), 0) };
+        let (old, new) = if growth > 0 {
+            (0, growth as u64)
+        } else {
+            (growth.unsigned_abs(), 0)
+        };
         self.job.options.budget.adjust(Class::Exchange, old, new)?;
         self.job.exchange_bytes.fetch_add(growth, Ordering::Relaxed);
         Ok(())
@@ -296,21 +357,38 @@ impl<'a> Slice<'a> {
         if bytes == body.charged_bytes {
             return Ok(());
         }
-        self.job.options.budget.adjust(Class::Resident, body.charged_bytes, bytes).map_err(|source| {
-            let stage = body.running.map_or_else(String::new, |at| self.stage_name(at.stage));
-            Failure::OutOfMemory { stage, partition: self.resident.index, source }
-        })?;
+        self.job
+            .options
+            .budget
+            .adjust(Class::Resident, body.charged_bytes, bytes)
+            .map_err(|source| {
+                let stage = body
+                    .running
+                    .map_or_else(String::new, |at| self.stage_name(at.stage));
+                Failure::OutOfMemory {
+                    stage,
+                    partition: self.resident.index,
+                    source,
+                }
+            })?;
         body.charged_bytes = bytes;
         Ok(())
     }
 
     fn stage_name(&self, stage: StageId) -> String {
-        self.job.plan.program.spec().stages[stage.index()].name.clone()
+        self.job.plan.program.spec().stages[stage.index()]
+            .name
+            .clone()
     }
 
     fn kernel_failure(&self, task: &Task, issue: Issue, error: KernelError) -> Failure {
         let stage = self.stage_name(task.stage);
-        Failure::Kernel { stage, partition: self.resident.index, turn: issue.turn, error }
+        Failure::Kernel {
+            stage,
+            partition: self.resident.index,
+            turn: issue.turn,
+            error,
+        }
     }
 }
 
@@ -325,7 +403,9 @@ fn erase<'a>(sink: NonNull<LocalOutbox<'a>>) -> NonNull<dyn PieceSink> {
 fn erase_source<'a>(source: NonNull<LocalInbox<'a>>) -> NonNull<dyn PieceSource> {
     let source: NonNull<dyn PieceSource + 'a> = source;
     // SAFETY: only the lifetime bound changes, not the layout.
-    unsafe { std::mem::transmute::<NonNull<dyn PieceSource + 'a>, NonNull<dyn PieceSource>>(source) }
+    unsafe {
+        std::mem::transmute::<NonNull<dyn PieceSource + 'a>, NonNull<dyn PieceSource>>(source)
+    }
 }
 
 /// Pointers to the kernel's arguments; what is written is unshared first.

@@ -26,11 +26,19 @@ impl Watchdog {
 
     /// Looks at the job; gives how long nothing has moved when that is too long. A long kernel is not a stall.
     pub(super) fn look(&mut self, job: &Job) -> Option<Duration> {
-        let pulses: Vec<u64> =
-            job.stations.iter().map(|station| station.tally.slices.load(Ordering::Acquire)).collect();
+        let pulses: Vec<u64> = job
+            .stations
+            .iter()
+            .map(|station| station.tally.slices.load(Ordering::Acquire))
+            .collect();
         let (pool, caller) = job.stations.split_at(job.threads() as usize);
-        let running = pool.iter().any(|station| !station.idle.load(Ordering::Acquire));
-        let queued = pool.iter().chain(caller).any(|station| station.mail.has_any());
+        let running = pool
+            .iter()
+            .any(|station| !station.idle.load(Ordering::Acquire));
+        let queued = pool
+            .iter()
+            .chain(caller)
+            .any(|station| station.mail.has_any());
         if running || queued || pulses != self.pulses {
             self.pulses = pulses;
             self.since = Instant::now();

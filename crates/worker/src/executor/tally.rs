@@ -35,5 +35,8 @@ pub(super) struct ThreadTally {
 /// Adds to a count that only this thread writes.
 #[inline]
 pub(super) fn count(counter: &AtomicU64, more: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(more),
+        Ordering::Relaxed,
+    );
 }

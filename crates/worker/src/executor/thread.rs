@@ -40,9 +40,21 @@ pub(super) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub(super) fn new(job: &'a Job, me: u32) -> Worker<'a> {
-        let runner = if me == job.threads() { Runner::Caller } else { Runner::Native };
+        let runner = if me == job.threads() {
+            Runner::Caller
+        } else {
+            Runner::Native
+        };
         let station = &job.stations[me as usize];
-        Worker { job, me, station, runner, clock: Instant::now(), slices: 0, current: None }
+        Worker {
+            job,
+            me,
+            station,
+            runner,
+            clock: Instant::now(),
+            slices: 0,
+            current: None,
+        }
     }
 
     /// Works until the job stops. A panic of a kernel ends the job, and is told with its stage.
@@ -86,7 +98,8 @@ impl<'a> Worker<'a> {
             let resident = &self.job.residents[number as usize];
             // SAFETY: this thread was running the shard, and never lets go of it now.
             let body = unsafe { &*resident.body.get() };
-            self.job.fail(panic_of(self.job, resident, body, message, location));
+            self.job
+                .fail(panic_of(self.job, resident, body, message, location));
         }
     }
 
@@ -169,14 +182,23 @@ impl<'a> Worker<'a> {
 
     /// Decides where a shard goes after its slice.
     #[inline]
-    fn leave(&self, resident: &Resident, body: &mut Body, number: u32, end: End, failure: Option<Failure>) {
+    fn leave(
+        &self,
+        resident: &Resident,
+        body: &mut Body,
+        number: u32,
+        end: End,
+        failure: Option<Box<Failure>>,
+    ) {
         let home = resident.home == self.me;
         match end {
             End::Stalled if home => {}
             // SAFETY: inside our own zone; the reference ends with the statement.
             End::UsedUp if home => unsafe { self.job.ready(self.me) }.insert(number),
             // What was posted here meanwhile is posted on; at home the shard looks once more.
-            End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => self.job.hand(number, resident.home),
+            End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
+                self.job.hand(number, resident.home)
+            }
             End::Elsewhere(Runner::Caller) => self.job.hand(number, self.job.threads()),
             End::Finished => {
                 body.done = true;
@@ -184,7 +206,8 @@ impl<'a> Worker<'a> {
             }
             End::Failed => {
                 body.done = true;
-                self.job.fail(failure.expect("a failed slice has a failure"));
+                self.job
+                    .fail(*failure.expect("a failed slice has a failure"));
             }
         }
     }
@@ -226,7 +249,8 @@ impl<'a> Worker<'a> {
                 return;
             }
             if since.is_some_and(|since| self.clock - since >= poll) {
-                let has_work = || self.station.mail.has_any() || self.job.stop.load(Ordering::SeqCst);
+                let has_work =
+                    || self.station.mail.has_any() || self.job.stop.load(Ordering::SeqCst);
                 self.station.bed.sleep(SLEEP_MAX, has_work);
                 self.clock = Instant::now();
                 since = Some(self.clock);
@@ -241,11 +265,19 @@ impl<'a> Worker<'a> {
     }
 }
 
-fn panic_of(job: &Job, resident: &Resident, body: &Body, message: String, location: Option<String>) -> Failure {
+fn panic_of(
+    job: &Job,
+    resident: &Resident,
+    body: &Body,
+    message: String,
+    location: Option<String>,
+) -> Failure {
     match body.running {
         None => Failure::Internal { message },
         Some(at) => Failure::Panic {
-            stage: job.plan.program.spec().stages[at.stage.index()].name.clone(),
+            stage: job.plan.program.spec().stages[at.stage.index()]
+                .name
+                .clone(),
             partition: resident.index,
             turn: at.turn,
             message,
@@ -265,7 +297,12 @@ struct Thief {
 
 impl Thief {
     fn new(me: u32, threads: u32) -> Thief {
-        Thief { me, victim: me, threads, since: None }
+        Thief {
+            me,
+            victim: me,
+            threads,
+            since: None,
+        }
     }
 
     fn steal(&mut self, job: &Job, now: Instant) -> Option<u32> {

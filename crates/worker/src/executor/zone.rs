@@ -27,8 +27,14 @@ struct Thieves {
 
 impl Default for Zone {
     fn default() -> Zone {
-        let thieves = Thieves { locked: AtomicBool::new(false), request: AtomicU32::new(0) };
-        Zone { owner: Owner(AtomicBool::new(false)), thieves }
+        let thieves = Thieves {
+            locked: AtomicBool::new(false),
+            request: AtomicU32::new(0),
+        };
+        Zone {
+            owner: Owner(AtomicBool::new(false)),
+            thieves,
+        }
     }
 }
 
@@ -68,7 +74,9 @@ impl Zone {
     /// A thief tries to get in.
     pub fn try_lock(&self) -> Option<Locked<'_>> {
         let locked = &self.thieves.locked;
-        locked.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        locked
+            .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
         let guard = Locked(self);
         fences::heavy();
         (!self.owner.0.load(Ordering::Acquire)).then_some(guard)
@@ -85,7 +93,10 @@ impl Zone {
         if self.thieves.request.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.thieves.request.swap(0, Ordering::Relaxed).checked_sub(1)
+        self.thieves
+            .request
+            .swap(0, Ordering::Relaxed)
+            .checked_sub(1)
     }
 }
 
