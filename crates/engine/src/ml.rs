@@ -11,20 +11,16 @@
 //!
 //! type Weights = Vec<f64>;
 //!
-//! mod kernels {
-//!     use super::*;
-//!
-//!     /// Σ (p − y) x over the rows of a partition.
-//!     pub fn gradient(samples: &Samples, weights: &Weights, gradient: &mut Weights) {
-//!         let rows = samples.whole();
-//!         gradient.clear();
-//!         gradient.resize(rows.columns, 0.0);
-//!         for (row, y) in rows.x.chunks(rows.columns).zip(rows.y) {
-//!             let margin: f64 = row.iter().zip(weights).map(|(x, w)| x * w).sum();
-//!             let mut p = [0.0];
-//!             brambling::operators::numerics::sigmoid(simd::active(), &[margin], &mut p);
-//!             gradient.iter_mut().zip(row).for_each(|(sum, x)| *sum += (p[0] - y) * x);
-//!         }
+//! /// Σ (p − y) x over the rows of a partition.
+//! fn sum_gradient(samples: &Samples, weights: &Weights, gradient: &mut Weights) {
+//!     let rows = samples.whole();
+//!     gradient.clear();
+//!     gradient.resize(rows.columns, 0.0);
+//!     for (row, y) in rows.x.chunks(rows.columns).zip(rows.y) {
+//!         let margin: f64 = row.iter().zip(weights).map(|(x, w)| x * w).sum();
+//!         let mut p = [0.0];
+//!         brambling::operators::numerics::sigmoid(simd::active(), &[margin], &mut p);
+//!         gradient.iter_mut().zip(row).for_each(|(sum, x)| *sum += (p[0] - y) * x);
 //!     }
 //! }
 //!
@@ -44,7 +40,7 @@
 //! let weights = p.value("global_weight", 1, vec![0.0; 1]);
 //! p.repeat(50, |p| {
 //!     p.broadcast(&weights, &local);
-//!     p.compute("gradient").read(&samples).read(&local).write(&gradient).run(kernels::gradient);
+//!     p.compute("gradient").read(&samples).read(&local).write(&gradient).run(sum_gradient);
 //!     p.reduce(Sum, &gradient, &weights, step);
 //! });
 //! let weights = brambling::run(p)?.take(&weights);
