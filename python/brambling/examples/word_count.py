@@ -1,0 +1,37 @@
+"""
+Count words: rows to the partition of their key, then a count there.
+"""
+
+from collections import Counter
+
+import brambling as br
+
+TEXT = """
+The brambling is a finch. In winter bramblings gather in flocks, and a flock of millions has no leader:
+each bird looks at the birds around it, and the flock goes where its birds go.
+"""
+
+
+def words_of_line(_: None, ctx: br.Context) -> list[tuple[str, int]]:
+    """Words of every n-th line, in lower case."""
+    lines = TEXT.strip().splitlines()[ctx.partition :: ctx.partitions]
+    return [(word.strip(".,:").lower(), 1) for line in lines for word in line.split()]
+
+
+def count(rows: list[tuple[str, int]]) -> dict[str, int]:
+    counter: Counter[str] = Counter()
+    for word, times in rows:
+        counter[word] += times
+    return dict(counter)
+
+
+p = br.Program("word count")
+lines = p.dataset("lines", partitions=2)
+words = p.map(words_of_line, lines)
+counts = p.map(count, p.shuffle(words, key=0, partitions=4))
+p.keep(counts)
+result = p.run()[counts]
+
+together = {word: times for part in result for word, times in part.items()}
+for word, times in sorted(together.items(), key=lambda item: (-item[1], item[0]))[:5]:
+    print(f"{times:3} {word}")

@@ -1,0 +1,56 @@
+//! The command, with Python as its host.
+
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// An object of Python that runs scripts and knows the examples.
+struct PyHost(Py<PyAny>);
+
+impl PyHost {
+    /// Calls a method that handles its own exceptions; one that gets out is printed, and counts as a failure.
+    fn ask<R>(&self, method: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>, failed: R) -> R {
+        Python::attach(|py| {
+            method(self.0.bind(py)).unwrap_or_else(|error| {
+                error.print(py);
+                failed
+            })
+        })
+    }
+}
+
+impl brambling_cli::Host for PyHost {
+    fn run_script(&mut self, path: &Path, args: &[String]) -> u8 {
+        self.ask(
+            |host| host.call_method1("run_script", (path, args))?.extract(),
+            brambling_cli::FAILED,
+        )
+    }
+
+    fn examples(&self) -> Vec<(String, String)> {
+        self.ask(|host| host.call_method0("examples")?.extract(), Vec::new())
+    }
+
+    fn run_example(&mut self, name: &str, args: &[String]) -> u8 {
+        self.ask(
+            |host| host.call_method1("run_example", (name, args))?.extract(),
+            brambling_cli::FAILED,
+        )
+    }
+
+    fn versions(&self) -> Vec<(String, String)> {
+        self.ask(|host| host.call_method0("versions")?.extract(), Vec::new())
+    }
+
+    fn interrupted(&mut self) -> bool {
+        // The signal's handler raises KeyboardInterrupt: the command ends by itself, with its own code.
+        Python::attach(|py| py.check_signals().is_err())
+    }
+}
+
+/// Runs the command; `args` begins with the program's own name. The result is the exit code.
+#[pyfunction]
+pub fn command(py: Python<'_>, args: Vec<OsString>, host: Py<PyAny>) -> u8 {
+    let mut host = PyHost(host);
+    py.detach(|| brambling_cli::main(args, &mut host))
+}

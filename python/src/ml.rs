@@ -1,0 +1,113 @@
+//! Models over arrays of Python, borrowed for as long as they are fitted.
+#![allow(unsafe_code)] // A borrowed array's memory: the array is kept alive, and its owner leaves it alone.
+
+use crate::run::{PyCaller, options};
+use brambling::ml::{FitError, LogisticRegression};
+use brambling::operators::ml::logistic::{Linear, margins_block};
+use brambling::operators::numerics;
+use brambling::operators::simd;
+use brambling::program::{BLOCK_ROWS, Foreign};
+use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::Arc;
+
+/// The numbers of an array, in row order, without a copy.
+fn borrowed(array: &Bound<'_, PyArrayDyn<f64>>) -> PyResult<Foreign<f64>> {
+    if !array.is_c_contiguous() || !array.data().is_aligned() {
+        return Err(PyValueError::new_err("the array is not C-contiguous and aligned"));
+    }
+    if array.is_empty() {
+        return Ok(Foreign::default());
+    }
+    let owner: Arc<Py<PyAny>> = Arc::new(array.clone().into_any().unbind());
+    // SAFETY: aligned and contiguous, as checked; the owner keeps the memory alive, and the caller of a fit
+    // leaves the array alone until it returns.
+    Ok(unsafe { Foreign::borrowed(array.data(), array.len(), owner) })
+}
+
+fn raise(py: Python<'_>, caller: &mut PyCaller, error: FitError) -> PyErr {
+    match error {
+        FitError::Run(error) => caller.raise(py, error),
+        other => crate::raise("BuildError", other.to_string()),
+    }
+}
+
+/// Fits a logistic regression to labels 0 and 1.
+#[pyfunction]
+#[pyo3(signature = (x, y, columns, *, c, fit_intercept, tol, max_iter, threads=None))]
+#[allow(clippy::too_many_arguments)] // The model's parameters, each by its name.
+pub fn fit_logistic<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyArrayDyn<f64>>,
+    y: &Bound<'py, PyArrayDyn<f64>>,
+    columns: usize,
+    c: f64,
+    fit_intercept: bool,
+    tol: f64,
+    max_iter: u64,
+    threads: Option<u32>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (x, y) = (borrowed(x)?, borrowed(y)?);
+    let model = LogisticRegression {
+        c,
+        fit_intercept,
+        tol,
+        max_iter,
+    };
+    let options = options(threads);
+    let mut caller = PyCaller::default();
+    let fitted = py.detach(|| model.fit(x, y, columns, &options, &mut caller));
+    let fitted = fitted.map_err(|error| raise(py, &mut caller, error))?;
+    let result = PyDict::new(py);
+    result.set_item("seconds_per_iteration", fitted.seconds_per_iteration())?;
+    result.set_item("coef", PyArray1::from_vec(py, fitted.coef))?;
+    result.set_item("intercept", fitted.intercept)?;
+    result.set_item("iterations", fitted.iterations)?;
+    result.set_item("converged", fitted.converged)?;
+    result.set_item("largest_gradient", fitted.largest_gradient)?;
+    result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
+    Ok(result)
+}
+
+fn contiguous<'a>(array: &'a PyReadonlyArrayDyn<'_, f64>) -> PyResult<&'a [f64]> {
+    array
+        .as_slice()
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Margins w · x + b of rows: the same bits on every CPU.
+#[pyfunction]
+pub fn margins<'py>(
+    py: Python<'py>,
+    x: PyReadonlyArrayDyn<'py, f64>,
+    weights: PyReadonlyArrayDyn<'py, f64>,
+    intercept: f64,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (x, weights) = (contiguous(&x)?, contiguous(&weights)?);
+    if weights.is_empty() || !x.len().is_multiple_of(weights.len()) {
+        return Err(PyValueError::new_err("the rows are not as long as the weights"));
+    }
+    let out = py.detach(|| {
+        let mut out = vec![0.0; x.len() / weights.len()];
+        let blocks = x.chunks(BLOCK_ROWS * weights.len());
+        for (block, out) in blocks.zip(out.chunks_mut(BLOCK_ROWS)) {
+            margins_block(simd::active(), block, Linear { weights, intercept }, out);
+        }
+        out
+    });
+    Ok(PyArray1::from_vec(py, out))
+}
+
+/// 1 ÷ (1 + e⁻ˣ): the same bits on every CPU.
+#[pyfunction]
+pub fn sigmoid<'py>(
+    py: Python<'py>,
+    x: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let x = contiguous(&x)?;
+    let mut out = vec![0.0; x.len()];
+    numerics::sigmoid(simd::active(), x, &mut out);
+    Ok(PyArray1::from_vec(py, out))
+}
