@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from brambling import _native
+from brambling._blas import one_blas_thread
 from brambling._errors import BuildError, SettingsError
 from brambling._kernel import Call, Context, code_of, name_of
 from brambling._reduce import combiner
@@ -690,7 +691,8 @@ class Program:
             raise BuildError(f"p.run() inside the block of p.{self._open[-1]}(); run the program after it")
         if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
             raise SettingsError(f"threads = {threads!r} is not usable; give a number from 1 to 1024")
-        outcome = self._builder.run(None if threads is None else int(threads))
+        with one_blas_thread():
+            outcome = self._builder.run(None if threads is None else int(threads))
         kept = {name: it for name, it in self._datasets.items() if self._builder.is_kept(it._id)}
         return Result(outcome, self, kept)
 

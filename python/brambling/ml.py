@@ -164,7 +164,8 @@ class LogisticRegression:
 
     def predict(self, X: npt.ArrayLike) -> np.ndarray:
         """The likelier class of each row."""
-        return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
+        margins = self.decision_function(X)
+        return self.classes_[(margins > 0).astype(np.intp)]
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:
         """The probabilities of both classes, in the order of `classes_`, for each row."""

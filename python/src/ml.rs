@@ -1,7 +1,7 @@
 //! Models over arrays of Python, borrowed for as long as they are fitted.
 #![allow(unsafe_code)] // A borrowed array's memory: the array is kept alive, and its owner leaves it alone.
 
-use crate::run::{PyCaller, options};
+use crate::run::{PyCaller, check_process, options};
 use brambling::ml::{FitError, LogisticRegression};
 use brambling::operators::ml::logistic::{Linear, margins_block};
 use brambling::operators::numerics;
@@ -49,6 +49,7 @@ pub fn fit_logistic<'py>(
     max_iter: u64,
     threads: Option<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    check_process()?;
     let (x, y) = (borrowed(x)?, borrowed(y)?);
     let model = LogisticRegression {
         c,

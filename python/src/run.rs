@@ -7,6 +7,7 @@ use brambling::{Caller, Error, Failure, Interrupted, RunOptions, SettingsError};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use std::sync::OnceLock;
 
 /// The thread that called run, which left the interpreter for as long.
 #[derive(Default)]
@@ -95,6 +96,21 @@ pub fn options(threads: Option<u32>) -> RunOptions {
     }
 }
 
+/// Refuses to run in a process that was forked off one whose threads it does not have: it would wait for
+/// them forever.
+pub fn check_process() -> PyResult<()> {
+    static STARTED_IN: OnceLock<u32> = OnceLock::new();
+    if *STARTED_IN.get_or_init(std::process::id) == std::process::id() {
+        return Ok(());
+    }
+    Err(crate::raise(
+        "Error",
+        "this process was forked from one that had run a program, and its threads were left behind; start \
+         processes by multiprocessing's \"spawn\" or \"forkserver\", or fork before the first run"
+            .to_owned(),
+    ))
+}
+
 /// The kept datasets of a finished job.
 #[pyclass(module = "brambling._native")]
 pub struct Outcome {
@@ -108,6 +124,7 @@ pub fn run(
     handles: Vec<Handle>,
     threads: Option<u32>,
 ) -> PyResult<Outcome> {
+    check_process()?;
     let options = options(threads);
     let mut caller = PyCaller::default();
     let outcome = py.detach(|| options.run_with(program, &mut caller));

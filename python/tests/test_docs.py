@@ -1,0 +1,14 @@
+"""The examples of the docstrings."""
+
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["brambling", "brambling._kernel", "brambling._program", "brambling.ml"])
+def test_examples_of(name):
+    module = importlib.import_module(name)
+    done = doctest.testmod(module, raise_on_error=False)
+    assert done.attempted > 0
+    assert done.failed == 0

