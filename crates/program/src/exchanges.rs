@@ -148,28 +148,31 @@ impl<T: Payload> Partials<T> {
 }
 
 impl<T: Payload> Blocks<T> {
-    /// Folds each maximal aligned node of this partition's blocks.
+    /// Folds each maximal aligned node of this partition's blocks. Uses as many entries as the tree is high,
+    /// not as there are blocks.
     fn partials(&self, op: &impl Combine<T>, out: &mut Partials<T>) {
         out.used = 0;
         let range = self.range();
         for node in aligned_nodes(range.start, range.end) {
             let first = out.used;
             let mut folding = Folding::default();
+            let fold = |out: &mut Partials<T>, left: usize, right: usize| {
+                debug_assert_eq!(right + 1, out.used);
+                merge(op, &mut out.entries, left, right);
+                // The right operand was the last in use; its buffer is free again.
+                out.used = right;
+            };
             for index in node.start()..node.start() + (1 << node.level) {
                 if let Some(value) = self.block((index - range.start) as usize) {
-                    let place = out.used;
-                    out.push(TreeNode::leaf(index), value);
-                    folding.push(TreeNode::leaf(index), place, |l, r| {
-                        merge(op, &mut out.entries, l, r)
-                    });
+                    let leaf = TreeNode::leaf(index);
+                    folding.settle(leaf, |l, r| fold(out, l, r));
+                    folding.push(leaf, out.used, |_, _| unreachable!("settled"));
+                    out.push(leaf, value);
                 }
             }
-            let folded = folding.finish(|l, r| merge(op, &mut out.entries, l, r));
-            // The first operand's place holds the result; the others' buffers are free again.
-            debug_assert!(folded.is_none_or(|place| place == first));
-            if folded.is_some() {
+            if let Some(place) = folding.finish(|l, r| fold(out, l, r)) {
+                debug_assert_eq!((place, out.used), (first, first + 1));
                 out.entries[first].0 = node;
-                out.used = first + 1;
             }
         }
     }
@@ -486,5 +489,34 @@ impl Program {
     /// Marks how a use of a stage was declared. For other languages' builders.
     pub fn use_of<T>(&self, dataset: &Dataset<T>, how: Use) -> (crate::DatasetId, Use) {
         (dataset.id, how)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a partition sends is kept from turn to turn, so it must not grow with the blocks.
+    #[test]
+    fn a_partition_folds_its_blocks_in_little_memory() {
+        let join = |left: &mut String, right: &String| *left = format!("({left} {right})");
+        let value = |index: u64| (index % 3 != 1).then(|| index.to_string());
+        let blocks = Blocks::new(3, (3..13).map(value));
+        let mut partials = Partials::default();
+        for _ in 0..2 {
+            blocks.partials(&join, &mut partials);
+            let sent = &partials.entries[..partials.used];
+            let sent: Vec<_> = sent
+                .iter()
+                .map(|(node, text)| (node.start(), &**text))
+                .collect();
+            assert_eq!(
+                sent,
+                [(3, "3"), (4, "(5 6)"), (8, "((8 9) 11)"), (12, "12")]
+            );
+        }
+        let blocks = Blocks::new(0, (0..1_000).map(value));
+        blocks.partials(&join, &mut partials);
+        assert!(partials.entries.len() <= 12, "{}", partials.entries.len());
     }
 }

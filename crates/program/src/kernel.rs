@@ -1,6 +1,7 @@
 //! Kernels: users' functions behind one signature, so that running a task is one indirect call.
 #![allow(unsafe_code)] // Arguments are erased pointers; typed wrappers in `typed` restore them.
 
+use crate::slots::{SlotsIn, SlotsOut};
 use crate::{KernelError, Position, Rng, StageId, Turn};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -43,6 +44,10 @@ pub trait PieceSink {
             self.slot(destination).expect("a destination of this turn"),
         )
     }
+    /// All places at once, when they lie in one piece of memory: spares a call for each.
+    fn slots(&mut self) -> Option<SlotsOut> {
+        None
+    }
     /// Index of the partition that sends.
     fn source(&self) -> u32;
     /// How many destinations this source is related to at this turn.
@@ -53,6 +58,10 @@ pub trait PieceSink {
 
 /// Where a gather takes its pieces from, in source order.
 pub trait PieceSource {
+    /// All pieces at once, when they lie in one piece of memory: spares a call for each.
+    fn slots(&mut self) -> Option<SlotsIn> {
+        None
+    }
     /// The next source that sent something, and its piece.
     fn next(&mut self) -> Option<(u32, *mut u8)>;
 }

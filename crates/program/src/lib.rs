@@ -17,6 +17,7 @@ mod program;
 mod random;
 mod relation;
 mod show;
+mod slots;
 mod spec;
 mod stages;
 pub mod tree;
@@ -39,6 +40,7 @@ pub use ports::{Inbox, Outbox};
 pub use program::{Dataset, Exchange, Program, Signal, Source};
 pub use random::Rng;
 pub use relation::{Links, LinksAt, Relation, Table};
+pub use slots::{Route, SlotHeader, SlotsIn, SlotsOut};
 pub use spec::{
     Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node,
     Partitioner, Runner, Spec, StageKind, StageSpec, Use,

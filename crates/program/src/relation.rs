@@ -188,11 +188,19 @@ impl Links {
         matches!(self.phases, Phases::Dense)
     }
 
+    /// How many tables there are: one for each turn of the prologue and of the period.
+    pub fn phase_count(&self) -> usize {
+        match &self.phases {
+            Phases::Dense => 1,
+            Phases::Sparse { tables, .. } => tables.len(),
+        }
+    }
+
     /// One turn of the relation: look it up once a task, not once a piece.
     #[inline]
     pub fn at(&self, turn: Turn) -> LinksAt<'_> {
-        let phase = match &self.phases {
-            Phases::Dense => None,
+        let (index, phase) = match &self.phases {
+            Phases::Dense => (0, None),
             Phases::Sparse { prologue, tables } => {
                 let turn = turn as usize;
                 let period = tables.len() - prologue;
@@ -203,12 +211,13 @@ impl Links {
                 } else {
                     prologue + (turn - prologue) % period
                 };
-                Some(&tables[index])
+                (index, Some(&tables[index]))
             }
         };
         LinksAt {
             sources: self.sources,
             destinations: self.destinations,
+            index,
             phase,
         }
     }
@@ -271,10 +280,24 @@ impl Links {
 pub struct LinksAt<'a> {
     sources: u32,
     destinations: u32,
+    index: usize,
     phase: Option<&'a Phase>,
 }
 
-impl LinksAt<'_> {
+impl<'a> LinksAt<'a> {
+    /// Which table holds: 0 to [`Links::phase_count`].
+    #[inline]
+    pub fn phase(self) -> usize {
+        self.index
+    }
+
+    /// The sources of a destination, ascending; none when every source is one.
+    #[inline]
+    pub fn sources(self, destination: u32) -> Option<&'a [u32]> {
+        self.phase
+            .map(|phase| &phase.sources[destination as usize][..])
+    }
+
     /// How many sources a destination hears from.
     #[inline]
     pub fn fan_in(self, destination: u32) -> u32 {

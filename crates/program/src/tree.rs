@@ -1,6 +1,7 @@
 //! The fixed binary tree on which every reduction runs, so that neither cores nor partitions nor the
 //! order of arrival enter the sum.
 
+use brambling_memory::mutants;
 use serde::{Deserialize, Serialize};
 
 /// A node of the reduction tree: covers the leaves `index << level .. (index + 1) << level`.
@@ -57,15 +58,21 @@ pub struct Folding {
 
 impl Folding {
     /// Adds the operand kept at `place`; calls `combine(left, right)` for each merge of places.
-    pub fn push(&mut self, node: TreeNode, place: usize, mut combine: impl FnMut(usize, usize)) {
+    pub fn push(&mut self, node: TreeNode, place: usize, combine: impl FnMut(usize, usize)) {
+        self.settle(node, combine);
+        self.stack.push((node, place));
+    }
+
+    /// Makes the merges that come before the operand of `node`, which is pushed next: places that it frees
+    /// are free for that operand.
+    pub fn settle(&mut self, node: TreeNode, mut combine: impl FnMut(usize, usize)) {
         // Nothing pushed later can fall between the stack's entries: neighbours that meet below the
         // place where the top meets the newcomer are merged first, in the tree as here.
         while let [.., (below, _), (top, _)] = self.stack[..]
-            && meet(below, top) < meet(top, node)
+            && (meet(below, top) < meet(top, node) || mutants::is_on("fold-by-arrival"))
         {
             self.merge_top(&mut combine);
         }
-        self.stack.push((node, place));
     }
 
     /// Merges what is left and tells the place of the result; none when nothing was pushed.

@@ -130,7 +130,8 @@ impl Shard {
                             place: Place::InOrder,
                         });
                     }
-                    if self.window.len() == WINDOW || (self.window.is_empty() && !task.look_past) {
+                    // What waits for a completion may stand one place beyond the window.
+                    if self.window.len() >= WINDOW || (self.window.is_empty() && !task.look_past) {
                         return Next::Stalled;
                     }
                     self.window.push(Entry {

@@ -32,8 +32,14 @@ const _: () = assert!(align_of::<Near>() == 128 && align_of::<Far>() == 128);
 impl Arrivals {
     /// A turn that waits for a number of sources.
     pub fn new(expected: u32) -> Arrivals {
-        let near = Near { heard: AtomicU32::new(0), expected: AtomicU32::new(expected) };
-        Arrivals { near, far: Far(AtomicU32::new(0)) }
+        let near = Near {
+            heard: AtomicU32::new(0),
+            expected: AtomicU32::new(expected),
+        };
+        Arrivals {
+            near,
+            far: Far(AtomicU32::new(0)),
+        }
     }
 
     /// Whether every source has been heard from. Asked by the destination's thread.
@@ -48,7 +54,10 @@ impl Arrivals {
     #[inline]
     pub fn arrive_near(&self) -> bool {
         // Only this thread writes the word.
-        self.near.heard.store(self.near.heard.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.near.heard.store(
+            self.near.heard.load(Ordering::Relaxed) + 1,
+            Ordering::Relaxed,
+        );
         self.is_complete()
     }
 

@@ -3,7 +3,9 @@
 use super::mailbox::{Letter, Mailbox};
 use super::slots::Slots;
 use super::{Arrivals, Room, TURNS_OPEN};
-use brambling_program::{Links, LinksAt, PayloadType, PieceSink, PieceSource, Turn};
+use brambling_program::{
+    Links, LinksAt, PayloadType, PieceSink, PieceSource, SlotsIn, SlotsOut, Turn,
+};
 
 /// Beyond this the pieces of an exchange come through mailboxes: memory then follows the pieces sent.
 const SLOT_BYTES_MAX: usize = 16 << 20;
@@ -32,12 +34,17 @@ enum Pieces {
 pub struct InProcess {
     links: Links,
     destinations: Box<[Destination]>,
+    numbers: Box<[u32]>,
     pieces: Pieces,
 }
 
 impl InProcess {
-    /// An exchange with nothing sent.
-    pub fn new(links: Links, piece: &'static PayloadType) -> InProcess {
+    /// An exchange with nothing sent. `number` is what the executor calls a destination's shard.
+    pub fn new(
+        links: Links,
+        piece: &'static PayloadType,
+        number: impl Fn(u32) -> u32,
+    ) -> InProcess {
         let arrivals = |turn: usize, to: u32| Arrivals::new(links.fan_in(turn as Turn, to));
         let destinations: Box<[Destination]> = (0..links.destination_count())
             .map(|to| Destination {
@@ -46,11 +53,17 @@ impl InProcess {
             })
             .collect();
         let pieces = if Slots::bytes(&links, piece) <= SLOT_BYTES_MAX {
-            Pieces::Slots(Slots::new(&links, piece))
+            Pieces::Slots(Slots::new(&links, piece, &number))
         } else {
             Pieces::Mailbox(Mailbox::new(&links, piece))
         };
-        InProcess { links, destinations, pieces }
+        let numbers = (0..links.destination_count()).map(number).collect();
+        InProcess {
+            links,
+            destinations,
+            numbers,
+            pieces,
+        }
     }
 
     /// Who may send to whom.
@@ -73,7 +86,12 @@ impl InProcess {
     #[inline]
     pub fn has_room(&self, turn: Turn, source: u32) -> bool {
         // Nobody can lack room in the first K turns.
-        let Some(turns) = (turn + 1).checked_sub(TURNS_OPEN).filter(|turns| *turns > 0) else { return true };
+        let Some(turns) = (turn + 1)
+            .checked_sub(TURNS_OPEN)
+            .filter(|turns| *turns > 0)
+        else {
+            return true;
+        };
         let links = self.links.at(turn);
         (0..links.fan_out(source)).all(|place| {
             let (destination, _) = links.destination(source, place);
@@ -85,25 +103,48 @@ impl InProcess {
     /// Where a source puts its pieces of a turn for which it has room.
     #[inline]
     pub fn outbox(&self, turn: Turn, source: u32) -> LocalOutbox<'_> {
-        LocalOutbox { exchange: self, links: self.links.at(turn), turn, source, begun: Vec::new() }
+        LocalOutbox {
+            exchange: self,
+            links: self.links.at(turn),
+            turn,
+            source,
+            begun: Vec::new(),
+        }
     }
 
-    /// Ends a source's turn: what it did not send counts as empty. `place` says where a destination is; `wake`
-    /// is called for each that may be complete by now.
+    /// Ends a source's turn: what it did not send counts as empty. `place` says where the shard of a
+    /// destination is; `wake` is called for each that may be complete by now. Both get the executor's numbers.
     #[inline]
-    pub fn sent(&self, turn: Turn, source: u32, place: impl Fn(u32) -> Arrival, mut wake: impl FnMut(u32, Arrival)) {
+    pub fn sent(
+        &self,
+        turn: Turn,
+        source: u32,
+        place: impl Fn(u32) -> Arrival,
+        mut wake: impl FnMut(u32, Arrival),
+    ) {
         let links = self.links.at(turn);
-        for at in 0..links.fan_out(source) {
-            let (destination, _) = links.destination(source, at);
+        let mut arrive = |destination: u32, number: u32| {
             let arrivals = self.arrivals(turn, destination);
-            match place(destination) {
-                Arrival::Near if arrivals.arrive_near() => wake(destination, Arrival::Near),
+            match place(number) {
+                Arrival::Near if arrivals.arrive_near() => wake(number, Arrival::Near),
                 Arrival::Near => {}
                 Arrival::Far => {
                     arrivals.arrive_far();
-                    wake(destination, Arrival::Far);
+                    wake(number, Arrival::Far);
                 }
             }
+        };
+        match &self.pieces {
+            Pieces::Slots(slots) => {
+                slots
+                    .routes(links.phase(), source)
+                    .iter()
+                    .for_each(|route| arrive(route.destination, route.number));
+            }
+            Pieces::Mailbox(_) => (0..links.fan_out(source)).for_each(|at| {
+                let (destination, _) = links.destination(source, at);
+                arrive(destination, self.numbers[destination as usize]);
+            }),
         }
     }
 
@@ -114,21 +155,32 @@ impl InProcess {
             Pieces::Slots(_) => Vec::new(),
             Pieces::Mailbox(mailbox) => mailbox.drain(turn, destination),
         };
-        LocalInbox { exchange: self, links: self.links.at(turn), turn, destination, next: 0, letters }
+        LocalInbox {
+            exchange: self,
+            links: self.links.at(turn),
+            turn,
+            destination,
+            slots: None,
+            next: 0,
+            letters,
+        }
     }
 
     /// Ends a destination's turn and opens the one K later. Calls `wake` for each source that waits for room.
     #[inline]
     pub fn retire(&self, turn: Turn, destination: u32, mut wake: impl FnMut(u32)) {
-        self.arrivals(turn, destination).reopen(self.links.fan_in(turn + TURNS_OPEN, destination));
-        self.destinations[destination as usize].room.retire(|source| wake(source as u32));
+        self.arrivals(turn, destination)
+            .reopen(self.links.fan_in(turn + TURNS_OPEN, destination));
+        self.destinations[destination as usize]
+            .room
+            .retire(|source| wake(source as u32));
     }
 
     /// Bytes that the pieces of a source's turn own, beyond those of the turn that used the places before.
     #[inline]
     pub fn growth(&self, turn: Turn, source: u32) -> i64 {
         match &self.pieces {
-            Pieces::Slots(slots) => slots.growth(&self.links, turn, source),
+            Pieces::Slots(slots) => slots.growth(turn, self.links.at(turn).phase(), source),
             Pieces::Mailbox(_) => 0,
         }
     }
@@ -145,34 +197,33 @@ pub struct LocalOutbox<'a> {
 }
 
 impl PieceSink for LocalOutbox<'_> {
-    #[inline]
     fn slot(&mut self, destination: u32) -> Option<*mut u8> {
-        let ordinal = self
-            .exchange
-            .links
-            .ordinal(self.turn, self.source, destination)?;
-        Some(match &self.exchange.pieces {
-            Pieces::Slots(slots) => slots.write(self.turn, destination, ordinal),
+        let place = (0..self.fan_out()).find(|place| self.destination(*place) == destination)?;
+        Some(self.slot_at(place).1)
+    }
+
+    fn slot_at(&mut self, place: u32) -> (u32, *mut u8) {
+        let destination = self.destination(place);
+        let piece = match &self.exchange.pieces {
+            Pieces::Slots(slots) => slots.write(self.turn, self.links.phase(), self.source, place),
             Pieces::Mailbox(mailbox) => {
-                self.begun.resize(
-                    self.exchange.links.destination_count() as usize,
-                    std::ptr::null_mut(),
-                );
+                let count = self.exchange.links.destination_count() as usize;
+                self.begun.resize(count, std::ptr::null_mut());
                 let begun = &mut self.begun[destination as usize];
                 if begun.is_null() {
                     *begun = mailbox.write(self.turn, self.source, destination);
                 }
                 *begun
             }
-        })
+        };
+        (destination, piece)
     }
 
     #[inline]
-    fn slot_at(&mut self, place: u32) -> (u32, *mut u8) {
-        let (destination, ordinal) = self.links.destination(self.source, place);
+    fn slots(&mut self) -> Option<SlotsOut> {
         match &self.exchange.pieces {
-            Pieces::Slots(slots) => (destination, slots.write(self.turn, destination, ordinal)),
-            Pieces::Mailbox(_) => (destination, self.slot(destination).expect("one of the relation's")),
+            Pieces::Slots(slots) => Some(slots.out(self.turn, self.links.phase(), self.source)),
+            Pieces::Mailbox(_) => None,
         }
     }
 
@@ -187,51 +238,49 @@ impl PieceSink for LocalOutbox<'_> {
 
     #[inline]
     fn destination(&self, place: u32) -> u32 {
-        self.exchange
-            .links
-            .destination(self.turn, self.source, place)
-            .0
+        self.links.destination(self.source, place).0
     }
 }
 
-/// A destination's turn being read. Dropping it clears what the kernel left.
+/// A destination's turn being read.
 pub struct LocalInbox<'a> {
     exchange: &'a InProcess,
     links: LinksAt<'a>,
     turn: Turn,
     destination: u32,
-    next: u32,
+    slots: Option<SlotsIn>,
+    next: usize,
     letters: Vec<Letter>,
 }
 
 impl PieceSource for LocalInbox<'_> {
     #[inline]
-    fn next(&mut self) -> Option<(u32, *mut u8)> {
-        let slots = match &self.exchange.pieces {
-            Pieces::Slots(slots) => slots,
-            Pieces::Mailbox(_) => {
-                let letter = self.letters.get(self.next as usize)?;
-                self.next += 1;
-                return Some((letter.source(), letter.piece()));
+    fn slots(&mut self) -> Option<SlotsIn> {
+        match &self.exchange.pieces {
+            Pieces::Slots(slots) => {
+                let (fan_in, sources) = (
+                    self.links.fan_in(self.destination),
+                    self.links.sources(self.destination),
+                );
+                Some(slots.incoming(self.turn, self.destination, fan_in, sources))
             }
-        };
-        while self.next < self.links.fan_in(self.destination) {
-            let ordinal = self.next;
-            self.next += 1;
-            if let Some(piece) = slots.read(self.turn, self.destination, ordinal) {
-                return Some((self.links.source(self.destination, ordinal), piece));
-            }
+            Pieces::Mailbox(_) => None,
         }
-        None
     }
-}
 
-impl Drop for LocalInbox<'_> {
-    fn drop(&mut self) {
-        // A piece left in its slot would be taken for one of a later turn.
-        if let Pieces::Slots(_) = &self.exchange.pieces {
-            while self.next().is_some() {}
+    fn next(&mut self) -> Option<(u32, *mut u8)> {
+        if let Pieces::Slots(_) = self.exchange.pieces {
+            if self.slots.is_none() {
+                self.slots = self.slots();
+            }
+            return match (&self.exchange.pieces, &mut self.slots) {
+                (Pieces::Slots(slots), Some(view)) => slots.next(view),
+                _ => None,
+            };
         }
+        let letter = self.letters.get(self.next)?;
+        self.next += 1;
+        Some((letter.source(), letter.piece()))
     }
 }
 
@@ -247,7 +296,7 @@ mod tests {
         make: impl Fn(u64, u32, u32) -> P + Sync,
     ) {
         let links = relation.link(n, n).unwrap();
-        let exchange = InProcess::new(links, PayloadType::of::<P>());
+        let exchange = InProcess::new(links, PayloadType::of::<P>(), |to| to);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for turn in 0..200 {
@@ -328,7 +377,7 @@ mod tests {
             vec![[turn + u64::from(source + 7 * to); 32]]
         });
         let links = Relation::AllToAll.link(600, 600).unwrap();
-        let exchange = InProcess::new(links, PayloadType::of::<[u64; 32]>());
+        let exchange = InProcess::new(links, PayloadType::of::<[u64; 32]>(), |to| to);
         assert!(matches!(exchange.pieces, Pieces::Mailbox(_)));
         check(&Relation::AllToAll, 300, |turn, source, to| {
             [turn + u64::from(source * 1_000 + to); 32]

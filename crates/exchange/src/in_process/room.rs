@@ -20,7 +20,11 @@ pub struct Room {
 impl Room {
     /// Nothing retired, nobody waiting.
     pub fn new(sources: usize) -> Room {
-        Room { retired: AtomicU64::new(0), anybody: AtomicBool::new(false), waiting: Waiters::new(sources) }
+        Room {
+            retired: AtomicU64::new(0),
+            anybody: AtomicBool::new(false),
+            waiting: Waiters::new(sources),
+        }
     }
 
     /// Whether at least `turns` turns have been retired.
@@ -42,7 +46,8 @@ impl Room {
     #[inline]
     pub fn retire(&self, wake: impl FnMut(usize)) {
         // Only the destination writes the word. Release: its places are free.
-        self.retired.store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.retired
+            .store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
         fences::light();
         if self.anybody.load(Ordering::Relaxed) {
             self.anybody.store(false, Ordering::SeqCst);

@@ -1,28 +1,23 @@
 //! Places for pieces, owned by their destination: one for each open turn and source.
-#![allow(unsafe_code)] // One writer, then one reader, ordered by the countdown in `mod.rs`.
+#![allow(unsafe_code)] // One writer, then one reader, ordered by arrivals and room.
 
 use super::TURNS_OPEN;
-use brambling_program::{Links, PayloadType, Turn};
+use brambling_program::{Links, PayloadType, Route, SlotHeader, SlotsIn, SlotsOut, Turn};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
-/// What precedes a piece in its place.
-#[repr(C)]
-struct Header {
-    present: bool,
-    heap_bytes: u64,
-}
-
-/// All places of an exchange, in one allocation: by destination, open turn, and source.
+/// All places of an exchange, in one allocation: by open turn, destination, and source.
 pub(super) struct Slots {
     base: *mut u8,
     layout: Layout,
     stride: usize,
     piece_offset: usize,
-    /// First place of each destination.
-    first: Box<[usize]>,
-    /// Most sources of each destination.
-    width: Box<[usize]>,
+    /// Places of a destination in a turn.
+    width: usize,
+    destinations: usize,
     piece: &'static PayloadType,
+    dense: bool,
+    /// For each phase of the relation and each source, where its pieces go.
+    routes: Box<[Box<[Box<[Route]>]>]>,
 }
 
 // SAFETY: places hold payloads, which are Send and Sync; who may touch which is the countdown's business.
@@ -31,39 +26,32 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 fn place_layout(piece: &PayloadType) -> (Layout, usize) {
-    let (place, offset) = Layout::new::<Header>()
+    let (place, offset) = Layout::new::<SlotHeader>()
         .extend(piece.layout())
         .expect("a small header");
-    // A line each: two sources never write the same one.
+    // A line each for small pieces: two sources never write the same one.
     (
         place.align_to(64).expect("a power of two").pad_to_align(),
         offset,
     )
 }
 
-fn width(links: &Links, destination: u32) -> usize {
-    links.fan_in_max_of(destination) as usize
+fn places(links: &Links) -> usize {
+    links.fan_in_max() as usize * links.destination_count() as usize * TURNS_OPEN as usize
 }
 
 impl Slots {
     pub(super) fn bytes(links: &Links, piece: &'static PayloadType) -> usize {
-        let places: usize = (0..links.destination_count())
-            .map(|to| width(links, to) * TURNS_OPEN as usize)
-            .sum();
-        places.saturating_mul(place_layout(piece).0.size())
+        places(links).saturating_mul(place_layout(piece).0.size())
     }
 
-    pub(super) fn new(links: &Links, piece: &'static PayloadType) -> Slots {
+    pub(super) fn new(
+        links: &Links,
+        piece: &'static PayloadType,
+        number: impl Fn(u32) -> u32,
+    ) -> Slots {
         let (place, piece_offset) = place_layout(piece);
-        let width: Box<[usize]> = (0..links.destination_count())
-            .map(|to| width(links, to))
-            .collect();
-        let mut first = Vec::with_capacity(width.len());
-        let mut places = 0;
-        for width in &width {
-            first.push(places);
-            places += width * TURNS_OPEN as usize;
-        }
+        let places = places(links);
         let layout = Layout::from_size_align(place.size() * places.max(1), place.align().max(128))
             .expect("bounded");
         // SAFETY: the layout is not empty.
@@ -72,66 +60,116 @@ impl Slots {
             handle_alloc_error(layout);
         }
         for at in 0..places {
-            // SAFETY: within the allocation; a zeroed header says that nothing is present.
+            // SAFETY: within the allocation; a zeroed header says that no turn has written.
             unsafe { piece.write_default(base.add(at * place.size() + piece_offset)) };
         }
+        let (stride, width) = (place.size(), links.fan_in_max() as usize);
+        let route = |turn: Turn, source: u32, at: u32| {
+            let (destination, ordinal) = links.destination(turn, source, at);
+            let offset = (destination as usize * width + ordinal as usize) * stride;
+            Route {
+                destination,
+                number: number(destination),
+                offset,
+            }
+        };
+        let of_source = |turn: Turn, source: u32| {
+            (0..links.fan_out(turn, source))
+                .map(|at| route(turn, source, at))
+                .collect()
+        };
+        let of_phase = |phase: usize| {
+            (0..links.source_count())
+                .map(|source| of_source(phase as Turn, source))
+                .collect()
+        };
         Slots {
             base,
             layout,
-            stride: place.size(),
+            stride,
             piece_offset,
-            first: first.into(),
             width,
+            destinations: links.destination_count() as usize,
             piece,
+            dense: links.is_dense(),
+            routes: (0..links.phase_count()).map(of_phase).collect(),
+        }
+    }
+
+    /// Where a source's pieces of a turn go.
+    #[inline]
+    pub(super) fn routes(&self, phase: usize, source: u32) -> &[Route] {
+        &self.routes[phase][source as usize]
+    }
+
+    #[inline]
+    fn turn(&self, turn: Turn) -> *mut u8 {
+        let place = (turn % TURNS_OPEN) as usize * self.destinations * self.width;
+        // SAFETY: within the allocation, which has so many places for each open turn.
+        unsafe { self.base.add(place * self.stride) }
+    }
+
+    #[inline]
+    pub(super) fn out(&self, turn: Turn, phase: usize, source: u32) -> SlotsOut {
+        SlotsOut {
+            base: self.turn(turn),
+            piece_offset: self.piece_offset,
+            stamp: turn + 1,
+            routes: self.routes(phase, source),
+            dense: self.dense,
         }
     }
 
     #[inline]
-    fn place(&self, turn: Turn, destination: u32, ordinal: u32) -> *mut u8 {
-        let destination = destination as usize;
-        let width = self.width[destination];
-        assert!((ordinal as usize) < width);
-        let at = self.first[destination] + (turn % TURNS_OPEN) as usize * width + ordinal as usize;
-        // SAFETY: the index is within the allocation, by the assertion and the sums in `new`.
-        unsafe { self.base.add(at * self.stride) }
+    pub(super) fn incoming(
+        &self,
+        turn: Turn,
+        destination: u32,
+        fan_in: u32,
+        sources: Option<&[u32]>,
+    ) -> SlotsIn {
+        // SAFETY: within the allocation: a destination has `width` places in each open turn.
+        let at = unsafe {
+            self.turn(turn)
+                .add(destination as usize * self.width * self.stride)
+        };
+        SlotsIn {
+            at,
+            stride: self.stride,
+            piece_offset: self.piece_offset,
+            stamp: turn + 1,
+            left: fan_in,
+            ordinal: 0,
+            sources: sources.map(|sources| &raw const *sources),
+        }
     }
 
-    #[inline]
-    pub(super) fn write(&self, turn: Turn, destination: u32, ordinal: u32) -> *mut u8 {
-        let place = self.place(turn, destination, ordinal);
+    /// A piece by its place among the source's routes.
+    pub(super) fn write(&self, turn: Turn, phase: usize, source: u32, place: u32) -> *mut u8 {
         // SAFETY: the source has room for this turn, so the destination no longer reads the place.
         unsafe {
-            (*place.cast::<Header>()).present = true;
-            place.add(self.piece_offset)
+            self.out(turn, phase, source)
+                .write(&self.routes(phase, source)[place as usize])
         }
     }
 
-    #[inline]
-    pub(super) fn read(&self, turn: Turn, destination: u32, ordinal: u32) -> Option<*mut u8> {
-        let place = self.place(turn, destination, ordinal);
-        // SAFETY: the turn is complete, so the source no longer writes the place.
-        unsafe {
-            let header = place.cast::<Header>();
-            if !(*header).present {
-                return None;
-            }
-            (*header).present = false;
-            Some(place.add(self.piece_offset))
-        }
+    /// The next piece of a view of this exchange's slots.
+    pub(super) fn next(&self, view: &mut SlotsIn) -> Option<(u32, *mut u8)> {
+        // SAFETY: the turn is complete, so its sources no longer write.
+        unsafe { view.next() }
     }
 
-    pub(super) fn growth(&self, links: &Links, turn: Turn, source: u32) -> i64 {
+    pub(super) fn growth(&self, turn: Turn, phase: usize, source: u32) -> i64 {
         if self.piece.is_fixed() {
             return 0;
         }
         let mut growth = 0;
-        for at in 0..links.fan_out(turn, source) {
-            let (destination, ordinal) = links.destination(turn, source, at);
-            let place = self.place(turn, destination, ordinal);
-            // SAFETY: called by the source before it counts down: the place is still its own.
+        for route in self.routes(phase, source) {
+            // SAFETY: called by the source before it counts as arrived: the place is still its own.
             unsafe {
-                let now = self.piece.heap_bytes(place.add(self.piece_offset)) as u64;
-                let header = place.cast::<Header>();
+                let slot = self.turn(turn).add(route.offset);
+                let now = self.piece.heap_bytes(slot.add(self.piece_offset)) as u64;
+                let header = slot.cast::<SlotHeader>();
                 growth += now as i64 - (*header).heap_bytes as i64;
                 (*header).heap_bytes = now;
             }
@@ -142,12 +180,7 @@ impl Slots {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        let places: usize = self
-            .width
-            .iter()
-            .map(|width| width * TURNS_OPEN as usize)
-            .sum();
-        for at in 0..places {
+        for at in 0..self.destinations * self.width * TURNS_OPEN as usize {
             // SAFETY: every place was given a value in `new`, and nobody uses it any more.
             unsafe {
                 self.piece

@@ -131,9 +131,10 @@ impl Job {
         let shards = residents.len();
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
-            exchange
-                .as_ref()
-                .map(|exchange| InProcess::new(exchange.links.clone(), piece(id)))
+            exchange.as_ref().map(|exchange| {
+                let number = |index: u32| numbers[exchange.destination.index()][index as usize];
+                InProcess::new(exchange.links.clone(), piece(id), number)
+            })
         });
         let exchanges: Box<[_]> = exchanges.collect();
         let stages = &plan.program.spec().stages;

@@ -320,20 +320,19 @@ impl<'a> Slice<'a> {
                     .with_source(error),
             );
         }
-        let group = self.ends(id).destination;
         exchange.sent(
             turn,
             self.resident.index,
-            |to| {
-                let near = self.job.belongs_to(self.job.number(group, to), self.thread);
-                if near { Arrival::Near } else { Arrival::Far }
-            },
-            |to, arrival| {
-                let number = self.job.number(group, to);
-                match arrival {
-                    Arrival::Near => self.wake(number),
-                    Arrival::Far => self.job.post(number),
+            |number| {
+                if self.job.belongs_to(number, self.thread) {
+                    Arrival::Near
+                } else {
+                    Arrival::Far
                 }
+            },
+            |number, arrival| match arrival {
+                Arrival::Near => self.wake(number),
+                Arrival::Far => self.job.post(number),
             },
         );
         Progress::Done

@@ -1,0 +1,603 @@
+//! A worker's node: everything of one job that its shards share, and all that comes from other workers.
+//!
+//! A pure state machine: frames, news and finished tasks go in, [`Effect`]s come out. It answers what shards ask
+//! ([`Node::around`]) and follows every "no" with a wake-up when it becomes "yes".
+//!
+//! # Rules
+//! * What a scatter sends goes to the worker that the map here names, with the version here; what belongs to a
+//!   shard that is here, or of which the map here says so, goes to the router of this node.
+//! * A signal's broadcast is a hint, never sent again: a tick asks for outcomes that shards here wait for.
+//! * All else is numbered by the session of its peer, and sent again after a reconnection.
+//! * Pieces and credits of a slice wait for [`Node::flush`], so that one frame carries those of many shards.
+
+mod error;
+mod relations;
+
+pub use error::NodeError;
+
+use crate::Surroundings;
+use brambling_exchange::{
+    Accepted, Credits, Effect as Routed, Inbox, Item, Parcel, Received, Router, Session, coalesce,
+    parcels,
+};
+use brambling_memory::Budget;
+use brambling_program::tree::TreeNode;
+use brambling_program::{
+    BlockId, ExchangeId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, StageId, Turn,
+};
+use brambling_protocol::frame::{
+    Ack, Body, Credit, DataHead, Frame, LoopEnd, MapUpdate, Retired, Signal, SignalQuery,
+};
+use brambling_protocol::{
+    EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, Version, WorkerId,
+};
+use relations::Relations;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Encoded pieces and frames, shared until the last one has gone.
+pub type Bytes = Arc<[u8]>;
+
+/// Whose node it is, and of what.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// This worker.
+    pub me: WorkerId,
+    /// The other workers of the job.
+    pub peers: Vec<WorkerId>,
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// How many turns of an exchange are open per destination.
+    pub open_turns: u64,
+    /// Larger pieces are cut.
+    pub chunk_bytes: usize,
+    /// What held pieces count in.
+    pub budget: Budget,
+}
+
+/// What whoever runs the node has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Send a frame to a peer.
+    Send {
+        /// The peer.
+        to: WorkerId,
+        /// Its class.
+        priority: Priority,
+        /// The whole frame.
+        bytes: Bytes,
+    },
+    /// Something that the shard waited for is there: run it.
+    Wake(ShardId),
+}
+
+#[derive(Default)]
+struct Peer {
+    session: Session<(Priority, Bytes)>,
+    /// The number of the next frame to it.
+    next: Sequence,
+}
+
+/// Shards that were told "no".
+#[derive(Default)]
+struct Waiting {
+    room: BTreeMap<ExchangeId, BTreeSet<ShardId>>,
+    outcome: BTreeMap<Position, BTreeSet<ShardId>>,
+    end: BTreeMap<LoopId, BTreeSet<ShardId>>,
+}
+
+/// The state of one job on one worker, beside its shards.
+pub struct Node {
+    options: NodeOptions,
+    relations: Relations,
+    /// The outermost loops of the program.
+    loops: Vec<ProgramNode>,
+    router: Router<Bytes>,
+    inboxes: BTreeMap<ShardId, Inbox<Bytes>>,
+    credits: Credits,
+    /// Outcomes seen. A later form forgets those before the last committed cut.
+    outcomes: BTreeMap<Position, bool>,
+    ended: BTreeSet<LoopId>,
+    peers: BTreeMap<WorkerId, Peer>,
+    /// Parcels for other workers, by class, exchange and turn.
+    outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn), Vec<Parcel<Bytes>>>,
+    /// Credits that peers were not told yet.
+    due: BTreeMap<ExchangeId, BTreeMap<u32, Turn>>,
+    waiting: Waiting,
+    effects: Vec<Effect>,
+}
+
+/// The class of pieces until policies decide it.
+const PIECES: u8 = 3;
+
+impl Node {
+    /// The node of a worker that knows `map`, with no shard here yet.
+    pub fn new(plan: &Plan, map: PartitionMap, options: NodeOptions) -> Node {
+        let spec = plan.program.spec();
+        let is_loop =
+            |node: &&ProgramNode| matches!(node, ProgramNode::Repeat { .. } | ProgramNode::While { .. });
+        let root = &spec.blocks[Spec::ROOT.index()];
+        let relations = Relations::new(plan);
+        let credits = Credits::new(options.open_turns, relations.destinations());
+        Node {
+            router: Router::new(options.me, options.generation, map, options.budget.clone()),
+            loops: root.iter().filter(is_loop).copied().collect(),
+            relations,
+            inboxes: BTreeMap::new(),
+            credits,
+            outcomes: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            peers: options.peers.iter().map(|peer| (*peer, Peer::default())).collect(),
+            outgoing: BTreeMap::new(),
+            due: BTreeMap::new(),
+            waiting: Waiting::default(),
+            effects: Vec::new(),
+            options,
+        }
+    }
+
+    /// What has to be done since the last call.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whose node it is.
+    pub fn me(&self) -> WorkerId {
+        self.options.me
+    }
+
+    /// Who holds what, as far as known here.
+    pub fn map(&self) -> &PartitionMap {
+        self.router.map()
+    }
+
+    /// How many parcels are held here.
+    pub fn held(&self) -> usize {
+        self.router.held()
+    }
+
+    /// Whether peers have acknowledged all that was sent, and nothing waits for a flush.
+    pub fn is_settled(&self) -> bool {
+        self.outgoing.is_empty()
+            && self.due.is_empty()
+            && self.peers.values().all(|peer| peer.session.is_settled())
+    }
+
+    /// What the shard sees of the world.
+    pub fn around(&mut self, shard: ShardId) -> Around<'_> {
+        Around { node: self, shard }
+    }
+
+    // ---- shards and their tasks
+
+    /// A shard starts here.
+    pub fn settle(&mut self, shard: ShardId) -> Result<(), NodeError> {
+        let exchanges = self.relations.to_group(shard.group);
+        let inbox = Inbox::new(shard, exchanges, self.options.open_turns);
+        self.inboxes.insert(shard, inbox);
+        let mut effects = Vec::new();
+        self.router.arrive(shard, &mut effects);
+        self.perform(effects)
+    }
+
+    /// A scatter has run: its pieces by destination. Related destinations without one get an empty mark.
+    ///
+    /// # Panics
+    /// If a piece is for a destination that the relation does not name.
+    pub fn scattered(
+        &mut self,
+        shard: ShardId,
+        at: (ExchangeId, Turn),
+        mut pieces: BTreeMap<u32, Bytes>,
+    ) -> Result<(), NodeError> {
+        let destinations = self.relations.related(at.0, at.1, shard.index);
+        // Neighbours that get the same, as all do from a broadcast, share one parcel.
+        let mut runs: Vec<(Range<u32>, Option<Bytes>)> = Vec::new();
+        for destination in destinations {
+            let piece = pieces.remove(&destination);
+            match runs.last_mut() {
+                Some((run, same)) if run.end == destination && *same == piece => run.end += 1,
+                _ => runs.push((destination..destination + 1, piece)),
+            }
+        }
+        assert!(pieces.is_empty(), "a piece for whom the relation does not name");
+        for (destinations, piece) in runs {
+            for item in items(shard.index, piece, self.options.chunk_bytes) {
+                self.route(at, &destinations, &item)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pieces of a complete turn for its gather: by source, ascending.
+    ///
+    /// # Panics
+    /// If the turn is not complete, or the shard is not here.
+    pub fn take(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Vec<(u32, Vec<u8>)> {
+        let mut gathered = Vec::new();
+        let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
+        let complete = inbox.take(at.0, at.1, &self.relations, &mut gathered);
+        assert!(complete, "a gather runs when its turn is complete");
+        let mut pieces: Vec<(u32, Vec<u8>)> = Vec::new();
+        for chunk in gathered {
+            let source = chunk.source.start() as u32;
+            match pieces.last_mut() {
+                Some((last, bytes)) if *last == source && chunk.chunk > 0 => {
+                    bytes.extend_from_slice(&chunk.payload);
+                }
+                _ => pieces.push((source, chunk.payload.to_vec())),
+            }
+        }
+        pieces
+    }
+
+    /// A gather has run: its turn takes nothing any more, and one more is open.
+    ///
+    /// # Panics
+    /// If the shard is not here, or the turn was not taken.
+    pub fn gathered(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Result<(), NodeError> {
+        let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
+        inbox.retire(at.0, at.1);
+        self.due.entry(at.0).or_default().insert(shard.index, at.1 + 1);
+        self.credit(at.0, shard.index..shard.index + 1, at.1 + 1)
+    }
+
+    /// A signal has been given here.
+    pub fn decided(&mut self, position: Position, outcome: bool) {
+        self.learn(position, outcome);
+        let NodeOptions { job, generation, .. } = self.options;
+        let hint = Signal { job, generation, position, outcome };
+        for to in self.options.peers.clone() {
+            self.hint(to, &Body::Signal(hint));
+        }
+    }
+
+    // ---- the world
+
+    /// A frame has come from a peer, or from the controller.
+    pub fn on_frame(&mut self, from: WorkerId, bytes: &[u8]) -> Result<(), NodeError> {
+        let (frame, _) = Frame::decode(bytes)?;
+        if let Some(sequence) = frame.sequence {
+            let peer = self.peers.get_mut(&from).ok_or(NodeError::Stranger(from))?;
+            if peer.session.receive(sequence)? == Received::Repeated {
+                return Ok(());
+            }
+        }
+        self.on_body(from, frame.body)?;
+        let ack = self.peers.get_mut(&from).and_then(|peer| peer.session.ack());
+        if let Some(received) = ack {
+            self.hint(from, &Body::Ack(Ack { received }));
+        }
+        Ok(())
+    }
+
+    fn on_body(&mut self, from: WorkerId, body: Body<'_>) -> Result<(), NodeError> {
+        let NodeOptions { job, generation, .. } = self.options;
+        // Recovery, which bumps generations, comes later; until then no other one is honest.
+        let here = |theirs: (JobId, Generation)| theirs == (job, generation);
+        match body {
+            Body::Data(data) if data.head.job == job => {
+                let mut arrived = Vec::new();
+                parcels(&data, |bytes| bytes.into(), |parcel| arrived.push(parcel));
+                for parcel in arrived {
+                    let mut effects = Vec::new();
+                    self.router.receive(from, data.head.generation, parcel, &mut effects)?;
+                    self.perform(effects)?;
+                }
+            }
+            Body::Signal(signal) if here((signal.job, signal.generation)) => {
+                self.learn(signal.position, signal.outcome);
+            }
+            Body::SignalQuery(SignalQuery { job, generation, position })
+                if here((job, generation)) =>
+            {
+                if let Some(&outcome) = self.outcomes.get(&position) {
+                    self.hint(from, &Body::Signal(Signal { job, generation, position, outcome }));
+                }
+            }
+            Body::LoopEnd(end) if here((end.job, end.generation)) => {
+                let body = |node: &ProgramNode| body_of(*node) == Some(end.body);
+                let outermost = self.loops.iter().position(body);
+                self.end(outermost.ok_or(NodeError::UnknownLoop(end.body))? as LoopId);
+            }
+            Body::Credit(credit) if here((credit.job, credit.generation)) => {
+                for Retired { first, end, turns } in credit.retired {
+                    self.credit(credit.exchange, first..end, turns)?;
+                }
+            }
+            Body::MapUpdate(update) if update.job == job => {
+                for entry in &update.entries {
+                    self.on_update(entry)?;
+                }
+            }
+            Body::Ack(ack) => {
+                let peer = self.peers.get_mut(&from).ok_or(NodeError::Stranger(from))?;
+                peer.session.on_ack(ack.received)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// News for the map.
+    pub fn on_update(&mut self, update: &EntryRange) -> Result<(), NodeError> {
+        let mut effects = Vec::new();
+        let _ = self.router.on_update(update, &mut effects)?;
+        self.perform(effects)
+    }
+
+    /// What this side says when it greets a peer: the first frame of theirs that is missing.
+    pub fn received(&self, peer: WorkerId) -> Sequence {
+        self.peers.get(&peer).map_or(0, |peer| peer.session.received())
+    }
+
+    /// A new connection, on which the peer says that it has every frame before `received`.
+    pub fn on_reconnect(&mut self, peer: WorkerId, received: Sequence) -> Result<(), NodeError> {
+        let session = &mut self.peers.get_mut(&peer).ok_or(NodeError::Stranger(peer))?.session;
+        for (_, (priority, bytes)) in session.on_reconnect(received)? {
+            let (priority, bytes) = (*priority, bytes.clone());
+            self.effects.push(Effect::Send { to: peer, priority, bytes });
+        }
+        Ok(())
+    }
+
+    /// Now and then: asks for outcomes that shards here wait for.
+    pub fn on_tick(&mut self) {
+        let NodeOptions { job, generation, .. } = self.options;
+        let positions: Vec<Position> = self.waiting.outcome.keys().copied().collect();
+        for position in positions {
+            for to in self.options.peers.clone() {
+                self.hint(to, &Body::SignalQuery(SignalQuery { job, generation, position }));
+            }
+        }
+    }
+
+    /// Sends what waits: at the end of a slice, or when nothing else is to be done.
+    pub fn flush(&mut self) {
+        let NodeOptions { job, generation, .. } = self.options;
+        for ((to, priority, exchange, turn), parcels) in std::mem::take(&mut self.outgoing) {
+            let group = self.relations.destination_group(exchange);
+            let head = DataHead { job, generation, exchange, turn, group };
+            self.send(to, priority, &Body::Data(coalesce(head, &parcels)));
+        }
+        for (exchange, due) in std::mem::take(&mut self.due) {
+            let group = self.relations.destination_group(exchange);
+            let retired = |(first, turns)| Retired { first, end: first + 1, turns };
+            let retired = due.into_iter().map(retired).collect();
+            let body = Body::Credit(Credit { job, generation, exchange, group, retired });
+            for to in self.options.peers.clone() {
+                self.send(to, Priority::FIRST, &body);
+            }
+        }
+    }
+
+    // ---- inside
+
+    fn perform(&mut self, effects: Vec<Routed<Bytes>>) -> Result<(), NodeError> {
+        for effect in effects {
+            match effect {
+                Routed::Deliver(parcel) => self.deliver(&parcel)?,
+                Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel),
+                Routed::SendEntry { to, entry } => {
+                    let entries = vec![entry];
+                    let job = self.options.job;
+                    self.send(to, Priority::FIRST, &Body::MapUpdate(MapUpdate { job, entries }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, parcel: &Parcel<Bytes>) -> Result<(), NodeError> {
+        for index in parcel.destinations.clone() {
+            let shard = ShardId { group: parcel.group, index };
+            let inbox = self.inboxes.get_mut(&shard).expect("the router knows who is here");
+            let item = parcel.item.clone();
+            let accepted = inbox.accept(parcel.exchange, parcel.turn, item, &self.relations)?;
+            if accepted == Accepted::Complete {
+                self.effects.push(Effect::Wake(shard));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an item of a shard that is here on its way.
+    fn route(
+        &mut self,
+        (exchange, turn): (ExchangeId, Turn),
+        destinations: &Range<u32>,
+        item: &Item<Bytes>,
+    ) -> Result<(), NodeError> {
+        let group = self.relations.destination_group(exchange);
+        let me = self.options.me;
+        // One parcel as far as owner and version are the same.
+        let mut ways: Vec<(Range<u32>, WorkerId, Version)> = Vec::new();
+        for index in destinations.clone() {
+            let shard = ShardId { group, index };
+            let entry = self.router.map().entry(shard).map_err(brambling_exchange::RouterError::from)?;
+            let (owner, version) = match entry {
+                Some(entry) if !self.router.is_here(shard) => (entry.owner, entry.version),
+                entry => (me, entry.map_or(0, |entry| entry.version)),
+            };
+            match ways.last_mut() {
+                Some((run, to, same)) if (*to, *same) == (owner, version) => run.end += 1,
+                _ => ways.push((index..index + 1, owner, version)),
+            }
+        }
+        let bytes = match item {
+            Item::Piece { payload, .. } => payload.len() as u64,
+            Item::Empty { .. } => 0,
+        };
+        for (destinations, to, version) in ways {
+            let item = item.clone();
+            let parcel = Parcel { exchange, turn, group, destinations, version, bytes, item };
+            if to == me {
+                let mut effects = Vec::new();
+                self.router.receive(me, self.options.generation, parcel, &mut effects)?;
+                self.perform(effects)?;
+            } else {
+                self.post(to, Priority::new(PIECES).expect("one of eight"), parcel);
+            }
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, to: WorkerId, priority: Priority, parcel: Parcel<Bytes>) {
+        let key = (to, priority, parcel.exchange, parcel.turn);
+        self.outgoing.entry(key).or_default().push(parcel);
+    }
+
+    /// A frame that is sent again until it is acknowledged.
+    fn send(&mut self, to: WorkerId, priority: Priority, body: &Body<'_>) {
+        // The controller's session is not this machine's business.
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        let bytes = encode(priority, Some(peer.next), body);
+        let sequence = peer.session.send((priority, bytes.clone()));
+        assert_eq!(sequence, peer.next, "the session numbers what is sent");
+        peer.next += 1;
+        self.effects.push(Effect::Send { to, priority, bytes });
+    }
+
+    /// A frame that may be lost.
+    fn hint(&mut self, to: WorkerId, body: &Body<'_>) {
+        let priority = Priority::FIRST;
+        let bytes = encode(priority, None, body);
+        self.effects.push(Effect::Send { to, priority, bytes });
+    }
+
+    fn learn(&mut self, position: Position, outcome: bool) {
+        let before = self.outcomes.insert(position, outcome);
+        assert!(before.is_none_or(|before| before == outcome), "{position} has two outcomes");
+        let waiting = self.waiting.outcome.remove(&position);
+        self.wake(waiting);
+    }
+
+    fn credit(
+        &mut self,
+        exchange: ExchangeId,
+        destinations: Range<u32>,
+        turns: Turn,
+    ) -> Result<(), NodeError> {
+        self.credits.on_credit(exchange, destinations, turns)?;
+        let waiting = self.waiting.room.remove(&exchange);
+        self.wake(waiting);
+        Ok(())
+    }
+
+    fn end(&mut self, outermost: LoopId) {
+        self.ended.insert(outermost);
+        let waiting = self.waiting.end.remove(&outermost);
+        self.wake(waiting);
+    }
+
+    fn wake(&mut self, waiting: Option<BTreeSet<ShardId>>) {
+        self.effects.extend(waiting.into_iter().flatten().map(Effect::Wake));
+    }
+
+    /// How often the body of an outermost loop ran, when its end is announced here.
+    fn turns(&self, outermost: LoopId) -> Turn {
+        match self.loops[outermost as usize] {
+            ProgramNode::Repeat { turns, .. } => turns,
+            ProgramNode::While { test, .. } => {
+                let position = |turn| Position { stage: test, turn };
+                let outcomes = self.outcomes.range(position(0)..=position(Turn::MAX));
+                outcomes.filter(|(_, outcome)| **outcome).count() as Turn
+            }
+            ProgramNode::Stage(_) | ProgramNode::Branch { .. } => unreachable!("not a loop"),
+        }
+    }
+}
+
+/// What a shard sees of the world through its node.
+pub struct Around<'a> {
+    node: &'a mut Node,
+    shard: ShardId,
+}
+
+impl Surroundings for Around<'_> {
+    fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
+        // Whoever completes the turn wakes the shard.
+        let inbox = &self.node.inboxes[&self.shard];
+        inbox.is_complete(exchange, turn, &self.node.relations)
+    }
+
+    fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
+        let Node { relations, credits, waiting, .. } = &mut *self.node;
+        let room = match relations.is_dense(exchange) {
+            true => credits.has_room_everywhere(exchange, turn),
+            false => relations
+                .related(exchange, turn, self.shard.index)
+                .all(|destination| credits.has_room(exchange, destination, turn)),
+        };
+        if !room {
+            waiting.room.entry(exchange).or_default().insert(self.shard);
+        }
+        room
+    }
+
+    fn outcome(&mut self, signal: StageId, turn: Turn) -> Option<bool> {
+        let position = Position { stage: signal, turn };
+        let outcome = self.node.outcomes.get(&position).copied();
+        if outcome.is_none() {
+            self.node.waiting.outcome.entry(position).or_default().insert(self.shard);
+        }
+        outcome
+    }
+
+    fn has_ended(&mut self, outermost: LoopId) -> bool {
+        let ended = self.node.ended.contains(&outermost);
+        if !ended {
+            self.node.waiting.end.entry(outermost).or_default().insert(self.shard);
+        }
+        ended
+    }
+
+    fn announce(&mut self, outermost: LoopId) {
+        if self.node.ended.contains(&outermost) {
+            return;
+        }
+        self.node.end(outermost);
+        let body = body_of(self.node.loops[outermost as usize]).expect("a loop");
+        let NodeOptions { job, generation, .. } = self.node.options;
+        let turns = self.node.turns(outermost);
+        let end = Body::LoopEnd(LoopEnd { job, generation, body, turns });
+        for to in self.node.options.peers.clone() {
+            self.node.send(to, Priority::FIRST, &end);
+        }
+    }
+}
+
+fn body_of(node: ProgramNode) -> Option<BlockId> {
+    match node {
+        ProgramNode::Repeat { body, .. } | ProgramNode::While { body, .. } => Some(body),
+        ProgramNode::Stage(_) | ProgramNode::Branch { .. } => None,
+    }
+}
+
+fn encode(priority: Priority, sequence: Option<Sequence>, body: &Body<'_>) -> Bytes {
+    let mut bytes = Vec::new();
+    Frame { priority, sequence, body: body.clone() }.encode(&mut bytes);
+    bytes.into()
+}
+
+/// What a source sends to a destination: chunks of its piece, or an empty mark.
+fn items(source: u32, piece: Option<Bytes>, chunk_bytes: usize) -> Vec<Item<Bytes>> {
+    let source = TreeNode::leaf(source.into());
+    match piece {
+        None => vec![Item::Empty { sources: source.index..source.index + 1 }],
+        Some(piece) if piece.len() <= chunk_bytes => vec![Item::whole(source, piece)],
+        Some(piece) => {
+            let count = piece.len().div_ceil(chunk_bytes);
+            let chunk = |(place, bytes): (usize, &[u8])| Item::Piece {
+                source,
+                chunk: place as u32,
+                last: place + 1 == count,
+                payload: bytes.into(),
+            };
+            piece.chunks(chunk_bytes).enumerate().map(chunk).collect()
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Who sends to whom in a program's exchanges, as inboxes ask it.
+
+use brambling_exchange::{Relation, Sources};
+use brambling_program::{ExchangeId, GroupId, Links, Plan, Relation as Declared, ShardId, Turn};
+
+/// The ends of one exchange.
+struct Ends {
+    links: Links,
+    destination: GroupId,
+    senders: Senders,
+}
+
+enum Senders {
+    Dense(u64),
+    /// By turn, then destination; turns beyond the prologue repeat.
+    Sparse {
+        prologue: usize,
+        turns: Vec<Vec<Vec<u32>>>,
+    },
+}
+
+/// All exchanges of a program; none for one that no stage uses.
+pub(super) struct Relations(Vec<Option<Ends>>);
+
+impl Relations {
+    pub(super) fn new(plan: &Plan) -> Relations {
+        let declared = plan.program.spec().exchanges.iter();
+        let ends = declared.zip(&plan.exchanges).map(|(declared, exchange)| {
+            let exchange = exchange.as_ref()?;
+            let links = exchange.links.clone();
+            let senders = Senders::new(&declared.relation, &links);
+            Some(Ends { links, destination: exchange.destination, senders })
+        });
+        Relations(ends.collect())
+    }
+
+    fn ends(&self, exchange: ExchangeId) -> &Ends {
+        let ends = self.0.get(exchange.index()).and_then(Option::as_ref);
+        ends.expect("an exchange of this program")
+    }
+
+    /// The exchanges with their numbers of destinations.
+    pub(super) fn destinations(&self) -> Vec<(ExchangeId, u32)> {
+        let each = self.0.iter().zip(0..);
+        each.filter_map(|(ends, id)| {
+            Some((ExchangeId(id), ends.as_ref()?.links.destination_count()))
+        })
+        .collect()
+    }
+
+    /// The exchanges that lead to a group.
+    pub(super) fn to_group(&self, group: GroupId) -> Vec<ExchangeId> {
+        let leads = |ends: &Option<Ends>| ends.as_ref().is_some_and(|it| it.destination == group);
+        let each = self.0.iter().zip(0..).filter(|(ends, _)| leads(ends));
+        each.map(|(_, id)| ExchangeId(id)).collect()
+    }
+
+    pub(super) fn destination_group(&self, exchange: ExchangeId) -> GroupId {
+        self.ends(exchange).destination
+    }
+
+    pub(super) fn is_dense(&self, exchange: ExchangeId) -> bool {
+        matches!(self.ends(exchange).senders, Senders::Dense(_))
+    }
+
+    /// The destinations of a source at a turn, ascending.
+    pub(super) fn related(
+        &self,
+        exchange: ExchangeId,
+        turn: Turn,
+        source: u32,
+    ) -> impl Iterator<Item = u32> + '_ {
+        let links = &self.ends(exchange).links;
+        (0..links.fan_out(turn, source)).map(move |place| links.destination(turn, source, place).0)
+    }
+}
+
+impl Senders {
+    fn new(declared: &Declared, links: &Links) -> Senders {
+        let (prologue, period) = match declared {
+            Declared::OneToAll | Declared::AllToOne | Declared::AllToAll => {
+                return Senders::Dense(links.source_count().into());
+            }
+            Declared::Offsets { .. } => (0, 1),
+            Declared::Tables { prologue, period } => (prologue.len(), period.len()),
+        };
+        let sources = |turn: Turn, destination| -> Vec<u32> {
+            let places = 0..links.fan_in(turn, destination);
+            places.map(|place| links.source(turn, destination, place)).collect()
+        };
+        let turn = |turn: usize| {
+            let destinations = 0..links.destination_count();
+            destinations.map(|destination| sources(turn as Turn, destination)).collect()
+        };
+        Senders::Sparse { prologue, turns: (0..prologue + period).map(turn).collect() }
+    }
+}
+
+impl Relation for Relations {
+    fn sources(&self, exchange: ExchangeId, turn: Turn, destination: ShardId) -> Sources<'_> {
+        match &self.ends(exchange).senders {
+            Senders::Dense(count) => Sources::Dense(*count),
+            Senders::Sparse { prologue, turns } => {
+                let period = turns.len() - prologue;
+                let place = match usize::try_from(turn) {
+                    Ok(turn) if turn < *prologue => turn,
+                    _ => prologue + ((turn - *prologue as Turn) % period as Turn) as usize,
+                };
+                Sources::Sparse(&turns[place][destination.index as usize])
+            }
+        }
+    }
+}
