@@ -21,6 +21,9 @@ impl Point {
     }
 }
 
+/// No length of work beyond this is tried: only a machine that does something else needs as much.
+const WORK_MAX: u64 = 100_000;
+
 /// What was measured so far.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
@@ -57,7 +60,7 @@ impl Sweep {
         let aimed = overhead_ns * (1.0 - share) / share / work_ns.max(1e-3);
         // Past the aim by a little, so that the measurements come to lie on both sides.
         let past = if nearest.overhead > share { 1.1 } else { 0.9 };
-        Some(((aimed * past) as u64).clamp(1, 10_000_000))
+        Some(((aimed * past) as u64).clamp(1, WORK_MAX))
     }
 
     /// The core time of a task at which the overhead has that share: between the measurements on either

@@ -60,13 +60,13 @@ struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a script, or an example by its name
-    #[command(after_help = RUN_HELP)]
+    #[command(after_help = RUN_HELP, override_usage = "brambling run FILE.py|EXAMPLE [ARGS]...")]
     Run {
         /// A Python file, or the name of an example
         #[arg(value_name = "FILE.py|EXAMPLE")]
         script: String,
         /// Passed on
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        #[arg(last = true, value_name = "ARGS")]
         args: Vec<String>,
     },
     /// Measure this machine and the engine on it
@@ -109,6 +109,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>, host: &dyn Host) -
     }
     if matches!(args[1].to_str(), Some("--version" | "-V")) {
         return Parsed::Help(versions(host));
+    }
+    let names_a_script = |arg: &OsString| !arg.to_string_lossy().starts_with('-');
+    if args[1] == "run" && args.get(2).is_some_and(names_a_script) {
+        // What follows the script is the script's, `--help` included.
+        args.insert(3, "--".into());
     }
     let command = Arguments::command().bin_name("brambling");
     let parsed = command

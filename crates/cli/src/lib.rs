@@ -66,12 +66,7 @@ impl Streams<'_> {
 
 /// Runs the command. `args` begins with the program's own name; the result is the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>, host: &mut dyn Host) -> u8 {
-    main_to(
-        args,
-        host,
-        &mut std::io::stdout(),
-        &mut std::io::stderr(),
-    )
+    main_to(args, host, &mut std::io::stdout(), &mut std::io::stderr())
 }
 
 /// As [`main`], writing elsewhere. A script that the host runs writes where it likes.

@@ -25,7 +25,7 @@ pub(crate) fn number(value: f64) -> String {
         value if value >= 100.0 => 0,
         value if value >= 10.0 => 1,
         value if value >= 1.0 => 2,
-        value if value == 0.0 => 0,
+        0.0 => 0,
         _ => 3,
     };
     format!("{value:.digits$}")

@@ -42,7 +42,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
         Sizes {
             rows: 10_000_000,
             iterations: 10,
-            evaluations: 3,
+            evaluations: 2,
         }
     };
     reset_peak_rss();

@@ -16,10 +16,13 @@ use brambling_machine::Figure;
 use brambling_machine::crew;
 use brambling_machine::measure::Measured;
 use std::cell::Cell;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const WIDTHS: [usize; 2] = [2, 16];
-/// Shares of the peak, as shares that are lost.
+/// How often a size of task is measured; the best counts, as it does for the peak.
+const TRIES: usize = 2;
+
+/// The METG figures and which share of the peak is lost there.
 const METG: [(&str, f64); 2] = [("metg50", 0.50), ("metg75", 0.25)];
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
@@ -155,7 +158,7 @@ fn measure(
     session.measure(rounds)
 }
 
-fn core_ns(wall: std::time::Duration, cores: u32, graph: &Graph) -> f64 {
+fn core_ns(wall: Duration, cores: u32, graph: &Graph) -> f64 {
     f64::from(cores) * wall.as_secs_f64() * 1e9 / graph.tasks() as f64
 }
 
@@ -182,7 +185,7 @@ fn sweep(
     let (steps, wall_us) = if session.smoke {
         (1, 200.0)
     } else {
-        (4, 6_000.0)
+        (4, 4_000.0)
     };
     let (ns_per_flop, overhead_us) = (round.ns_per_flop.get(), round.overhead_us.get());
     let busy_ns = |work: u64| {
@@ -199,7 +202,10 @@ fn sweep(
             let timesteps = f64::from(cores) * wall_us / task_us / graph.width() as f64;
             let timesteps = (timesteps as usize).max(2 * (graph.prologue() + graph.period()));
             let graph = Graph::new(graph.pattern(), graph.width(), timesteps);
-            let wall = engine::run(session, &graph, kernel, cores)?;
+            let mut wall = Duration::MAX;
+            for _ in 0..TRIES {
+                wall = wall.min(engine::run(session, &graph, kernel, cores)?);
+            }
             Ok(Point::new(
                 work,
                 core_ns(wall, cores, &graph),
