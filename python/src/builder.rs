@@ -69,7 +69,11 @@ impl Builder {
             .clone()
     }
 
-    fn function(&self, call: Py<PyAny>, reads: &[u32]) -> PyResult<(Function, Vec<(DatasetId, Use)>)> {
+    fn function(
+        &self,
+        call: Py<PyAny>,
+        reads: &[u32],
+    ) -> PyResult<(Function, Vec<(DatasetId, Use)>)> {
         let mut function = Function {
             call,
             reads: Vec::new(),
@@ -179,7 +183,10 @@ impl Builder {
         let mut first = 0;
         let mut partitions = Vec::new();
         for (whole, blocks) in &parts {
-            let values = blocks.iter().map(PyValue::new).collect::<PyResult<Vec<_>>>()?;
+            let values = blocks
+                .iter()
+                .map(PyValue::new)
+                .collect::<PyResult<Vec<_>>>()?;
             let count = values.len() as u64;
             partitions.push(PyBlocks {
                 first,
@@ -210,13 +217,23 @@ impl Builder {
     ) -> PyResult<u32> {
         self.attempt(|this| {
             let (function, mut uses) = this.function(call, &reads)?;
-            let blocked = function.reads.iter().position(|shape| *shape == Shape::Blocked);
+            let blocked = function
+                .reads
+                .iter()
+                .position(|shape| *shape == Shape::Blocked);
             let per_block = per_block && blocked.is_some();
             let like = this.handle(reads[blocked.unwrap_or(0)])?;
-            let shape = if per_block { Shape::Blocked } else { Shape::Opaque };
+            let shape = if per_block {
+                Shape::Blocked
+            } else {
+                Shape::Opaque
+            };
             let output = this.like(result, like, shape);
             uses.push((output.id(), Use::Write));
-            let kernel = Map { function, per_block };
+            let kernel = Map {
+                function,
+                per_block,
+            };
             this.stage(name, StageKind::Compute, uses, code, kernel);
             Ok(this.add_handle(output))
         })
@@ -338,7 +355,13 @@ impl Builder {
             let (function, mut uses) = this.function(call, &reads)?;
             let output = this.state.program.temporary::<PyValue>(result, partitions);
             uses.push((output.id(), Use::Write));
-            this.stage(name, StageKind::Gather(exchange), uses, code, Gather(function));
+            this.stage(
+                name,
+                StageKind::Gather(exchange),
+                uses,
+                code,
+                Gather(function),
+            );
             Ok(this.add_handle(Handle::Opaque(output)))
         })
     }

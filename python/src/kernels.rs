@@ -43,13 +43,23 @@ pub struct Function {
     pub names: Vec<String>,
 }
 
-fn run(context: &mut Context<'_>, body: impl FnOnce(Python<'_>, &mut Context<'_>) -> PyResult<()>) -> Progress {
+fn run(
+    context: &mut Context<'_>,
+    body: impl FnOnce(Python<'_>, &mut Context<'_>) -> PyResult<()>,
+) -> Progress {
     Python::attach(|py| match body(py, context) {
         Ok(()) => Progress::Done,
         Err(error) => {
             let message = error.value(py).to_string();
-            let name = error.get_type(py).name().map_or_else(|_| "Exception".into(), |n| n.to_string());
-            let text = if message.is_empty() { name } else { format!("{name}: {message}") };
+            let name = error
+                .get_type(py)
+                .name()
+                .map_or_else(|_| "Exception".into(), |n| n.to_string());
+            let text = if message.is_empty() {
+                name
+            } else {
+                format!("{name}: {message}")
+            };
             context.fail(KernelError::new(text).with_source(error))
         }
     })
@@ -123,7 +133,10 @@ impl Function {
     /// # Safety
     /// As [`Function::arguments`].
     unsafe fn first_blocks(&self, args: *const *mut u8) -> Option<(u64, usize)> {
-        let place = self.reads.iter().position(|shape| *shape == Shape::Blocked)?;
+        let place = self
+            .reads
+            .iter()
+            .position(|shape| *shape == Shape::Blocked)?;
         // SAFETY: the caller's promise.
         let blocks = unsafe { blocked(*args.add(place)) };
         Some((blocks.first, blocks.values.len()))
@@ -143,16 +156,19 @@ impl Kernel for Map {
             if !self.per_block {
                 // SAFETY: the stage declares what is read, then one opaque dataset.
                 let (arguments, result) = unsafe {
-                    (self.function.arguments(py, args, None)?, opaque(*args.add(output)))
+                    (
+                        self.function.arguments(py, args, None)?,
+                        opaque(*args.add(output)),
+                    )
                 };
                 let arguments = arguments.expect("whole partitions are always there");
-                *result = PyValue::new(&self.function.invoke(py, context, arguments, None, false)?)?;
+                *result =
+                    PyValue::new(&self.function.invoke(py, context, arguments, None, false)?)?;
                 return Ok(());
             }
             // SAFETY: the stage declares what is read, at least one dataset of blocks, then one of blocks.
-            let (shape, result) = unsafe {
-                (self.function.first_blocks(args), blocked(*args.add(output)))
-            };
+            let (shape, result) =
+                unsafe { (self.function.first_blocks(args), blocked(*args.add(output))) };
             let (first, count) = shape.expect("a map per block reads blocks");
             result.first = first;
             result.values.clear();
@@ -162,7 +178,13 @@ impl Kernel for Map {
                     None => PyValue::default(),
                     Some(arguments) => {
                         let block = first + place as u64;
-                        PyValue::new(&self.function.invoke(py, context, arguments, Some(block), false)?)?
+                        PyValue::new(&self.function.invoke(
+                            py,
+                            context,
+                            arguments,
+                            Some(block),
+                            false,
+                        )?)?
                     }
                 };
                 result.values.push(value);
@@ -191,17 +213,22 @@ impl Update {
 impl Kernel for Update {
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
         run(context, |py, context| {
-            let step = |own: &mut PyValue, place: Option<usize>, block: Option<u64>| -> PyResult<()> {
-                // SAFETY: the stage declares one dataset, then what is read.
-                let arguments = unsafe { self.function.arguments(py, args.add(1), place)? };
-                let Some(mut arguments) = arguments else {
-                    return Ok(());
+            let step =
+                |own: &mut PyValue, place: Option<usize>, block: Option<u64>| -> PyResult<()> {
+                    // SAFETY: the stage declares one dataset, then what is read.
+                    let arguments = unsafe { self.function.arguments(py, args.add(1), place)? };
+                    let Some(mut arguments) = arguments else {
+                        return Ok(());
+                    };
+                    let (value, unseen) = own.take(py).ok_or_else(|| self.unset())?;
+                    arguments.insert(0, value);
+                    *own = PyValue::new(
+                        &self
+                            .function
+                            .invoke(py, context, arguments, block, unseen)?,
+                    )?;
+                    Ok(())
                 };
-                let (value, unseen) = own.take(py).ok_or_else(|| self.unset())?;
-                arguments.insert(0, value);
-                *own = PyValue::new(&self.function.invoke(py, context, arguments, block, unseen)?)?;
-                Ok(())
-            };
             match self.shape {
                 // SAFETY: as declared.
                 Shape::Opaque => step(unsafe { opaque(*args) }, None, None),
@@ -249,7 +276,13 @@ struct Folder<'a, 'py> {
 
 impl<'a, 'py> Folder<'a, 'py> {
     fn new(py: Python<'py>, combine: &'a Py<PyAny>) -> Self {
-        Folder { py, combine, values: Vec::new(), folding: Folding::default(), error: None }
+        Folder {
+            py,
+            combine,
+            values: Vec::new(),
+            folding: Folding::default(),
+            error: None,
+        }
     }
 
     fn join(
@@ -277,8 +310,9 @@ impl<'a, 'py> Folder<'a, 'py> {
         self.values.push(value);
         let (values, error) = (&mut self.values, &mut self.error);
         let last = values.len() - 1;
-        self.folding
-            .push(node, last, |l, r| Self::join(self.py, self.combine, values, error, l, r));
+        self.folding.push(node, last, |l, r| {
+            Self::join(self.py, self.combine, values, error, l, r)
+        });
     }
 
     fn finish(mut self) -> PyResult<PyValue> {
@@ -424,7 +458,10 @@ impl Kernel for Gather {
             }
             // SAFETY: the stage declares what is read, then one opaque dataset.
             let (arguments, result) = unsafe {
-                (self.0.arguments(py, args, None)?, opaque(*args.add(self.0.reads.len())))
+                (
+                    self.0.arguments(py, args, None)?,
+                    opaque(*args.add(self.0.reads.len())),
+                )
             };
             let mut arguments = arguments.expect("whole partitions are always there");
             arguments.insert(0, pieces.into_any());

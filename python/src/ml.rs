@@ -16,7 +16,9 @@ use std::sync::Arc;
 /// The numbers of an array, in row order, without a copy.
 fn borrowed(array: &Bound<'_, PyArrayDyn<f64>>) -> PyResult<Foreign<f64>> {
     if !array.is_c_contiguous() || !array.data().is_aligned() {
-        return Err(PyValueError::new_err("the array is not C-contiguous and aligned"));
+        return Err(PyValueError::new_err(
+            "the array is not C-contiguous and aligned",
+        ));
     }
     if array.is_empty() {
         return Ok(Foreign::default());
@@ -88,7 +90,9 @@ pub fn margins<'py>(
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let (x, weights) = (contiguous(&x)?, contiguous(&weights)?);
     if weights.is_empty() || !x.len().is_multiple_of(weights.len()) {
-        return Err(PyValueError::new_err("the rows are not as long as the weights"));
+        return Err(PyValueError::new_err(
+            "the rows are not as long as the weights",
+        ));
     }
     let out = py.detach(|| {
         let mut out = vec![0.0; x.len() / weights.len()];

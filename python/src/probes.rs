@@ -19,7 +19,9 @@ pub fn read_bandwidth(
         ));
     }
     let array = array.readonly();
-    let data: &[f64] = array.as_slice().map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let data: &[f64] = array
+        .as_slice()
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
     let places = cpu::places(threads).map_err(|error| PyOSError::new_err(error.to_string()))?;
     Ok(py.detach(|| {
         let mut best = 0.0f64;

@@ -57,7 +57,9 @@ impl PyCaller {
                 turn,
                 mut error,
             } => {
-                let source = error.take_source().and_then(|source| source.downcast::<PyErr>().ok());
+                let source = error
+                    .take_source()
+                    .and_then(|source| source.downcast::<PyErr>().ok());
                 let cause = match source {
                     // Ctrl-C or sys.exit in a kernel is no failure of the kernel.
                     Some(cause) if !cause.is_instance_of::<PyException>(py) => return *cause,

@@ -138,11 +138,7 @@ impl Payload for PyBlocks {
     }
     fn heap_bytes(&self) -> usize {
         let own = self.values.capacity() * size_of::<PyValue>();
-        own + self
-            .values
-            .iter()
-            .map(PyValue::heap_bytes)
-            .sum::<usize>()
+        own + self.values.iter().map(PyValue::heap_bytes).sum::<usize>()
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.first.encode(out);
