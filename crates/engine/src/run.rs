@@ -33,6 +33,22 @@ thread_local! {
     static IN_JOB: Cell<bool> = const { Cell::new(false) };
 }
 
+/// While this lives, its thread runs a job: also when the caller's own code unwinds.
+struct InJob;
+
+impl InJob {
+    fn enter() -> InJob {
+        IN_JOB.set(true);
+        InJob
+    }
+}
+
+impl Drop for InJob {
+    fn drop(&mut self) {
+        IN_JOB.set(false);
+    }
+}
+
 impl RunOptions {
     /// Nothing set.
     pub fn new() -> RunOptions {
@@ -109,10 +125,9 @@ impl RunOptions {
             stall: settings.stall,
         };
         let job = Job::new(plan, pool.threads(), options)?;
-        IN_JOB.set(true);
-        let result = pool.run(&job, caller);
-        IN_JOB.set(false);
-        result?;
+        let in_job = InJob::enter();
+        pool.run(&job, caller)?;
+        drop(in_job);
         Ok(Outcome::new(job))
     }
 }

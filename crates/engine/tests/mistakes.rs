@@ -672,6 +672,25 @@ fn an_endless_loop_that_is_interrupted() {
     still_works();
 }
 
+/// Another language's caller may unwind; its thread can run jobs afterwards.
+#[test]
+fn a_caller_that_panics() {
+    struct Clumsy;
+    impl Caller for Clumsy {
+        fn check(&mut self) -> Result<(), Interrupted> {
+            panic!("the caller stumbles");
+        }
+    }
+    let caught = std::panic::catch_unwind(|| {
+        let mut p = Program::new("endless");
+        let total = p.dataset::<u64>("total", 1);
+        p.repeat_while("forever", &total, |_| true, |_| {});
+        options().run_with(p, &mut Clumsy).map(|_| ())
+    });
+    assert!(caught.is_err());
+    still_works();
+}
+
 /// A kernel that may take long can ask whether anybody still waits for it.
 #[test]
 fn a_long_kernel_that_is_interrupted() {
