@@ -2,9 +2,9 @@
 //!
 //! # Why nobody sleeps on work
 //! A sleeper first says so, then looks at its queues once more, then sleeps. A pusher first pushes, then asks
-//! whether the owner sleeps. All four are sequentially consistent: one of the two sees the other.
+//! whether the owner sleeps. A full fence stands between the two steps of each: one of the two sees the other.
 
-use crate::executor::sync::{AtomicBool, Ordering};
+use crate::executor::sync::{AtomicBool, Ordering, fence};
 #[cfg(loom)]
 use loom::sync::{Condvar, Mutex};
 #[cfg(not(loom))]
@@ -32,7 +32,8 @@ impl Default for Bed {
 impl Bed {
     /// Sleeps until woken, unless `has_work` says that there is something to do, or at most `at_most`.
     pub fn sleep(&self, at_most: Duration, has_work: impl Fn() -> bool) {
-        self.asleep.store(true, Ordering::SeqCst);
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         if !has_work() {
             let mut woken = self
                 .woken
@@ -43,7 +44,7 @@ impl Bed {
             }
             *woken = false;
         }
-        self.asleep.store(false, Ordering::SeqCst);
+        self.asleep.store(false, Ordering::Relaxed);
     }
 
     #[cfg(not(loom))]
@@ -77,12 +78,13 @@ impl Bed {
     /// Whether the thread says that it sleeps.
     #[inline]
     pub fn is_asleep(&self) -> bool {
-        self.asleep.load(Ordering::SeqCst)
+        self.asleep.load(Ordering::Relaxed)
     }
 
     /// Wakes the thread if it says that it sleeps; whoever asks must have pushed before.
     #[inline]
     pub fn wake(&self) -> bool {
+        fence(Ordering::SeqCst);
         if !self.is_asleep() {
             return false;
         }
