@@ -176,6 +176,8 @@ pub struct Code {
 
 /// How many tasks after a stalled one are searched for one that does not depend on it.
 const LOOK_PAST_TASKS: usize = 8;
+/// How far all paths together are followed: in nested loops there are exponentially many.
+const LOOK_PAST_STEPS: usize = 1_024;
 
 impl Code {
     /// Whether some task soon after the one at `at` depends neither on it nor on what depends on it.
@@ -185,9 +187,15 @@ impl Code {
         };
         let first = &self.tasks[first as usize];
         let mut paths = vec![(at + 1, first.reads, first.writes, 0usize, 0usize)];
+        let mut walked = 0;
         while let Some((mut at, mut reads, mut writes, mut seen, mut steps)) = paths.pop() {
             while seen < LOOK_PAST_TASKS && steps < 8 * LOOK_PAST_TASKS {
                 steps += 1;
+                walked += 1;
+                if walked > LOOK_PAST_STEPS {
+                    // Looking past in vain costs little; not looking past could cost a turn.
+                    return true;
+                }
                 match self.ops[at] {
                     Op::Task(task) => {
                         let task = &self.tasks[task as usize];
