@@ -266,7 +266,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     let bytes = number.parse::<f64>().ok()? * (1u64 << shift) as f64;
-    (bytes >= 1.0 && bytes < 9e18).then_some(bytes as u64)
+    (1.0..9e18).contains(&bytes).then_some(bytes as u64)
 }
 
 #[cfg(test)]

@@ -59,7 +59,10 @@ fn no_source_waits_for_room_that_is_there() {
         };
         let seen = room.has_retired(1) || room.await_retired(1, 0);
         destination.join().unwrap();
-        assert!(seen || woken.load(Ordering::Acquire), "nobody told the source, and it did not see");
+        assert!(
+            seen || woken.load(Ordering::Acquire),
+            "nobody told the source, and it did not see"
+        );
         assert!(room.has_retired(1));
     });
 }

@@ -119,11 +119,11 @@ fn offsets_table(
         let mut list: Vec<u32> = offsets
             .iter()
             .map(|offset| destination - offset)
-            .filter_map(|source| {
+            .map(|source| {
                 if wrap {
-                    Some(source.rem_euclid(count))
+                    source.rem_euclid(count)
                 } else {
-                    Some(source)
+                    source
                 }
             })
             .filter(|source| (0..count).contains(source))

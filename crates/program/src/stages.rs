@@ -73,7 +73,6 @@ macro_rules! declarations {
 
             /// Names the kernel and its serialised parameters, which workers compare; without this its
             /// Rust name serves, and it must not capture anything that differs between processes.
-            #[must_use]
             pub fn named(mut self, name: impl Into<String>, parameters: Vec<u8>) -> Self {
                 self.draft.kernel = Some((name.into(), parameters));
                 self
@@ -208,7 +207,6 @@ impl<'p, T: Blocked, A: Append> Map<'p, T, A> {
 
 impl<T: Blocked, A: 'static> Map<'_, T, A> {
     /// Names the kernel and its serialised parameters, which workers compare.
-    #[must_use]
     pub fn named(mut self, name: impl Into<String>, parameters: Vec<u8>) -> Self {
         self.draft.kernel = Some((name.into(), parameters));
         self

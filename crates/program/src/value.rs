@@ -300,8 +300,8 @@ impl Clone for Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // SAFETY: each Value owns its box or one count of its arc.
         match self.holding {
+            // SAFETY: each Value owns its box or one count of its arc.
             Holding::Owned => unsafe { (self.table.drop_owned)(self.pointer) },
             // SAFETY: as above.
             Holding::Shared => unsafe { (self.table.drop_shared)(self.pointer) },

@@ -35,7 +35,9 @@ fn no_posted_shard_is_left_lying() {
             }
         };
         look();
-        posters.into_iter().for_each(|poster| poster.join().unwrap());
+        posters
+            .into_iter()
+            .for_each(|poster| poster.join().unwrap());
         look();
         assert_eq!(seen, 3, "a shard was posted and not found");
     });

@@ -51,6 +51,62 @@ pub const ARGUED: &[(&str, &str)] = &[
         "crates/program/src/value.rs",
         "type erasure: a pointer and the table of its type travel together",
     ),
+    (
+        "crates/exchange/tests/loom.rs",
+        "a loom cell stands for the place of a piece",
+    ),
+    (
+        "crates/program/src/foreign.rs",
+        "memory of other languages, read in place and kept alive by its owner",
+    ),
+    (
+        "crates/program/src/slots.rs",
+        "addresses of pieces that lie in one piece of memory",
+    ),
+    (
+        "crates/simulation/src/kernels.rs",
+        "calls kernels as the executor does, from the oracle's own copies",
+    ),
+    (
+        "crates/simulation/src/random_program/variables.rs",
+        "random programs declare stages through the builders' erased door",
+    ),
+    (
+        "crates/worker/src/executor/job.rs",
+        "shards and run queues lie in cells that their thread's zone guards",
+    ),
+    (
+        "crates/worker/src/executor/slice.rs",
+        "calls kernels over erased pointers whose types the plan fixed",
+    ),
+    (
+        "crates/worker/src/executor/stall.rs",
+        "looks into shards after every thread has left the job",
+    ),
+    (
+        "crates/worker/src/executor/thread.rs",
+        "touches its own run queue and shards inside its zone",
+    ),
+    (
+        "crates/worker/tests/loom.rs",
+        "a loom cell stands for the run queue that a zone guards",
+    ),
+    (
+        "python/src/builder.rs",
+        "declares stages whose kernels hold Python objects",
+    ),
+    (
+        "python/src/kernels.rs",
+        "calls Python over the cells that the builder declared",
+    ),
+    (
+        "python/src/ml.rs",
+        "borrows the caller's arrays for the time of a fit",
+    ),
+    (
+        "python/src/value.rs",
+        "borrows the caller's arrays for the time of a run",
+    ),
 ];
 
 /// Whether the file is in the list. A listed path without `.rs` stands for a folder.

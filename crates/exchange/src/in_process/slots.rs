@@ -5,6 +5,9 @@ use super::TURNS_OPEN;
 use brambling_program::{Links, PayloadType, Route, SlotHeader, SlotsIn, SlotsOut, Turn};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
+/// Where the pieces of each source go, in one phase of the relation.
+type Phase = Box<[Box<[Route]>]>;
+
 /// All places of an exchange, in one allocation: by open turn, destination, and source.
 pub(super) struct Slots {
     base: *mut u8,
@@ -17,7 +20,7 @@ pub(super) struct Slots {
     piece: &'static PayloadType,
     dense: bool,
     /// For each phase of the relation and each source, where its pieces go.
-    routes: Box<[Box<[Box<[Route]>]>]>,
+    routes: Box<[Phase]>,
 }
 
 // SAFETY: places hold payloads, which are Send and Sync; who may touch which is the countdown's business.

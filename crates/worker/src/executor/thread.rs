@@ -230,7 +230,7 @@ impl<'a> Worker<'a> {
         let mut since = None;
         while !self.station.mail.has_any() && !self.job.stop.load(Ordering::Relaxed) {
             spins += 1;
-            if spins % SPINS != 0 {
+            if !spins.is_multiple_of(SPINS) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -254,7 +254,7 @@ impl<'a> Worker<'a> {
                 self.station.bed.sleep(SLEEP_MAX, has_work);
                 self.clock = Instant::now();
                 since = Some(self.clock);
-            } else if spins % (SPINS * 16) == 0 {
+            } else if spins.is_multiple_of(SPINS * 16) {
                 std::thread::yield_now();
             }
         }
