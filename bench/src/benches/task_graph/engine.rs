@@ -189,9 +189,7 @@ pub(super) fn run(
     p.repeat(graph.timesteps() as u64 - 1, |p| {
         p.scatter("send", &edges).read(&points).run(
             |point: &Point, out: &mut Outbox<'_, Piece>| {
-                for place in 0..out.fan_out() {
-                    *out.piece(out.destination(place)) = Piece(point.output);
-                }
+                out.for_each(|_, piece| *piece = Piece(point.output));
             },
         );
         let steps = steps.clone();
