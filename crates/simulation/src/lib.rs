@@ -2,14 +2,17 @@
 //! no protocol logic.
 //!
 //! * [`random_program`] makes a valid program from a seed.
+//! * [`simulate`] runs a program on a cluster of simulated workers.
 //! * [`interpret`] runs a program in order, whole datasets in memory, sharing no code with worker and exchange.
 
+mod cluster;
 mod interpreter;
 mod kernels;
 mod ports;
 mod random_program;
 mod results;
 
+pub use cluster::{Deeds, simulate};
 pub use interpreter::interpret;
 pub use random_program::{RandomProgram, random_program};
 pub use results::Results;

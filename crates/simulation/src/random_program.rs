@@ -64,7 +64,7 @@ pub fn random_program(seed: u64) -> RandomProgram {
 }
 
 /// Draws of one program.
-pub(crate) struct Random(Rng);
+pub(crate) struct Random(pub(crate) Rng);
 
 impl Random {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {

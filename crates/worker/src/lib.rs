@@ -1,13 +1,15 @@
 //! Shards, and the executor that runs them: a program and resident shards become running tasks.
 //!
 //! [`Shard`] is a pure state machine: it walks its group's code and says what to do next. [`executor`] holds
-//! only queues, slots and wake-ups, and runs shards on threads.
+//! only queues, slots and wake-ups, and runs shards on threads. [`node`] is the pure state machine beside the
+//! shards of a worker: what comes from other workers, and what goes to them.
 
 #[cfg(not(loom))]
 pub mod executor;
 #[cfg(loom)]
 #[path = "executor/loom_only.rs"]
 pub mod executor;
+pub mod node;
 mod shard;
 
 pub use shard::{Issue, Next, Place, Shard, Surroundings, WINDOW};

@@ -117,8 +117,9 @@ impl Node {
     /// The node of a worker that knows `map`, with no shard here yet.
     pub fn new(plan: &Plan, map: PartitionMap, options: NodeOptions) -> Node {
         let spec = plan.program.spec();
-        let is_loop =
-            |node: &&ProgramNode| matches!(node, ProgramNode::Repeat { .. } | ProgramNode::While { .. });
+        let is_loop = |node: &&ProgramNode| {
+            matches!(node, ProgramNode::Repeat { .. } | ProgramNode::While { .. })
+        };
         let root = &spec.blocks[Spec::ROOT.index()];
         let relations = Relations::new(plan);
         let credits = Credits::new(options.open_turns, relations.destinations());
@@ -130,7 +131,11 @@ impl Node {
             credits,
             outcomes: BTreeMap::new(),
             ended: BTreeSet::new(),
-            peers: options.peers.iter().map(|peer| (*peer, Peer::default())).collect(),
+            peers: options
+                .peers
+                .iter()
+                .map(|peer| (*peer, Peer::default()))
+                .collect(),
             outgoing: BTreeMap::new(),
             due: BTreeMap::new(),
             waiting: Waiting::default(),
@@ -203,7 +208,10 @@ impl Node {
                 _ => runs.push((destination..destination + 1, piece)),
             }
         }
-        assert!(pieces.is_empty(), "a piece for whom the relation does not name");
+        assert!(
+            pieces.is_empty(),
+            "a piece for whom the relation does not name"
+        );
         for (destinations, piece) in runs {
             for item in items(shard.index, piece, self.options.chunk_bytes) {
                 self.route(at, &destinations, &item)?;
@@ -241,15 +249,25 @@ impl Node {
     pub fn gathered(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Result<(), NodeError> {
         let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
         inbox.retire(at.0, at.1);
-        self.due.entry(at.0).or_default().insert(shard.index, at.1 + 1);
+        self.due
+            .entry(at.0)
+            .or_default()
+            .insert(shard.index, at.1 + 1);
         self.credit(at.0, shard.index..shard.index + 1, at.1 + 1)
     }
 
     /// A signal has been given here.
     pub fn decided(&mut self, position: Position, outcome: bool) {
         self.learn(position, outcome);
-        let NodeOptions { job, generation, .. } = self.options;
-        let hint = Signal { job, generation, position, outcome };
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
+        let hint = Signal {
+            job,
+            generation,
+            position,
+            outcome,
+        };
         for to in self.options.peers.clone() {
             self.hint(to, &Body::Signal(hint));
         }
@@ -267,7 +285,10 @@ impl Node {
             }
         }
         self.on_body(from, frame.body)?;
-        let ack = self.peers.get_mut(&from).and_then(|peer| peer.session.ack());
+        let ack = self
+            .peers
+            .get_mut(&from)
+            .and_then(|peer| peer.session.ack());
         if let Some(received) = ack {
             self.hint(from, &Body::Ack(Ack { received }));
         }
@@ -275,7 +296,9 @@ impl Node {
     }
 
     fn on_body(&mut self, from: WorkerId, body: Body<'_>) -> Result<(), NodeError> {
-        let NodeOptions { job, generation, .. } = self.options;
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
         // Recovery, which bumps generations, comes later; until then no other one is honest.
         let here = |theirs: (JobId, Generation)| theirs == (job, generation);
         match body {
@@ -284,18 +307,29 @@ impl Node {
                 parcels(&data, |bytes| bytes.into(), |parcel| arrived.push(parcel));
                 for parcel in arrived {
                     let mut effects = Vec::new();
-                    self.router.receive(from, data.head.generation, parcel, &mut effects)?;
+                    self.router
+                        .receive(from, data.head.generation, parcel, &mut effects)?;
                     self.perform(effects)?;
                 }
             }
             Body::Signal(signal) if here((signal.job, signal.generation)) => {
                 self.learn(signal.position, signal.outcome);
             }
-            Body::SignalQuery(SignalQuery { job, generation, position })
-                if here((job, generation)) =>
-            {
+            Body::SignalQuery(SignalQuery {
+                job,
+                generation,
+                position,
+            }) if here((job, generation)) => {
                 if let Some(&outcome) = self.outcomes.get(&position) {
-                    self.hint(from, &Body::Signal(Signal { job, generation, position, outcome }));
+                    self.hint(
+                        from,
+                        &Body::Signal(Signal {
+                            job,
+                            generation,
+                            position,
+                            outcome,
+                        }),
+                    );
                 }
             }
             Body::LoopEnd(end) if here((end.job, end.generation)) => {
@@ -331,43 +365,80 @@ impl Node {
 
     /// What this side says when it greets a peer: the first frame of theirs that is missing.
     pub fn received(&self, peer: WorkerId) -> Sequence {
-        self.peers.get(&peer).map_or(0, |peer| peer.session.received())
+        self.peers
+            .get(&peer)
+            .map_or(0, |peer| peer.session.received())
     }
 
     /// A new connection, on which the peer says that it has every frame before `received`.
     pub fn on_reconnect(&mut self, peer: WorkerId, received: Sequence) -> Result<(), NodeError> {
-        let session = &mut self.peers.get_mut(&peer).ok_or(NodeError::Stranger(peer))?.session;
+        let session = &mut self
+            .peers
+            .get_mut(&peer)
+            .ok_or(NodeError::Stranger(peer))?
+            .session;
         for (_, (priority, bytes)) in session.on_reconnect(received)? {
             let (priority, bytes) = (*priority, bytes.clone());
-            self.effects.push(Effect::Send { to: peer, priority, bytes });
+            self.effects.push(Effect::Send {
+                to: peer,
+                priority,
+                bytes,
+            });
         }
         Ok(())
     }
 
     /// Now and then: asks for outcomes that shards here wait for.
     pub fn on_tick(&mut self) {
-        let NodeOptions { job, generation, .. } = self.options;
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
         let positions: Vec<Position> = self.waiting.outcome.keys().copied().collect();
         for position in positions {
             for to in self.options.peers.clone() {
-                self.hint(to, &Body::SignalQuery(SignalQuery { job, generation, position }));
+                self.hint(
+                    to,
+                    &Body::SignalQuery(SignalQuery {
+                        job,
+                        generation,
+                        position,
+                    }),
+                );
             }
         }
     }
 
     /// Sends what waits: at the end of a slice, or when nothing else is to be done.
     pub fn flush(&mut self) {
-        let NodeOptions { job, generation, .. } = self.options;
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
         for ((to, priority, exchange, turn), parcels) in std::mem::take(&mut self.outgoing) {
             let group = self.relations.destination_group(exchange);
-            let head = DataHead { job, generation, exchange, turn, group };
+            let head = DataHead {
+                job,
+                generation,
+                exchange,
+                turn,
+                group,
+            };
             self.send(to, priority, &Body::Data(coalesce(head, &parcels)));
         }
         for (exchange, due) in std::mem::take(&mut self.due) {
             let group = self.relations.destination_group(exchange);
-            let retired = |(first, turns)| Retired { first, end: first + 1, turns };
+            let retired = |(first, turns)| Retired {
+                first,
+                end: first + 1,
+                turns,
+            };
             let retired = due.into_iter().map(retired).collect();
-            let body = Body::Credit(Credit { job, generation, exchange, group, retired });
+            let body = Body::Credit(Credit {
+                job,
+                generation,
+                exchange,
+                group,
+                retired,
+            });
             for to in self.options.peers.clone() {
                 self.send(to, Priority::FIRST, &body);
             }
@@ -384,7 +455,11 @@ impl Node {
                 Routed::SendEntry { to, entry } => {
                     let entries = vec![entry];
                     let job = self.options.job;
-                    self.send(to, Priority::FIRST, &Body::MapUpdate(MapUpdate { job, entries }));
+                    self.send(
+                        to,
+                        Priority::FIRST,
+                        &Body::MapUpdate(MapUpdate { job, entries }),
+                    );
                 }
             }
         }
@@ -393,8 +468,14 @@ impl Node {
 
     fn deliver(&mut self, parcel: &Parcel<Bytes>) -> Result<(), NodeError> {
         for index in parcel.destinations.clone() {
-            let shard = ShardId { group: parcel.group, index };
-            let inbox = self.inboxes.get_mut(&shard).expect("the router knows who is here");
+            let shard = ShardId {
+                group: parcel.group,
+                index,
+            };
+            let inbox = self
+                .inboxes
+                .get_mut(&shard)
+                .expect("the router knows who is here");
             let item = parcel.item.clone();
             let accepted = inbox.accept(parcel.exchange, parcel.turn, item, &self.relations)?;
             if accepted == Accepted::Complete {
@@ -417,7 +498,11 @@ impl Node {
         let mut ways: Vec<(Range<u32>, WorkerId, Version)> = Vec::new();
         for index in destinations.clone() {
             let shard = ShardId { group, index };
-            let entry = self.router.map().entry(shard).map_err(brambling_exchange::RouterError::from)?;
+            let entry = self
+                .router
+                .map()
+                .entry(shard)
+                .map_err(brambling_exchange::RouterError::from)?;
             let (owner, version) = match entry {
                 Some(entry) if !self.router.is_here(shard) => (entry.owner, entry.version),
                 entry => (me, entry.map_or(0, |entry| entry.version)),
@@ -433,10 +518,19 @@ impl Node {
         };
         for (destinations, to, version) in ways {
             let item = item.clone();
-            let parcel = Parcel { exchange, turn, group, destinations, version, bytes, item };
+            let parcel = Parcel {
+                exchange,
+                turn,
+                group,
+                destinations,
+                version,
+                bytes,
+                item,
+            };
             if to == me {
                 let mut effects = Vec::new();
-                self.router.receive(me, self.options.generation, parcel, &mut effects)?;
+                self.router
+                    .receive(me, self.options.generation, parcel, &mut effects)?;
                 self.perform(effects)?;
             } else {
                 self.post(to, Priority::new(PIECES).expect("one of eight"), parcel);
@@ -453,24 +547,37 @@ impl Node {
     /// A frame that is sent again until it is acknowledged.
     fn send(&mut self, to: WorkerId, priority: Priority, body: &Body<'_>) {
         // The controller's session is not this machine's business.
-        let Some(peer) = self.peers.get_mut(&to) else { return };
+        let Some(peer) = self.peers.get_mut(&to) else {
+            return;
+        };
         let bytes = encode(priority, Some(peer.next), body);
         let sequence = peer.session.send((priority, bytes.clone()));
         assert_eq!(sequence, peer.next, "the session numbers what is sent");
         peer.next += 1;
-        self.effects.push(Effect::Send { to, priority, bytes });
+        self.effects.push(Effect::Send {
+            to,
+            priority,
+            bytes,
+        });
     }
 
     /// A frame that may be lost.
     fn hint(&mut self, to: WorkerId, body: &Body<'_>) {
         let priority = Priority::FIRST;
         let bytes = encode(priority, None, body);
-        self.effects.push(Effect::Send { to, priority, bytes });
+        self.effects.push(Effect::Send {
+            to,
+            priority,
+            bytes,
+        });
     }
 
     fn learn(&mut self, position: Position, outcome: bool) {
         let before = self.outcomes.insert(position, outcome);
-        assert!(before.is_none_or(|before| before == outcome), "{position} has two outcomes");
+        assert!(
+            before.is_none_or(|before| before == outcome),
+            "{position} has two outcomes"
+        );
         let waiting = self.waiting.outcome.remove(&position);
         self.wake(waiting);
     }
@@ -494,7 +601,8 @@ impl Node {
     }
 
     fn wake(&mut self, waiting: Option<BTreeSet<ShardId>>) {
-        self.effects.extend(waiting.into_iter().flatten().map(Effect::Wake));
+        self.effects
+            .extend(waiting.into_iter().flatten().map(Effect::Wake));
     }
 
     /// How often the body of an outermost loop ran, when its end is announced here.
@@ -525,7 +633,12 @@ impl Surroundings for Around<'_> {
     }
 
     fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        let Node { relations, credits, waiting, .. } = &mut *self.node;
+        let Node {
+            relations,
+            credits,
+            waiting,
+            ..
+        } = &mut *self.node;
         let room = match relations.is_dense(exchange) {
             true => credits.has_room_everywhere(exchange, turn),
             false => relations
@@ -539,10 +652,18 @@ impl Surroundings for Around<'_> {
     }
 
     fn outcome(&mut self, signal: StageId, turn: Turn) -> Option<bool> {
-        let position = Position { stage: signal, turn };
+        let position = Position {
+            stage: signal,
+            turn,
+        };
         let outcome = self.node.outcomes.get(&position).copied();
         if outcome.is_none() {
-            self.node.waiting.outcome.entry(position).or_default().insert(self.shard);
+            self.node
+                .waiting
+                .outcome
+                .entry(position)
+                .or_default()
+                .insert(self.shard);
         }
         outcome
     }
@@ -550,7 +671,12 @@ impl Surroundings for Around<'_> {
     fn has_ended(&mut self, outermost: LoopId) -> bool {
         let ended = self.node.ended.contains(&outermost);
         if !ended {
-            self.node.waiting.end.entry(outermost).or_default().insert(self.shard);
+            self.node
+                .waiting
+                .end
+                .entry(outermost)
+                .or_default()
+                .insert(self.shard);
         }
         ended
     }
@@ -561,9 +687,16 @@ impl Surroundings for Around<'_> {
         }
         self.node.end(outermost);
         let body = body_of(self.node.loops[outermost as usize]).expect("a loop");
-        let NodeOptions { job, generation, .. } = self.node.options;
+        let NodeOptions {
+            job, generation, ..
+        } = self.node.options;
         let turns = self.node.turns(outermost);
-        let end = Body::LoopEnd(LoopEnd { job, generation, body, turns });
+        let end = Body::LoopEnd(LoopEnd {
+            job,
+            generation,
+            body,
+            turns,
+        });
         for to in self.node.options.peers.clone() {
             self.node.send(to, Priority::FIRST, &end);
         }
@@ -579,7 +712,12 @@ fn body_of(node: ProgramNode) -> Option<BlockId> {
 
 fn encode(priority: Priority, sequence: Option<Sequence>, body: &Body<'_>) -> Bytes {
     let mut bytes = Vec::new();
-    Frame { priority, sequence, body: body.clone() }.encode(&mut bytes);
+    Frame {
+        priority,
+        sequence,
+        body: body.clone(),
+    }
+    .encode(&mut bytes);
     bytes.into()
 }
 
@@ -587,7 +725,9 @@ fn encode(priority: Priority, sequence: Option<Sequence>, body: &Body<'_>) -> By
 fn items(source: u32, piece: Option<Bytes>, chunk_bytes: usize) -> Vec<Item<Bytes>> {
     let source = TreeNode::leaf(source.into());
     match piece {
-        None => vec![Item::Empty { sources: source.index..source.index + 1 }],
+        None => vec![Item::Empty {
+            sources: source.index..source.index + 1,
+        }],
         Some(piece) if piece.len() <= chunk_bytes => vec![Item::whole(source, piece)],
         Some(piece) => {
             let count = piece.len().div_ceil(chunk_bytes);

@@ -29,7 +29,11 @@ impl Relations {
             let exchange = exchange.as_ref()?;
             let links = exchange.links.clone();
             let senders = Senders::new(&declared.relation, &links);
-            Some(Ends { links, destination: exchange.destination, senders })
+            Some(Ends {
+                links,
+                destination: exchange.destination,
+                senders,
+            })
         });
         Relations(ends.collect())
     }
@@ -86,13 +90,20 @@ impl Senders {
         };
         let sources = |turn: Turn, destination| -> Vec<u32> {
             let places = 0..links.fan_in(turn, destination);
-            places.map(|place| links.source(turn, destination, place)).collect()
+            places
+                .map(|place| links.source(turn, destination, place))
+                .collect()
         };
         let turn = |turn: usize| {
             let destinations = 0..links.destination_count();
-            destinations.map(|destination| sources(turn as Turn, destination)).collect()
+            destinations
+                .map(|destination| sources(turn as Turn, destination))
+                .collect()
         };
-        Senders::Sparse { prologue, turns: (0..prologue + period).map(turn).collect() }
+        Senders::Sparse {
+            prologue,
+            turns: (0..prologue + period).map(turn).collect(),
+        }
     }
 }
 

@@ -1,0 +1,327 @@
+//! A simulated cluster: workers on one thread, every choice from one seed.
+//!
+//! Shards lie on random workers, of which some know at first where others are only by an older version. A step
+//! runs a slice of some shard, delivers some frame (perhaps again, perhaps long after later ones), loses a
+//! hint, breaks a connection, brings news of the map, or lets a completion arrive. Shards run only when they
+//! were woken, so a wake-up that is missed is a hang.
+
+mod draft;
+mod network;
+mod watch;
+mod worker;
+
+use crate::random_program::Random;
+use crate::results::Results;
+use crate::{RandomProgram, interpret};
+use brambling_program::{Plan, Rng, ShardId, StageId};
+use brambling_protocol::WorkerId;
+use draft::Draft;
+use network::Network;
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use watch::Watch;
+use worker::Worker;
+
+/// Far more than any seed takes.
+const STEPS_MAX: u64 = 300_000;
+
+/// What a simulated cluster did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Deeds {
+    /// Tasks that ran to their end.
+    pub tasks: u64,
+    /// Frames delivered, repetitions included.
+    pub frames: u64,
+    /// Parcels that a worker held because it knew no better.
+    pub held: u64,
+    /// Connections that broke.
+    pub breaks: u64,
+    /// Hints lost.
+    pub lost: u64,
+}
+
+/// Runs a random program on a simulated cluster and compares it with the interpreter.
+///
+/// # Panics
+/// With the story's end, when the results differ, an invariant is broken, or nothing moves any more.
+pub fn simulate(seed: u64, random: &RandomProgram) -> Deeds {
+    let program = Arc::new(random.program.clone());
+    let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
+    let mut cluster = Cluster::new(seed, &plan);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        cluster.run();
+        let expected = interpret(&random.program, &random.symbols);
+        let difference = cluster.results().difference(&expected, &random.program);
+        assert!(
+            difference.is_none(),
+            "other results than in order:\n{}",
+            difference.unwrap()
+        );
+        cluster.come_to_rest();
+    }));
+    if let Err(panic) = outcome {
+        let formatted = panic.downcast_ref::<String>().map(String::as_str);
+        let message = formatted.or_else(|| panic.downcast_ref::<&str>().copied());
+        panic!(
+            "seed {seed}: {}\n{}",
+            message.unwrap_or("a panic"),
+            cluster.story()
+        );
+    }
+    cluster.deeds
+}
+
+pub(crate) struct Cluster<'a> {
+    plan: &'a Plan,
+    random: Random,
+    workers: Vec<Worker>,
+    network: Network,
+    /// News of the map that workers have not heard.
+    news: Vec<(usize, brambling_protocol::EntryRange)>,
+    watch: Watch,
+    deeds: Deeds,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(seed: u64, plan: &'a Plan) -> Cluster<'a> {
+        let mut random = Random(Rng::new(seed, StageId(u32::MAX), 1, 0));
+        let Draft { workers, news } = Draft::new(plan, &mut random);
+        let watch = Watch::new(plan, workers.len());
+        let mut cluster = Cluster {
+            plan,
+            random,
+            network: Network::default(),
+            workers,
+            news,
+            watch,
+            deeds: Deeds::default(),
+        };
+        for at in 0..cluster.workers.len() {
+            cluster.collect(at);
+        }
+        cluster
+    }
+
+    fn run(&mut self) {
+        let mut steps = 0;
+        while self.workers.iter().any(|worker| !worker.is_finished()) {
+            steps += 1;
+            assert!(steps < STEPS_MAX, "no end in sight");
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let moved = match self.random.below(64) {
+            0..32 => self.slice(),
+            32..52 => self.deliver(),
+            52..58 => self.flush(),
+            58 => self.hear(),
+            59 | 60 => self.complete(),
+            61 => self.tick(),
+            62 if self.random.one_in(8) => self.reconnect(),
+            _ => true,
+        };
+        if !moved && self.is_quiet() {
+            self.stir();
+        }
+    }
+
+    /// Runs some woken shard for some tasks.
+    fn slice(&mut self) -> bool {
+        let at = self.worker();
+        let count = self.workers[at].awake.len() as u64;
+        if count == 0 {
+            return false;
+        }
+        let place = self.random.below(count) as usize;
+        let shard = self.workers[at].awake.swap_remove(place);
+        let tasks = 1 + self.random.below(12);
+        let worker = &mut self.workers[at];
+        let stays = worker.slice(shard, tasks, self.plan, &mut self.watch, &mut self.deeds);
+        if stays {
+            worker.wake(shard);
+        }
+        self.collect(at);
+        true
+    }
+
+    fn deliver(&mut self) -> bool {
+        let Some(packet) = self.network.pick(&mut self.random, &mut self.deeds) else {
+            return false;
+        };
+        let at = packet.to.0 as usize;
+        self.deeds.frames += 1;
+        let worker = &mut self.workers[at];
+        let held = worker.node.held();
+        if let Err(error) = worker.node.on_frame(packet.from, &packet.bytes) {
+            panic!(
+                "{} refuses a frame of {}: {error:?}",
+                packet.to, packet.from
+            );
+        }
+        self.deeds.held += worker.node.held().saturating_sub(held) as u64;
+        self.watch.map(at, worker.node.map());
+        self.collect(at);
+        true
+    }
+
+    fn flush(&mut self) -> bool {
+        let at = self.worker();
+        self.workers[at].node.flush();
+        self.collect(at)
+    }
+
+    /// News of the map reach a worker, in any order, some of them again later.
+    fn hear(&mut self) -> bool {
+        if self.news.is_empty() {
+            return false;
+        }
+        let place = self.random.below(self.news.len() as u64) as usize;
+        let (at, update) = match self.random.one_in(4) {
+            true => self.news[place],
+            false => self.news.swap_remove(place),
+        };
+        self.watch.note(|| format!("w{at} hears {update:?}"));
+        let worker = &mut self.workers[at];
+        worker
+            .node
+            .on_update(&update)
+            .expect("the controller numbers entries as it should");
+        self.watch.map(at, worker.node.map());
+        self.collect(at);
+        true
+    }
+
+    fn complete(&mut self) -> bool {
+        let at = self.worker();
+        self.workers[at].complete_some(&mut self.random)
+    }
+
+    fn tick(&mut self) -> bool {
+        let at = self.worker();
+        self.workers[at].node.on_tick();
+        self.collect(at)
+    }
+
+    /// A connection breaks: what is under way on it is lost; both sides greet each other anew.
+    fn reconnect(&mut self) -> bool {
+        let (a, b) = (self.worker(), self.worker());
+        if a != b {
+            self.reconnect_between(a, b);
+        }
+        a != b
+    }
+
+    fn reconnect_between(&mut self, a: usize, b: usize) {
+        self.deeds.breaks += 1;
+        self.watch
+            .note(|| format!("w{a} and w{b} lose their connection"));
+        self.network.cut(worker_id(a), worker_id(b));
+        for (here, there) in [(a, b), (b, a)] {
+            let received = self.workers[there].node.received(worker_id(here));
+            let node = &mut self.workers[here].node;
+            node.on_reconnect(worker_id(there), received)
+                .expect("what was sent was numbered");
+            self.collect(here);
+        }
+    }
+
+    /// Carries out what a node asked for; whether there was anything.
+    fn collect(&mut self, at: usize) -> bool {
+        let effects = self.workers[at].node.take_effects();
+        let any = !effects.is_empty();
+        for effect in effects {
+            self.workers[at].perform(effect, &mut self.network);
+        }
+        any
+    }
+
+    fn worker(&mut self) -> usize {
+        self.random.below(self.workers.len() as u64) as usize
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.network.is_empty() && self.workers.iter().all(Worker::is_quiet)
+    }
+
+    /// Nothing moves: now is the time for what comes now and then. When that brings nothing, it is a hang.
+    fn stir(&mut self) {
+        let mut moved = false;
+        for at in 0..self.workers.len() {
+            self.workers[at].node.flush();
+            self.workers[at].node.on_tick();
+            moved |= self.collect(at);
+        }
+        while !self.news.is_empty() {
+            moved |= self.hear();
+        }
+        assert!(moved, "nothing moves any more");
+    }
+
+    /// The results are there: what is under way arrives, and nothing is left over.
+    fn come_to_rest(&mut self) {
+        while !self.news.is_empty() {
+            self.hear();
+        }
+        let count = self.workers.len();
+        for round in 0..20 {
+            for at in 0..count {
+                self.workers[at].node.flush();
+                self.collect(at);
+            }
+            if round % 4 == 3 {
+                // An acknowledgement that was lost comes with the next greeting.
+                (0..count).for_each(|a| (0..a).for_each(|b| self.reconnect_between(a, b)));
+            }
+            while self.deliver() || !self.network.is_empty() {}
+        }
+        for (at, worker) in self.workers.iter().enumerate() {
+            assert_eq!(worker.node.held(), 0, "w{at} holds something for ever");
+            assert!(worker.node.is_settled(), "w{at} has not sent everything");
+        }
+        self.watch.at_rest();
+    }
+
+    fn results(&self) -> Results {
+        let mut results = Results::default();
+        for (dataset, spec) in self.plan.program.spec().datasets.iter().enumerate() {
+            let group = self.plan.group_of_dataset[dataset];
+            for index in (0..self.plan.counts[group.index()]).filter(|_| spec.keep) {
+                let shard = ShardId { group, index };
+                let holder = self
+                    .workers
+                    .iter()
+                    .find_map(|worker| worker.shards.get(&shard));
+                let cell = self.plan.cell(brambling_program::DatasetId(dataset as u32));
+                results.add(
+                    dataset,
+                    index,
+                    holder.expect("somebody holds it").cell(cell),
+                );
+            }
+        }
+        results
+    }
+
+    /// The last events, and who waits for what.
+    fn story(&self) -> String {
+        let mut text = self.watch.story();
+        for (at, worker) in self.workers.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "w{at}: {} awake, {} held",
+                worker.awake.len(),
+                worker.node.held()
+            );
+            worker.describe(self.plan, &mut text);
+        }
+        let _ = write!(text, "{}", self.plan.program.spec());
+        text
+    }
+}
+
+fn worker_id(at: usize) -> WorkerId {
+    WorkerId(at as u32)
+}

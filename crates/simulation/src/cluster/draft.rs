@@ -1,0 +1,98 @@
+//! Where shards lie at first, and what workers know of it.
+
+use super::worker::Worker;
+use super::worker_id;
+use crate::random_program::Random;
+use brambling_memory::Budget;
+use brambling_program::{GroupId, Plan, ShardId};
+use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
+use brambling_worker::node::{Node, NodeOptions};
+
+pub(super) struct Draft {
+    pub(super) workers: Vec<Worker>,
+    pub(super) news: Vec<(usize, EntryRange)>,
+}
+
+impl Draft {
+    /// Two workers, sometimes three or four, and shards on any of them.
+    pub(super) fn new(plan: &Plan, random: &mut Random) -> Draft {
+        let count = if random.one_in(2) {
+            2
+        } else {
+            2 + random.below(3) as usize
+        };
+        let open_turns = 1 + random.below(4);
+        let chunk_bytes = random.pick(&[16, 100, 1 << 16]);
+        let history: Vec<Vec<EntryRange>> = shards(plan)
+            .map(|shard| history(shard, count, random))
+            .collect();
+        let mut news = Vec::new();
+        let workers = (0..count).map(|at| {
+            let mut map = PartitionMap::new(plan.counts.iter().copied());
+            for versions in &history {
+                // What a worker knows is some version, or none.
+                let known = random.below(versions.len() as u64 + 1) as usize;
+                for update in &versions[..known] {
+                    let _ = map.apply(update).expect("a shard of this program");
+                }
+                news.extend(versions.iter().map(|update| (at, *update)));
+            }
+            let options = NodeOptions {
+                me: worker_id(at),
+                peers: (0..count)
+                    .filter(|peer| *peer != at)
+                    .map(worker_id)
+                    .collect(),
+                job: JobId(1),
+                generation: Generation(0),
+                open_turns,
+                chunk_bytes,
+                budget: Budget::unlimited(),
+            };
+            let mut worker = Worker::new(Node::new(plan, map, options));
+            for versions in &history {
+                let last = versions.last().expect("a shard is somewhere");
+                if last.entry.owner == worker_id(at) {
+                    worker.settle(
+                        ShardId {
+                            group: last.group,
+                            index: last.first,
+                        },
+                        plan,
+                    );
+                }
+            }
+            worker
+        });
+        Draft {
+            workers: workers.collect(),
+            news,
+        }
+    }
+}
+
+fn shards(plan: &Plan) -> impl Iterator<Item = ShardId> + '_ {
+    plan.counts.iter().enumerate().flat_map(|(group, count)| {
+        let group = GroupId(group as u32);
+        (0..*count).map(move |index| ShardId { group, index })
+    })
+}
+
+/// The versions of a shard's entry: only the last one is true.
+fn history(shard: ShardId, workers: usize, random: &mut Random) -> Vec<EntryRange> {
+    let versions = 1 + random.below(3);
+    let mut entry = |version| Entry {
+        owner: WorkerId(random.below(workers as u64) as u32),
+        version,
+    };
+    let ShardId { group, index } = shard;
+    let range = |entry| EntryRange {
+        group,
+        first: index,
+        end: index + 1,
+        entry,
+    };
+    (1..=versions)
+        .map(|version| range(entry(version)))
+        .collect()
+}

@@ -1,0 +1,55 @@
+//! What is under way between workers.
+
+use super::Deeds;
+use crate::random_program::Random;
+use brambling_protocol::WorkerId;
+use brambling_protocol::frame::Header;
+use brambling_worker::node::Bytes;
+
+#[derive(Clone)]
+pub(super) struct Packet {
+    pub(super) from: WorkerId,
+    pub(super) to: WorkerId,
+    pub(super) bytes: Bytes,
+}
+
+#[derive(Default)]
+pub(super) struct Network {
+    packets: Vec<Packet>,
+}
+
+impl Network {
+    pub(super) fn send(&mut self, from: WorkerId, to: WorkerId, bytes: Bytes) {
+        self.packets.push(Packet { from, to, bytes });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Some packet, in any order; it may stay under way and come again, and what has no number may be lost.
+    pub(super) fn pick(&mut self, random: &mut Random, deeds: &mut Deeds) -> Option<Packet> {
+        if self.packets.is_empty() {
+            return None;
+        }
+        let place = random.below(self.packets.len() as u64) as usize;
+        if random.one_in(5) {
+            return Some(self.packets[place].clone());
+        }
+        let packet = self.packets.swap_remove(place);
+        let header = Header::decode(&packet.bytes).expect("a node sends whole frames");
+        if header.sequence().is_none() && random.one_in(3) {
+            deeds.lost += 1;
+            return None;
+        }
+        Some(packet)
+    }
+
+    /// Loses all that is under way between two.
+    pub(super) fn cut(&mut self, a: WorkerId, b: WorkerId) {
+        self.packets.retain(|packet| {
+            let ends = (packet.from, packet.to);
+            ends != (a, b) && ends != (b, a)
+        });
+    }
+}

@@ -1,0 +1,226 @@
+//! Invariants, asserted while the cluster runs.
+
+use brambling_program::{ExchangeId, LoopId, Plan, Position, ShardId, StageId, Turn};
+use brambling_protocol::{PartitionMap, Version};
+use brambling_worker::node::{Around, Bytes};
+use brambling_worker::{Issue, Surroundings, WINDOW};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const STORY_LINES: usize = 60;
+
+/// One turn of an exchange at one destination.
+type Slot = (ShardId, ExchangeId, Turn);
+
+/// What has happened, as far as invariants ask.
+pub(super) struct Watch {
+    /// The group of each exchange's destinations.
+    leads_to: Vec<Option<brambling_program::GroupId>>,
+    /// By worker: the versions that it knows.
+    versions: Vec<BTreeMap<ShardId, Version>>,
+    /// By destination: what each source sent, or that it sent nothing.
+    sent: BTreeMap<Slot, BTreeMap<u32, Option<Bytes>>>,
+    merged: BTreeSet<Slot>,
+    decided: BTreeMap<Position, bool>,
+    retired: BTreeSet<(ShardId, u32, Turn)>,
+    story: VecDeque<String>,
+}
+
+impl Watch {
+    pub(super) fn new(plan: &Plan, workers: usize) -> Watch {
+        let leads_to = plan.exchanges.iter();
+        Watch {
+            leads_to: leads_to
+                .map(|it| it.as_ref().map(|it| it.destination))
+                .collect(),
+            versions: vec![BTreeMap::new(); workers],
+            sent: BTreeMap::new(),
+            merged: BTreeSet::new(),
+            decided: BTreeMap::new(),
+            retired: BTreeSet::new(),
+            story: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn note(&mut self, event: impl FnOnce() -> String) {
+        if self.story.len() == STORY_LINES {
+            self.story.pop_front();
+        }
+        self.story.push_back(event());
+    }
+
+    pub(super) fn story(&self) -> String {
+        let mut text = String::from("the story's end:\n");
+        self.story
+            .iter()
+            .for_each(|line| text.extend(["  ", line, "\n"]));
+        text
+    }
+
+    /// Invariant 2: a shard that runs a stage holds all its datasets.
+    pub(super) fn starts(&mut self, id: ShardId, at: Position, plan: &Plan) {
+        self.note(|| format!("{id} runs {at}"));
+        let held = &plan.groups[id.group.index()].datasets;
+        for (dataset, _) in &plan.program.spec().stages[at.stage.index()].uses {
+            assert!(
+                held.contains(dataset),
+                "{id} runs {at} without {dataset} (invariant 2)"
+            );
+        }
+    }
+
+    /// Invariant 3: what a worker knows never becomes older.
+    pub(super) fn map(&mut self, at: usize, map: &PartitionMap) {
+        for entries in map.entries() {
+            for index in entries.first..entries.end {
+                let shard = ShardId {
+                    group: entries.group,
+                    index,
+                };
+                let version = entries.entry.version;
+                let before = self.versions[at].insert(shard, version);
+                assert!(
+                    before.is_none_or(|before| before <= version),
+                    "w{at} forgets version {before:?} of {shard} for {version} (invariant 3)"
+                );
+            }
+        }
+    }
+
+    pub(super) fn scattered(
+        &mut self,
+        id: ShardId,
+        at: (ExchangeId, Turn),
+        related: &[u32],
+        pieces: &BTreeMap<u32, Bytes>,
+    ) {
+        let group = self.leads_to[at.0.index()].expect("an exchange that is used");
+        for index in related {
+            let slot = (
+                ShardId {
+                    group,
+                    index: *index,
+                },
+                at.0,
+                at.1,
+            );
+            assert!(
+                !self.merged.contains(&slot),
+                "{slot:?} was merged before {id} sent"
+            );
+            let piece = pieces.get(index).cloned();
+            let before = self.sent.entry(slot).or_default().insert(id.index, piece);
+            assert!(
+                before.is_none(),
+                "{id} sends twice at {slot:?} (invariant 7)"
+            );
+        }
+    }
+
+    /// Invariant 4: a gather gets what every source sent, once, in the order of sources.
+    pub(super) fn merged(
+        &mut self,
+        id: ShardId,
+        at: (ExchangeId, Turn),
+        fan_in: usize,
+        taken: &[(u32, Vec<u8>)],
+    ) {
+        let slot = (id, at.0, at.1);
+        assert!(
+            self.merged.insert(slot),
+            "{slot:?} is merged twice (invariant 4)"
+        );
+        let sent = self.sent.remove(&slot).unwrap_or_default();
+        assert_eq!(
+            sent.len(),
+            fan_in,
+            "{slot:?} is merged before all have sent (invariant 4)"
+        );
+        let expected = sent
+            .iter()
+            .filter_map(|(source, piece)| Some((*source, piece.as_deref()?)));
+        let found = taken.iter().map(|(source, bytes)| (*source, &bytes[..]));
+        assert!(
+            expected.eq(found),
+            "{slot:?} merges other pieces than were sent (invariant 4)"
+        );
+    }
+
+    pub(super) fn decided(&mut self, at: Position, outcome: bool) {
+        self.note(|| format!("{at} is {outcome}"));
+        let before = self.decided.insert(at, outcome);
+        assert!(before.is_none(), "{at} is given twice (invariant 7)");
+    }
+
+    /// Invariant 7: a position of a shard retires once.
+    pub(super) fn retired(&mut self, id: ShardId, issue: Issue) {
+        let position = (id, issue.task, issue.turn);
+        assert!(
+            self.retired.insert(position),
+            "{position:?} retires twice (invariant 7)"
+        );
+    }
+
+    /// One place beyond the window is for what waits for a completion.
+    pub(super) fn window(&self, id: ShardId, stalled: usize) {
+        assert!(
+            stalled <= WINDOW + 1,
+            "{id} looks past {stalled} stalled instructions"
+        );
+    }
+
+    pub(super) fn around<'a>(&'a mut self, around: Around<'a>) -> Watched<'a> {
+        Watched {
+            around,
+            watch: self,
+        }
+    }
+
+    /// Every piece has been merged.
+    pub(super) fn at_rest(&self) {
+        assert!(
+            self.sent.is_empty(),
+            "pieces are left: {:?}",
+            self.sent.keys().next()
+        );
+    }
+}
+
+/// What a shard sees, and the watch with it.
+pub(super) struct Watched<'a> {
+    around: Around<'a>,
+    watch: &'a mut Watch,
+}
+
+impl Surroundings for Watched<'_> {
+    fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
+        self.around.is_complete(exchange, turn)
+    }
+
+    fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
+        self.around.has_room(exchange, turn)
+    }
+
+    /// Invariant 5: whoever sees an outcome sees the one that was given there.
+    fn outcome(&mut self, signal: StageId, turn: Turn) -> Option<bool> {
+        let outcome = self.around.outcome(signal, turn)?;
+        let position = Position {
+            stage: signal,
+            turn,
+        };
+        let given = self.watch.decided.get(&position);
+        assert_eq!(
+            given,
+            Some(&outcome),
+            "another branch at {position} (invariant 5)"
+        );
+        Some(outcome)
+    }
+
+    fn has_ended(&mut self, outermost: LoopId) -> bool {
+        self.around.has_ended(outermost)
+    }
+
+    fn announce(&mut self, outermost: LoopId) {
+        self.around.announce(outermost);
+    }
+}

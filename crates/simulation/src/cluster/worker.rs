@@ -1,0 +1,297 @@
+//! A simulated worker: its node, its shards, and how it runs their tasks.
+
+use super::Deeds;
+use super::network::Network;
+use super::watch::Watch;
+use crate::kernels::{self, Port};
+use crate::ports::{Pieces, Sink};
+use crate::random_program::Random;
+use brambling_program::{
+    Action, Completion, Context, ExchangeId, Op, PieceSink, Plan, Position, Progress, ShardId,
+    StageKind, Task, Value,
+};
+use brambling_worker::node::{Bytes, Effect, Node};
+use brambling_worker::{Issue, Next, Shard};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A shard with its data.
+pub(super) struct Resident {
+    shard: Shard,
+    /// Absent while a kernel has them.
+    cells: Vec<Option<Value>>,
+    /// Completions that were asked for.
+    pending: u32,
+    finished: bool,
+}
+
+impl Resident {
+    pub(super) fn cell(&self, cell: usize) -> &Value {
+        self.cells[cell].as_ref().expect("no kernel runs")
+    }
+}
+
+pub(super) struct Worker {
+    pub(super) node: Node,
+    pub(super) shards: BTreeMap<ShardId, Resident>,
+    /// Shards to be run, each once.
+    pub(super) awake: Vec<ShardId>,
+}
+
+impl Worker {
+    pub(super) fn new(node: Node) -> Worker {
+        Worker {
+            node,
+            shards: BTreeMap::new(),
+            awake: Vec::new(),
+        }
+    }
+
+    pub(super) fn settle(&mut self, id: ShardId, plan: &Plan) {
+        let (group, count) = (
+            &plan.groups[id.group.index()],
+            plan.counts[id.group.index()],
+        );
+        let cell = |dataset| Some(plan.program.initial(dataset, id.index, count));
+        let resident = Resident {
+            shard: Shard::new(id, &plan.codes[id.group.index()]),
+            cells: group
+                .datasets
+                .iter()
+                .map(|dataset| cell(*dataset))
+                .collect(),
+            pending: 0,
+            finished: false,
+        };
+        self.shards.insert(id, resident);
+        self.node.settle(id).expect("nothing is held yet");
+        self.awake.push(id);
+    }
+
+    pub(super) fn wake(&mut self, shard: ShardId) {
+        if !self.awake.contains(&shard) && !self.shards[&shard].finished {
+            self.awake.push(shard);
+        }
+    }
+
+    pub(super) fn perform(&mut self, effect: Effect, network: &mut Network) {
+        match effect {
+            Effect::Send { to, bytes, .. } => network.send(self.node.me(), to, bytes),
+            Effect::Wake(shard) => self.wake(shard),
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.shards.values().all(|resident| resident.finished)
+    }
+
+    /// Whether nothing happens here by itself.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.awake.is_empty() && self.shards.values().all(|resident| resident.pending == 0)
+    }
+
+    /// The completions of some shard arrive.
+    pub(super) fn complete_some(&mut self, random: &mut Random) -> bool {
+        let pending = self
+            .shards
+            .iter()
+            .filter(|(_, resident)| resident.pending > 0);
+        let pending: Vec<ShardId> = pending.map(|(id, _)| *id).collect();
+        if pending.is_empty() {
+            return false;
+        }
+        let id = random.pick(&pending);
+        let resident = self.shards.get_mut(&id).expect("just seen");
+        resident.pending = 0;
+        resident.shard.complete();
+        self.wake(id);
+        true
+    }
+
+    /// Runs a shard for some tasks; whether it wants to go on at once.
+    pub(super) fn slice(
+        &mut self,
+        id: ShardId,
+        tasks: u64,
+        plan: &Plan,
+        watch: &mut Watch,
+        deeds: &mut Deeds,
+    ) -> bool {
+        let code = &plan.codes[id.group.index()];
+        for _ in 0..tasks {
+            let resident = self.shards.get_mut(&id).expect("a shard of this worker");
+            let mut around = watch.around(self.node.around(id));
+            let issue = match resident.shard.next(code, &mut around) {
+                Next::Run(issue) => issue,
+                Next::Stalled => return false,
+                Next::Yield => return true,
+                Next::Finished => {
+                    resident.finished = true;
+                    return false;
+                }
+            };
+            watch.window(id, resident.shard.stalled(code).count());
+            let task = &code.tasks[issue.task as usize];
+            match self.task(id, task, issue, plan, watch) {
+                Progress::Done => {
+                    let resident = self.shards.get_mut(&id).expect("still here");
+                    resident.shard.retire(issue);
+                    watch.retired(id, issue);
+                    deeds.tasks += 1;
+                }
+                Progress::More => {}
+                Progress::Pending => {
+                    let resident = self.shards.get_mut(&id).expect("still here");
+                    resident.shard.suspend(issue);
+                    resident.pending += 1;
+                }
+                Progress::Failed => panic!("random programs do not fail"),
+            }
+        }
+        true
+    }
+
+    fn task(
+        &mut self,
+        id: ShardId,
+        task: &Task,
+        issue: Issue,
+        plan: &Plan,
+        watch: &mut Watch,
+    ) -> Progress {
+        let resident = self.shards.get_mut(&id).expect("a shard of this worker");
+        let Action::Stage(kind) = task.action else {
+            for cell in &task.cells {
+                let cell = &mut resident.cells[usize::from(*cell)];
+                let table = cell.as_ref().expect("no kernel runs").payload_type();
+                *cell = Some(Value::default_of(table));
+            }
+            return Progress::Done;
+        };
+        let at = Position {
+            stage: task.stage,
+            turn: issue.turn,
+        };
+        watch.starts(id, at, plan);
+        let mut take = |cell: &u16| {
+            resident.cells[usize::from(*cell)]
+                .take()
+                .expect("named once")
+        };
+        let mut args: Vec<Value> = task.cells.iter().map(&mut take).collect();
+        let (progress, outcome) = match kind {
+            StageKind::Compute | StageKind::Signal => call(plan, id, at, &mut args, Port::None),
+            StageKind::Scatter(exchange) => self.scatter(plan, id, at, exchange, &mut args, watch),
+            StageKind::Gather(exchange) => self.gather(plan, id, at, exchange, &mut args, watch),
+        };
+        let resident = self.shards.get_mut(&id).expect("a shard of this worker");
+        for (cell, value) in task.cells.iter().zip(args) {
+            resident.cells[usize::from(*cell)] = Some(value);
+        }
+        if kind == StageKind::Signal && progress == Progress::Done {
+            watch.decided(at, outcome);
+            self.node.decided(at, outcome);
+        }
+        progress
+    }
+
+    fn scatter(
+        &mut self,
+        plan: &Plan,
+        id: ShardId,
+        at: Position,
+        exchange: ExchangeId,
+        args: &mut [Value],
+        watch: &mut Watch,
+    ) -> (Progress, bool) {
+        let links = &plan.exchanges[exchange.index()]
+            .as_ref()
+            .expect("used")
+            .links;
+        let places = 0..links.fan_out(at.turn, id.index);
+        let related = places.map(|place| links.destination(at.turn, id.index, place).0);
+        let related: Vec<u32> = related.collect();
+        let mut sink = Sink::new(id.index, related.clone(), plan.program.piece_type(exchange));
+        let done = call(plan, id, at, args, Port::Sink(&mut sink));
+        assert_eq!(sink.fan_out() as usize, related.len());
+        let encode = |(destination, piece): (u32, Value)| {
+            let mut bytes = Vec::new();
+            piece.encode(&mut bytes);
+            (destination, Bytes::from(bytes))
+        };
+        let pieces: BTreeMap<u32, Bytes> = sink.sent.into_iter().map(encode).collect();
+        watch.scattered(id, (exchange, at.turn), &related, &pieces);
+        self.node
+            .scattered(id, (exchange, at.turn), pieces)
+            .expect("room for what is held");
+        done
+    }
+
+    fn gather(
+        &mut self,
+        plan: &Plan,
+        id: ShardId,
+        at: Position,
+        exchange: ExchangeId,
+        args: &mut [Value],
+        watch: &mut Watch,
+    ) -> (Progress, bool) {
+        let taken = self.node.take(id, (exchange, at.turn));
+        let links = &plan.exchanges[exchange.index()]
+            .as_ref()
+            .expect("used")
+            .links;
+        let fan_in = links.fan_in(at.turn, id.index);
+        watch.merged(id, (exchange, at.turn), fan_in as usize, &taken);
+        let table = plan.program.piece_type(exchange);
+        let decode = |(source, bytes): (u32, Vec<u8>)| {
+            (
+                source,
+                Value::decode(table, &mut &bytes[..]).expect("a source encoded it"),
+            )
+        };
+        let mut pieces = Pieces::new(taken.into_iter().map(decode));
+        let done = call(plan, id, at, args, Port::Source(&mut pieces));
+        self.node
+            .gathered(id, (exchange, at.turn))
+            .expect("a destination of this program");
+        done
+    }
+
+    /// What shards here wait for.
+    pub(super) fn describe(&self, plan: &Plan, text: &mut String) {
+        for (id, resident) in self
+            .shards
+            .iter()
+            .filter(|(_, resident)| !resident.finished)
+        {
+            let code = &plan.codes[id.group.index()];
+            let op: Op = resident.shard.op(code);
+            let _ = write!(text, "  {id} at {op:?}, pending {}:", resident.pending);
+            for (task, turn) in resident.shard.stalled(code) {
+                let _ = write!(text, " {} turn {turn}", task.stage);
+            }
+            text.push('\n');
+        }
+    }
+}
+
+fn call(
+    plan: &Plan,
+    id: ShardId,
+    at: Position,
+    args: &mut [Value],
+    mut port: Port<'_>,
+) -> (Progress, bool) {
+    let cancel = AtomicBool::new(false);
+    let completion = || Completion::new(|| {});
+    let partitions = plan.counts[id.group.index()];
+    let seed = plan.program.spec().seed;
+    let mut context = Context::new(id.index, partitions, seed, &cancel, &completion);
+    context.enter(at);
+    let program = Arc::clone(&plan.program);
+    let progress = kernels::call(&program, at.stage, &mut context, args, &mut port);
+    (progress, context.outcome())
+}
