@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,14 +37,26 @@ def _controls() -> list[tuple[Callable[[], int], Callable[[int], None]]]:
     return controls
 
 
+_lock = threading.Lock()
+_holders = 0
+_before: list[int] = []
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold the threads at one, then restore them."""
-    before = [(set_, get()) for get, set_ in _controls()]
-    for set_, _ in before:
-        set_(1)
+    """Hold the threads at one, then restore them: the last of several runs does."""
+    global _holders, _before
+    with _lock:
+        _holders += 1
+        if _holders == 1:
+            _before = [get() for get, _ in _controls()]
+            for _, set_ in _controls():
+                set_(1)
     try:
         yield
     finally:
-        for set_, threads in before:
-            set_(threads)
+        with _lock:
+            _holders -= 1
+            if _holders == 0:
+                for (_, set_), threads in zip(_controls(), _before, strict=True):
+                    set_(threads)

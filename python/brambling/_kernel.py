@@ -14,7 +14,7 @@ import numpy as np
 
 from brambling._errors import BuildError, Error
 
-_CODE_BYTES_MAX = 1 << 20
+_CODE_BYTES_MAX = 1 << 16
 _IMMUTABLE = (int, float, complex, str, bytes, bool, type(None), frozenset, np.generic)
 
 

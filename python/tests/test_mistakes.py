@@ -258,7 +258,7 @@ def test_a_fit_is_interrupted():
     started = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         br.ml.LogisticRegression(max_iter=1_000_000, tol=0).fit(X, y)
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 1.5
 
 
 # ---- models
@@ -281,7 +281,7 @@ def test_what_a_fit_is_refused_for():
         ("y has one class only (1.0)", lambda: model().fit(X, np.ones(6))),
         ("y has 3 classes (0, 1, 2), and two are supported", lambda: model().fit(X, [0, 1, 2, 0, 1, 2])),
         ("y mixes labels that cannot be compared", lambda: model().fit(X, np.array([0, "a", 0, "a", 0, "a"], dtype=object))),
-        ("X cannot be read as a table of numbers", lambda: model().fit([["a", 1]] * 6, y) if False else model().fit(np.array([["a", None]] * 6, dtype=object), y)),
+        ("X cannot be read as a table of numbers", lambda: model().fit(np.array([["a", None]] * 6, dtype=object), y)),
         ("X holds <U1, not real numbers", lambda: model().fit(np.array([["a", "b"]] * 6), y)),
         ("X has no rows", lambda: model().fit(np.empty((0, 2)), [])),
         ("X has no columns", lambda: model().fit(np.empty((6, 0)), y)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import operator
 import os
 import sys
 import time
@@ -24,6 +25,8 @@ from brambling import _native
 
 LATE_MINUTES = 15
 ITERATIONS = 100
+NUMBERS = ("arr_delay", "dep_delay", "distance", "sched_dep_time", "sched_arr_time")
+NAMES = ("month", "carrier", "origin")
 
 
 def find_flights() -> Path:
@@ -41,15 +44,18 @@ def find_flights() -> Path:
 
 
 def read_columns(path: Path) -> dict[str, list[str]]:
-    """The table's columns, as text."""
+    """The columns that are used, as text."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             text = archive.read(archive.namelist()[0]).decode()
     else:
         text = path.read_text(encoding="utf-8")
     rows = csv.reader(io.StringIO(text))
-    names = next(rows)
-    return dict(zip(names, map(list, zip(*rows)), strict=True))
+    header = next(rows)
+    used = NUMBERS + NAMES
+    pick = operator.itemgetter(*map(header.index, used))
+    picked = [pick(row) for row in rows]
+    return {name: [row[place] for row in picked] for place, name in enumerate(used)}
 
 
 def numbers(texts: list[str]) -> np.ndarray:
@@ -77,7 +83,7 @@ def features(columns: dict[str, list[str]]) -> tuple[np.ndarray, np.ndarray]:
     for name in ("sched_dep_time", "sched_arr_time"):
         angle = 2 * np.pi * minutes(numbers(columns[name])[arrived]) / (24 * 60)
         known += [np.sin(angle), np.cos(angle)]
-    for name in ("month", "carrier", "origin"):
+    for name in NAMES:
         known += one_hot(columns[name], arrived)
     table = np.column_stack(known)
     deviation = table.std(axis=0)
