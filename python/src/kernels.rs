@@ -49,20 +49,27 @@ fn run(
 ) -> Progress {
     Python::attach(|py| match body(py, context) {
         Ok(()) => Progress::Done,
-        Err(error) => {
-            let message = error.value(py).to_string();
-            let name = error
-                .get_type(py)
-                .name()
-                .map_or_else(|_| "Exception".into(), |n| n.to_string());
-            let text = if message.is_empty() {
-                name
-            } else {
-                format!("{name}: {message}")
-            };
-            context.fail(KernelError::new(text).with_source(error))
-        }
+        Err(error) => context.fail(KernelError::new(text_of(py, &error)).with_source(error)),
     })
+}
+
+/// As the last line of a traceback; of the package's own exceptions only the message.
+fn text_of(py: Python<'_>, error: &PyErr) -> String {
+    let message = error.value(py).to_string();
+    let own = py
+        .import("brambling._errors")
+        .and_then(|module| module.getattr("Error"))
+        .and_then(|class| error.value(py).is_instance(&class))
+        .unwrap_or(false);
+    let name = match error.get_type(py).name() {
+        Ok(name) => name.to_string(),
+        Err(_) => "Exception".to_owned(),
+    };
+    match (message.is_empty(), own) {
+        (true, _) => name,
+        (false, true) => message,
+        (false, false) => format!("{name}: {message}"),
+    }
 }
 
 impl Function {
