@@ -1,6 +1,7 @@
 //! Whatever can go wrong, by what the user was doing.
 
 use crate::SettingsError;
+use brambling_operators::simd::SelectError;
 use brambling_program::BuildError;
 use brambling_worker::executor::Failure;
 
@@ -25,6 +26,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// The process's kernels have run on another instruction set already.
+    #[error(transparent)]
+    InstructionSet(#[from] SelectError),
     /// A job was started from inside a kernel.
     #[error(
         "a kernel cannot run a program: its thread is busy with this one; run it after the job has ended"

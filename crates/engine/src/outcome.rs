@@ -25,18 +25,18 @@ impl Outcome {
     /// Takes the value of a one-partition dataset.
     ///
     /// # Panics
-    /// When the dataset was not kept, or is of another program and another type.
+    /// When the dataset was not kept, or is of another program.
     pub fn take<T: Payload>(&mut self, dataset: &Dataset<T>) -> T {
-        self.check_kept(dataset.id());
+        self.check_kept(dataset);
         self.job.take(dataset.id(), 0)
     }
 
     /// Takes the values of all partitions, by index.
     ///
     /// # Panics
-    /// When the dataset was not kept, or is of another program and another type.
+    /// When the dataset was not kept, or is of another program.
     pub fn take_all<T: Payload>(&mut self, dataset: &Dataset<T>) -> Vec<T> {
-        self.check_kept(dataset.id());
+        self.check_kept(dataset);
         let group = self.job.plan().group_of_dataset[dataset.id().index()];
         let count = self.job.plan().counts[group.index()];
         (0..count)
@@ -45,7 +45,14 @@ impl Outcome {
     }
 
     /// What was freed would look like a result of zeros.
-    fn check_kept(&self, dataset: DatasetId) {
+    fn check_kept<T>(&self, dataset: &Dataset<T>) {
+        let program = &self.job.plan().program;
+        assert_eq!(
+            dataset.program(),
+            program.identity(),
+            "the dataset belongs to another program than this outcome"
+        );
+        let dataset = dataset.id();
         let dataset = &self.job.plan().program.spec().datasets[dataset.index()];
         assert!(
             dataset.keep,

@@ -116,8 +116,7 @@ impl RunOptions {
             return Err(Error::Nested);
         }
         let settings = self.settings.resolve()?;
-        // Refused only for an instruction set that the CPU lacks, which resolving has excluded.
-        let _ = simd::select(settings.isa);
+        simd::select(settings.isa)?;
         let plan = Plan::compile(Arc::new(program), &self.bindings)?;
         let pool = pool(&settings)?;
         let options = JobOptions {

@@ -68,7 +68,7 @@ pub enum BuildError {
     },
     /// A scatter writes a dataset of its own group.
     #[error(
-        "scatter `{stage}` writes `{dataset}`; a scatter only reads: write in a compute stage before it"
+        "stage `{stage}` writes `{dataset}`; a scatter or signal only reads: write in a compute stage before it"
     )]
     ScatterWrites {
         /// The stage.
@@ -105,13 +105,11 @@ pub enum BuildError {
     },
     /// A handle of another program.
     #[error(
-        "stage `{stage}` uses a dataset of program `{other}`; datasets belong to the program that made them"
+        "stage `{stage}` uses a dataset of another program; datasets belong to the program that made them"
     )]
     OtherProgram {
         /// The stage.
         stage: String,
-        /// The other program.
-        other: String,
     },
     /// A symbol that nobody bound.
     #[error("partition count `{symbol}` is not bound; bind it when the job starts")]

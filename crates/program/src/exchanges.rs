@@ -5,6 +5,7 @@ use crate::{
     Blocked, Blocks, Count, Dataset, DecodeError, Inbox, Key, Outbox, Partitioner, Payload,
     Program, Relation, Use, Value, partition_of,
 };
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -194,9 +195,9 @@ fn fold_inbox<T: Payload>(
     op: &impl Combine<T>,
     finish: impl FnOnce(&mut T),
 ) {
-    let mut operands: Vec<&mut T> = Vec::new();
+    let mut operands: SmallVec<[&mut T; 16]> = SmallVec::new();
     let mut folding = Folding::default();
-    let combine = |operands: &mut Vec<&mut T>, left: usize, right: usize| {
+    let combine = |operands: &mut SmallVec<[&mut T; 16]>, left: usize, right: usize| {
         let (head, tail) = operands.split_at_mut(right);
         op.combine(head[left], tail[0]);
     };

@@ -30,6 +30,7 @@ impl<'a, P: Payload> Outbox<'a, P> {
     ///
     /// # Panics
     /// When the relation does not let this source send to that destination at this turn.
+    #[track_caller]
     pub fn piece(&mut self, destination: u32) -> &mut P {
         let slot = match &self.slots {
             // SAFETY: the sink lent these slots for the call, and the borrow of self keeps a second use away.
@@ -69,6 +70,7 @@ impl<'a, P: Payload> Outbox<'a, P> {
     ///
     /// # Panics
     /// As [`Outbox::piece`].
+    #[track_caller]
     pub fn put(&mut self, destination: u32, value: P) {
         *self.piece(destination) = value;
     }

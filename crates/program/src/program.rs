@@ -27,6 +27,11 @@ pub struct Exchange<P> {
 }
 
 impl<T> Dataset<T> {
+    /// Which program the dataset belongs to: see [`Program::identity`].
+    pub fn program(&self) -> u64 {
+        self.program
+    }
+
     /// The dataset's number.
     pub fn id(&self) -> DatasetId {
         self.id
@@ -124,6 +129,11 @@ impl Program {
     pub fn with_seed(mut self, seed: u64) -> Program {
         self.spec.seed = seed;
         self
+    }
+
+    /// Tells this program's handles from those of others made by this process.
+    pub fn identity(&self) -> u64 {
+        self.identity
     }
 
     /// The program as data.
@@ -434,10 +444,7 @@ impl Program {
     pub(crate) fn check_owner(&mut self, stage: StageId, program: u64) {
         if program != self.identity {
             let stage = self.spec.stages[stage.index()].name.clone();
-            self.errors.push(BuildError::OtherProgram {
-                stage,
-                other: format!("#{program}"),
-            });
+            self.errors.push(BuildError::OtherProgram { stage });
         }
     }
 

@@ -5,8 +5,8 @@ use crate::typed::{
     MapFn, MapKernel, Read, ScatterFn, ScatterKernel, SignalFn, SignalKernel, Write,
 };
 use crate::{
-    Blocked, Blocks, Dataset, DatasetId, Exchange, Kernel, KernelSpec, Node, Payload, Program,
-    Runner, Signal, StageId, StageKind, Use,
+    Blocked, Blocks, BuildError, Dataset, DatasetId, Exchange, Kernel, KernelSpec, Node, Payload,
+    Program, Runner, Signal, StageId, StageKind, Use,
 };
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -21,6 +21,17 @@ pub(crate) struct Draft<'p> {
     owners: Vec<u64>,
     cells: bool,
     kernel: Option<(String, Vec<u8>)>,
+    finished: bool,
+}
+
+impl Drop for Draft<'_> {
+    /// A stage that is declared and never given its kernel would be missing without a word.
+    fn drop(&mut self) {
+        if !self.finished {
+            let stage = std::mem::take(&mut self.name);
+            self.program.errors.push(BuildError::NoKernel { stage });
+        }
+    }
 }
 
 impl<'p> Draft<'p> {
@@ -33,6 +44,7 @@ impl<'p> Draft<'p> {
             owners: Vec::new(),
             cells: false,
             kernel: None,
+            finished: false,
         }
     }
 
@@ -42,20 +54,24 @@ impl<'p> Draft<'p> {
         self
     }
 
-    fn finish(self, type_name: &str, kernel: Arc<dyn Kernel>) -> StageId {
-        let (name, parameters) = self
-            .kernel
-            .unwrap_or_else(|| (type_name.to_owned(), Vec::new()));
+    fn finish(mut self, type_name: &str, kernel: Arc<dyn Kernel>) -> StageId {
+        self.finished = true;
+        let named = self.kernel.take();
+        let (name, parameters) = named.unwrap_or_else(|| (type_name.to_owned(), Vec::new()));
         let spec = KernelSpec {
             name,
             parameters,
             runner: Runner::Native,
         };
         let block = self.program.current_block();
-        let stage = self.program.push_stage(
-            self.name, self.kind, self.uses, self.cells, spec, kernel, block,
+        let (name, uses) = (
+            std::mem::take(&mut self.name),
+            std::mem::take(&mut self.uses),
         );
-        for owner in self.owners {
+        let stage = self
+            .program
+            .push_stage(name, self.kind, uses, self.cells, spec, kernel, block);
+        for owner in std::mem::take(&mut self.owners) {
             self.program.check_owner(stage, owner);
         }
         self.program.add(Node::Stage(stage));

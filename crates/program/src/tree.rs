@@ -3,6 +3,7 @@
 
 use brambling_memory::mutants;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// A node of the reduction tree: covers the leaves `index << level .. (index + 1) << level`.
 #[derive(
@@ -53,7 +54,8 @@ pub fn aligned_nodes(start: u64, end: u64) -> impl Iterator<Item = TreeNode> {
 /// which is where the full tree, with empty operands skipped, would merge them.
 #[derive(Default, Debug)]
 pub struct Folding {
-    stack: Vec<(TreeNode, usize)>,
+    /// As deep as the tree at most; a few entries for most reductions, which then do not allocate.
+    stack: SmallVec<[(TreeNode, usize); 8]>,
 }
 
 impl Folding {

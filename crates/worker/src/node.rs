@@ -10,27 +10,25 @@
 //! * All else is numbered by the session of its peer, and sent again after a reconnection.
 //! * Pieces and credits of a slice wait for [`Node::flush`], so that one frame carries those of many shards.
 
+mod around;
 mod error;
+mod items;
+mod outbound;
 mod relations;
 
+pub use around::Around;
 pub use error::NodeError;
 
-use crate::Surroundings;
-use brambling_exchange::{
-    Accepted, Credits, Effect as Routed, Inbox, Item, Parcel, Received, Router, Session, coalesce,
-    parcels,
-};
+use brambling_exchange::{Credits, Inbox, Parcel, Received, Router, Session, parcels};
 use brambling_memory::Budget;
-use brambling_program::tree::TreeNode;
 use brambling_program::{
-    BlockId, ExchangeId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, StageId, Turn,
+    BlockId, ExchangeId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, Turn,
 };
-use brambling_protocol::frame::{
-    Ack, Body, Credit, DataHead, Frame, LoopEnd, MapUpdate, Retired, Signal, SignalQuery,
-};
+use brambling_protocol::frame::{Ack, Body, Frame, Retired, Signal, SignalQuery};
 use brambling_protocol::{
-    EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, Version, WorkerId,
+    EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
+use items::{items, join};
 use relations::Relations;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -173,7 +171,7 @@ impl Node {
 
     /// What the shard sees of the world.
     pub fn around(&mut self, shard: ShardId) -> Around<'_> {
-        Around { node: self, shard }
+        Around::new(self, shard)
     }
 
     // ---- shards and their tasks
@@ -229,17 +227,7 @@ impl Node {
         let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
         let complete = inbox.take(at.0, at.1, &self.relations, &mut gathered);
         assert!(complete, "a gather runs when its turn is complete");
-        let mut pieces: Vec<(u32, Vec<u8>)> = Vec::new();
-        for chunk in gathered {
-            let source = chunk.source.start() as u32;
-            match pieces.last_mut() {
-                Some((last, bytes)) if *last == source && chunk.chunk > 0 => {
-                    bytes.extend_from_slice(&chunk.payload);
-                }
-                _ => pieces.push((source, chunk.payload.to_vec())),
-            }
-        }
-        pieces
+        join(gathered)
     }
 
     /// A gather has run: its turn takes nothing any more, and one more is open.
@@ -408,169 +396,7 @@ impl Node {
         }
     }
 
-    /// Sends what waits: at the end of a slice, or when nothing else is to be done.
-    pub fn flush(&mut self) {
-        let NodeOptions {
-            job, generation, ..
-        } = self.options;
-        for ((to, priority, exchange, turn), parcels) in std::mem::take(&mut self.outgoing) {
-            let group = self.relations.destination_group(exchange);
-            let head = DataHead {
-                job,
-                generation,
-                exchange,
-                turn,
-                group,
-            };
-            self.send(to, priority, &Body::Data(coalesce(head, &parcels)));
-        }
-        for (exchange, due) in std::mem::take(&mut self.due) {
-            let group = self.relations.destination_group(exchange);
-            let retired = |(first, turns)| Retired {
-                first,
-                end: first + 1,
-                turns,
-            };
-            let retired = due.into_iter().map(retired).collect();
-            let body = Body::Credit(Credit {
-                job,
-                generation,
-                exchange,
-                group,
-                retired,
-            });
-            for to in self.options.peers.clone() {
-                self.send(to, Priority::FIRST, &body);
-            }
-        }
-    }
-
     // ---- inside
-
-    fn perform(&mut self, effects: Vec<Routed<Bytes>>) -> Result<(), NodeError> {
-        for effect in effects {
-            match effect {
-                Routed::Deliver(parcel) => self.deliver(&parcel)?,
-                Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel),
-                Routed::SendEntry { to, entry } => {
-                    let entries = vec![entry];
-                    let job = self.options.job;
-                    self.send(
-                        to,
-                        Priority::FIRST,
-                        &Body::MapUpdate(MapUpdate { job, entries }),
-                    );
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn deliver(&mut self, parcel: &Parcel<Bytes>) -> Result<(), NodeError> {
-        for index in parcel.destinations.clone() {
-            let shard = ShardId {
-                group: parcel.group,
-                index,
-            };
-            let inbox = self
-                .inboxes
-                .get_mut(&shard)
-                .expect("the router knows who is here");
-            let item = parcel.item.clone();
-            let accepted = inbox.accept(parcel.exchange, parcel.turn, item, &self.relations)?;
-            if accepted == Accepted::Complete {
-                self.effects.push(Effect::Wake(shard));
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends an item of a shard that is here on its way.
-    fn route(
-        &mut self,
-        (exchange, turn): (ExchangeId, Turn),
-        destinations: &Range<u32>,
-        item: &Item<Bytes>,
-    ) -> Result<(), NodeError> {
-        let group = self.relations.destination_group(exchange);
-        let me = self.options.me;
-        // One parcel as far as owner and version are the same.
-        let mut ways: Vec<(Range<u32>, WorkerId, Version)> = Vec::new();
-        for index in destinations.clone() {
-            let shard = ShardId { group, index };
-            let entry = self
-                .router
-                .map()
-                .entry(shard)
-                .map_err(brambling_exchange::RouterError::from)?;
-            let (owner, version) = match entry {
-                Some(entry) if !self.router.is_here(shard) => (entry.owner, entry.version),
-                entry => (me, entry.map_or(0, |entry| entry.version)),
-            };
-            match ways.last_mut() {
-                Some((run, to, same)) if (*to, *same) == (owner, version) => run.end += 1,
-                _ => ways.push((index..index + 1, owner, version)),
-            }
-        }
-        let bytes = match item {
-            Item::Piece { payload, .. } => payload.len() as u64,
-            Item::Empty { .. } => 0,
-        };
-        for (destinations, to, version) in ways {
-            let item = item.clone();
-            let parcel = Parcel {
-                exchange,
-                turn,
-                group,
-                destinations,
-                version,
-                bytes,
-                item,
-            };
-            if to == me {
-                let mut effects = Vec::new();
-                self.router
-                    .receive(me, self.options.generation, parcel, &mut effects)?;
-                self.perform(effects)?;
-            } else {
-                self.post(to, Priority::new(PIECES).expect("one of eight"), parcel);
-            }
-        }
-        Ok(())
-    }
-
-    fn post(&mut self, to: WorkerId, priority: Priority, parcel: Parcel<Bytes>) {
-        let key = (to, priority, parcel.exchange, parcel.turn);
-        self.outgoing.entry(key).or_default().push(parcel);
-    }
-
-    /// A frame that is sent again until it is acknowledged.
-    fn send(&mut self, to: WorkerId, priority: Priority, body: &Body<'_>) {
-        // The controller's session is not this machine's business.
-        let Some(peer) = self.peers.get_mut(&to) else {
-            return;
-        };
-        let bytes = encode(priority, Some(peer.next), body);
-        let sequence = peer.session.send((priority, bytes.clone()));
-        assert_eq!(sequence, peer.next, "the session numbers what is sent");
-        peer.next += 1;
-        self.effects.push(Effect::Send {
-            to,
-            priority,
-            bytes,
-        });
-    }
-
-    /// A frame that may be lost.
-    fn hint(&mut self, to: WorkerId, body: &Body<'_>) {
-        let priority = Priority::FIRST;
-        let bytes = encode(priority, None, body);
-        self.effects.push(Effect::Send {
-            to,
-            priority,
-            bytes,
-        });
-    }
 
     fn learn(&mut self, position: Position, outcome: bool) {
         let before = self.outcomes.insert(position, outcome);
@@ -619,125 +445,9 @@ impl Node {
     }
 }
 
-/// What a shard sees of the world through its node.
-pub struct Around<'a> {
-    node: &'a mut Node,
-    shard: ShardId,
-}
-
-impl Surroundings for Around<'_> {
-    fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        // Whoever completes the turn wakes the shard.
-        let inbox = &self.node.inboxes[&self.shard];
-        inbox.is_complete(exchange, turn, &self.node.relations)
-    }
-
-    fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        let Node {
-            relations,
-            credits,
-            waiting,
-            ..
-        } = &mut *self.node;
-        let room = match relations.is_dense(exchange) {
-            true => credits.has_room_everywhere(exchange, turn),
-            false => relations
-                .related(exchange, turn, self.shard.index)
-                .all(|destination| credits.has_room(exchange, destination, turn)),
-        };
-        if !room {
-            waiting.room.entry(exchange).or_default().insert(self.shard);
-        }
-        room
-    }
-
-    fn outcome(&mut self, signal: StageId, turn: Turn) -> Option<bool> {
-        let position = Position {
-            stage: signal,
-            turn,
-        };
-        let outcome = self.node.outcomes.get(&position).copied();
-        if outcome.is_none() {
-            self.node
-                .waiting
-                .outcome
-                .entry(position)
-                .or_default()
-                .insert(self.shard);
-        }
-        outcome
-    }
-
-    fn has_ended(&mut self, outermost: LoopId) -> bool {
-        let ended = self.node.ended.contains(&outermost);
-        if !ended {
-            self.node
-                .waiting
-                .end
-                .entry(outermost)
-                .or_default()
-                .insert(self.shard);
-        }
-        ended
-    }
-
-    fn announce(&mut self, outermost: LoopId) {
-        if self.node.ended.contains(&outermost) {
-            return;
-        }
-        self.node.end(outermost);
-        let body = body_of(self.node.loops[outermost as usize]).expect("a loop");
-        let NodeOptions {
-            job, generation, ..
-        } = self.node.options;
-        let turns = self.node.turns(outermost);
-        let end = Body::LoopEnd(LoopEnd {
-            job,
-            generation,
-            body,
-            turns,
-        });
-        for to in self.node.options.peers.clone() {
-            self.node.send(to, Priority::FIRST, &end);
-        }
-    }
-}
-
 fn body_of(node: ProgramNode) -> Option<BlockId> {
     match node {
         ProgramNode::Repeat { body, .. } | ProgramNode::While { body, .. } => Some(body),
         ProgramNode::Stage(_) | ProgramNode::Branch { .. } => None,
-    }
-}
-
-fn encode(priority: Priority, sequence: Option<Sequence>, body: &Body<'_>) -> Bytes {
-    let mut bytes = Vec::new();
-    Frame {
-        priority,
-        sequence,
-        body: body.clone(),
-    }
-    .encode(&mut bytes);
-    bytes.into()
-}
-
-/// What a source sends to a destination: chunks of its piece, or an empty mark.
-fn items(source: u32, piece: Option<Bytes>, chunk_bytes: usize) -> Vec<Item<Bytes>> {
-    let source = TreeNode::leaf(source.into());
-    match piece {
-        None => vec![Item::Empty {
-            sources: source.index..source.index + 1,
-        }],
-        Some(piece) if piece.len() <= chunk_bytes => vec![Item::whole(source, piece)],
-        Some(piece) => {
-            let count = piece.len().div_ceil(chunk_bytes);
-            let chunk = |(place, bytes): (usize, &[u8])| Item::Piece {
-                source,
-                chunk: place as u32,
-                last: place + 1 == count,
-                payload: bytes.into(),
-            };
-            piece.chunks(chunk_bytes).enumerate().map(chunk).collect()
-        }
     }
 }

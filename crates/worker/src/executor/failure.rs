@@ -36,7 +36,7 @@ pub enum Failure {
         location: Option<String>,
     },
     /// The budget is used up.
-    #[error("out of memory in stage `{stage}` on partition {partition}: {source}")]
+    #[error("stage `{stage}` on partition {partition} ran {source}")]
     OutOfMemory {
         /// The stage, or what was being loaded.
         stage: String,

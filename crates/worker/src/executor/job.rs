@@ -4,6 +4,7 @@
 use super::board::Board;
 use super::failure::Failure;
 use super::mail::Mail;
+use super::panics;
 use super::ready::Ready;
 use super::sleep::Bed;
 use super::tally::{Tally, ThreadTally};
@@ -127,6 +128,7 @@ impl Job {
     /// # Errors
     /// When the initial values exceed the budget.
     pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Result<Arc<Job>, Failure> {
+        panics::install_hook();
         let (residents, numbers) = place(&plan, threads, &options)?;
         let shards = residents.len();
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
@@ -379,16 +381,27 @@ fn settle(
     let mut cells = Vec::new();
     let mut charged_bytes = 0;
     for &dataset in &plan.groups[group.index()].datasets {
-        let value = plan.program.initial(dataset, index, count);
+        let name = || {
+            format!(
+                "load {}",
+                plan.program.spec().datasets[dataset.index()].name
+            )
+        };
+        let value = panics::catch(|| plan.program.initial(dataset, index, count)).map_err(
+            |(message, location)| Failure::Panic {
+                stage: name(),
+                partition: index,
+                turn: 0,
+                message,
+                location,
+            },
+        )?;
         let bytes = value.bytes() as u64;
         options
             .budget
             .adjust(Class::Resident, 0, bytes)
             .map_err(|source| Failure::OutOfMemory {
-                stage: format!(
-                    "load {}",
-                    plan.program.spec().datasets[dataset.index()].name
-                ),
+                stage: name(),
                 partition: index,
                 source,
             })?;

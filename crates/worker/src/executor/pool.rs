@@ -188,10 +188,11 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
     let station = &job.stations[own as usize];
     let mut watchdog = Watchdog::new();
     let mut looked = Instant::now();
+    let mut left_over = false;
     while !job.stop.load(Ordering::SeqCst) {
-        if station.mail.has_any() {
+        if left_over || station.mail.has_any() {
             // Stages without a caller's own are not here, so this is not entered for each of its slices.
-            caller.run_stages(&mut || Worker::new(job, own).work_for(CALLER_SLICE));
+            caller.run_stages(&mut || left_over = Worker::new(job, own).work_for(CALLER_SLICE));
         } else {
             std::thread::park_timeout(CALLER_LOOKS);
         }

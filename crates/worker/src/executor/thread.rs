@@ -72,19 +72,23 @@ impl<'a> Worker<'a> {
         self.station.zone.leave();
     }
 
-    /// Runs what is queued here until there is nothing more or the time is over: for the calling thread.
-    pub(super) fn work_for(mut self, time: Duration) {
+    /// Runs what is queued here until there is nothing more or the time is over: for the calling thread. True
+    /// when the time was over first: nobody will post again what is still queued.
+    pub(super) fn work_for(mut self, time: Duration) -> bool {
+        let mut over = false;
         self.guarded(|worker| {
             let started = worker.clock;
             while let Some(number) = worker.next() {
                 worker.run(number);
                 worker.read_clock();
-                if worker.job.stop.load(Ordering::Relaxed) || worker.clock - started >= time {
+                over = worker.clock - started >= time;
+                if over || worker.job.stop.load(Ordering::Relaxed) {
                     break;
                 }
             }
         });
         self.station.zone.leave();
+        over
     }
 
     fn guarded(&mut self, run: impl FnOnce(&mut Self)) {

@@ -1,0 +1,179 @@
+//! What leaves a node: for its own inboxes, for other workers, now or at the next flush.
+
+use super::{Bytes, Effect, Node, NodeError, NodeOptions, PIECES};
+use brambling_exchange::{Accepted, Effect as Routed, Item, Parcel, RouterError, coalesce};
+use brambling_program::{ExchangeId, ShardId, Turn};
+use brambling_protocol::frame::{Body, Credit, DataHead, Frame, MapUpdate, Retired};
+use brambling_protocol::{Priority, Sequence, Version, WorkerId};
+use std::ops::Range;
+
+impl Node {
+    /// Sends what waits: at the end of a slice, or when nothing else is to be done.
+    pub fn flush(&mut self) {
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
+        for ((to, priority, exchange, turn), parcels) in std::mem::take(&mut self.outgoing) {
+            let group = self.relations.destination_group(exchange);
+            let head = DataHead {
+                job,
+                generation,
+                exchange,
+                turn,
+                group,
+            };
+            self.send(to, priority, &Body::Data(coalesce(head, &parcels)));
+        }
+        for (exchange, due) in std::mem::take(&mut self.due) {
+            let group = self.relations.destination_group(exchange);
+            let retired = |(first, turns)| Retired {
+                first,
+                end: first + 1,
+                turns,
+            };
+            let retired = due.into_iter().map(retired).collect();
+            let body = Body::Credit(Credit {
+                job,
+                generation,
+                exchange,
+                group,
+                retired,
+            });
+            for to in self.options.peers.clone() {
+                self.send(to, Priority::FIRST, &body);
+            }
+        }
+    }
+
+    pub(super) fn perform(&mut self, effects: Vec<Routed<Bytes>>) -> Result<(), NodeError> {
+        for effect in effects {
+            match effect {
+                Routed::Deliver(parcel) => self.deliver(&parcel)?,
+                Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel),
+                Routed::SendEntry { to, entry } => {
+                    let entries = vec![entry];
+                    let job = self.options.job;
+                    self.send(
+                        to,
+                        Priority::FIRST,
+                        &Body::MapUpdate(MapUpdate { job, entries }),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, parcel: &Parcel<Bytes>) -> Result<(), NodeError> {
+        for index in parcel.destinations.clone() {
+            let shard = ShardId {
+                group: parcel.group,
+                index,
+            };
+            let inbox = self
+                .inboxes
+                .get_mut(&shard)
+                .expect("the router knows who is here");
+            let item = parcel.item.clone();
+            let accepted = inbox.accept(parcel.exchange, parcel.turn, item, &self.relations)?;
+            if accepted == Accepted::Complete {
+                self.effects.push(Effect::Wake(shard));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an item of a shard that is here on its way.
+    pub(super) fn route(
+        &mut self,
+        (exchange, turn): (ExchangeId, Turn),
+        destinations: &Range<u32>,
+        item: &Item<Bytes>,
+    ) -> Result<(), NodeError> {
+        let group = self.relations.destination_group(exchange);
+        let me = self.options.me;
+        // One parcel as far as owner and version are the same.
+        let mut ways: Vec<(Range<u32>, WorkerId, Version)> = Vec::new();
+        for index in destinations.clone() {
+            let shard = ShardId { group, index };
+            let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
+            let (owner, version) = match entry {
+                Some(entry) if !self.router.is_here(shard) => (entry.owner, entry.version),
+                entry => (me, entry.map_or(0, |entry| entry.version)),
+            };
+            match ways.last_mut() {
+                Some((run, to, same)) if (*to, *same) == (owner, version) => run.end += 1,
+                _ => ways.push((index..index + 1, owner, version)),
+            }
+        }
+        let bytes = match item {
+            Item::Piece { payload, .. } => payload.len() as u64,
+            Item::Empty { .. } => 0,
+        };
+        for (destinations, to, version) in ways {
+            let item = item.clone();
+            let parcel = Parcel {
+                exchange,
+                turn,
+                group,
+                destinations,
+                version,
+                bytes,
+                item,
+            };
+            if to == me {
+                let mut effects = Vec::new();
+                self.router
+                    .receive(me, self.options.generation, parcel, &mut effects)?;
+                self.perform(effects)?;
+            } else {
+                self.post(to, Priority::new(PIECES).expect("one of eight"), parcel);
+            }
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, to: WorkerId, priority: Priority, parcel: Parcel<Bytes>) {
+        let key = (to, priority, parcel.exchange, parcel.turn);
+        self.outgoing.entry(key).or_default().push(parcel);
+    }
+
+    /// A frame that is sent again until it is acknowledged.
+    pub(super) fn send(&mut self, to: WorkerId, priority: Priority, body: &Body<'_>) {
+        // The controller's session is not this machine's business.
+        let Some(peer) = self.peers.get_mut(&to) else {
+            return;
+        };
+        let bytes = encode(priority, Some(peer.next), body);
+        let sequence = peer.session.send((priority, bytes.clone()));
+        assert_eq!(sequence, peer.next, "the session numbers what is sent");
+        peer.next += 1;
+        self.effects.push(Effect::Send {
+            to,
+            priority,
+            bytes,
+        });
+    }
+
+    /// A frame that may be lost.
+    pub(super) fn hint(&mut self, to: WorkerId, body: &Body<'_>) {
+        let priority = Priority::FIRST;
+        let bytes = encode(priority, None, body);
+        self.effects.push(Effect::Send {
+            to,
+            priority,
+            bytes,
+        });
+    }
+}
+
+fn encode(priority: Priority, sequence: Option<Sequence>, body: &Body<'_>) -> Bytes {
+    let mut bytes = Vec::new();
+    Frame {
+        priority,
+        sequence,
+        body: body.clone(),
+    }
+    .encode(&mut bytes);
+    bytes.into()
+}
