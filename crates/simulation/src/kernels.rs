@@ -3,9 +3,11 @@
 
 use crate::ports::{Pieces, Sink};
 use brambling_program::{
-    Blocks, Context, Kernel, Payload, Program, Progress, Rows, StageId, Use, Value,
+    Blocks, Context, DatasetId, Kernel, KernelSpec, Payload, Program, Progress, Rows, StageId,
+    StageKind, Use, Value,
 };
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// What a stage is lent beside its datasets.
 pub(crate) enum Port<'a> {
@@ -189,4 +191,27 @@ impl Kernel for Mixer {
             _ => Progress::Done,
         }
     }
+}
+
+/// Adds a compute stage that mixes.
+pub(crate) fn add_compute(
+    p: &mut Program,
+    name: String,
+    uses: Vec<(DatasetId, Use)>,
+    spec: KernelSpec,
+    kernel: Mixer,
+) {
+    assert_eq!(uses.len(), kernel.args.len());
+    // SAFETY: the mixer has the operations of each dataset's type, in the order of the uses, and writes
+    // only what they let it write.
+    unsafe {
+        p.raw_stage(
+            name,
+            StageKind::Compute,
+            uses,
+            false,
+            spec,
+            Arc::new(kernel),
+        )
+    };
 }

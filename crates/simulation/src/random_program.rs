@@ -3,11 +3,10 @@
 mod exchanges;
 mod variables;
 
-use crate::kernels::{Ending, Mixer, mix};
+use crate::kernels::{Ending, Mixer, add_compute, mix};
 use brambling_program::{
     Bindings, Context, Dataset, KernelSpec, Program, Rng, Runner, Signal, StageId, Use,
 };
-use std::sync::Arc;
 use variables::{Any, Family};
 
 /// Loops, branches and what stands between a scatter and its gather nest this deep.
@@ -192,7 +191,7 @@ impl Writer {
             runner,
         };
         let uses = uses.iter().map(|(any, how)| (any.id(), *how)).collect();
-        variables::add_compute(p, name, uses, spec, Arc::new(kernel));
+        add_compute(p, name, uses, spec, kernel);
     }
 
     fn typed_compute(&mut self, p: &mut Program) {

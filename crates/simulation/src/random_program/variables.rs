@@ -1,13 +1,8 @@
 //! The datasets of a random program.
-#![allow(unsafe_code)] // Adds stages with erased kernels.
 
 use super::Random;
-use crate::kernels::{Cell, Erased, Mixer, mix};
-use brambling_program::{
-    Blocks, Count, Dataset, DatasetId, KernelSpec, Partitioner, Program, Rows, StageKind, Use,
-    blocks_of,
-};
-use std::sync::Arc;
+use crate::kernels::{Cell, Erased, mix};
+use brambling_program::{Blocks, Count, Dataset, DatasetId, Partitioner, Program, Rows, blocks_of};
 
 /// A dataset of any type.
 #[derive(Clone, Copy)]
@@ -148,17 +143,4 @@ fn blocks(p: &mut Program, random: &mut Random, count: Count) -> Dataset<Blocks<
         p.keep(&dataset);
     }
     dataset
-}
-
-pub(super) fn add_compute(
-    p: &mut Program,
-    name: String,
-    uses: Vec<(DatasetId, Use)>,
-    spec: KernelSpec,
-    kernel: Arc<Mixer>,
-) {
-    assert_eq!(uses.len(), kernel.args.len());
-    // SAFETY: the mixer has the operations of each dataset's type, in the order of the uses, and writes
-    // only what they let it write.
-    unsafe { p.raw_stage(name, StageKind::Compute, uses, false, spec, kernel) };
 }
