@@ -133,6 +133,10 @@ impl<const LOSS: bool> Kernel for Gradient<'_, LOSS> {
             2 => narrow::<V, 2, LOSS>(rows, self.block.y, self.model, gradient),
             3 => narrow::<V, 3, LOSS>(rows, self.block.y, self.model, gradient),
             4 => narrow::<V, 4, LOSS>(rows, self.block.y, self.model, gradient),
+            5 => narrow::<V, 5, LOSS>(rows, self.block.y, self.model, gradient),
+            6 => narrow::<V, 6, LOSS>(rows, self.block.y, self.model, gradient),
+            7 => narrow::<V, 7, LOSS>(rows, self.block.y, self.model, gradient),
+            8 => narrow::<V, 8, LOSS>(rows, self.block.y, self.model, gradient),
             _ => wide::<V, LOSS>(rows, self.block.y, self.model, gradient),
         };
         totals[0] = canonical(sums.residual.reduce_add());
