@@ -68,10 +68,6 @@ pub const ARGUED: &[(&str, &str)] = &[
         "calls kernels as the executor does, from the oracle's own copies",
     ),
     (
-        "crates/simulation/src/random_program/variables.rs",
-        "random programs declare stages through the builders' erased door",
-    ),
-    (
         "crates/worker/src/executor/job.rs",
         "shards and run queues lie in cells that their thread's zone guards",
     ),
