@@ -1,11 +1,15 @@
 //! Pieces that lie in one piece of memory: raw views, so that a kernel finds each without a call.
 #![allow(unsafe_code)] // Addresses are computed here; whoever makes a view answers for its memory.
 
+use std::sync::atomic::AtomicU64;
+
 /// What precedes a piece in its slot.
 #[repr(C)]
 pub struct SlotHeader {
     /// The turn that last wrote the slot, plus 1. A piece of another turn is an empty mark.
     pub written: u64,
+    /// The last turn of its source that has ended, plus 1: the piece, or the empty mark, has arrived.
+    pub arrived: AtomicU64,
     /// Bytes that the piece owned when it was last counted.
     pub heap_bytes: u64,
 }

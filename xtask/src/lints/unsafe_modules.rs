@@ -76,6 +76,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "calls kernels over erased pointers whose types the plan fixed",
     ),
     (
+        "crates/worker/src/executor/spread.rs",
+        "asks libc which CPU a thread is on, and moves it once",
+    ),
+    (
         "crates/worker/src/executor/stall.rs",
         "looks into shards after every thread has left the job",
     ),

@@ -2,6 +2,7 @@
 
 use super::mailbox::{Letter, Mailbox};
 use super::slots::Slots;
+use super::sync::Ordering;
 use super::{Arrivals, Room, TURNS_OPEN};
 use brambling_program::{
     Links, LinksAt, PayloadType, PieceSink, PieceSource, SlotsIn, SlotsOut, Turn,
@@ -21,13 +22,13 @@ pub enum Arrival {
 
 /// One destination's side.
 struct Destination {
-    arrivals: [Arrivals; TURNS_OPEN as usize],
     room: Room,
 }
 
 enum Pieces {
     Slots(Slots),
-    Mailbox(Mailbox),
+    /// With the arrivals of each destination's open turns.
+    Mailbox(Mailbox, Box<[[Arrivals; TURNS_OPEN as usize]]>),
 }
 
 /// An exchange whose sources and destinations share a process.
@@ -47,15 +48,19 @@ impl InProcess {
     ) -> InProcess {
         let arrivals = |turn: usize, to: u32| Arrivals::new(links.fan_in(turn as Turn, to));
         let destinations: Box<[Destination]> = (0..links.destination_count())
-            .map(|to| Destination {
-                arrivals: std::array::from_fn(|turn| arrivals(turn, to)),
+            .map(|_| Destination {
                 room: Room::new(links.source_count() as usize),
             })
             .collect();
         let pieces = if Slots::bytes(&links, piece) <= SLOT_BYTES_MAX {
             Pieces::Slots(Slots::new(&links, piece, &number))
         } else {
-            Pieces::Mailbox(Mailbox::new(&links, piece))
+            Pieces::Mailbox(
+                Mailbox::new(&links, piece),
+                (0..links.destination_count())
+                    .map(|to| std::array::from_fn(|turn| arrivals(turn, to)))
+                    .collect(),
+            )
         };
         let numbers = (0..links.destination_count()).map(number).collect();
         InProcess {
@@ -71,15 +76,18 @@ impl InProcess {
         &self.links
     }
 
-    #[inline]
-    fn arrivals(&self, turn: Turn, destination: u32) -> &Arrivals {
-        &self.destinations[destination as usize].arrivals[(turn % TURNS_OPEN) as usize]
-    }
-
     /// Whether every piece of a turn has reached a destination. If not, whoever brings the last one wakes it.
+    /// Asked by the destination's thread.
     #[inline]
     pub fn is_complete(&self, turn: Turn, destination: u32) -> bool {
-        self.arrivals(turn, destination).is_complete()
+        match &self.pieces {
+            Pieces::Slots(slots) => {
+                slots.is_complete(turn, destination, self.links.fan_in(turn, destination))
+            }
+            Pieces::Mailbox(_, arrivals) => {
+                arrivals[destination as usize][(turn % TURNS_OPEN) as usize].is_complete()
+            }
+        }
     }
 
     /// Whether every destination of a source has room for a turn. If not, the next to retire wakes it.
@@ -93,11 +101,27 @@ impl InProcess {
             return true;
         };
         let links = self.links.at(turn);
-        (0..links.fan_out(source)).all(|place| {
+        let known = match &self.pieces {
+            Pieces::Slots(slots) => Some(slots.known_retired(links.phase(), source)),
+            Pieces::Mailbox(..) => None,
+        };
+        // What was seen once need not be fetched from the destinations' threads again.
+        if known.is_some_and(|known| known.load(Ordering::Relaxed) >= turns) {
+            return true;
+        }
+        let mut least = u64::MAX;
+        for place in 0..links.fan_out(source) {
             let (destination, _) = links.destination(source, place);
             let room = &self.destinations[destination as usize].room;
-            room.has_retired(turns) || room.await_retired(turns, source as usize)
-        })
+            if !(room.has_retired(turns) || room.await_retired(turns, source as usize)) {
+                return false;
+            }
+            least = least.min(room.retired());
+        }
+        if let Some(known) = known {
+            known.store(least, Ordering::Relaxed);
+        }
+        true
     }
 
     /// Where a source puts its pieces of a turn for which it has room.
@@ -123,28 +147,39 @@ impl InProcess {
         mut wake: impl FnMut(u32, Arrival),
     ) {
         let links = self.links.at(turn);
-        let mut arrive = |destination: u32, number: u32| {
-            let arrivals = self.arrivals(turn, destination);
-            match place(number) {
-                Arrival::Near if arrivals.arrive_near() => wake(number, Arrival::Near),
-                Arrival::Near => {}
-                Arrival::Far => {
-                    arrivals.arrive_far();
-                    wake(number, Arrival::Far);
-                }
-            }
-        };
         match &self.pieces {
             Pieces::Slots(slots) => {
-                slots
-                    .routes(links.phase(), source)
-                    .iter()
-                    .for_each(|route| arrive(route.destination, route.number));
+                for route in slots.routes(links.phase(), source) {
+                    slots.arrive(turn, route);
+                    match place(route.number) {
+                        Arrival::Near => {
+                            if slots.is_complete(
+                                turn,
+                                route.destination,
+                                links.fan_in(route.destination),
+                            ) {
+                                wake(route.number, Arrival::Near);
+                            }
+                        }
+                        Arrival::Far => wake(route.number, Arrival::Far),
+                    }
+                }
             }
-            Pieces::Mailbox(_) => (0..links.fan_out(source)).for_each(|at| {
-                let (destination, _) = links.destination(source, at);
-                arrive(destination, self.numbers[destination as usize]);
-            }),
+            Pieces::Mailbox(_, arrivals) => {
+                for at in 0..links.fan_out(source) {
+                    let (destination, _) = links.destination(source, at);
+                    let number = self.numbers[destination as usize];
+                    let arrivals = &arrivals[destination as usize][(turn % TURNS_OPEN) as usize];
+                    match place(number) {
+                        Arrival::Near if arrivals.arrive_near() => wake(number, Arrival::Near),
+                        Arrival::Near => {}
+                        Arrival::Far => {
+                            arrivals.arrive_far();
+                            wake(number, Arrival::Far);
+                        }
+                    }
+                }
+            }
         }
     }
 
@@ -153,7 +188,7 @@ impl InProcess {
     pub fn inbox(&self, turn: Turn, destination: u32) -> LocalInbox<'_> {
         let letters = match &self.pieces {
             Pieces::Slots(_) => Vec::new(),
-            Pieces::Mailbox(mailbox) => mailbox.drain(turn, destination),
+            Pieces::Mailbox(mailbox, _) => mailbox.drain(turn, destination),
         };
         LocalInbox {
             exchange: self,
@@ -169,8 +204,12 @@ impl InProcess {
     /// Ends a destination's turn and opens the one K later. Calls `wake` for each source that waits for room.
     #[inline]
     pub fn retire(&self, turn: Turn, destination: u32, mut wake: impl FnMut(u32)) {
-        self.arrivals(turn, destination)
-            .reopen(self.links.fan_in(turn + TURNS_OPEN, destination));
+        match &self.pieces {
+            Pieces::Slots(slots) => slots.reopen(turn, destination),
+            Pieces::Mailbox(_, arrivals) => arrivals[destination as usize]
+                [(turn % TURNS_OPEN) as usize]
+                .reopen(self.links.fan_in(turn + TURNS_OPEN, destination)),
+        }
         self.destinations[destination as usize]
             .room
             .retire(|source| wake(source as u32));
@@ -181,7 +220,7 @@ impl InProcess {
     pub fn growth(&self, turn: Turn, source: u32) -> i64 {
         match &self.pieces {
             Pieces::Slots(slots) => slots.growth(turn, self.links.at(turn).phase(), source),
-            Pieces::Mailbox(_) => 0,
+            Pieces::Mailbox(..) => 0,
         }
     }
 }
@@ -206,7 +245,7 @@ impl PieceSink for LocalOutbox<'_> {
         let destination = self.destination(place);
         let piece = match &self.exchange.pieces {
             Pieces::Slots(slots) => slots.write(self.turn, self.links.phase(), self.source, place),
-            Pieces::Mailbox(mailbox) => {
+            Pieces::Mailbox(mailbox, _) => {
                 let count = self.exchange.links.destination_count() as usize;
                 self.begun.resize(count, std::ptr::null_mut());
                 let begun = &mut self.begun[destination as usize];
@@ -223,7 +262,7 @@ impl PieceSink for LocalOutbox<'_> {
     fn slots(&mut self) -> Option<SlotsOut> {
         match &self.exchange.pieces {
             Pieces::Slots(slots) => Some(slots.out(self.turn, self.links.phase(), self.source)),
-            Pieces::Mailbox(_) => None,
+            Pieces::Mailbox(..) => None,
         }
     }
 
@@ -264,7 +303,7 @@ impl PieceSource for LocalInbox<'_> {
                 );
                 Some(slots.incoming(self.turn, self.destination, fan_in, sources))
             }
-            Pieces::Mailbox(_) => None,
+            Pieces::Mailbox(..) => None,
         }
     }
 
@@ -378,7 +417,7 @@ mod tests {
         });
         let links = Relation::AllToAll.link(600, 600).unwrap();
         let exchange = InProcess::new(links, PayloadType::of::<[u64; 32]>(), |to| to);
-        assert!(matches!(exchange.pieces, Pieces::Mailbox(_)));
+        assert!(matches!(exchange.pieces, Pieces::Mailbox(..)));
         check(&Relation::AllToAll, 300, |turn, source, to| {
             [turn + u64::from(source * 1_000 + to); 32]
         });

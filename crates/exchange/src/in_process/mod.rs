@@ -1,9 +1,14 @@
 //! Exchange within a process: a scatter writes into memory that its destinations own. Nothing is encoded.
 //!
-//! A destination has K turns of pieces open. A turn counts the sources heard from ([`Arrivals`]); a gather
-//! runs when all were, then opens the turn K later and counts one more turn as retired ([`Room`]). A source
+//! A destination has K turns of pieces open. A piece's slot is stamped with the turn when its source's turn has
+//! ended; where pieces come through mailboxes, the turn counts its sources ([`Arrivals`]). A gather runs when all
+//! have arrived, then opens the turn K later and counts one more turn as retired ([`Room`]). A source
 //! writes to a turn only when the destination has retired the turn K before it, so a place is never written
 //! while it is read, and the waits point only backwards in program order.
+//!
+//! # What crosses between two CPUs
+//! Lines, each about a tenth of a microsecond: a piece and its stamp share one; a thread's mail is another; a
+//! source keeps the retired count that it saw, and fetches it again only when that no longer suffices.
 
 mod arrivals;
 pub mod fences;

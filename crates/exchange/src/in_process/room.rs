@@ -34,6 +34,13 @@ impl Room {
         self.retired.load(Ordering::Acquire) >= turns
     }
 
+    /// How many turns have been retired.
+    #[inline]
+    pub fn retired(&self) -> u64 {
+        // Acquire: as in `has_retired`.
+        self.retired.load(Ordering::Acquire)
+    }
+
     /// As [`Room::has_retired`]; on a no the source is woken when the next turn is retired.
     pub fn await_retired(&self, turns: u64, source: usize) -> bool {
         self.waiting.add(source);

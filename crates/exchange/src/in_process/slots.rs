@@ -2,11 +2,24 @@
 #![allow(unsafe_code)] // One writer, then one reader, ordered by arrivals and room.
 
 use super::TURNS_OPEN;
+use super::sync::{AtomicU32, AtomicU64, Ordering};
 use brambling_program::{Links, PayloadType, Route, SlotHeader, SlotsIn, SlotsOut, Turn};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
 /// Where the pieces of each source go, in one phase of the relation.
-type Phase = Box<[Box<[Route]>]>;
+type Phase = Box<[SourceRoutes]>;
+
+/// Where the pieces of one source go. On a line of its own: its thread writes `retired`.
+#[repr(align(64))]
+struct SourceRoutes {
+    routes: Box<[Route]>,
+    /// Turns that all of these destinations are known to have retired.
+    retired: AtomicU64,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Arrived([AtomicU32; TURNS_OPEN as usize]);
 
 /// All places of an exchange, in one allocation: by open turn, destination, and source.
 pub(super) struct Slots {
@@ -21,6 +34,9 @@ pub(super) struct Slots {
     dense: bool,
     /// For each phase of the relation and each source, where its pieces go.
     routes: Box<[Phase]>,
+    /// For each destination and open turn, how many of its first sources are known to have arrived. Touched by
+    /// the destination's thread.
+    arrived: Box<[Arrived]>,
 }
 
 // SAFETY: places hold payloads, which are Send and Sync; who may touch which is the countdown's business.
@@ -76,10 +92,11 @@ impl Slots {
                 offset,
             }
         };
-        let of_source = |turn: Turn, source: u32| {
-            (0..links.fan_out(turn, source))
+        let of_source = |turn: Turn, source: u32| SourceRoutes {
+            routes: (0..links.fan_out(turn, source))
                 .map(|at| route(turn, source, at))
-                .collect()
+                .collect(),
+            retired: AtomicU64::new(0),
         };
         let of_phase = |phase: usize| {
             (0..links.source_count())
@@ -96,13 +113,65 @@ impl Slots {
             piece,
             dense: links.is_dense(),
             routes: (0..links.phase_count()).map(of_phase).collect(),
+            arrived: (0..links.destination_count())
+                .map(|_| Arrived::default())
+                .collect(),
         }
     }
 
     /// Where a source's pieces of a turn go.
     #[inline]
     pub(super) fn routes(&self, phase: usize, source: u32) -> &[Route] {
-        &self.routes[phase][source as usize]
+        &self.routes[phase][source as usize].routes
+    }
+
+    /// Turns that all destinations of a source in a phase are known to have retired. For the source's thread.
+    #[inline]
+    pub(super) fn known_retired(&self, phase: usize, source: u32) -> &AtomicU64 {
+        &self.routes[phase][source as usize].retired
+    }
+
+    /// A source's turn has ended: its piece, or its empty mark, has arrived.
+    #[inline]
+    pub(super) fn arrive(&self, turn: Turn, route: &Route) {
+        // SAFETY: within the allocation.
+        let header = unsafe { &*self.turn(turn).add(route.offset).cast::<SlotHeader>() };
+        // Release: publishes the piece. Pairs with the Acquire in `is_complete`.
+        header.arrived.store(turn + 1, Ordering::Release);
+    }
+
+    /// Whether all sources of a destination's turn have arrived. Asked by the destination's thread; each source
+    /// is looked at until it has arrived, and then no more.
+    #[inline]
+    pub(super) fn is_complete(&self, turn: Turn, destination: u32, fan_in: u32) -> bool {
+        let known = &self.arrived[destination as usize].0[(turn % TURNS_OPEN) as usize];
+        let first = known.load(Ordering::Relaxed);
+        let mut arrived = first;
+        while arrived < fan_in {
+            let place = destination as usize * self.width + arrived as usize;
+            // SAFETY: within the allocation: a destination has `width` places in each open turn.
+            let header = unsafe {
+                &*self
+                    .turn(turn)
+                    .add(place * self.stride)
+                    .cast::<SlotHeader>()
+            };
+            if header.arrived.load(Ordering::Acquire) != turn + 1 {
+                break;
+            }
+            arrived += 1;
+        }
+        if arrived != first {
+            known.store(arrived, Ordering::Relaxed);
+        }
+        arrived == fan_in
+    }
+
+    /// Opens a destination's place for a later turn.
+    #[inline]
+    pub(super) fn reopen(&self, turn: Turn, destination: u32) {
+        self.arrived[destination as usize].0[(turn % TURNS_OPEN) as usize]
+            .store(0, Ordering::Relaxed);
     }
 
     #[inline]

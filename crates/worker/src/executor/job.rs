@@ -75,6 +75,8 @@ pub(super) struct Station {
     /// How many are queued, for thieves to see.
     pub(super) queued: Published,
     pub(super) idle: AtomicBool,
+    /// The CPU that the thread was on when it last read the clock.
+    pub(super) cpu: AtomicU32,
     pub(super) tally: ThreadTally,
 }
 
@@ -93,6 +95,7 @@ impl Station {
             ready: UnsafeCell::new(Ready::new(shards)),
             queued: Published(AtomicU32::new(0)),
             idle: AtomicBool::new(false),
+            cpu: AtomicU32::new(u32::MAX),
             tally: ThreadTally::default(),
         }
     }

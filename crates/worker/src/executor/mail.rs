@@ -8,19 +8,25 @@
 
 use crate::executor::sync::{AtomicBool, AtomicU64, Ordering};
 
+/// The flag, and the bits of the first shards: for most jobs all that a poster writes is one line.
+#[repr(align(128))]
+struct First {
+    flag: AtomicBool,
+    words: [AtomicU64; FIRST_WORDS],
+}
+
 /// Words that several threads write lie on lines of their own.
 #[repr(align(128))]
 struct Line([AtomicU64; 16]);
 
-#[repr(align(128))]
-struct Flag(AtomicBool);
+const FIRST_WORDS: usize = 15;
 
 #[cfg(not(loom))]
-const _: () = assert!(align_of::<Line>() == 128 && align_of::<Flag>() == 128);
+const _: () = assert!(align_of::<Line>() == 128 && size_of::<First>() == 128);
 
 /// Which shards have been woken by others.
 pub struct Mail {
-    flag: Flag,
+    first: First,
     lines: Box<[Line]>,
 }
 
@@ -28,39 +34,52 @@ impl Mail {
     /// Nothing posted, for shards `0..count`.
     pub fn new(count: usize) -> Mail {
         let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
+        let words = std::array::from_fn(|_| AtomicU64::new(0));
+        let first = First {
+            flag: AtomicBool::new(false),
+            words,
+        };
+        let beyond = count.div_ceil(64).saturating_sub(FIRST_WORDS);
         Mail {
-            flag: Flag(AtomicBool::new(false)),
-            lines: (0..count.div_ceil(64 * 16)).map(line).collect(),
+            first,
+            lines: (0..beyond.div_ceil(16)).map(line).collect(),
+        }
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU64 {
+        match index.checked_sub(FIRST_WORDS) {
+            None => &self.first.words[index],
+            Some(beyond) => &self.lines[beyond / 16].0[beyond % 16],
         }
     }
 
     /// Posts a shard. True when the caller must wake the thread if it sleeps.
     #[inline]
     pub fn post(&self, shard: u32) -> bool {
-        let word = &self.lines[shard as usize / 1_024].0[shard as usize / 64 % 16];
+        let word = self.word(shard as usize / 64);
         word.fetch_or(1 << (shard % 64), Ordering::SeqCst);
-        !self.flag.0.load(Ordering::SeqCst) && !self.flag.0.swap(true, Ordering::SeqCst)
+        !self.first.flag.load(Ordering::SeqCst) && !self.first.flag.swap(true, Ordering::SeqCst)
     }
 
     /// Whether something was posted.
     #[inline]
     pub fn has_any(&self) -> bool {
-        self.flag.0.load(Ordering::SeqCst)
+        self.first.flag.load(Ordering::SeqCst)
     }
 
     /// Takes everything that was posted.
     pub fn take(&self, mut each: impl FnMut(u32)) {
-        self.flag.0.swap(false, Ordering::SeqCst);
-        for (line, words) in self.lines.iter().enumerate() {
-            for (place, word) in words.0.iter().enumerate() {
-                if word.load(Ordering::SeqCst) == 0 {
-                    continue;
-                }
-                let mut bits = word.swap(0, Ordering::SeqCst);
-                while bits != 0 {
-                    each((line * 1_024 + place * 64) as u32 + bits.trailing_zeros());
-                    bits &= bits - 1;
-                }
+        self.first.flag.swap(false, Ordering::SeqCst);
+        for index in 0..FIRST_WORDS + self.lines.len() * 16 {
+            let word = self.word(index);
+            if word.load(Ordering::SeqCst) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, Ordering::SeqCst);
+            while bits != 0 {
+                each(index as u32 * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
             }
         }
     }

@@ -14,6 +14,7 @@ mod pool;
 mod ready;
 mod sleep;
 mod slice;
+mod spread;
 mod stall;
 mod sync;
 mod tally;

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::job::{Body, Job, Resident, Station};
 use super::panics;
 use super::slice::{End, Slice};
+use super::spread;
 use super::tally::count;
 use brambling_program::Runner;
 use std::sync::atomic::Ordering;
@@ -179,6 +180,10 @@ impl<'a> Worker<'a> {
         let now = Instant::now();
         let took_ns = now.duration_since(self.clock).as_nanos() as u64;
         count(&self.station.tally.busy_ns, took_ns);
+        let cpu = spread::here();
+        if self.station.cpu.load(Ordering::Relaxed) != cpu {
+            self.station.cpu.store(cpu, Ordering::Relaxed);
+        }
         self.clock = now;
         self.slices = 0;
         took_ns
@@ -228,6 +233,25 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Leaves a CPU on which another thread of the job works.
+    fn spread(&self) {
+        let here = self.station.cpu.load(Ordering::Relaxed);
+        let pool = &self.job.stations[..self.job.threads() as usize];
+        let others = || {
+            let awake = pool
+                .iter()
+                .enumerate()
+                .filter(|(_, station)| !station.bed.is_asleep());
+            awake
+                .filter(|(thread, _)| *thread as u32 != self.me)
+                .map(|(_, station)| station.cpu.load(Ordering::Relaxed))
+        };
+        if others().any(|cpu| cpu == here) {
+            spread::move_away(others());
+            self.station.cpu.store(spread::here(), Ordering::Relaxed);
+        }
+    }
+
     /// Polls for mail, then steals, then sleeps.
     fn idle(&mut self, thief: &mut Thief, poll: Duration) {
         let mut spins = 0u32;
@@ -243,6 +267,7 @@ impl<'a> Worker<'a> {
                 self.read_clock();
                 self.station.idle.store(true, Ordering::Release);
                 since = Some(self.clock);
+                self.spread();
             }
             self.clock = Instant::now();
             if let Some(number) = thief.steal(self.job, self.clock) {
