@@ -552,7 +552,7 @@ fn more_than_the_budget() {
     assert_eq!(
         error.to_string(),
         "stage `load numbers` on partition 2 ran out of memory: resident data asked for 800024 bytes with \
-         1600048 of 2097152 in use; raise the budget with BRAMBLING_MEMORY or the argument memory="
+         1600048 of 2097152 in use; raise the budget with BRAMBLING_MEMORY or memory in brambling.toml"
     );
     still_works();
 }

@@ -93,7 +93,7 @@ impl Floors {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "out of memory: {class} asked for {asked_bytes} bytes with {in_use_bytes} of {budget_bytes} in \
-     use; raise the budget with BRAMBLING_MEMORY or the argument memory="
+     use; raise the budget with BRAMBLING_MEMORY or memory in brambling.toml"
 )]
 pub struct OutOfMemory {
     /// Who asked.
