@@ -1,0 +1,153 @@
+//! The program's encoding, held by a file that every later version must read.
+//!
+//! `program-1.brmp` is format version 1. A new version gets a file of its own, beside this one.
+
+use brambling_program::{
+    BuildError, Inbox, Node, Outbox, Partitioner, Program, Relation, Spec, StageKind, Table, Use,
+};
+
+const GOLDEN: &[u8] = include_bytes!("golden/program-1.brmp");
+
+/// A program with every kind of instruction, relation, count and use. Kernels are named, so that neither the
+/// compiler nor this file's lines enter the bytes.
+fn every_instruction() -> Program {
+    let mut p = Program::new("every instruction").with_seed(7);
+    let count = p.symbol("shards");
+    let numbers = p.load("numbers", count, Partitioner::Blocks, |index, _| {
+        u64::from(index)
+    });
+    let scaled = p.like::<u64, u64>("scaled", &numbers);
+    let total = p.dataset::<u64>("total", 1);
+    p.repeat(3, |p| {
+        p.compute("scale")
+            .read(&numbers)
+            .write(&scaled)
+            .named("golden::scale", vec![1, 2, 3])
+            .run(|from: &u64, to: &mut u64| *to = from * 2);
+        send(p, "gathered", Relation::AllToOne, &scaled, &total);
+        let done = p
+            .signal("done")
+            .read(&total)
+            .named("golden::done", vec![])
+            .run(|total: &u64| *total > 9);
+        p.branch(
+            done,
+            |p| send(p, "spread", Relation::OneToAll, &total, &scaled),
+            |p| {
+                send(
+                    p,
+                    "shifted",
+                    Relation::Offsets {
+                        offsets: vec![-1, 1],
+                        wrap: true,
+                    },
+                    &scaled,
+                    &scaled,
+                )
+            },
+        );
+    });
+    p.repeat_while(
+        "small",
+        &total,
+        |total: &u64| *total < 100,
+        |p| {
+            p.compute("double")
+                .update(&total)
+                .named("golden::double", vec![])
+                .run(|total: &mut u64| *total *= 2);
+        },
+    );
+    let table = Table {
+        sources: vec![vec![0], vec![0, 1]],
+    };
+    let pair = p.value("pair", 2, 1u64);
+    send(
+        &mut p,
+        "table",
+        Relation::Tables {
+            prologue: vec![table.clone()],
+            period: vec![table],
+        },
+        &pair,
+        &pair,
+    );
+    send(&mut p, "all", Relation::AllToAll, &pair, &pair);
+    p
+}
+
+fn send(
+    p: &mut Program,
+    name: &str,
+    relation: Relation,
+    from: &brambling_program::Dataset<u64>,
+    to: &brambling_program::Dataset<u64>,
+) {
+    let exchange = p.exchange::<u64>(name, relation);
+    p.scatter(format!("send {name}"), &exchange)
+        .read(from)
+        .named("golden::send", vec![])
+        .run(|from: &u64, out: &mut Outbox<'_, u64>| out.for_each(|_, piece| *piece = *from));
+    p.gather(format!("take {name}"), &exchange)
+        .update(to)
+        .named("golden::take", vec![])
+        .run(|inbox: &mut Inbox<'_, u64>, to: &mut u64| inbox.for_each(|(_, piece)| *to += *piece));
+}
+
+#[test]
+fn todays_bytes_are_the_golden_ones() {
+    let bytes = every_instruction().spec().encode();
+    if std::env::var_os("BRAMBLING_WRITE_GOLDEN").is_some() {
+        std::fs::write(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/program-1.brmp"),
+            &bytes,
+        )
+        .unwrap();
+    }
+    assert_eq!(
+        bytes, GOLDEN,
+        "the encoding changed: raise the format version and keep reading this file"
+    );
+}
+
+#[test]
+fn the_golden_file_is_read() {
+    let spec = Spec::decode(GOLDEN).unwrap();
+    assert_eq!(&spec, every_instruction().spec());
+    assert_eq!(spec.hash(), every_instruction().spec().hash());
+    assert_eq!(
+        spec.stages
+            .iter()
+            .filter(|stage| stage.kind == StageKind::Signal)
+            .count(),
+        1
+    );
+    assert!(
+        spec.stages
+            .iter()
+            .any(|stage| stage.uses.iter().any(|(_, how)| *how == Use::Update))
+    );
+    assert!(
+        spec.blocks
+            .iter()
+            .flatten()
+            .any(|node| matches!(node, Node::Branch { .. }))
+    );
+}
+
+#[test]
+fn a_newer_format_is_refused_with_both_versions() {
+    let mut newer = GOLDEN.to_vec();
+    newer[4] = 9;
+    let error = Spec::decode(&newer).unwrap_err();
+    assert_eq!(error, BuildError::NewerFormat { found: 9, known: 1 });
+}
+
+#[test]
+fn no_cut_of_the_file_is_a_program() {
+    for cut in 0..GOLDEN.len() {
+        assert!(Spec::decode(&GOLDEN[..cut]).is_err(), "cut at {cut}");
+    }
+    let longer = [GOLDEN, &[0]].concat();
+    assert!(Spec::decode(&longer).is_err());
+}
