@@ -120,7 +120,7 @@ fn the_golden_file_is_read() {
             .iter()
             .filter(|stage| stage.kind == StageKind::Signal)
             .count(),
-        1
+        2
     );
     assert!(
         spec.stages
