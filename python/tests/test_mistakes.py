@@ -199,7 +199,7 @@ def test_out_of_memory(monkeypatch):
     monkeypatch.setenv("BRAMBLING_MEMORY", "1MB")
     p, x, _ = program()
     p.update(x, lambda x: np.zeros(1_000_000))
-    with pytest.raises(br.OutOfMemory, match="out of memory in stage `lambda` on partition 0") as caught:
+    with pytest.raises(br.OutOfMemory, match="stage `lambda` on partition 0 ran out of memory") as caught:
         p.run()
     assert isinstance(caught.value, MemoryError)
 
