@@ -123,7 +123,7 @@ impl RunOptions {
             budget: Budget::new(settings.memory_bytes, Floors::of(settings.memory_bytes)),
             stall: settings.stall,
         };
-        let job = Job::new(plan, pool.threads(), options)?;
+        let job = Job::new(plan, pool.threads(), options);
         let in_job = InJob::enter();
         pool.run(&job, caller)?;
         drop(in_job);

@@ -27,7 +27,7 @@ fn options() -> JobOptions {
 fn execute(random: &RandomProgram, pools: &[Pool]) -> Results {
     let program = Arc::new(random.program.clone());
     let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
-    let mut job = Job::new(plan, random.threads, options()).unwrap();
+    let mut job = Job::new(plan, random.threads, options());
     pools[random.threads as usize - 1]
         .run(&job, &mut QuietCaller)
         .unwrap_or_else(|failure| panic!("{failure}\n{}", random.program.spec()));

@@ -52,13 +52,16 @@ pub(super) struct Body {
     pub(super) done: bool,
 }
 
+/// On lines of its own: shards of different threads lie side by side.
+#[repr(align(128))]
 pub(super) struct Resident {
     pub(super) group: GroupId,
     pub(super) index: u32,
     pub(super) home: u32,
     /// Completions that arrived since the shard last looked.
     pub(super) completions: AtomicU32,
-    pub(super) body: UnsafeCell<Body>,
+    /// Made by the shard's home thread when the job starts, so that its memory is first touched there.
+    pub(super) body: UnsafeCell<Option<Body>>,
 }
 
 // SAFETY: the body is touched only by the shard's owner, one thread at a time; ownership is handed on by a
@@ -113,6 +116,8 @@ pub struct Job {
     pub(super) exchanges: Box<[Option<InProcess>]>,
     pub(super) boards: Box<[Option<Board>]>,
     pub(super) ends: Box<[Board]>,
+    /// Threads that have made their shards.
+    pub(super) settled: AtomicU32,
     pub(super) unfinished: AtomicUsize,
     pub(super) stop: AtomicBool,
     pub(super) failure: Mutex<Option<Failure>>,
@@ -126,13 +131,9 @@ pub struct Job {
 }
 
 impl Job {
-    /// Places a program's shards on threads and makes their initial values.
-    ///
-    /// # Errors
-    /// When the initial values exceed the budget.
-    pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Result<Arc<Job>, Failure> {
-        panics::install_hook();
-        let (residents, numbers) = place(&plan, threads, &options)?;
+    /// Places a program's shards on threads. They are made there when the job starts.
+    pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Arc<Job> {
+        let (residents, numbers) = place(&plan, threads);
         let shards = residents.len();
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
@@ -152,12 +153,13 @@ impl Job {
             .map(|resident| AtomicU32::new(resident.home))
             .collect();
         let stations = (0..=threads).map(|_| Station::new(shards)).collect();
-        Ok(Arc::new_cyclic(|weak| Job {
+        Arc::new_cyclic(|weak| Job {
             exchanges,
             boards,
             ends: (0..plan.loops).map(|_| Board::new(shards)).collect(),
             owners,
             stations,
+            settled: AtomicU32::new(0),
             unfinished: AtomicUsize::new(shards),
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -171,7 +173,7 @@ impl Job {
             numbers,
             options,
             plan,
-        }))
+        })
     }
 
     /// How many threads the job was placed on.
@@ -319,7 +321,11 @@ impl Job {
     pub fn take<T: Payload>(&mut self, dataset: DatasetId, index: u32) -> T {
         let cell = self.plan.cell(dataset);
         let number = self.number(self.plan.group_of_dataset[dataset.index()], index);
-        let body = self.residents[number as usize].body.get_mut();
+        let body = self.residents[number as usize]
+            .body
+            .get_mut()
+            .as_mut()
+            .expect("the job has run");
         let table = body.cells[cell].payload_type();
         let value = std::mem::replace(&mut body.cells[cell], Value::default_of(table));
         value.take().unwrap_or_else(|value| {
@@ -331,7 +337,8 @@ impl Job {
     pub fn value(&mut self, dataset: DatasetId, index: u32) -> &mut Value {
         let cell = self.plan.cell(dataset);
         let number = self.number(self.plan.group_of_dataset[dataset.index()], index);
-        &mut self.residents[number as usize].body.get_mut().cells[cell]
+        let body = self.residents[number as usize].body.get_mut().as_mut();
+        &mut body.expect("the job has run").cells[cell]
     }
 }
 
@@ -340,7 +347,8 @@ impl Drop for Job {
         let charged: u64 = self
             .residents
             .iter_mut()
-            .map(|resident| resident.body.get_mut().charged_bytes)
+            .filter_map(|resident| resident.body.get_mut().as_ref())
+            .map(|body| body.charged_bytes)
             .sum();
         // Giving back cannot fail.
         let _ = self.options.budget.adjust(Class::Resident, charged, 0);
@@ -352,7 +360,7 @@ impl Drop for Job {
 type Placement = (Box<[Resident]>, Box<[Box<[u32]>]>);
 
 /// Numbers the shards by thread, then group, then index: contiguous ranges of each group on each thread.
-fn place(plan: &Plan, threads: u32, options: &JobOptions) -> Result<Placement, Failure> {
+fn place(plan: &Plan, threads: u32) -> Placement {
     let mut numbers: Vec<Box<[u32]>> = plan
         .counts
         .iter()
@@ -366,65 +374,78 @@ fn place(plan: &Plan, threads: u32, options: &JobOptions) -> Result<Placement, F
             };
             for index in edge(thread)..edge(thread + 1) {
                 numbers[group][index as usize] = residents.len() as u32;
-                residents.push(settle(plan, GroupId(group as u32), index, thread, options)?);
+                residents.push(Resident {
+                    group: GroupId(group as u32),
+                    index,
+                    home: thread,
+                    completions: AtomicU32::new(0),
+                    body: UnsafeCell::new(None),
+                });
             }
         }
     }
-    Ok((residents.into(), numbers.into()))
+    (residents.into(), numbers.into())
 }
 
-fn settle(
-    plan: &Plan,
-    group: GroupId,
-    index: u32,
-    home: u32,
-    options: &JobOptions,
-) -> Result<Resident, Failure> {
-    let count = plan.counts[group.index()];
-    let mut cells = Vec::new();
-    let mut charged_bytes = 0;
-    for &dataset in &plan.groups[group.index()].datasets {
-        let name = || {
-            format!(
-                "load {}",
-                plan.program.spec().datasets[dataset.index()].name
-            )
-        };
-        let value = panics::catch(|| plan.program.initial(dataset, index, count)).map_err(
-            |(message, location)| Failure::Panic {
-                stage: name(),
+impl Job {
+    /// Makes the shards whose home a thread is. Called by that thread, before any of them is queued.
+    pub(super) fn settle(&self, thread: u32) -> Result<(), Failure> {
+        for resident in self
+            .residents
+            .iter()
+            .filter(|resident| resident.home == thread)
+        {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let body = self.make(resident)?;
+            // SAFETY: the shard belongs to this thread, its home, and is queued nowhere yet.
+            unsafe { *resident.body.get() = Some(body) };
+        }
+        Ok(())
+    }
+
+    fn make(&self, resident: &Resident) -> Result<Body, Failure> {
+        let Resident { group, index, .. } = *resident;
+        let plan = &self.plan;
+        let mut cells = Vec::new();
+        let mut charged_bytes = 0;
+        for &dataset in &plan.groups[group.index()].datasets {
+            let stage = || {
+                format!(
+                    "load {}",
+                    plan.program.spec().datasets[dataset.index()].name
+                )
+            };
+            let made = panics::catch(|| {
+                plan.program
+                    .initial(dataset, index, plan.counts[group.index()])
+            });
+            let value = made.map_err(|(message, location)| Failure::Panic {
+                stage: stage(),
                 partition: index,
                 turn: 0,
                 message,
                 location,
-            },
-        )?;
-        let bytes = value.bytes() as u64;
-        options
-            .budget
-            .adjust(Class::Resident, 0, bytes)
-            .map_err(|source| Failure::OutOfMemory {
-                stage: name(),
+            })?;
+            let bytes = value.bytes() as u64;
+            let charged = self.options.budget.adjust(Class::Resident, 0, bytes);
+            charged.map_err(|source| Failure::OutOfMemory {
+                stage: stage(),
                 partition: index,
                 source,
             })?;
-        charged_bytes += bytes;
-        cells.push(value);
+            charged_bytes += bytes;
+            cells.push(value);
+        }
+        let shard = Shard::new(ShardId { group, index }, &plan.codes[group.index()]);
+        Ok(Body {
+            shard,
+            cells,
+            charged_bytes,
+            slice_tasks: 1,
+            running: None,
+            done: false,
+        })
     }
-    let shard = Shard::new(ShardId { group, index }, &plan.codes[group.index()]);
-    let body = Body {
-        shard,
-        cells,
-        charged_bytes,
-        slice_tasks: 1,
-        running: None,
-        done: false,
-    };
-    Ok(Resident {
-        group,
-        index,
-        home,
-        completions: AtomicU32::new(0),
-        body: UnsafeCell::new(body),
-    })
 }

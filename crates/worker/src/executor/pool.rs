@@ -117,10 +117,6 @@ impl Pool {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *job.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
-        for number in 0..job.residents.len() {
-            job.post(number as u32);
-        }
-        let _ = job.started.set(Instant::now());
         if job.residents.is_empty() {
             return Ok(());
         }

@@ -62,10 +62,12 @@ pub(super) fn describe(job: &Job, after: Duration) -> Failure {
     let mut last = None;
     for resident in &job.residents {
         // SAFETY: every thread has left the job by now, see `Pool::run`.
-        let body = unsafe { &*resident.body.get() };
-        if body.done {
+        let Some(body) = (unsafe { &*resident.body.get() })
+            .as_ref()
+            .filter(|body| !body.done)
+        else {
             continue;
-        }
+        };
         let code = &job.plan.codes[resident.group.index()];
         let stalled = body
             .shard

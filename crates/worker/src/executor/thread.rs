@@ -62,6 +62,7 @@ impl<'a> Worker<'a> {
     pub(super) fn work(mut self, oversubscribed: bool) {
         let poll = if oversubscribed { Duration::ZERO } else { POLL };
         self.guarded(|worker| {
+            worker.settle();
             let mut thief = Thief::new(worker.me, worker.job.threads());
             while !worker.job.stop.load(Ordering::Relaxed) {
                 match worker.next() {
@@ -71,6 +72,32 @@ impl<'a> Worker<'a> {
             }
         });
         self.station.zone.leave();
+    }
+
+    /// Makes this thread's shards, waits for the other threads' and queues its own.
+    fn settle(&mut self) {
+        if let Err(failure) = self.job.settle(self.me) {
+            self.job.fail(failure);
+        }
+        if self.job.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.job.threads() {
+            let _ = self.job.started.set(Instant::now());
+        }
+        let mut spins = 0u32;
+        while self.job.started.get().is_none() && !self.job.stop.load(Ordering::Relaxed) {
+            spins += 1;
+            if spins < SPINS * 16 {
+                std::hint::spin_loop();
+            } else {
+                std::thread::sleep(STEAL_AFTER);
+            }
+        }
+        for (number, resident) in self.job.residents.iter().enumerate() {
+            if resident.home == self.me {
+                // SAFETY: inside our own zone; the reference ends with the statement.
+                unsafe { self.job.ready(self.me) }.insert(number as u32);
+            }
+        }
+        self.clock = Instant::now();
     }
 
     /// Runs what is queued here until there is nothing more or the time is over: for the calling thread. True
@@ -102,7 +129,9 @@ impl<'a> Worker<'a> {
             };
             let resident = &self.job.residents[number as usize];
             // SAFETY: this thread was running the shard, and never lets go of it now.
-            let body = unsafe { &*resident.body.get() };
+            let body = unsafe { &*resident.body.get() }
+                .as_ref()
+                .expect("it was running");
             self.job
                 .fail(panic_of(self.job, resident, body, message, location));
         }
@@ -143,7 +172,9 @@ impl<'a> Worker<'a> {
     fn run(&mut self, number: u32) {
         let resident = &self.job.residents[number as usize];
         // SAFETY: the shard belongs to this thread, by `owners`, and was taken from its run queue.
-        let body = unsafe { &mut *resident.body.get() };
+        let body = unsafe { &mut *resident.body.get() }
+            .as_mut()
+            .expect("settled before it was queued");
         if body.done {
             return;
         }
