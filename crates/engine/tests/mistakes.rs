@@ -548,13 +548,44 @@ fn more_than_the_budget() {
             vec![0u64; 100_000]
         });
     };
-    let error = error_of(load, &options().memory("2MB"));
+    // One thread, so that it is always the third that does not fit.
+    let error = error_of(load, &options().threads(1).memory("2MB"));
     assert_eq!(
         error.to_string(),
         "stage `load numbers` on partition 2 ran out of memory: resident data asked for 800024 bytes with \
          1600048 of 2097152 in use; raise the budget with BRAMBLING_MEMORY or memory in brambling.toml"
     );
     still_works();
+}
+
+#[test]
+fn a_source_that_panics() {
+    let load = |p: &mut Program| {
+        p.load("numbers", 4, Partitioner::Opaque, |index, _| {
+            assert!(index != 2, "no such file");
+            u64::from(index)
+        });
+    };
+    let told = error_of(load, &options()).to_string();
+    assert!(
+        told.starts_with(
+            "stage `load numbers` panicked on partition 2 at turn 0: no such file (at "
+        ),
+        "{told}"
+    );
+    still_works();
+}
+
+#[test]
+fn a_stage_that_is_never_given_its_kernel() {
+    let build = |p: &mut Program| {
+        let numbers = p.dataset::<u64>("numbers", 1);
+        drop(p.compute("forgotten").update(&numbers));
+    };
+    assert_eq!(
+        error_of(build, &options()).to_string(),
+        "stage `forgotten` has no kernel; finish it with run"
+    );
 }
 
 #[test]
