@@ -148,7 +148,7 @@ fn a_floor_is_there_when_others_have_filled_the_rest() {
     );
     let text = refused.to_string();
     assert!(
-        text.contains("BRAMBLING_MEMORY") && text.contains("memory="),
+        text.contains("BRAMBLING_MEMORY") && text.contains("brambling.toml"),
         "{text}"
     );
 }

@@ -1,5 +1,8 @@
 //! A thread's own run queue: a set of shards that it goes round. Touched only inside its zone.
 
+/// How many shards are remembered as urgent.
+const URGENT_MAX: usize = 64;
+
 /// Which shards are to be run.
 #[derive(Default)]
 pub(super) struct Ready {
@@ -8,6 +11,9 @@ pub(super) struct Ready {
     summary: Vec<u64>,
     count: u32,
     cursor: u32,
+    /// Those that another thread woke: it may be waiting for what they send.
+    urgent: Vec<u32>,
+    was_urgent: bool,
 }
 
 impl Ready {
@@ -18,6 +24,8 @@ impl Ready {
             summary: vec![0; words.div_ceil(64)],
             count: 0,
             cursor: 0,
+            urgent: Vec::new(),
+            was_urgent: false,
         }
     }
 
@@ -36,6 +44,28 @@ impl Ready {
         }
     }
 
+    /// As [`Ready::insert`], to be run soon: every other turn goes to such shards, so that nobody starves.
+    pub(super) fn insert_urgent(&mut self, shard: u32) {
+        self.insert(shard);
+        if self.urgent.len() == URGENT_MAX {
+            // Mostly shards that have had their turn since; the others are queued all the same.
+            self.urgent.clear();
+        }
+        self.urgent.push(shard);
+    }
+
+    #[cold]
+    fn pop_urgent(&mut self) -> Option<u32> {
+        while let Some(shard) = self.urgent.pop() {
+            let (word, place) = (shard as usize / 64, shard % 64);
+            // It may have had its turn, or been stolen, since it was woken.
+            if self.words[word] >> place & 1 == 1 {
+                return Some(self.remove(word, place));
+            }
+        }
+        None
+    }
+
     #[inline]
     fn remove(&mut self, word: usize, place: u32) -> u32 {
         self.words[word] &= !(1 << place);
@@ -50,7 +80,14 @@ impl Ready {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<u32> {
         if self.count == 0 {
+            self.urgent.clear();
             return None;
+        }
+        self.was_urgent = !self.urgent.is_empty() && !self.was_urgent;
+        if self.was_urgent
+            && let Some(shard) = self.pop_urgent()
+        {
+            return Some(shard);
         }
         let word = self.cursor as usize / 64;
         let ahead = self.words[word] & (u64::MAX << (self.cursor % 64));
@@ -126,5 +163,19 @@ mod tests {
         assert_eq!(ready.pop(), Some(9_999));
         assert_eq!(ready.pop(), Some(1));
         assert_eq!(ready.pop(), None);
+    }
+
+    #[test]
+    fn the_urgent_come_first_every_other_time() {
+        let mut ready = Ready::new(100);
+        (0..4).for_each(|shard| ready.insert(shard));
+        ready.insert_urgent(50);
+        ready.insert_urgent(60);
+        // Woken twice and run once: not run again for the second wake-up.
+        ready.insert_urgent(60);
+        let order: Vec<u32> = std::iter::from_fn(|| ready.pop()).collect();
+        assert_eq!(order, [60, 0, 50, 1, 2, 3]);
+        ready.insert(5);
+        assert_eq!((ready.pop(), ready.pop()), (Some(5), None));
     }
 }

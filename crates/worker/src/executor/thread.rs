@@ -159,7 +159,7 @@ impl<'a> Worker<'a> {
         self.station.mail.take(|number| {
             if self.job.belongs_to(number, self.me) {
                 // SAFETY: as in `next`.
-                unsafe { self.job.ready(self.me) }.insert(number);
+                unsafe { self.job.ready(self.me) }.insert_urgent(number);
             } else {
                 // It was handed on after the sender looked.
                 self.job.post(number);
