@@ -261,18 +261,6 @@ impl Links {
                 .unwrap_or(0),
         }
     }
-
-    /// The most sources that a destination ever hears from.
-    pub fn fan_in_max_of(&self, destination: u32) -> u32 {
-        match &self.phases {
-            Phases::Dense => self.sources,
-            Phases::Sparse { tables, .. } => tables
-                .iter()
-                .map(|phase| phase.sources[destination as usize].len() as u32)
-                .max()
-                .unwrap_or(0),
-        }
-    }
 }
 
 /// A relation at one turn.
