@@ -4,7 +4,7 @@
 
 use crate::value::{PyBlocks, PyValue};
 use brambling::program::tree::{Folding, TreeNode, aligned_nodes};
-use brambling::program::{Context, Kernel, KernelError, PieceSink, Progress};
+use brambling::program::{Context, Kernel, KernelError, Progress, Sink};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
@@ -384,7 +384,7 @@ impl Kernel for ReduceScatter {
 
 /// # Safety
 /// The sink's pieces are of type `P`.
-unsafe fn put<P>(sink: &mut dyn PieceSink, destination: u32, piece: P) -> PyResult<()> {
+unsafe fn put<P>(sink: &mut Sink<'_>, destination: u32, piece: P) -> PyResult<()> {
     match sink.slot(destination) {
         Some(slot) => {
             // SAFETY: the caller's promise.

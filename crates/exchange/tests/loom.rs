@@ -1,10 +1,10 @@
-//! The races of an exchange within a process, enumerated by loom: arrivals and room.
+//! The races of an exchange within a process, enumerated by loom: arrivals, stamps and room.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p brambling-exchange --test loom`.
 #![cfg(loom)]
 #![allow(unsafe_code)] // A cell stands for the place of a piece.
 
-use brambling_exchange::in_process::{Arrivals, Room};
+use brambling_exchange::in_process::{Arrivals, Room, Stamp};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -64,5 +64,36 @@ fn no_source_waits_for_room_that_is_there() {
             "nobody told the source, and it did not see"
         );
         assert!(room.has_retired(1));
+    });
+}
+
+/// Two turns through one place: loom's cell reports a write during a read.
+#[test]
+fn a_place_is_never_written_while_it_is_read() {
+    loom::model(|| {
+        let (stamp, room) = (Arc::new(Stamp::default()), Arc::new(Room::new(1)));
+        let place = Arc::new(UnsafeCell::new(0u64));
+        let source = {
+            let (stamp, room, place) = (stamp.clone(), room.clone(), place.clone());
+            loom::thread::spawn(move || {
+                for turn in 0..2 {
+                    while !room.has_retired(turn) {
+                        loom::thread::yield_now();
+                    }
+                    // SAFETY: the destination has retired the turn before.
+                    place.with_mut(|piece| unsafe { *piece = turn + 10 });
+                    stamp.end(turn);
+                }
+            })
+        };
+        for turn in 0..2 {
+            while !stamp.has_ended(turn) {
+                loom::thread::yield_now();
+            }
+            // SAFETY: the source's turn has ended, and it waits for room.
+            assert_eq!(place.with(|piece| unsafe { *piece }), turn + 10);
+            room.retire(|_| {});
+        }
+        source.join().unwrap();
     });
 }

@@ -44,10 +44,6 @@ pub trait PieceSink {
             self.slot(destination).expect("a destination of this turn"),
         )
     }
-    /// All places at once, when they lie in one piece of memory: spares a call for each.
-    fn slots(&mut self) -> Option<SlotsOut> {
-        None
-    }
     /// Index of the partition that sends.
     fn source(&self) -> u32;
     /// How many destinations this source is related to at this turn.
@@ -58,12 +54,74 @@ pub trait PieceSink {
 
 /// Where a gather takes its pieces from, in source order.
 pub trait PieceSource {
-    /// All pieces at once, when they lie in one piece of memory: spares a call for each.
-    fn slots(&mut self) -> Option<SlotsIn> {
-        None
-    }
     /// The next source that sent something, and its piece.
     fn next(&mut self) -> Option<(u32, *mut u8)>;
+}
+
+/// What a scatter is lent: slots, which it finds without a call, or whatever else takes pieces.
+pub enum Sink<'a> {
+    /// All places lie in one piece of memory.
+    Slots(SlotsOut),
+    /// Each place is asked for.
+    Other(&'a mut dyn PieceSink),
+}
+
+impl Sink<'_> {
+    /// As [`PieceSink::slot`].
+    pub fn slot(&mut self, destination: u32) -> Option<*mut u8> {
+        match self {
+            // SAFETY: whoever lends slots keeps them alive for the call, and lends them to nobody else.
+            Sink::Slots(slots) => unsafe {
+                slots.route(destination).map(|route| slots.write(route))
+            },
+            Sink::Other(sink) => sink.slot(destination),
+        }
+    }
+
+    /// As [`PieceSink::source`].
+    pub fn source(&self) -> u32 {
+        match self {
+            Sink::Slots(slots) => slots.source,
+            Sink::Other(sink) => sink.source(),
+        }
+    }
+
+    /// As [`PieceSink::fan_out`].
+    pub fn fan_out(&self) -> u32 {
+        match self {
+            Sink::Slots(slots) => slots.routes.len() as u32,
+            Sink::Other(sink) => sink.fan_out(),
+        }
+    }
+
+    /// As [`PieceSink::destination`].
+    pub fn destination(&self, place: u32) -> u32 {
+        match self {
+            // SAFETY: as in `slot`.
+            Sink::Slots(slots) => unsafe { (*slots.routes)[place as usize].destination },
+            Sink::Other(sink) => sink.destination(place),
+        }
+    }
+}
+
+/// What a gather is lent, as [`Sink`].
+pub enum Pieces<'a> {
+    /// All pieces lie in one piece of memory.
+    Slots(SlotsIn),
+    /// Each piece is asked for.
+    Other(&'a mut dyn PieceSource),
+}
+
+impl Pieces<'_> {
+    /// As [`PieceSource::next`].
+    #[expect(clippy::should_implement_trait)] // A piece must not outlive the loan; an iterator's item may.
+    pub fn next(&mut self) -> Option<(u32, *mut u8)> {
+        match self {
+            // SAFETY: as in `Sink::slot`; each slot is handed out once.
+            Pieces::Slots(slots) => unsafe { slots.next() },
+            Pieces::Other(source) => source.next(),
+        }
+    }
 }
 
 /// Signals that a pending task may be called again. May be used from any thread, any number of times.
@@ -90,8 +148,8 @@ pub struct Context<'a> {
     seed: u64,
     cancel: &'a AtomicBool,
     completion: &'a dyn Fn() -> Completion,
-    pub(crate) sink: Option<NonNull<dyn PieceSink>>,
-    pub(crate) source: Option<NonNull<dyn PieceSource>>,
+    pub(crate) sink: Option<NonNull<Sink<'static>>>,
+    pub(crate) source: Option<NonNull<Pieces<'static>>>,
     outcome: bool,
     error: Option<KernelError>,
 }
@@ -134,8 +192,9 @@ impl<'a> Context<'a> {
     /// # Safety
     /// The sink lives, and nobody else uses it, until the kernel called next has returned.
     #[inline]
-    pub unsafe fn lend_sink(&mut self, sink: NonNull<dyn PieceSink>) {
-        self.sink = Some(sink);
+    pub unsafe fn lend_sink(&mut self, sink: &mut Sink<'_>) {
+        // The lifetime is forgotten; the caller answers for it.
+        self.sink = Some(NonNull::from(sink).cast());
     }
 
     /// Lends a gather its source. For whoever runs kernels.
@@ -143,17 +202,18 @@ impl<'a> Context<'a> {
     /// # Safety
     /// The source lives, and nobody else uses it, until the kernel called next has returned.
     #[inline]
-    pub unsafe fn lend_source(&mut self, source: NonNull<dyn PieceSource>) {
-        self.source = Some(source);
+    pub unsafe fn lend_source(&mut self, source: &mut Pieces<'_>) {
+        // As in `lend_sink`.
+        self.source = Some(NonNull::from(source).cast());
     }
 
     /// Takes a scatter's sink, valid until the kernel returns. For kernels of other languages' packages.
-    pub fn take_sink(&mut self) -> Option<NonNull<dyn PieceSink>> {
+    pub fn take_sink(&mut self) -> Option<NonNull<Sink<'static>>> {
         self.sink.take()
     }
 
     /// Takes a gather's source, valid until the kernel returns. For kernels of other languages' packages.
-    pub fn take_source(&mut self) -> Option<NonNull<dyn PieceSource>> {
+    pub fn take_source(&mut self) -> Option<NonNull<Pieces<'static>>> {
         self.source.take()
     }
 

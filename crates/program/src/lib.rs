@@ -30,7 +30,9 @@ pub use error::{BuildError, KernelError};
 pub use exchanges::{Combine, Max, Min, Number, Partials, Rows, Sum};
 pub use foreign::Foreign;
 pub use ids::*;
-pub use kernel::{Completion, Context, IntoProgress, Kernel, PieceSink, PieceSource, Progress};
+pub use kernel::{
+    Completion, Context, IntoProgress, Kernel, PieceSink, PieceSource, Pieces, Progress, Sink,
+};
 pub use key::{Key, partition_of};
 #[doc(hidden)]
 pub use payload::payload_serde;

@@ -1,14 +1,13 @@
 //! What scatter and gather kernels hold: typed views of the exchange.
 #![allow(unsafe_code)] // Piece buffers are erased; the builder fixed their type.
 
-use crate::slots::{SlotsIn, SlotsOut};
-use crate::{Payload, PieceSink, PieceSource};
+use crate::slots::{SlotHeader, SlotsIn};
+use crate::{Payload, Pieces, Sink};
 use std::marker::PhantomData;
 
 /// The pieces that a scatter sends: at most one to each destination of its relation.
 pub struct Outbox<'a, P> {
-    sink: &'a mut dyn PieceSink,
-    slots: Option<SlotsOut>,
+    sink: &'a mut Sink<'static>,
     piece: PhantomData<fn() -> P>,
 }
 
@@ -16,11 +15,9 @@ impl<'a, P: Payload> Outbox<'a, P> {
     /// # Safety
     /// The sink's buffers hold values of type `P`.
     #[inline]
-    pub(crate) unsafe fn new(sink: &'a mut dyn PieceSink) -> Self {
-        let slots = sink.slots();
+    pub(crate) unsafe fn new(sink: &'a mut Sink<'static>) -> Self {
         Outbox {
             sink,
-            slots,
             piece: PhantomData,
         }
     }
@@ -32,12 +29,7 @@ impl<'a, P: Payload> Outbox<'a, P> {
     /// When the relation does not let this source send to that destination at this turn.
     #[track_caller]
     pub fn piece(&mut self, destination: u32) -> &mut P {
-        let slot = match &self.slots {
-            // SAFETY: the sink lent these slots for the call, and the borrow of self keeps a second use away.
-            Some(slots) => unsafe { slots.route(destination).map(|route| slots.write(route)) },
-            None => self.sink.slot(destination),
-        };
-        let Some(slot) = slot else {
+        let Some(slot) = self.sink.slot(destination) else {
             panic!(
                 "this source may not send to partition {destination} at this turn; widen the exchange's relation"
             );
@@ -49,20 +41,26 @@ impl<'a, P: Payload> Outbox<'a, P> {
     /// Writes the piece to each destination of this turn in place, as [`Outbox::piece`].
     #[inline]
     pub fn for_each(&mut self, mut write: impl FnMut(u32, &mut P)) {
-        if let Some(slots) = self.slots {
-            // SAFETY: as in `piece`.
-            for route in unsafe { slots.routes() } {
-                // SAFETY: as in `piece`.
-                write(route.destination, unsafe {
-                    &mut *slots.write(route).cast::<P>()
-                });
+        match self.sink {
+            Sink::Slots(slots) => {
+                // SAFETY: the executor lent these slots for the call.
+                for route in unsafe { slots.routes() } {
+                    // SAFETY: as in `piece`; the slots were laid out for pieces of this size and alignment.
+                    let slot = unsafe {
+                        slots.stamp(route);
+                        let offset = SlotHeader::piece_offset(align_of::<P>());
+                        &mut *slots.base.add(route.offset + offset).cast::<P>()
+                    };
+                    write(route.destination, slot);
+                }
             }
-            return;
-        }
-        for place in 0..self.sink.fan_out() {
-            let (destination, slot) = self.sink.slot_at(place);
-            // SAFETY: buffers are of type P, and the borrow of self keeps a second one away.
-            write(destination, unsafe { &mut *slot.cast::<P>() });
+            Sink::Other(sink) => {
+                for place in 0..sink.fan_out() {
+                    let (destination, slot) = sink.slot_at(place);
+                    // SAFETY: buffers are of type P, and the borrow of self keeps a second one away.
+                    write(destination, unsafe { &mut *slot.cast::<P>() });
+                }
+            }
         }
     }
 
@@ -98,20 +96,24 @@ impl<'a, P: Payload> Outbox<'a, P> {
 
 /// The pieces that reached a gather, in source order: pairs of source and piece. Pieces may be taken apart.
 pub struct Inbox<'a, P> {
-    source: &'a mut dyn PieceSource,
+    /// Here, not behind a pointer, so that a kernel's loop keeps it in registers.
     slots: Option<SlotsIn>,
+    pieces: &'a mut Pieces<'static>,
     piece: PhantomData<fn() -> P>,
 }
 
 impl<'a, P: Payload> Inbox<'a, P> {
     /// # Safety
-    /// The source's buffers hold values of type `P`, each handed out once, alive for `'a`.
+    /// The pieces' buffers hold values of type `P`, each handed out once, alive for `'a`.
     #[inline]
-    pub(crate) unsafe fn new(source: &'a mut dyn PieceSource) -> Self {
-        let slots = source.slots();
+    pub(crate) unsafe fn new(pieces: &'a mut Pieces<'static>) -> Self {
+        let slots = match pieces {
+            Pieces::Slots(slots) => Some(*slots),
+            Pieces::Other(_) => None,
+        };
         Inbox {
-            source,
             slots,
+            pieces,
             piece: PhantomData,
         }
     }
@@ -123,9 +125,10 @@ impl<'a, P: Payload> Iterator for Inbox<'a, P> {
     #[inline]
     fn next(&mut self) -> Option<(u32, &'a mut P)> {
         let (source, slot) = match &mut self.slots {
-            // SAFETY: the source lent these slots for the call; each is handed out once.
-            Some(slots) => unsafe { slots.next() }?,
-            None => self.source.next()?,
+            // SAFETY: the executor lent these slots, laid out for pieces of this size and alignment, for the
+            // call; each is handed out once.
+            Some(slots) => unsafe { slots.next_of(size_of::<P>(), align_of::<P>()) }?,
+            None => self.pieces.next()?,
         };
         // SAFETY: see `new`.
         Some((source, unsafe { &mut *slot.cast::<P>() }))

@@ -4,11 +4,11 @@
 //! not exist here. It cannot notice what kernels and the builder do wrong, since it calls the same kernels.
 
 use crate::kernels::{self, Port};
-use crate::ports::{Pieces, Sink};
+use crate::ports::{PieceQueue, SinkMap};
 use crate::results::Results;
 use brambling_program::{
-    BlockId, Completion, Context, Count, DatasetId, ExchangeId, Node, Position, Program, Progress,
-    Relation, Spec, StageId, StageKind, Value,
+    BlockId, Completion, Context, Count, DatasetId, ExchangeId, Node, Pieces, Position, Program,
+    Progress, Relation, Sink, Spec, StageId, StageKind, Value,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -120,8 +120,13 @@ impl Interpreter<'_> {
                 StageKind::Scatter(exchange) => self.scatter(at, exchange, index, partitions),
                 StageKind::Gather(exchange) => {
                     let pieces = self.pieces.remove(&(exchange, index)).unwrap_or_default();
-                    let mut pieces = Pieces::new(pieces);
-                    self.task(at, index, partitions, Port::Source(&mut pieces));
+                    let mut pieces = PieceQueue::new(pieces);
+                    self.task(
+                        at,
+                        index,
+                        partitions,
+                        Port::Source(Pieces::Other(&mut pieces)),
+                    );
                 }
             }
         }
@@ -136,8 +141,8 @@ impl Interpreter<'_> {
         let related = (0..destinations)
             .filter(|&to| may_send(relation, at.turn, source, to, sources))
             .collect();
-        let mut sink = Sink::new(source, related, self.program.piece_type(exchange));
-        self.task(at, source, sources, Port::Sink(&mut sink));
+        let mut sink = SinkMap::new(source, related, self.program.piece_type(exchange));
+        self.task(at, source, sources, Port::Sink(Sink::Other(&mut sink)));
         for (destination, piece) in sink.sent {
             let pieces = self.pieces.entry((exchange, destination)).or_default();
             let before = pieces.insert(source, piece);

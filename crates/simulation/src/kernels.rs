@@ -1,19 +1,17 @@
 //! Kernels of random programs, and how a stage is called outside the executor.
 #![allow(unsafe_code)] // Kernels take erased pointers; the program fixed their types.
 
-use crate::ports::{Pieces, Sink};
 use brambling_program::{
-    Blocks, Context, DatasetId, Kernel, KernelSpec, Payload, Program, Progress, Rows, StageId,
-    StageKind, Use, Value,
+    Blocks, Context, DatasetId, Kernel, KernelSpec, Payload, Pieces, Program, Progress, Rows, Sink,
+    StageId, StageKind, Use, Value,
 };
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// What a stage is lent beside its datasets.
 pub(crate) enum Port<'a> {
     None,
-    Sink(&'a mut Sink),
-    Source(&'a mut Pieces),
+    Sink(Sink<'a>),
+    Source(Pieces<'a>),
 }
 
 /// Calls a stage on one partition of each of its datasets, in the order in which it names them.
@@ -41,9 +39,9 @@ pub(crate) fn call(
     match port {
         Port::None => {}
         // SAFETY: the port outlives the call below, and nobody else has it.
-        Port::Sink(sink) => unsafe { context.lend_sink(NonNull::from(&mut **sink)) },
+        Port::Sink(sink) => unsafe { context.lend_sink(sink) },
         // SAFETY: as above.
-        Port::Source(source) => unsafe { context.lend_source(NonNull::from(&mut **source)) },
+        Port::Source(source) => unsafe { context.lend_source(source) },
     }
     // SAFETY: one pointer for each declared dataset, in order, to a value of its type (callers give the
     // datasets' own values), unshared where the stage writes it; cells where it asks for cells.

@@ -4,16 +4,16 @@ use brambling_program::{PayloadType, PieceSink, PieceSource, Value};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The pieces of one scatter.
-pub(crate) struct Sink {
+pub(crate) struct SinkMap {
     source: u32,
     destinations: Vec<u32>,
     piece: &'static PayloadType,
     pub(crate) sent: BTreeMap<u32, Value>,
 }
 
-impl Sink {
-    pub(crate) fn new(source: u32, destinations: Vec<u32>, piece: &'static PayloadType) -> Sink {
-        Sink {
+impl SinkMap {
+    pub(crate) fn new(source: u32, destinations: Vec<u32>, piece: &'static PayloadType) -> SinkMap {
+        SinkMap {
             source,
             destinations,
             piece,
@@ -22,7 +22,7 @@ impl Sink {
     }
 }
 
-impl PieceSink for Sink {
+impl PieceSink for SinkMap {
     fn slot(&mut self, destination: u32) -> Option<*mut u8> {
         let piece = self.piece;
         let place = || Value::default_of(piece);
@@ -41,22 +41,22 @@ impl PieceSink for Sink {
 }
 
 /// The pieces of one gather, by ascending source.
-pub(crate) struct Pieces {
+pub(crate) struct PieceQueue {
     left: VecDeque<(u32, Value)>,
     /// Alive as long as the kernel may look at them.
     given: Vec<Value>,
 }
 
-impl Pieces {
-    pub(crate) fn new(pieces: impl IntoIterator<Item = (u32, Value)>) -> Pieces {
-        Pieces {
+impl PieceQueue {
+    pub(crate) fn new(pieces: impl IntoIterator<Item = (u32, Value)>) -> PieceQueue {
+        PieceQueue {
             left: pieces.into_iter().collect(),
             given: Vec::new(),
         }
     }
 }
 
-impl PieceSource for Pieces {
+impl PieceSource for PieceQueue {
     fn next(&mut self) -> Option<(u32, *mut u8)> {
         let (source, mut piece) = self.left.pop_front()?;
         piece.make_unique();

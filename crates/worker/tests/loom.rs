@@ -1,9 +1,10 @@
-//! The executor's races, enumerated by loom: mail, zone and bed.
+//! The executor's races, enumerated by loom: mail, stamps, zone and bed.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p brambling-worker --test loom`.
 #![cfg(loom)]
 #![allow(unsafe_code)] // The zone guards a cell, as it does in the executor.
 
+use brambling_exchange::in_process::{Stamp, fences};
 use brambling_worker::executor::{Bed, Mail, Zone};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -65,6 +66,32 @@ fn nobody_sleeps_on_mail() {
             }
         }
         poster.join().unwrap();
+    });
+}
+
+/// A source stamps, and tells the thread only if that sleeps; the thread looks at the stamp before it sleeps.
+#[test]
+fn nobody_sleeps_on_a_stamp() {
+    loom::model(|| {
+        let (mail, bed) = (Arc::new(Mail::new(1)), Arc::new(Bed::default()));
+        let stamp = Arc::new(Stamp::default());
+        let source = {
+            let (mail, bed, stamp) = (mail.clone(), bed.clone(), stamp.clone());
+            loom::thread::spawn(move || {
+                stamp.end(0);
+                fences::light();
+                if bed.is_asleep() && mail.post(0) {
+                    bed.wake();
+                }
+            })
+        };
+        while !stamp.has_ended(0) {
+            bed.sleep(Duration::ZERO, || mail.has_any() || stamp.has_ended(0));
+            if mail.has_any() {
+                mail.take(|_| {});
+            }
+        }
+        source.join().unwrap();
     });
 }
 

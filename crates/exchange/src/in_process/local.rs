@@ -1,24 +1,15 @@
 //! The exchange itself: arrivals and room of each destination, and the places of the pieces.
 
 use super::mailbox::{Letter, Mailbox};
-use super::slots::Slots;
-use super::sync::Ordering;
+use super::slots::{Heard, Slots};
+use super::sync::{AtomicU64, Ordering};
 use super::{Arrivals, Room, TURNS_OPEN};
 use brambling_program::{
-    Links, LinksAt, PayloadType, PieceSink, PieceSource, SlotsIn, SlotsOut, Turn,
+    Links, LinksAt, PayloadType, PieceSink, PieceSource, Pieces as Lent, Sink, Turn,
 };
 
 /// Beyond this the pieces of an exchange come through mailboxes: memory then follows the pieces sent.
 const SLOT_BYTES_MAX: usize = 16 << 20;
-
-/// Where a destination is, as its source's thread sees it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arrival {
-    /// On the source's own thread.
-    Near,
-    /// On another.
-    Far,
-}
 
 /// One destination's side.
 struct Destination {
@@ -37,6 +28,8 @@ pub struct InProcess {
     destinations: Box<[Destination]>,
     numbers: Box<[u32]>,
     pieces: Pieces,
+    /// Whether one table holds at every turn.
+    is_steady: bool,
 }
 
 impl InProcess {
@@ -64,6 +57,7 @@ impl InProcess {
         };
         let numbers = (0..links.destination_count()).map(number).collect();
         InProcess {
+            is_steady: links.phase_count() == 1,
             links,
             destinations,
             numbers,
@@ -76,16 +70,24 @@ impl InProcess {
         &self.links
     }
 
-    /// Whether every piece of a turn has reached a destination. If not, whoever brings the last one wakes it.
-    /// Asked by the destination's thread.
+    /// Which table of the relation holds at a turn: looked up once a task, not once a piece.
     #[inline]
-    pub fn is_complete(&self, turn: Turn, destination: u32) -> bool {
+    pub fn phase(&self, turn: Turn) -> usize {
+        if self.is_steady {
+            return 0;
+        }
+        self.links.at(turn).phase()
+    }
+
+    /// What a destination has heard of a turn. Asked by the destination's thread. Of a missing source: without
+    /// a mark it wakes the destination; with one it does so only where [`InProcess::sent`] says.
+    #[inline]
+    pub fn heard(&self, turn: Turn, phase: usize, destination: u32) -> Heard<'_> {
         match &self.pieces {
-            Pieces::Slots(slots) => {
-                slots.is_complete(turn, destination, self.links.fan_in(turn, destination))
-            }
+            Pieces::Slots(slots) => slots.heard(turn, phase, destination),
             Pieces::Mailbox(_, arrivals) => {
-                arrivals[destination as usize][(turn % TURNS_OPEN) as usize].is_complete()
+                let arrivals = &arrivals[destination as usize][(turn % TURNS_OPEN) as usize];
+                counted(arrivals.is_complete())
             }
         }
     }
@@ -100,15 +102,25 @@ impl InProcess {
         else {
             return true;
         };
-        let links = self.links.at(turn);
         let known = match &self.pieces {
-            Pieces::Slots(slots) => Some(slots.known_retired(links.phase(), source)),
+            Pieces::Slots(slots) => Some(slots.known_retired(self.phase(turn), source)),
             Pieces::Mailbox(..) => None,
         };
         // What was seen once need not be fetched from the destinations' threads again.
         if known.is_some_and(|known| known.load(Ordering::Relaxed) >= turns) {
             return true;
         }
+        self.look_for_room(turn, turns, source, known)
+    }
+
+    fn look_for_room(
+        &self,
+        turn: Turn,
+        turns: u64,
+        source: u32,
+        known: Option<&AtomicU64>,
+    ) -> bool {
+        let links = self.links.at(turn);
         let mut least = u64::MAX;
         for place in 0..links.fan_out(source) {
             let (destination, _) = links.destination(source, place);
@@ -124,80 +136,84 @@ impl InProcess {
         true
     }
 
-    /// Where a source puts its pieces of a turn for which it has room.
+    /// Where a source puts its pieces of a turn for which it has room. `begun` is the caller's, for what
+    /// must live as long as the sink.
     #[inline]
-    pub fn outbox(&self, turn: Turn, source: u32) -> LocalOutbox<'_> {
-        LocalOutbox {
-            exchange: self,
-            links: self.links.at(turn),
-            turn,
-            source,
-            begun: Vec::new(),
+    pub fn outbox<'a, 'b>(
+        &'a self,
+        turn: Turn,
+        phase: usize,
+        source: u32,
+        begun: &'b mut Option<MailboxOut<'a>>,
+    ) -> Sink<'b> {
+        match &self.pieces {
+            Pieces::Slots(slots) => Sink::Slots(slots.out(turn, phase, source)),
+            Pieces::Mailbox(mailbox, _) => Sink::Other(begun.insert(MailboxOut {
+                mailbox,
+                links: self.links.at(turn),
+                turn,
+                source,
+                begun: Vec::new(),
+            })),
         }
     }
 
-    /// Ends a source's turn: what it did not send counts as empty. `place` says where the shard of a
-    /// destination is; `wake` is called for each that may be complete by now. Both get the executor's numbers.
-    #[inline]
-    pub fn sent(
-        &self,
+    /// Ends a source's turn: what it did not send counts as empty. `is_near` says whether the shard of a
+    /// destination belongs to the source's thread. `tell` is called with those that are near and lacked this
+    /// source, and what they have heard by now; and with those that are not near, and nothing. Who is near and
+    /// has heard all must be woken. Who is not near must be woken when its thread sleeps: one that does not
+    /// looks at its marks. Both get the executor's numbers.
+    #[inline(always)]
+    pub fn sent<'a>(
+        &'a self,
         turn: Turn,
+        phase: usize,
         source: u32,
-        place: impl Fn(u32) -> Arrival,
-        mut wake: impl FnMut(u32, Arrival),
+        is_near: impl Fn(u32) -> bool,
+        mut tell: impl FnMut(u32, Option<Heard<'a>>),
     ) {
-        let links = self.links.at(turn);
         match &self.pieces {
-            Pieces::Slots(slots) => {
-                for route in slots.routes(links.phase(), source) {
-                    slots.arrive(turn, route);
-                    match place(route.number) {
-                        Arrival::Near => {
-                            if slots.is_complete(
-                                turn,
-                                route.destination,
-                                links.fan_in(route.destination),
-                            ) {
-                                wake(route.number, Arrival::Near);
-                            }
-                        }
-                        Arrival::Far => wake(route.number, Arrival::Far),
-                    }
-                }
-            }
+            Pieces::Slots(slots) => slots.sent(turn, (phase, source), is_near, tell),
             Pieces::Mailbox(_, arrivals) => {
+                let links = self.links.at(turn);
                 for at in 0..links.fan_out(source) {
                     let (destination, _) = links.destination(source, at);
                     let number = self.numbers[destination as usize];
                     let arrivals = &arrivals[destination as usize][(turn % TURNS_OPEN) as usize];
-                    match place(number) {
-                        Arrival::Near if arrivals.arrive_near() => wake(number, Arrival::Near),
-                        Arrival::Near => {}
-                        Arrival::Far => {
-                            arrivals.arrive_far();
-                            wake(number, Arrival::Far);
-                        }
+                    if is_near(number) {
+                        tell(number, Some(counted(arrivals.arrive_near())));
+                    } else {
+                        arrivals.arrive_far();
+                        tell(number, None);
                     }
                 }
             }
         }
     }
 
-    /// The pieces of a complete turn, in source order.
+    /// Whether destinations that are not near must be woken by their sources even when their thread does not
+    /// sleep: they have no marks to look at.
     #[inline]
-    pub fn inbox(&self, turn: Turn, destination: u32) -> LocalInbox<'_> {
-        let letters = match &self.pieces {
-            Pieces::Slots(_) => Vec::new(),
-            Pieces::Mailbox(mailbox, _) => mailbox.drain(turn, destination),
-        };
-        LocalInbox {
-            exchange: self,
-            links: self.links.at(turn),
-            turn,
-            destination,
-            slots: None,
-            next: 0,
-            letters,
+    pub fn must_wake(&self) -> bool {
+        matches!(self.pieces, Pieces::Mailbox(..))
+    }
+
+    /// The pieces of a turn of which a destination has heard all, in source order. `letters` is the caller's,
+    /// for what must live as long as they do.
+    #[inline]
+    pub fn inbox<'b>(
+        &self,
+        turn: Turn,
+        phase: usize,
+        destination: u32,
+        letters: &'b mut Option<MailboxIn>,
+    ) -> Lent<'b> {
+        match &self.pieces {
+            Pieces::Slots(slots) => Lent::Slots(slots.pieces(turn, phase, destination)),
+            Pieces::Mailbox(mailbox, _) => Lent::Other(letters.insert(MailboxIn {
+                next: 0,
+                letters: mailbox.drain(turn, destination),
+            })),
         }
     }
 
@@ -217,106 +233,76 @@ impl InProcess {
 
     /// Bytes that the pieces of a source's turn own, beyond those of the turn that used the places before.
     #[inline]
-    pub fn growth(&self, turn: Turn, source: u32) -> i64 {
+    pub fn growth(&self, turn: Turn, phase: usize, source: u32) -> i64 {
         match &self.pieces {
-            Pieces::Slots(slots) => slots.growth(turn, self.links.at(turn).phase(), source),
+            Pieces::Slots(slots) => slots.growth(turn, phase, source),
             Pieces::Mailbox(..) => 0,
         }
     }
 }
 
-/// A source's turn being written.
-pub struct LocalOutbox<'a> {
-    exchange: &'a InProcess,
+/// What a count of arrivals says: a source that is missing wakes the destination.
+fn counted<'a>(complete: bool) -> Heard<'a> {
+    if complete {
+        Heard::All
+    } else {
+        Heard::Missing {
+            source: 0,
+            mark: None,
+        }
+    }
+}
+
+/// A source's turn being written to mailboxes.
+pub struct MailboxOut<'a> {
+    mailbox: &'a Mailbox,
     links: LinksAt<'a>,
     turn: Turn,
     source: u32,
-    /// Pieces begun in mailboxes, by destination.
+    /// Pieces begun, by place among the destinations.
     begun: Vec<*mut u8>,
 }
 
-impl PieceSink for LocalOutbox<'_> {
+impl PieceSink for MailboxOut<'_> {
     fn slot(&mut self, destination: u32) -> Option<*mut u8> {
-        let place = (0..self.fan_out()).find(|place| self.destination(*place) == destination)?;
+        let is_it = |place: &u32| self.destination(*place) == destination;
+        // In a dense relation every destination has the place of its index.
+        let here = Some(destination).filter(|place| *place < self.fan_out() && is_it(place));
+        let place = here.or_else(|| (0..self.fan_out()).find(is_it))?;
         Some(self.slot_at(place).1)
     }
 
     fn slot_at(&mut self, place: u32) -> (u32, *mut u8) {
-        let destination = self.destination(place);
-        let piece = match &self.exchange.pieces {
-            Pieces::Slots(slots) => slots.write(self.turn, self.links.phase(), self.source, place),
-            Pieces::Mailbox(mailbox, _) => {
-                let count = self.exchange.links.destination_count() as usize;
-                self.begun.resize(count, std::ptr::null_mut());
-                let begun = &mut self.begun[destination as usize];
-                if begun.is_null() {
-                    *begun = mailbox.write(self.turn, self.source, destination);
-                }
-                *begun
-            }
-        };
-        (destination, piece)
-    }
-
-    #[inline]
-    fn slots(&mut self) -> Option<SlotsOut> {
-        match &self.exchange.pieces {
-            Pieces::Slots(slots) => Some(slots.out(self.turn, self.links.phase(), self.source)),
-            Pieces::Mailbox(..) => None,
+        let (destination, fan_out) = (self.destination(place), self.fan_out());
+        self.begun.resize(fan_out as usize, std::ptr::null_mut());
+        let begun = &mut self.begun[place as usize];
+        if begun.is_null() {
+            *begun = self.mailbox.write(self.turn, self.source, destination);
         }
+        (destination, *begun)
     }
 
     fn source(&self) -> u32 {
         self.source
     }
 
-    #[inline]
     fn fan_out(&self) -> u32 {
         self.links.fan_out(self.source)
     }
 
-    #[inline]
     fn destination(&self, place: u32) -> u32 {
         self.links.destination(self.source, place).0
     }
 }
 
-/// A destination's turn being read.
-pub struct LocalInbox<'a> {
-    exchange: &'a InProcess,
-    links: LinksAt<'a>,
-    turn: Turn,
-    destination: u32,
-    slots: Option<SlotsIn>,
+/// A destination's turn being read from its mailbox.
+pub struct MailboxIn {
     next: usize,
     letters: Vec<Letter>,
 }
 
-impl PieceSource for LocalInbox<'_> {
-    #[inline]
-    fn slots(&mut self) -> Option<SlotsIn> {
-        match &self.exchange.pieces {
-            Pieces::Slots(slots) => {
-                let (fan_in, sources) = (
-                    self.links.fan_in(self.destination),
-                    self.links.sources(self.destination),
-                );
-                Some(slots.incoming(self.turn, self.destination, fan_in, sources))
-            }
-            Pieces::Mailbox(..) => None,
-        }
-    }
-
+impl PieceSource for MailboxIn {
     fn next(&mut self) -> Option<(u32, *mut u8)> {
-        if let Pieces::Slots(_) = self.exchange.pieces {
-            if self.slots.is_none() {
-                self.slots = self.slots();
-            }
-            return match (&self.exchange.pieces, &mut self.slots) {
-                (Pieces::Slots(slots), Some(view)) => slots.next(view),
-                _ => None,
-            };
-        }
         let letter = self.letters.get(self.next)?;
         self.next += 1;
         Some((letter.source(), letter.piece()))
@@ -343,7 +329,9 @@ mod tests {
                         while !exchange.has_room(turn, source) {
                             std::thread::yield_now();
                         }
-                        let mut sink = exchange.outbox(turn, source);
+                        let phase = exchange.phase(turn);
+                        let mut begun = None;
+                        let mut sink = exchange.outbox(turn, phase, source, &mut begun);
                         for place in 0..sink.fan_out() {
                             let to = sink.destination(place);
                             // Every third piece is left out: an empty mark.
@@ -356,16 +344,18 @@ mod tests {
                                 };
                             }
                         }
-                        exchange.sent(turn, source, |_| Arrival::Far, |_, _| {});
+                        exchange.sent(turn, phase, source, |_| false, |_, _| {});
                     }
                 }
             });
             for turn in 0..200 {
                 for to in 0..n {
-                    while !exchange.is_complete(turn, to) {
+                    let phase = exchange.phase(turn);
+                    while !matches!(exchange.heard(turn, phase, to), Heard::All) {
                         std::thread::yield_now();
                     }
-                    let mut inbox = exchange.inbox(turn, to);
+                    let mut letters = None;
+                    let mut inbox = exchange.inbox(turn, phase, to, &mut letters);
                     let mut seen = Vec::new();
                     while let Some((source, piece)) = inbox.next() {
                         // SAFETY: the piece is of type P and this thread's until `retire`.
@@ -387,7 +377,6 @@ mod tests {
                             vec![]
                         }
                     );
-                    drop(inbox);
                     exchange.retire(turn, to, |_| {});
                 }
             }

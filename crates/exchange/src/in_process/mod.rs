@@ -7,8 +7,9 @@
 //! while it is read, and the waits point only backwards in program order.
 //!
 //! # What crosses between two CPUs
-//! Lines, each about a tenth of a microsecond: a piece and its stamp share one; a thread's mail is another; a
-//! source keeps the retired count that it saw, and fetches it again only when that no longer suffices.
+//! Lines, each about a tenth of a microsecond. A piece and its stamp share one, and nothing else crosses as long
+//! as the destination's thread is awake: it looks at the stamp itself ([`Mark`]). A source keeps the retired
+//! count that it saw, and fetches it again only when that no longer suffices.
 
 mod arrivals;
 pub mod fences;
@@ -17,13 +18,17 @@ mod mailbox;
 mod room;
 #[cfg(not(loom))]
 mod slots;
+mod stamp;
 mod sync;
 mod waiters;
 
 pub use arrivals::Arrivals;
 #[cfg(not(loom))]
-pub use local::{Arrival, InProcess, LocalInbox, LocalOutbox};
+pub use local::{InProcess, MailboxIn, MailboxOut};
 pub use room::Room;
+#[cfg(not(loom))]
+pub use slots::{Heard, Mark};
+pub use stamp::Stamp;
 pub use waiters::Waiters;
 
 /// How many turns of an exchange are open per destination.

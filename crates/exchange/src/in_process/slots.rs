@@ -1,58 +1,101 @@
 //! Places for pieces, owned by their destination: one for each open turn and source.
 #![allow(unsafe_code)] // One writer, then one reader, ordered by arrivals and room.
 
-use super::TURNS_OPEN;
+use super::stamp::Stamp;
 use super::sync::{AtomicU32, AtomicU64, Ordering};
+use super::{TURNS_OPEN, fences};
 use brambling_program::{Links, PayloadType, Route, SlotHeader, SlotsIn, SlotsOut, Turn};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr;
 
-/// Where the pieces of each source go, in one phase of the relation.
-type Phase = Box<[SourceRoutes]>;
+type Header = SlotHeader<Stamp>;
 
-/// Where the pieces of one source go. On a line of its own: its thread writes `retired`.
+const _: () = assert!(size_of::<Header>() == size_of::<SlotHeader>());
+
+/// Where the pieces of one source go, in one phase of the relation. On a line of its own: its thread writes
+/// `retired`.
 #[repr(align(64))]
-struct SourceRoutes {
+struct Outgoing {
     routes: Box<[Route]>,
     /// Turns that all of these destinations are known to have retired.
     retired: AtomicU64,
+}
+
+/// Whom a destination hears from, in one phase of the relation.
+struct Incoming {
+    fan_in: u32,
+    /// None for a dense relation, where each source has its own place.
+    sources: Option<Box<[u32]>>,
+}
+
+impl Incoming {
+    fn source(&self, ordinal: u32) -> u32 {
+        self.sources
+            .as_ref()
+            .map_or(ordinal, |sources| sources[ordinal as usize])
+    }
 }
 
 #[repr(align(64))]
 #[derive(Default)]
 struct Arrived([AtomicU32; TURNS_OPEN as usize]);
 
+/// Says when a source's turn has ended.
+#[derive(Clone, Copy)]
+pub struct Mark<'a> {
+    stamp: &'a Stamp,
+    turn: Turn,
+}
+
+impl Mark<'_> {
+    /// Whether the source has ended the turn.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.stamp.has_ended(self.turn)
+    }
+}
+
+/// What a destination has heard of a turn.
+#[derive(Clone, Copy)]
+pub enum Heard<'a> {
+    /// Every source's turn has ended.
+    All,
+    /// This source is the first whose turn has not.
+    Missing {
+        /// Its index.
+        source: u32,
+        /// Where it says that it has; none when it wakes the destination whatever happens.
+        mark: Option<Mark<'a>>,
+    },
+}
+
 /// All places of an exchange, in one allocation: by open turn, destination, and source.
 pub(super) struct Slots {
     base: *mut u8,
     layout: Layout,
     stride: usize,
-    piece_offset: usize,
     /// Places of a destination in a turn.
     width: usize,
     destinations: usize,
+    sources: usize,
     piece: &'static PayloadType,
     dense: bool,
-    /// For each phase of the relation and each source, where its pieces go.
-    routes: Box<[Phase]>,
+    /// By phase and source.
+    outgoing: Box<[Outgoing]>,
+    /// By phase and destination.
+    incoming: Box<[Incoming]>,
     /// For each destination and open turn, how many of its first sources are known to have arrived. Touched by
     /// the destination's thread.
     arrived: Box<[Arrived]>,
 }
 
-// SAFETY: places hold payloads, which are Send and Sync; who may touch which is the countdown's business.
+// SAFETY: places hold payloads, which are Send and Sync; who may touch which is the stamps' business.
 unsafe impl Send for Slots {}
 // SAFETY: as above.
 unsafe impl Sync for Slots {}
 
-fn place_layout(piece: &PayloadType) -> (Layout, usize) {
-    let (place, offset) = Layout::new::<SlotHeader>()
-        .extend(piece.layout())
-        .expect("a small header");
-    // A line each for small pieces: two sources never write the same one.
-    (
-        place.align_to(64).expect("a power of two").pad_to_align(),
-        offset,
-    )
+fn stride(piece: &PayloadType) -> usize {
+    SlotHeader::stride(piece.layout().size(), piece.layout().align())
 }
 
 fn places(links: &Links) -> usize {
@@ -61,7 +104,7 @@ fn places(links: &Links) -> usize {
 
 impl Slots {
     pub(super) fn bytes(links: &Links, piece: &'static PayloadType) -> usize {
-        places(links).saturating_mul(place_layout(piece).0.size())
+        places(links).saturating_mul(stride(piece))
     }
 
     pub(super) fn new(
@@ -69,109 +112,150 @@ impl Slots {
         piece: &'static PayloadType,
         number: impl Fn(u32) -> u32,
     ) -> Slots {
-        let (place, piece_offset) = place_layout(piece);
-        let places = places(links);
-        let layout = Layout::from_size_align(place.size() * places.max(1), place.align().max(128))
-            .expect("bounded");
+        let (stride, places) = (stride(piece), places(links));
+        let align = piece.layout().align().max(128);
+        let layout = Layout::from_size_align(stride * places.max(1), align).expect("bounded");
         // SAFETY: the layout is not empty.
         let base = unsafe { alloc_zeroed(layout) };
         if base.is_null() {
             handle_alloc_error(layout);
         }
-        for at in 0..places {
-            // SAFETY: within the allocation; a zeroed header says that no turn has written.
-            unsafe { piece.write_default(base.add(at * place.size() + piece_offset)) };
-        }
-        let (stride, width) = (place.size(), links.fan_in_max() as usize);
-        let route = |turn: Turn, source: u32, at: u32| {
-            let (destination, ordinal) = links.destination(turn, source, at);
-            let offset = (destination as usize * width + ordinal as usize) * stride;
-            Route {
-                destination,
-                number: number(destination),
-                offset,
-            }
-        };
-        let of_source = |turn: Turn, source: u32| SourceRoutes {
-            routes: (0..links.fan_out(turn, source))
-                .map(|at| route(turn, source, at))
-                .collect(),
-            retired: AtomicU64::new(0),
-        };
-        let of_phase = |phase: usize| {
+        let width = links.fan_in_max() as usize;
+        let phases = 0..links.phase_count() as Turn;
+        let outgoing = phases.clone().flat_map(|turn| {
+            let number = &number;
             (0..links.source_count())
-                .map(|source| of_source(phase as Turn, source))
-                .collect()
-        };
-        Slots {
+                .map(move |source| Outgoing::new(links, turn, source, (width, stride), number))
+        });
+        let incoming = phases.flat_map(|turn| {
+            (0..links.destination_count()).map(move |to| Incoming {
+                fan_in: links.fan_in(turn, to),
+                sources: links.at(turn).sources(to).map(Box::from),
+            })
+        });
+        let slots = Slots {
             base,
             layout,
             stride,
-            piece_offset,
             width,
             destinations: links.destination_count() as usize,
+            sources: links.source_count() as usize,
             piece,
             dense: links.is_dense(),
-            routes: (0..links.phase_count()).map(of_phase).collect(),
+            outgoing: outgoing.collect(),
+            incoming: incoming.collect(),
             arrived: (0..links.destination_count())
                 .map(|_| Arrived::default())
                 .collect(),
+        };
+        for at in 0..places {
+            // SAFETY: within the allocation; a zeroed header says that no turn has written.
+            unsafe { piece.write_default(slots.piece_at(base.add(at * stride))) };
         }
+        slots
     }
 
-    /// Where a source's pieces of a turn go.
     #[inline]
-    pub(super) fn routes(&self, phase: usize, source: u32) -> &[Route] {
-        &self.routes[phase][source as usize].routes
+    fn outgoing(&self, phase: usize, source: u32) -> &Outgoing {
+        &self.outgoing[phase * self.sources + source as usize]
+    }
+
+    #[inline]
+    fn incoming(&self, phase: usize, destination: u32) -> &Incoming {
+        &self.incoming[phase * self.destinations + destination as usize]
+    }
+
+    #[inline]
+    fn known(&self, turn: Turn, destination: u32) -> &AtomicU32 {
+        &self.arrived[destination as usize].0[(turn % TURNS_OPEN) as usize]
+    }
+
+    /// # Safety
+    /// `slot` is the start of a place.
+    unsafe fn piece_at(&self, slot: *mut u8) -> *mut u8 {
+        // SAFETY: a piece lies behind its header.
+        unsafe { slot.add(SlotHeader::piece_offset(self.piece.layout().align())) }
     }
 
     /// Turns that all destinations of a source in a phase are known to have retired. For the source's thread.
     #[inline]
     pub(super) fn known_retired(&self, phase: usize, source: u32) -> &AtomicU64 {
-        &self.routes[phase][source as usize].retired
+        &self.outgoing(phase, source).retired
     }
 
-    /// A source's turn has ended: its piece, or its empty mark, has arrived.
-    #[inline]
-    pub(super) fn arrive(&self, turn: Turn, route: &Route) {
-        // SAFETY: within the allocation.
-        let header = unsafe { &*self.turn(turn).add(route.offset).cast::<SlotHeader>() };
-        // Release: publishes the piece. Pairs with the Acquire in `is_complete`.
-        header.arrived.store(turn + 1, Ordering::Release);
+    /// Ends a source's turn: its pieces, or its empty marks, have arrived. Then says of each destination what
+    /// it lacks, as [`InProcess::sent`](super::InProcess::sent) does.
+    #[inline(always)]
+    pub(super) fn sent<'a>(
+        &'a self,
+        turn: Turn,
+        (phase, source): (usize, u32),
+        is_near: impl Fn(u32) -> bool,
+        mut tell: impl FnMut(u32, Option<Heard<'a>>),
+    ) {
+        let (routes, base) = (&self.outgoing(phase, source).routes, self.turn(turn));
+        for route in routes {
+            // SAFETY: within the allocation.
+            let header = unsafe { &*base.add(route.offset).cast::<Header>() };
+            header.arrived.end(turn);
+        }
+        // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stores
+        // above, or the caller sees below that it sleeps.
+        fences::light();
+        for route in routes {
+            if !is_near(route.number) {
+                tell(route.number, None);
+            } else if self.known(turn, route.destination).load(Ordering::Relaxed) == route.ordinal {
+                tell(
+                    route.number,
+                    Some(self.heard(turn, phase, route.destination)),
+                );
+            }
+        }
     }
 
-    /// Whether all sources of a destination's turn have arrived. Asked by the destination's thread; each source
-    /// is looked at until it has arrived, and then no more.
+    /// What a destination has heard of a turn. Asked by the destination's thread; each source is looked at
+    /// until it has arrived, and then no more.
     #[inline]
-    pub(super) fn is_complete(&self, turn: Turn, destination: u32, fan_in: u32) -> bool {
-        let known = &self.arrived[destination as usize].0[(turn % TURNS_OPEN) as usize];
+    pub(super) fn heard(&self, turn: Turn, phase: usize, destination: u32) -> Heard<'_> {
+        let (known, incoming) = (
+            self.known(turn, destination),
+            self.incoming(phase, destination),
+        );
         let first = known.load(Ordering::Relaxed);
         let mut arrived = first;
-        while arrived < fan_in {
-            let place = destination as usize * self.width + arrived as usize;
-            // SAFETY: within the allocation: a destination has `width` places in each open turn.
-            let header = unsafe {
-                &*self
-                    .turn(turn)
-                    .add(place * self.stride)
-                    .cast::<SlotHeader>()
+        let place = destination as usize * self.width + arrived as usize;
+        // SAFETY: within the allocation: a destination has `width` places in each open turn.
+        let mut at = unsafe { self.turn(turn).add(place * self.stride) };
+        let mut heard = Heard::All;
+        while arrived < incoming.fan_in {
+            // SAFETY: as above.
+            let header = unsafe { &*at.cast::<Header>() };
+            let mark = Mark {
+                stamp: &header.arrived,
+                turn,
             };
-            if header.arrived.load(Ordering::Acquire) != turn + 1 {
+            if !mark.is_set() {
+                heard = Heard::Missing {
+                    source: incoming.source(arrived),
+                    mark: Some(mark),
+                };
                 break;
             }
             arrived += 1;
+            // SAFETY: as above; after the last place, one beyond.
+            at = unsafe { at.add(self.stride) };
         }
         if arrived != first {
             known.store(arrived, Ordering::Relaxed);
         }
-        arrived == fan_in
+        heard
     }
 
     /// Opens a destination's place for a later turn.
     #[inline]
     pub(super) fn reopen(&self, turn: Turn, destination: u32) {
-        self.arrived[destination as usize].0[(turn % TURNS_OPEN) as usize]
-            .store(0, Ordering::Relaxed);
+        self.known(turn, destination).store(0, Ordering::Relaxed);
     }
 
     #[inline]
@@ -181,72 +265,82 @@ impl Slots {
         unsafe { self.base.add(place * self.stride) }
     }
 
+    /// Where a source with room for a turn writes.
     #[inline]
     pub(super) fn out(&self, turn: Turn, phase: usize, source: u32) -> SlotsOut {
         SlotsOut {
             base: self.turn(turn),
-            piece_offset: self.piece_offset,
+            piece_offset: SlotHeader::piece_offset(self.piece.layout().align()),
             stamp: turn + 1,
-            routes: self.routes(phase, source),
+            routes: &raw const *self.outgoing(phase, source).routes,
+            source,
             dense: self.dense,
         }
     }
 
+    /// What a destination reads of a turn of which it has heard all.
     #[inline]
-    pub(super) fn incoming(
-        &self,
-        turn: Turn,
-        destination: u32,
-        fan_in: u32,
-        sources: Option<&[u32]>,
-    ) -> SlotsIn {
-        // SAFETY: within the allocation: a destination has `width` places in each open turn.
-        let at = unsafe {
-            self.turn(turn)
-                .add(destination as usize * self.width * self.stride)
-        };
+    pub(super) fn pieces(&self, turn: Turn, phase: usize, destination: u32) -> SlotsIn {
+        let Incoming { fan_in, sources } = self.incoming(phase, destination);
+        let place = destination as usize * self.width;
         SlotsIn {
-            at,
-            stride: self.stride,
-            piece_offset: self.piece_offset,
+            // SAFETY: within the allocation: a destination has `width` places in each open turn.
+            at: unsafe { self.turn(turn).add(place * self.stride) },
             stamp: turn + 1,
-            left: fan_in,
             ordinal: 0,
-            sources: sources.map(|sources| &raw const *sources),
+            fan_in: *fan_in,
+            sources: sources.as_ref().map_or(ptr::null(), |list| list.as_ptr()),
+            piece: self.piece.layout(),
         }
     }
 
-    /// A piece by its place among the source's routes.
-    pub(super) fn write(&self, turn: Turn, phase: usize, source: u32, place: u32) -> *mut u8 {
-        // SAFETY: the source has room for this turn, so the destination no longer reads the place.
-        unsafe {
-            self.out(turn, phase, source)
-                .write(&self.routes(phase, source)[place as usize])
-        }
-    }
-
-    /// The next piece of a view of this exchange's slots.
-    pub(super) fn next(&self, view: &mut SlotsIn) -> Option<(u32, *mut u8)> {
-        // SAFETY: the turn is complete, so its sources no longer write.
-        unsafe { view.next() }
-    }
-
+    /// How many bytes more the pieces of a source's turn own than those that lay there before.
+    #[inline]
     pub(super) fn growth(&self, turn: Turn, phase: usize, source: u32) -> i64 {
         if self.piece.is_fixed() {
             return 0;
         }
-        let mut growth = 0;
-        for route in self.routes(phase, source) {
-            // SAFETY: called by the source before it counts as arrived: the place is still its own.
-            unsafe {
-                let slot = self.turn(turn).add(route.offset);
-                let now = self.piece.heap_bytes(slot.add(self.piece_offset)) as u64;
-                let header = slot.cast::<SlotHeader>();
-                growth += now as i64 - (*header).heap_bytes as i64;
-                (*header).heap_bytes = now;
-            }
+        self.outgoing(phase, source)
+            .routes
+            .iter()
+            .map(|route| self.growth_of(turn, route))
+            .sum()
+    }
+
+    fn growth_of(&self, turn: Turn, route: &Route) -> i64 {
+        // SAFETY: called by the source before its turn ends: the place is still its own.
+        unsafe {
+            let slot = self.turn(turn).add(route.offset);
+            let now = self.piece.heap_bytes(self.piece_at(slot)) as u64;
+            let header = slot.cast::<Header>();
+            let growth = now as i64 - (*header).heap_bytes as i64;
+            (*header).heap_bytes = now;
+            growth
         }
-        growth
+    }
+}
+
+impl Outgoing {
+    fn new(
+        links: &Links,
+        turn: Turn,
+        source: u32,
+        (width, stride): (usize, usize),
+        number: impl Fn(u32) -> u32,
+    ) -> Outgoing {
+        let route = |at: u32| {
+            let (destination, ordinal) = links.destination(turn, source, at);
+            Route {
+                destination,
+                number: number(destination),
+                ordinal,
+                offset: (destination as usize * width + ordinal as usize) * stride,
+            }
+        };
+        Outgoing {
+            routes: (0..links.fan_out(turn, source)).map(route).collect(),
+            retired: AtomicU64::new(0),
+        }
     }
 }
 
@@ -255,8 +349,8 @@ impl Drop for Slots {
         for at in 0..self.destinations * self.width * TURNS_OPEN as usize {
             // SAFETY: every place was given a value in `new`, and nobody uses it any more.
             unsafe {
-                self.piece
-                    .drop_in_place(self.base.add(at * self.stride + self.piece_offset))
+                let piece = self.piece_at(self.base.add(at * self.stride));
+                self.piece.drop_in_place(piece);
             };
         }
         // SAFETY: allocated in `new` with this layout.

@@ -4,11 +4,11 @@ use super::Deeds;
 use super::network::Network;
 use super::watch::Watch;
 use crate::kernels::{self, Port};
-use crate::ports::{Pieces, Sink};
+use crate::ports::{PieceQueue, SinkMap};
 use crate::random_program::Random;
 use brambling_program::{
-    Action, Completion, Context, ExchangeId, Op, PieceSink, Plan, Position, Progress, ShardId,
-    StageKind, Task, Value,
+    Action, Completion, Context, ExchangeId, Op, PieceSink, Pieces, Plan, Position, Progress,
+    ShardId, Sink, StageKind, Task, Value,
 };
 use brambling_worker::node::{Bytes, Effect, Node};
 use brambling_worker::{Issue, Next, Shard};
@@ -213,8 +213,8 @@ impl Worker {
         let places = 0..links.fan_out(at.turn, id.index);
         let related = places.map(|place| links.destination(at.turn, id.index, place).0);
         let related: Vec<u32> = related.collect();
-        let mut sink = Sink::new(id.index, related.clone(), plan.program.piece_type(exchange));
-        let done = call(plan, id, at, args, Port::Sink(&mut sink));
+        let mut sink = SinkMap::new(id.index, related.clone(), plan.program.piece_type(exchange));
+        let done = call(plan, id, at, args, Port::Sink(Sink::Other(&mut sink)));
         assert_eq!(sink.fan_out() as usize, related.len());
         let encode = |(destination, piece): (u32, Value)| {
             let mut bytes = Vec::new();
@@ -252,8 +252,8 @@ impl Worker {
                 Value::decode(table, &mut &bytes[..]).expect("a source encoded it"),
             )
         };
-        let mut pieces = Pieces::new(taken.into_iter().map(decode));
-        let done = call(plan, id, at, args, Port::Source(&mut pieces));
+        let mut pieces = PieceQueue::new(taken.into_iter().map(decode));
+        let done = call(plan, id, at, args, Port::Source(Pieces::Other(&mut pieces)));
         self.node
             .gathered(id, (exchange, at.turn))
             .expect("a destination of this program");

@@ -13,7 +13,8 @@ use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
 use brambling_memory::{Budget, Class};
 use brambling_program::{
-    Completion, DatasetId, ExchangeId, GroupId, Payload, Plan, Position, ShardId, StageKind, Value,
+    Completion, DatasetId, ExchangeId, ExchangePlan, GroupId, Payload, Plan, Position, ShardId,
+    StageKind, Value,
 };
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
@@ -60,6 +61,8 @@ pub(super) struct Resident {
     pub(super) home: u32,
     /// Completions that arrived since the shard last looked.
     pub(super) completions: AtomicU32,
+    /// Slices begun, going round. Written by the owner.
+    pub(super) slices: AtomicU32,
     /// Made by the shard's home thread when the job starts, so that its memory is first touched there.
     pub(super) body: UnsafeCell<Option<Body>>,
 }
@@ -186,6 +189,22 @@ impl Job {
         &self.plan
     }
 
+    /// An exchange that a stage uses.
+    #[inline]
+    pub(super) fn exchange(&self, id: ExchangeId) -> &InProcess {
+        self.exchanges[id.index()]
+            .as_ref()
+            .expect("an exchange with a stage has both")
+    }
+
+    /// Who sends and who receives in it.
+    #[inline]
+    pub(super) fn ends(&self, id: ExchangeId) -> &ExchangePlan {
+        self.plan.exchanges[id.index()]
+            .as_ref()
+            .expect("used by a stage")
+    }
+
     #[inline]
     pub(super) fn number(&self, group: GroupId, index: u32) -> u32 {
         self.numbers[group.index()][index as usize]
@@ -196,6 +215,14 @@ impl Job {
     pub(super) fn belongs_to(&self, number: u32, thread: u32) -> bool {
         // Acquire: pairs with the release in `hand`; what the former owner did to the shard is visible.
         self.owners[number as usize].load(Ordering::Acquire) == thread
+    }
+
+    /// Whether a shard's thread must be told by mail what its marks could tell it: it sleeps, or it is the
+    /// calling thread, which never looks. Asked after the marks were set and the cheap fence was passed.
+    #[inline]
+    pub(super) fn needs_mail(&self, number: u32) -> bool {
+        let owner = self.owners[number as usize].load(Ordering::Acquire);
+        owner == self.threads() || self.stations[owner as usize].bed.is_asleep()
     }
 
     /// The run queue of a thread.
@@ -379,6 +406,7 @@ fn place(plan: &Plan, threads: u32) -> Placement {
                     index,
                     home: thread,
                     completions: AtomicU32::new(0),
+                    slices: AtomicU32::new(0),
                     body: UnsafeCell::new(None),
                 });
             }

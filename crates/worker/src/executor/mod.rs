@@ -2,8 +2,8 @@
 //!
 //! A shard belongs to one thread at a time, its owner: its home, or a thief for one slice. Only the owner
 //! runs it and keeps it in its run queue. Whoever has something for a shard tells its owner: directly when that
-//! is the same thread, else by mail. A shard stalls by finding nothing to run; whatever arrives later is
-//! published before the owner is told, so the next look finds it.
+//! is the same thread, else by mail, or by a mark that the owner looks at. A shard stalls by finding nothing to
+//! run; whatever arrives later is published before the owner is told, so the next look finds it.
 
 mod board;
 mod failure;
@@ -19,6 +19,7 @@ mod stall;
 mod sync;
 mod tally;
 mod thread;
+mod watch;
 mod zone;
 
 pub use failure::{Failure, WaitsFor};

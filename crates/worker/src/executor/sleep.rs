@@ -2,9 +2,11 @@
 //!
 //! # Why nobody sleeps on work
 //! A sleeper first says so, then looks at its queues once more, then sleeps. A pusher first pushes, then asks
-//! whether the owner sleeps. A full fence stands between the two steps of each: one of the two sees the other.
+//! whether the owner sleeps. A fence stands between the two steps of each: one of the two sees the other. The
+//! sleeper's is the dear one, so that a pusher's may be the cheap one.
 
 use crate::executor::sync::{AtomicBool, Ordering, fence};
+use brambling_exchange::in_process::fences;
 #[cfg(loom)]
 use loom::sync::{Condvar, Mutex};
 #[cfg(not(loom))]
@@ -33,7 +35,7 @@ impl Bed {
     /// Sleeps until woken, unless `has_work` says that there is something to do, or at most `at_most`.
     pub fn sleep(&self, at_most: Duration, has_work: impl Fn() -> bool) {
         self.asleep.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        fences::heavy();
         if !has_work() {
             let mut woken = self
                 .woken
@@ -75,7 +77,8 @@ impl Bed {
         woken
     }
 
-    /// Whether the thread says that it sleeps.
+    /// Whether the thread says that it sleeps. Asked by a pusher that has passed [`fences::light`] since it
+    /// pushed.
     #[inline]
     pub fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed)

@@ -3,14 +3,14 @@
 
 use super::failure::Failure;
 use super::job::{Body, Job, Resident};
+use super::watch::{Watch, Watches};
 use crate::shard::{Issue, Next, Surroundings};
-use brambling_exchange::in_process::{Arrival, InProcess, LocalInbox, LocalOutbox};
-use brambling_memory::Class;
+use brambling_exchange::in_process::{Heard, InProcess, Mark};
+use brambling_memory::{Class, OutOfMemory};
 use brambling_program::{
-    Action, Context, ExchangeId, KernelError, LoopId, PieceSink, PieceSource, Position, Progress,
-    Runner, StageId, StageKind, Task, Turn, Value,
+    Action, Context, ExchangeId, KernelError, LoopId, Position, Progress, Runner, StageId,
+    StageKind, Task, Turn, Value,
 };
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 /// How long a slice should take: long against a reading of the clock, short against a user's patience.
@@ -29,31 +29,49 @@ pub(super) enum End {
 }
 
 /// What a shard of this process sees.
-struct Around<'a> {
+struct Around<'a, 's> {
     job: &'a Job,
     number: u32,
     index: u32,
     thread: u32,
+    lacks: &'s mut Vec<Lack<'a>>,
 }
 
-impl<'a> Around<'a> {
-    #[inline]
-    fn exchange(&self, exchange: ExchangeId) -> &'a InProcess {
-        self.job.exchanges[exchange.index()]
-            .as_ref()
-            .expect("an exchange with a stage has both")
-    }
+/// What a stalled gather lacks.
+#[derive(Clone, Copy)]
+pub(super) struct Lack<'a> {
+    pub(super) exchange: ExchangeId,
+    pub(super) turn: Turn,
+    pub(super) source: u32,
+    pub(super) mark: Mark<'a>,
 }
 
-impl Surroundings for Around<'_> {
+impl Surroundings for Around<'_, '_> {
     #[inline]
     fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        self.exchange(exchange).is_complete(turn, self.index)
+        let in_process = self.job.exchange(exchange);
+        let phase = in_process.phase(turn);
+        match in_process.heard(turn, phase, self.index) {
+            Heard::All => true,
+            Heard::Missing { mark: None, .. } => false,
+            Heard::Missing {
+                source,
+                mark: Some(mark),
+            } => {
+                self.lacks.push(Lack {
+                    exchange,
+                    turn,
+                    source,
+                    mark,
+                });
+                false
+            }
+        }
     }
 
     #[inline]
     fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        self.exchange(exchange).has_room(turn, self.index)
+        self.job.exchange(exchange).has_room(turn, self.index)
     }
 
     #[inline]
@@ -85,47 +103,57 @@ pub(super) fn next_share(share: u32, tasks: u32, took_ns: u64) -> u32 {
     fitting.clamp(1, u64::from(share.saturating_mul(8).min(SLICE_TASKS_MAX))) as u32
 }
 
-pub(super) struct Slice<'a> {
+pub(super) struct Slice<'a, 's> {
     job: &'a Job,
     resident: &'a Resident,
     number: u32,
     thread: u32,
     runner: Runner,
+    /// What the thread looks at for its stalled shards.
+    watches: &'s mut Watches<'a>,
     pub(super) tasks: u32,
     pub(super) failure: Option<Box<Failure>>,
 }
 
-impl<'a> Slice<'a> {
+impl<'a, 's> Slice<'a, 's> {
     #[inline]
     pub(super) fn new(
         job: &'a Job,
-        resident: &'a Resident,
         number: u32,
         thread: u32,
         runner: Runner,
+        watches: &'s mut Watches<'a>,
     ) -> Self {
         Slice {
             job,
-            resident,
+            resident: &job.residents[number as usize],
             number,
             thread,
             runner,
+            watches,
             tasks: 0,
             failure: None,
         }
     }
 
     #[inline]
-    pub(super) fn run(&mut self, body: &mut Body) -> End {
+    pub(super) fn run(&mut self, body: &mut Body, lacks: &mut Vec<Lack<'a>>) -> End {
         let job = self.job;
+        let slices = &self.resident.slices;
+        slices.store(
+            slices.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
         let code = &job.plan.codes[self.resident.group.index()];
         let mut around = Around {
             job,
             number: self.number,
             index: self.resident.index,
             thread: self.thread,
+            lacks,
         };
-        let completion = || job.completion(self.number);
+        let number = self.number;
+        let completion = || job.completion(number);
         let partitions = job.plan.counts[self.resident.group.index()];
         let seed = job.plan.program.spec().seed;
         let mut context = Context::new(
@@ -142,9 +170,13 @@ impl<'a> Slice<'a> {
             self.complete(body);
         }
         let end = loop {
+            around.lacks.clear();
             let issue = match body.shard.next(code, &mut around) {
                 Next::Run(issue) => issue,
-                Next::Stalled => break End::Stalled,
+                Next::Stalled => {
+                    self.watch(lacks);
+                    break End::Stalled;
+                }
                 Next::Yield => break End::UsedUp,
                 Next::Finished => break End::Finished,
             };
@@ -188,6 +220,16 @@ impl<'a> Slice<'a> {
         end
     }
 
+    /// Has the home thread look at what sources elsewhere owe the shard. A guest goes home by mail.
+    #[inline]
+    fn watch(&mut self, lacks: &[Lack<'a>]) {
+        if self.resident.home == self.thread {
+            for lack in lacks {
+                watch_for(self.job, self.watches, self.number, *lack);
+            }
+        }
+    }
+
     #[cold]
     fn complete(&self, body: &mut Body) {
         let arrived = self.resident.completions.swap(0, Ordering::AcqRel);
@@ -199,7 +241,7 @@ impl<'a> Slice<'a> {
 
     #[inline]
     fn run_task(
-        &self,
+        &mut self,
         body: &mut Body,
         task: &Task,
         issue: Issue,
@@ -244,47 +286,42 @@ impl<'a> Slice<'a> {
                 progress
             }
             StageKind::Scatter(id) => {
-                let exchange = self.exchange(id);
-                let mut outbox = exchange.outbox(issue.turn, self.resident.index);
-                // SAFETY: the outbox outlives the call.
-                unsafe { context.lend_sink(erase(NonNull::from(&mut outbox))) };
+                let exchange = self.job.exchange(id);
+                let (index, phase) = (self.resident.index, exchange.phase(issue.turn));
+                let mut begun = None;
+                let mut sink = exchange.outbox(issue.turn, phase, index, &mut begun);
+                // SAFETY: the sink outlives the call.
+                unsafe { context.lend_sink(&mut sink) };
                 let progress = call(context);
                 if progress != Progress::Done {
                     return cannot_continue(context, progress);
                 }
-                self.sent(context, id, exchange, issue.turn)
+                let growth = exchange.growth(issue.turn, phase, index);
+                if growth != 0
+                    && let Err(error) = self.charge_pieces(growth)
+                {
+                    return context.fail(self.pieces_error(id, error));
+                }
+                self.sent(exchange, id, issue.turn, phase);
+                Progress::Done
             }
             StageKind::Gather(id) => {
-                let exchange = self.exchange(id);
-                let mut inbox = exchange.inbox(issue.turn, self.resident.index);
-                // SAFETY: the inbox outlives the call.
-                unsafe { context.lend_source(erase_source(NonNull::from(&mut inbox))) };
+                let exchange = self.job.exchange(id);
+                let (index, phase) = (self.resident.index, exchange.phase(issue.turn));
+                let mut letters = None;
+                let mut pieces = exchange.inbox(issue.turn, phase, index, &mut letters);
+                // SAFETY: the pieces outlive the call.
+                unsafe { context.lend_source(&mut pieces) };
                 let progress = call(context);
                 if progress != Progress::Done {
                     return cannot_continue(context, progress);
                 }
-                drop(inbox);
-                let sources = self.ends(id).source;
-                exchange.retire(issue.turn, self.resident.index, |source| {
-                    self.wake(self.job.number(sources, source));
+                exchange.retire(issue.turn, index, |source| {
+                    self.wake(self.job.number(self.job.ends(id).source, source));
                 });
                 Progress::Done
             }
         }
-    }
-
-    #[inline]
-    fn exchange(&self, id: ExchangeId) -> &'a InProcess {
-        self.job.exchanges[id.index()]
-            .as_ref()
-            .expect("used by a stage")
-    }
-
-    #[inline]
-    fn ends(&self, id: ExchangeId) -> &'a brambling_program::ExchangePlan {
-        self.job.plan.exchanges[id.index()]
-            .as_ref()
-            .expect("used by a stage")
     }
 
     /// Tells a shard that something arrived. This very shard looks again anyway before its slice ends.
@@ -302,44 +339,46 @@ impl<'a> Slice<'a> {
         board.publish(outcome, |shard| self.wake(shard as u32));
     }
 
+    /// Ends the shard's turn of an exchange, and tells its destinations.
     #[inline]
-    fn sent(
-        &self,
-        context: &mut Context<'_>,
-        id: ExchangeId,
-        exchange: &InProcess,
-        turn: Turn,
-    ) -> Progress {
-        let growth = exchange.growth(turn, self.resident.index);
-        if growth != 0
-            && let Err(error) = self.charge_pieces(growth)
-        {
-            let name = &self.job.plan.program.spec().exchanges[id.index()].name;
-            return context.fail(
-                KernelError::new(format!("pieces of exchange `{name}`: {error}"))
-                    .with_source(error),
-            );
-        }
-        exchange.sent(
-            turn,
-            self.resident.index,
-            |number| {
-                if self.job.belongs_to(number, self.thread) {
-                    Arrival::Near
-                } else {
-                    Arrival::Far
+    fn sent(&mut self, exchange: &'a InProcess, id: ExchangeId, turn: Turn, phase: usize) {
+        let (job, me, index) = (self.job, self.thread, self.resident.index);
+        // Nobody looks at the marks of a shard that runs as a guest.
+        let must_wake = self.resident.home != me || exchange.must_wake();
+        let (number, watches) = (self.number, &mut *self.watches);
+        let is_near = |number| job.belongs_to(number, me);
+        exchange.sent(turn, phase, index, is_near, |to, heard| match heard {
+            None => {
+                if must_wake || job.needs_mail(to) {
+                    job.post(to);
                 }
-            },
-            |number, arrival| match arrival {
-                Arrival::Near => self.wake(number),
-                Arrival::Far => self.job.post(number),
-            },
-        );
-        Progress::Done
+            }
+            // This very shard looks again anyway before its slice ends.
+            Some(_) if to == number => {}
+            // SAFETY: inside our own zone, and the reference ends here.
+            Some(Heard::All) => unsafe { job.ready(me) }.insert(to),
+            Some(Heard::Missing { source, mark }) => {
+                let lack = mark.map(|mark| Lack {
+                    exchange: id,
+                    turn,
+                    source,
+                    mark,
+                });
+                if let Some(lack) = lack.filter(|_| job.residents[to as usize].home == me) {
+                    watch_for(job, watches, to, lack);
+                }
+            }
+        });
     }
 
     #[cold]
-    fn charge_pieces(&self, growth: i64) -> Result<(), brambling_memory::OutOfMemory> {
+    fn pieces_error(&self, id: ExchangeId, error: OutOfMemory) -> KernelError {
+        let name = &self.job.plan.program.spec().exchanges[id.index()].name;
+        KernelError::new(format!("pieces of exchange `{name}`: {error}")).with_source(error)
+    }
+
+    #[cold]
+    fn charge_pieces(&self, growth: i64) -> Result<(), OutOfMemory> {
         let (old, new) = if growth > 0 {
             (0, growth as u64)
         } else {
@@ -391,19 +430,20 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// Forgets how long the sink lives; the caller of `lend_sink` answers for that.
-fn erase<'a>(sink: NonNull<LocalOutbox<'a>>) -> NonNull<dyn PieceSink> {
-    let sink: NonNull<dyn PieceSink + 'a> = sink;
-    // SAFETY: only the lifetime bound changes, not the layout.
-    unsafe { std::mem::transmute::<NonNull<dyn PieceSink + 'a>, NonNull<dyn PieceSink>>(sink) }
-}
-
-/// As [`erase`], for a source.
-fn erase_source<'a>(source: NonNull<LocalInbox<'a>>) -> NonNull<dyn PieceSource> {
-    let source: NonNull<dyn PieceSource + 'a> = source;
-    // SAFETY: only the lifetime bound changes, not the layout.
-    unsafe {
-        std::mem::transmute::<NonNull<dyn PieceSource + 'a>, NonNull<dyn PieceSource>>(source)
+/// Has a shard's home thread, which the caller is, look at the mark that the shard lacks; unless the source has
+/// the same home: it will look for itself what the shard lacks.
+#[inline]
+pub(super) fn watch_for<'a>(job: &'a Job, watches: &mut Watches<'a>, number: u32, lack: Lack<'a>) {
+    let resident = &job.residents[number as usize];
+    let source = job.number(job.ends(lack.exchange).source, lack.source);
+    if job.residents[source as usize].home != resident.home {
+        watches.add(Watch {
+            mark: lack.mark,
+            exchange: lack.exchange,
+            turn: lack.turn,
+            number,
+            slices: resident.slices.load(Ordering::Relaxed),
+        });
     }
 }
 

@@ -4,9 +4,11 @@
 use super::failure::Failure;
 use super::job::{Body, Job, Resident, Station};
 use super::panics;
-use super::slice::{End, Slice};
+use super::slice::{End, Lack, Slice, watch_for};
 use super::spread;
 use super::tally::count;
+use super::watch::{Watch, Watches};
+use brambling_exchange::in_process::Heard;
 use brambling_program::Runner;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -20,7 +22,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Polls between two looks at the clock.
 const SPINS: u32 = 64;
 /// Slices of short tasks between two readings of the clock.
-const SLICES_UNREAD: u32 = 16;
+const SLICES_UNREAD: u32 = 64;
 /// A share of so many tasks means that a task takes less than half a microsecond.
 const SHORT_SHARE: u32 = 256;
 /// Tasks after which a slice is timed by itself.
@@ -37,6 +39,10 @@ pub(super) struct Worker<'a> {
     slices: u32,
     /// The shard being run, for whoever must say where a panic came from.
     current: Option<u32>,
+    /// What is looked at for stalled shards.
+    watches: Watches<'a>,
+    /// What the last shard to stall lacked: here for its memory only.
+    lacks: Vec<Lack<'a>>,
 }
 
 impl<'a> Worker<'a> {
@@ -55,6 +61,8 @@ impl<'a> Worker<'a> {
             clock: Instant::now(),
             slices: 0,
             current: None,
+            watches: Watches::default(),
+            lacks: Vec::new(),
         }
     }
 
@@ -143,6 +151,9 @@ impl<'a> Worker<'a> {
         if self.station.mail.has_any() {
             self.take_mail();
         }
+        let (job, me) = (self.job, self.me);
+        self.watches
+            .look(|watches, watch| follow(job, me, watches, watch));
         // SAFETY: inside our own zone; the reference ends with the statement.
         let next = unsafe { self.job.ready(self.me) }.pop();
         if let Some(thief) = self.station.zone.take_request() {
@@ -179,8 +190,8 @@ impl<'a> Worker<'a> {
             return;
         }
         self.current = Some(number);
-        let mut slice = Slice::new(self.job, resident, number, self.me, self.runner);
-        let end = slice.run(body);
+        let mut slice = Slice::new(self.job, number, self.me, self.runner, &mut self.watches);
+        let end = slice.run(body, &mut self.lacks);
         let (tasks, failure) = (slice.tasks, slice.failure);
         self.current = None;
         self.slices += 1;
@@ -283,11 +294,24 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Polls for mail, then steals, then sleeps.
+    /// Whether there is something to do for a thread with an empty run queue.
+    #[inline]
+    fn has_work(&mut self) -> bool {
+        if self.station.mail.has_any() || self.job.stop.load(Ordering::Relaxed) {
+            return true;
+        }
+        let (job, me) = (self.job, self.me);
+        self.watches
+            .look_at_all(|watches, watch| follow(job, me, watches, watch));
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        unsafe { job.ready(me) }.len() > 0
+    }
+
+    /// Polls for mail and marks, then steals, then sleeps.
     fn idle(&mut self, thief: &mut Thief, poll: Duration) {
         let mut spins = 0u32;
         let mut since = None;
-        while !self.station.mail.has_any() && !self.job.stop.load(Ordering::Relaxed) {
+        while !self.has_work() {
             spins += 1;
             if !spins.is_multiple_of(SPINS) {
                 std::hint::spin_loop();
@@ -309,8 +333,11 @@ impl<'a> Worker<'a> {
                 return;
             }
             if since.is_some_and(|since| self.clock - since >= poll) {
-                let has_work =
-                    || self.station.mail.has_any() || self.job.stop.load(Ordering::SeqCst);
+                let has_work = || {
+                    self.station.mail.has_any()
+                        || self.job.stop.load(Ordering::SeqCst)
+                        || self.watches.is_any_set()
+                };
                 self.station.bed.sleep(SLEEP_MAX, has_work);
                 self.clock = Instant::now();
                 since = Some(self.clock);
@@ -321,6 +348,33 @@ impl<'a> Worker<'a> {
         if since.is_some() {
             self.station.idle.store(false, Ordering::Release);
             self.clock = Instant::now();
+        }
+    }
+}
+
+/// A mark is set: looks what else the shard lacks, and queues it when that is nothing.
+fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: Watch<'a>) {
+    let Watch { number, .. } = watch;
+    let resident = &job.residents[number as usize];
+    // It may have run since, or run elsewhere now: what it lacks then is another watch's, or its owner's.
+    if !job.belongs_to(number, me) || resident.slices.load(Ordering::Relaxed) != watch.slices {
+        return;
+    }
+    let exchange = job.exchange(watch.exchange);
+    let phase = exchange.phase(watch.turn);
+    match exchange.heard(watch.turn, phase, resident.index) {
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        Heard::All => unsafe { job.ready(me) }.insert_urgent(number),
+        Heard::Missing { source, mark } => {
+            if let Some(mark) = mark {
+                let lack = Lack {
+                    exchange: watch.exchange,
+                    turn: watch.turn,
+                    source,
+                    mark,
+                };
+                watch_for(job, watches, number, lack);
+            }
         }
     }
 }
@@ -351,8 +405,14 @@ struct Thief {
     me: u32,
     victim: u32,
     threads: u32,
-    /// When the victim was last seen with work waiting.
-    since: Option<Instant>,
+    /// What the victim was doing when it was first looked at.
+    seen: Option<Seen>,
+}
+
+struct Seen {
+    at: Instant,
+    queued: u32,
+    slices: u64,
 }
 
 impl Thief {
@@ -361,7 +421,7 @@ impl Thief {
             me,
             victim: me,
             threads,
-            since: None,
+            seen: None,
         }
     }
 
@@ -369,28 +429,37 @@ impl Thief {
         if self.threads < 2 {
             return None;
         }
-        if self.since.is_some_and(|since| now - since < STEAL_AFTER) {
-            return None;
-        }
-        let station = &job.stations[self.victim as usize];
-        if self.since.is_some() && station.queued.0.load(Ordering::Relaxed) > 0 {
-            match station.zone.try_lock() {
-                Some(locked) => {
-                    // SAFETY: the lock keeps the owner out of its zone.
-                    let taken = unsafe { job.ready(self.victim) }.pop_last();
-                    if let Some(number) = taken {
-                        // Inside the lock: the owner must find the shard gone.
-                        job.adopt(number, self.me);
-                        drop(locked);
-                        self.since = None;
-                        return Some(number);
+        if let Some(seen) = &self.seen {
+            if now - seen.at < STEAL_AFTER {
+                return None;
+            }
+            let station = &job.stations[self.victim as usize];
+            // A victim that has run as many slices as were queued has been round its queue: nothing waited.
+            let ran = station.tally.slices.load(Ordering::Relaxed) - seen.slices;
+            if station.queued.0.load(Ordering::Relaxed) > 0 && ran < u64::from(seen.queued) {
+                match station.zone.try_lock() {
+                    Some(locked) => {
+                        // SAFETY: the lock keeps the owner out of its zone.
+                        let taken = unsafe { job.ready(self.victim) }.pop_last();
+                        if let Some(number) = taken {
+                            // Inside the lock: the owner must find the shard gone.
+                            job.adopt(number, self.me);
+                            drop(locked);
+                            self.seen = None;
+                            return Some(number);
+                        }
                     }
+                    None => station.zone.request(self.me),
                 }
-                None => station.zone.request(self.me),
             }
         }
         self.next_victim();
-        self.since = Some(now);
+        let station = &job.stations[self.victim as usize];
+        self.seen = Some(Seen {
+            at: now,
+            queued: station.queued.0.load(Ordering::Relaxed),
+            slices: station.tally.slices.load(Ordering::Relaxed),
+        });
         None
     }
 
