@@ -277,6 +277,62 @@ def test_texts_and_handles():
     assert p.picture().startswith("flowchart TD")
 
 
+def test_a_picture():
+    p = br.Program("picture")
+    x = p.dataset('x "<#1>"', value=0)
+    y = p.dataset("y", value=0, partitions=4)
+    p.update(y, abs)
+    with p.loop(3):
+        with p.loop(while_=bool, on=x):
+            p.update(x, abs)
+        with p.if_(p.signal(bool, x)):
+            p.update(x, abs)
+        with p.else_():
+            p.update(x, int)
+        with p.if_(p.signal(bool, x)):
+            p.update(x, abs)
+    p.broadcast(x, like=y)
+    # No arrow stands in a frame: Mermaid would draw the box that it comes from in there.
+    assert p.picture() == """flowchart TD
+  s0["abs"]
+  subgraph b1["repeat 3"]
+    direction TB
+    subgraph b3["while bool"]
+      direction TB
+      s1{"bool"}
+      s2["abs"]
+    end
+    s3{"bool"}
+    subgraph b4["if bool"]
+      direction TB
+      s4["abs"]
+    end
+    subgraph b5["else"]
+      direction TB
+      s5["int"]
+    end
+    s6{"bool"}
+    subgraph b6["if bool"]
+      direction TB
+      s7["abs"]
+    end
+  end
+  s8["scatter broadcast x #quot;#lt;#35;1#gt;#quot;"]
+  s9["gather broadcast x #quot;#lt;#35;1#gt;#quot;"]
+  s0 --> s1
+  s1 --> s2
+  s2 --> s3
+  s3 --> s4
+  s3 --> s5
+  s4 --> s6
+  s5 --> s6
+  s6 --> s7
+  s7 --> s8
+  s6 --> s8
+  s8 ==> s9
+"""
+
+
 def test_partitions_come_from_the_settings(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     load = lambda: br.Program("p").load(np.zeros(100_000)).partitions  # noqa: E731

@@ -76,94 +76,135 @@ impl Spec {
         Ok(())
     }
 
-    /// A Mermaid flowchart: stages as boxes in program order, loops and branches as frames, exchanges as
-    /// thick arrows. Paste it where Mermaid is drawn, such as a Markdown page.
+    /// A Mermaid flowchart: stages as boxes (signals as diamonds) in program order, loops and branches as
+    /// frames, exchanges as thick arrows. Paste it where Mermaid is drawn, such as a Markdown page.
     pub fn picture(&self) -> String {
-        let mut out = String::from("flowchart TD\n");
-        let mut last = None;
-        self.draw_block(&mut out, Spec::ROOT, 1, &mut last);
-        for exchange in 0..self.exchanges.len() {
-            let of = |scatter: bool| {
-                self.stages.iter().position(|stage| match stage.kind {
-                    StageKind::Scatter(id) => scatter && id.index() == exchange,
-                    StageKind::Gather(id) => !scatter && id.index() == exchange,
-                    StageKind::Compute | StageKind::Signal => false,
-                })
-            };
-            if let (Some(scatter), Some(gather)) = (of(true), of(false)) {
-                let _ = writeln!(
-                    out,
-                    "  s{scatter} == {} ==> s{gather}",
-                    label(&self.exchanges[exchange].name)
-                );
-            }
-        }
-        out
+        let mut picture = Picture {
+            spec: self,
+            boxes: String::from("flowchart TD\n"),
+            arrows: String::new(),
+        };
+        picture.block(Spec::ROOT, 1, Vec::new());
+        picture.boxes + &picture.arrows
     }
+}
 
-    fn draw_block(
-        &self,
-        out: &mut String,
-        block: BlockId,
-        depth: usize,
-        last: &mut Option<StageId>,
-    ) {
-        let indent = "  ".repeat(depth);
-        for node in &self.blocks[block.index()] {
-            let mut frame = |title: String,
-                             blocks: &[BlockId],
-                             first: Option<StageId>,
-                             last: &mut Option<StageId>| {
-                let _ = writeln!(out, "{indent}subgraph b{}[{}]", blocks[0].0, label(&title));
-                if let Some(stage) = first {
-                    self.draw_stage(out, depth + 1, stage, last);
-                }
-                for block in blocks {
-                    self.draw_block(out, *block, depth + 1, last);
-                }
-                let _ = writeln!(out, "{indent}end");
-            };
-            match *node {
-                Node::Stage(stage) => self.draw_stage(out, depth, stage, last),
+/// A picture as far as it is drawn. Arrows come after all frames: Mermaid puts a box into every frame that
+/// names it, and an arrow names both of its ends.
+struct Picture<'a> {
+    spec: &'a Spec,
+    boxes: String,
+    arrows: String,
+}
+
+impl Picture<'_> {
+    /// Draws a block that begins after `ends`; the result is what comes last in it.
+    fn block(&mut self, block: BlockId, depth: usize, mut ends: Vec<StageId>) -> Vec<StageId> {
+        let spec = self.spec;
+        for node in &spec.blocks[block.index()] {
+            ends = match *node {
+                Node::Stage(stage) => self.stage(stage, depth, ends),
                 Node::Repeat { turns, body } => {
-                    frame(format!("repeat {turns}"), &[body], None, last)
+                    self.begin(&format!("repeat {turns}"), body, depth);
+                    let ends = self.block(body, depth + 1, ends);
+                    self.end(depth);
+                    ends
                 }
                 Node::While { test, body, .. } => {
-                    frame(
-                        format!("while {}", self.stages[test.index()].name),
-                        &[body],
-                        Some(test),
-                        last,
-                    );
+                    let title = format!("while {}", spec.stages[test.index()].name);
+                    self.begin(&title, body, depth);
+                    let ends = self.stage(test, depth + 1, ends);
+                    let ends = self.block(body, depth + 1, ends);
+                    self.end(depth);
+                    ends
                 }
                 Node::Branch {
                     signal,
                     then,
                     otherwise,
                 } => {
-                    let title = format!("if {}", self.stages[signal.index()].name);
-                    frame(title, &[then, otherwise], None, last);
+                    let title = format!("if {}", spec.stages[signal.index()].name);
+                    self.begin(&title, then, depth);
+                    let mut taken = self.block(then, depth + 1, ends.clone());
+                    self.end(depth);
+                    let mut other = ends;
+                    if !spec.blocks[otherwise.index()].is_empty() {
+                        self.begin("else", otherwise, depth);
+                        other = self.block(otherwise, depth + 1, other);
+                        self.end(depth);
+                    }
+                    other.retain(|stage| !taken.contains(stage));
+                    taken.extend(other);
+                    taken
                 }
-            }
+            };
         }
+        ends
     }
 
-    fn draw_stage(&self, out: &mut String, depth: usize, id: StageId, last: &mut Option<StageId>) {
+    fn begin(&mut self, title: &str, block: BlockId, depth: usize) {
         let indent = "  ".repeat(depth);
-        let _ = writeln!(
-            out,
-            "{indent}{id}[{}]",
-            label(&self.stages[id.index()].name)
-        );
-        if let Some(before) = last.replace(id) {
-            let _ = writeln!(out, "{indent}{before} --> {id}");
+        let (id, title) = (block.0, label(title));
+        // Without a direction, Mermaid lays out the frame across when no arrow leaves it.
+        self.boxes.push_str(&format!(
+            "{indent}subgraph b{id}[{title}]\n{indent}  direction TB\n"
+        ));
+    }
+
+    fn end(&mut self, depth: usize) {
+        self.boxes.push_str(&format!("{}end\n", "  ".repeat(depth)));
+    }
+
+    fn stage(&mut self, id: StageId, depth: usize, before: Vec<StageId>) -> Vec<StageId> {
+        let stage = &self.spec.stages[id.index()];
+        let name = &stage.name;
+        let text = match stage.kind {
+            StageKind::Compute => format!("[{}]", label(name)),
+            StageKind::Signal => format!("{{{}}}", label(name)),
+            StageKind::Scatter(_) => format!("[{}]", label(&format!("scatter {name}"))),
+            StageKind::Gather(_) => format!("[{}]", label(&format!("gather {name}"))),
+        };
+        let indent = "  ".repeat(depth);
+        self.boxes.push_str(&format!("{indent}{id}{text}\n"));
+        let scatter = self.scatter_of(id);
+        for earlier in before {
+            if Some(earlier) != scatter {
+                self.arrows.push_str(&format!("  {earlier} --> {id}\n"));
+            }
         }
+        if let Some(scatter) = scatter {
+            self.arrows.push_str(&format!("  {scatter} ==> {id}\n"));
+        }
+        vec![id]
+    }
+
+    /// Where a gather's pieces come from.
+    fn scatter_of(&self, gather: StageId) -> Option<StageId> {
+        let StageKind::Gather(exchange) = self.spec.stages[gather.index()].kind else {
+            return None;
+        };
+        let is_scatter = |kind| kind == StageKind::Scatter(exchange);
+        let scatter = self.spec.stages.iter().position(|it| is_scatter(it.kind));
+        scatter.map(|index| StageId(index as u32))
     }
 }
 
-/// Mermaid's quoted text; a quote inside is written as its entity.
+/// Mermaid's quoted text; what would end it or be read as markup is written as an entity.
 fn label(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "#quot;"))
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("#quot;"),
+            '<' => quoted.push_str("#lt;"),
+            '>' => quoted.push_str("#gt;"),
+            '&' => quoted.push_str("#amp;"),
+            '#' => quoted.push_str("#35;"),
+            '`' => quoted.push_str("#96;"),
+            '\n' => quoted.push(' '),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
 }
 
 impl fmt::Display for Spec {
