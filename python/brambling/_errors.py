@@ -1,5 +1,9 @@
 """What can go wrong, as exceptions."""
 
+from typing import Any
+
+import numpy as np
+
 
 class Error(Exception):
     """Whatever the package raises of its own."""
@@ -56,3 +60,11 @@ class ConvergenceWarning(UserWarning):
     """A model's fit ended by `max_iter`, before its gradient was small enough."""
 
     __module__ = "brambling"
+
+
+def refuse_masked(value: Any, what: str) -> None:
+    """NumPy's conversions forget the mask: values that were masked out would count."""
+    if np.ma.is_masked(value):
+        raise BuildError(
+            f"{what} is a masked array, and its mask would be lost; drop the masked rows, or give its filled(value)"
+        )

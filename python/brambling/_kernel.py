@@ -143,6 +143,11 @@ class Call:
             raise BuildError(f"there is no built-in kernel {f!r}; give a function")
         if not callable(f):
             raise BuildError(f"a kernel is a function, not {f!r}; give a function")
+        if inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f):
+            raise BuildError(
+                f"`{stage}` is {'an async function' if inspect.iscoroutinefunction(f) else 'a generator (it has `yield`)'}, "
+                "which computes nothing when it is called; return the values, as one list or array"
+            )
         self._f = f
         self._stage = stage
         self._reads = reads
@@ -184,11 +189,28 @@ class Call:
             if "read-only" in str(error):
                 raise ReadOnlyWrite(self._read_only()) from error
             raise
+        except TypeError as error:
+            # Raised by the call itself, not in the function.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                self._check_arguments(values, named)
+            raise
         if self._updates and result is None:
             raise TypeError(
                 f"`{self._stage}` returned None, but p.update stores what it returns; return the new value"
             )
         return result if self._check is None else self._check(result)
+
+    def _check_arguments(self, values: list[Any], named: dict[str, Any]) -> None:
+        try:
+            inspect.signature(self._f).bind(*values, **named)
+        except ValueError:
+            return
+        except TypeError as error:
+            given = len(values) + len(named) - (self._ctx is not None)
+            raise TypeError(
+                f"`{self._stage}` is called with {given} argument{'s' * (given != 1)}, one per dataset: {error} "
+                "(arrays loaded together come as one tuple)"
+            ) from None
 
     def _read_only(self) -> str:
         names = ", ".join(f"`{name}`" for name in self._reads)

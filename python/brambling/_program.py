@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from brambling import _native
 from brambling._blas import one_blas_thread
-from brambling._errors import BuildError, SettingsError
+from brambling._block import Block, block
+from brambling._errors import BuildError, SettingsError, refuse_masked
 from brambling._kernel import Call, Context, code_of, name_of
+from brambling._outer import OuterNames
 from brambling._reduce import combiner
 from brambling._shuffle import Split, join
 
@@ -51,10 +53,21 @@ class Dataset:
         )
 
     def __iter__(self) -> Iterator[Any]:
+        self._asked_for_values()
+
+    def _asked_for_values(self, *_: Any, **__: Any) -> NoReturn:
         raise BuildError(
             f"the values of `{self.name}` exist only while the program runs; use p.map(f, {self.name}), "
             f"or p.keep({self.name}) and take them from the result of p.run()"
         )
+
+
+# What Python and NumPy would compute with: without an answer of our own, np.sum(x) is x itself.
+for _name in (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul rmatmul and rand or ror "
+    "xor rxor lt le gt ge neg pos abs invert float int round getitem setitem len array array_ufunc"
+).split():
+    setattr(Dataset, f"__{_name}__", Dataset._asked_for_values)
 
 
 class Signal:
@@ -143,7 +156,12 @@ def _owned(value: Any) -> Any:
 
 
 class _Truth:
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
     def __call__(self, result: Any) -> bool:
+        if result is None:
+            raise TypeError(f"`{self._stage}` returned None, but its answer is True or False; return a boolean")
         return bool(result)
 
 
@@ -225,6 +243,8 @@ class Program:
         self._builder = _native.Builder(name, self._seed)
         self._datasets: dict[str, Dataset] = {}
         self._open: list[str] = []
+        self._unentered: list[Block] = []
+        self._outer = OuterNames()
         self._closed_if: int | None = None
 
     def __repr__(self) -> str:
@@ -266,7 +286,9 @@ class Program:
         """
         if not arrays:
             raise BuildError("p.load needs at least one array")
-        tables = [np.ascontiguousarray(array) for array in arrays]
+        if name is not None:
+            self._new_name(name)
+        tables = [_rows(place, array) for place, array in enumerate(arrays, 1)]
         for place, (array, given) in enumerate(zip(tables, arrays, strict=True)):
             if np.ndim(given) == 0:
                 raise BuildError(
@@ -313,10 +335,7 @@ class Program:
         >>> p.run()["count"]
         10
         """
-        if not isinstance(name, str) or not name:
-            raise BuildError(f"a dataset's name is a string, not {name!r}")
-        if name in self._datasets:
-            raise BuildError(f"there is a dataset `{name}` already; give this one another name")
+        self._new_name(name)
         partitions = self._partitions(name, partitions)
         if isinstance(value, np.ndarray):
             value = value.copy()
@@ -324,9 +343,10 @@ class Program:
         self._statement()
         return self._made(self._builder.dataset(name, value, partitions), name, None)
 
-    def keep(self, dataset: Dataset) -> None:
-        """Keep a dataset beyond its last use, so that the result of `run` has it."""
-        self._builder.keep(self._own(dataset, "p.keep")._id)
+    def keep(self, dataset: Dataset, *more: Dataset) -> None:
+        """Keep datasets beyond their last use, so that the result of `run` has them."""
+        for kept in [self._own(one, "p.keep") for one in (dataset, *more)]:
+            self._builder.keep(kept._id)
 
     # ---- computing
 
@@ -363,6 +383,7 @@ class Program:
         """
         if per not in ("block", "partition"):
             raise BuildError(f"per = {per!r} is not usable; give 'block' or 'partition'")
+        _function_first(f, "p.map(f, dataset, ...)")
         name = name_of(f)
         if not args:
             raise BuildError(f"`{name}` reads no dataset; p.map(f, dataset, ...) calls it once per block of one")
@@ -379,6 +400,8 @@ class Program:
 
         The function may write into its first argument: it is copied first where others can see it.
         """
+        if isinstance(f, Dataset):
+            raise BuildError("p.update(dataset, f, ...): the dataset comes first, then the function")
         name = name_of(f)
         self._own(dataset, f"`{name}`")
         if dataset._blocks is not None:
@@ -392,8 +415,9 @@ class Program:
 
     def signal(self, f: Callable[[Any], Any], dataset: Dataset) -> Signal:
         """Give a boolean, from a one-partition dataset, to the whole program; for `if_`."""
+        _function_first(f, "p.signal(f, dataset)")
         name = name_of(f)
-        call = self._call(f, name, (dataset,), check=_Truth())
+        call = self._call(f, name, (dataset,), check=_Truth(name))
         self._statement()
         return Signal(self, self._builder.signal(name, call, code_of(f), dataset._id), name)
 
@@ -419,6 +443,7 @@ class Program:
         >>> float(p.run()[largest])
         9998.0
         """
+        _function_first(op, "p.reduce(op, dataset)")
         self._own(dataset, "p.reduce")
         called = op if isinstance(op, str) else name_of(op)
         combine = combiner(op)
@@ -517,7 +542,7 @@ class Program:
         [{1: 10}, {-1: 0, 1: 20}, {-1: 10}]
         """
         self._own(dataset, "p.exchange")
-        offsets = sorted({int(offset) for offset in neighbours})
+        offsets = _offsets(neighbours)
         stage = f"exchange {dataset.name}"
         name = self._fresh(f"neighbours of {dataset.name}")
         sending = self._call(_ToNeighbours(offsets, wrap, send), stage, (dataset,))
@@ -570,7 +595,7 @@ class Program:
 
     # ---- control
 
-    @contextmanager
+    @block
     def loop(
         self,
         n: int | None = None,
@@ -604,18 +629,18 @@ class Program:
         if (n is None) == (while_ is None) or (while_ is None) != (on is None):
             raise BuildError("a loop is p.loop(turns) or p.loop(while_=f, on=dataset)")
         if n is not None:
-            if not isinstance(n, int | np.integer) or n < 0:
-                raise BuildError(f"p.loop({n!r}): give the number of turns, an integer that is not negative")
+            if not isinstance(n, int | np.integer) or not 0 <= n < 1 << 64:
+                raise BuildError(f"p.loop({n!r}): give the number of turns, an integer from 0 to 2**64 - 1")
             self._builder.begin_repeat(int(n))
         else:
             assert while_ is not None and on is not None
             name = name_of(while_)
-            call = self._call(while_, name, (on,), check=_Truth())
+            call = self._call(while_, name, (on,), check=_Truth(name))
             self._builder.begin_while(name, call, code_of(while_), on._id)
         with self._body("loop"):
             yield
 
-    @contextmanager
+    @block
     def if_(self, signal: Signal) -> Iterator[None]:
         """
         Run the statements of the block when a signal was true.
@@ -640,7 +665,7 @@ class Program:
             yield
         self._closed_if = branch
 
-    @contextmanager
+    @block
     def else_(self) -> Iterator[None]:
         """Run the statements of the block when the signal of the `if_` just before was false."""
         if self._closed_if is None:
@@ -689,6 +714,12 @@ class Program:
         """
         if self._open:
             raise BuildError(f"p.run() inside the block of p.{self._open[-1]}(); run the program after it")
+        if self._unentered:
+            what = self._unentered[0].what
+            raise BuildError(
+                f"there is a p.{what}(...) without its block, which changes nothing; "
+                f"write `with p.{what}(...):` and indent the statements that belong to it"
+            )
         if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
             raise SettingsError(f"threads = {threads!r} is not usable; give a number from 1 to 1024")
         with one_blas_thread():
@@ -705,6 +736,12 @@ class Program:
         dataset = Dataset(self, identity, name, self._builder.partitions(identity), blocks)
         self._datasets[name] = dataset
         return dataset
+
+    def _new_name(self, name: Any) -> None:
+        if not isinstance(name, str) or not name:
+            raise BuildError(f"a dataset's name is a string, not {name!r}")
+        if name in self._datasets:
+            raise BuildError(f"there is a dataset `{name}` already; give this one another name")
 
     def _fresh(self, name: str) -> str:
         if name not in self._datasets:
@@ -740,6 +777,7 @@ class Program:
         self, f: Callable[..., Any], stage: str, args: Sequence[Any], **how: Any
     ) -> Call:
         reads = [self._own(arg, f"`{stage}`").name for arg in args]
+        self._outer.note(f, stage)
         return Call(f, stage=stage, reads=reads, seed=self._seed, **how)
 
     def _same_blocks(self, stage: str, args: Sequence[Any]) -> int | None:
@@ -752,6 +790,32 @@ class Program:
                     "load arrays of equally many rows in one p.load(...)"
                 )
         return blocked[0]._blocks if blocked else None
+
+
+def _function_first(f: Any, form: str) -> None:
+    if isinstance(f, Dataset):
+        raise BuildError(f"{form}: the function comes first, then what it reads")
+
+
+def _rows(place: int, given: Any) -> np.ndarray:
+    refuse_masked(given, f"p.load: argument {place}")
+    try:
+        return np.ascontiguousarray(given)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, BuildError):
+            raise
+        raise BuildError(
+            f"p.load: argument {place} is no array of rows ({error}); give rows of equal length"
+        ) from error
+
+
+def _offsets(neighbours: Any) -> list[int]:
+    offsets = list(neighbours) if isinstance(neighbours, Iterable) else []
+    if not offsets or not all(isinstance(offset, int | np.integer) for offset in offsets):
+        raise BuildError(
+            f"neighbours = {neighbours!r} is not usable; give offsets of partitions, such as (-1, 1)"
+        )
+    return sorted({int(offset) for offset in offsets})
 
 
 def _ids(args: Sequence[Dataset]) -> list[int]:

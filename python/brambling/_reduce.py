@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from brambling._errors import BuildError
-from brambling._kernel import readable
+from brambling._kernel import name_of, readable
 
 
 def _zero_sign(left: Any, right: Any, least: Any) -> Any:
@@ -92,7 +92,12 @@ class _Own:
         self._f = f
 
     def __call__(self, left: Any, right: Any) -> Any:
-        return self._f(readable(left), readable(right))
+        combined = self._f(readable(left), readable(right))
+        if combined is None and not (left is None and right is None):
+            raise TypeError(
+                f"`{name_of(self._f)}` returned None, but p.reduce goes on with what it returns; return the combined value"
+            )
+        return combined
 
 
 def combiner(op: Any) -> Callable[[Any, Any], Any]:

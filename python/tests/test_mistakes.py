@@ -1,6 +1,7 @@
 """Mistakes a newcomer makes: each has an answer that names what is wrong and what to do, and nothing hangs."""
 
 import _thread
+import functools
 import os
 import signal
 import subprocess
@@ -67,6 +68,93 @@ def test_what_a_statement_is_refused_for():
     assert p.run()[x] == 2.0
 
 
+def test_arguments_in_the_wrong_place():
+    p, x, y = program()
+    function_first = "the function comes first, then what it reads"
+    for message, statement in [
+        (f"p.map(f, dataset, ...): {function_first}", lambda: p.map(x, abs)),
+        (f"p.signal(f, dataset): {function_first}", lambda: p.signal(x, bool)),
+        (f"p.reduce(op, dataset): {function_first}", lambda: p.reduce(y, "sum")),
+        ("p.update(dataset, f, ...): the dataset comes first, then the function", lambda: p.update(abs, x)),
+        ("a dataset's name is a string, not 5", lambda: p.load(np.zeros(3), name=5)),
+        ("there is a dataset `x` already", lambda: p.load(np.zeros(3), name="x")),
+        ("p.load: argument 2 is no array of rows", lambda: p.load(np.zeros(2), [[1, 2], [3]])),
+        ("the values of `x` exist only while the program runs", lambda: p.load(x)),
+        ("neighbours = 1 is not usable; give offsets of partitions, such as (-1, 1)", lambda: p.exchange(y, 1)),
+        ("neighbours = ('a',) is not usable", lambda: p.exchange(y, ("a",))),
+        ("neighbours = (1.5,) is not usable", lambda: p.exchange(y, (1.5,))),
+        ("neighbours = () is not usable", lambda: p.exchange(y, ())),
+        (f"p.loop({1 << 64}): give the number of turns", lambda: p.loop(1 << 64).__enter__()),
+    ]:
+        refused(message, statement)
+    p.keep(p.map(abs, x), p.map(abs, y))
+    assert len(p.run()) == 4
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x + 1, lambda x: 1 - x, lambda x: -x, lambda x: x < 1, lambda x: x[0], len, float, np.sum, np.exp, np.asarray,
+        lambda x: np.zeros(3) * x, lambda x: np.float64(2) / x, lambda x: 1.0 in x,
+    ],
+)
+def test_computing_with_a_dataset(use):
+    _, x, _ = program()
+    refused("the values of `x` exist only while the program runs; use p.map(f, x)", lambda: use(x))
+    assert x == x and x in [x] and hash(x) == hash(x)
+
+
+def test_functions_that_compute_nothing():
+    p, x, _ = program()
+
+    def pairs(x):
+        yield x
+
+    async def later(x):
+        return x
+
+    async def both(x):
+        yield x
+
+    refused("`pairs` is a generator (it has `yield`), which computes nothing when it is called", lambda: p.map(pairs, x))
+    refused("`pairs` is a generator", lambda: p.update(x, functools.partial(pairs)))
+    refused("`later` is an async function", lambda: p.map(later, x))
+    refused("`both` is a generator", lambda: p.map(both, x))
+
+
+def test_a_variable_that_changes_between_statements():
+    p, x, _ = program()
+
+    def written(held):
+        return lambda x: x + held
+
+    with pytest.raises(br.BuildError, match="`lambda` reads `i`, which was 0 at an earlier .* and is 1 now; .* lambda x, i=i: "):
+        for i in range(3):
+            p.update(x, lambda x: x + i)
+    # Each of these has its own; what is replaced but is no number or text is not looked at.
+    for i in range(3):
+        p.update(x, lambda x, i=i: x + i)
+        p.update(x, functools.partial(lambda i, x: x + i, i))
+        p.update(x, written(i))
+        unused = [i]
+        p.update(x, lambda x: x + 0 * len(unused))
+    nothing = float("nan")
+    for _ in range(2):
+        p.update(x, lambda x: x if nothing else 0)
+    # The refused loop had added its first statement; `i` is 2 by now.
+    assert p.run()[x] == 1.0 + 2 + 3 * (0 + 1 + 2)
+
+
+def test_a_global_that_changes_between_statements():
+    names = {"p": program()[0], "br": br}
+    names["x"] = names["p"].dataset("z", value=1)
+    code = "def add(x):\n    return [x + rate for _ in x.shape]\nfor rate in (1, 2):\n    p.update(x, add)\n"
+    refused("`add` reads `rate`, which was 1 at an earlier", lambda: exec(code, names))
+    # A name of an attribute is none of the function's.
+    names["y"] = names["p"].dataset("w", value=1)
+    exec("def size(x):\n    return x.shape\nfor shape in (1, 2):\n    p.update(y, size)\n", names)
+
+
 def test_bool_of_a_dataset():
     p, x, _ = program()
     refused("the value of `x` is known only while the program runs", lambda: bool(x))
@@ -90,6 +178,26 @@ def test_control_flow_out_of_place():
     signal_outside = br.Program("other")
     z = signal_outside.dataset("z", value=1)
     refused("p.if_ tests a signal of this program", lambda: p.if_(signal_outside.signal(bool, z)).__enter__())
+
+
+def test_a_block_without_its_with():
+    for what, build in [
+        ("loop", lambda p, x: p.loop(3)),
+        ("if_", lambda p, x: p.if_(p.signal(bool, x))),
+        ("else_", lambda p, x: p.else_()),
+    ]:
+        p, x, _ = program()
+        block = build(p, x)
+        p.update(x, lambda x: x + 1)
+        refused(f"there is a p.{what}(...) without its block, which changes nothing; write `with p.{what}(...):`", p.run)
+        refused(f"p.{what} is no iterator; write `with p.{what}(...):`", lambda: list(block))
+    # One that is entered later on is in order.
+    p, x, _ = program()
+    later = p.loop(3)
+    p.update(x, lambda x: x + 1)
+    with later:
+        p.update(x, lambda x: x + 1)
+    assert p.run()[x] == 5.0
 
 
 def test_a_signal_of_an_inner_block():
@@ -175,6 +283,12 @@ def test_kernels_that_give_the_wrong_thing():
     cases = [
         (lambda p, y: p.gather(len, p.scatter(lambda y: 5, y, to=2)), "returned int; a scatter returns a mapping"),
         (lambda p, y: p.gather(len, p.scatter(lambda y: {9: 1}, y, to=2)), "may not send to partition 9"),
+        (lambda p, y: p.reduce(lambda a, b: None, y), "`lambda` returned None, but p.reduce goes on with what it returns"),
+        (lambda p, y: p.signal(lambda y: None, p.reduce("sum", y)), "`lambda` returned None, but its answer is True or False"),
+        (lambda p, y: p.map(lambda a, b: a, y), "`lambda` is called with 1 argument, one per dataset: missing a required argument: 'b'"),
+        (lambda p, y: p.map(lambda ctx: 0, y), "`lambda` is called with 1 argument, one per dataset: too many positional"),
+        (lambda p, y: p.map(lambda y: len(y), y), "TypeError: object of type 'float' has no len()"),
+        (lambda p, y: p.map(len, y), "TypeError: object of type 'float' has no len()"),
         (lambda p, y: p.shuffle(y, key=0), "shuffle needs rows, as a list, tuple or array per partition, not float"),
         (lambda p, y: p.reduce("sum", p.map(lambda y, ctx: np.zeros(ctx.partition), y)), "sum of arrays of shapes (0,) and (1,)"),
     ]
@@ -184,6 +298,13 @@ def test_kernels_that_give_the_wrong_thing():
         with pytest.raises(br.KernelError) as caught:
             p.run()
         assert message in str(caught.value)
+
+
+def test_a_reduction_of_nothings_is_nothing():
+    p, _, y = program()
+    nothings = p.reduce(lambda a, b: a or b, p.map(lambda y: None, y))
+    p.keep(nothings)
+    assert p.run()[nothings] is None
 
 
 def test_a_run_inside_a_kernel():

@@ -1,0 +1,48 @@
+"""Blocks of statements: what `with p.loop(...)` enters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+from brambling._errors import BuildError
+
+if TYPE_CHECKING:
+    from brambling._program import Program
+
+P = ParamSpec("P")
+
+
+class Block(AbstractContextManager[None]):
+    """A block that its program misses until a `with` enters it."""
+
+    def __init__(self, inner: AbstractContextManager[None], what: str, unentered: list[Block]) -> None:
+        self.what = what
+        self._inner = inner
+        self._unentered = unentered
+        unentered.append(self)
+
+    def __enter__(self) -> None:
+        self._unentered[:] = [block for block in self._unentered if block is not self]
+        return self._inner.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._inner.__exit__(*error)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise BuildError(f"p.{self.what} is no iterator; write `with p.{self.what}(...):`, and use ctx.turn in kernels")
+
+
+def block(
+    statements: Callable[Concatenate[Program, P], Iterator[None]],
+) -> Callable[Concatenate[Program, P], AbstractContextManager[None]]:
+    """A method of `Program` that yields where its block's statements stand."""
+    opened = contextmanager(statements)
+
+    @wraps(statements)
+    def made(self: Program, *args: P.args, **how: P.kwargs) -> AbstractContextManager[None]:
+        return Block(opened(self, *args, **how), statements.__name__, self._unentered)
+
+    return made
