@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from brambling import _native
-from brambling._errors import BuildError, ConvergenceWarning, Error
+from brambling._errors import BuildError, ConvergenceWarning, Error, refuse_masked
 
 _SOLVERS = ("gradient-descent",)
 
@@ -75,6 +75,11 @@ class LogisticRegression:
         self.max_iter = max_iter
         self.solver = solver
         self.random_state = random_state
+
+    def __getattr__(self, name: str) -> Any:
+        if name.endswith("_") and not name.startswith("_") and f"{name} : " in (LogisticRegression.__doc__ or ""):
+            raise AttributeError(f"{name}: this {type(self).__name__} is not fitted yet; call fit(X, y) first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -176,6 +181,15 @@ class LogisticRegression:
         """The share of rows whose class is predicted."""
         predicted = self.predict(X)
         labels = _column(y, len(predicted))
+        if not len(labels):
+            raise BuildError("X has no rows; there is nothing to score")
+        kinds = labels.dtype.kind, self.classes_.dtype.kind
+        if "O" not in kinds and (kinds[0] in "UST") != (kinds[1] in "UST"):
+            first, (a, b) = labels[:1].tolist()[0], self.classes_.tolist()
+            raise BuildError(
+                f"y has {first!r}, but the model was fitted to {a!r} and {b!r}, and text never equals a number; "
+                "give labels of the same kind"
+            )
         return float(np.mean(predicted == labels))
 
     def _check_parameters(self) -> None:
@@ -201,12 +215,20 @@ def _is_number(value: Any) -> bool:
 def _table(X: npt.ArrayLike) -> np.ndarray:
     if hasattr(X, "toarray"):
         raise BuildError("X is sparse, which is not supported yet; give X.toarray()")
+    refuse_masked(X, "X")
     try:
         table = np.asarray(X)
         if table.dtype == object:
             table = table.astype(np.float64)
     except (TypeError, ValueError) as error:
+        if "inhomogeneous" in str(error):
+            raise BuildError("X has rows of different lengths; give every row as many values as the first") from error
+        text = _columns_of_text(X)
+        if text:
+            raise BuildError(f"X has text in {text}; encode it as numbers first, or leave it out") from error
         raise BuildError(f"X cannot be read as a table of numbers ({error}); encode text as numbers first") from error
+    if table.shape == (0,):
+        raise BuildError("X has no rows; there is nothing to learn from, or to predict")
     if table.ndim != 2:
         fix = "X.reshape(-1, 1) makes one column of it" if table.ndim == 1 else "give rows and columns"
         raise BuildError(f"X has {table.ndim} dimensions and shape {table.shape}; it needs 2: {fix}")
@@ -215,7 +237,17 @@ def _table(X: npt.ArrayLike) -> np.ndarray:
     return np.require(table, np.float64, ["C", "A"])
 
 
+def _columns_of_text(X: Any) -> str:
+    """The columns of a data frame that hold no numbers."""
+    kinds = getattr(X, "dtypes", None)
+    if not hasattr(kinds, "items"):
+        return ""
+    names = [repr(name) for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"]
+    return f"column{'s' * (len(names) != 1)} {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
+
+
 def _column(y: npt.ArrayLike, rows: int) -> np.ndarray:
+    refuse_masked(y, "y")
     labels = np.asarray(y)
     if labels.ndim != 1:
         fix = "give y.ravel()" if labels.ndim == 2 and labels.shape[1] == 1 else "give one label for each row"
@@ -223,6 +255,15 @@ def _column(y: npt.ArrayLike, rows: int) -> np.ndarray:
     if len(labels) != rows:
         raise BuildError(f"X has {rows} rows and y has {len(labels)} labels; give one label for each row")
     return labels
+
+
+def _refuse_missing(labels: np.ndarray) -> None:
+    """None, NaN, and what pandas writes for them, among labels of any kind."""
+    for row, label in enumerate(labels):
+        if label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label):
+            raise BuildError(
+                f"y has {label} at row {row} (counted from 0); replace such labels or drop their rows first"
+            )
 
 
 def _labels(y: npt.ArrayLike, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -239,6 +280,8 @@ def _labels(y: npt.ArrayLike, rows: int) -> tuple[np.ndarray, np.ndarray]:
         # The usual labels are borrowed as they are, without sorting.
         if labels.dtype == np.float64 and ((labels == 0) | (labels == 1)).all() and labels.any() and not labels.all():
             return np.require(labels, np.float64, ["C", "A"]), np.array([0.0, 1.0])
+    if labels.dtype == object:
+        _refuse_missing(labels)
     try:
         classes = np.unique(labels)
     except TypeError as error:
@@ -249,6 +292,11 @@ def _labels(y: npt.ArrayLike, rows: int) -> tuple[np.ndarray, np.ndarray]:
         )
     if len(classes) > 2:
         first = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
+        if labels.dtype.kind == "f" and not (classes == np.rint(classes)).all():
+            raise BuildError(
+                f"y has {len(classes)} different numbers ({first}), and two classes are supported; "
+                "this model tells classes apart: make two of them, such as y > threshold"
+            )
         raise BuildError(
             f"y has {len(classes)} classes ({first}), and two are supported; "
             "fit one class against the others: y == one_of_them"

@@ -417,6 +417,50 @@ def test_what_a_fit_is_refused_for():
     ]:
         refused(message, statement)
     refused("this LogisticRegression is not fitted yet; call fit(X, y) first", lambda: model().predict(X), br.Error)
+    for name in ("coef_", "classes_", "n_iter_"):
+        with pytest.raises(AttributeError, match=f"{name}: this LogisticRegression is not fitted yet; call fit"):
+            getattr(model(), name)
+    with pytest.raises(AttributeError, match="no attribute 'weights_'"):
+        _ = model().weights_
+
+
+def test_tables_and_labels_of_other_kinds():
+    X, y = np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 1, 0, 1.0])
+    model = br.ml.LogisticRegression
+    hidden = np.ma.masked_array(X, mask=X > 9)
+
+    class Frame:
+        """As a data frame is seen: it converts, and has a type for each column."""
+
+        dtypes = {"age": np.dtype(float), "town": np.dtype(object)}
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([[1.0, "here"]] * 6, dtype=object)
+
+    class NAType:
+        pass
+
+    for message, statement in [
+        ("X has rows of different lengths", lambda: model().fit([[1.0, 2.0], [3.0]], [0, 1])),
+        ("X has no rows", lambda: model().fit([], [])),
+        ("X is a masked array, and its mask would be lost; drop the masked rows", lambda: model().fit(hidden, y)),
+        ("y is a masked array", lambda: model().fit(X, np.ma.masked_array(y, mask=y > 0))),
+        ("p.load: argument 2 is a masked array", lambda: br.Program("p").load(X, hidden)),
+        ("X has text in column 'town'; encode it as numbers first, or leave it out", lambda: model().fit(Frame(), y)),
+        ("y has None at row 2 (counted from 0)", lambda: model().fit(X, ["a", "b", None, "a", "b", "a"])),
+        ("y has nan at row 1", lambda: model().fit(X, np.array(["a", np.nan, "b", "a", "b", "a"], dtype=object))),
+        ("at row 5 (counted from 0)", lambda: model().fit(X, np.array(["a", "b", "b", "a", "b", NAType()], dtype=object))),
+        ("y has 6 different numbers (0.0, 0.3, 0.6, ", lambda: model().fit(X, np.arange(6) * 0.3)),
+    ]:
+        refused(message, statement)
+    unmasked = np.ma.masked_array(X, mask=False)
+    fitted = model(max_iter=1, tol=0).fit(unmasked, y)
+    refused("X has no rows; there is nothing to score", lambda: fitted.score(np.empty((0, 2)), []))
+    refused("y has 'a', but the model was fitted to 0.0 and 1.0, and text never equals a number",
+            lambda: fitted.score(X, list("abcabc")))
+    assert 0 <= fitted.score(X, y.astype(object)) <= 1
+    of_text = model(max_iter=1, tol=0).fit(X, list("ababab"))
+    assert 0 <= of_text.score(X, np.array(list("ababab"), dtype=object)) <= 1
 
 
 # ---- settings and the command
