@@ -77,7 +77,9 @@ pub(crate) fn run(json: bool, host: &mut dyn Host, streams: &mut Streams<'_>) ->
 fn look(host: &dyn Host) -> Findings {
     let processor = Processor::read();
     let resolved = Settings::default().resolve();
-    let problems = problems::find(processor.as_ref(), resolved.as_ref());
+    let mut problems = problems::find(processor.as_ref(), resolved.as_ref());
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    problems.extend(problems::unknown_variables(names));
     let named = |(name, value)| Named { name, value };
     let environment = ENVIRONMENT
         .iter()

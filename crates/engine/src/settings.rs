@@ -58,6 +58,7 @@ pub struct Settings {
     /// Instruction set of the kernels: v2, v3 or v4.
     pub isa: Option<String>,
     /// The memory budget: bytes, or a number with KB, MB, GB or TB.
+    #[serde(default, deserialize_with = "size")]
     pub memory: Option<String>,
     /// Seconds without progress after which a job that waits for completions is ended.
     pub stall_seconds: Option<f64>,
@@ -250,6 +251,23 @@ fn number<T: std::str::FromStr>(
     }
 }
 
+/// A size in the file: bytes as a number, or text.
+fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "give bytes, or a number with KB, MB, GB or TB, such as \"8GB\""
+    )]
+    enum Size {
+        Bytes(u64),
+        Text(String),
+    }
+    Ok(Some(match Size::deserialize(from)? {
+        Size::Bytes(bytes) => bytes.to_string(),
+        Size::Text(text) => text,
+    }))
+}
+
 /// Bytes from a number with an optional unit; units are powers of 1,024.
 fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -324,13 +342,31 @@ mod tests {
         assert_eq!(parse_bytes("0"), None);
     }
 
+    fn from_text(name: &str, text: &str) -> Result<Settings, String> {
+        let file = format!("brambling-settings-{name}-{}.toml", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        std::fs::write(&path, text).unwrap();
+        let read = Settings::from_file(&path);
+        std::fs::remove_file(&path).unwrap();
+        read.map_err(|error| error.to_string())
+    }
+
     #[test]
     fn a_file_with_an_unknown_setting_is_refused() {
-        let path =
-            std::env::temp_dir().join(format!("brambling-settings-{}.toml", std::process::id()));
-        std::fs::write(&path, "threads = 2\nthread = 3\n").unwrap();
-        let error = Settings::from_file(&path).unwrap_err().to_string();
-        std::fs::remove_file(&path).unwrap();
+        let error = from_text("unknown", "threads = 2\nthread = 3\n").unwrap_err();
         assert!(error.contains("thread"), "{error}");
+    }
+
+    #[test]
+    fn memory_in_a_file_is_text_or_bytes() {
+        let memory = |value| {
+            from_text("memory", &format!("memory = {value}\n")).map(|settings| settings.memory)
+        };
+        assert_eq!(memory("8000000000"), Ok(Some("8000000000".into())));
+        assert_eq!(memory("\"8GB\""), Ok(Some("8GB".into())));
+        for wrong in ["-1", "[8]", "0", "\"plenty\""] {
+            let error = memory(wrong).unwrap_err();
+            assert!(error.contains("KB, MB, GB or TB"), "{wrong}: {error}");
+        }
     }
 }

@@ -1,8 +1,14 @@
 //! What can be wrong with a machine or its settings, each with its fix.
 
 use super::Problem;
-use brambling::{FILE_NAME, Resolved, SettingsError};
+use crate::nearest::nearest;
+use brambling::{ENVIRONMENT, FILE_NAME, Resolved, SettingsError};
 use brambling_machine::cpu::Processor;
+
+const PREFIX: &str = "BRAMBLING_";
+
+/// Variables of this repository's own tools.
+const OF_OUR_TOOLS: [&str; 2] = ["BRAMBLING_COMMAND", "BRAMBLING_SEEDS"];
 
 /// Less than this is not enough for data worth running in parallel.
 const MEMORY_BYTES_LEAST: u64 = 256 << 20;
@@ -72,6 +78,30 @@ fn of_the_settings(settings: &Resolved, problems: &mut Vec<Problem>) {
     }
 }
 
+/// Variables that look like settings, but that nobody reads.
+pub(super) fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<Problem> {
+    let mut unknown: Vec<String> = names
+        .filter(|name| name.starts_with(PREFIX))
+        .filter(|name| !ENVIRONMENT.contains(&&name[..]) && !OF_OUR_TOOLS.contains(&&name[..]))
+        .collect();
+    let settings = ENVIRONMENT.map(without_prefix);
+    unknown.sort();
+    unknown
+        .into_iter()
+        .map(|name| Problem {
+            fix: match nearest(without_prefix(&name), settings) {
+                Some(meant) => format!("did you mean {PREFIX}{meant}? Otherwise unset {name}"),
+                None => format!("unset {name}; the settings are {}", ENVIRONMENT.join(", ")),
+            },
+            problem: format!("{name} is set, but there is no such setting: it has no effect"),
+        })
+        .collect()
+}
+
+fn without_prefix(variable: &str) -> &str {
+    variable.strip_prefix(PREFIX).unwrap_or(variable)
+}
+
 fn causes(error: &SettingsError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -87,7 +117,21 @@ fn causes(error: &SettingsError) -> String {
 
 fn fix_of(error: &SettingsError) -> String {
     match error {
-        SettingsError::Value { name, problem, .. } => format!("{problem}, or unset {name}"),
+        SettingsError::Value {
+            source_name,
+            name,
+            problem,
+            ..
+        } => match ENVIRONMENT
+            .into_iter()
+            .find(|variable| without_prefix(variable) == name.to_uppercase())
+        {
+            Some(variable) if source_name == "environment" => {
+                format!("{problem}, or unset {variable}")
+            }
+            Some(_) => format!("{problem}, or remove {name} from {source_name}"),
+            None => format!("{problem}, or unset {name}"),
+        },
         SettingsError::Unreadable { path, .. } => {
             format!("let this user read {}, or remove it", path.display())
         }
@@ -127,6 +171,44 @@ mod tests {
         assert!(texts[2].contains("BRAMBLING_THREADS"));
         assert!(problems.iter().all(|found| !found.fix.is_empty()));
         assert!(problems[2].fix.contains("1 to 1024"));
+    }
+
+    #[test]
+    fn what_is_to_be_removed_has_its_own_name() {
+        let fix = |source_name: &str, name| {
+            fix_of(&SettingsError::Value {
+                source_name: source_name.into(),
+                name,
+                value: "v9".into(),
+                problem: "give v2, v3 or v4".into(),
+            })
+        };
+        assert_eq!(
+            fix("environment", "isa"),
+            "give v2, v3 or v4, or unset BRAMBLING_ISA"
+        );
+        assert_eq!(
+            fix(FILE_NAME, "isa"),
+            "give v2, v3 or v4, or remove isa from brambling.toml"
+        );
+        assert!(fix("environment", "BRAMBLING_ISA").ends_with("or unset BRAMBLING_ISA"));
+    }
+
+    #[test]
+    fn variables_that_nobody_reads() {
+        let names = [
+            "PATH",
+            "BRAMBLING_THREAD",
+            "BRAMBLING_MEMORY",
+            "BRAMBLING_COMMAND",
+            "BRAMBLING_COLOUR",
+        ];
+        let problems = unknown_variables(names.iter().map(|name| (*name).to_owned()));
+        let texts: Vec<_> = problems.iter().map(|found| &found.problem[..]).collect();
+        assert_eq!(problems.len(), 2, "{texts:?}");
+        assert!(texts[0].contains("BRAMBLING_COLOUR"));
+        assert!(problems[0].fix.contains("BRAMBLING_STALL_SECONDS"));
+        assert!(problems[1].fix.contains("did you mean BRAMBLING_THREADS?"));
     }
 
     #[test]
