@@ -6,15 +6,19 @@ import ast
 import os
 import platform
 import runpy
+import select
 import sys
 import traceback
 from importlib import metadata, resources
 from pathlib import Path
+from typing import TextIO
 
 from brambling import _native
 
 FAILED = 1
 INTERRUPTED = 130
+# As of a program that SIGPIPE has ended.
+READER_GONE = 141
 
 
 class Host:
@@ -25,24 +29,15 @@ class Host:
         before, sys.argv = sys.argv, [path, *args]
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
         try:
-            runpy.run_path(path, run_name="__main__")
-        except SystemExit as error:
-            return _code_of(error)
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            return INTERRUPTED
-        except BaseException as error:
-            # Neither the command's nor runpy's frames help anybody.
-            trace = error.__traceback__
-            while trace is not None and trace.tb_frame.f_code.co_filename != path:
-                trace = trace.tb_next
-            traceback.print_exception(type(error), error, trace or error.__traceback__)
-            return FAILED
+            code = _run(path)
+            # None: the process was started with it closed.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            return READER_GONE
         finally:
             sys.argv = before
-            sys.stdout.flush()
-            sys.stderr.flush()
-        return 0
+        return code
 
     def examples(self) -> list[tuple[str, str]]:
         return [(path.stem, _first_line(path)) for path in _examples()]
@@ -59,6 +54,34 @@ class Host:
             except metadata.PackageNotFoundError:
                 found.append((package, "not installed"))
         return found
+
+
+def _run(path: str) -> int:
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as error:
+        return _code_of(error)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BaseException as error:
+        if isinstance(error, BrokenPipeError) and _output_is_broken():
+            raise
+        # Neither the command's nor runpy's frames help anybody.
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != path:
+            trace = trace.tb_next
+        unread = isinstance(error, SyntaxError) and error.filename == path
+        traceback.print_exception(type(error), error, trace or (None if unread else error.__traceback__))
+        return FAILED
+    return 0
+
+
+def _output_is_broken() -> bool:
+    """Whether whoever read standard output has closed it, as `head` does: other pipes are the script's affair."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _code_of(error: SystemExit) -> int:

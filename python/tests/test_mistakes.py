@@ -510,6 +510,39 @@ def test_scripts(tmp_path):
     done = command("run", "missing.py")
     assert done.returncode == 2
     assert "missing.py is neither a file nor an example" in done.stderr
+    unread = tmp_path / "unread.py"
+    unread.write_text("def f(:\n")
+    done = command("run", str(unread))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f'  File "{unread}", line 1')
+    assert "runpy" not in done.stderr
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit(3)\n"])
+def test_a_script_whose_output_nobody_reads(ending, tmp_path):
+    script = tmp_path / "many.py"
+    # Less than a buffer is written when the script has ended, more while it runs.
+    for lines in (10, 100_000):
+        script.write_text(f"import sys\nfor line in range({lines}):\n    print(line)\n{ending}")
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run([sys.executable, "-m", "brambling", "run", str(script)], stdout=writing, stderr=subprocess.PIPE)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_script_with_a_closed_output(tmp_path):
+    script = tmp_path / "quiet.py"
+    script.write_text("import sys\nsys.exit(0 if sys.stdout is None else 5)\n")
+    done = subprocess.run(f'"{sys.executable}" -m brambling run "{script}" >&-', shell=True, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_variable_with_a_misspelt_name():
+    done = command("doctor", BRAMBLING_THREAD="2")
+    assert done.returncode == 1
+    assert "problem: BRAMBLING_THREAD is set, but there is no such setting: it has no effect" in done.stdout
+    assert "fix: did you mean BRAMBLING_THREADS? Otherwise unset BRAMBLING_THREAD" in done.stdout
 
 
 def test_a_script_is_interrupted(tmp_path):

@@ -17,7 +17,7 @@ BRAMBLING_MEMORY and BRAMBLING_STALL_SECONDS, then brambling.toml in the working
 defaults that follow the data and the machine.
 
 Exit codes: 0 all went well; 1 the script failed, or doctor found a problem; 2 the command was
-used wrongly; 130 interrupted.";
+used wrongly; 130 interrupted; 141 nobody reads the script's output any more.";
 
 const RUN_HELP: &str = "\
 Examples:

@@ -10,6 +10,7 @@
 //! | 1 | the script or job failed, or `doctor` found a problem |
 //! | 2 | the command was used wrongly |
 //! | 130 | interrupted |
+//! | 141 | whoever read the script's output has closed it |
 
 mod args;
 mod bench;

@@ -29,7 +29,9 @@ fn unknown(script: &str, path: &Path, examples: &[(String, String)]) -> String {
     } else {
         format!("error: {script} is neither a file nor an example\n")
     };
-    if let Some(name) = nearest(script, examples.iter().map(|(name, _)| name.as_str())) {
+    if path.with_extension("py").is_file() {
+        text.push_str(&format!("\n  did you mean: brambling run {script}.py\n"));
+    } else if let Some(name) = nearest(script, examples.iter().map(|(name, _)| name.as_str())) {
         text.push_str(&format!("\n  did you mean: brambling run {name}\n"));
     }
     text.push_str("\nExamples:\n");

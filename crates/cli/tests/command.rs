@@ -85,6 +85,18 @@ fn wrong_use_is_exit_code_2() {
 }
 
 #[test]
+fn a_script_without_its_ending_is_understood() {
+    let stem = std::env::temp_dir().join(format!("brambling-cli-stem-{}", std::process::id()));
+    let script = stem.with_extension("py");
+    std::fs::write(&script, "").unwrap();
+    let (code, _, err) = call(&mut FakeHost::default(), &format!("run {}", stem.display()));
+    std::fs::remove_file(&script).unwrap();
+    let meant = format!("did you mean: brambling run {}\n", script.display());
+    assert_eq!(code, USAGE);
+    assert!(err.contains(&meant), "{err}");
+}
+
+#[test]
 fn scripts_and_examples_get_their_arguments_and_give_the_exit_code() {
     let script = std::env::temp_dir().join(format!("brambling-cli-{}.py", std::process::id()));
     std::fs::write(&script, "").unwrap();
