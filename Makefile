@@ -81,7 +81,7 @@ build/venv:
 	@mkdir -p build && touch $@
 
 build/installed: build/venv $(SOURCES) $(wildcard python/pyproject.toml)
-	$(call say,the package into .venv)
+	$(call say,the package into .venv; the first build takes minutes and prints nothing)
 	cd python && VIRTUAL_ENV=$(VENV) $(VENV)/bin/maturin develop --release --quiet --extras demo,test
 	@touch $@
 
