@@ -48,6 +48,10 @@
 //! # Ok::<(), brambling::Error>(())
 //! ```
 
+mod k_means;
+
+pub use k_means::{FittedKMeans, KMeans};
+
 use crate::{Caller, Error, Failure, RunOptions, Tally};
 use brambling_operators::ml::logistic::{Linear, margins_block};
 use brambling_operators::ml::logistic_regression::{self as descent, Model, partitions_of};

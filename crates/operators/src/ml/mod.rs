@@ -2,6 +2,8 @@
 #![allow(clippy::needless_range_loop)] // One index runs over several arrays of lanes.
 
 pub mod columns;
+pub mod k_means;
 pub mod logistic;
 pub mod logistic_regression;
+pub mod nearest;
 pub mod samples;

@@ -60,6 +60,8 @@ pub(crate) trait F64x8: Copy {
 
     fn broadcast_lane(self, lane: usize) -> Self;
     fn reduce_add(self) -> f64;
+    /// Lane `i` of vector `j` becomes lane `j` of vector `i`.
+    fn transpose(rows: [Self; 8]) -> [Self; 8];
     /// Lane `i` is `rows[i].reduce_add()`.
     fn reduce_rows(rows: [Self; 8]) -> Self;
 

@@ -1,0 +1,196 @@
+//! k-means.
+
+use super::FitError;
+use crate::{Caller, Error, Outcome, RunOptions, Tally};
+use brambling_operators::ml::k_means::{self as lloyd, Clustering};
+use brambling_operators::ml::logistic_regression::partitions_of;
+use brambling_operators::ml::nearest::{Centres, labels_block};
+use brambling_operators::ml::samples::SamplesError;
+use brambling_operators::simd;
+use brambling_program::{BLOCK_ROWS, Foreign, Program};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// k-means by Lloyd's iterations, from centres that the caller gives: each row belongs to its nearest centre,
+/// and each centre moves to the mean of its rows.
+///
+/// ```
+/// use brambling::ml::KMeans;
+/// use brambling::prelude::*;
+///
+/// // Two heaps, around 0 and around 10.
+/// let x: Vec<f64> = (0..100).map(|i| f64::from(i % 2) * 10.0 + f64::from(i % 7) / 10.0).collect();
+/// let fitted = KMeans::default().fit_owned(x, 1, vec![1.0, 5.5], &RunOptions::new())?;
+/// assert!(fitted.converged && fitted.centres[0] < 1.0 && fitted.centres[1] > 10.0);
+/// assert_eq!(fitted.predict(&[0.2, 9.0])?, [0, 1]);
+/// # Ok::<(), brambling::ml::FitError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KMeans {
+    /// Stop when the squares of the centres' moves add up to at most this share of the columns' mean variance.
+    pub tol: f64,
+    /// The most iterations: each is one pass over the data.
+    pub max_iter: u64,
+}
+
+impl Default for KMeans {
+    fn default() -> KMeans {
+        KMeans {
+            tol: 1e-4,
+            max_iter: 300,
+        }
+    }
+}
+
+/// Fitted centres, and how they were found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FittedKMeans {
+    /// The centres, one after another.
+    pub centres: Vec<f64>,
+    /// Values of a centre.
+    pub columns: usize,
+    /// Iterations done.
+    pub iterations: u64,
+    /// Whether the centres moved little enough. Otherwise `max_iter` ended the search.
+    pub converged: bool,
+    /// What the job did.
+    pub tally: Tally,
+    /// From the end of the first pass, which looks at the columns, to the last iteration's end.
+    pub search: Duration,
+}
+
+impl FittedKMeans {
+    /// Mean seconds of an iteration.
+    pub fn seconds_per_iteration(&self) -> f64 {
+        self.search.as_secs_f64() / self.iterations.max(1) as f64
+    }
+
+    /// The index of each row's nearest centre; the first of equally near ones.
+    ///
+    /// # Errors
+    /// When the values do not make whole rows of as many columns as the centres have.
+    pub fn predict(&self, x: &[f64]) -> Result<Vec<u32>, SamplesError> {
+        SamplesError::check(x.len(), 0, self.columns)?;
+        let mut centres = Centres::default();
+        centres.prepare(simd::active(), &self.centres, self.columns);
+        let mut labels = vec![0; x.len() / self.columns];
+        let blocks = x.chunks(BLOCK_ROWS * self.columns);
+        for (block, labels) in blocks.zip(labels.chunks_mut(BLOCK_ROWS)) {
+            labels_block(simd::active(), block, &centres, labels);
+        }
+        Ok(labels)
+    }
+}
+
+impl KMeans {
+    /// Searches from `centres`, row by row, over rows of `columns` values. The array is borrowed for the time of
+    /// the call. `caller` is asked for interruptions.
+    ///
+    /// The result has the same bits for any number of threads and partitions.
+    ///
+    /// # Errors
+    /// A parameter out of range, samples that cannot be used (with their row and column), or how the job
+    /// failed.
+    pub fn fit(
+        &self,
+        x: Foreign<f64>,
+        columns: usize,
+        centres: Vec<f64>,
+        options: &RunOptions,
+        caller: &mut dyn Caller,
+    ) -> Result<FittedKMeans, FitError> {
+        let run = |p| options.run_with(p, caller);
+        self.fit_with(x, columns, centres, run, options)
+    }
+
+    /// As [`KMeans::fit`], over a vector of our own. Ctrl-C ends it early.
+    ///
+    /// # Errors
+    /// As [`KMeans::fit`].
+    pub fn fit_owned(
+        &self,
+        x: Vec<f64>,
+        columns: usize,
+        centres: Vec<f64>,
+        options: &RunOptions,
+    ) -> Result<FittedKMeans, FitError> {
+        let x = Foreign::owned(x);
+        self.fit_with(x, columns, centres, |p| options.run(p), options)
+    }
+
+    fn fit_with(
+        &self,
+        x: Foreign<f64>,
+        columns: usize,
+        centres: Vec<f64>,
+        run: impl FnOnce(Program) -> Result<Outcome, Error>,
+        options: &RunOptions,
+    ) -> Result<FittedKMeans, FitError> {
+        let rows = self.check(&x, columns, &centres)?;
+        let partitions = options.resolve()?.partitions;
+        let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
+        let times = Times::default();
+        let mut p = Program::new("k-means");
+        let search = lloyd::KMeans {
+            tol: self.tol,
+            max_iter: self.max_iter,
+        };
+        let watch = times.clone();
+        let observe = move |_: &Clustering| watch.note();
+        let model = search.build(&mut p, x, columns, centres, partitions, observe);
+        let mut outcome = run(p)?;
+        let model = outcome.take(&model);
+        Ok(FittedKMeans {
+            centres: model.centres,
+            columns,
+            iterations: model.iterations,
+            converged: model.converged,
+            tally: outcome.tally(),
+            search: times.between(),
+        })
+    }
+
+    fn check(&self, x: &[f64], columns: usize, centres: &[f64]) -> Result<usize, FitError> {
+        let refuse = |name, value, range| Err(FitError::Parameter { name, value, range });
+        if !(self.tol.is_finite() && self.tol >= 0.0) {
+            return refuse("tol", self.tol, "0 or a positive number");
+        }
+        if self.max_iter == 0 {
+            return refuse("max_iter", 0.0, "at least 1");
+        }
+        SamplesError::check(x.len(), 0, columns)?;
+        let rows = x.len() / columns;
+        if rows == 0 {
+            return Err(SamplesError::NoRows.into());
+        }
+        SamplesError::check(centres.len(), 0, columns)?;
+        let clusters = centres.len() / columns;
+        if clusters == 0 || clusters > rows {
+            let range = "at least 1 and at most as many centres as there are rows";
+            return refuse("centres", clusters as f64, range);
+        }
+        if let Some(value) = centres.iter().find(|value| !value.is_finite()) {
+            return refuse("centres", *value, "finite numbers");
+        }
+        Ok(rows)
+    }
+}
+
+/// When the model was first seen, and when last.
+#[derive(Clone, Default)]
+struct Times(Arc<Mutex<Option<(Instant, Instant)>>>);
+
+impl Times {
+    fn note(&self) {
+        let now = Instant::now();
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = times.map_or(now, |(first, _)| first);
+        *times = Some((first, now));
+    }
+
+    fn between(&self) -> Duration {
+        let times = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        times.map_or(Duration::ZERO, |(first, last)| last - first)
+    }
+}

@@ -1,0 +1,114 @@
+//! k-means against a plain loop, and the promise for it.
+
+use brambling::ml::{FitError, FittedKMeans, KMeans};
+use brambling::prelude::*;
+
+const COLUMNS: usize = 3;
+
+/// Heaps around six places, none of them round.
+fn table(rows: usize) -> Vec<f64> {
+    let number = |seed: usize| (seed * 2_654_435_761 % 9_973) as f64 / 9_973.0;
+    (0..rows * COLUMNS)
+        .map(|at| (at / COLUMNS % 6) as f64 * (1.0 + (at % COLUMNS) as f64) + number(at))
+        .collect()
+}
+
+fn fit(model: KMeans, x: &[f64], centres: &[f64], threads: u32, partitions: u32) -> FittedKMeans {
+    let options = RunOptions::new().threads(threads).partitions(partitions);
+    let centres = centres.to_vec();
+    model
+        .fit_owned(x.to_vec(), COLUMNS, centres, &options)
+        .unwrap()
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn plain_iteration(x: &[f64], centres: &mut [f64]) {
+    let mut sums = vec![0.0; centres.len()];
+    let mut counts = vec![0.0; centres.len() / COLUMNS];
+    for row in x.chunks_exact(COLUMNS) {
+        let square = |centre: &[f64]| -> f64 {
+            let pairs = row.iter().zip(centre);
+            pairs.map(|(x, c)| (x - c) * (x - c)).sum()
+        };
+        let all = centres.chunks_exact(COLUMNS).map(square).enumerate();
+        let (nearest, _) = all.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+        counts[nearest] += 1.0;
+        for (sum, x) in sums[nearest * COLUMNS..].iter_mut().zip(row) {
+            *sum += x;
+        }
+    }
+    for (at, centre) in centres.iter_mut().enumerate() {
+        *centre = sums[at] / counts[at / COLUMNS];
+    }
+}
+
+#[test]
+fn iterations_are_those_of_a_plain_loop() {
+    let x = table(20_000);
+    let mut centres = x[..6 * COLUMNS].to_vec();
+    let model = KMeans {
+        tol: 0.0,
+        max_iter: 3,
+    };
+    let fitted = fit(model, &x, &centres, 2, 5);
+    (0..fitted.iterations).for_each(|_| plain_iteration(&x, &mut centres));
+    assert!(fitted.iterations >= 1);
+    for (ours, plain) in fitted.centres.iter().zip(&centres) {
+        assert!((ours - plain).abs() < 1e-9, "{ours} {plain}");
+    }
+}
+
+#[test]
+fn same_bits_for_any_threads_and_partitions() {
+    let x = table(50_000);
+    let centres: Vec<f64> = x[..11 * COLUMNS].to_vec();
+    let expected = fit(KMeans::default(), &x, &centres, 1, 1);
+    for (threads, partitions) in [(1, 7), (2, 2), (3, 64), (8, 13)] {
+        let found = fit(KMeans::default(), &x, &centres, threads, partitions);
+        assert_eq!(bits(&found.centres), bits(&expected.centres));
+        assert_eq!(found.iterations, expected.iterations);
+    }
+}
+
+#[test]
+fn a_centre_without_rows_moves_to_a_row_that_is_far_from_its_own() {
+    // All rows near 0 but one; both centres beyond it, one of them out of reach.
+    let mut x = vec![0.0; 300];
+    x[299] = 50.0;
+    let model = KMeans::default();
+    let fitted = model.fit_owned(x, 1, vec![1.0, 1e6, 2e6], &RunOptions::new());
+    let fitted = fitted.unwrap();
+    assert!(fitted.centres.contains(&50.0), "{:?}", fitted.centres);
+    assert!(fitted.centres.contains(&0.0), "{:?}", fitted.centres);
+}
+
+#[test]
+fn what_cannot_be_clustered_is_refused() {
+    let fit = |x: Vec<f64>, columns, centres| {
+        let error = KMeans::default().fit_owned(x, columns, centres, &RunOptions::new());
+        error.unwrap_err().to_string()
+    };
+    let mut x = table(10_000);
+    x[5_000 * COLUMNS + 2] = f64::NAN;
+    assert_eq!(
+        fit(x, COLUMNS, vec![0.0; 6]),
+        "X has NaN at row 5000, column 2 (counted from 0); replace such values or drop their rows first"
+    );
+    assert!(fit(vec![], 2, vec![0.0, 0.0]).contains("no rows"));
+    assert!(fit(vec![1.0; 4], 2, vec![]).contains("at least 1"));
+    assert!(fit(vec![1.0; 4], 2, vec![0.0; 6]).contains("as many centres as there are rows"));
+    assert!(fit(vec![1.0; 4], 2, vec![0.0; 3]).contains("whole rows"));
+    assert!(fit(vec![1e300, -1e300], 1, vec![0.0]).contains("overflow"));
+    let error = KMeans {
+        tol: -1.0,
+        ..KMeans::default()
+    };
+    let error = error.fit_owned(vec![1.0], 1, vec![0.0], &RunOptions::new());
+    assert!(matches!(
+        error,
+        Err(FitError::Parameter { name: "tol", .. })
+    ));
+}

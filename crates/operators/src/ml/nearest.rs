@@ -1,0 +1,351 @@
+//! The nearest of some centres for each row, one block of rows at a time: an iteration of k-means.
+//!
+//! # Order
+//! A row's score for a centre starts with half the centre's square and subtracts the products column by column,
+//! each rounded once. The nearest centre is the one with the least score, the first of equal ones. A centre's
+//! sums add its rows in order. Neither the width of a register nor how centres are grouped enters.
+//!
+//! # Shape
+//! Rows are turned into columns of sixteen (or eight), so that a vector holds one column of eight rows and the
+//! least score is found lane by lane. Centres are taken in groups whose scores stay in registers: every value
+//! of a row is then read once a group, and every value of a centre once for sixteen rows.
+
+use crate::simd::{F64x8, Isa, Kernel, Rows, dispatch};
+use serde::{Deserialize, Serialize};
+
+/// Centres as the kernel reads them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Centres {
+    count: usize,
+    columns: usize,
+    group: usize,
+    /// Negated values by group, column and place within the group; zeros where the last group is not full.
+    negated: Vec<f64>,
+    /// Half of each centre's square; infinite where there is no centre.
+    halves: Vec<f64>,
+}
+
+/// Sizes of a group that a kernel was compiled for, by how many registers there are.
+const WIDE_GROUPS: [usize; 3] = [8, 10, 12];
+const NARROW_GROUPS: [usize; 1] = [5];
+
+impl Centres {
+    /// Prepares centres, given row by row, for the kernel of `isa`. Buffers are kept.
+    ///
+    /// # Panics
+    /// If there is no column, or `values` is not whole rows.
+    pub fn prepare(&mut self, isa: Isa, values: &[f64], columns: usize) {
+        assert!(columns > 0 && values.len().is_multiple_of(columns));
+        let count = values.len() / columns;
+        let groups: &[usize] = match isa {
+            Isa::V4 => &WIDE_GROUPS,
+            Isa::V2 | Isa::V3 => &NARROW_GROUPS,
+        };
+        // The one that leaves the fewest places empty; of equal ones the largest.
+        let waste = |group: &usize| count.next_multiple_of(*group);
+        let group = groups.iter().rev().copied().min_by_key(waste).unwrap_or(1);
+        let places = count.next_multiple_of(group);
+        (self.count, self.columns, self.group) = (count, columns, group);
+        self.negated.clear();
+        self.negated.resize(places * columns, 0.0);
+        self.halves.clear();
+        self.halves.resize(places, f64::INFINITY);
+        for (index, centre) in values.chunks_exact(columns).enumerate() {
+            let (start, place) = (index / group * group * columns, index % group);
+            let mut square = 0.0f64;
+            for (column, &value) in centre.iter().enumerate() {
+                self.negated[start + column * group + place] = -value;
+                square = value.mul_add(value, square);
+            }
+            self.halves[index] = 0.5 * square;
+        }
+    }
+
+    /// How many centres there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A centre's value in a column.
+    pub fn value(&self, centre: usize, column: usize) -> f64 {
+        let (start, place) = (centre / self.group * self.group, centre % self.group);
+        -self.negated[start * self.columns + column * self.group + place]
+    }
+
+    /// Bytes that the buffers own.
+    pub fn heap_bytes(&self) -> usize {
+        (self.negated.capacity() + self.halves.capacity()) * size_of::<f64>()
+    }
+}
+
+/// What the rows of a block add up to, by centre. A centre's sums take whole vectors of eight.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Members {
+    columns: usize,
+    sums: Vec<f64>,
+    counts: Vec<u64>,
+}
+
+impl Members {
+    /// All zero, for `count` centres of `columns` values. Buffers are kept.
+    pub fn reset(&mut self, count: usize, columns: usize) {
+        self.columns = columns;
+        self.sums.clear();
+        self.sums.resize(count * columns.next_multiple_of(8), 0.0);
+        self.counts.clear();
+        self.counts.resize(count, 0);
+    }
+
+    /// The sums of a centre's rows, by column.
+    pub fn sums(&self, centre: usize) -> &[f64] {
+        let stride = self.columns.next_multiple_of(8);
+        &self.sums[centre * stride..][..self.columns]
+    }
+
+    /// How many rows each centre has.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// Adds what other rows add up to, which come after these.
+    pub fn add(&mut self, isa: Isa, later: &Members) {
+        crate::numerics::add_into(isa, &mut self.sums, &later.sums);
+        for (count, more) in self.counts.iter_mut().zip(&later.counts) {
+            *count += more;
+        }
+    }
+
+    /// Bytes that the buffers own.
+    pub fn heap_bytes(&self) -> usize {
+        self.sums.capacity() * size_of::<f64>() + self.counts.capacity() * size_of::<u64>()
+    }
+}
+
+impl Clone for Members {
+    fn clone(&self) -> Members {
+        Members {
+            columns: self.columns,
+            sums: self.sums.clone(),
+            counts: self.counts.clone(),
+        }
+    }
+
+    /// Keeps the buffers: a reduction calls this for each block and turn.
+    fn clone_from(&mut self, from: &Members) {
+        self.columns = from.columns;
+        self.sums.clone_from(&from.sums);
+        self.counts.clone_from(&from.counts);
+    }
+}
+
+/// Finds the nearest centre of each row of `x`, and overwrites `members` with what they add up to.
+///
+/// # Panics
+/// If `x` is not whole rows of as many columns as the centres have, or there is no centre.
+pub fn members_block(isa: Isa, x: &[f64], centres: &Centres, members: &mut Members) {
+    members.reset(centres.count, centres.columns);
+    let (sums, counts) = (&mut members.sums[..], &mut members.counts[..]);
+    run(isa, x, centres, Adding { sums, counts });
+}
+
+/// Writes the nearest centre of each row of `x` into `labels`.
+///
+/// # Panics
+/// As [`members_block`], and if there is not one label for each row.
+pub fn labels_block(isa: Isa, x: &[f64], centres: &Centres, labels: &mut [u32]) {
+    assert_eq!(labels.len() * centres.columns, x.len());
+    run(isa, x, centres, Labelling { labels });
+}
+
+/// Calls `each` with half the squared distance of each row of `x` to its nearest centre, and the row, in order.
+/// Not for a hot loop.
+///
+/// # Panics
+/// As [`members_block`].
+pub fn farthest_block(isa: Isa, x: &[f64], centres: &Centres, mut each: impl FnMut(f64, &[f64])) {
+    let mut labels = vec![0; x.len() / centres.columns];
+    labels_block(isa, x, centres, &mut labels);
+    for (row, &label) in x.chunks_exact(centres.columns).zip(&labels) {
+        let value = |column| centres.value(label as usize, column);
+        let square = row.iter().enumerate().fold(0.0f64, |sum, (column, x)| {
+            (x - value(column)).mul_add(x - value(column), sum)
+        });
+        each(0.5 * square, row);
+    }
+}
+
+/// What is done with the nearest centre of each row.
+trait Then {
+    fn row<V: F64x8>(&mut self, rows: &Rows<'_, V>, row: usize, centre: usize);
+}
+
+struct Adding<'a> {
+    sums: &'a mut [f64],
+    counts: &'a mut [u64],
+}
+
+impl Then for Adding<'_> {
+    #[inline(always)]
+    fn row<V: F64x8>(&mut self, rows: &Rows<'_, V>, row: usize, centre: usize) {
+        self.counts[centre] += 1;
+        let stride = rows.vectors() * 8;
+        let (sums, _) = self.sums[centre * stride..][..stride].as_chunks_mut::<8>();
+        for (vector, sum) in sums.iter_mut().enumerate() {
+            V::load(sum).add(rows.load(row, vector)).store(sum);
+        }
+    }
+}
+
+struct Labelling<'a> {
+    labels: &'a mut [u32],
+}
+
+impl Then for Labelling<'_> {
+    #[inline(always)]
+    fn row<V: F64x8>(&mut self, _: &Rows<'_, V>, row: usize, centre: usize) {
+        self.labels[row] = centre as u32;
+    }
+}
+
+fn run(isa: Isa, x: &[f64], centres: &Centres, then: impl Then) {
+    assert!(centres.count > 0 && x.len().is_multiple_of(centres.columns));
+    match centres.group {
+        5 => dispatch(isa, Nearest::<_, 1, 5> { x, centres, then }),
+        8 => dispatch(isa, Nearest::<_, 2, 8> { x, centres, then }),
+        10 => dispatch(isa, Nearest::<_, 2, 10> { x, centres, then }),
+        12 => dispatch(isa, Nearest::<_, 2, 12> { x, centres, then }),
+        other => unreachable!("no kernel for groups of {other}"),
+    }
+}
+
+/// `TILES` vectors of eight rows at a time, against `GROUP` centres.
+struct Nearest<'a, T, const TILES: usize, const GROUP: usize> {
+    x: &'a [f64],
+    centres: &'a Centres,
+    then: T,
+}
+
+/// Columns that a tile on the stack has room for; wider rows take one from the heap.
+const COLUMNS_ON_STACK: usize = 64;
+
+impl<T: Then, const TILES: usize, const GROUP: usize> Kernel for Nearest<'_, T, TILES, GROUP> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: F64x8>(mut self) {
+        let columns = self.centres.columns;
+        let rows = Rows::<V>::new(self.x, columns);
+        // Whole vectors of columns: the transposition writes eight at a time.
+        let padded = columns.next_multiple_of(8);
+        let mut on_stack = [[[0.0; 8]; TILES]; COLUMNS_ON_STACK];
+        let mut on_heap = Vec::new();
+        let tile: &mut [[[f64; 8]; TILES]] = if padded <= COLUMNS_ON_STACK {
+            &mut on_stack[..padded]
+        } else {
+            on_heap.resize(padded, [[0.0; 8]; TILES]);
+            &mut on_heap
+        };
+        let mut first = 0;
+        while first < rows.len() {
+            let mut labels = [[0.0; 8]; TILES];
+            turn::<V, TILES>(&rows, first, tile);
+            nearest::<V, TILES, GROUP>(&tile[..columns], self.centres, &mut labels);
+            let count = (rows.len() - first).min(8 * TILES);
+            for at in 0..count {
+                let centre = labels[at / 8][at % 8].to_bits() as u32 as usize;
+                self.then.row(&rows, first + at, centre);
+            }
+            first += count;
+        }
+    }
+}
+
+/// Turns rows from `first` on into columns; what lies beyond the last row is zero.
+#[inline(always)]
+fn turn<V: F64x8, const TILES: usize>(
+    rows: &Rows<'_, V>,
+    first: usize,
+    tile: &mut [[[f64; 8]; TILES]],
+) {
+    for part in 0..TILES {
+        let start = first + part * 8;
+        for vector in 0..rows.vectors() {
+            let mut eight = [V::splat(0.0); 8];
+            let mut at = 0;
+            while at < 8 {
+                if start + at < rows.len() {
+                    eight[at] = rows.load(start + at, vector);
+                }
+                at += 1;
+            }
+            let turned = V::transpose(eight);
+            at = 0;
+            while at < 8 {
+                turned[at].store(&mut tile[vector * 8 + at][part]);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// 2^52: a double from here on holds its integer part in the low bits.
+const TWO_52: f64 = 4_503_599_627_370_496.0;
+
+/// 2^52 and the index of each lane's nearest centre.
+#[inline(always)]
+fn nearest<V: F64x8, const TILES: usize, const GROUP: usize>(
+    tile: &[[[f64; 8]; TILES]],
+    centres: &Centres,
+    labels: &mut [[f64; 8]; TILES],
+) {
+    let mut least = [V::splat(f64::INFINITY); TILES];
+    let mut label = [V::splat(TWO_52); TILES];
+    let groups = centres.negated.chunks_exact(tile.len() * GROUP);
+    let (halves, _) = centres.halves.as_chunks::<GROUP>();
+    let mut index = TWO_52;
+    for (group, halves) in groups.zip(halves) {
+        let mut scores = [[V::splat(0.0); TILES]; GROUP];
+        let mut at = 0;
+        while at < GROUP {
+            scores[at] = [V::splat(halves[at]); TILES];
+            at += 1;
+        }
+        let (group, _) = group.as_chunks::<GROUP>();
+        for (column, values) in tile.iter().zip(group) {
+            let mut x = [V::splat(0.0); TILES];
+            let mut part = 0;
+            while part < TILES {
+                x[part] = V::load(&column[part]);
+                part += 1;
+            }
+            at = 0;
+            while at < GROUP {
+                let value = V::splat(values[at]);
+                part = 0;
+                while part < TILES {
+                    scores[at][part] = x[part].mul_add(value, scores[at][part]);
+                    part += 1;
+                }
+                at += 1;
+            }
+        }
+        at = 0;
+        while at < GROUP {
+            let here = V::splat(index);
+            let mut part = 0;
+            while part < TILES {
+                let closer = scores[at][part].less(least[part]);
+                least[part] = V::select(closer, scores[at][part], least[part]);
+                label[part] = V::select(closer, here, label[part]);
+                part += 1;
+            }
+            index += 1.0;
+            at += 1;
+        }
+    }
+    let mut part = 0;
+    while part < TILES {
+        label[part].store(&mut labels[part]);
+        part += 1;
+    }
+}
