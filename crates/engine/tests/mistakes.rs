@@ -627,8 +627,33 @@ fn pieces_that_outgrow_the_budget() {
         );
     };
     let told = error_of(send, &options().memory("2MB")).to_string();
-    let expected = "stage `send` failed on partition 0 at turn 0: pieces of exchange `copies`: out of memory: the exchange asked for ";
+    let expected = "stage `send` on partition 0, sending pieces of exchange `copies`, ran out of memory: the exchange asked for ";
     assert!(told.starts_with(expected), "{told}");
+    still_works();
+}
+
+#[test]
+fn a_shuffle_that_outgrows_the_budget() {
+    // So many pairs of partitions that their pieces come by mail.
+    let shuffle = |p: &mut Program| {
+        let rows = p.load("rows", 300, Partitioner::Opaque, |index, _| {
+            vec![(u64::from(index), 1.0); 50]
+        });
+        let by_key = p.dataset::<Vec<(u64, f64)>>("by key", 300);
+        let spread = p.like::<Vec<(u64, f64)>, _>("spread", &rows);
+        p.compute("spread").read(&rows).write(&spread).run(
+            |rows: &Vec<(u64, f64)>, spread: &mut Vec<(u64, f64)>| {
+                let keys = (0..).zip(rows).map(|(at, row)| (row.0 * 50 + at, row.1));
+                spread.extend(keys);
+            },
+        );
+        p.shuffle(&spread, &by_key);
+    };
+    let told = error_of(shuffle, &options().memory("1MB")).to_string();
+    assert!(
+        told.contains("sending pieces of exchange `shuffle spread`, ran out of memory: "),
+        "{told}"
+    );
     still_works();
 }
 

@@ -32,7 +32,8 @@ pub trait Kernel: Send + Sync {
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
 }
 
-/// Where a scatter puts its pieces.
+/// Where a scatter puts its pieces. A sink that has no memory for a further one unwinds out of the kernel; kernels let
+/// that pass.
 pub trait PieceSink {
     /// The buffer of the piece to a destination, marked as sent; none when the relation forbids it at this turn.
     fn slot(&mut self, destination: u32) -> Option<*mut u8>;

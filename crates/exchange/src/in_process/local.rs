@@ -1,9 +1,12 @@
 //! The exchange itself: arrivals and room of each destination, and the places of the pieces.
 
-use super::mailbox::{Letter, Mailbox};
+use super::mailbox::{Letters, Mailbox};
+use super::rare::Rare;
+use super::sending::Sending;
 use super::slots::{Heard, Slots};
 use super::sync::{AtomicU64, Ordering};
 use super::{Arrivals, Room, TURNS_OPEN};
+use brambling_memory::{Budget, OutOfMemory};
 use brambling_program::{
     Links, LinksAt, PayloadType, PieceSink, PieceSource, Pieces as Lent, Sink, Turn,
 };
@@ -33,11 +36,13 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// An exchange with nothing sent. `number` is what the executor calls a destination's shard.
+    /// An exchange with nothing sent. `number` is what the executor calls a destination's shard; what lies in
+    /// mailboxes is charged to `budget`.
     pub fn new(
         links: Links,
         piece: &'static PayloadType,
         number: impl Fn(u32) -> u32,
+        budget: &Budget,
     ) -> InProcess {
         let arrivals = |turn: usize, to: u32| Arrivals::new(links.fan_in(turn as Turn, to));
         let destinations: Box<[Destination]> = (0..links.destination_count())
@@ -49,7 +54,7 @@ impl InProcess {
             Pieces::Slots(Slots::new(&links, piece, &number))
         } else {
             Pieces::Mailbox(
-                Mailbox::new(&links, piece),
+                Mailbox::new(&links, piece, budget.clone()),
                 (0..links.destination_count())
                     .map(|to| std::array::from_fn(|turn| arrivals(turn, to)))
                     .collect(),
@@ -148,13 +153,36 @@ impl InProcess {
     ) -> Sink<'b> {
         match &self.pieces {
             Pieces::Slots(slots) => Sink::Slots(slots.out(turn, phase, source)),
-            Pieces::Mailbox(mailbox, _) => Sink::Other(begun.insert(MailboxOut {
-                mailbox,
-                links: self.links.at(turn),
-                turn,
-                source,
-                begun: Vec::new(),
-            })),
+            Pieces::Mailbox(mailbox, _) => {
+                let links = self.links.at(turn);
+                let sending = Sending::new(mailbox, source, links.fan_out(source));
+                Sink::Other(begun.insert(MailboxOut {
+                    sending: Rare::new(sending),
+                    links,
+                    turn,
+                    source,
+                }))
+            }
+        }
+    }
+
+    /// The kernel has written its pieces. Letters are charged and delivered; of pieces in slots it gives the bytes
+    /// that they own beyond those of the turn that used the places before, which the caller charges.
+    ///
+    /// # Errors
+    /// When the budget has no room for the letters. None was delivered then.
+    #[inline]
+    pub fn finish(
+        &self,
+        turn: Turn,
+        phase: usize,
+        source: u32,
+        begun: &mut Option<MailboxOut<'_>>,
+    ) -> Result<i64, OutOfMemory> {
+        match (&self.pieces, begun) {
+            (Pieces::Slots(slots), _) => Ok(slots.growth(turn, phase, source)),
+            (Pieces::Mailbox(..), Some(begun)) => begun.deliver().map(|()| 0),
+            (Pieces::Mailbox(..), None) => Ok(0),
         }
     }
 
@@ -201,19 +229,19 @@ impl InProcess {
     /// The pieces of a turn of which a destination has heard all, in source order. `letters` is the caller's,
     /// for what must live as long as they do.
     #[inline]
-    pub fn inbox<'b>(
-        &self,
+    pub fn inbox<'a, 'b>(
+        &'a self,
         turn: Turn,
         phase: usize,
         destination: u32,
-        letters: &'b mut Option<MailboxIn>,
+        letters: &'b mut Option<MailboxIn<'a>>,
     ) -> Lent<'b> {
         match &self.pieces {
             Pieces::Slots(slots) => Lent::Slots(slots.pieces(turn, phase, destination)),
-            Pieces::Mailbox(mailbox, _) => Lent::Other(letters.insert(MailboxIn {
-                next: 0,
-                letters: mailbox.drain(turn, destination),
-            })),
+            Pieces::Mailbox(mailbox, _) => {
+                let drained = mailbox.drain(turn, destination);
+                Lent::Other(letters.insert(MailboxIn(Rare::new(drained))))
+            }
         }
     }
 
@@ -230,15 +258,6 @@ impl InProcess {
             .room
             .retire(|source| wake(source as u32));
     }
-
-    /// Bytes that the pieces of a source's turn own, beyond those of the turn that used the places before.
-    #[inline]
-    pub fn growth(&self, turn: Turn, phase: usize, source: u32) -> i64 {
-        match &self.pieces {
-            Pieces::Slots(slots) => slots.growth(turn, phase, source),
-            Pieces::Mailbox(..) => 0,
-        }
-    }
 }
 
 /// What a count of arrivals says: a source that is missing wakes the destination.
@@ -253,14 +272,21 @@ fn counted<'a>(complete: bool) -> Heard<'a> {
     }
 }
 
-/// A source's turn being written to mailboxes.
+/// A source's turn being written to mailboxes. What is not finished is never seen by a destination.
 pub struct MailboxOut<'a> {
-    mailbox: &'a Mailbox,
+    sending: Rare<Sending<'a>>,
     links: LinksAt<'a>,
     turn: Turn,
     source: u32,
-    /// Pieces begun, by place among the destinations.
-    begun: Vec<*mut u8>,
+}
+
+impl MailboxOut<'_> {
+    #[cold]
+    fn deliver(&mut self) -> Result<(), OutOfMemory> {
+        let (links, source) = (self.links, self.source);
+        let destination = |place| links.destination(source, place).0;
+        self.sending.deliver(self.turn, destination)
+    }
 }
 
 impl PieceSink for MailboxOut<'_> {
@@ -273,13 +299,7 @@ impl PieceSink for MailboxOut<'_> {
     }
 
     fn slot_at(&mut self, place: u32) -> (u32, *mut u8) {
-        let (destination, fan_out) = (self.destination(place), self.fan_out());
-        self.begun.resize(fan_out as usize, std::ptr::null_mut());
-        let begun = &mut self.begun[place as usize];
-        if begun.is_null() {
-            *begun = self.mailbox.write(self.turn, self.source, destination);
-        }
-        (destination, *begun)
+        (self.destination(place), self.sending.piece(place))
     }
 
     fn source(&self) -> u32 {
@@ -296,119 +316,10 @@ impl PieceSink for MailboxOut<'_> {
 }
 
 /// A destination's turn being read from its mailbox.
-pub struct MailboxIn {
-    next: usize,
-    letters: Vec<Letter>,
-}
+pub struct MailboxIn<'a>(Rare<Letters<'a>>);
 
-impl PieceSource for MailboxIn {
+impl PieceSource for MailboxIn<'_> {
     fn next(&mut self) -> Option<(u32, *mut u8)> {
-        let letter = self.letters.get(self.next)?;
-        self.next += 1;
-        Some((letter.source(), letter.piece()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use brambling_program::{Payload, Relation};
-
-    /// Two threads, one exchanging with the other, all turns in order; every piece names where it came from.
-    fn check<P: Payload + PartialEq + std::fmt::Debug>(
-        relation: &Relation,
-        n: u32,
-        make: impl Fn(u64, u32, u32) -> P + Sync,
-    ) {
-        let links = relation.link(n, n).unwrap();
-        let exchange = InProcess::new(links, PayloadType::of::<P>(), |to| to);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for turn in 0..200 {
-                    for source in 0..n {
-                        while !exchange.has_room(turn, source) {
-                            std::thread::yield_now();
-                        }
-                        let phase = exchange.phase(turn);
-                        let mut begun = None;
-                        let mut sink = exchange.outbox(turn, phase, source, &mut begun);
-                        for place in 0..sink.fan_out() {
-                            let to = sink.destination(place);
-                            // Every third piece is left out: an empty mark.
-                            if (u64::from(to) + turn) % 3 != 0 {
-                                let slot = sink.slot(to).unwrap();
-                                // SAFETY: the slot is of type P and this thread's until `sent`.
-                                #[allow(unsafe_code)]
-                                unsafe {
-                                    *slot.cast::<P>() = make(turn, source, to)
-                                };
-                            }
-                        }
-                        exchange.sent(turn, phase, source, |_| false, |_, _| {});
-                    }
-                }
-            });
-            for turn in 0..200 {
-                for to in 0..n {
-                    let phase = exchange.phase(turn);
-                    while !matches!(exchange.heard(turn, phase, to), Heard::All) {
-                        std::thread::yield_now();
-                    }
-                    let mut letters = None;
-                    let mut inbox = exchange.inbox(turn, phase, to, &mut letters);
-                    let mut seen = Vec::new();
-                    while let Some((source, piece)) = inbox.next() {
-                        // SAFETY: the piece is of type P and this thread's until `retire`.
-                        #[allow(unsafe_code)]
-                        unsafe {
-                            assert_eq!(*piece.cast::<P>(), make(turn, source, to))
-                        };
-                        seen.push(source);
-                    }
-                    let all = 0..exchange.links.fan_in(turn, to);
-                    let expected: Vec<u32> = all
-                        .map(|ordinal| exchange.links.source(turn, to, ordinal))
-                        .collect();
-                    assert_eq!(
-                        seen,
-                        if (u64::from(to) + turn) % 3 != 0 {
-                            expected
-                        } else {
-                            vec![]
-                        }
-                    );
-                    exchange.retire(turn, to, |_| {});
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn slots_carry_every_piece_once_in_source_order() {
-        check(&Relation::AllToAll, 3, |turn, source, to| {
-            (turn, source, to)
-        });
-        check(
-            &Relation::Offsets {
-                offsets: vec![-1, 0, 2],
-                wrap: true,
-            },
-            5,
-            |turn, source, to| vec![turn, u64::from(source), u64::from(to)],
-        );
-    }
-
-    #[test]
-    fn mailboxes_carry_every_piece_once_in_source_order() {
-        // Large pieces: the slots would exceed their bound.
-        check::<Vec<[u64; 32]>>(&Relation::AllToAll, 2, |turn, source, to| {
-            vec![[turn + u64::from(source + 7 * to); 32]]
-        });
-        let links = Relation::AllToAll.link(600, 600).unwrap();
-        let exchange = InProcess::new(links, PayloadType::of::<[u64; 32]>(), |to| to);
-        assert!(matches!(exchange.pieces, Pieces::Mailbox(..)));
-        check(&Relation::AllToAll, 300, |turn, source, to| {
-            [turn + u64::from(source * 1_000 + to); 32]
-        });
+        self.0.next()
     }
 }

@@ -15,7 +15,11 @@ mod arrivals;
 pub mod fences;
 #[cfg(not(loom))]
 mod mailbox;
+#[cfg(not(loom))]
+mod rare;
 mod room;
+#[cfg(not(loom))]
+mod sending;
 #[cfg(not(loom))]
 mod slots;
 mod stamp;
@@ -27,6 +31,8 @@ pub use arrivals::Arrivals;
 pub use local::{InProcess, MailboxIn, MailboxOut};
 pub use room::Room;
 #[cfg(not(loom))]
+pub use sending::Refused;
+#[cfg(not(loom))]
 pub use slots::{Heard, Mark};
 pub use stamp::Stamp;
 pub use waiters::Waiters;
@@ -36,3 +42,5 @@ pub const TURNS_OPEN: u64 = 4;
 
 #[cfg(not(loom))]
 mod local;
+#[cfg(all(test, not(loom)))]
+mod tests;

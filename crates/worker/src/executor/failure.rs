@@ -36,12 +36,14 @@ pub enum Failure {
         location: Option<String>,
     },
     /// The budget is used up.
-    #[error("stage `{stage}` on partition {partition} ran {source}")]
+    #[error("stage `{stage}` on partition {partition}{} ran {source}", sending(.exchange))]
     OutOfMemory {
         /// The stage, or what was being loaded.
         stage: String,
         /// The partition.
         partition: u32,
+        /// The exchange whose pieces the stage was sending.
+        exchange: Option<String>,
         /// What was asked for.
         source: OutOfMemory,
     },
@@ -77,6 +79,13 @@ fn at(location: &Option<String>) -> String {
     location
         .as_ref()
         .map(|location| format!(" (at {location})"))
+        .unwrap_or_default()
+}
+
+fn sending(exchange: &Option<String>) -> String {
+    exchange
+        .as_ref()
+        .map(|exchange| format!(", sending pieces of exchange `{exchange}`,"))
         .unwrap_or_default()
 }
 

@@ -11,10 +11,10 @@ use super::tally::{Tally, ThreadTally};
 use super::zone::Zone;
 use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
-use brambling_memory::{Budget, Class};
+use brambling_memory::{Budget, Class, OutOfMemory};
 use brambling_program::{
     Completion, DatasetId, ExchangeId, ExchangePlan, GroupId, Payload, Plan, Position, ShardId,
-    StageKind, Value,
+    StageId, StageKind, Value,
 };
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
@@ -125,6 +125,7 @@ pub struct Job {
     pub(super) stop: AtomicBool,
     pub(super) failure: Mutex<Option<Failure>>,
     pub(super) options: JobOptions,
+    /// Bytes of pieces in slots, as the budget knows them. Mailboxes know theirs.
     pub(super) exchange_bytes: AtomicI64,
     pub(super) pending: AtomicUsize,
     pub(super) caller: Mutex<Option<Thread>>,
@@ -142,7 +143,7 @@ impl Job {
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
             exchange.as_ref().map(|exchange| {
                 let number = |index: u32| numbers[exchange.destination.index()][index as usize];
-                InProcess::new(exchange.links.clone(), piece(id), number)
+                InProcess::new(exchange.links.clone(), piece(id), number, &options.budget)
             })
         });
         let exchanges: Box<[_]> = exchanges.collect();
@@ -341,6 +342,27 @@ impl Job {
         tally
     }
 
+    /// The failure of a scatter whose pieces the budget has no room for.
+    pub(super) fn no_room_for_pieces(
+        &self,
+        stage: StageId,
+        partition: u32,
+        source: OutOfMemory,
+    ) -> Failure {
+        let spec = self.plan.program.spec();
+        let stage = &spec.stages[stage.index()];
+        let exchange = match stage.kind {
+            StageKind::Scatter(id) => Some(spec.exchanges[id.index()].name.clone()),
+            _ => None,
+        };
+        Failure::OutOfMemory {
+            stage: stage.name.clone(),
+            partition,
+            exchange,
+            source,
+        }
+    }
+
     /// Takes a partition's value after the job has ended, when its dataset was kept.
     ///
     /// # Panics
@@ -449,18 +471,22 @@ impl Job {
                 plan.program
                     .initial(dataset, index, plan.counts[group.index()])
             });
-            let value = made.map_err(|(message, location)| Failure::Panic {
-                stage: stage(),
-                partition: index,
-                turn: 0,
-                message,
-                location,
+            let value = made.map_err(|payload| {
+                let (message, location) = panics::tell(&*payload);
+                Failure::Panic {
+                    stage: stage(),
+                    partition: index,
+                    turn: 0,
+                    message,
+                    location,
+                }
             })?;
             let bytes = value.bytes() as u64;
             let charged = self.options.budget.adjust(Class::Resident, 0, bytes);
             charged.map_err(|source| Failure::OutOfMemory {
                 stage: stage(),
                 partition: index,
+                exchange: None,
                 source,
             })?;
             charged_bytes += bytes;

@@ -1,5 +1,6 @@
 //! Where a kernel's panic happened: told in the job's error instead of on the terminal.
 
+use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::{Cell, RefCell};
 use std::panic::{self, PanicHookInfo};
@@ -37,17 +38,19 @@ fn describe(info: &PanicHookInfo<'_>) -> String {
     }
 }
 
-/// Runs tasks; a panic gives its message and its place.
-pub(super) fn catch<R>(tasks: impl FnOnce() -> R) -> Result<R, (String, Option<String>)> {
+/// Runs tasks; gives what they were unwound with, for [`tell`].
+pub(super) fn catch<R>(tasks: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
     let outer = IN_TASK.replace(true);
     // The shard that panicked is never run again, and its job ends: nobody sees what it left half done.
     let result = panic::catch_unwind(panic::AssertUnwindSafe(tasks));
     IN_TASK.set(outer);
-    result.map_err(|payload| (message(&*payload), LOCATION.take()))
+    result
 }
 
-fn message(payload: &(dyn std::any::Any + Send)) -> String {
+/// The message of the panic that was just caught, and its place.
+pub(super) fn tell(payload: &(dyn Any + Send)) -> (String, Option<String>) {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without a message").to_owned()
+    let message = text.unwrap_or("a panic without a message").to_owned();
+    (message, LOCATION.take())
 }

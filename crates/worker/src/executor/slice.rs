@@ -296,11 +296,13 @@ impl<'a, 's> Slice<'a, 's> {
                 if progress != Progress::Done {
                     return cannot_continue(context, progress);
                 }
-                let growth = exchange.growth(issue.turn, phase, index);
-                if growth != 0
-                    && let Err(error) = self.charge_pieces(growth)
-                {
-                    return context.fail(self.pieces_error(id, error));
+                let charged = match exchange.finish(issue.turn, phase, index, &mut begun) {
+                    Ok(0) => Ok(()),
+                    Ok(growth) => self.charge_pieces(growth),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = charged {
+                    return context.fail(pieces_error(error));
                 }
                 self.sent(exchange, id, issue.turn, phase);
                 Progress::Done
@@ -316,6 +318,8 @@ impl<'a, 's> Slice<'a, 's> {
                 if progress != Progress::Done {
                     return cannot_continue(context, progress);
                 }
+                // What it held is given back before its sources hear of room.
+                drop(letters);
                 exchange.retire(issue.turn, index, |source| {
                     self.wake(self.job.number(self.job.ends(id).source, source));
                 });
@@ -372,12 +376,6 @@ impl<'a, 's> Slice<'a, 's> {
     }
 
     #[cold]
-    fn pieces_error(&self, id: ExchangeId, error: OutOfMemory) -> KernelError {
-        let name = &self.job.plan.program.spec().exchanges[id.index()].name;
-        KernelError::new(format!("pieces of exchange `{name}`: {error}")).with_source(error)
-    }
-
-    #[cold]
     fn charge_pieces(&self, growth: i64) -> Result<(), OutOfMemory> {
         let (old, new) = if growth > 0 {
             (0, growth as u64)
@@ -406,6 +404,7 @@ impl<'a, 's> Slice<'a, 's> {
                 Failure::OutOfMemory {
                     stage,
                     partition: self.resident.index,
+                    exchange: None,
                     source,
                 }
             })?;
@@ -419,7 +418,14 @@ impl<'a, 's> Slice<'a, 's> {
             .clone()
     }
 
+    #[cold]
     fn kernel_failure(&self, task: &Task, issue: Issue, error: KernelError) -> Failure {
+        let cause = std::error::Error::source(&error);
+        // Of `pieces_error`.
+        if let Some(source) = cause.and_then(|cause| cause.downcast_ref::<OutOfMemory>()) {
+            let index = self.resident.index;
+            return self.job.no_room_for_pieces(task.stage, index, *source);
+        }
         let stage = self.stage_name(task.stage);
         Failure::Kernel {
             stage,
@@ -445,6 +451,11 @@ pub(super) fn watch_for<'a>(job: &'a Job, watches: &mut Watches<'a>, number: u32
             slices: resident.slices.load(Ordering::Relaxed),
         });
     }
+}
+
+#[cold]
+fn pieces_error(error: OutOfMemory) -> KernelError {
+    KernelError::new(error.to_string()).with_source(error)
 }
 
 /// Pointers to the kernel's arguments; what is written is unshared first.

@@ -8,8 +8,9 @@ use super::slice::{End, Lack, Slice, watch_for};
 use super::spread;
 use super::tally::count;
 use super::watch::{Watch, Watches};
-use brambling_exchange::in_process::Heard;
+use brambling_exchange::in_process::{Heard, Refused};
 use brambling_program::Runner;
+use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -129,9 +130,10 @@ impl<'a> Worker<'a> {
 
     fn guarded(&mut self, run: impl FnOnce(&mut Self)) {
         self.station.zone.enter();
-        if let Err((message, location)) = panics::catch(|| run(self)) {
+        if let Err(payload) = panics::catch(|| run(self)) {
             let Some(number) = self.current else {
                 // Not a kernel's: an assertion of ours. The job must not wait for this thread.
+                let (message, _) = panics::tell(&*payload);
                 self.job.fail(Failure::Internal { message });
                 return;
             };
@@ -140,8 +142,7 @@ impl<'a> Worker<'a> {
             let body = unsafe { &*resident.body.get() }
                 .as_ref()
                 .expect("it was running");
-            self.job
-                .fail(panic_of(self.job, resident, body, message, location));
+            self.job.fail(unwound(self.job, resident, body, &*payload));
         }
     }
 
@@ -379,13 +380,12 @@ fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: Watch<'a>
     }
 }
 
-fn panic_of(
-    job: &Job,
-    resident: &Resident,
-    body: &Body,
-    message: String,
-    location: Option<String>,
-) -> Failure {
+/// Why a shard's kernel was unwound: the budget had no room for its pieces, or it panicked.
+fn unwound(job: &Job, resident: &Resident, body: &Body, payload: &(dyn Any + Send)) -> Failure {
+    if let (Some(refused), Some(at)) = (payload.downcast_ref::<Refused>(), body.running) {
+        return job.no_room_for_pieces(at.stage, resident.index, refused.0);
+    }
+    let (message, location) = panics::tell(payload);
     match body.running {
         None => Failure::Internal { message },
         Some(at) => Failure::Panic {
