@@ -6,6 +6,10 @@
 //! full the rest is, and nobody else's use can reach into a floor that is not filled yet:
 //! the sum over classes of max(in use, floor) never exceeds the budget.
 //!
+//! # What it bounds
+//! What its users charge: the counters never exceed the budget. Memory itself can, by what is allocated before
+//! it is charged; `docs/settings.md` lists each such place with its bound.
+//!
 //! # Why it cannot be broken by a race
 //! Bytes beyond a floor are taken from the rest *before* the class's own counter shows them, and
 //! given back *after* it stopped showing them. At every moment the rest's counter is at least what
@@ -22,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub enum Class {
     /// Partitions that live here.
     Resident,
-    /// Pieces of the lowest open turn of an exchange.
+    /// Pieces of the lowest open turn of an exchange; within a process, of all its open turns.
     Exchange,
     /// Pieces that came before they are needed: of later turns, held and forwarded. They have no
     /// floor, so they can never keep the lowest open turn out of the exchange's.
