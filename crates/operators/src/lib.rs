@@ -13,7 +13,6 @@
 //! A kernel takes the instruction set as its first argument and dispatches on it once per call.
 
 pub mod grid;
-pub mod hash;
 pub mod ml;
 pub mod numerics;
 pub mod simd;

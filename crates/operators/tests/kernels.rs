@@ -379,7 +379,7 @@ fn golden_gradient() {
         Loss::Summed,
         &mut out,
     );
-    let digest = brambling_operators::hash::hash_bytes(
+    let digest = xxhash_rust::xxh3::xxh3_64(
         &out.values()
             .iter()
             .flat_map(|x| x.to_le_bytes())

@@ -9,7 +9,7 @@ mod exchanges;
 mod foreign;
 mod ids;
 mod kernel;
-mod key;
+pub mod key;
 mod payload;
 mod plan;
 mod ports;
