@@ -59,8 +59,32 @@ pub struct Parcel<P> {
     pub item: Item<P>,
 }
 
+impl<P: AsRef<[u8]>> Parcel<P> {
+    /// A parcel to destinations of a group. It occupies what its payload takes.
+    pub fn new(
+        (exchange, turn, group): (ExchangeId, Turn, GroupId),
+        destinations: Range<u32>,
+        version: Version,
+        item: Item<P>,
+    ) -> Parcel<P> {
+        let bytes = match &item {
+            Item::Piece { payload, .. } => payload.as_ref().len() as u64,
+            Item::Empty { .. } => 0,
+        };
+        Parcel {
+            exchange,
+            turn,
+            group,
+            destinations,
+            version,
+            bytes,
+            item,
+        }
+    }
+}
+
 /// The parcels of a frame; `share` makes payloads that outlive it.
-pub fn parcels<P: Clone>(
+pub fn parcels<P: AsRef<[u8]> + Clone>(
     data: &Data<'_>,
     mut share: impl FnMut(&[u8]) -> P,
     mut each: impl FnMut(Parcel<P>),
@@ -71,61 +95,31 @@ pub fn parcels<P: Clone>(
         group,
         ..
     } = data.head;
-    let mut split = |first: u32, end: u32, bytes: u64, item: Item<P>| {
+    let mut split = |first: u32, end: u32, item: Item<P>| {
         let start = data.versions.partition_point(|range| range.end <= first);
-        for range in data.versions[start..]
-            .iter()
-            .take_while(|range| range.first < end)
-        {
+        let ranges = data.versions[start..].iter();
+        for range in ranges.take_while(|range| range.first < end) {
             let destinations = range.first.max(first)..range.end.min(end);
-            let (version, item) = (range.version, item.clone());
-            each(Parcel {
-                exchange,
-                turn,
-                group,
+            each(Parcel::new(
+                (exchange, turn, group),
                 destinations,
-                version,
-                bytes,
-                item,
-            });
+                range.version,
+                item.clone(),
+            ));
         }
     };
-    for &Piece {
-        first,
-        end,
-        source,
-        chunk,
-        last,
-        payload,
-    } in &data.pieces
-    {
-        let bytes = payload.len() as u64;
-        split(
-            first,
-            end,
-            bytes,
-            Item::Piece {
-                source,
-                chunk,
-                last,
-                payload: share(payload),
-            },
-        );
+    for piece in &data.pieces {
+        let item = Item::Piece {
+            source: piece.source,
+            chunk: piece.chunk,
+            last: piece.last,
+            payload: share(piece.payload),
+        };
+        split(piece.first, piece.end, item);
     }
-    for EmptyMarks {
-        first,
-        end,
-        sources,
-    } in &data.empties
-    {
-        split(
-            *first,
-            *end,
-            0,
-            Item::Empty {
-                sources: sources.clone(),
-            },
-        );
+    for marks in &data.empties {
+        let sources = marks.sources.clone();
+        split(marks.first, marks.end, Item::Empty { sources });
     }
 }
 

@@ -11,15 +11,7 @@ const NOW: Generation = Generation(5);
 
 fn parcel(turn: u64, destinations: std::ops::Range<u32>, version: u64) -> Parcel<Vec<u8>> {
     let item = Item::whole(TreeNode::leaf(turn), vec![1; 10]);
-    Parcel {
-        exchange: ExchangeId(0),
-        turn,
-        group: G,
-        destinations,
-        version,
-        bytes: 10,
-        item,
-    }
+    Parcel::new((ExchangeId(0), turn, G), destinations, version, item)
 }
 
 fn a_frame_and_its_parcels_are_the_same() {
@@ -104,4 +96,12 @@ fn where_the_map_changed_meanwhile_the_frame_has_the_older_version() {
 fn mutants_are_caught() {
     let property = a_frame_and_its_parcels_are_the_same;
     brambling_memory::mutants::assert_caught("coalesce-forgets-empty-marks", property);
+}
+
+#[test]
+fn a_parcel_occupies_what_its_payload_takes() {
+    assert_eq!(parcel(6, 0..3, 2).bytes, 10);
+    let empty = Item::<Vec<u8>>::Empty { sources: 0..9 };
+    let marks = Parcel::new((ExchangeId(0), 6, G), 0..3, 2, empty);
+    assert_eq!(marks.bytes, 0);
 }

@@ -27,15 +27,7 @@ fn entry(first: u32, end: u32, owner: WorkerId, version: u64) -> EntryRange {
 
 fn parcel(turn: u64, destinations: std::ops::Range<u32>, version: u64) -> Parcel<Vec<u8>> {
     let item = Item::whole(TreeNode::leaf(turn), vec![1; 10]);
-    Parcel {
-        exchange: ExchangeId(0),
-        turn,
-        group: G,
-        destinations,
-        version,
-        bytes: 10,
-        item,
-    }
+    Parcel::new((ExchangeId(0), turn, G), destinations, version, item)
 }
 
 fn router(budget: Budget) -> Router<Vec<u8>> {

@@ -7,8 +7,8 @@ use crate::kernels::{self, Port};
 use crate::ports::{PieceQueue, SinkMap};
 use crate::random_program::Random;
 use brambling_program::{
-    Action, Completion, Context, ExchangeId, Op, PieceSink, Pieces, Plan, Position, Progress,
-    ShardId, Sink, StageKind, Task, Value,
+    Action, Completion, Context, ExchangeId, Links, Op, PieceSink, Pieces, Plan, Position,
+    Progress, ShardId, Sink, StageKind, Task, Value,
 };
 use brambling_worker::node::{Bytes, Effect, Node};
 use brambling_worker::{Issue, Next, Shard};
@@ -181,10 +181,16 @@ impl Worker {
                 .expect("named once")
         };
         let mut args: Vec<Value> = task.cells.iter().map(&mut take).collect();
+        let mut call = Call {
+            plan,
+            id,
+            at,
+            args: &mut args,
+        };
         let (progress, outcome) = match kind {
-            StageKind::Compute | StageKind::Signal => call(plan, id, at, &mut args, Port::None),
-            StageKind::Scatter(exchange) => self.scatter(plan, id, at, exchange, &mut args, watch),
-            StageKind::Gather(exchange) => self.gather(plan, id, at, exchange, &mut args, watch),
+            StageKind::Compute | StageKind::Signal => call.run(Port::None),
+            StageKind::Scatter(exchange) => self.scatter(&mut call, exchange, watch),
+            StageKind::Gather(exchange) => self.gather(&mut call, exchange, watch),
         };
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
         for (cell, value) in task.cells.iter().zip(args) {
@@ -199,22 +205,17 @@ impl Worker {
 
     fn scatter(
         &mut self,
-        plan: &Plan,
-        id: ShardId,
-        at: Position,
+        call: &mut Call<'_>,
         exchange: ExchangeId,
-        args: &mut [Value],
         watch: &mut Watch,
     ) -> (Progress, bool) {
-        let links = &plan.exchanges[exchange.index()]
-            .as_ref()
-            .expect("used")
-            .links;
-        let places = 0..links.fan_out(at.turn, id.index);
-        let related = places.map(|place| links.destination(at.turn, id.index, place).0);
+        let (id, turn, links) = (call.id, call.at.turn, call.links(exchange));
+        let places = 0..links.fan_out(turn, id.index);
+        let related = places.map(|place| links.destination(turn, id.index, place).0);
         let related: Vec<u32> = related.collect();
-        let mut sink = SinkMap::new(id.index, related.clone(), plan.program.piece_type(exchange));
-        let done = call(plan, id, at, args, Port::Sink(Sink::Other(&mut sink)));
+        let piece = call.plan.program.piece_type(exchange);
+        let mut sink = SinkMap::new(id.index, related.clone(), piece);
+        let done = call.run(Port::Sink(Sink::Other(&mut sink)));
         assert_eq!(sink.fan_out() as usize, related.len());
         let encode = |(destination, piece): (u32, Value)| {
             let mut bytes = Vec::new();
@@ -222,30 +223,24 @@ impl Worker {
             (destination, Bytes::from(bytes))
         };
         let pieces: BTreeMap<u32, Bytes> = sink.sent.into_iter().map(encode).collect();
-        watch.scattered(id, (exchange, at.turn), &related, &pieces);
+        watch.scattered(id, (exchange, turn), &related, &pieces);
         self.node
-            .scattered(id, (exchange, at.turn), pieces)
+            .scattered(id, (exchange, turn), pieces)
             .expect("room for what is held");
         done
     }
 
     fn gather(
         &mut self,
-        plan: &Plan,
-        id: ShardId,
-        at: Position,
+        call: &mut Call<'_>,
         exchange: ExchangeId,
-        args: &mut [Value],
         watch: &mut Watch,
     ) -> (Progress, bool) {
-        let taken = self.node.take(id, (exchange, at.turn));
-        let links = &plan.exchanges[exchange.index()]
-            .as_ref()
-            .expect("used")
-            .links;
-        let fan_in = links.fan_in(at.turn, id.index);
-        watch.merged(id, (exchange, at.turn), fan_in as usize, &taken);
-        let table = plan.program.piece_type(exchange);
+        let (id, turn) = (call.id, call.at.turn);
+        let taken = self.node.take(id, (exchange, turn));
+        let fan_in = call.links(exchange).fan_in(turn, id.index);
+        watch.merged(id, (exchange, turn), fan_in as usize, &taken);
+        let table = call.plan.program.piece_type(exchange);
         let decode = |(source, bytes): (u32, Vec<u8>)| {
             (
                 source,
@@ -253,9 +248,9 @@ impl Worker {
             )
         };
         let mut pieces = PieceQueue::new(taken.into_iter().map(decode));
-        let done = call(plan, id, at, args, Port::Source(Pieces::Other(&mut pieces)));
+        let done = call.run(Port::Source(Pieces::Other(&mut pieces)));
         self.node
-            .gathered(id, (exchange, at.turn))
+            .gathered(id, (exchange, turn))
             .expect("a destination of this program");
         done
     }
@@ -278,20 +273,30 @@ impl Worker {
     }
 }
 
-fn call(
-    plan: &Plan,
+/// One call of a stage's kernel.
+struct Call<'a> {
+    plan: &'a Plan,
     id: ShardId,
     at: Position,
-    args: &mut [Value],
-    mut port: Port<'_>,
-) -> (Progress, bool) {
-    let cancel = AtomicBool::new(false);
-    let completion = || Completion::new(|| {});
-    let partitions = plan.counts[id.group.index()];
-    let seed = plan.program.spec().seed;
-    let mut context = Context::new(id.index, partitions, seed, &cancel, &completion);
-    context.enter(at);
-    let program = Arc::clone(&plan.program);
-    let progress = kernels::call(&program, at.stage, &mut context, args, &mut port);
-    (progress, context.outcome())
+    args: &'a mut [Value],
+}
+
+impl<'a> Call<'a> {
+    fn links(&self, exchange: ExchangeId) -> &'a Links {
+        let ends = self.plan.exchanges[exchange.index()].as_ref();
+        &ends.expect("used").links
+    }
+
+    fn run(&mut self, mut port: Port<'_>) -> (Progress, bool) {
+        let cancel = AtomicBool::new(false);
+        let completion = || Completion::new(|| {});
+        let partitions = self.plan.counts[self.id.group.index()];
+        let seed = self.plan.program.spec().seed;
+        let mut context = Context::new(self.id.index, partitions, seed, &cancel, &completion);
+        context.enter(self.at);
+        let program = Arc::clone(&self.plan.program);
+        let stage = self.at.stage;
+        let progress = kernels::call(&program, stage, &mut context, self.args, &mut port);
+        (progress, context.outcome())
+    }
 }

@@ -106,21 +106,9 @@ impl Node {
                 _ => ways.push((index..index + 1, owner, version)),
             }
         }
-        let bytes = match item {
-            Item::Piece { payload, .. } => payload.len() as u64,
-            Item::Empty { .. } => 0,
-        };
         for (destinations, to, version) in ways {
-            let item = item.clone();
-            let parcel = Parcel {
-                exchange,
-                turn,
-                group,
-                destinations,
-                version,
-                bytes,
-                item,
-            };
+            let about = (exchange, turn, group);
+            let parcel = Parcel::new(about, destinations, version, item.clone());
             if to == me {
                 let mut effects = Vec::new();
                 self.router
