@@ -6,7 +6,10 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["brambling", "brambling._kernel", "brambling._program", "brambling.ml"])
+PROGRAM = [f"brambling._program.{part}" for part in ("program", "data", "stages", "reductions", "exchanges", "control")]
+
+
+@pytest.mark.parametrize("name", ["brambling", "brambling._kernel", *PROGRAM, "brambling.ml"])
 def test_examples_of(name):
     module = importlib.import_module(name)
     done = doctest.testmod(module, raise_on_error=False)

@@ -1,0 +1,136 @@
+//! Flat code: what a shard walks, and what running each of its tasks needs.
+
+use crate::{Kernel, Runner, StageId, StageKind};
+use std::sync::Arc;
+
+/// A set over a group's resources: its datasets and its ends of exchanges. Beyond 128 resources some share
+/// a bit, which orders more than is needed and never less.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mask(pub u128);
+
+impl Mask {
+    pub(super) fn add(&mut self, resource: usize) {
+        self.0 |= 1 << (resource % 128);
+    }
+
+    /// Whether two sets share a resource.
+    #[inline]
+    pub fn meets(self, other: Mask) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Both sets together.
+    #[inline]
+    #[must_use]
+    pub fn with(self, other: Mask) -> Mask {
+        Mask(self.0 | other.0)
+    }
+}
+
+/// What an instruction of flat code does to a shard's own data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Runs a stage.
+    Stage(StageKind),
+    /// Frees datasets after their last use.
+    Free,
+}
+
+/// An instruction with everything that running it needs.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The stage; for a free, the last stage before it.
+    pub stage: StageId,
+    /// What it does.
+    pub action: Action,
+    /// Local number of the block whose turns name its positions.
+    pub block: u16,
+    /// Cells of the kernel's arguments.
+    pub cells: Box<[u16]>,
+    /// Cells that it writes.
+    pub writes_cells: Box<[u16]>,
+    /// Whether the kernel gets cells instead of payloads.
+    pub wants_cells: bool,
+    /// Who runs it.
+    pub runner: Runner,
+    /// Whether something after it may go ahead while it is stalled: found when the code is compiled.
+    pub look_past: bool,
+    /// Whether it may change how much memory its group's datasets take.
+    pub may_grow: bool,
+    /// Its kernel; a free has none.
+    pub kernel: Option<Linked>,
+    /// What it reads.
+    pub reads: Mask,
+    /// What it writes.
+    pub writes: Mask,
+}
+
+/// A kernel as a function of this process.
+#[derive(Clone)]
+pub struct Linked(pub Arc<dyn Kernel>);
+
+impl std::fmt::Debug for Linked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("kernel")
+    }
+}
+
+/// Flat code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Runs a task, by its place in the group's tasks.
+    Task(u32),
+    /// Enters a block: its turn grows by one.
+    Enter(u16),
+    /// Starts a counted loop, or leaves for `exit` when it has no turns.
+    Begin {
+        /// Loop counter.
+        counter: u16,
+        /// How many turns.
+        turns: u64,
+        /// Where to go when there are none.
+        exit: u32,
+    },
+    /// Ends a turn of a counted loop.
+    Again {
+        /// Loop counter.
+        counter: u16,
+        /// How many turns.
+        turns: u64,
+        /// Where the body starts.
+        body: u32,
+    },
+    /// Waits for a signal and leaves for `exit` when it is false.
+    Test {
+        /// The signal.
+        signal: StageId,
+        /// Local number of the block whose turn names it.
+        block: u16,
+        /// Where to go.
+        exit: u32,
+    },
+    /// Goes on elsewhere.
+    Jump(u32),
+    /// Tells everybody that an outermost loop has ended.
+    Announce(LoopId),
+    /// Waits until an outermost loop has ended.
+    AwaitEnd(LoopId),
+    /// The program has ended.
+    Finish,
+}
+
+/// An outermost loop, by its place among them.
+pub type LoopId = u32;
+
+/// The code of one group.
+#[derive(Clone, Debug, Default)]
+pub struct Code {
+    /// The instructions.
+    pub ops: Vec<Op>,
+    /// The tasks that they name.
+    pub tasks: Vec<Task>,
+    /// How many blocks it enters.
+    pub blocks: u16,
+    /// How many counted loops it has.
+    pub counters: u16,
+}

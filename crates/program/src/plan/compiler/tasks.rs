@@ -1,0 +1,82 @@
+//! Stages and frees as tasks, with what they read and write.
+
+use super::Compiler;
+use crate::plan::{Action, Linked, Mask, Op, Task};
+use crate::{DatasetId, Runner, StageId, StageKind, Use};
+
+impl Compiler<'_> {
+    pub(super) fn stage(&mut self, id: StageId) {
+        let stage = &self.spec.stages[id.index()];
+        let datasets = &self.structure.groups[self.group.index()].datasets;
+        let (mut reads, mut writes) = (Mask::default(), Mask::default());
+        let (mut cells, mut writes_cells) = (Vec::new(), Vec::new());
+        for &(dataset, how) in &stage.uses {
+            // Under a mutant that splits groups a dataset may be missing; cell 0 then stands for it.
+            let cell = datasets.binary_search(&dataset).unwrap_or(0);
+            cells.push(cell as u16);
+            if how == Use::Read {
+                reads.add(cell);
+            } else {
+                writes.add(cell);
+                writes_cells.push(cell as u16);
+            }
+        }
+        match stage.kind {
+            // Each end of an exchange runs in order of turns.
+            StageKind::Scatter(exchange) => writes.add(datasets.len() + 2 * exchange.index()),
+            StageKind::Gather(exchange) => writes.add(datasets.len() + 2 * exchange.index() + 1),
+            StageKind::Compute | StageKind::Signal => {}
+        }
+        if stage.cells {
+            // A kernel that gets cells may share the payloads it reads: nobody else reads meanwhile.
+            writes = writes.with(reads);
+        }
+        let task = Task {
+            stage: id,
+            action: Action::Stage(stage.kind),
+            block: self.locals[stage.block.index()].expect("a stage's block has been entered"),
+            cells: cells.into(),
+            writes_cells: writes_cells.into(),
+            wants_cells: stage.cells,
+            runner: self.spec.kernels[stage.kernel.index()].runner,
+            look_past: false,
+            may_grow: stage.uses.iter().any(|(dataset, how)| {
+                *how != Use::Read && !self.program.payload_type(*dataset).is_fixed()
+            }),
+            kernel: Some(Linked(self.program.kernel(id).clone())),
+            reads,
+            writes,
+        };
+        self.push(task);
+    }
+
+    pub(super) fn free(&mut self, datasets: &[DatasetId]) {
+        let own = &self.structure.groups[self.group.index()].datasets;
+        let cells: Box<[u16]> = datasets
+            .iter()
+            .map(|dataset| own.binary_search(dataset).expect("the group's own") as u16)
+            .collect();
+        let mut writes = Mask::default();
+        cells.iter().for_each(|cell| writes.add(usize::from(*cell)));
+        let stage = self.code.tasks.last().map_or(StageId(0), |task| task.stage);
+        self.push(Task {
+            stage,
+            action: Action::Free,
+            block: 0,
+            writes_cells: cells.clone(),
+            cells,
+            wants_cells: true,
+            runner: Runner::Native,
+            look_past: false,
+            may_grow: true,
+            kernel: None,
+            reads: Mask::default(),
+            writes,
+        });
+    }
+
+    fn push(&mut self, task: Task) {
+        self.code.ops.push(Op::Task(self.code.tasks.len() as u32));
+        self.code.tasks.push(task);
+    }
+}

@@ -1,0 +1,118 @@
+"""Statements that bring data in and keep it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from brambling import _native
+from brambling._errors import BuildError, refuse_masked
+from brambling._program.handles import Dataset
+from brambling._program.statements import Statements
+
+
+class Data(Statements):
+    """Loads, datasets, and what is kept."""
+
+    def load(
+        self, *arrays: npt.ArrayLike, partitions: int | None = None, name: str | None = None
+    ) -> Dataset:
+        """
+        Make one blocked dataset of arrays of equally many rows.
+
+        A kernel gets a tuple of read-only views of a block's rows, or the view itself when there is one
+        array. C-contiguous arrays are borrowed, not copied: leave them alone until the run has ended.
+
+        Parameters
+        ----------
+        *arrays : array_like
+            Arrays of one or more dimensions, with equal lengths.
+        partitions : int, optional
+            How many partitions; by default a function of the data's size. Never changes a result.
+        name : str, optional
+            The dataset's name.
+
+        Examples
+        --------
+        >>> import numpy as np, brambling as br
+        >>> p = br.Program("loading")
+        >>> p.load(np.zeros((10_000, 3)), np.zeros(10_000))
+        <dataset loaded: 3 blocks in 3 partitions, of program 'loading'>
+        """
+        if not arrays:
+            raise BuildError("p.load needs at least one array")
+        if name is not None:
+            self._new_name(name)
+        tables = [_rows(place, array) for place, array in enumerate(arrays, 1)]
+        for place, (array, given) in enumerate(zip(tables, arrays, strict=True)):
+            if np.ndim(given) == 0:
+                raise BuildError(
+                    f"p.load: argument {place + 1} is a single value, not an array of rows; "
+                    "make it a dataset with p.dataset(name, value=...)"
+                )
+            if len(array) != len(tables[0]):
+                raise BuildError(
+                    f"p.load: argument 1 has {len(tables[0])} rows and argument {place + 1} has {len(array)}; "
+                    "arrays loaded together have equally many"
+                )
+        rows, size = len(tables[0]), _native.block_rows()
+        blocks = -(-rows // size)
+        name = self._fresh(name or "loaded")
+        if partitions is None:
+            partitions = _native.partitions_for(blocks, sum(array.nbytes for array in tables))
+        partitions = self._partitions(name, partitions)
+
+        def views(start: int, end: int) -> Any:
+            parts = [array[start:end] for array in tables]
+            for part in parts:
+                part.flags.writeable = False
+            return parts[0] if len(parts) == 1 else tuple(parts)
+
+        parts = []
+        for partition in range(partitions):
+            first, last = _native.blocks_of_partition(partition, partitions, blocks)
+            held = [views(block * size, min((block + 1) * size, rows)) for block in range(first, last)]
+            parts.append((views(first * size, min(last * size, rows)), held))
+        self._statement()
+        return self._made(self._builder.load(name, parts), name, blocks)
+
+    def dataset(self, name: str, value: Any = None, partitions: int = 1) -> Dataset:
+        """
+        Make a dataset whose partitions start with copies of a value; it is kept when the program ends.
+
+        Examples
+        --------
+        >>> import brambling as br
+        >>> p = br.Program("counting")
+        >>> count = p.dataset("count", value=0)
+        >>> with p.loop(10):
+        ...     p.update(count, lambda count: count + 1)
+        >>> p.run()["count"]
+        10
+        """
+        self._new_name(name)
+        partitions = self._partitions(name, partitions)
+        if isinstance(value, np.ndarray):
+            value = value.copy()
+            value.flags.writeable = False
+        self._statement()
+        return self._made(self._builder.dataset(name, value, partitions), name, None)
+
+    def keep(self, dataset: Dataset, *more: Dataset) -> None:
+        """Keep datasets beyond their last use, so that the result of `run` has them."""
+        for kept in [self._own(one, "p.keep") for one in (dataset, *more)]:
+            self._builder.keep(kept._id)
+
+
+def _rows(place: int, given: Any) -> np.ndarray:
+    refuse_masked(given, f"p.load: argument {place}")
+    try:
+        return np.ascontiguousarray(given)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, BuildError):
+            raise
+        raise BuildError(
+            f"p.load: argument {place} is no array of rows ({error}); give rows of equal length"
+        ) from error

@@ -1,0 +1,91 @@
+"""A program: all statements, and running it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from brambling._blas import one_blas_thread
+from brambling._errors import BuildError, SettingsError
+from brambling._program.control import Control
+from brambling._program.data import Data
+from brambling._program.exchanges import Exchanges
+from brambling._program.handles import count
+from brambling._program.reductions import Reductions
+from brambling._program.result import Result
+from brambling._program.stages import Stages
+
+
+class Program(Data, Stages, Reductions, Exchanges, Control):
+    """
+    A driver program: a sequential program over datasets, built by ordinary code, then run.
+
+    Parameters
+    ----------
+    name : str
+        What the program is called in texts and errors.
+    seed : int, default 0
+        Seed of the random numbers of `Context.rng`, from 0 to 2**64 - 1.
+
+    Examples
+    --------
+    Newton's method for the square root of 2, from four starts:
+
+    >>> import brambling as br
+    >>> p = br.Program("square roots")
+    >>> x = p.dataset("x", value=1.0, partitions=4)
+    >>> p.update(x, lambda x, ctx: x + ctx.partition)
+    >>> with p.loop(20):
+    ...     p.update(x, lambda x: (x + 2 / x) / 2)
+    >>> [round(x, 6) for x in p.run()[x]]
+    [1.414214, 1.414214, 1.414214, 1.414214]
+    """
+
+    def __repr__(self) -> str:
+        return f"<program {self.name!r}: {count(len(self._datasets), 'dataset')}>"
+
+    def __str__(self) -> str:
+        return self._builder.text()
+
+    def picture(self) -> str:
+        """The program as a Mermaid flowchart."""
+        return self._builder.picture()
+
+    def run(self, *, threads: int | None = None) -> Result:
+        """
+        Run the program on the threads of this process.
+
+        Python functions run on the calling thread, one at a time; what is built in runs on all threads.
+
+        Parameters
+        ----------
+        threads : int, optional
+            By default BRAMBLING_THREADS, the settings file, or the CPUs of this process.
+
+        Returns
+        -------
+        Result
+            The datasets made by `dataset`, and those that `keep` named.
+
+        Raises
+        ------
+        BuildError
+            The program is incomplete.
+        KernelError
+            A kernel raised; its exception is the cause.
+        KeyboardInterrupt
+            On Ctrl-C, at most 0.1 s after the kernels that were running.
+        """
+        if self._open:
+            raise BuildError(f"p.run() inside the block of p.{self._open[-1]}(); run the program after it")
+        if self._unentered:
+            what = self._unentered[0].what
+            raise BuildError(
+                f"there is a p.{what}(...) without its block, which changes nothing; "
+                f"write `with p.{what}(...):` and indent the statements that belong to it"
+            )
+        if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
+            raise SettingsError(f"threads = {threads!r} is not usable; give a number from 1 to 1024")
+        with one_blas_thread():
+            outcome = self._builder.run(None if threads is None else int(threads))
+        kept = {name: it for name, it in self._datasets.items() if self._builder.is_kept(it._id)}
+        return Result(outcome, self, kept)

@@ -1,0 +1,65 @@
+"""What a program leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from brambling import _native
+from brambling._program.handles import Dataset
+
+if TYPE_CHECKING:
+    from brambling._program.program import Program
+
+
+class Result(Mapping[str, Any]):
+    """
+    The kept datasets of a finished program, by dataset or by name.
+
+    A dataset of one partition gives its value, another one the list of its partitions' values; blocks give
+    the list of their values, whatever the partitions.
+
+    Attributes
+    ----------
+    tally : dict
+        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`.
+    """
+
+    def __init__(self, outcome: _native.Outcome, program: Program, kept: dict[str, Dataset]) -> None:
+        self._outcome = outcome
+        self._program = program
+        self._kept = kept
+        self._values: dict[str, Any] = {}
+        self.tally: dict[str, float] = outcome.tally()
+
+    def __getitem__(self, dataset: Dataset | str) -> Any:
+        name = dataset.name if isinstance(dataset, Dataset) else dataset
+        known = self._kept.get(name)
+        if known is None or (isinstance(dataset, Dataset) and dataset is not known):
+            kept = ", ".join(self._kept) or "none"
+            raise KeyError(
+                f"{name!r} was not kept; call p.keep(dataset) before p.run() (kept here: {kept})"
+            )
+        if name not in self._values:
+            values = [_owned(value) for value in self._outcome.values(known._id)]
+            one = known._blocks is None and known.partitions == 1
+            self._values[name] = values[0] if one else values
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __repr__(self) -> str:
+        return f"<result of program {self._program.name!r}: {', '.join(self._kept) or 'nothing kept'}>"
+
+
+def _owned(value: Any) -> Any:
+    """A result that the caller may write."""
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        return value.copy()
+    return value

@@ -1,0 +1,109 @@
+"""What all statements share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from brambling import _native
+from brambling._block import Block
+from brambling._errors import BuildError
+from brambling._kernel import Call
+from brambling._outer import OuterNames
+from brambling._program.handles import Dataset, count
+
+
+class Statements:
+    """A program being built. The statements themselves are in the classes derived from this one."""
+
+    def __init__(self, name: str, seed: int = 0) -> None:
+        if not isinstance(name, str):
+            raise BuildError(f"a program's name is a string, not {name!r}")
+        if not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
+            raise BuildError(f"seed = {seed!r} is not usable; give an integer from 0 to 2**64 - 1")
+        self.name = name
+        self._seed = int(seed)
+        self._builder = _native.Builder(name, self._seed)
+        self._datasets: dict[str, Dataset] = {}
+        self._open: list[str] = []
+        self._unentered: list[Block] = []
+        self._outer = OuterNames()
+        self._closed_if: int | None = None
+
+    def _statement(self) -> None:
+        self._closed_if = None
+
+    def _made(self, identity: int, name: str, blocks: int | None) -> Dataset:
+        dataset = Dataset(self, identity, name, self._builder.partitions(identity), blocks)
+        self._datasets[name] = dataset
+        return dataset
+
+    def _new_name(self, name: Any) -> None:
+        if not isinstance(name, str) or not name:
+            raise BuildError(f"a dataset's name is a string, not {name!r}")
+        if name in self._datasets:
+            raise BuildError(f"there is a dataset `{name}` already; give this one another name")
+
+    def _fresh(self, name: str) -> str:
+        if name not in self._datasets:
+            return name
+        number = 2
+        while f"{name} {number}" in self._datasets:
+            number += 1
+        return f"{name} {number}"
+
+    def _partitions(self, name: str, partitions: Any) -> int:
+        if not isinstance(partitions, int | np.integer) or isinstance(partitions, bool):
+            raise BuildError(f"`{name}`: partitions = {partitions!r} is not usable; give a positive integer")
+        if partitions == 0:
+            raise BuildError(f"dataset `{name}` has zero partitions; give it at least 1")
+        if not 0 < partitions <= 1 << 24:
+            raise BuildError(f"`{name}`: partitions = {partitions} is not usable; give a number from 1 to 16777216")
+        return int(partitions)
+
+    def _own(self, dataset: Any, who: str) -> Dataset:
+        if not isinstance(dataset, Dataset):
+            raise BuildError(
+                f"{who} uses {type(dataset).__name__} {_short(dataset)}, which is not a dataset; make it one with "
+                "p.dataset(name, value=...) or p.load(array), or bind it with functools.partial"
+            )
+        if dataset._program is not self:
+            raise BuildError(
+                f"{who} uses `{dataset.name}` of program {dataset._program.name!r}; "
+                "datasets belong to the program that made them"
+            )
+        return dataset
+
+    def _call(
+        self, f: Callable[..., Any], stage: str, args: Sequence[Any], **how: Any
+    ) -> Call:
+        reads = [self._own(arg, f"`{stage}`").name for arg in args]
+        self._outer.note(f, stage)
+        return Call(f, stage=stage, reads=reads, seed=self._seed, **how)
+
+    def _same_blocks(self, stage: str, args: Sequence[Any]) -> int | None:
+        blocked = [arg for arg in args if self._own(arg, f"`{stage}`")._blocks is not None]
+        for other in blocked[1:]:
+            if other._blocks != blocked[0]._blocks:
+                raise BuildError(
+                    f"stage `{stage}` uses `{blocked[0].name}` ({count(blocked[0]._blocks, 'block')}) and "
+                    f"`{other.name}` ({count(other._blocks, 'block')}) together, but their rows differ; "
+                    "load arrays of equally many rows in one p.load(...)"
+                )
+        return blocked[0]._blocks if blocked else None
+
+
+def function_first(f: Any, form: str) -> None:
+    if isinstance(f, Dataset):
+        raise BuildError(f"{form}: the function comes first, then what it reads")
+
+
+def ids(args: Sequence[Dataset]) -> list[int]:
+    return [arg._id for arg in args]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
