@@ -452,6 +452,11 @@ impl Builder {
         self.state.program.spec().to_string()
     }
 
+    /// What workers compare before a program starts.
+    fn hash(&self) -> u128 {
+        self.state.program.spec().hash()
+    }
+
     fn picture(&self) -> String {
         self.state.program.spec().picture()
     }

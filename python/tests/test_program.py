@@ -355,6 +355,37 @@ def test_a_picture():
 """
 
 
+@pytest.mark.parametrize("statement", ["map", "update", "signal", "reduce", "loop", "shuffle", "exchange", "scatter"])
+def test_what_a_function_captures_is_in_the_hash(statement):
+    def hash_with(captured):
+        p = br.Program("captured")
+        x = p.dataset("x", value=1)
+
+        def f(*args):
+            return captured
+
+        match statement:
+            case "map" | "signal":
+                getattr(p, statement)(f, x)
+            case "update":
+                p.update(x, f)
+            case "reduce":
+                p.reduce(f, x)
+            case "loop":
+                with p.loop(while_=f, on=x):
+                    p.update(x, abs)
+            case "shuffle":
+                p.shuffle(x, key=f)
+            case "exchange":
+                p.exchange(x, neighbours=(-1, 1), send=f)
+            case "scatter":
+                p.gather(f, p.scatter(abs, x, to=1))
+        return p._builder.hash()
+
+    assert hash_with(3) == hash_with(3)
+    assert hash_with(3) != hash_with(4)
+
+
 def test_partitions_come_from_the_settings(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     load = lambda: br.Program("p").load(np.zeros(100_000)).partitions  # noqa: E731

@@ -301,7 +301,8 @@ impl Program {
     }
 
     /// Folds the values of all partitions on the fixed tree and gives the result to `step`, which updates
-    /// the one-partition destination. Where there is no operand at all, `step` is not called.
+    /// the one-partition destination. Where there is no operand at all, `step` is not called. What `op` and
+    /// `step` capture is named by [`Program::named`].
     ///
     /// # Movement
     /// One scatter and gather: one piece from each partition.

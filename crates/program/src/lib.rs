@@ -10,6 +10,7 @@ mod foreign;
 mod ids;
 mod kernel;
 pub mod key;
+mod named;
 mod payload;
 mod plan;
 mod ports;
@@ -34,6 +35,7 @@ pub use kernel::{
     Completion, Context, IntoProgress, Kernel, PieceSink, PieceSource, Pieces, Progress, Sink,
 };
 pub use key::{Key, partition_of};
+pub use named::Named;
 #[doc(hidden)]
 pub use payload::payload_serde;
 pub use payload::{DecodeError, Payload};

@@ -298,6 +298,7 @@ impl Program {
     }
 
     /// Repeats what `body` adds as long as `test` gives true of a one-partition dataset; tested before each turn.
+    /// What `test` captures is named by [`Program::named`].
     pub fn repeat_while<T: Payload>(
         &mut self,
         name: impl Into<String>,
