@@ -38,6 +38,14 @@ class KernelError(Error, RuntimeError):
     turn: int | None = None
 
 
+class NotKept(Error, KeyError):
+    """A result is asked for a dataset that it does not have; the message names those it has, and the way out."""
+
+    __module__ = "brambling"
+    # A KeyError shows its key's repr; this one has a sentence.
+    __str__ = Exception.__str__
+
+
 class OutOfMemory(Error, MemoryError):
     """The memory budget is used up; the message names the stage and the setting."""
 

@@ -215,10 +215,25 @@ def test_a_scatter_without_its_gather():
 
 
 def test_a_result_that_was_not_kept():
-    p, x, _ = program()
-    y = p.map(lambda x: x, x)
-    with pytest.raises(KeyError, match="was not kept; call p.keep"):
-        p.run()[y]
+    p, x, y = program()
+    z = p.map(abs, x)
+    result = p.run()
+    after = p.map(abs, x)
+    other = br.Program("other").dataset("x", value=0)
+    for message, asked in [
+        ("`abs` was not kept: it was freed after its last use; call p.keep(dataset) before p.run() (kept: `x`, `y`)", z),
+        ("`abs` was not kept", "abs"),
+        ("`abs 2` was not kept", after),
+        ("`x` is of program 'other'; ask the result of that program's run (kept here: `x`, `y`)", other),
+        ("there is no dataset 'w' in program 'mistakes' (kept: `x`, `y`)", "w"),
+        ("there is no dataset 0", 0),
+    ]:
+        refused(message, lambda asked=asked: result[asked], br.NotKept)
+        assert asked not in result
+        with pytest.raises(KeyError):
+            result[asked]
+    assert result.get(z) is None
+    refused("(kept: nothing)", lambda: br.Program("none").run()["x"], br.NotKept)
 
 
 # ---- kernels

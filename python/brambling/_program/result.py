@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from brambling import _native
+from brambling._errors import NotKept
 from brambling._program.handles import Dataset
 
 if TYPE_CHECKING:
@@ -38,15 +39,26 @@ class Result(Mapping[str, Any]):
         name = dataset.name if isinstance(dataset, Dataset) else dataset
         known = self._kept.get(name)
         if known is None or (isinstance(dataset, Dataset) and dataset is not known):
-            kept = ", ".join(self._kept) or "none"
-            raise KeyError(
-                f"{name!r} was not kept; call p.keep(dataset) before p.run() (kept here: {kept})"
-            )
+            raise NotKept(self._why_not(dataset))
         if name not in self._values:
             values = [_owned(value) for value in self._outcome.values(known._id)]
             one = known._blocks is None and known.partitions == 1
             self._values[name] = values[0] if one else values
         return self._values[name]
+
+    def _why_not(self, dataset: Any) -> str:
+        kept = ", ".join(f"`{name}`" for name in self._kept) or "nothing"
+        if isinstance(dataset, Dataset) and dataset._program is not self._program:
+            return (
+                f"`{dataset.name}` is of program {dataset._program.name!r}; ask the result of that program's run "
+                f"(kept here: {kept})"
+            )
+        if not isinstance(dataset, Dataset) and dataset not in self._program._datasets:
+            return f"there is no dataset {dataset!r} in program {self._program.name!r} (kept: {kept})"
+        name = dataset.name if isinstance(dataset, Dataset) else dataset
+        return (
+            f"`{name}` was not kept: it was freed after its last use; call p.keep(dataset) before p.run() (kept: {kept})"
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kept)
