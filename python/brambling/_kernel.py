@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import cloudpickle
 import numpy as np
 
 from brambling._errors import BuildError, Error
+from brambling._texts import count
 
 _CODE_BYTES_MAX = 1 << 16
 _IMMUTABLE = (int, float, complex, str, bytes, bool, type(None), frozenset, np.generic)
@@ -71,11 +73,17 @@ class ReadOnlyWrite(Error, ValueError):
 
 
 def name_of(f: Callable[..., Any]) -> str:
-    """What a stage that runs a function is called."""
+    """What a stage that runs a function is called: a lambda after its place, since all have one name."""
     while hasattr(f, "func"):
         f = f.func
     name = getattr(f, "__name__", None) or type(f).__name__
-    return "lambda" if name == "<lambda>" else name
+    if name != "<lambda>":
+        return name
+    code = getattr(inspect.unwrap(f), "__code__", None)
+    # Objects may borrow the name of a lambda, and have no place.
+    if code is None:
+        return "lambda"
+    return f"lambda at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
 
 def code_of(f: Any) -> bytes:
@@ -208,7 +216,7 @@ class Call:
         except TypeError as error:
             given = len(values) + len(named) - (self._ctx is not None)
             raise TypeError(
-                f"`{self._stage}` is called with {given} argument{'s' * (given != 1)}, one per dataset: {error} "
+                f"`{self._stage}` is called with {count(given, 'argument')}, one per dataset: {error} "
                 "(arrays loaded together come as one tuple)"
             ) from None
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from brambling import _native
 from brambling._errors import BuildError, ConvergenceWarning, Error, refuse_masked
+from brambling._texts import count, shown
 
 _SOLVERS = ("gradient-descent",)
 
@@ -141,7 +142,7 @@ class LogisticRegression:
         self.tally_ = fitted["tally"]
         if not fitted["converged"] and self.tol > 0:
             warnings.warn(
-                f"the fit ended after max_iter = {self.max_iter} iterations with a largest gradient component of "
+                f"the fit ended after max_iter = {count(self.max_iter, 'iteration')} with a largest gradient component of "
                 f"{fitted['largest_gradient']:.2g}, above tol = {self.tol:g}; raise max_iter, standardise the "
                 "columns of X, or raise tol",
                 ConvergenceWarning,
@@ -156,13 +157,13 @@ class LogisticRegression:
         table = _table(X)
         if table.shape[1] != self.n_features_in_:
             raise BuildError(
-                f"X has {table.shape[1]} columns, but the model was fitted to {self.n_features_in_}; "
+                f"X has {count(table.shape[1], 'column')}, but the model was fitted to {self.n_features_in_}; "
                 "give the same columns in the same order"
             )
         if not np.isfinite(table).all():
             row, column = np.argwhere(~np.isfinite(table))[0].tolist()
             raise BuildError(
-                f"X has {table[row, column]} at row {row}, column {column} (counted from 0); "
+                f"X has {shown(float(table[row, column]))} at row {row}, column {column} (counted from 0); "
                 "replace such values or drop their rows first"
             )
         return _native.margins(table, np.ascontiguousarray(self.coef_[0]), float(self.intercept_[0]))
@@ -194,7 +195,7 @@ class LogisticRegression:
 
     def _check_parameters(self) -> None:
         def refuse(name: str, what: str) -> None:
-            raise BuildError(f"{name} = {getattr(self, name)!r} cannot be used; give {what}")
+            raise BuildError(f"{name} = {shown(getattr(self, name))} cannot be used; give {what}")
 
         if not _is_number(self.C) or not self.C > 0 or not np.isfinite(self.C):
             refuse("C", "a positive number")
@@ -231,7 +232,7 @@ def _table(X: npt.ArrayLike) -> np.ndarray:
         raise BuildError("X has no rows; there is nothing to learn from, or to predict")
     if table.ndim != 2:
         fix = "X.reshape(-1, 1) makes one column of it" if table.ndim == 1 else "give rows and columns"
-        raise BuildError(f"X has {table.ndim} dimensions and shape {table.shape}; it needs 2: {fix}")
+        raise BuildError(f"X has {count(table.ndim, 'dimension')} and shape {table.shape}; it needs 2: {fix}")
     if table.dtype.kind not in "fiub":
         raise BuildError(f"X holds {table.dtype}, not real numbers; encode it as numbers first")
     return np.require(table, np.float64, ["C", "A"])
@@ -243,7 +244,7 @@ def _columns_of_text(X: Any) -> str:
     if not hasattr(kinds, "items"):
         return ""
     names = [repr(name) for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"]
-    return f"column{'s' * (len(names) != 1)} {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
+    return f"{'column' if len(names) == 1 else 'columns'} {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
 
 
 def _column(y: npt.ArrayLike, rows: int) -> np.ndarray:
@@ -251,9 +252,9 @@ def _column(y: npt.ArrayLike, rows: int) -> np.ndarray:
     labels = np.asarray(y)
     if labels.ndim != 1:
         fix = "give y.ravel()" if labels.ndim == 2 and labels.shape[1] == 1 else "give one label for each row"
-        raise BuildError(f"y has {labels.ndim} dimensions and shape {labels.shape}; it needs 1: {fix}")
+        raise BuildError(f"y has {count(labels.ndim, 'dimension')} and shape {labels.shape}; it needs 1: {fix}")
     if len(labels) != rows:
-        raise BuildError(f"X has {rows} rows and y has {len(labels)} labels; give one label for each row")
+        raise BuildError(f"X has {count(rows, 'row')} and y has {count(len(labels), 'label')}; give one label for each row")
     return labels
 
 
@@ -262,7 +263,7 @@ def _refuse_missing(labels: np.ndarray) -> None:
     for row, label in enumerate(labels):
         if label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label):
             raise BuildError(
-                f"y has {label} at row {row} (counted from 0); replace such labels or drop their rows first"
+                f"y has {shown(label)} at row {row} (counted from 0); replace such labels or drop their rows first"
             )
 
 
@@ -275,7 +276,7 @@ def _labels(y: npt.ArrayLike, rows: int) -> tuple[np.ndarray, np.ndarray]:
         if not np.isfinite(labels).all():
             row = int(np.argmin(np.isfinite(labels)))
             raise BuildError(
-                f"y has {labels[row]} at row {row} (counted from 0); replace such labels or drop their rows first"
+                f"y has {shown(float(labels[row]))} at row {row} (counted from 0); replace such labels or drop their rows first"
             )
         # The usual labels are borrowed as they are, without sorting.
         if labels.dtype == np.float64 and ((labels == 0) | (labels == 1)).all() and labels.any() and not labels.all():

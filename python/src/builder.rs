@@ -366,6 +366,15 @@ impl Builder {
         })
     }
 
+    /// Says that rows of a dataset lie by the hash of a key.
+    fn mark_hashed(&mut self, dataset: u32) -> PyResult<()> {
+        match self.handle(dataset)? {
+            Handle::Opaque(dataset) => self.state.program.mark_hashed(&dataset),
+            Handle::Blocked(dataset) => self.state.program.mark_hashed(&dataset),
+        }
+        Ok(())
+    }
+
     fn signal(
         &mut self,
         name: String,
@@ -442,6 +451,13 @@ impl Builder {
             Count::Fixed(count) => Ok(count),
             Count::Symbol(_) => Err(PyIndexError::new_err("a symbol")),
         }
+    }
+
+    /// How a dataset's rows were dealt to its partitions.
+    fn partitioner(&self, dataset: u32) -> PyResult<String> {
+        let id = self.handle(dataset)?.id();
+        let partitioner = self.state.program.spec().datasets[id.index()].partitioner;
+        Ok(format!("{partitioner:?}").to_lowercase())
     }
 
     fn is_blocked(&self, dataset: u32) -> PyResult<bool> {

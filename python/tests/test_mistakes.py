@@ -128,7 +128,7 @@ def test_a_variable_that_changes_between_statements():
     def written(held):
         return lambda x: x + held
 
-    with pytest.raises(br.BuildError, match="`lambda` reads `i`, which was 0 at an earlier .* and is 1 now; .* lambda x, i=i: "):
+    with pytest.raises(br.BuildError, match=r"`lambda at test_mistakes.py:\d+` reads `i`, which was 0 at an earlier .* and is 1 now; .* lambda x, i=i: "):
         for i in range(3):
             p.update(x, lambda x: x + i)
     # Each of these has its own; what is replaced but is no number or text is not looked at.
@@ -210,8 +210,8 @@ def test_a_signal_of_an_inner_block():
 
 def test_a_scatter_without_its_gather():
     p, x, _ = program()
-    p.scatter(lambda x: {0: x}, x, to=1)
-    refused("exchange `lambda`: it has a scatter but no gather", p.run)
+    p.scatter(list, x, to=1)
+    refused("exchange `list`: it has a scatter but no gather", p.run)
 
 
 def test_a_result_that_was_not_kept():
@@ -262,6 +262,18 @@ def test_a_kernel_that_raises():
     assert q.run()[x] == 1.0
 
 
+def test_a_lambda_is_named_by_its_place():
+    p, x, _ = program()
+    p.update(x, lambda x: x + 1)
+    fails = lambda x: 1 / 0  # noqa: E731
+    p.update(x, functools.partial(functools.lru_cache(fails)))
+    with pytest.raises(br.KernelError) as caught:
+        p.run()
+    place = f"test_mistakes.py:{fails.__code__.co_firstlineno}"
+    assert str(caught.value) == f"stage `lambda at {place}` failed on partition 0 at turn 0: ZeroDivisionError: division by zero"
+    assert p.map(np.vectorize(lambda x: x), x).name == "lambda"
+
+
 def test_a_kernel_that_exits():
     p, x, _ = program()
     p.update(x, lambda x: sys.exit(3))
@@ -298,10 +310,10 @@ def test_kernels_that_give_the_wrong_thing():
     cases = [
         (lambda p, y: p.gather(len, p.scatter(lambda y: 5, y, to=2)), "returned int; a scatter returns a mapping"),
         (lambda p, y: p.gather(len, p.scatter(lambda y: {9: 1}, y, to=2)), "may not send to partition 9"),
-        (lambda p, y: p.reduce(lambda a, b: None, y), "`lambda` returned None, but p.reduce goes on with what it returns"),
-        (lambda p, y: p.signal(lambda y: None, p.reduce("sum", y)), "`lambda` returned None, but its answer is True or False"),
-        (lambda p, y: p.map(lambda a, b: a, y), "`lambda` is called with 1 argument, one per dataset: missing a required argument: 'b'"),
-        (lambda p, y: p.map(lambda ctx: 0, y), "`lambda` is called with 1 argument, one per dataset: too many positional"),
+        (lambda p, y: p.reduce(lambda a, b: None, y), "` returned None, but p.reduce goes on with what it returns"),
+        (lambda p, y: p.signal(lambda y: None, p.reduce("sum", y)), "` returned None, but its answer is True or False"),
+        (lambda p, y: p.map(lambda a, b: a, y), "` is called with 1 argument, one per dataset: missing a required argument: 'b'"),
+        (lambda p, y: p.map(lambda ctx: 0, y), "` is called with 1 argument, one per dataset: too many positional"),
         (lambda p, y: p.map(lambda y: len(y), y), "TypeError: object of type 'float' has no len()"),
         (lambda p, y: p.map(len, y), "TypeError: object of type 'float' has no len()"),
         (lambda p, y: p.shuffle(y, key=0), "shuffle needs rows, as a list, tuple or array per partition, not float"),
@@ -335,7 +347,7 @@ def test_out_of_memory(monkeypatch):
     monkeypatch.setenv("BRAMBLING_MEMORY", "1MB")
     p, x, _ = program()
     p.update(x, lambda x: np.zeros(1_000_000))
-    with pytest.raises(br.OutOfMemory, match="stage `lambda` on partition 0 ran out of memory") as caught:
+    with pytest.raises(br.OutOfMemory, match=r"stage `lambda at test_mistakes\.py:\d+` on partition 0 ran out of memory") as caught:
         p.run()
     assert isinstance(caught.value, MemoryError)
 
@@ -409,11 +421,13 @@ def test_what_a_fit_is_refused_for():
     model = br.ml.LogisticRegression
     for message, statement in [
         ("X has 6 rows and y has 5 labels; give one label for each row", lambda: model().fit(X, y[:5])),
-        ("X has 1 dimensions and shape (12,); it needs 2: X.reshape(-1, 1) makes one column", lambda: model().fit(X.ravel(), y)),
+        ("X has 1 dimension and shape (12,); it needs 2: X.reshape(-1, 1) makes one column", lambda: model().fit(X.ravel(), y)),
+        ("X has 1 row and y has 2 labels", lambda: model().fit(X[:1], y[:2])),
+        ("X has 1 column, but the model was fitted to 2", lambda: model(max_iter=1, tol=0).fit(X, y).predict(X[:, :1])),
         ("y has 2 dimensions and shape (6, 1); it needs 1: give y.ravel()", lambda: model().fit(X, y[:, None])),
         ("X has NaN at row 3, column 1 (counted from 0); replace such values or drop their rows first", lambda: model().fit(hole, y)),
         ("X has inf at row 5, column 0", lambda: model().fit(endless_, y)),
-        ("y has nan at row 2", lambda: model().fit(X, [0, 1, np.nan, 1, 0, 1])),
+        ("y has NaN at row 2", lambda: model().fit(X, [0, 1, np.nan, 1, 0, 1])),
         ("y has one class only (1.0)", lambda: model().fit(X, np.ones(6))),
         ("y has 3 classes (0, 1, 2), and two are supported", lambda: model().fit(X, [0, 1, 2, 0, 1, 2])),
         ("y mixes labels that cannot be compared", lambda: model().fit(X, np.array([0, "a", 0, "a", 0, "a"], dtype=object))),
@@ -422,13 +436,13 @@ def test_what_a_fit_is_refused_for():
         ("X has no rows", lambda: model().fit(np.empty((0, 2)), [])),
         ("X has no columns", lambda: model().fit(np.empty((6, 0)), y)),
         ("C = -1 cannot be used; give a positive number", lambda: model(C=-1).fit(X, y)),
-        ("tol = nan cannot be used", lambda: model(tol=float("nan")).fit(X, y)),
+        ("tol = NaN cannot be used", lambda: model(tol=float("nan")).fit(X, y)),
         ("max_iter = 0 cannot be used; give an integer of at least 1", lambda: model(max_iter=0).fit(X, y)),
         ("solver = 'lbfgs' cannot be used; give 'gradient-descent'", lambda: model(solver="lbfgs").fit(X, y)),
         ("fit_intercept = 'no' cannot be used; give True or False", lambda: model(fit_intercept="no").fit(X, y)),
         ("has no parameter 'c'; it has C, fit_intercept", lambda: model().set_params(c=1)),
         ("X has 3 columns, but the model was fitted to 2", lambda: model(max_iter=1, tol=0).fit(X, y).predict(np.zeros((1, 3)))),
-        ("X has nan at row 3, column 1", lambda: model(max_iter=1, tol=0).fit(X, y).predict(hole)),
+        ("X has NaN at row 3, column 1", lambda: model(max_iter=1, tol=0).fit(X, y).predict(hole)),
     ]:
         refused(message, statement)
     refused("this LogisticRegression is not fitted yet; call fit(X, y) first", lambda: model().predict(X), br.Error)
@@ -463,7 +477,7 @@ def test_tables_and_labels_of_other_kinds():
         ("p.load: argument 2 is a masked array", lambda: br.Program("p").load(X, hidden)),
         ("X has text in column 'town'; encode it as numbers first, or leave it out", lambda: model().fit(Frame(), y)),
         ("y has None at row 2 (counted from 0)", lambda: model().fit(X, ["a", "b", None, "a", "b", "a"])),
-        ("y has nan at row 1", lambda: model().fit(X, np.array(["a", np.nan, "b", "a", "b", "a"], dtype=object))),
+        ("y has NaN at row 1", lambda: model().fit(X, np.array(["a", np.nan, "b", "a", "b", "a"], dtype=object))),
         ("at row 5 (counted from 0)", lambda: model().fit(X, np.array(["a", "b", "b", "a", "b", NAType()], dtype=object))),
         ("y has 6 different numbers (0.0, 0.3, 0.6, ", lambda: model().fit(X, np.arange(6) * 0.3)),
     ]:
@@ -485,9 +499,9 @@ def test_tables_and_labels_of_other_kinds():
     ("name", "value", "message"),
     [
         ("BRAMBLING_THREADS", "many", "BRAMBLING_THREADS = \"many\" is not usable: give a number"),
-        ("BRAMBLING_THREADS", "0", "give a number from 1 to 1024"),
-        ("BRAMBLING_ISA", "v9", "give v2, v3 or v4"),
-        ("BRAMBLING_PARTITIONS", "0", "give a number from 1 to 16777216"),
+        ("BRAMBLING_THREADS", "0", "BRAMBLING_THREADS = \"0\" is not usable: give a number from 1 to 1024"),
+        ("BRAMBLING_ISA", "v9", "BRAMBLING_ISA = \"v9\" is not usable: give v2, v3 or v4"),
+        ("BRAMBLING_PARTITIONS", "0", "BRAMBLING_PARTITIONS = \"0\" is not usable: give a number from 1 to 16777216"),
     ],
 )
 def test_settings_that_cannot_be_used(name, value, message, monkeypatch):
@@ -501,7 +515,7 @@ def test_a_settings_file_that_cannot_be_used(monkeypatch, tmp_path):
     (tmp_path / "brambling.toml").write_text("thread = 2\n")
     p, x, _ = program()
     refused("brambling.toml is not a settings file", p.run, br.SettingsError)
-    refused("threads = 0 is not usable", lambda: p.run(threads=0), br.SettingsError)
+    refused('argument: threads = "0" is not usable: give a number from 1 to 1024', lambda: p.run(threads=0), br.SettingsError)
 
 
 def command(*args, **environment):

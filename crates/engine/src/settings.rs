@@ -64,7 +64,10 @@ pub struct Settings {
     pub stall_seconds: Option<f64>,
 }
 
-/// The names in the environment, with what they set.
+/// The names in the settings file, and of arguments.
+const KEYS: [&str; 5] = ["threads", "partitions", "isa", "memory", "stall_seconds"];
+
+/// The same settings' names in the environment.
 pub const ENVIRONMENT: [&str; 5] = [
     "BRAMBLING_THREADS",
     "BRAMBLING_PARTITIONS",
@@ -91,6 +94,33 @@ pub struct Resolved {
     pub stall: Duration,
 }
 
+/// Where settings are given.
+#[derive(Clone, Copy)]
+enum Source {
+    Argument,
+    Environment,
+    File,
+}
+
+impl Source {
+    fn name(self) -> &'static str {
+        match self {
+            Source::Argument => "argument",
+            Source::Environment => "environment",
+            Source::File => FILE_NAME,
+        }
+    }
+
+    /// What a setting is called there.
+    fn name_of(self, key: &'static str) -> &'static str {
+        let place = KEYS.iter().position(|known| *known == key);
+        match self {
+            Source::Argument | Source::File => key,
+            Source::Environment => ENVIRONMENT[place.expect("a setting's key")],
+        }
+    }
+}
+
 impl Settings {
     /// Consults environment, `brambling.toml` in the working directory, and defaults for what is unset here.
     ///
@@ -99,7 +129,7 @@ impl Settings {
     pub fn resolve(&self) -> Result<Resolved, SettingsError> {
         let environment = Settings::from_environment(|name| std::env::var(name).ok())?;
         let file = Settings::from_file(Path::new(FILE_NAME))?;
-        self.check("argument")?;
+        self.check(Source::Argument)?;
         self.clone().or(environment).or(file).with_defaults()
     }
 
@@ -112,7 +142,7 @@ impl Settings {
             memory: get(memory),
             stall_seconds: number(&get, stall)?,
         };
-        settings.check("environment")?;
+        settings.check(Source::Environment)?;
         Ok(settings)
     }
 
@@ -134,7 +164,7 @@ impl Settings {
                 path: path.to_owned(),
                 source: Box::new(source),
             })?;
-        settings.check(FILE_NAME)?;
+        settings.check(Source::File)?;
         Ok(settings)
     }
 
@@ -148,11 +178,11 @@ impl Settings {
         }
     }
 
-    fn check(&self, source_name: &str) -> Result<(), SettingsError> {
-        let refuse = |name, value: String, problem: &str| {
+    fn check(&self, source: Source) -> Result<(), SettingsError> {
+        let refuse = |key, value: String, problem: &str| {
             Err(SettingsError::Value {
-                source_name: source_name.into(),
-                name,
+                source_name: source.name().into(),
+                name: source.name_of(key),
                 value,
                 problem: problem.into(),
             })
@@ -243,7 +273,7 @@ fn number<T: std::str::FromStr>(
     match text.trim().parse() {
         Ok(value) => Ok(Some(value)),
         Err(_) => Err(SettingsError::Value {
-            source_name: "environment".into(),
+            source_name: Source::Environment.name().into(),
             name,
             value: text,
             problem: "give a number".into(),
@@ -330,6 +360,31 @@ mod tests {
         assert!(get("BRAMBLING_ISA", "v9").contains("v2, v3 or v4"));
         assert!(get("BRAMBLING_MEMORY", "lots").contains("8GB"));
         assert!(get("BRAMBLING_STALL_SECONDS", "-1").contains("positive"));
+        for (name, value) in ENVIRONMENT.iter().zip(["0", "0", "v9", "lots", "-1"]) {
+            let told = format!("environment: {name} = {value:?} is not usable: ");
+            assert!(get(name, value).starts_with(&told), "{}", get(name, value));
+        }
+    }
+
+    /// A setting is called the same everywhere, and docs/settings.md has a row for each, with all its names.
+    #[test]
+    fn the_table_has_every_setting() {
+        let page = include_str!("../../../docs/settings.md");
+        let rows: Vec<&str> = page
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        assert_eq!(rows.len(), KEYS.len());
+        for ((row, key), variable) in rows.iter().zip(KEYS).zip(ENVIRONMENT) {
+            assert_eq!(variable, format!("BRAMBLING_{}", key.to_uppercase()));
+            assert!(row.starts_with(&format!("| `{key}` |")), "{row}");
+            assert!(row.contains(&format!("| `{variable}` |")), "{row}");
+            let example = row
+                .split('`')
+                .find(|code| code.starts_with(&format!("{key} = ")));
+            let file: Settings = toml::from_str(example.expect(row)).expect(row);
+            assert_ne!(file, Settings::default(), "{row}");
+        }
     }
 
     #[test]

@@ -790,6 +790,12 @@ fn samples_of_the_wrong_shape() {
         "X has 3 rows and y has 0 labels; give one label for each row",
     );
     check_fit(
+        vec![1.0; 2],
+        vec![0.0; 2],
+        2,
+        "X has 1 row and y has 2 labels; give one label for each row",
+    );
+    check_fit(
         vec![1.0; 7],
         vec![0.0; 3],
         2,

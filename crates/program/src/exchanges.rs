@@ -417,9 +417,8 @@ impl Program {
         let name = format!("shuffle {}", self.spec.datasets[from.id.index()].name);
         let placed = &self.spec.datasets[from.id.index()];
         let (hashed, count) = (placed.partitioner == Partitioner::Hash, placed.count);
-        let destination = &mut self.spec.datasets[to.id.index()];
-        destination.partitioner = Partitioner::Hash;
-        if hashed && count == destination.count {
+        self.mark_hashed(to);
+        if hashed && count == self.count_of(to) {
             self.compute(name)
                 .read(from)
                 .write(to)

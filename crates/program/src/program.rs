@@ -236,6 +236,11 @@ impl Program {
         self.spec.datasets[dataset.id.index()].keep = true;
     }
 
+    /// Says that rows of a dataset lie by the hash of a key, as after a shuffle. For other languages' builders.
+    pub fn mark_hashed<T>(&mut self, dataset: &Dataset<T>) {
+        self.spec.datasets[dataset.id.index()].partitioner = Partitioner::Hash;
+    }
+
     pub(crate) fn declare<T>(
         &mut self,
         name: String,

@@ -11,6 +11,7 @@ from brambling import _native
 from brambling._errors import BuildError, refuse_masked
 from brambling._program.handles import Dataset
 from brambling._program.statements import Statements
+from brambling._texts import count
 
 
 class Data(Statements):
@@ -54,7 +55,7 @@ class Data(Statements):
                 )
             if len(array) != len(tables[0]):
                 raise BuildError(
-                    f"p.load: argument 1 has {len(tables[0])} rows and argument {place + 1} has {len(array)}; "
+                    f"p.load: argument 1 has {count(len(tables[0]), 'row')} and argument {place + 1} has {len(array)}; "
                     "arrays loaded together have equally many"
                 )
         rows, size = len(tables[0]), _native.block_rows()

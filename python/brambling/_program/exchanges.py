@@ -55,6 +55,7 @@ class Exchanges(Statements):
         code = code_of((key, partitions))
         exchange = self._builder.scatter(stage, sending, code, [dataset._id], None)
         made = self._builder.gather(exchange, stage, name, receiving, code, [], partitions)
+        self._builder.mark_hashed(made)
         return self._made(made, name, None)
 
     def exchange(

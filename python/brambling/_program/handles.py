@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from brambling._errors import BuildError
+from brambling._texts import count
 
 if TYPE_CHECKING:
     from brambling._program.statements import Statements
-
-
-def count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class Dataset:

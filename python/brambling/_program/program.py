@@ -9,10 +9,10 @@ from brambling._errors import BuildError, SettingsError
 from brambling._program.control import Control
 from brambling._program.data import Data
 from brambling._program.exchanges import Exchanges
-from brambling._program.handles import count
 from brambling._program.reductions import Reductions
 from brambling._program.result import Result
 from brambling._program.stages import Stages
+from brambling._texts import count
 
 
 class Program(Data, Stages, Reductions, Exchanges, Control):
@@ -84,7 +84,7 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
                 f"write `with p.{what}(...):` and indent the statements that belong to it"
             )
         if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
-            raise SettingsError(f"threads = {threads!r} is not usable; give a number from 1 to 1024")
+            raise SettingsError(f'argument: threads = "{threads}" is not usable: give a number from 1 to 1024')
         with one_blas_thread():
             outcome = self._builder.run(None if threads is None else int(threads))
         kept = {name: it for name, it in self._datasets.items() if self._builder.is_kept(it._id)}

@@ -12,7 +12,8 @@ from brambling._block import Block
 from brambling._errors import BuildError
 from brambling._kernel import Call
 from brambling._outer import OuterNames
-from brambling._program.handles import Dataset, count
+from brambling._program.handles import Dataset
+from brambling._texts import count
 
 
 class Statements:

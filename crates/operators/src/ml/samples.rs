@@ -150,7 +150,11 @@ pub enum SamplesError {
     #[error("X has no rows; there is nothing to learn from")]
     NoRows,
     /// Values that do not make whole rows.
-    #[error("X has {values} values, which do not make whole rows of {columns} columns")]
+    #[error(
+        "X has {}, which do not make whole rows of {}",
+        count(.values, "value"),
+        count(.columns, "column")
+    )]
     BrokenRow {
         /// How many values there are.
         values: usize,
@@ -158,7 +162,11 @@ pub enum SamplesError {
         columns: usize,
     },
     /// More or fewer labels than rows.
-    #[error("X has {rows} rows and y has {labels} labels; give one label for each row")]
+    #[error(
+        "X has {} and y has {}; give one label for each row",
+        count(.rows, "row"),
+        count(.labels, "label")
+    )]
     Labels {
         /// How many rows there are.
         rows: usize,
@@ -190,6 +198,11 @@ pub enum SamplesError {
         "the squares of X's values overflow; scale its columns first, for example to deviation 1"
     )]
     TooLarge,
+}
+
+/// A number of things: 1 row, 2 rows.
+fn count(number: &usize, what: &str) -> String {
+    format!("{number} {what}{}", if *number == 1 { "" } else { "s" })
 }
 
 impl SamplesError {
