@@ -3,6 +3,7 @@
 
 use crate::slots::{SlotsIn, SlotsOut};
 use crate::{KernelError, Position, Rng, StageId, Turn};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,6 +149,7 @@ pub struct Context<'a> {
     partitions: u32,
     seed: u64,
     cancel: &'a AtomicBool,
+    saw_cancellation: Cell<bool>,
     completion: &'a dyn Fn() -> Completion,
     pub(crate) sink: Option<NonNull<Sink<'static>>>,
     pub(crate) source: Option<NonNull<Pieces<'static>>>,
@@ -174,6 +176,7 @@ impl<'a> Context<'a> {
             partitions,
             seed,
             cancel,
+            saw_cancellation: Cell::new(false),
             completion,
             sink: None,
             source: None,
@@ -250,7 +253,17 @@ impl<'a> Context<'a> {
 
     /// Whether the job has been cancelled; a long kernel may ask now and then, and return early.
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.load(Ordering::Relaxed)
+        let cancelled = self.cancel.load(Ordering::Relaxed);
+        if cancelled {
+            self.saw_cancellation.set(true);
+        }
+        cancelled
+    }
+
+    /// Whether a kernel was told that the job has been cancelled: what it says then is no news. For whoever
+    /// runs kernels.
+    pub fn has_seen_cancellation(&self) -> bool {
+        self.saw_cancellation.get()
     }
 
     /// A handle to wake this task after it has returned [`Progress::Pending`].

@@ -1,7 +1,7 @@
 //! How a job ends when it does not end well.
 
 use brambling_memory::OutOfMemory;
-use brambling_program::{KernelError, Turn};
+use brambling_program::{GroupId, KernelError, StageId, Turn};
 use std::fmt;
 use std::time::Duration;
 
@@ -73,6 +73,20 @@ pub enum Failure {
     /// The user interrupted the job.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// Which of several failures is told: the smallest, so that it depends less on which of them came first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Rank {
+    /// The user's wish, whatever else goes wrong meanwhile.
+    Interrupted,
+    /// While a shard was made.
+    Load(GroupId, u32),
+    /// In the program: its stage, turn and partition.
+    At(StageId, Turn, u32),
+    /// What another failure may have caused: that of a kernel which had seen that the job ends, or a fault of
+    /// ours.
+    After,
 }
 
 fn at(location: &Option<String>) -> String {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Shards and run queues lie in cells; their thread's zone says who may touch them.
 
 use super::board::Board;
-use super::failure::Failure;
+use super::failure::{Failure, Rank};
 use super::mail::Mail;
 use super::panics;
 use super::ready::Ready;
@@ -51,6 +51,14 @@ pub(super) struct Body {
     /// What runs, for whoever must say where it went wrong.
     pub(super) running: Option<Position>,
     pub(super) done: bool,
+}
+
+impl Body {
+    /// Where what runs stands among the failures of a job.
+    pub(super) fn rank(&self, partition: u32) -> Rank {
+        self.running
+            .map_or(Rank::After, |at| Rank::At(at.stage, at.turn, partition))
+    }
 }
 
 /// On lines of its own: shards of different threads lie side by side.
@@ -123,7 +131,7 @@ pub struct Job {
     pub(super) settled: AtomicU32,
     pub(super) unfinished: AtomicUsize,
     pub(super) stop: AtomicBool,
-    pub(super) failure: Mutex<Option<Failure>>,
+    pub(super) failure: Mutex<Option<(Rank, Failure)>>,
     pub(super) options: JobOptions,
     /// Bytes of pieces in slots, as the budget knows them. Mailboxes know theirs.
     pub(super) exchange_bytes: AtomicI64,
@@ -282,11 +290,13 @@ impl Job {
         }
     }
 
-    /// Ends the job early. The first failure is the one that is told.
-    pub fn fail(&self, failure: Failure) {
-        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(failure);
-        drop(first);
+    /// Ends the job early. Of the failures until the threads have left it the one of the least rank is told.
+    pub(super) fn fail(&self, rank: Rank, failure: Failure) {
+        let mut told = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.as_ref().is_none_or(|(least, _)| rank < *least) {
+            *told = Some((rank, failure));
+        }
+        drop(told);
         self.stop();
     }
 
@@ -439,7 +449,7 @@ fn place(plan: &Plan, threads: u32) -> Placement {
 
 impl Job {
     /// Makes the shards whose home a thread is. Called by that thread, before any of them is queued.
-    pub(super) fn settle(&self, thread: u32) -> Result<(), Failure> {
+    pub(super) fn settle(&self, thread: u32) -> Result<(), Box<(Rank, Failure)>> {
         for resident in self
             .residents
             .iter()
@@ -448,7 +458,10 @@ impl Job {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let body = self.make(resident)?;
+            let rank = Rank::Load(resident.group, resident.index);
+            let body = self
+                .make(resident)
+                .map_err(|failure| Box::new((rank, failure)))?;
             // SAFETY: the shard belongs to this thread, its home, and is queued nowhere yet.
             unsafe { *resident.body.get() = Some(body) };
         }

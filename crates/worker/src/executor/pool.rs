@@ -1,6 +1,6 @@
 //! The process's threads: they stay between jobs, and run one job at a time.
 
-use super::failure::Failure;
+use super::failure::{Failure, Rank};
 use super::job::Job;
 use super::panics;
 use super::stall::{Watchdog, describe};
@@ -102,7 +102,7 @@ impl Pool {
     /// Runs a job to its end. When this returns, no thread touches the job any more.
     ///
     /// # Errors
-    /// The first failure.
+    /// The failure of the least rank.
     ///
     /// # Panics
     /// When the job was placed on another number of threads.
@@ -142,7 +142,7 @@ impl Pool {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        failure.map_or(Ok(()), Err)
+        failure.map_or(Ok(()), |(_, failure)| Err(failure))
     }
 }
 
@@ -195,7 +195,7 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
         if looked.elapsed() >= CALLER_LOOKS {
             looked = Instant::now();
             if caller.check().is_err() {
-                job.fail(Failure::Interrupted);
+                job.fail(Rank::Interrupted, Failure::Interrupted);
             } else if let Some(after) = watchdog.look(job) {
                 job.stop();
                 return Some(after);

@@ -208,6 +208,10 @@ impl<'a, 's> Slice<'a, 's> {
                         .take_error()
                         .unwrap_or_else(|| "the kernel gave no reason".into());
                     self.failure = Some(Box::new(self.kernel_failure(task, issue, error)));
+                    if context.has_seen_cancellation() {
+                        // Nothing of its own went wrong.
+                        body.running = None;
+                    }
                     return End::Failed;
                 }
             }

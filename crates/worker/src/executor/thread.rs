@@ -1,7 +1,7 @@
 //! What one thread does for a job: takes mail, goes round its run queue, runs slices, steals, sleeps.
 #![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
 
-use super::failure::Failure;
+use super::failure::{Failure, Rank};
 use super::job::{Body, Job, Resident, Station};
 use super::panics;
 use super::slice::{End, Lack, Slice, watch_for};
@@ -85,8 +85,9 @@ impl<'a> Worker<'a> {
 
     /// Makes this thread's shards, waits for the other threads' and queues its own.
     fn settle(&mut self) {
-        if let Err(failure) = self.job.settle(self.me) {
-            self.job.fail(failure);
+        if let Err(failed) = self.job.settle(self.me) {
+            let (rank, failure) = *failed;
+            self.job.fail(rank, failure);
         }
         if self.job.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.job.threads() {
             let _ = self.job.started.set(Instant::now());
@@ -134,7 +135,7 @@ impl<'a> Worker<'a> {
             let Some(number) = self.current else {
                 // Not a kernel's: an assertion of ours. The job must not wait for this thread.
                 let (message, _) = panics::tell(&*payload);
-                self.job.fail(Failure::Internal { message });
+                self.job.fail(Rank::After, Failure::Internal { message });
                 return;
             };
             let resident = &self.job.residents[number as usize];
@@ -142,7 +143,8 @@ impl<'a> Worker<'a> {
             let body = unsafe { &*resident.body.get() }
                 .as_ref()
                 .expect("it was running");
-            self.job.fail(unwound(self.job, resident, body, &*payload));
+            let failure = unwound(self.job, resident, body, &*payload);
+            self.job.fail(body.rank(resident.index), failure);
         }
     }
 
@@ -258,8 +260,8 @@ impl<'a> Worker<'a> {
             }
             End::Failed => {
                 body.done = true;
-                self.job
-                    .fail(*failure.expect("a failed slice has a failure"));
+                let failure = *failure.expect("a failed slice has a failure");
+                self.job.fail(body.rank(resident.index), failure);
             }
         }
     }
