@@ -42,7 +42,7 @@ skip = @echo "-- $(1): does not exist yet"
 help:
 	@echo "make demo     336,776 real flights: build, install into .venv, run"
 	@echo "make test     everything that has to hold before a commit"
-	@echo "make claims   the acceptance: every point with its figure and its bar"
+	@echo "make claims   the acceptance: every point with its figure and its bar (OF=engine: one file's)"
 	@echo "make bench    the benches (THREADS=N)"
 	@echo "make lint     format, clippy, layers, lints, licences, invariants"
 	@echo "make soak     a million random programs and simulated clusters"
@@ -60,7 +60,7 @@ test: lint test-rust test-mutants test-loom test-fuzz test-examples test-python 
 claims:
 	-@$(MAKE) --no-print-directory install
 	$(call say,the acceptance)
-	cargo run --release -p xtask -- claims
+	cargo run --release -p xtask -- claims $(if $(OF),--of $(OF))
 
 # ---- the Python package, built and installed into .venv
 

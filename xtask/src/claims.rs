@@ -14,10 +14,18 @@ use run::Runner;
 
 /// Runs all claims, or the one named, prints the table, and says whether all of them hold.
 pub fn check(only: Option<&str>) -> Result<bool, Box<dyn Error>> {
-    let claims = selected(file::load_all()?, only)?;
+    judge(&selected(file::load_all()?, only)?)
+}
+
+/// As [`check`], for the claims of one file: one milestone.
+pub fn check_file(name: &str) -> Result<bool, Box<dyn Error>> {
+    judge(&file::load_file(name)?)
+}
+
+fn judge(claims: &[Claim]) -> Result<bool, Box<dyn Error>> {
     let mut runner = Runner::default();
     let mut rows = Vec::new();
-    for claim in &claims {
+    for claim in claims {
         eprintln!("claims: {}", claim.id);
         rows.push((claim, runner.judge(claim)));
     }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo run --release -p xtask -- COMMAND
 
-  claims [--only ID] [--list]   run the acceptance points of bench/claims and print the table
+  claims [--only ID | --of FILE | --list]   run the acceptance points of bench/claims and print the table
   layers                        refuse edges between crates that the table does not allow
   lints                         refuse what the design keeps out of the sources
   licences                      refuse dependencies whose licence is not accepted
@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         ["claims", "--list"] => claims::list(),
         ["claims"] => claims::check(None),
         ["claims", "--only", id] => claims::check(Some(id)),
+        ["claims", "--of", file] => claims::check_file(file),
         ["doc-examples", python] => doc_examples::check(python),
         ["layers"] => layers::check(),
         ["lints"] => lints::check(),

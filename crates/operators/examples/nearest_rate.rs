@@ -1,5 +1,7 @@
 //! How fast the nearest centres are found in cached rows: `nearest_rate [K] [COLUMNS]`.
 
+#![allow(clippy::print_stdout)] // A figure for whoever tunes the kernel.
+
 use brambling_operators::ml::nearest::{Centres, Members, members_block};
 use brambling_operators::simd;
 use std::time::Instant;

@@ -112,6 +112,18 @@ struct ClaimFile {
     claim: Vec<Entry>,
 }
 
+/// Reads one claim file.
+pub fn load_file(name: &str) -> Result<Vec<Claim>, Box<dyn Error>> {
+    let path = workspace::root().join(format!("bench/claims/{name}.toml"));
+    let text = fs::read_to_string(&path).map_err(|trouble| {
+        format!(
+            "no claims are called {name:?}: {}: {trouble}",
+            path.display()
+        )
+    })?;
+    parse(&text).map_err(|trouble| format!("{}: {trouble}", path.display()).into())
+}
+
 /// Reads all claim files, in the order of their names.
 pub fn load_all() -> Result<Vec<Claim>, Box<dyn Error>> {
     let folder = workspace::root().join("bench/claims");
