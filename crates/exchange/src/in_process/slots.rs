@@ -183,8 +183,12 @@ impl Slots {
         &self.outgoing(phase, source).retired
     }
 
-    /// Ends a source's turn: its pieces, or its empty marks, have arrived. Then says of each destination what
-    /// it lacks, as [`InProcess::sent`](super::InProcess::sent) does.
+    /// Ends a source's turn: its pieces, or its empty marks, have arrived. Says of each destination what it
+    /// lacks, as [`InProcess::sent`](super::InProcess::sent) does.
+    ///
+    /// Whether a destination is near is asked before it can see the stamp. Afterwards another thread, where it
+    /// is a guest, may have run it past this turn and have handed it home: what it has heard is then that of a
+    /// later turn.
     #[inline(always)]
     pub(super) fn sent<'a>(
         &'a self,
@@ -194,22 +198,26 @@ impl Slots {
         mut tell: impl FnMut(u32, Option<Heard<'a>>),
     ) {
         let (routes, base) = (&self.outgoing(phase, source).routes, self.turn(turn));
+        let mut any_far = false;
         for route in routes {
+            let near = is_near(route.number);
             // SAFETY: within the allocation.
             let header = unsafe { &*base.add(route.offset).cast::<Header>() };
             header.arrived.end(turn);
-        }
-        // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stores
-        // above, or the caller sees below that it sleeps.
-        fences::light();
-        for route in routes {
-            if !is_near(route.number) {
-                tell(route.number, None);
+            if !near {
+                any_far = true;
             } else if self.known(turn, route.destination).load(Ordering::Relaxed) == route.ordinal {
-                tell(
-                    route.number,
-                    Some(self.heard(turn, phase, route.destination)),
-                );
+                let heard = self.heard(turn, phase, route.destination);
+                tell(route.number, Some(heard));
+            }
+        }
+        if any_far {
+            // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stamps
+            // above, or the caller sees below that it sleeps.
+            fences::light();
+            // One that has become near since is on its way home, by mail.
+            for route in routes.iter().filter(|route| !is_near(route.number)) {
+                tell(route.number, None);
             }
         }
     }

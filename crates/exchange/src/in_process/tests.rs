@@ -335,3 +335,33 @@ mod mutants {
         assert_caught("mailbox-charges-only-at-the-end", property);
     }
 }
+
+/// The destination is a guest elsewhere, gathers as soon as it sees the stamp, and is handed home before its source
+/// has told anybody: the place's next turn must not count what was heard of this one.
+#[test]
+fn a_guest_that_comes_home_while_it_is_told_starts_its_next_turn_with_nothing() {
+    let links = Relation::AllToAll.link(1, 1).unwrap();
+    let exchange = InProcess::new(
+        links,
+        PayloadType::of::<u64>(),
+        |to| to,
+        &Budget::unlimited(),
+    );
+    let home = std::cell::Cell::new(false);
+    for turn in 0..4 {
+        home.set(false);
+        let is_near = |_| {
+            if !home.get() && matches!(exchange.heard(turn, 0, 0), Heard::All) {
+                exchange.retire(turn, 0, |_| {});
+                home.set(true);
+            }
+            home.get()
+        };
+        exchange.sent(turn, 0, 0, is_near, |_, _| {});
+        assert!(home.get());
+    }
+    for turn in 4..8 {
+        assert!(exchange.has_room(turn, 0));
+        assert!(matches!(exchange.heard(turn, 0, 0), Heard::Missing { .. }));
+    }
+}
