@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use brambling_bench::limits::kmeans;
 use brambling_bench::limits::logistic::{BareLoop, FEATURES, Model, Problem, plain_loop};
 use brambling_bench::limits::task_graph::{Order, run};
 use brambling_bench::task_graph::{Graph, Kernel, Pattern};
@@ -25,6 +26,12 @@ fn main() {
     let places = places(threads).expect("the affinity mask can be read");
     if rows > 0 {
         logistic(rows, &places);
+        for k in [10, 100] {
+            kmeans(rows, k, &places);
+        }
+    }
+    if timesteps == 0 {
+        return;
     }
     for pattern in Pattern::ALL {
         for width in [2, 16] {
@@ -74,6 +81,22 @@ fn logistic(rows: usize, places: &[usize]) {
             assert!(evaluated.gradient.agrees_with(&expected, 1e-9));
             let ms = evaluated.seconds.into_iter().map(|seconds| seconds * 1e3);
             println!("{:24} {} ms", bare.name(), figure(ms));
+        }
+    }
+}
+
+fn kmeans(rows: usize, k: usize, places: &[usize]) {
+    // The low bits of a product are no noise: what is above them is.
+    let value = |at: usize| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / 1e7;
+    let x: Vec<f64> = (0..rows * FEATURES).map(value).collect();
+    let (centres, _) = x.as_chunks();
+    let start: Vec<kmeans::Centre> = centres.iter().step_by(rows / k).take(k).copied().collect();
+    let problem = kmeans::Problem::new(&x);
+    for _ in 0..2 {
+        for bare in kmeans::BareLoop::available() {
+            let iterated = bare.iterate(&problem, &start, places, 7);
+            let ms = iterated.seconds.into_iter().map(|seconds| seconds * 1e3);
+            println!("{k:3} centres {:28} {} ms", bare.name(), figure(ms));
         }
     }
 }

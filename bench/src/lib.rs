@@ -6,8 +6,11 @@ mod report;
 mod session;
 mod sweep;
 pub mod task_graph;
+mod uniform;
 
 mod benches;
+
+use std::ops::RangeInclusive;
 
 pub use report::{Figures, Limit, Line, PatternFigures, Report};
 
@@ -19,6 +22,34 @@ pub struct Options {
     pub threads: Option<u32>,
     /// Tiny sizes and one round: shows that the bench works, and says nothing about speed.
     pub smoke: bool,
+    /// Centres of `kmeans`, one of [`K_RANGE`]. Unset: 10.
+    pub k: Option<u32>,
+}
+
+/// How many centres `kmeans` can have.
+pub const K_RANGE: RangeInclusive<u32> = 1..=1_024;
+
+/// An option that only some benches have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    K,
+}
+
+impl Own {
+    const ALL: [Own; 1] = [Own::K];
+
+    /// As it is typed.
+    fn name(self) -> &'static str {
+        match self {
+            Own::K => "--k",
+        }
+    }
+
+    fn is_given(self, options: &Options) -> bool {
+        match self {
+            Own::K => options.k.is_some(),
+        }
+    }
 }
 
 impl Options {
@@ -40,6 +71,32 @@ impl Options {
         self.smoke = smoke;
         self
     }
+
+    /// With so many centres, where the bench is `kmeans`.
+    #[must_use]
+    pub fn k(mut self, k: u32) -> Options {
+        self.k = Some(k);
+        self
+    }
+
+    /// Refuses what the bench does not have, and values that no bench can use.
+    fn check(&self, bench: &benches::Bench) -> Result<(), BenchError> {
+        let given = Own::ALL.into_iter().filter(|own| own.is_given(self));
+        if let Some(own) = given.into_iter().find(|own| !bench.takes.contains(own)) {
+            return Err(BenchError::NotItsOption {
+                bench: bench.name,
+                option: own.name(),
+            });
+        }
+        match self.k {
+            Some(value) if !K_RANGE.contains(&value) => Err(BenchError::OutOfRange {
+                option: Own::K.name(),
+                value,
+                range: K_RANGE,
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Why a bench gave no figures.
@@ -51,6 +108,27 @@ pub enum BenchError {
     Unknown {
         /// What was asked for.
         name: String,
+    },
+    /// The bench does not have an option that another one has.
+    #[error(
+        "the bench \"{bench}\" has no option {option}; {} has it",
+        benches_with(option)
+    )]
+    NotItsOption {
+        /// The bench.
+        bench: &'static str,
+        /// The option, as it is typed.
+        option: &'static str,
+    },
+    /// An option's value is none that the bench can use.
+    #[error("{option} is {value}: it has to be between {} and {}", range.start(), range.end())]
+    OutOfRange {
+        /// The option, as it is typed.
+        option: &'static str,
+        /// What was asked for.
+        value: u32,
+        /// What can be asked for.
+        range: RangeInclusive<u32>,
     },
     /// The user interrupted it.
     #[error("interrupted")]
@@ -76,6 +154,12 @@ pub fn names() -> Vec<&'static str> {
     benches::ALL.iter().map(|bench| bench.name).collect()
 }
 
+fn benches_with(option: &str) -> String {
+    let has = |bench: &&benches::Bench| bench.takes.iter().any(|own| own.name() == option);
+    let names: Vec<_> = benches::ALL.iter().filter(has).map(|b| b.name).collect();
+    names.join(", ")
+}
+
 /// The benches with a line on each.
 pub fn descriptions() -> Vec<(&'static str, &'static str)> {
     benches::ALL
@@ -88,7 +172,7 @@ pub fn descriptions() -> Vec<(&'static str, &'static str)> {
 /// measurements.
 ///
 /// # Errors
-/// Interrupted, refused by the engine, or a result that is not what it should be.
+/// No such bench, an option that it does not have, interrupted, refused by the engine, or a result that is not what it should be.
 pub fn run(
     name: &str,
     options: &Options,
@@ -100,6 +184,7 @@ pub fn run(
         .ok_or_else(|| BenchError::Unknown {
             name: name.to_owned(),
         })?;
+    options.check(bench)?;
     let mut session = session::Session::new(bench.name, options, interrupted)?;
     (bench.run)(&mut session)
 }

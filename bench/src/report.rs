@@ -83,6 +83,31 @@ pub enum Figures {
         /// Most memory that was resident at once.
         peak_rss_bytes: u64,
     },
+    /// `kmeans`
+    KMeans {
+        /// Centres.
+        k: usize,
+        /// One pass over the data, one move of the centres.
+        ms_per_iteration: Figure,
+        /// One iteration by the loop that anyone would write first, on one thread. It takes so long that it
+        /// has fewer samples where centres are many.
+        plain_loop_ms: Figure,
+        /// One iteration by the best bare loop, on as many threads.
+        bare_loop_ms: Figure,
+        /// The longer of two: the input's bytes ÷ the best read-only bandwidth of the run, and an iteration's
+        /// arithmetic ÷ the run's peak.
+        ideal_ms: Figure,
+        /// Ideal ÷ ours.
+        share_of_ideal: Figure,
+        /// Tasks that the engine ran per second, over all threads.
+        tasks_per_s: Figure,
+        /// Which limit is nearer.
+        bound_by: &'static str,
+        /// Arithmetic of an iteration ÷ its median time.
+        gflops: f64,
+        /// Most memory that was resident at once.
+        peak_rss_bytes: u64,
+    },
 }
 
 /// The figures of a task graph.

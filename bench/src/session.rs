@@ -2,8 +2,8 @@
 
 use crate::report::{Figures, Limit, Line, Report};
 use crate::{BenchError, Options};
-use brambling::ml::{FitError, Fitted, LogisticRegression};
-use brambling::program::{Foreign, Program};
+use brambling::ml::FitError;
+use brambling::program::Program;
 use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings};
 use brambling_machine::cpu::{self, Processor};
 use brambling_machine::measure::Measured;
@@ -15,7 +15,7 @@ pub(crate) struct Session<'a> {
     pub(crate) threads: u32,
     /// Where the threads of the limits are pinned.
     pub(crate) places: Vec<usize>,
-    pub(crate) smoke: bool,
+    pub(crate) options: Options,
     cpu: String,
     interrupted: &'a mut dyn FnMut() -> bool,
     /// The first thing that went wrong; nothing is measured after it.
@@ -45,7 +45,7 @@ impl<'a> Session<'a> {
             bench,
             threads,
             places: cpu::places(threads as usize).map_err(BenchError::Machine)?,
-            smoke: options.smoke,
+            options: *options,
             cpu: processor.model.unwrap_or_else(|| "unknown".to_owned()),
             interrupted,
             failed: None,
@@ -54,7 +54,7 @@ impl<'a> Session<'a> {
 
     /// Seven rounds; one when only the bench itself is tried.
     pub(crate) fn rounds<'r>(&self) -> Rounds<'r, Session<'a>> {
-        if self.smoke {
+        if self.options.smoke {
             Rounds::new().rounds(1).repeats_max(0)
         } else {
             Rounds::new()
@@ -101,16 +101,12 @@ impl<'a> Session<'a> {
     }
 
     /// Fits a model on the session's threads.
-    pub(crate) fn fit(
+    pub(crate) fn fit<T>(
         &mut self,
-        model: &LogisticRegression,
-        x: Foreign<f64>,
-        y: Foreign<f64>,
-        columns: usize,
-    ) -> Result<Fitted, BenchError> {
+        fit: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, FitError>,
+    ) -> Result<T, BenchError> {
         let options = RunOptions::new().threads(self.threads);
-        let fitted = model.fit(x, y, columns, &options, &mut Ask(self.interrupted));
-        fitted.map_err(|error| match error {
+        fit(&options, &mut Ask(self.interrupted)).map_err(|error| match error {
             FitError::Run(error) => self.job_error(error),
             refused => BenchError::Wrong {
                 bench: self.bench,
@@ -155,7 +151,7 @@ impl<'a> Session<'a> {
             cpu: self.cpu.clone(),
             isa: Isa::detect().name(),
             threads: self.threads,
-            smoke: self.smoke,
+            smoke: self.options.smoke,
             rounds: counts.rounds,
             repeated: counts.repeated,
             unsettled: counts.unsettled,

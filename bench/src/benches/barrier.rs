@@ -17,7 +17,7 @@ use std::time::Instant;
 const SHARDS: [(u32, &str); 2] = [(2, "2"), (20, "20")];
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
-    let turns = if session.smoke { 100 } else { 5_000 };
+    let turns = if session.options.smoke { 100 } else { 5_000 };
     let mut rounds =
         session
             .rounds()

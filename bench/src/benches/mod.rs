@@ -1,39 +1,52 @@
 //! The benches. Each measures ours and its limits in the same rounds, and checks what was computed.
 
 mod barrier;
+mod kmeans;
 mod logistic;
 mod task_graph;
 mod task_rate;
 
 use crate::session::Session;
-use crate::{BenchError, Report};
+use crate::{BenchError, Own, Report};
 
 pub(crate) struct Bench {
     pub(crate) name: &'static str,
     /// What it is there to show, in a line.
     pub(crate) claim: &'static str,
+    /// The options that it has and others do not.
+    pub(crate) takes: &'static [Own],
     pub(crate) run: fn(&mut Session<'_>) -> Result<Report, BenchError>,
 }
 
-pub(crate) const ALL: [Bench; 4] = [
+pub(crate) const ALL: [Bench; 5] = [
     Bench {
         name: "task-rate",
         claim: "what it costs to spawn and dispatch a task",
+        takes: &[],
         run: task_rate::run,
     },
     Bench {
         name: "barrier",
         claim: "a signal, a broadcast and a reduction in every iteration",
+        takes: &[],
         run: barrier::run,
     },
     Bench {
         name: "task-graph",
         claim: "Task Bench's dependence patterns, beside hand-written threads",
+        takes: &[],
         run: task_graph::run,
     },
     Bench {
         name: "logistic",
         claim: "logistic regression over 10 million rows, beside the memory's bandwidth",
+        takes: &[],
         run: logistic::run,
+    },
+    Bench {
+        name: "kmeans",
+        claim: "k-means over 10 million rows, beside bare loops; --k N: centres, 10 unless told",
+        takes: &[Own::K],
+        run: kmeans::run,
     },
 ];

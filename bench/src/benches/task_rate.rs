@@ -19,7 +19,7 @@ const SHARDS_PER_CORE: u32 = 10;
 const STAGES: u64 = 5;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
-    let turns = if session.smoke { 200 } else { 40_000 };
+    let turns = if session.options.smoke { 200 } else { 40_000 };
     let rounds = session
         .rounds()
         .limit("call", "indirect-call", |session: &mut Session<'_>| {
@@ -152,7 +152,11 @@ const OVERHEAD: f64 = 0.10;
 
 /// The core time of a task when a tenth of it is overhead, in nanoseconds.
 fn ns_per_task_at_10pct(session: &mut Session<'_>) -> Result<f64, BenchError> {
-    let (steps, core_ms) = if session.smoke { (2, 0.2) } else { (6, 10.0) };
+    let (steps, core_ms) = if session.options.smoke {
+        (2, 0.2)
+    } else {
+        (6, 10.0)
+    };
     let mut sweep = Sweep::default();
     sweep.seek(OVERHEAD, 200, steps, |work| {
         measure_share(session, work, core_ms)

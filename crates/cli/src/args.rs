@@ -31,6 +31,7 @@ const BENCH_HELP: &str = "\
 Examples:
   brambling bench                         the benches there are
   brambling bench barrier --threads 2     on two threads
+  brambling bench kmeans --k 100          an option that only this bench has
   brambling bench task-graph --json       for other programs to read; keys are stable
 
 Each figure is the median of seven rounds or more with its extremes. Ours and every limit are
@@ -77,6 +78,9 @@ pub(crate) enum Command {
         /// Threads, 1 to 1024, of the engine and of every limit
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
         threads: Option<u32>,
+        /// Centres, 1 to 1024, of the bench kmeans
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+        k: Option<u32>,
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -7,9 +7,8 @@ use brambling_bench::{BenchError, Options, Report};
 
 pub(crate) fn run(
     name: Option<&str>,
-    threads: Option<u32>,
+    options: &Options,
     json: bool,
-    smoke: bool,
     host: &mut dyn Host,
     streams: &mut Streams<'_>,
 ) -> u8 {
@@ -17,9 +16,7 @@ pub(crate) fn run(
         streams.out(format!("Benches:\n{}", list()));
         return OK;
     };
-    let mut options = Options::new().smoke(smoke);
-    options.threads = threads;
-    match brambling_bench::run(name, &options, &mut || host.interrupted()) {
+    match brambling_bench::run(name, options, &mut || host.interrupted()) {
         Ok(report) if json => {
             let text = serde_json::to_string(&report).expect("a report has only text and numbers");
             streams.out(text + "\n");
@@ -31,6 +28,10 @@ pub(crate) fn run(
         }
         Err(BenchError::Unknown { .. }) => {
             streams.err(unknown(name));
+            USAGE
+        }
+        Err(error @ (BenchError::NotItsOption { .. } | BenchError::OutOfRange { .. })) => {
+            streams.err(format!("error: {error}"));
             USAGE
         }
         Err(BenchError::Interrupted) => {

@@ -94,9 +94,14 @@ pub fn main_to(
         Command::Bench {
             name,
             threads,
+            k,
             json,
             smoke,
-        } => bench::run(name.as_deref(), threads, json, smoke, host, &mut streams),
+        } => {
+            let mut options = brambling_bench::Options::new().smoke(smoke);
+            (options.threads, options.k) = (threads, k);
+            bench::run(name.as_deref(), &options, json, host, &mut streams)
+        }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
     }
 }

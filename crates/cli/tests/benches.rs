@@ -33,7 +33,7 @@ fn call(line: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Runs a bench and looks up figures, by their paths; every one has the three keys.
+/// Runs a bench, with its own options, and looks up figures, by their paths; every one has the three keys.
 fn check(bench: &str, figures: &[&str]) -> Value {
     let report: Value = serde_json::from_str(&call(&format!(
         "brambling bench {bench} --smoke --threads 2 --json"
@@ -42,7 +42,7 @@ fn check(bench: &str, figures: &[&str]) -> Value {
     for key in ["cpu", "isa", "version", "repeated", "unsettled"] {
         assert!(report.get(key).is_some(), "{key}");
     }
-    assert_eq!(report["bench"], bench);
+    assert_eq!(report["bench"].as_str(), bench.split_whitespace().next());
     assert_eq!(report["threads"], 2);
     assert_eq!(report["rounds"], 1);
     assert_eq!(report["smoke"], true);
@@ -132,8 +132,36 @@ fn logistic() {
             "/tasks_per_s",
         ],
     );
+    is_bound(&report);
+}
+
+fn is_bound(report: &Value) {
     assert!(["memory bandwidth", "compute"].contains(&report["bound_by"].as_str().unwrap()));
     assert!(report["peak_rss_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn kmeans() {
+    for (bench, k) in [
+        ("kmeans", 10),
+        ("kmeans --k 100", 100),
+        ("kmeans --k 13", 13),
+    ] {
+        let report = check(
+            bench,
+            &[
+                "/ms_per_iteration",
+                "/plain_loop_ms",
+                "/bare_loop_ms",
+                "/ideal_ms",
+                "/share_of_ideal",
+                "/tasks_per_s",
+            ],
+        );
+        assert_eq!(report["k"], k);
+        assert!(report["gflops"].as_f64().unwrap() > 0.0);
+        is_bound(&report);
+    }
 }
 
 #[test]

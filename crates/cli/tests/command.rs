@@ -53,6 +53,7 @@ fn help_teaches() {
     }
     let (_, out, _) = call(&mut FakeHost::default(), "bench --help");
     assert!(out.contains("brambling bench barrier --threads 2"));
+    assert!(out.contains("--k <N>"), "{out}");
 }
 
 #[test]
@@ -73,6 +74,11 @@ fn wrong_use_is_exit_code_2() {
         ),
         ("bench barrier --threads 0", "--threads"),
         ("bench barrier --threads two", "--threads"),
+        ("bench kmeans --k 0", "--k"),
+        (
+            "bench barrier --k 10",
+            "the bench \"barrier\" has no option --k; kmeans has it",
+        ),
         ("doctor --jsn", "--json"),
         ("run fligths", "did you mean: brambling run flights"),
         ("run no/such/file.py", "heat     a warm plate"),
@@ -119,7 +125,14 @@ fn scripts_and_examples_get_their_arguments_and_give_the_exit_code() {
 fn benches_are_listed() {
     let (code, out, _) = call(&mut FakeHost::default(), "bench");
     assert_eq!(code, OK);
-    for name in ["task-rate", "barrier", "task-graph", "logistic"] {
+    for name in [
+        "task-rate",
+        "barrier",
+        "task-graph",
+        "logistic",
+        "kmeans",
+        "--k N",
+    ] {
         assert!(out.contains(name), "{out}");
     }
 }

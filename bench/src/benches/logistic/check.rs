@@ -26,7 +26,7 @@ pub(super) fn fit(
         ..LogisticRegression::default()
     };
     let (x, y) = (data.x.clone(), data.y.clone());
-    let fitted = session.fit(&model, x, y, FEATURES)?;
+    let fitted = session.fit(|options, caller| model.fit(x, y, FEATURES, options, caller))?;
     session.check(fitted.iterations == iterations, || {
         format!(
             "{} iterations were done, not {iterations}",

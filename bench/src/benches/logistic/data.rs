@@ -1,6 +1,7 @@
 //! Rows that no file holds: each value is a function of its place, so any thread can make any of them.
 
 use crate::limits::logistic::FEATURES;
+use crate::uniform::uniform;
 use brambling::program::Foreign;
 use std::thread;
 
@@ -47,14 +48,6 @@ fn fill(first_row: usize, x: &mut [f64], y: &mut [f64]) {
         let noise = uniform(row_index * 32 + 31) * 8.0 - 4.0;
         *label = f64::from(u8::from(margin + noise > 0.0));
     }
-}
-
-/// A number in [0, 1) of a counter: the mixer of SplitMix64.
-fn uniform(counter: u64) -> f64 {
-    let mut word = counter.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (word ^ (word >> 31)) as f64 / 2f64.powi(64)
 }
 
 #[cfg(test)]

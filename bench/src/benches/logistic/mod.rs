@@ -32,7 +32,7 @@ struct Sizes {
 }
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
-    let sizes = if session.smoke {
+    let sizes = if session.options.smoke {
         Sizes {
             rows: 20_000,
             iterations: 3,

@@ -115,7 +115,11 @@ fn measure(
     let graph = Graph::new(
         pattern,
         width,
-        if session.smoke { 50 } else { 40_000 / width },
+        if session.options.smoke {
+            50
+        } else {
+            40_000 / width
+        },
     );
     let (graph, places) = (&graph, &places);
     let round = Round::default();
@@ -124,7 +128,7 @@ fn measure(
         .rounds()
         .limit("peak", "peak", move |session: &mut Session<'_>| {
             session.sample(|session| {
-                let sample = ns_per_flop(places, session.smoke);
+                let sample = ns_per_flop(places, session.options.smoke);
                 round.ns_per_flop.set(sample);
                 Ok(sample)
             })
@@ -182,7 +186,7 @@ fn sweep(
     cores: u32,
     round: &Round,
 ) -> Result<(), BenchError> {
-    let (steps, wall_us) = if session.smoke {
+    let (steps, wall_us) = if session.options.smoke {
         (1, 200.0)
     } else {
         (4, 4_000.0)
