@@ -2,8 +2,8 @@
 
 use crate::tree::{Folding, TreeNode, aligned_nodes};
 use crate::{
-    Blocked, Blocks, Count, Dataset, DecodeError, Inbox, Key, Outbox, Partitioner, Payload,
-    Program, Relation, Use, Value, partition_of,
+    Blocked, Blocks, Count, Dataset, DecodeError, Inbox, Key, Outbox, Payload, Program, Relation,
+    Use, Value, partition_of,
 };
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -407,28 +407,24 @@ impl Program {
     /// order: by source partition, then by place in it.
     ///
     /// # Movement
-    /// One scatter and gather: each row moves at most once. Between datasets that are both hashed by key
-    /// into equally many partitions nothing moves.
+    /// One scatter and gather: each row moves at most once. Rows that only other shuffles have written stay
+    /// where they are if the partition counts are equal.
     pub fn shuffle<K: Key, V: Payload>(
         &mut self,
         from: &Dataset<Rows<K, V>>,
         to: &Dataset<Rows<K, V>>,
     ) {
         let name = format!("shuffle {}", self.spec.datasets[from.id.index()].name);
-        let placed = &self.spec.datasets[from.id.index()];
-        let (hashed, count) = (placed.partitioner == Partitioner::Hash, placed.count);
-        self.mark_hashed(to);
-        if hashed && count == self.count_of(to) {
-            self.compute(name)
-                .read(from)
-                .write(to)
-                .run(|from: &Rows<K, V>, to: &mut Rows<K, V>| to.clone_from(from));
-            return;
-        }
         let exchange = self.exchange::<Rows<K, V>>(name.clone(), Relation::AllToAll);
+        self.placement.shuffles(exchange.id, from.id, to.id);
+        self.mark_hashed(to);
         self.scatter(name.clone(), &exchange).read(from).run(
             |rows: &Rows<K, V>, out: &mut Outbox<'_, Rows<K, V>>| {
                 let partitions = out.fan_out();
+                if partitions == 1 {
+                    // All there is, or where the rows are already.
+                    return out.piece(out.destination(0)).clone_from(rows);
+                }
                 let mut started = vec![false; partitions as usize];
                 for row in rows {
                     let destination = partition_of(&row.0, partitions);

@@ -12,6 +12,7 @@ mod kernel;
 pub mod key;
 mod named;
 mod payload;
+mod placement;
 mod plan;
 mod ports;
 mod program;

@@ -1,5 +1,6 @@
 //! The builder: ordinary code makes a `Program` value.
 
+use crate::placement::Placement;
 use crate::{
     BlockId, BuildError, Count, DatasetId, DatasetSpec, ExchangeId, ExchangeSpec, Kernel, KernelId,
     KernelSpec, Node, Partitioner, Payload, PayloadType, Relation, Runner, Spec, StageId,
@@ -95,6 +96,7 @@ pub struct Program {
     pub(crate) kernels: Vec<Arc<dyn Kernel>>,
     pub(crate) open: Vec<BlockId>,
     pub(crate) errors: Vec<BuildError>,
+    pub(crate) placement: Placement,
 }
 
 static IDENTITIES: AtomicU64 = AtomicU64::new(0);
@@ -121,6 +123,7 @@ impl Program {
             kernels: Vec::new(),
             open: vec![Spec::ROOT],
             errors: Vec::new(),
+            placement: Placement::default(),
         }
     }
 
@@ -444,6 +447,7 @@ impl Program {
             kernel,
             block,
         });
+        self.placement.stage_added(&mut self.spec);
         StageId(self.spec.stages.len() as u32 - 1)
     }
 
