@@ -7,3 +7,4 @@ pub mod logistic;
 pub mod logistic_regression;
 pub mod nearest;
 pub mod samples;
+mod tile;

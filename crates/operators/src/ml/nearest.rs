@@ -10,7 +10,8 @@
 //! least score is found lane by lane. Centres are taken in groups whose scores stay in registers: every value
 //! of a row is then read once a group, and every value of a centre once for sixteen rows.
 
-use crate::simd::{F64x8, Isa, Kernel, Rows, dispatch};
+use super::tile::{Column, Tile};
+use crate::simd::{F64x8, Isa, Kernel, Octet, Rows, dispatch, prefetch_line};
 use serde::{Deserialize, Serialize};
 
 /// Centres as the kernel reads them.
@@ -176,7 +177,8 @@ pub fn farthest_block(isa: Isa, x: &[f64], centres: &Centres, mut each: impl FnM
 
 /// What is done with the nearest centre of each row.
 trait Then {
-    fn row<V: F64x8>(&mut self, rows: &Rows<'_, V>, row: usize, centre: usize);
+    /// For rows from `first` on.
+    fn rows<V: F64x8>(&mut self, rows: &Rows<'_, V>, first: usize, centres: &[u32]);
 }
 
 struct Adding<'a> {
@@ -186,12 +188,57 @@ struct Adding<'a> {
 
 impl Then for Adding<'_> {
     #[inline(always)]
-    fn row<V: F64x8>(&mut self, rows: &Rows<'_, V>, row: usize, centre: usize) {
-        self.counts[centre] += 1;
+    fn rows<V: F64x8>(&mut self, rows: &Rows<'_, V>, first: usize, centres: &[u32]) {
+        let (eights, rest) = centres.as_chunks::<8>();
+        let mut at = first;
+        for centres in eights {
+            match rows.vectors() {
+                1 => self.eight(rows.octet::<1>(at), centres),
+                2 => self.eight(rows.octet::<2>(at), centres),
+                3 => self.eight(rows.octet::<3>(at), centres),
+                4 => self.eight(rows.octet::<4>(at), centres),
+                _ => self.some(rows, at, centres),
+            }
+            at += 8;
+        }
+        self.some(rows, at, rest);
+    }
+}
+
+impl Adding<'_> {
+    #[inline(always)]
+    fn eight<V: F64x8, const VECTORS: usize>(
+        &mut self,
+        rows: Octet<'_, V, VECTORS>,
+        centres: &[u32; 8],
+    ) {
+        let (sums, _) = self.sums.as_chunks_mut::<8>();
+        let (sums, _) = sums.as_chunks_mut::<VECTORS>();
+        let mut row = 0;
+        while row < 8 {
+            let centre = centres[row] as usize;
+            self.counts[centre] += 1;
+            let sums = &mut sums[centre];
+            let mut vector = 0;
+            while vector < VECTORS {
+                let sum = V::load(&sums[vector]).add(rows.load(row, vector));
+                sum.store(&mut sums[vector]);
+                vector += 1;
+            }
+            row += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn some<V: F64x8>(&mut self, rows: &Rows<'_, V>, first: usize, centres: &[u32]) {
         let stride = rows.vectors() * 8;
-        let (sums, _) = self.sums[centre * stride..][..stride].as_chunks_mut::<8>();
-        for (vector, sum) in sums.iter_mut().enumerate() {
-            V::load(sum).add(rows.load(row, vector)).store(sum);
+        for (row, &centre) in (first..).zip(centres) {
+            let centre = centre as usize;
+            self.counts[centre] += 1;
+            let (sums, _) = self.sums[centre * stride..][..stride].as_chunks_mut::<8>();
+            for (vector, sum) in sums.iter_mut().enumerate() {
+                V::load(sum).add(rows.load(row, vector)).store(sum);
+            }
         }
     }
 }
@@ -202,8 +249,8 @@ struct Labelling<'a> {
 
 impl Then for Labelling<'_> {
     #[inline(always)]
-    fn row<V: F64x8>(&mut self, _: &Rows<'_, V>, row: usize, centre: usize) {
-        self.labels[row] = centre as u32;
+    fn rows<V: F64x8>(&mut self, _: &Rows<'_, V>, first: usize, centres: &[u32]) {
+        self.labels[first..first + centres.len()].copy_from_slice(centres);
     }
 }
 
@@ -225,9 +272,6 @@ struct Nearest<'a, T, const TILES: usize, const GROUP: usize> {
     then: T,
 }
 
-/// Columns that a tile on the stack has room for; wider rows take one from the heap.
-const COLUMNS_ON_STACK: usize = 64;
-
 impl<T: Then, const TILES: usize, const GROUP: usize> Kernel for Nearest<'_, T, TILES, GROUP> {
     type Output = ();
 
@@ -235,55 +279,15 @@ impl<T: Then, const TILES: usize, const GROUP: usize> Kernel for Nearest<'_, T, 
     fn run<V: F64x8>(mut self) {
         let columns = self.centres.columns;
         let rows = Rows::<V>::new(self.x, columns);
-        // Whole vectors of columns: the transposition writes eight at a time.
-        let padded = columns.next_multiple_of(8);
-        let mut on_stack = [[[0.0; 8]; TILES]; COLUMNS_ON_STACK];
-        let mut on_heap = Vec::new();
-        let tile: &mut [[[f64; 8]; TILES]] = if padded <= COLUMNS_ON_STACK {
-            &mut on_stack[..padded]
-        } else {
-            on_heap.resize(padded, [[0.0; 8]; TILES]);
-            &mut on_heap
-        };
+        let mut tile = Tile::<TILES>::new(columns);
         let mut first = 0;
-        while first < rows.len() {
-            let mut labels = [[0.0; 8]; TILES];
-            turn::<V, TILES>(&rows, first, tile);
-            nearest::<V, TILES, GROUP>(&tile[..columns], self.centres, &mut labels);
-            let count = (rows.len() - first).min(8 * TILES);
-            for at in 0..count {
-                let centre = labels[at / 8][at % 8].to_bits() as u32 as usize;
-                self.then.row(&rows, first + at, centre);
-            }
+        for here in self.x.chunks(Tile::<TILES>::ROWS * columns) {
+            let turned = tile.turn::<V>(here);
+            let labels = nearest::<V, TILES, GROUP>(turned, self.centres, &here[0]);
+            let count = (rows.len() - first).min(Tile::<TILES>::ROWS);
+            self.then
+                .rows(&rows, first, &labels.as_flattened()[..count]);
             first += count;
-        }
-    }
-}
-
-/// Turns rows from `first` on into columns; what lies beyond the last row is zero.
-#[inline(always)]
-fn turn<V: F64x8, const TILES: usize>(
-    rows: &Rows<'_, V>,
-    first: usize,
-    tile: &mut [[[f64; 8]; TILES]],
-) {
-    for part in 0..TILES {
-        let start = first + part * 8;
-        for vector in 0..rows.vectors() {
-            let mut eight = [V::splat(0.0); 8];
-            let mut at = 0;
-            while at < 8 {
-                if start + at < rows.len() {
-                    eight[at] = rows.load(start + at, vector);
-                }
-                at += 1;
-            }
-            let turned = V::transpose(eight);
-            at = 0;
-            while at < 8 {
-                turned[at].store(&mut tile[vector * 8 + at][part]);
-                at += 1;
-            }
         }
     }
 }
@@ -291,45 +295,26 @@ fn turn<V: F64x8, const TILES: usize>(
 /// 2^52: a double from here on holds its integer part in the low bits.
 const TWO_52: f64 = 4_503_599_627_370_496.0;
 
-/// 2^52 and the index of each lane's nearest centre.
+/// The index of each row's nearest centre.
 #[inline(always)]
 fn nearest<V: F64x8, const TILES: usize, const GROUP: usize>(
-    tile: &[[[f64; 8]; TILES]],
+    tile: &[Column<TILES>],
     centres: &Centres,
-    labels: &mut [[f64; 8]; TILES],
-) {
+    start: &f64,
+) -> [[u32; 8]; TILES] {
     let mut least = [V::splat(f64::INFINITY); TILES];
     let mut label = [V::splat(TWO_52); TILES];
     let groups = centres.negated.chunks_exact(tile.len() * GROUP);
     let (halves, _) = centres.halves.as_chunks::<GROUP>();
     let mut index = TWO_52;
     for (group, halves) in groups.zip(halves) {
-        let mut scores = [[V::splat(0.0); TILES]; GROUP];
-        let mut at = 0;
-        while at < GROUP {
-            scores[at] = [V::splat(halves[at]); TILES];
-            at += 1;
-        }
         let (group, _) = group.as_chunks::<GROUP>();
-        for (column, values) in tile.iter().zip(group) {
-            let mut x = [V::splat(0.0); TILES];
-            let mut part = 0;
-            while part < TILES {
-                x[part] = V::load(&column[part]);
-                part += 1;
-            }
-            at = 0;
-            while at < GROUP {
-                let value = V::splat(values[at]);
-                part = 0;
-                while part < TILES {
-                    scores[at][part] = x[part].mul_add(value, scores[at][part]);
-                    part += 1;
-                }
-                at += 1;
-            }
-        }
-        at = 0;
+        let scores = if index == TWO_52 {
+            scores::<V, TILES, GROUP, true>(tile, group, halves, start)
+        } else {
+            scores::<V, TILES, GROUP, false>(tile, group, halves, start)
+        };
+        let mut at = 0;
         while at < GROUP {
             let here = V::splat(index);
             let mut part = 0;
@@ -343,9 +328,59 @@ fn nearest<V: F64x8, const TILES: usize, const GROUP: usize>(
             at += 1;
         }
     }
+    let mut labels = [[0; 8]; TILES];
     let mut part = 0;
     while part < TILES {
-        label[part].store(&mut labels[part]);
+        let mut lanes = [0.0; 8];
+        label[part].store(&mut lanes);
+        let mut lane = 0;
+        while lane < 8 {
+            labels[part][lane] = lanes[lane].to_bits() as u32;
+            lane += 1;
+        }
         part += 1;
     }
+    labels
+}
+
+/// The scores of a tile's rows for a group of centres. With the first group each line of a tile further on is
+/// asked for.
+#[inline(always)]
+fn scores<V: F64x8, const TILES: usize, const GROUP: usize, const FIRST: bool>(
+    tile: &[Column<TILES>],
+    group: &[[f64; GROUP]],
+    halves: &[f64; GROUP],
+    start: &f64,
+) -> [[V; TILES]; GROUP] {
+    let mut scores = [[V::splat(0.0); TILES]; GROUP];
+    let mut at = 0;
+    while at < GROUP {
+        scores[at] = [V::splat(halves[at]); TILES];
+        at += 1;
+    }
+    let mut line = 0;
+    for (column, values) in tile.iter().zip(group) {
+        let mut x = [V::splat(0.0); TILES];
+        let mut part = 0;
+        while part < TILES {
+            // A column of eight rows is as long as a line.
+            if FIRST {
+                prefetch_line(start, line);
+                line += 1;
+            }
+            x[part] = V::load(&column[part]);
+            part += 1;
+        }
+        at = 0;
+        while at < GROUP {
+            let value = V::splat(values[at]);
+            part = 0;
+            while part < TILES {
+                scores[at][part] = x[part].mul_add(value, scores[at][part]);
+                part += 1;
+            }
+            at += 1;
+        }
+    }
+    scores
 }

@@ -172,22 +172,11 @@ impl F64x8 for Avx2 {
         })
     }
     #[inline(always)]
-    fn transpose(rows: [Self; 8]) -> [Self; 8] {
+    fn turn_four(rows: [&[f64; 4]; 8]) -> [Self; 4] {
         let [a, b, c, d, e, f, g, h] = rows;
-        let [a0, a1, a2, a3] = four_by_four([a.0, b.0, c.0, d.0]);
-        let [b0, b1, b2, b3] = four_by_four([e.0, f.0, g.0, h.0]);
-        let [a4, a5, a6, a7] = four_by_four([a.1, b.1, c.1, d.1]);
-        let [b4, b5, b6, b7] = four_by_four([e.1, f.1, g.1, h.1]);
-        [
-            Avx2(a0, b0),
-            Avx2(a1, b1),
-            Avx2(a2, b2),
-            Avx2(a3, b3),
-            Avx2(a4, b4),
-            Avx2(a5, b5),
-            Avx2(a6, b6),
-            Avx2(a7, b7),
-        ]
+        let [a0, a1, a2, a3] = four_by_four([a, b, c, d]);
+        let [b0, b1, b2, b3] = four_by_four([e, f, g, h]);
+        [Avx2(a0, b0), Avx2(a1, b1), Avx2(a2, b2), Avx2(a3, b3)]
     }
     #[inline(always)]
     fn reduce_rows(rows: [Self; 8]) -> Self {
@@ -249,8 +238,10 @@ fn halve_fours(a: __m256d, b: __m256d) -> __m256d {
 }
 
 #[inline(always)]
-fn four_by_four([a, b, c, d]: [__m256d; 4]) -> [__m256d; 4] {
+fn four_by_four([a, b, c, d]: [&[f64; 4]; 4]) -> [__m256d; 4] {
     v3!({
+        let (a, b) = (_mm256_loadu_pd(a.as_ptr()), _mm256_loadu_pd(b.as_ptr()));
+        let (c, d) = (_mm256_loadu_pd(c.as_ptr()), _mm256_loadu_pd(d.as_ptr()));
         let (ab0, ab1) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
         let (cd0, cd1) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
         [

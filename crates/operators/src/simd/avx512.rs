@@ -147,26 +147,19 @@ impl F64x8 for Avx512 {
         })
     }
     #[inline(always)]
-    fn transpose(rows: [Self; 8]) -> [Self; 8] {
+    fn turn_four(rows: [&[f64; 4]; 8]) -> [Self; 4] {
         let [a, b, c, d, e, f, g, h] = rows;
         v4!({
-            // Pairs of rows, lane by lane: even lanes in one, odd in the other.
-            let (ab0, ab1) = (_mm512_unpacklo_pd(a.0, b.0), _mm512_unpackhi_pd(a.0, b.0));
-            let (cd0, cd1) = (_mm512_unpacklo_pd(c.0, d.0), _mm512_unpackhi_pd(c.0, d.0));
-            let (ef0, ef1) = (_mm512_unpacklo_pd(e.0, f.0), _mm512_unpackhi_pd(e.0, f.0));
-            let (gh0, gh1) = (_mm512_unpacklo_pd(g.0, h.0), _mm512_unpackhi_pd(g.0, h.0));
-            // Quarters 0 and 2, or 1 and 3, of four rows.
-            let abcd = |low, high| {
-                (
-                    _mm512_shuffle_f64x2::<0b10_00_10_00>(low, high),
-                    _mm512_shuffle_f64x2::<0b11_01_11_01>(low, high),
-                )
-            };
-            let ((p0, p2), (p1, p3)) = (abcd(ab0, cd0), abcd(ab1, cd1));
-            let ((q0, q2), (q1, q3)) = (abcd(ef0, gh0), abcd(ef1, gh1));
-            let ((r0, r4), (r1, r5)) = (abcd(p0, q0), abcd(p1, q1));
-            let ((r2, r6), (r3, r7)) = (abcd(p2, q2), abcd(p3, q3));
-            [r0, r1, r2, r3, r4, r5, r6, r7].map(Avx512)
+            // Halves come from memory without a shuffle; rows are paired so that two steps sort them.
+            let (ac, bd, eg, fh) = (halves(a, c), halves(b, d), halves(e, g), halves(f, h));
+            let (low, high) = (_mm512_unpacklo_pd(ac, bd), _mm512_unpacklo_pd(eg, fh));
+            let (low1, high1) = (_mm512_unpackhi_pd(ac, bd), _mm512_unpackhi_pd(eg, fh));
+            [
+                Avx512(_mm512_shuffle_f64x2::<0b10_00_10_00>(low, high)),
+                Avx512(_mm512_shuffle_f64x2::<0b10_00_10_00>(low1, high1)),
+                Avx512(_mm512_shuffle_f64x2::<0b11_01_11_01>(low, high)),
+                Avx512(_mm512_shuffle_f64x2::<0b11_01_11_01>(low1, high1)),
+            ]
         })
     }
     #[inline(always)]
@@ -185,6 +178,20 @@ impl F64x8 for Avx512 {
             ))
         })
     }
+}
+
+/// `low` in lanes 0 to 3, `high` in lanes 4 to 7.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn halves(low: &[f64; 4], high: &[f64; 4]) -> __m512d {
+    // SAFETY: both are four doubles.
+    let (low, high) = unsafe {
+        (
+            _mm256_loadu_pd(low.as_ptr()),
+            _mm256_loadu_pd(high.as_ptr()),
+        )
+    };
+    _mm512_insertf64x4::<1>(_mm512_castpd256_pd512(low), high)
 }
 
 /// `[a₀+a₄ … a₃+a₇, b₀+b₄ … b₃+b₇]`

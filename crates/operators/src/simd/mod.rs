@@ -18,7 +18,7 @@ mod avx2;
 mod avx512;
 
 pub use isa::{Isa, ParseIsaError, SelectError, active, detect, select};
-pub(crate) use rows::{Rows, prefetch_ahead};
+pub(crate) use rows::{Octet, Rows, prefetch_ahead, prefetch_line};
 pub(crate) use vector::F64x8;
 
 /// A kernel's body. Implementations of `run` and all that it calls in its hot loop must be

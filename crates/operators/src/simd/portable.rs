@@ -149,16 +149,12 @@ impl F64x8 for Portable {
         ((a + e) + (c + g)) + ((b + f) + (d + h))
     }
     #[inline(always)]
-    fn transpose(rows: [Self; 8]) -> [Self; 8] {
-        let mut turned = [Portable([0.0; 8]); 8];
-        let mut row = 0;
-        while row < 8 {
-            let mut lane = 0;
-            while lane < 8 {
-                turned[lane].0[row] = rows[row].0[lane];
-                lane += 1;
-            }
-            row += 1;
+    fn turn_four(rows: [&[f64; 4]; 8]) -> [Self; 4] {
+        let mut turned = [Portable([0.0; 8]); 4];
+        let mut column = 0;
+        while column < 4 {
+            turned[column] = lanes!(i => rows[i][column]);
+            column += 1;
         }
         turned
     }

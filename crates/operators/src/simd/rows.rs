@@ -120,6 +120,13 @@ impl<V: F64x8, const VECTORS: usize> Octet<'_, V, VECTORS> {
     }
 }
 
+/// Asks for a line some way ahead of `at`: the `line`-th from there.
+#[inline(always)]
+pub(crate) fn prefetch_line(at: &f64, line: usize) {
+    let ahead = std::ptr::from_ref(at).wrapping_byte_add(PREFETCH_BYTES);
+    prefetch(ahead.wrapping_byte_add(line * LINE_BYTES));
+}
+
 /// Asks for the line some way ahead of `at`.
 #[inline(always)]
 pub(crate) fn prefetch_ahead(at: &f64) {

@@ -60,8 +60,8 @@ pub(crate) trait F64x8: Copy {
 
     fn broadcast_lane(self, lane: usize) -> Self;
     fn reduce_add(self) -> f64;
-    /// Lane `i` of vector `j` becomes lane `j` of vector `i`.
-    fn transpose(rows: [Self; 8]) -> [Self; 8];
+    /// Four columns of eight rows: lane `i` of vector `j` is `rows[i][j]`.
+    fn turn_four(rows: [&[f64; 4]; 8]) -> [Self; 4];
     /// Lane `i` is `rows[i].reduce_add()`.
     fn reduce_rows(rows: [Self; 8]) -> Self;
 
