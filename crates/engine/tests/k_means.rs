@@ -1,6 +1,6 @@
 //! k-means against a plain loop, and the promise for it.
 
-use brambling::ml::{FitError, FittedKMeans, KMeans};
+use brambling::ml::{FitError, FittedKMeans, KMeans, KMeansStart};
 use brambling::prelude::*;
 
 const COLUMNS: usize = 3;
@@ -111,4 +111,76 @@ fn what_cannot_be_clustered_is_refused() {
         error,
         Err(FitError::Parameter { name: "tol", .. })
     ));
+}
+
+fn start(how: KMeansStart, x: &[f64], seed: u64, threads: u32, partitions: u32) -> Vec<f64> {
+    let options = RunOptions::new().threads(threads).partitions(partitions);
+    how.centres_owned(x.to_vec(), COLUMNS, 11, seed, &options)
+        .unwrap()
+}
+
+#[test]
+fn a_start_has_the_same_bits_for_any_threads_and_partitions() {
+    let x = table(50_000);
+    for how in [KMeansStart::PlusPlus, KMeansStart::Random] {
+        let expected = start(how, &x, 7, 1, 1);
+        for (threads, partitions) in [(1, 7), (2, 2), (3, 64), (8, 13)] {
+            let found = start(how, &x, 7, threads, partitions);
+            assert_eq!(bits(&found), bits(&expected), "{how:?}");
+        }
+        assert_ne!(bits(&start(how, &x, 8, 1, 1)), bits(&expected), "{how:?}");
+    }
+}
+
+#[test]
+fn a_start_is_made_of_different_rows() {
+    let x = table(20_000);
+    for how in [KMeansStart::PlusPlus, KMeansStart::Random] {
+        let centres = start(how, &x, 3, 2, 5);
+        let mut rows: Vec<Vec<u64>> = centres.chunks(COLUMNS).map(bits).collect();
+        for row in centres.chunks(COLUMNS) {
+            assert!(x.chunks(COLUMNS).any(|other| other == row), "{row:?}");
+        }
+        rows.sort();
+        rows.dedup();
+        assert_eq!(rows.len(), 11);
+    }
+}
+
+/// The mean distance to the nearest centre tells a greedy start from rows at random.
+#[test]
+fn plus_plus_begins_closer_than_random_rows() {
+    let x = table(20_000);
+    let cost = |how| -> f64 {
+        let costs = (0..10).map(|seed| {
+            let centres = start(how, &x, seed, 2, 5);
+            brambling::operators::ml::distances::distances(
+                brambling::operators::simd::active(),
+                &x,
+                COLUMNS,
+                &centres,
+            )
+            .chunks(11)
+            .map(|row| row.iter().copied().fold(f64::INFINITY, f64::min))
+            .map(|least| least * least)
+            .sum::<f64>()
+        });
+        costs.sum()
+    };
+    let (greedy, random) = (cost(KMeansStart::PlusPlus), cost(KMeansStart::Random));
+    assert!(greedy < 0.7 * random, "{greedy} {random}");
+}
+
+#[test]
+fn what_gives_no_start_is_refused() {
+    let start = |x: Vec<f64>, columns, clusters| {
+        let options = RunOptions::new();
+        let found = KMeansStart::PlusPlus.centres_owned(x, columns, clusters, 0, &options);
+        found.unwrap_err().to_string()
+    };
+    assert!(start(vec![], 2, 1).contains("no rows"));
+    assert!(start(vec![1.0; 4], 2, 0).contains("at least 1"));
+    assert!(start(vec![1.0; 4], 2, 3).contains("as many as there are rows"));
+    assert!(start(vec![1.0; 3], 2, 1).contains("whole rows"));
+    assert!(start(vec![1.0, f64::NAN], 2, 1).contains("NaN at row 0, column 1"));
 }

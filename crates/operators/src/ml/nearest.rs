@@ -157,6 +157,18 @@ pub fn labels_block(isa: Isa, x: &[f64], centres: &Centres, labels: &mut [u32]) 
     run(isa, x, centres, Labelling { labels });
 }
 
+/// The nearest of `centres` (row by row) for each row of `x`.
+///
+/// # Panics
+/// If `x` and `centres` are not whole rows, or there is no centre.
+pub fn labels(isa: Isa, x: &[f64], columns: usize, centres: &[f64]) -> Vec<u32> {
+    let mut prepared = Centres::default();
+    prepared.prepare(isa, centres, columns);
+    let mut labels = vec![0; x.len() / columns];
+    labels_block(isa, x, &prepared, &mut labels);
+    labels
+}
+
 /// Calls `each` with half the squared distance of each row of `x` to its nearest centre, and the row, in order.
 /// Not for a hot loop.
 ///
@@ -262,7 +274,7 @@ impl<T: Then, const TILES: usize, const GROUP: usize> Kernel for Nearest<'_, T, 
 
 /// Turns rows from `first` on into columns; what lies beyond the last row is zero.
 #[inline(always)]
-fn turn<V: F64x8, const TILES: usize>(
+pub(super) fn turn<V: F64x8, const TILES: usize>(
     rows: &Rows<'_, V>,
     first: usize,
     tile: &mut [[[f64; 8]; TILES]],
