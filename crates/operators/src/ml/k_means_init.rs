@@ -347,6 +347,17 @@ mod tests {
     }
 
     #[test]
+    fn the_candidate_that_leaves_least_is_chosen_and_of_equal_ones_the_first() {
+        let mut seeding = Seeding {
+            columns: 2,
+            candidates: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+            ..Seeding::default()
+        };
+        seeding.choose(&vec![9.0, 3.0, 3.0, 7.0]);
+        assert_eq!(seeding.centres, [3.0, 4.0]);
+    }
+
+    #[test]
     fn a_target_finds_the_row_in_whose_share_it_lies() {
         let mut near = vec![0.0; 200];
         (near[3], near[70], near[130]) = (1.0, 2.0, 3.0);
