@@ -42,7 +42,7 @@ pub fn potentials_block(
     };
     run(isa, x, columns, centres, then);
     sums.clear();
-    sums.extend(lanes.iter().map(|lanes| sum_of_lanes(lanes)));
+    sums.extend(lanes.iter().map(sum_of_lanes));
 }
 
 /// The distances, not squared, of each row of `x` to each of the centres (row by row), row by row.
