@@ -65,7 +65,7 @@ class SettingsError(Error, ValueError):
 
 
 class ConvergenceWarning(UserWarning):
-    """A model's fit ended by `max_iter`, before its gradient was small enough."""
+    """A model's fit ended by `max_iter`, before it had converged, or found fewer clusters than asked for."""
 
     __module__ = "brambling"
 

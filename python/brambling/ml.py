@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import Any, Self
 
@@ -10,13 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from brambling import _native
-from brambling._errors import BuildError, ConvergenceWarning, Error, refuse_masked
+from brambling._errors import BuildError, ConvergenceWarning, refuse_masked
+from brambling._estimator import Estimator, is_number, table_of
+from brambling._k_means import KMeans
 from brambling._texts import count, shown
+
+__all__ = ["KMeans", "LogisticRegression"]
 
 _SOLVERS = ("gradient-descent",)
 
 
-class LogisticRegression:
+class LogisticRegression(Estimator):
     """
     Logistic regression for two classes: minimises ½‖w‖² + C · Σ log-loss, the intercept unpenalised.
 
@@ -60,6 +63,8 @@ class LogisticRegression:
     0.75
     """
 
+    _fit = "fit(X, y)"
+
     def __init__(
         self,
         *,
@@ -77,38 +82,6 @@ class LogisticRegression:
         self.solver = solver
         self.random_state = random_state
 
-    def __getattr__(self, name: str) -> Any:
-        if name.endswith("_") and not name.startswith("_") and f"{name} : " in (LogisticRegression.__doc__ or ""):
-            raise AttributeError(f"{name}: this {type(self).__name__} is not fitted yet; call fit(X, y) first")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-
-    @classmethod
-    def _names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls).parameters]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; `deep` has no effect."""
-        return {name: getattr(self, name) for name in self._names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name."""
-        for name, value in params.items():
-            if name not in self._names():
-                raise BuildError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(self._names())}"
-                )
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        changed = [
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if value is not defaults[name].default and value != defaults[name].default
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
         """
         Learn from rows and their labels.
@@ -122,7 +95,7 @@ class LogisticRegression:
             Two different labels: numbers, booleans or strings.
         """
         self._check_parameters()
-        table = _table(X)
+        table = table_of(X)
         labels, classes = _labels(y, len(table))
         fitted = _native.fit_logistic(
             table,
@@ -152,20 +125,7 @@ class LogisticRegression:
 
     def decision_function(self, X: npt.ArrayLike) -> np.ndarray:
         """Margins w · x + b of rows: positive where the second class is the likelier one."""
-        if not hasattr(self, "coef_"):
-            raise Error(f"this {type(self).__name__} is not fitted yet; call fit(X, y) first")
-        table = _table(X)
-        if table.shape[1] != self.n_features_in_:
-            raise BuildError(
-                f"X has {count(table.shape[1], 'column')}, but the model was fitted to {self.n_features_in_}; "
-                "give the same columns in the same order"
-            )
-        if not np.isfinite(table).all():
-            row, column = np.argwhere(~np.isfinite(table))[0].tolist()
-            raise BuildError(
-                f"X has {shown(float(table[row, column]))} at row {row}, column {column} (counted from 0); "
-                "replace such values or drop their rows first"
-            )
+        table = self._table_like_the_fitted(X)
         return _native.margins(table, np.ascontiguousarray(self.coef_[0]), float(self.intercept_[0]))
 
     def predict(self, X: npt.ArrayLike) -> np.ndarray:
@@ -194,57 +154,16 @@ class LogisticRegression:
         return float(np.mean(predicted == labels))
 
     def _check_parameters(self) -> None:
-        def refuse(name: str, what: str) -> None:
-            raise BuildError(f"{name} = {shown(getattr(self, name))} cannot be used; give {what}")
-
-        if not _is_number(self.C) or not self.C > 0 or not np.isfinite(self.C):
-            refuse("C", "a positive number")
-        if not _is_number(self.tol) or not self.tol >= 0 or not np.isfinite(self.tol):
-            refuse("tol", "0 (never stop early) or a positive number")
+        if not is_number(self.C) or not self.C > 0 or not np.isfinite(self.C):
+            self._refuse("C", "a positive number")
+        if not is_number(self.tol) or not self.tol >= 0 or not np.isfinite(self.tol):
+            self._refuse("tol", "0 (never stop early) or a positive number")
         if not isinstance(self.max_iter, int | np.integer) or isinstance(self.max_iter, bool) or self.max_iter < 1:
-            refuse("max_iter", "an integer of at least 1")
+            self._refuse("max_iter", "an integer of at least 1")
         if not isinstance(self.fit_intercept, bool | np.bool_):
-            refuse("fit_intercept", "True or False")
+            self._refuse("fit_intercept", "True or False")
         if self.solver not in _SOLVERS:
-            refuse("solver", " or ".join(map(repr, _SOLVERS)))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def _table(X: npt.ArrayLike) -> np.ndarray:
-    if hasattr(X, "toarray"):
-        raise BuildError("X is sparse, which is not supported yet; give X.toarray()")
-    refuse_masked(X, "X")
-    try:
-        table = np.asarray(X)
-        if table.dtype == object:
-            table = table.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        if "inhomogeneous" in str(error):
-            raise BuildError("X has rows of different lengths; give every row as many values as the first") from error
-        text = _columns_of_text(X)
-        if text:
-            raise BuildError(f"X has text in {text}; encode it as numbers first, or leave it out") from error
-        raise BuildError(f"X cannot be read as a table of numbers ({error}); encode text as numbers first") from error
-    if table.shape == (0,):
-        raise BuildError("X has no rows; there is nothing to learn from, or to predict")
-    if table.ndim != 2:
-        fix = "X.reshape(-1, 1) makes one column of it" if table.ndim == 1 else "give rows and columns"
-        raise BuildError(f"X has {count(table.ndim, 'dimension')} and shape {table.shape}; it needs 2: {fix}")
-    if table.dtype.kind not in "fiub":
-        raise BuildError(f"X holds {table.dtype}, not real numbers; encode it as numbers first")
-    return np.require(table, np.float64, ["C", "A"])
-
-
-def _columns_of_text(X: Any) -> str:
-    """The columns of a data frame that hold no numbers."""
-    kinds = getattr(X, "dtypes", None)
-    if not hasattr(kinds, "items"):
-        return ""
-    names = [repr(name) for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"]
-    return f"{'column' if len(names) == 1 else 'columns'} {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
+            self._refuse("solver", " or ".join(map(repr, _SOLVERS)))
 
 
 def _column(y: npt.ArrayLike, rows: int) -> np.ndarray:

@@ -2,8 +2,11 @@
 #![allow(unsafe_code)] // A borrowed array's memory: the array is kept alive, and its owner leaves it alone.
 
 use crate::run::{PyCaller, check_process, options};
-use brambling::ml::{FitError, LogisticRegression};
+use brambling::ml::{FitError, KMeans, KMeansStart, LogisticRegression};
+use brambling::operators::ml::distances;
 use brambling::operators::ml::logistic::{Linear, margins_block};
+use brambling::operators::ml::nearest;
+use brambling::operators::ml::samples::SamplesError;
 use brambling::operators::numerics;
 use brambling::operators::simd;
 use brambling::program::{BLOCK_ROWS, Foreign};
@@ -72,6 +75,106 @@ pub fn fit_logistic<'py>(
     result.set_item("largest_gradient", fitted.largest_gradient)?;
     result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
     Ok(result)
+}
+
+/// Rows with which k-means may begin, one after another.
+#[pyfunction]
+#[pyo3(signature = (x, columns, clusters, *, plus_plus, seed, threads=None))]
+pub fn start_k_means<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyArrayDyn<f64>>,
+    columns: usize,
+    clusters: usize,
+    plus_plus: bool,
+    seed: u64,
+    threads: Option<u32>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    check_process()?;
+    let x = borrowed(x)?;
+    let start = if plus_plus {
+        KMeansStart::PlusPlus
+    } else {
+        KMeansStart::Random
+    };
+    let options = options(threads);
+    let mut caller = PyCaller::default();
+    let centres = py.detach(|| start.centres(x, columns, clusters, seed, &options, &mut caller));
+    let centres = centres.map_err(|error| raise(py, &mut caller, error))?;
+    Ok(PyArray1::from_vec(py, centres))
+}
+
+/// Searches for the centres of clusters, from those given.
+#[pyfunction]
+#[pyo3(signature = (x, columns, centres, *, tol, max_iter, threads=None))]
+#[allow(clippy::too_many_arguments)] // The model's parameters, each by its name.
+pub fn fit_k_means<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyArrayDyn<f64>>,
+    columns: usize,
+    centres: PyReadonlyArrayDyn<'py, f64>,
+    tol: f64,
+    max_iter: u64,
+    threads: Option<u32>,
+) -> PyResult<Bound<'py, PyDict>> {
+    check_process()?;
+    let (x, centres) = (borrowed(x)?, contiguous(&centres)?.to_vec());
+    let model = KMeans { tol, max_iter };
+    let options = options(threads);
+    let mut caller = PyCaller::default();
+    let fitted = py.detach(|| model.fit(x, columns, centres, &options, &mut caller));
+    let fitted = fitted.map_err(|error| raise(py, &mut caller, error))?;
+    let result = PyDict::new(py);
+    result.set_item("seconds_per_iteration", fitted.seconds_per_iteration())?;
+    result.set_item("centres", PyArray1::from_vec(py, fitted.centres))?;
+    result.set_item("iterations", fitted.iterations)?;
+    result.set_item("converged", fitted.converged)?;
+    result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
+    Ok(result)
+}
+
+/// Checks that rows and centres have as many columns as is said, and that there is a centre.
+fn check_centres(x: &[f64], columns: usize, centres: &[f64]) -> PyResult<()> {
+    SamplesError::check(x.len(), 0, columns)
+        .and_then(|()| SamplesError::check(centres.len(), 0, columns))
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    if centres.is_empty() {
+        return Err(PyValueError::new_err("there is no centre"));
+    }
+    Ok(())
+}
+
+/// The nearest centre of each row, and the sum of the squared distances: the same bits on every CPU.
+#[pyfunction]
+pub fn nearest_centres<'py>(
+    py: Python<'py>,
+    x: PyReadonlyArrayDyn<'py, f64>,
+    columns: usize,
+    centres: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<(Bound<'py, PyArray1<i32>>, f64)> {
+    let (x, centres) = (contiguous(&x)?, contiguous(&centres)?);
+    check_centres(x, columns, centres)?;
+    let (labels, inertia) = py.detach(|| {
+        let labels = nearest::labels(simd::active(), x, columns, centres);
+        let inertia = distances::inertia(x, columns, centres, &labels);
+        // As scikit-learn has them.
+        let labels = labels.into_iter().map(|label| label as i32).collect();
+        (labels, inertia)
+    });
+    Ok((PyArray1::from_vec(py, labels), inertia))
+}
+
+/// The distances of each row to each centre, row by row: the same bits on every CPU.
+#[pyfunction]
+pub fn centre_distances<'py>(
+    py: Python<'py>,
+    x: PyReadonlyArrayDyn<'py, f64>,
+    columns: usize,
+    centres: PyReadonlyArrayDyn<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (x, centres) = (contiguous(&x)?, contiguous(&centres)?);
+    check_centres(x, columns, centres)?;
+    let found = py.detach(|| distances::distances(simd::active(), x, columns, centres));
+    Ok(PyArray1::from_vec(py, found))
 }
 
 fn contiguous<'a>(array: &'a PyReadonlyArrayDyn<'_, f64>) -> PyResult<&'a [f64]> {

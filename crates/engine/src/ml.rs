@@ -49,8 +49,10 @@
 //! ```
 
 mod k_means;
+mod k_means_init;
 
 pub use k_means::{FittedKMeans, KMeans};
+pub use k_means_init::KMeansStart;
 
 use crate::{Caller, Error, Failure, RunOptions, Tally};
 use brambling_operators::ml::logistic::{Linear, margins_block};

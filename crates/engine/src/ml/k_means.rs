@@ -2,12 +2,13 @@
 
 use super::FitError;
 use crate::{Caller, Error, Outcome, RunOptions, Tally};
+use brambling_operators::ml::distances;
 use brambling_operators::ml::k_means::{self as lloyd, Clustering};
 use brambling_operators::ml::logistic_regression::partitions_of;
-use brambling_operators::ml::nearest::{Centres, labels_block};
+use brambling_operators::ml::nearest::labels;
 use brambling_operators::ml::samples::SamplesError;
 use brambling_operators::simd;
-use brambling_program::{BLOCK_ROWS, Foreign, Program};
+use brambling_program::{Foreign, Program};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -72,14 +73,35 @@ impl FittedKMeans {
     /// When the values do not make whole rows of as many columns as the centres have.
     pub fn predict(&self, x: &[f64]) -> Result<Vec<u32>, SamplesError> {
         SamplesError::check(x.len(), 0, self.columns)?;
-        let mut centres = Centres::default();
-        centres.prepare(simd::active(), &self.centres, self.columns);
-        let mut labels = vec![0; x.len() / self.columns];
-        let blocks = x.chunks(BLOCK_ROWS * self.columns);
-        for (block, labels) in blocks.zip(labels.chunks_mut(BLOCK_ROWS)) {
-            labels_block(simd::active(), block, &centres, labels);
+        Ok(labels(simd::active(), x, self.columns, &self.centres))
+    }
+
+    /// The sum of the squared distances of rows to the centres that `labels` names, as [`FittedKMeans::predict`]
+    /// gives them.
+    ///
+    /// # Errors
+    /// When the values do not make whole rows of as many columns as the centres have, with a label each.
+    ///
+    /// # Panics
+    /// When a label names no centre.
+    pub fn inertia(&self, x: &[f64], labels: &[u32]) -> Result<f64, SamplesError> {
+        SamplesError::check(x.len(), labels.len(), self.columns)?;
+        let (rows, labelled) = (x.len() / self.columns, labels.len());
+        if rows != labelled {
+            let labels = labelled;
+            return Err(SamplesError::Labels { rows, labels });
         }
-        Ok(labels)
+        Ok(distances::inertia(x, self.columns, &self.centres, labels))
+    }
+
+    /// The distances, not squared, of each row to each centre, row by row.
+    ///
+    /// # Errors
+    /// As [`FittedKMeans::predict`].
+    pub fn transform(&self, x: &[f64]) -> Result<Vec<f64>, SamplesError> {
+        SamplesError::check(x.len(), 0, self.columns)?;
+        let isa = simd::active();
+        Ok(distances::distances(isa, x, self.columns, &self.centres))
     }
 }
 

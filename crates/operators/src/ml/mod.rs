@@ -2,7 +2,9 @@
 #![allow(clippy::needless_range_loop)] // One index runs over several arrays of lanes.
 
 pub mod columns;
+pub mod distances;
 pub mod k_means;
+pub mod k_means_init;
 pub mod logistic;
 pub mod logistic_regression;
 pub mod nearest;

@@ -158,6 +158,18 @@ pub fn labels_block(isa: Isa, x: &[f64], centres: &Centres, labels: &mut [u32]) 
     run(isa, x, centres, Labelling { labels });
 }
 
+/// The nearest of `centres` (row by row) for each row of `x`.
+///
+/// # Panics
+/// If `x` and `centres` are not whole rows, or there is no centre.
+pub fn labels(isa: Isa, x: &[f64], columns: usize, centres: &[f64]) -> Vec<u32> {
+    let mut prepared = Centres::default();
+    prepared.prepare(isa, centres, columns);
+    let mut labels = vec![0; x.len() / columns];
+    labels_block(isa, x, &prepared, &mut labels);
+    labels
+}
+
 /// Calls `each` with half the squared distance of each row of `x` to its nearest centre, and the row, in order.
 /// Not for a hot loop.
 ///
