@@ -1,10 +1,26 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
+__all__ = [
+    "Builder",
+    "Outcome",
+    "__version__",
+    "block_rows",
+    "blocks_of_partition",
+    "command",
+    "fit_logistic",
+    "margins",
+    "partition_of_key",
+    "partitions_for",
+    "read_bandwidth",
+    "sigmoid",
+]
+
 __version__: str
 
+@final
 class Builder:
     def __new__(cls, name: str, seed: int) -> Builder: ...
     def dataset(self, name: str, value: Any, partitions: int) -> int: ...
@@ -54,6 +70,7 @@ class Builder:
     def hash(self) -> int: ...
     def run(self, threads: int | None) -> Outcome: ...
 
+@final
 class Outcome:
     def values(self, dataset: int) -> list[Any]: ...
     def tally(self) -> dict[str, float]: ...
