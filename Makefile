@@ -37,7 +37,7 @@ say = @echo "== $(1)"
 skip = @echo "-- $(1): does not exist yet"
 
 .PHONY: help demo test claims lint bench fmt clean soak install \
-	test-rust test-mutants test-loom test-fuzz test-examples test-python test-docs test-smoke
+	test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 
 help:
 	@echo "make demo     336,776 real flights: build, install into .venv, run"
@@ -53,7 +53,7 @@ demo: install
 	$(call say,the demo: will this flight arrive late?)
 	$(BRAMBLING) run flights
 
-test: lint test-rust test-mutants test-loom test-fuzz test-examples test-python test-docs test-smoke
+test: lint test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 	$(call say,all steps passed)
 
 # What cannot be built is missed, with its reason; it does not keep the other points from running.
@@ -148,6 +148,14 @@ ifneq ($(HAS_PYTHON_TESTS),)
 	cd python && $(VENV)/bin/python -m pytest -q tests
 else
 	$(call skip,tests of the Python package)
+endif
+
+test-types: install
+ifneq ($(HAS_PYTHON),)
+	$(call say,types: the stubs agree with the package)
+	bench/claims/package.sh stubs
+else
+	$(call skip,types)
 endif
 
 test-docs: install

@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 _NAMES = [
     (f"{prefix}_get_num_threads{suffix}", f"{prefix}_set_num_threads{suffix}")
@@ -21,7 +20,8 @@ _NAMES = [
 def _controls() -> list[tuple[Callable[[], int], Callable[[int], None]]]:
     """What reads and sets the threads of the BLAS libraries of this process."""
     try:
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+            maps = file.read()
     except OSError:
         return []
     # The sixth field, which may contain spaces, is the file.

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from brambling._errors import BuildError
 
 if TYPE_CHECKING:
-    from brambling._program import Program
+    from brambling._program.statements import Statements
 
 P = ParamSpec("P")
+S = TypeVar("S", bound="Statements")
 
 
 class Block(AbstractContextManager[None]):
@@ -36,13 +37,13 @@ class Block(AbstractContextManager[None]):
 
 
 def block(
-    statements: Callable[Concatenate[Program, P], Iterator[None]],
-) -> Callable[Concatenate[Program, P], AbstractContextManager[None]]:
+    statements: Callable[Concatenate[S, P], Iterator[None]],
+) -> Callable[Concatenate[S, P], AbstractContextManager[None]]:
     """A method of `Program` that yields where its block's statements stand."""
     opened = contextmanager(statements)
 
     @wraps(statements)
-    def made(self: Program, *args: P.args, **how: P.kwargs) -> AbstractContextManager[None]:
+    def made(self: S, /, *args: P.args, **how: P.kwargs) -> AbstractContextManager[None]:
         return Block(opened(self, *args, **how), statements.__name__, self._unentered)
 
     return made

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from brambling._errors import BuildError, Error
@@ -88,6 +86,11 @@ def name_of(f: Callable[..., Any]) -> str:
 
 def code_of(f: Any) -> bytes:
     """What workers compare: the function's bytes, or their digest when they are many."""
+    # Here, because they would take a third of the time of `import brambling`.
+    import hashlib
+
+    import cloudpickle
+
     try:
         code = cloudpickle.dumps(f)
     except Exception:  # Whatever its parts raise: on the threads of this process nothing is sent.

@@ -1,10 +1,30 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
+__all__ = [
+    "Builder",
+    "Outcome",
+    "__version__",
+    "block_rows",
+    "blocks_of_partition",
+    "centre_distances",
+    "command",
+    "fit_k_means",
+    "fit_logistic",
+    "margins",
+    "nearest_centres",
+    "partition_of_key",
+    "partitions_for",
+    "read_bandwidth",
+    "sigmoid",
+    "start_k_means",
+]
+
 __version__: str
 
+@final
 class Builder:
     def __new__(cls, name: str, seed: int) -> Builder: ...
     def dataset(self, name: str, value: Any, partitions: int) -> int: ...
@@ -54,6 +74,7 @@ class Builder:
     def hash(self) -> int: ...
     def run(self, threads: int | None) -> Outcome: ...
 
+@final
 class Outcome:
     def values(self, dataset: int) -> list[Any]: ...
     def tally(self) -> dict[str, float]: ...

@@ -1,11 +1,12 @@
-//! Every dependency's licence is one that we accept.
+//! Every dependency's licence is one that we accept, and its text goes with what we ship.
 
 use std::error::Error;
+use std::fs;
 
-use cargo_metadata::{MetadataCommand, Package};
+use cargo_metadata::{Metadata, MetadataCommand, Package};
 use spdx::{Expression, ParseMode};
 
-use crate::workspace;
+use crate::{third_party, workspace};
 
 /// Permissive licences, by their SPDX names. A copyleft licence needs a decision, not a line here.
 const ACCEPTED: &[&str] = &[
@@ -26,12 +27,23 @@ const ACCEPTED: &[&str] = &[
 /// What is built and shipped; other platforms' crates need not be on this machine.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// Prints every licence that is not accepted and says whether there is none.
-pub fn check() -> Result<bool, Box<dyn Error>> {
-    let metadata = MetadataCommand::new()
+fn metadata() -> Result<Metadata, cargo_metadata::Error> {
+    MetadataCommand::new()
         .manifest_path(workspace::root().join("Cargo.toml"))
         .other_options(vec!["--filter-platform".to_owned(), PLATFORM.to_owned()])
-        .exec()?;
+        .exec()
+}
+
+/// Writes the texts of the licences of what the wheel contains.
+pub fn write() -> Result<bool, Box<dyn Error>> {
+    fs::write(third_party::path(), third_party::text(&metadata()?)?)?;
+    println!("licences: {} written", third_party::path().display());
+    Ok(true)
+}
+
+/// Prints every licence that is not accepted and says whether there is none.
+pub fn check() -> Result<bool, Box<dyn Error>> {
+    let metadata = metadata()?;
     let resolved = metadata.resolve.as_ref().ok_or("cargo resolved nothing")?;
     let built = |package: &&Package| resolved.nodes.iter().any(|node| node.id == package.id);
     let packages: Vec<&Package> = metadata.packages.iter().filter(built).collect();
@@ -50,7 +62,15 @@ pub fn check() -> Result<bool, Box<dyn Error>> {
         packages.len(),
         faults.len()
     );
-    Ok(faults.is_empty())
+    let kept = fs::read_to_string(third_party::path()).unwrap_or_default();
+    let up_to_date = kept == third_party::text(&metadata)?;
+    if !up_to_date {
+        eprintln!(
+            "licences: {} is not what the wheel contains; run: cargo run --release -p xtask -- licences --write",
+            third_party::path().display()
+        );
+    }
+    Ok(faults.is_empty() && up_to_date)
 }
 
 /// Why an expression such as `MIT OR Apache-2.0` is refused, if it is.

@@ -11,6 +11,7 @@ mod invariants;
 mod layers;
 mod licences;
 mod lints;
+mod third_party;
 mod workspace;
 
 use std::process::ExitCode;
@@ -21,7 +22,8 @@ usage: cargo run --release -p xtask -- COMMAND
   claims [--only ID | --of FILE | --list]   run the acceptance points of bench/claims and print the table
   layers                        refuse edges between crates that the table does not allow
   lints                         refuse what the design keeps out of the sources
-  licences                      refuse dependencies whose licence is not accepted
+  licences [--write]            refuse dependencies whose licence is not accepted, and texts of licences that
+                                are not those of the wheel's contents; or write these texts
   invariants [--complete]       refuse gaps in docs/invariants.md: keepers, checks, mutants
   doc-examples PYTHON           run the Python examples of README.md and docs with an interpreter
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["layers"] => layers::check(),
         ["lints"] => lints::check(),
         ["licences"] => licences::check(),
+        ["licences", "--write"] => licences::write(),
         ["invariants"] => invariants::check(false),
         ["invariants", "--complete"] => invariants::check(true),
         _ => {

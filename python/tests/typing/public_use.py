@@ -1,0 +1,79 @@
+"""
+How users write with the package. `mypy --strict` reads this; it is not run. A line that has to be refused carries a
+`type: ignore` with its reason: where nothing is to be ignored, mypy says so.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import brambling as br
+
+Floats = npt.NDArray[np.float64]
+
+X: Floats = np.zeros((8, 2))
+y: Floats = np.zeros(8)
+
+
+def gradient(rows: tuple[Floats, Floats], weights: Floats) -> Floats:
+    return rows[0].T @ (rows[0] @ weights - rows[1])
+
+
+def step(weights: Floats, total: Floats, ctx: br.Context) -> Floats:
+    return weights - total / (1 + ctx.turn) + ctx.rng().normal()
+
+
+def small(weights: Floats) -> bool:
+    return bool(np.abs(weights).max() < 1e-3)
+
+
+def a_program() -> Floats:
+    p = br.Program("typed", seed=7)
+    rows: br.Dataset = p.load(X, y, partitions=2, name="rows")
+    weights = p.dataset("weights", value=np.zeros(2))
+    with p.loop(3):
+        local = p.broadcast(weights, like=rows)
+        p.update(weights, step, p.reduce("sum", p.map(gradient, rows, local)))
+    with p.loop(while_=small, on=weights):
+        p.update(weights, np.negative)
+    signal: br.Signal = p.signal(small, weights)
+    with p.if_(signal):
+        p.update(weights, np.abs)
+    with p.else_():
+        p.update(weights, np.square)
+    sizes = p.map(len, rows, per="partition")
+    p.keep(sizes, rows)
+    result: br.Result = p.run(threads=2)
+    kept: Mapping[str, Any] = result
+    assert kept and p.picture() and result.tally["tasks"] > 0
+    found: Floats = result[weights]
+    return found
+
+
+def an_estimator() -> Floats:
+    model = br.ml.LogisticRegression(C=0.5, max_iter=10).fit(X, y)
+    assert model.get_params()["C"] == 0.5
+    return model.predict_proba(X)
+
+
+def errors(p: br.Program) -> str | None:
+    try:
+        p.run()
+    except br.KernelError as error:
+        return f"{error.stage} {error.partition} {error.turn}"
+    except (br.BuildError, br.SettingsError) as error:
+        refused: ValueError = error
+        return str(refused)
+    except (br.NotKept, br.OutOfMemory, br.Stalled, br.Error):
+        return br.__version__
+    return None
+
+
+def slips(p: br.Program) -> None:
+    p.run(2)  # type: ignore[call-arg]  # options are named
+    p.loop("ten")  # type: ignore[arg-type]
+    p.map(len, X)  # type: ignore[arg-type]  # an array is no dataset
+    p.map(len, p.load(X), per="row")  # type: ignore[arg-type]
+    p.run().weights  # type: ignore[attr-defined]
