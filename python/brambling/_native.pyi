@@ -9,10 +9,12 @@ __all__ = [
     "__version__",
     "block_rows",
     "blocks_of_partition",
+    "builtin_code",
     "centre_distances",
     "command",
     "fit_k_means",
     "fit_logistic",
+    "logistic_gradient",
     "margins",
     "nearest_centres",
     "partition_of_key",
@@ -30,13 +32,20 @@ class Builder:
     def dataset(self, name: str, value: Any, partitions: int) -> int: ...
     def load(self, name: str, parts: list[tuple[Any, list[Any]]]) -> int: ...
     def map(
-        self, name: str, result: str, call: Callable[..., Any], code: bytes, reads: list[int], per_block: bool
+        self,
+        name: str,
+        result: str,
+        call: Callable[..., Any],
+        code: bytes,
+        reads: list[int],
+        per_block: bool,
+        compile: Callable[..., Any] | None = None,
     ) -> int: ...
     def update(
         self, name: str, dataset: int, call: Callable[..., Any], code: bytes, reads: list[int]
     ) -> None: ...
     def reduce(
-        self, name: str, result: str, combine: Callable[[Any, Any], Any], code: bytes, dataset: int
+        self, name: str, result: str, combine: Callable[[Any, Any], Any], code: bytes, dataset: int, sum: bool
     ) -> int: ...
     def broadcast(self, dataset: int, like: int, result: str) -> int: ...
     def scatter(
@@ -83,6 +92,8 @@ def block_rows() -> int: ...
 def partitions_for(blocks: int, bytes: int) -> int: ...
 def blocks_of_partition(partition: int, partitions: int, blocks: int) -> tuple[int, int]: ...
 def partition_of_key(key: Any, partitions: int) -> int: ...
+def builtin_code(name: str) -> int: ...
+def logistic_gradient(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray: ...
 def read_bandwidth(array: np.ndarray, threads: int, rounds: int) -> float: ...
 def fit_logistic(
     x: np.ndarray,

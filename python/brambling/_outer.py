@@ -25,6 +25,8 @@ class OuterNames:
         """Refuses a function whose earlier statement was written when such a name had another value."""
         while hasattr(f, "func"):
             f = f.func
+        # Of what numba compiled, the function as it was written.
+        f = getattr(f, "py_func", f)
         code = getattr(f, "__code__", None)
         if code is None:
             return

@@ -2,8 +2,10 @@
 //! Python; here they become a program.
 #![allow(unsafe_code)] // Stages with erased kernels: the shapes recorded here are those of the datasets.
 
+use crate::compiled::{Codes, CompiledMap};
 use crate::kernels::{
-    Function, Gather, Map, Partials, ReduceGather, ReduceScatter, Scatter, Shape, Test, Update,
+    Combine, Function, Gather, Map, Partials, ReduceGather, ReduceScatter, Scatter, Shape, Test,
+    Update,
 };
 use crate::run::{Outcome, settings_error};
 use crate::value::{PyBlocks, PyValue};
@@ -45,6 +47,8 @@ struct State {
     exchanges: Vec<(ExchangeId, String)>,
     signals: Vec<Signal>,
     otherwise: Vec<BlockId>,
+    /// Datasets whose values compiled code makes.
+    compiled: Vec<DatasetId>,
 }
 
 /// A program being built.
@@ -128,6 +132,17 @@ impl Builder {
         kernel: impl Kernel + 'static,
     ) -> Signal {
         let spec = spec(&name, code);
+        self.stage_of(name, kind, uses, spec, kernel)
+    }
+
+    fn stage_of(
+        &mut self,
+        name: String,
+        kind: StageKind,
+        uses: Vec<(DatasetId, Use)>,
+        spec: KernelSpec,
+        kernel: impl Kernel + 'static,
+    ) -> Signal {
         // SAFETY: the kernels of `kernels` take the shapes of the datasets that their callers put into `uses`.
         unsafe {
             self.state
@@ -156,6 +171,7 @@ impl Builder {
                 exchanges: Vec::new(),
                 signals: Vec::new(),
                 otherwise: Vec::new(),
+                compiled: Vec::new(),
             },
         }
     }
@@ -206,6 +222,9 @@ impl Builder {
         })
     }
 
+    /// With `compile`, the function has machine code and runs on worker threads.
+    #[allow(clippy::too_many_arguments)] // What a stage is made of, each once.
+    #[pyo3(signature = (name, result, call, code, reads, per_block, compile=None))]
     fn map(
         &mut self,
         name: String,
@@ -214,6 +233,7 @@ impl Builder {
         code: Vec<u8>,
         reads: Vec<u32>,
         per_block: bool,
+        compile: Option<Py<PyAny>>,
     ) -> PyResult<u32> {
         self.attempt(|this| {
             let (function, mut uses) = this.function(call, &reads)?;
@@ -230,11 +250,27 @@ impl Builder {
             };
             let output = this.like(result, like, shape);
             uses.push((output.id(), Use::Write));
-            let kernel = Map {
-                function,
-                per_block,
-            };
-            this.stage(name, StageKind::Compute, uses, code, kernel);
+            let mut spec = spec(&name, code);
+            match compile {
+                None => {
+                    let kernel = Map {
+                        function,
+                        per_block,
+                    };
+                    this.stage_of(name, StageKind::Compute, uses, spec, kernel);
+                }
+                Some(compile) => {
+                    spec.runner = Runner::Native;
+                    this.state.compiled.push(output.id());
+                    let kernel = CompiledMap {
+                        function,
+                        per_block,
+                        compile,
+                        codes: Codes::default(),
+                    };
+                    this.stage_of(name, StageKind::Compute, uses, spec, kernel);
+                }
+            }
             Ok(this.add_handle(output))
         })
     }
@@ -262,6 +298,7 @@ impl Builder {
         })
     }
 
+    /// `sum` says that `combine` is the package's own.
     fn reduce(
         &mut self,
         name: String,
@@ -269,7 +306,7 @@ impl Builder {
         combine: Py<PyAny>,
         code: Vec<u8>,
         dataset: u32,
-        python: Python<'_>,
+        sum: bool,
     ) -> PyResult<u32> {
         self.attempt(|this| {
             let handle = this.handle(dataset)?;
@@ -278,16 +315,26 @@ impl Builder {
                 .program
                 .exchange::<Partials>(name.clone(), Relation::AllToOne);
             let total = this.state.program.temporary::<PyValue>(result, 1);
+            let combine = Combine {
+                call: Arc::new(combine),
+                sum,
+            };
+            let mut spec = spec(&name, code);
+            let is_compiled = sum && this.state.compiled.contains(&handle.id());
+            if is_compiled {
+                spec.runner = Runner::Native;
+                this.state.compiled.push(total.id());
+            }
             let scatter = ReduceScatter {
-                combine: combine.clone_ref(python),
+                combine: combine.clone(),
                 shape: handle.shape(),
             };
             let uses = vec![(handle.id(), Use::Read)];
             let kind = StageKind::Scatter(exchange.id());
-            this.stage(name.clone(), kind, uses, code.clone(), scatter);
+            this.stage_of(name.clone(), kind, uses, spec.clone(), scatter);
             let uses = vec![(total.id(), Use::Write)];
             let kind = StageKind::Gather(exchange.id());
-            this.stage(name, kind, uses, code, ReduceGather { combine });
+            this.stage_of(name, kind, uses, spec, ReduceGather { combine });
             Ok(this.add_handle(Handle::Opaque(total)))
         })
     }

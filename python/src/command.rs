@@ -38,6 +38,18 @@ impl brambling_cli::Host for PyHost {
         )
     }
 
+    fn benches(&self) -> Vec<(String, String)> {
+        self.ask(|host| host.call_method0("benches")?.extract(), Vec::new())
+    }
+
+    fn run_bench(&mut self, name: &str, options: brambling_cli::HostBench) -> u8 {
+        let options = (name, options.threads, options.smoke, options.json);
+        self.ask(
+            |host| host.call_method1("run_bench", options)?.extract(),
+            brambling_cli::FAILED,
+        )
+    }
+
     fn versions(&self) -> Vec<(String, String)> {
         self.ask(|host| host.call_method0("versions")?.extract(), Vec::new())
     }

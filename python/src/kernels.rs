@@ -8,6 +8,7 @@ use brambling::program::{Context, Kernel, KernelError, Progress, Sink};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
+use std::sync::Arc;
 
 /// Operands of a reduction, named by their tree nodes.
 pub type Partials = Vec<(TreeNode, PyValue)>;
@@ -23,14 +24,14 @@ pub enum Shape {
 ///
 /// # Safety
 /// `pointer` is to a value of that shape.
-unsafe fn opaque<'a>(pointer: *mut u8) -> &'a mut PyValue {
+pub(crate) unsafe fn opaque<'a>(pointer: *mut u8) -> &'a mut PyValue {
     // SAFETY: the caller's promise.
     unsafe { &mut *pointer.cast() }
 }
 
 /// # Safety
 /// As [`opaque`].
-unsafe fn blocked<'a>(pointer: *mut u8) -> &'a mut PyBlocks {
+pub(crate) unsafe fn blocked<'a>(pointer: *mut u8) -> &'a mut PyBlocks {
     // SAFETY: the caller's promise.
     unsafe { &mut *pointer.cast() }
 }
@@ -47,10 +48,21 @@ fn run(
     context: &mut Context<'_>,
     body: impl FnOnce(Python<'_>, &mut Context<'_>) -> PyResult<()>,
 ) -> Progress {
-    Python::attach(|py| match body(py, context) {
+    run_anywhere(context, |context| Python::attach(|py| body(py, context)))
+}
+
+/// As [`run`], for a body that attaches to the interpreter where it has to.
+pub(crate) fn run_anywhere(
+    context: &mut Context<'_>,
+    body: impl FnOnce(&mut Context<'_>) -> PyResult<()>,
+) -> Progress {
+    match body(context) {
         Ok(()) => Progress::Done,
-        Err(error) => context.fail(KernelError::new(text_of(py, &error)).with_source(error)),
-    })
+        Err(error) => {
+            let text = Python::attach(|py| text_of(py, &error));
+            context.fail(KernelError::new(text).with_source(error))
+        }
+    }
 }
 
 /// As the last line of a traceback; of the package's own exceptions only the message.
@@ -73,7 +85,7 @@ fn text_of(py: Python<'_>, error: &PyErr) -> String {
 }
 
 impl Function {
-    fn unset(&self, place: usize) -> PyErr {
+    pub(crate) fn unset(&self, place: usize) -> PyErr {
         PyRuntimeError::new_err(format!(
             "`{}` is read before anything has written it; write it in an earlier stage, or give it a value",
             self.names[place]
@@ -84,7 +96,7 @@ impl Function {
     ///
     /// # Safety
     /// `args` points to as many values as are read, of the shapes declared.
-    unsafe fn arguments<'py>(
+    pub(crate) unsafe fn arguments<'py>(
         &self,
         py: Python<'py>,
         args: *const *mut u8,
@@ -96,14 +108,14 @@ impl Function {
             let argument = unsafe {
                 match (shape, place) {
                     (Shape::Opaque, _) => opaque(*args.add(number))
-                        .get(py)
+                        .get(py)?
                         .ok_or_else(|| self.unset(number))?,
                     (Shape::Blocked, None) => blocked(*args.add(number)).whole(py)?,
                     (Shape::Blocked, Some(place)) => {
                         let blocks = blocked(*args.add(number));
                         match blocks.values.get(place) {
                             None => return Err(self.unset(number)),
-                            Some(value) => match value.get(py) {
+                            Some(value) => match value.get(py)? {
                                 None => return Ok(None),
                                 Some(value) => value,
                             },
@@ -116,7 +128,7 @@ impl Function {
         Ok(Some(list))
     }
 
-    fn invoke<'py>(
+    pub(crate) fn invoke<'py>(
         &self,
         py: Python<'py>,
         context: &Context<'_>,
@@ -139,7 +151,7 @@ impl Function {
 
     /// # Safety
     /// As [`Function::arguments`].
-    unsafe fn first_blocks(&self, args: *const *mut u8) -> Option<(u64, usize)> {
+    pub(crate) unsafe fn first_blocks(&self, args: *const *mut u8) -> Option<(u64, usize)> {
         let place = self
             .reads
             .iter()
@@ -227,7 +239,7 @@ impl Kernel for Update {
                     let Some(mut arguments) = arguments else {
                         return Ok(());
                     };
-                    let (value, unseen) = own.take(py).ok_or_else(|| self.unset())?;
+                    let (value, unseen) = own.take(py)?.ok_or_else(|| self.unset())?;
                     arguments.insert(0, value);
                     *own = PyValue::new(
                         &self
@@ -272,19 +284,39 @@ impl Kernel for Test {
     }
 }
 
+/// How a reduction combines.
+#[derive(Clone)]
+pub struct Combine {
+    pub call: Arc<Py<PyAny>>,
+    /// Whether it is the package's own sum, which many values need no interpreter for.
+    pub sum: bool,
+}
+
+impl Combine {
+    fn join(&self, values: &mut [PyValue], left: usize, right: usize) -> PyResult<()> {
+        let (head, tail) = values.split_at_mut(right);
+        if self.sum && head[left].add(&tail[0]) {
+            return Ok(());
+        }
+        Python::attach(|py| {
+            let operands = (head[left].get(py)?, tail[0].get(py)?);
+            head[left] = PyValue::new(&self.call.bind(py).call1(operands)?)?;
+            Ok(())
+        })
+    }
+}
+
 /// Combines operands where the fixed tree says so.
-struct Folder<'a, 'py> {
-    py: Python<'py>,
-    combine: &'a Py<PyAny>,
+struct Folder<'a> {
+    combine: &'a Combine,
     values: Vec<PyValue>,
     folding: Folding,
     error: Option<PyErr>,
 }
 
-impl<'a, 'py> Folder<'a, 'py> {
-    fn new(py: Python<'py>, combine: &'a Py<PyAny>) -> Self {
+impl<'a> Folder<'a> {
+    fn new(combine: &'a Combine) -> Self {
         Folder {
-            py,
             combine,
             values: Vec::new(),
             folding: Folding::default(),
@@ -293,23 +325,14 @@ impl<'a, 'py> Folder<'a, 'py> {
     }
 
     fn join(
-        py: Python<'_>,
-        combine: &Py<PyAny>,
+        combine: &Combine,
         values: &mut [PyValue],
         error: &mut Option<PyErr>,
         left: usize,
         right: usize,
     ) {
-        if error.is_some() {
-            return;
-        }
-        let joined = combine
-            .bind(py)
-            .call1((values[left].get(py), values[right].get(py)))
-            .and_then(|value| PyValue::new(&value));
-        match joined {
-            Ok(value) => values[left] = value,
-            Err(raised) => *error = Some(raised),
+        if error.is_none() {
+            *error = combine.join(values, left, right).err();
         }
     }
 
@@ -318,7 +341,7 @@ impl<'a, 'py> Folder<'a, 'py> {
         let (values, error) = (&mut self.values, &mut self.error);
         let last = values.len() - 1;
         self.folding.push(node, last, |l, r| {
-            Self::join(self.py, self.combine, values, error, l, r)
+            Self::join(self.combine, values, error, l, r)
         });
     }
 
@@ -326,7 +349,7 @@ impl<'a, 'py> Folder<'a, 'py> {
         let (values, error) = (&mut self.values, &mut self.error);
         let place = self
             .folding
-            .finish(|l, r| Self::join(self.py, self.combine, values, error, l, r));
+            .finish(|l, r| Self::join(self.combine, values, error, l, r));
         match (self.error, place) {
             (Some(error), _) => Err(error),
             (None, None) => Ok(PyValue::default()),
@@ -337,13 +360,14 @@ impl<'a, 'py> Folder<'a, 'py> {
 
 /// Sends what a partition has to a sum, as the maximal nodes of the tree.
 pub struct ReduceScatter {
-    pub combine: Py<PyAny>,
+    pub combine: Combine,
     pub shape: Shape,
 }
 
 impl Kernel for ReduceScatter {
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
-        run(context, |py, context| {
+        // On a worker thread the interpreter is asked for only where it is needed.
+        run_anywhere(context, |context| {
             let mut sink = context.take_sink().expect("a scatter is given its sink");
             // SAFETY: the sink is ours until the kernel returns.
             let sink = unsafe { sink.as_mut() };
@@ -362,7 +386,7 @@ impl Kernel for ReduceScatter {
                     let blocks = unsafe { blocked(*args) };
                     let end = blocks.first + blocks.values.len() as u64;
                     for node in aligned_nodes(blocks.first, end) {
-                        let mut folder = Folder::new(py, &self.combine);
+                        let mut folder = Folder::new(&self.combine);
                         for index in node.start()..node.start() + (1 << node.level) {
                             let value = &blocks.values[(index - blocks.first) as usize];
                             if value.is_set() {
@@ -401,16 +425,16 @@ unsafe fn put<P>(sink: &mut Sink<'_>, destination: u32, piece: P) -> PyResult<()
 
 /// Folds what all partitions sent.
 pub struct ReduceGather {
-    pub combine: Py<PyAny>,
+    pub combine: Combine,
 }
 
 impl Kernel for ReduceGather {
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
-        run(context, |py, context| {
+        run_anywhere(context, |context| {
             let mut source = context.take_source().expect("a gather is given its source");
             // SAFETY: the source is ours until the kernel returns.
             let source = unsafe { source.as_mut() };
-            let mut folder = Folder::new(py, &self.combine);
+            let mut folder = Folder::new(&self.combine);
             while let Some((_, piece)) = source.next() {
                 // SAFETY: the exchange's pieces are of this type, each handed out once.
                 let partials = unsafe { &mut *piece.cast::<Partials>() };
@@ -461,7 +485,7 @@ impl Kernel for Gather {
             while let Some((from, piece)) = source.next() {
                 // SAFETY: the exchange's pieces are of this type, each handed out once.
                 let piece = unsafe { std::mem::take(opaque(piece)) };
-                pieces.set_item(from, piece.get(py))?;
+                pieces.set_item(from, piece.get(py)?)?;
             }
             // SAFETY: the stage declares what is read, then one opaque dataset.
             let (arguments, result) = unsafe {

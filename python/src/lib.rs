@@ -1,13 +1,17 @@
 //! The Python package's native half: builds programs from Python's statements, runs them with Python
 //! functions as kernels, and connects the models and the command.
 
+mod array;
 mod builder;
+mod builtin;
 mod command;
+mod compiled;
 mod hash;
 mod kernels;
 mod ml;
 mod probes;
 mod run;
+mod sums;
 mod value;
 
 use brambling::Tally;
@@ -63,6 +67,8 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(builder::partitions_for, module)?)?;
     module.add_function(wrap_pyfunction!(builder::blocks_of_partition, module)?)?;
     module.add_function(wrap_pyfunction!(hash::partition_of_key, module)?)?;
+    module.add_function(wrap_pyfunction!(builtin::builtin_code, module)?)?;
+    module.add_function(wrap_pyfunction!(builtin::logistic_gradient, module)?)?;
     module.add_function(wrap_pyfunction!(probes::read_bandwidth, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_logistic, module)?)?;
     module.add_function(wrap_pyfunction!(ml::start_k_means, module)?)?;

@@ -147,7 +147,7 @@ impl Outcome {
             match handle {
                 Handle::Opaque(_) => {
                     let value = value.get::<PyValue>().expect("the dataset's type");
-                    list.append(value.get(py))?;
+                    list.append(value.get(py)?)?;
                 }
                 Handle::Blocked(_) => {
                     let blocks = value.get::<PyBlocks>().expect("the dataset's type");

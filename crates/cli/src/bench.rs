@@ -2,7 +2,7 @@
 
 use crate::nearest::nearest;
 use crate::table::{spread, two_columns};
-use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE};
+use crate::{FAILED, Host, HostBench, INTERRUPTED, OK, Streams, USAGE};
 use brambling_bench::{BenchError, Options, Report};
 
 pub(crate) fn run(
@@ -13,9 +13,12 @@ pub(crate) fn run(
     streams: &mut Streams<'_>,
 ) -> u8 {
     let Some(name) = name else {
-        streams.out(format!("Benches:\n{}", list()));
+        streams.out(format!("Benches:\n{}", list(host)));
         return OK;
     };
+    if host.benches().iter().any(|(own, _)| own == name) {
+        return run_of_host(name, options, json, host, streams);
+    }
     match brambling_bench::run(name, options, &mut || host.interrupted()) {
         Ok(report) if json => {
             let text = serde_json::to_string(&report).expect("a report has only text and numbers");
@@ -27,7 +30,7 @@ pub(crate) fn run(
             OK
         }
         Err(BenchError::Unknown { .. }) => {
-            streams.err(unknown(name));
+            streams.err(unknown(name, host));
             USAGE
         }
         Err(error @ (BenchError::NotItsOption { .. } | BenchError::OutOfRange { .. })) => {
@@ -45,16 +48,44 @@ pub(crate) fn run(
     }
 }
 
-fn list() -> String {
-    two_columns(brambling_bench::descriptions())
+fn run_of_host(
+    name: &str,
+    options: &Options,
+    json: bool,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> u8 {
+    if options.k.is_some() {
+        streams.err(format!("error: the bench {name:?} has no option --k"));
+        return USAGE;
+    }
+    let (threads, smoke) = (options.threads, options.smoke);
+    let options = HostBench {
+        threads,
+        smoke,
+        json,
+    };
+    host.run_bench(name, options)
 }
 
-fn unknown(name: &str) -> String {
+fn all(host: &dyn Host) -> Vec<(String, String)> {
+    let ours = brambling_bench::descriptions().into_iter();
+    let ours = ours.map(|(name, claim)| (name.to_owned(), claim.to_owned()));
+    ours.chain(host.benches()).collect()
+}
+
+fn list(host: &dyn Host) -> String {
+    let all = all(host);
+    two_columns(all.iter().map(|(name, claim)| (&**name, &**claim)))
+}
+
+fn unknown(name: &str, host: &dyn Host) -> String {
     let mut text = format!("error: there is no bench {name:?}\n");
-    if let Some(name) = nearest(name, brambling_bench::names()) {
+    let names = all(host);
+    if let Some(name) = nearest(name, names.iter().map(|(name, _)| name.as_str())) {
         text.push_str(&format!("\n  did you mean: brambling bench {name}\n"));
     }
-    text + "\nBenches:\n" + &list()
+    text + "\nBenches:\n" + &list(host)
 }
 
 fn render(report: &Report) -> String {

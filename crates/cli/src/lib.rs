@@ -41,10 +41,30 @@ pub trait Host {
     fn examples(&self) -> Vec<(String, String)>;
     /// Runs an example with its arguments; the result is the exit code.
     fn run_example(&mut self, name: &str, args: &[String]) -> u8;
+    /// The benches that need an interpreter: name, and what each claims in one line.
+    fn benches(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// Runs one of them and prints what it found; the result is the exit code.
+    fn run_bench(&mut self, name: &str, options: HostBench) -> u8 {
+        let _ = (name, options);
+        FAILED
+    }
     /// Whatever else has a version here, such as the interpreter and its packages: name, version.
     fn versions(&self) -> Vec<(String, String)>;
     /// Whether the user has asked to stop since the last call. Asked every few milliseconds.
     fn interrupted(&mut self) -> bool;
+}
+
+/// How a bench of the host's is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostBench {
+    /// Threads; none: as any job's.
+    pub threads: Option<u32>,
+    /// Tiny sizes and one round.
+    pub smoke: bool,
+    /// For other programs to read.
+    pub json: bool,
 }
 
 /// Where the command writes.

@@ -40,7 +40,8 @@ class Reductions(Statements):
         combine = combiner(op)
         result = self._fresh(f"{called} of {dataset.name}")
         self._statement()
-        made = self._builder.reduce(f"{called} of {dataset.name}", result, combine, code_of(op), dataset._id)
+        name, is_sum = f"{called} of {dataset.name}", isinstance(op, str) and op == "sum"
+        made = self._builder.reduce(name, result, combine, code_of(op), dataset._id, is_sum)
         return self._made(made, result, None)
 
     def all_reduce(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from brambling._compiled import compiler_of
 from brambling._errors import BuildError
 from brambling._kernel import code_of, name_of
 from brambling._program.checks import Truth
@@ -25,7 +26,8 @@ class Stages(Statements):
         ----------
         f : callable
             Gets an argument per dataset, and the context if it has a parameter named `ctx`. Arrays are
-            read-only.
+            read-only. What `numba.njit` has made, or `br.kernels` has, runs as machine code on all threads,
+            where others run one at a time; it reads arrays of numbers, numbers and tuples of them, and returns such.
         *args : Dataset
             What it reads: equal numbers of partitions.
         per : {"block", "partition"}
@@ -56,7 +58,8 @@ class Stages(Statements):
         call = self._call(f, name, args)
         result = self._fresh(name)
         self._statement()
-        made = self._builder.map(name, result, call, code_of(f), ids(args), per == "block")
+        compiler = compiler_of(f, name, [arg.name for arg in args])
+        made = self._builder.map(name, result, call, code_of(f), ids(args), per == "block", compiler)
         return self._made(made, result, blocks)
 
     def update(self, dataset: Dataset, f: Callable[..., Any], *args: Dataset) -> None:

@@ -92,8 +92,20 @@ pub const ARGUED: &[(&str, &str)] = &[
         "a loom cell stands for the run queue that a zone guards",
     ),
     (
+        "python/src/array.rs",
+        "takes the address of an array's elements, for compiled code",
+    ),
+    (
         "python/src/builder.rs",
         "declares stages whose kernels hold Python objects",
+    ),
+    (
+        "python/src/builtin.rs",
+        "reads the arrays whose addresses a compiled map passes",
+    ),
+    (
+        "python/src/compiled.rs",
+        "calls machine code at the address that its compiler gave",
     ),
     (
         "python/src/kernels.rs",
@@ -102,6 +114,10 @@ pub const ARGUED: &[(&str, &str)] = &[
     (
         "python/src/ml.rs",
         "borrows the caller's arrays for the time of a fit",
+    ),
+    (
+        "python/src/sums.rs",
+        "adds elements at addresses whose types and lengths agree",
     ),
     (
         "python/src/value.rs",

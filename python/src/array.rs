@@ -1,0 +1,191 @@
+//! Arrays and numbers as compiled code sees them: addresses and lengths, read without the interpreter.
+#![allow(unsafe_code)] // One address.
+
+use numpy::npyffi::objects::_PyArray_GET_ITEM_DATA;
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyTuple};
+use std::sync::Arc;
+
+/// The type of one array, or of one number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaf {
+    /// NumPy's letter: `f`, `i`, `u`, `b` or `c`.
+    pub kind: u8,
+    /// Bytes of an element.
+    pub size: u8,
+    /// Dimensions; none for a number.
+    pub dimensions: Option<u8>,
+}
+
+/// The type of a value: one leaf, or a tuple of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    pub tuple: bool,
+    pub leaves: Vec<Leaf>,
+}
+
+/// What compiled code is told of a value: per leaf an address, then the lengths of its dimensions.
+#[derive(Debug)]
+pub struct Views {
+    pub layout: Layout,
+    pub words: Vec<i64>,
+    /// Where the numbers lie that have no memory of their own.
+    _numbers: Box<[u64]>,
+}
+
+impl Views {
+    /// Of an array in C order, a number, or a tuple of them; nothing for whatever else. They hold as long as
+    /// the object lives and nobody resizes it.
+    pub fn of(object: &Bound<'_, PyAny>) -> Option<Views> {
+        let one = [object.clone()];
+        let (tuple, items) = match object.cast::<PyTuple>() {
+            Ok(items) => (true, items.iter().collect::<Vec<_>>()),
+            Err(_) => (false, Vec::from(one)),
+        };
+        // Numbers are put at addresses that no longer change.
+        let mut numbers = vec![0; items.len()].into_boxed_slice();
+        let (mut leaves, mut words) = (Vec::new(), Vec::new());
+        for (item, number) in items.iter().zip(&mut numbers) {
+            leaves.push(Self::leaf(item, number, &mut words)?);
+        }
+        Some(Views {
+            layout: Layout { tuple, leaves },
+            words,
+            _numbers: numbers,
+        })
+    }
+
+    fn leaf(item: &Bound<'_, PyAny>, number: &mut u64, words: &mut Vec<i64>) -> Option<Leaf> {
+        // Classes derived from it may mean something else by their elements.
+        if item.is_exact_instance_of::<PyUntypedArray>() {
+            let array = item.cast::<PyUntypedArray>().ok()?;
+            let dtype = array.dtype();
+            let (kind, size) = (dtype.kind(), u8::try_from(dtype.itemsize()).ok()?);
+            // Half precision and long doubles are no types of compiled code.
+            let is_known = matches!(
+                (kind, size),
+                (b'f', 4 | 8) | (b'c', 8 | 16) | (b'i' | b'u' | b'b', 1..=8)
+            );
+            if !is_known || dtype.is_native_byteorder() == Some(false) || !array.is_c_contiguous() {
+                return None;
+            }
+            words.push(address_of(array));
+            words.extend(array.shape().iter().map(|&length| length as i64));
+            return Some(Leaf {
+                kind,
+                size,
+                dimensions: Some(u8::try_from(array.ndim()).ok()?),
+            });
+        }
+        let kind = if item.is_exact_instance_of::<PyFloat>() {
+            *number = item.extract::<f64>().ok()?.to_bits();
+            b'f'
+        } else if item.is_exact_instance_of::<PyBool>() {
+            *number = u64::from(item.extract::<bool>().ok()?);
+            b'b'
+        } else if item.is_exact_instance_of::<PyInt>() {
+            *number = item.extract::<i64>().ok()? as u64;
+            b'i'
+        } else {
+            return None;
+        };
+        words.push(std::ptr::from_ref(number) as i64);
+        Some(Leaf {
+            kind,
+            size: if kind == b'b' { 1 } else { 8 },
+            dimensions: None,
+        })
+    }
+}
+
+/// Where an array's elements begin.
+fn address_of(array: &Bound<'_, PyUntypedArray>) -> i64 {
+    // SAFETY: the array is alive, and the interpreter is held.
+    unsafe { (*_PyArray_GET_ITEM_DATA(array.as_array_ptr())).data as i64 }
+}
+
+/// What compiled code has made of one leaf.
+#[derive(Debug)]
+pub struct Part {
+    pub leaf: Leaf,
+    pub shape: Vec<i64>,
+    /// Whole words, so that every element is aligned.
+    pub buffer: Box<[u64]>,
+}
+
+/// What compiled code has made: arrays and numbers that no interpreter has seen yet.
+#[derive(Debug)]
+pub struct Made {
+    pub layout: Layout,
+    pub parts: Vec<Arc<Part>>,
+}
+
+impl Made {
+    pub fn views(&self) -> Views {
+        let mut words = Vec::new();
+        for part in &self.parts {
+            words.push(part.buffer.as_ptr() as i64);
+            words.extend(&part.shape);
+        }
+        Views {
+            layout: self.layout.clone(),
+            words,
+            _numbers: Box::default(),
+        }
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.parts
+            .iter()
+            .map(|part| size_of_val(&*part.buffer))
+            .sum()
+    }
+
+    /// As NumPy arrays over the same memory, and numbers.
+    pub fn object(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let parts = self.parts.iter().map(|part| Part::object(part, py));
+        let mut parts = parts.collect::<PyResult<Vec<_>>>()?;
+        if self.layout.tuple {
+            return Ok(PyTuple::new(py, parts)?.into_any().unbind());
+        }
+        Ok(parts.remove(0))
+    }
+}
+
+impl Part {
+    fn object(part: &Arc<Part>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let buffer = Buffer(Arc::clone(part)).into_pyobject(py)?;
+        let array = py
+            .import(pyo3::intern!(py, "numpy"))?
+            .call_method1(pyo3::intern!(py, "asarray"), (buffer,))?;
+        match part.leaf.dimensions {
+            Some(_) => Ok(array.unbind()),
+            None => Ok(array.call_method0(pyo3::intern!(py, "item"))?.unbind()),
+        }
+    }
+}
+
+/// What keeps the memory of an array alive that compiled code has made.
+#[pyclass(module = "brambling._native", frozen)]
+pub struct Buffer(Arc<Part>);
+
+#[pymethods]
+impl Buffer {
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Part {
+            leaf,
+            shape,
+            buffer,
+        } = &*self.0;
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("shape", PyTuple::new(py, shape)?)?;
+        let order = if leaf.size == 1 { '|' } else { '<' };
+        let typestr = format!("{order}{}{}", leaf.kind as char, leaf.size);
+        interface.set_item("typestr", typestr)?;
+        interface.set_item("data", (buffer.as_ptr() as usize, false))?;
+        Ok(interface)
+    }
+}

@@ -1,0 +1,103 @@
+//! Sums of arrays and numbers, without the interpreter: what `reduce("sum", ...)` does most.
+#![allow(unsafe_code)] // Elements at addresses.
+
+use crate::array::{Leaf, Made, Part, Views};
+use brambling::program::Number;
+use std::sync::Arc;
+
+/// Whether the interpreter's sum of two such leaves is one of ours: elements of these types, and floats.
+fn is_known(leaf: &Leaf) -> bool {
+    match (leaf.kind, leaf.dimensions) {
+        (b'f', _) => matches!(leaf.size, 4 | 8),
+        (b'i' | b'u', Some(_)) => leaf.size == 8,
+        _ => false,
+    }
+}
+
+/// Address and lengths of each leaf.
+fn leaves(views: &Views) -> impl Iterator<Item = (&Leaf, i64, &[i64])> {
+    let mut words = &views.words[..];
+    views.layout.leaves.iter().map(move |leaf| {
+        let dimensions = usize::from(leaf.dimensions.unwrap_or(0));
+        let (address, rest) = words.split_first().expect("an address for each leaf");
+        let (lengths, rest) = rest.split_at(dimensions);
+        words = rest;
+        (leaf, *address, lengths)
+    })
+}
+
+/// Whether two values can be added here: equal types that are known, and equal lengths.
+pub fn can_add(left: &Views, right: &Views) -> bool {
+    left.layout == right.layout
+        && left.layout.leaves.iter().all(is_known)
+        && leaves(left).zip(leaves(right)).all(|(l, r)| l.2 == r.2)
+}
+
+fn elements(lengths: &[i64]) -> usize {
+    lengths.iter().product::<i64>() as usize
+}
+
+/// A value of one's own, to add others to.
+pub fn copied(views: &Views) -> Made {
+    let part = |(leaf, address, lengths): (&Leaf, i64, &[i64])| {
+        let bytes = elements(lengths) * usize::from(leaf.size);
+        let mut buffer = vec![0u64; bytes.div_ceil(8).max(1)].into_boxed_slice();
+        // SAFETY: a leaf has as many elements as its lengths say, alive while its value is.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                address as *const u8,
+                buffer.as_mut_ptr().cast::<u8>(),
+                bytes,
+            );
+        }
+        Arc::new(Part {
+            leaf: *leaf,
+            shape: lengths.to_vec(),
+            buffer,
+        })
+    };
+    Made {
+        layout: views.layout.clone(),
+        parts: leaves(views).map(part).collect(),
+    }
+}
+
+/// Adds a value that [`can_add`] has seen; false when somebody else sees the sum.
+pub fn add(sum: &mut Made, right: &Views) -> bool {
+    if !sum
+        .parts
+        .iter_mut()
+        .all(|part| Arc::get_mut(part).is_some())
+    {
+        return false;
+    }
+    for (part, (leaf, address, lengths)) in sum.parts.iter_mut().zip(leaves(right)) {
+        let part = Arc::get_mut(part).expect("looked at above");
+        let count = elements(lengths);
+        let into = part.buffer.as_mut_ptr();
+        // SAFETY: both have as many elements of this type, and the sum is nobody else's.
+        unsafe {
+            match (leaf.kind, leaf.size) {
+                (b'f', 8) => add_elements::<f64>(into.cast(), address as *const f64, count),
+                (b'f', _) => add_elements::<f32>(into.cast(), address as *const f32, count),
+                _ => add_elements::<u64>(into, address as *const u64, count),
+            }
+        }
+    }
+    true
+}
+
+/// # Safety
+/// `count` elements at both addresses; those of `into` are nobody else's.
+unsafe fn add_elements<T: Number>(into: *mut T, from: *const T, count: usize) {
+    // SAFETY: the caller's promise.
+    let (into, from) = unsafe {
+        (
+            std::slice::from_raw_parts_mut(into, count),
+            std::slice::from_raw_parts(from, count),
+        )
+    };
+    for (sum, &value) in into.iter_mut().zip(from) {
+        *sum = sum.add(value);
+    }
+}
