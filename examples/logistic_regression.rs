@@ -10,7 +10,7 @@
 //! the weights have the same bits for any number of threads and partitions.
 #![allow(clippy::print_stdout)] // An example talks to its reader.
 
-use brambling::ml::{FitError, LogisticRegression};
+use brambling::ml::{FitError, LogisticRegression, Solver};
 use brambling::operators::ml::samples::{SampleBlock, Samples};
 use brambling::prelude::*;
 use brambling::program::{Foreign, Rng, StageId};
@@ -80,6 +80,7 @@ fn main() -> Result<(), FitError> {
         fit_intercept: false,
         tol: 1e-7,
         max_iter: TURNS,
+        solver: Solver::GradientDescent,
         ..Default::default()
     };
     let options = RunOptions::new();

@@ -16,9 +16,12 @@ np.float64(4999.5)
 from brambling import kernels, ml
 from brambling._errors import (
     BuildError,
+    BuildTypeError,
     ConvergenceWarning,
+    DataConversionWarning,
     Error,
     KernelError,
+    NotFitted,
     NotKept,
     OutOfMemory,
     SettingsError,
@@ -30,12 +33,15 @@ from brambling._program import Dataset, Exchange, Program, Result, Signal
 
 __all__ = [
     "BuildError",
+    "BuildTypeError",
     "Context",
     "ConvergenceWarning",
+    "DataConversionWarning",
     "Dataset",
     "Error",
     "Exchange",
     "KernelError",
+    "NotFitted",
     "NotKept",
     "OutOfMemory",
     "Program",

@@ -17,6 +17,18 @@ class BuildError(Error, ValueError):
     __module__ = "brambling"
 
 
+class BuildTypeError(BuildError, TypeError):
+    """As a `BuildError`; what was given is of a type that nothing can be made of."""
+
+    __module__ = "brambling"
+
+
+class NotFitted(Error, ValueError, AttributeError):
+    """A model is asked for what only a fitted one knows; the message says how to fit it."""
+
+    __module__ = "brambling"
+
+
 class KernelError(Error, RuntimeError):
     """
     A kernel failed. Its own exception is the cause (`__cause__`).
@@ -65,7 +77,13 @@ class SettingsError(Error, ValueError):
 
 
 class ConvergenceWarning(UserWarning):
-    """A model's fit ended by `max_iter`, before it had converged, or found fewer clusters than asked for."""
+    """A model's fit ended before it had converged, or found fewer clusters than asked for."""
+
+    __module__ = "brambling"
+
+
+class DataConversionWarning(UserWarning):
+    """Data of an unexpected shape was taken for what it most likely is; the message says how to give it."""
 
     __module__ = "brambling"
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
-from typing import Any, Self
+import sys
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from brambling._errors import BuildError, Error, refuse_masked
+from brambling._errors import BuildError, BuildTypeError, NotFitted, refuse_masked
+from brambling._report import Report, Work, report
 from brambling._texts import count, shown
 
 
@@ -21,7 +25,24 @@ class Estimator:
 
     # What a user calls to fit the model.
     _fit = "fit(X)"
+    # What scikit-learn calls such a model, and whether its `transform` makes tables of others.
+    _kind: ClassVar[str]
+    _transforms: ClassVar[bool] = False
     n_features_in_: int
+    seconds_per_iteration_: float
+    tally_: dict[str, float]
+    _work: Work
+
+    def __init_subclass__(cls) -> None:
+        """Makes `__init__` answer parameters that it does not have."""
+        init = cls.__init__
+
+        @functools.wraps(init)
+        def checked(self: Estimator, *args: Any, **parameters: Any) -> None:
+            self._check_names_of(args, parameters)
+            init(self, *args, **parameters)
+
+        cls.__init__ = checked  # type: ignore[method-assign]
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_") and f"{name} : " in self._documented():
@@ -38,13 +59,33 @@ class Estimator:
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name."""
+        self._check_names_of((), params)
         for name, value in params.items():
-            if name not in self._names():
-                raise BuildError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(self._names())}"
-                )
             setattr(self, name, value)
         return self
+
+    @classmethod
+    def _check_names_of(cls, args: tuple[Any, ...], parameters: dict[str, Any]) -> None:
+        for name in parameters:
+            if name not in cls._names():
+                near = difflib.get_close_matches(name, cls._names(), 1)
+                raise BuildTypeError(
+                    f"{cls.__name__} has no parameter {name!r}; it has {', '.join(cls._names())}"
+                    + (f"; did you mean {near[0]!r}?" if near else "")
+                )
+        kinds = [parameter.kind for parameter in inspect.signature(cls).parameters.values()]
+        unnamed = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        if len(args) > unnamed:
+            raise BuildTypeError(
+                f"{cls.__name__} takes its parameters by name, such as {cls._names()[unnamed]}={shown(args[unnamed])}"
+            )
+
+    @property
+    def report_(self) -> Report:
+        """How fast the fit was, beside what this machine can do. The first look measures that: a second at most."""
+        if "_work" not in vars(self):
+            raise AttributeError(f"report_: {self._not_fitted()}")
+        return report(self.seconds_per_iteration_, self.tally_, self._work)
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
@@ -55,6 +96,18 @@ class Estimator:
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn wants to know of a model; nobody else calls it."""
+        from sklearn.utils import ClassifierTags, Tags, TargetTags, TransformerTags
+
+        classifies = self._kind == "classifier"
+        return Tags(
+            estimator_type=self._kind,
+            target_tags=TargetTags(required=classifies),
+            classifier_tags=ClassifierTags() if classifies else None,
+            transformer_tags=TransformerTags() if self._transforms else None,
+        )
+
     @classmethod
     def _documented(cls) -> str:
         return "".join(base.__doc__ or "" for base in cls.__mro__)
@@ -62,50 +115,110 @@ class Estimator:
     def _not_fitted(self) -> str:
         return f"this {type(self).__name__} is not fitted yet; call {self._fit} first"
 
-    def _refuse(self, name: str, what: str) -> None:
+    def _refuse(self, name: str, what: str) -> NoReturn:
         raise BuildError(f"{name} = {shown(getattr(self, name))} cannot be used; give {what}")
 
-    def _table_like_the_fitted(self, X: npt.ArrayLike) -> np.ndarray:
-        """Rows for a fitted model: of as many columns as it knows, all numbers finite."""
-        if not hasattr(self, "n_features_in_"):
-            raise Error(self._not_fitted())
-        table = table_of(X)
+    def _keep_columns(self, X: npt.ArrayLike, table: np.ndarray) -> None:
+        """Notes what columns the model is fitted to."""
+        self.n_features_in_ = table.shape[1]
+        names = _names_of_columns(X)
+        if names is not None:
+            self.feature_names_in_ = names
+        elif "feature_names_in_" in vars(self):
+            del self.feature_names_in_
+
+    def _table_like_the_fitted(self, X: npt.ArrayLike, *, singles: bool = False) -> np.ndarray:
+        """Rows for a fitted model: of the columns that it knows, all numbers finite."""
+        if "n_features_in_" not in vars(self):
+            raise known_to_scikit_learn(NotFitted, "NotFittedError")(self._not_fitted())
+        table = table_of(X, singles=singles)
+        self._check_names(X)
         if table.shape[1] != self.n_features_in_:
             raise BuildError(
-                f"X has {count(table.shape[1], 'column')}, but the model was fitted to {self.n_features_in_}; "
-                "give the same columns in the same order"
+                f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input; give the columns that it was fitted to, in the same order"
             )
         refuse_not_finite(table, "X")
         return table
+
+    def _check_names(self, X: npt.ArrayLike) -> None:
+        names, known = _names_of_columns(X), vars(self).get("feature_names_in_")
+        if names is None or known is None or np.array_equal(names, known):
+            return
+        strange = [name for name in names if name not in set(known)]
+        missing = [name for name in known if name not in set(names)]
+        if strange:
+            what = f"column {strange[0]!r}, which {type(self).__name__} was not fitted to"
+        elif missing:
+            what = f"no column {missing[0]!r}, which {type(self).__name__} was fitted to"
+        else:
+            what = f"the columns that {type(self).__name__} was fitted to in another order"
+        raise BuildError(f"X has {what}; give X[model.feature_names_in_]")
+
+
+def known_to_scikit_learn(ours: type[Any], theirs: str) -> type[Any]:
+    """Our exception or warning; where scikit-learn is loaded also its own, which its tools look for."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return ours
+    return type(ours.__name__, (ours, getattr(exceptions, theirs)), {"__module__": ours.__module__})
 
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def table_of(X: npt.ArrayLike) -> np.ndarray:
+def is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    return is_integer(value) and value >= 1
+
+
+def table_of(X: npt.ArrayLike, *, singles: bool = False) -> np.ndarray:
+    """A table of doubles, C-contiguous and aligned; of singles where X has them and they may stay."""
     if hasattr(X, "toarray"):
         raise BuildError("X is sparse, which is not supported yet; give X.toarray()")
     refuse_masked(X, "X")
+    table = _array_of(X)
+    if table.shape == (0,):
+        raise BuildError("X has no rows; there is nothing to learn from, or to predict")
+    if table.ndim != 2:
+        fix = "Reshape your data: X.reshape(-1, 1) makes one column of it" if table.ndim == 1 else "give rows and columns"
+        raise BuildError(f"X has {count(table.ndim, 'dimension')} and shape {table.shape}; it needs 2. {fix}")
+    if table.shape[1] == 0:
+        raise BuildError(
+            f"X has no columns: 0 feature(s) (shape={table.shape}) while a minimum of 1 is required; give at least one"
+        )
+    if table.dtype.kind == "c":
+        raise BuildError(f"Complex data not supported: X holds {table.dtype}; give X.real and X.imag as columns")
+    if table.dtype.kind not in "fiub":
+        raise BuildError(f"X holds {table.dtype}, not real numbers; encode it as numbers first")
+    return np.require(table, np.float32 if singles and table.dtype == np.float32 else np.float64, ["C", "A"])
+
+
+def _array_of(X: npt.ArrayLike) -> np.ndarray:
     try:
         table = np.asarray(X)
-        if table.dtype == object:
-            table = table.astype(np.float64)
+        return table.astype(np.float64) if table.dtype == object else table
     except (TypeError, ValueError) as error:
         if "inhomogeneous" in str(error):
             raise BuildError("X has rows of different lengths; give every row as many values as the first") from error
         text = _columns_of_text(X)
         if text:
             raise BuildError(f"X has text in {text}; encode it as numbers first, or leave it out") from error
-        raise BuildError(f"X cannot be read as a table of numbers ({error}); encode text as numbers first") from error
-    if table.shape == (0,):
-        raise BuildError("X has no rows; there is nothing to learn from, or to predict")
-    if table.ndim != 2:
-        fix = "X.reshape(-1, 1) makes one column of it" if table.ndim == 1 else "give rows and columns"
-        raise BuildError(f"X has {count(table.ndim, 'dimension')} and shape {table.shape}; it needs 2: {fix}")
-    if table.dtype.kind not in "fiub":
-        raise BuildError(f"X holds {table.dtype}, not real numbers; encode it as numbers first")
-    return np.require(table, np.float64, ["C", "A"])
+        kind = BuildTypeError if isinstance(error, TypeError) else BuildError
+        raise kind(f"X cannot be read as a table of numbers ({error}); encode text as numbers first") from error
+
+
+def _names_of_columns(X: Any) -> np.ndarray | None:
+    """The names of a data frame's columns, where all of them are text."""
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        return None
+    names = np.array(list(columns), dtype=object)
+    return names if len(names) and all(isinstance(name, str) for name in names) else None
 
 
 def _columns_of_text(X: Any) -> str:

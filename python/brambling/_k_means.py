@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from brambling import _native
 from brambling._errors import BuildError, ConvergenceWarning
-from brambling._estimator import Estimator, is_number, refuse_not_finite, table_of
+from brambling._estimator import Estimator, is_count, is_integer, is_number, refuse_not_finite, table_of
+from brambling._report import Work
 from brambling._texts import count, shown
 
 # Apart by this, the seeds of several starts: 2^64 divided by the golden ratio.
@@ -51,10 +52,14 @@ class KMeans(Estimator):
         Sum of the squared distances of rows to their nearest centres.
     n_iter_ : int
     n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        The names of a data frame's columns, where it had any.
     seconds_per_iteration_ : float
         Mean seconds of an iteration, without the first pass.
     tally_ : dict
         What the search did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`.
+    report_ : Report
+        Seconds per iteration, tasks per second, share of the machine's ideal and what bounds it.
 
     Examples
     --------
@@ -71,6 +76,9 @@ class KMeans(Estimator):
     """
 
     __module__ = "brambling.ml"
+
+    _kind = "clusterer"
+    _transforms = True
 
     def __init__(
         self,
@@ -115,9 +123,12 @@ class KMeans(Estimator):
         self.labels_ = best["labels"]
         self.inertia_ = best["inertia"]
         self.n_iter_ = best["iterations"]
-        self.n_features_in_ = table.shape[1]
+        self._keep_columns(X, table)
         self.seconds_per_iteration_ = best["seconds_per_iteration"]
         self.tally_ = best["tally"]
+        rows, columns = table.shape
+        # A product with each centre, the sums of rows, and what is read.
+        self._work = Work(table.nbytes, 2.0 * rows * columns * int(self.n_clusters) + rows * columns)
         self._warn(best["converged"])
         return self
 
@@ -199,18 +210,18 @@ class KMeans(Estimator):
             )
 
     def _check_parameters(self) -> None:
-        if not _is_count(self.n_clusters):
+        if not is_count(self.n_clusters):
             self._refuse("n_clusters", "an integer of at least 1")
-        if not _is_count(self.max_iter):
+        if not is_count(self.max_iter):
             self._refuse("max_iter", "an integer of at least 1")
-        if not (isinstance(self.n_init, str) and self.n_init == "auto") and not _is_count(self.n_init):
+        if not (isinstance(self.n_init, str) and self.n_init == "auto") and not is_count(self.n_init):
             self._refuse("n_init", "'auto' or an integer of at least 1")
         if not is_number(self.tol) or not self.tol >= 0 or not np.isfinite(self.tol):
             self._refuse("tol", "0 or a positive number")
         unknown = isinstance(self.init, str) and self.init not in ("k-means++", "random")
         if unknown or self.init is None or callable(self.init):
             self._refuse_init()
-        if self.random_state is not None and not (_is_integer(self.random_state) and 0 <= self.random_state < 2**64):
+        if self.random_state is not None and not (is_integer(self.random_state) and 0 <= self.random_state < 2**64):
             self._refuse("random_state", "None or an integer from 0 to 2**64 - 1")
 
     def _warn(self, converged: bool) -> None:
@@ -228,11 +239,3 @@ class KMeans(Estimator):
         else:
             return
         warnings.warn(text, ConvergenceWarning, stacklevel=3)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return _is_integer(value) and value >= 1

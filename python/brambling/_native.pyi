@@ -7,10 +7,12 @@ __all__ = [
     "Builder",
     "Outcome",
     "__version__",
+    "arithmetic_rate",
     "block_rows",
     "blocks_of_partition",
     "builtin_code",
     "centre_distances",
+    "class_margins",
     "command",
     "fit_k_means",
     "fit_logistic",
@@ -95,11 +97,14 @@ def partition_of_key(key: Any, partitions: int) -> int: ...
 def builtin_code(name: str) -> int: ...
 def logistic_gradient(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray: ...
 def read_bandwidth(array: np.ndarray, threads: int, rounds: int) -> float: ...
+def arithmetic_rate(threads: int) -> float: ...
 def fit_logistic(
     x: np.ndarray,
     y: np.ndarray,
     columns: int,
+    classes: int,
     *,
+    lbfgs: bool,
     c: float,
     fit_intercept: bool,
     tol: float,
@@ -121,5 +126,8 @@ def fit_k_means(
 def nearest_centres(x: np.ndarray, columns: int, centres: np.ndarray) -> tuple[np.ndarray, float]: ...
 def centre_distances(x: np.ndarray, columns: int, centres: np.ndarray) -> np.ndarray: ...
 def margins(x: np.ndarray, weights: np.ndarray, intercept: float) -> np.ndarray: ...
+def class_margins(
+    x: np.ndarray, weights: np.ndarray, intercepts: np.ndarray, *, probabilities: bool
+) -> np.ndarray: ...
 def sigmoid(x: np.ndarray) -> np.ndarray: ...
 def command(args: list[str], host: Any) -> int: ...

@@ -9,48 +9,58 @@ import numpy as np
 import numpy.typing as npt
 
 from brambling import _native
-from brambling._errors import BuildError, ConvergenceWarning, refuse_masked
-from brambling._estimator import Estimator, is_number, table_of
+from brambling._errors import BuildError, ConvergenceWarning, DataConversionWarning, refuse_masked
+from brambling._estimator import Estimator, is_count, is_number, known_to_scikit_learn, table_of
 from brambling._k_means import KMeans
+from brambling._report import Work
 from brambling._texts import count, shown
 
 __all__ = ["KMeans", "LogisticRegression"]
 
-_SOLVERS = ("gradient-descent",)
+_SOLVERS = ("lbfgs", "gradient-descent")
 
 
 class LogisticRegression(Estimator):
     """
-    Logistic regression for two classes: minimises ½‖w‖² + C · Σ log-loss, the intercept unpenalised.
+    Logistic regression: minimises ½‖w‖² + C · Σ log-loss, the intercepts unpenalised.
 
-    The result has the same bits on any number of threads and partitions, and on any CPU.
+    Two classes share one row of weights; more have one each, and their softmax is fitted. The result has the same
+    bits on any number of threads and partitions, and on any CPU.
 
     Parameters
     ----------
     C : float, default 1.0
         How much the data weighs against the penalty.
     fit_intercept : bool, default True
-        Whether an intercept is learnt.
+        Whether an intercept is learnt for each row of weights.
     tol : float, default 1e-4
         Stop when no component of the gradient ÷ (C · rows) exceeds this; 0: never.
     max_iter : int, default 100
-        The most iterations: each is one pass over the data.
-    solver : {"gradient-descent"}
-        The step is 1/L, where one extra pass bounds L. Columns of equal deviation are learnt fastest.
+        The most iterations.
+    solver : {"lbfgs", "gradient-descent"}, default "lbfgs"
+        "lbfgs" learns the curvature as it goes, so that columns need no standard deviation; an iteration is one pass
+        over the data, seldom two (Nocedal and Wright, Numerical Optimization, 2nd edition, chapters 3 and 7).
+        "gradient-descent" takes steps of 1/L, where one extra pass bounds L: an iteration is one pass, and columns of
+        equal deviation are learnt fastest. It is for two classes.
     random_state : optional
         Has no effect: nothing here is random.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (1, n_features_in_)
-    intercept_ : ndarray of shape (1,)
-    classes_ : ndarray of shape (2,)
+    coef_ : ndarray of shape (1, n_features_in_) or (n_classes, n_features_in_)
+        float64. One row for two classes, otherwise one for each.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
     n_iter_ : ndarray of shape (1,)
     n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        The names of a data frame's columns, where it had any.
     seconds_per_iteration_ : float
         Mean seconds of an iteration, without the first pass.
     tally_ : dict
         What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`.
+    report_ : Report
+        Seconds per iteration, tasks per second, share of the machine's ideal and what bounds it.
 
     Examples
     --------
@@ -64,6 +74,7 @@ class LogisticRegression(Estimator):
     """
 
     _fit = "fit(X, y)"
+    _kind = "classifier"
 
     def __init__(
         self,
@@ -72,7 +83,7 @@ class LogisticRegression(Estimator):
         fit_intercept: bool = True,
         tol: float = 1e-4,
         max_iter: int = 100,
-        solver: str = "gradient-descent",
+        solver: str = "lbfgs",
         random_state: Any = None,
     ) -> None:
         self.C = C
@@ -89,66 +100,110 @@ class LogisticRegression(Estimator):
         Parameters
         ----------
         X : array_like of shape (rows, columns)
-            Borrowed without a copy when it is a C-contiguous array of float64. NaN and infinities are
-            refused.
+            Borrowed without a copy when it is a C-contiguous array of float64, or of float32 with "lbfgs". NaN and
+            infinities are refused.
         y : array_like of shape (rows,)
-            Two different labels: numbers, booleans or strings.
+            Labels: numbers, booleans or strings, at least two different ones.
         """
         self._check_parameters()
-        table = table_of(X)
-        labels, classes = _labels(y, len(table))
+        table = table_of(X, singles=self.solver == "lbfgs")
+        labels, classes = _labels(y, len(table), type(self).__name__)
+        if len(classes) > 2 and self.solver != "lbfgs":
+            raise BuildError(
+                f"y has {len(classes)} classes ({_first(classes)}). Only binary classification is supported by "
+                f"solver={self.solver!r}; use solver='lbfgs', or fit one class against the others: y == one_of_them"
+            )
         fitted = _native.fit_logistic(
             table,
             labels,
             table.shape[1],
+            len(classes),
+            lbfgs=self.solver == "lbfgs",
             c=float(self.C),
             fit_intercept=bool(self.fit_intercept),
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )
-        self.coef_ = fitted["coef"].reshape(1, -1)
-        self.intercept_ = np.array([fitted["intercept"]])
+        self._keep_columns(X, table)
+        self.intercept_ = fitted["intercepts"]
+        self.coef_ = fitted["coef"].reshape(len(self.intercept_), -1)
         self.classes_ = classes
         self.n_iter_ = np.array([fitted["iterations"]], dtype=np.int32)
-        self.n_features_in_ = table.shape[1]
         self.seconds_per_iteration_ = fitted["seconds_per_iteration"]
         self.tally_ = fitted["tally"]
+        # A product and a sum for each weight, and a power for each margin.
+        self._work = Work(table.nbytes + labels.nbytes, len(table) * (4.0 * self.coef_.size + 25.0 * len(self.coef_)))
         if not fitted["converged"] and self.tol > 0:
-            warnings.warn(
-                f"the fit ended after max_iter = {count(self.max_iter, 'iteration')} with a largest gradient component of "
-                f"{fitted['largest_gradient']:.2g}, above tol = {self.tol:g}; raise max_iter, standardise the "
-                "columns of X, or raise tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            self._warn(fitted["iterations"], fitted["largest_gradient"])
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn wants to know of a model; nobody else calls it."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.solver == "lbfgs"
+        return tags
+
+    def _warn(self, iterations: int, largest_gradient: float) -> None:
+        if iterations < self.max_iter:
+            where = f"{count(iterations, 'iteration')}, where rounding hides what is left,"
+            fix = "raise tol, or standardise the columns of X"
+        else:
+            where = f"max_iter = {count(self.max_iter, 'iteration')}"
+            fix = "raise max_iter, standardise the columns of X, or raise tol"
+        warnings.warn(
+            f"the fit ended after {where} with a largest gradient component of {largest_gradient:.2g}, "
+            f"above tol = {self.tol:g}; {fix}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
     def decision_function(self, X: npt.ArrayLike) -> np.ndarray:
-        """Margins w · x + b of rows: positive where the second class is the likelier one."""
-        table = self._table_like_the_fitted(X)
-        return _native.margins(table, np.ascontiguousarray(self.coef_[0]), float(self.intercept_[0]))
+        """
+        Margins w · x + b of rows.
+
+        Of shape (rows,) for two classes, positive where the second is the likelier one; otherwise (rows, n_classes),
+        greatest for the likeliest.
+        """
+        table = self._table_like_the_fitted(X, singles=True)
+        if len(self.classes_) == 2:
+            return _native.margins(table, self._weights(), float(self.intercept_[0]))
+        return self._class_margins(table, probabilities=False)
 
     def predict(self, X: npt.ArrayLike) -> np.ndarray:
-        """The likelier class of each row."""
+        """The likeliest class of each row."""
         margins = self.decision_function(X)
-        return self.classes_[(margins > 0).astype(np.intp)]
+        if margins.ndim == 1:
+            return self.classes_[(margins > 0).astype(np.intp)]
+        return self.classes_[margins.argmax(axis=1)]
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:
-        """The probabilities of both classes, in the order of `classes_`, for each row."""
-        margins = self.decision_function(X)
-        return np.stack([_native.sigmoid(-margins), _native.sigmoid(margins)], axis=1)
+        """The probabilities of all classes, in the order of `classes_`, for each row."""
+        table = self._table_like_the_fitted(X, singles=True)
+        if len(self.classes_) == 2:
+            margins = _native.margins(table, self._weights(), float(self.intercept_[0]))
+            return np.stack([_native.sigmoid(-margins), _native.sigmoid(margins)], axis=1)
+        return self._class_margins(table, probabilities=True)
+
+    def _weights(self) -> np.ndarray:
+        return np.require(self.coef_, np.float64, ["C", "A"]).reshape(-1)
+
+    def _class_margins(self, table: np.ndarray, *, probabilities: bool) -> np.ndarray:
+        intercepts = np.require(self.intercept_, np.float64, ["C", "A"])
+        found = _native.class_margins(table, self._weights(), intercepts, probabilities=probabilities)
+        return found.reshape(len(table), -1)
 
     def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
         """The share of rows whose class is predicted."""
         predicted = self.predict(X)
-        labels = _column(y, len(predicted))
+        labels = _column(y, len(predicted), stacklevel=2)
         if not len(labels):
             raise BuildError("X has no rows; there is nothing to score")
         kinds = labels.dtype.kind, self.classes_.dtype.kind
         if "O" not in kinds and (kinds[0] in "UST") != (kinds[1] in "UST"):
-            first, (a, b) = labels[:1].tolist()[0], self.classes_.tolist()
+            first = labels[:1].tolist()[0]
+            known = " and ".join(map(repr, self.classes_[:2].tolist())) + ", ..." * (len(self.classes_) > 2)
             raise BuildError(
-                f"y has {first!r}, but the model was fitted to {a!r} and {b!r}, and text never equals a number; "
+                f"y has {first!r}, but the model was fitted to {known}, and text never equals a number; "
                 "give labels of the same kind"
             )
         return float(np.mean(predicted == labels))
@@ -158,20 +213,29 @@ class LogisticRegression(Estimator):
             self._refuse("C", "a positive number")
         if not is_number(self.tol) or not self.tol >= 0 or not np.isfinite(self.tol):
             self._refuse("tol", "0 (never stop early) or a positive number")
-        if not isinstance(self.max_iter, int | np.integer) or isinstance(self.max_iter, bool) or self.max_iter < 1:
+        if not is_count(self.max_iter):
             self._refuse("max_iter", "an integer of at least 1")
         if not isinstance(self.fit_intercept, bool | np.bool_):
             self._refuse("fit_intercept", "True or False")
-        if self.solver not in _SOLVERS:
+        if not isinstance(self.solver, str) or self.solver not in _SOLVERS:
             self._refuse("solver", " or ".join(map(repr, _SOLVERS)))
 
 
-def _column(y: npt.ArrayLike, rows: int) -> np.ndarray:
+def _column(y: npt.ArrayLike, rows: int, *, stacklevel: int) -> np.ndarray:
+    """Labels as a vector; `stacklevel` is the caller's distance from whoever gave them."""
     refuse_masked(y, "y")
     labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; it is taken as its one column: give y.ravel()",
+            known_to_scikit_learn(DataConversionWarning, "DataConversionWarning"),
+            stacklevel=stacklevel + 1,
+        )
+        labels = labels[:, 0]
     if labels.ndim != 1:
-        fix = "give y.ravel()" if labels.ndim == 2 and labels.shape[1] == 1 else "give one label for each row"
-        raise BuildError(f"y has {count(labels.ndim, 'dimension')} and shape {labels.shape}; it needs 1: {fix}")
+        raise BuildError(
+            f"y has {count(labels.ndim, 'dimension')} and shape {labels.shape}; it needs 1: give one label for each row"
+        )
     if len(labels) != rows:
         raise BuildError(f"X has {count(rows, 'row')} and y has {count(len(labels), 'label')}; give one label for each row")
     return labels
@@ -186,9 +250,15 @@ def _refuse_missing(labels: np.ndarray) -> None:
             )
 
 
-def _labels(y: npt.ArrayLike, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels 0 and 1, and what they stand for."""
-    labels = _column(y, rows)
+def _first(classes: np.ndarray) -> str:
+    return ", ".join(map(str, classes[:5])) + ", ..." * (len(classes) > 5)
+
+
+def _labels(y: npt.ArrayLike, rows: int, model: str) -> tuple[np.ndarray, np.ndarray]:
+    """The index of each row's class, and the classes."""
+    if y is None:
+        raise BuildError(f"{model} requires y to be passed, but the target y is None; give a label for each row")
+    labels = _column(y, rows, stacklevel=3)
     if rows == 0:
         raise BuildError("X has no rows; there is nothing to learn from")
     if labels.dtype.kind == "f":
@@ -200,25 +270,21 @@ def _labels(y: npt.ArrayLike, rows: int) -> tuple[np.ndarray, np.ndarray]:
         # The usual labels are borrowed as they are, without sorting.
         if labels.dtype == np.float64 and ((labels == 0) | (labels == 1)).all() and labels.any() and not labels.all():
             return np.require(labels, np.float64, ["C", "A"]), np.array([0.0, 1.0])
+    if labels.dtype.kind == "c":
+        raise BuildError(f"Complex data not supported: y holds {labels.dtype}; give real numbers or strings")
     if labels.dtype == object:
         _refuse_missing(labels)
     try:
-        classes = np.unique(labels)
+        classes, indexes = np.unique(labels, return_inverse=True)
     except TypeError as error:
         raise BuildError(f"y mixes labels that cannot be compared ({error}); make them all strings or numbers") from error
     if len(classes) == 1:
         raise BuildError(
-            f"y has one class only ({classes[0]!s}); there is nothing to tell apart: give rows of both classes"
+            f"y has one class only ({classes[0]!s}); there is nothing to tell apart: give rows of several classes"
         )
-    if len(classes) > 2:
-        first = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
-        if labels.dtype.kind == "f" and not (classes == np.rint(classes)).all():
-            raise BuildError(
-                f"y has {len(classes)} different numbers ({first}), and two classes are supported; "
-                "this model tells classes apart: make two of them, such as y > threshold"
-            )
+    if len(classes) > 2 and labels.dtype.kind == "f" and not (classes == np.rint(classes)).all():
         raise BuildError(
-            f"y has {len(classes)} classes ({first}), and two are supported; "
-            "fit one class against the others: y == one_of_them"
+            f"y is continuous: it has {len(classes)} different numbers ({_first(classes)}), and this model tells classes "
+            "apart; make classes of them, such as y > threshold"
         )
-    return (labels == classes[1]).astype(np.float64), classes
+    return indexes.astype(np.float64), classes

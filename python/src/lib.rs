@@ -70,12 +70,14 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(builtin::builtin_code, module)?)?;
     module.add_function(wrap_pyfunction!(builtin::logistic_gradient, module)?)?;
     module.add_function(wrap_pyfunction!(probes::read_bandwidth, module)?)?;
+    module.add_function(wrap_pyfunction!(probes::arithmetic_rate, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_logistic, module)?)?;
     module.add_function(wrap_pyfunction!(ml::start_k_means, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_k_means, module)?)?;
     module.add_function(wrap_pyfunction!(ml::nearest_centres, module)?)?;
     module.add_function(wrap_pyfunction!(ml::centre_distances, module)?)?;
     module.add_function(wrap_pyfunction!(ml::margins, module)?)?;
+    module.add_function(wrap_pyfunction!(ml::class_margins, module)?)?;
     module.add_function(wrap_pyfunction!(ml::sigmoid, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     Ok(())

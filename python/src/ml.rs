@@ -2,22 +2,27 @@
 #![allow(unsafe_code)] // A borrowed array's memory: the array is kept alive, and its owner leaves it alone.
 
 use crate::run::{PyCaller, check_process, options};
-use brambling::ml::{FitError, KMeans, KMeansStart, LogisticRegression};
+use brambling::ml::{FitError, KMeans, KMeansStart, LogisticRegression, Solver, Table};
 use brambling::operators::ml::distances;
 use brambling::operators::ml::logistic::{Linear, margins_block};
 use brambling::operators::ml::nearest;
 use brambling::operators::ml::samples::SamplesError;
+use brambling::operators::ml::softmax::{self, Linears};
 use brambling::operators::numerics;
-use brambling::operators::simd;
+use brambling::operators::simd::{self, Value};
 use brambling::program::{BLOCK_ROWS, Foreign};
-use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{
+    Element, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 
 /// The numbers of an array, in row order, without a copy.
-fn borrowed(array: &Bound<'_, PyArrayDyn<f64>>) -> PyResult<Foreign<f64>> {
+fn borrowed<T: Element + Send + Sync + 'static>(
+    array: &Bound<'_, PyArrayDyn<T>>,
+) -> PyResult<Foreign<T>> {
     if !array.is_c_contiguous() || !array.data().is_aligned() {
         return Err(PyValueError::new_err(
             "the array is not C-contiguous and aligned",
@@ -32,6 +37,14 @@ fn borrowed(array: &Bound<'_, PyArrayDyn<f64>>) -> PyResult<Foreign<f64>> {
     Ok(unsafe { Foreign::borrowed(array.data(), array.len(), owner) })
 }
 
+/// A table of either precision, without a copy.
+fn table(array: &Bound<'_, PyAny>) -> PyResult<Table> {
+    if let Ok(singles) = array.cast::<PyArrayDyn<f32>>() {
+        return Ok(borrowed(singles)?.into());
+    }
+    Ok(borrowed(array.cast::<PyArrayDyn<f64>>()?)?.into())
+}
+
 fn raise(py: Python<'_>, caller: &mut PyCaller, error: FitError) -> PyErr {
     match error {
         FitError::Run(error) => caller.raise(py, error),
@@ -39,15 +52,17 @@ fn raise(py: Python<'_>, caller: &mut PyCaller, error: FitError) -> PyErr {
     }
 }
 
-/// Fits a logistic regression to labels 0 and 1.
+/// Fits a logistic regression to indexes of classes.
 #[pyfunction]
-#[pyo3(signature = (x, y, columns, *, c, fit_intercept, tol, max_iter, threads=None))]
+#[pyo3(signature = (x, y, columns, classes, *, lbfgs, c, fit_intercept, tol, max_iter, threads=None))]
 #[allow(clippy::too_many_arguments)] // The model's parameters, each by its name.
 pub fn fit_logistic<'py>(
     py: Python<'py>,
-    x: &Bound<'py, PyArrayDyn<f64>>,
+    x: &Bound<'py, PyAny>,
     y: &Bound<'py, PyArrayDyn<f64>>,
     columns: usize,
+    classes: usize,
+    lbfgs: bool,
     c: f64,
     fit_intercept: bool,
     tol: f64,
@@ -55,25 +70,43 @@ pub fn fit_logistic<'py>(
     threads: Option<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
     check_process()?;
-    let (x, y) = (borrowed(x)?, borrowed(y)?);
+    let (x, y) = (table(x)?, borrowed(y)?);
+    let solver = if lbfgs {
+        Solver::Lbfgs
+    } else {
+        Solver::GradientDescent
+    };
     let model = LogisticRegression {
         c,
         fit_intercept,
         tol,
         max_iter,
+        solver,
     };
     let options = options(threads);
     let mut caller = PyCaller::default();
-    let fitted = py.detach(|| model.fit(x, y, columns, &options, &mut caller));
-    let fitted = fitted.map_err(|error| raise(py, &mut caller, error))?;
     let result = PyDict::new(py);
-    result.set_item("seconds_per_iteration", fitted.seconds_per_iteration())?;
-    result.set_item("coef", PyArray1::from_vec(py, fitted.coef))?;
-    result.set_item("intercept", fitted.intercept)?;
-    result.set_item("iterations", fitted.iterations)?;
-    result.set_item("converged", fitted.converged)?;
-    result.set_item("largest_gradient", fitted.largest_gradient)?;
-    result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
+    macro_rules! tell {
+        ($fitted:expr, $intercepts:expr) => {{
+            result.set_item("seconds_per_iteration", $fitted.seconds_per_iteration())?;
+            result.set_item("intercepts", PyArray1::from_vec(py, $intercepts))?;
+            result.set_item("coef", PyArray1::from_vec(py, $fitted.coef))?;
+            result.set_item("iterations", $fitted.iterations)?;
+            result.set_item("evaluations", $fitted.evaluations)?;
+            result.set_item("converged", $fitted.converged)?;
+            result.set_item("largest_gradient", $fitted.largest_gradient)?;
+            result.set_item("tally", crate::tally(py, &$fitted.tally)?)?;
+        }};
+    }
+    if classes == 2 {
+        let fitted = py.detach(|| model.fit(x, y, columns, &options, &mut caller));
+        let fitted = fitted.map_err(|error| raise(py, &mut caller, error))?;
+        tell!(fitted, vec![fitted.intercept]);
+    } else {
+        let fitted = py.detach(|| model.fit_classes(x, y, columns, classes, &options, &mut caller));
+        let fitted = fitted.map_err(|error| raise(py, &mut caller, error))?;
+        tell!(fitted, fitted.intercepts);
+    }
     Ok(result)
 }
 
@@ -177,35 +210,103 @@ pub fn centre_distances<'py>(
     Ok(PyArray1::from_vec(py, found))
 }
 
-fn contiguous<'a>(array: &'a PyReadonlyArrayDyn<'_, f64>) -> PyResult<&'a [f64]> {
+fn contiguous<'a, T: Element>(array: &'a PyReadonlyArrayDyn<'_, T>) -> PyResult<&'a [T]> {
     array
         .as_slice()
         .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Numbers of either precision.
+#[derive(FromPyObject)]
+pub enum Numbers<'py> {
+    Doubles(PyReadonlyArrayDyn<'py, f64>),
+    Singles(PyReadonlyArrayDyn<'py, f32>),
 }
 
 /// Margins w · x + b of rows: the same bits on every CPU.
 #[pyfunction]
 pub fn margins<'py>(
     py: Python<'py>,
-    x: PyReadonlyArrayDyn<'py, f64>,
+    x: Numbers<'py>,
     weights: PyReadonlyArrayDyn<'py, f64>,
     intercept: f64,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let (x, weights) = (contiguous(&x)?, contiguous(&weights)?);
-    if weights.is_empty() || !x.len().is_multiple_of(weights.len()) {
-        return Err(PyValueError::new_err(
-            "the rows are not as long as the weights",
-        ));
+    let weights = contiguous(&weights)?;
+    let model = Linear { weights, intercept };
+    let out = match &x {
+        Numbers::Doubles(x) => margins_of(py, contiguous(x)?, model),
+        Numbers::Singles(x) => margins_of(py, contiguous(x)?, model),
+    };
+    Ok(PyArray1::from_vec(py, out?))
+}
+
+fn margins_of<E: Value>(py: Python<'_>, x: &[E], model: Linear<'_>) -> PyResult<Vec<f64>> {
+    let columns = model.weights.len();
+    if columns == 0 || !x.len().is_multiple_of(columns) {
+        return Err(unlike());
     }
-    let out = py.detach(|| {
-        let mut out = vec![0.0; x.len() / weights.len()];
-        let blocks = x.chunks(BLOCK_ROWS * weights.len());
+    Ok(py.detach(|| {
+        let mut out = vec![0.0; x.len() / columns];
+        let blocks = x.chunks(BLOCK_ROWS * columns);
         for (block, out) in blocks.zip(out.chunks_mut(BLOCK_ROWS)) {
-            margins_block(simd::active(), block, Linear { weights, intercept }, out);
+            margins_block(simd::active(), block, model, out);
         }
         out
-    });
-    Ok(PyArray1::from_vec(py, out))
+    }))
+}
+
+fn unlike() -> PyErr {
+    PyValueError::new_err("the rows are not as long as the weights")
+}
+
+/// The margin of each row for each class, row by row, or the probability: the same bits on every CPU.
+#[pyfunction]
+#[pyo3(signature = (x, weights, intercepts, *, probabilities))]
+pub fn class_margins<'py>(
+    py: Python<'py>,
+    x: Numbers<'py>,
+    weights: PyReadonlyArrayDyn<'py, f64>,
+    intercepts: PyReadonlyArrayDyn<'py, f64>,
+    probabilities: bool,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (weights, intercepts) = (contiguous(&weights)?, contiguous(&intercepts)?);
+    let model = Linears {
+        weights,
+        intercepts,
+    };
+    let out = match &x {
+        Numbers::Doubles(x) => class_margins_of(py, contiguous(x)?, model, probabilities),
+        Numbers::Singles(x) => class_margins_of(py, contiguous(x)?, model, probabilities),
+    };
+    Ok(PyArray1::from_vec(py, out?))
+}
+
+fn class_margins_of<E: Value>(
+    py: Python<'_>,
+    x: &[E],
+    model: Linears<'_>,
+    probabilities: bool,
+) -> PyResult<Vec<f64>> {
+    let classes = model.intercepts.len();
+    if classes == 0 || model.weights.is_empty() || !model.weights.len().is_multiple_of(classes) {
+        return Err(unlike());
+    }
+    let columns = model.weights.len() / classes;
+    if !x.len().is_multiple_of(columns) {
+        return Err(unlike());
+    }
+    Ok(py.detach(|| {
+        let mut out = vec![0.0; x.len() / columns * classes];
+        let blocks = x.chunks(BLOCK_ROWS * columns);
+        for (block, out) in blocks.zip(out.chunks_mut(BLOCK_ROWS * classes)) {
+            if probabilities {
+                softmax::probabilities_block(simd::active(), block, columns, model, out);
+            } else {
+                softmax::margins_block(simd::active(), block, columns, model, out);
+            }
+        }
+        out
+    }))
 }
 
 /// 1 ÷ (1 + e⁻ˣ): the same bits on every CPU.

@@ -1,6 +1,6 @@
 //! What the machine can do, for those who want to know how far from it they are.
 
-use brambling::machine::{cpu, probes};
+use brambling::machine::{Isa, cpu, probes};
 use numpy::{PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -33,4 +33,12 @@ pub fn read_bandwidth(
         // Measured in bytes per nanosecond.
         best * 1e9
     }))
+}
+
+/// Floating-point operations per second of so many threads: multiply-adds in registers, each counted as two.
+#[pyfunction]
+pub fn arithmetic_rate(py: Python<'_>, threads: usize) -> PyResult<f64> {
+    let places = cpu::places(threads).map_err(|error| PyOSError::new_err(error.to_string()))?;
+    // Measured per nanosecond.
+    Ok(py.detach(|| probes::flops_per_ns(Isa::detect(), &places) * 1e9))
 }

@@ -21,18 +21,38 @@ def heaps(rows=6_000, columns=5, clusters=12, seed=0, spread=3.0):
     return places[rng.integers(clusters, size=rows)] + spread * rng.normal(size=(rows, columns))
 
 
+@pytest.mark.parametrize("solver", ["lbfgs", "gradient-descent"])
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_coefficients_and_predictions(C, fit_intercept):
+def test_coefficients_and_predictions(C, fit_intercept, solver):
     X, y = labelled()
     parameters = {"C": C, "fit_intercept": fit_intercept, "tol": 1e-8, "max_iter": 10_000}
     theirs = linear_model.LogisticRegression(**parameters).fit(X, y)
-    ours = br.ml.LogisticRegression(**parameters).fit(X, y)
+    ours = br.ml.LogisticRegression(**parameters, solver=solver).fit(X, y)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-4)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-4)
     new, _ = labelled(seed=1)
     assert np.mean(ours.predict(new) == theirs.predict(new)) >= 0.99
     np.testing.assert_allclose(ours.predict_proba(new), theirs.predict_proba(new), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_coefficients_and_predictions_of_several_classes(C, fit_intercept, kind):
+    X, _ = labelled()
+    X = X.astype(kind).astype(float)
+    y = np.array(["low", "middle", "high", "top"])[np.digitize(X[:, 0] - 0.5 * X[:, 1] + 0.2 * X[:, 2] ** 2, [-1, 0, 1])]
+    parameters = {"C": C, "fit_intercept": fit_intercept, "tol": 1e-8, "max_iter": 10_000}
+    theirs = linear_model.LogisticRegression(**parameters).fit(X, y)
+    ours = br.ml.LogisticRegression(**parameters).fit(X.astype(kind), y)
+    np.testing.assert_array_equal(ours.classes_, theirs.classes_)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-4)
+    new, _ = labelled(seed=1)
+    assert np.mean(ours.predict(new) == theirs.predict(new)) >= 0.99
+    np.testing.assert_allclose(ours.predict_proba(new), theirs.predict_proba(new), atol=1e-4)
+    np.testing.assert_allclose(ours.decision_function(new), theirs.decision_function(new), atol=1e-3)
 
 
 @pytest.mark.parametrize("init", ["k-means++", "random"])

@@ -284,12 +284,12 @@ def test_what_is_refused(message, model, X):
 
 @pytest.mark.parametrize("use", ["predict", "transform", "score"])
 def test_what_a_model_is_refused_for(use):
-    with pytest.raises(br.Error, match=r"this KMeans is not fitted yet; call fit\(X\) first"):
+    with pytest.raises(br.NotFitted, match=r"this KMeans is not fitted yet; call fit\(X\) first"):
         getattr(br.ml.KMeans(2), use)(TABLE)
     with pytest.raises(AttributeError, match="cluster_centers_: this KMeans is not fitted yet"):
         br.ml.KMeans(2).cluster_centers_
     model = br.ml.KMeans(2).fit(TABLE)
-    with pytest.raises(br.BuildError, match="X has 3 columns, but the model was fitted to 2"):
+    with pytest.raises(br.BuildError, match="X has 3 features, but KMeans is expecting 2 features as input"):
         getattr(model, use)(np.zeros((1, 3)))
     with pytest.raises(br.BuildError, match="X has NaN at row 0, column 1"):
         getattr(model, use)([[0.0, np.nan]])

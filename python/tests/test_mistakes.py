@@ -405,7 +405,7 @@ def test_a_fit_is_interrupted():
     threading.Timer(0.5, _thread.interrupt_main).start()
     started = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        br.ml.LogisticRegression(max_iter=1_000_000, tol=0).fit(X, y)
+        br.ml.LogisticRegression(solver="gradient-descent", max_iter=1_000_000, tol=0).fit(X, y)
     assert time.perf_counter() - started < 1.5
 
 
@@ -421,15 +421,18 @@ def test_what_a_fit_is_refused_for():
     model = br.ml.LogisticRegression
     for message, statement in [
         ("X has 6 rows and y has 5 labels; give one label for each row", lambda: model().fit(X, y[:5])),
-        ("X has 1 dimension and shape (12,); it needs 2: X.reshape(-1, 1) makes one column", lambda: model().fit(X.ravel(), y)),
+        ("X has 1 dimension and shape (12,); it needs 2. Reshape your data: X.reshape(-1, 1) makes one column", lambda: model().fit(X.ravel(), y)),
         ("X has 1 row and y has 2 labels", lambda: model().fit(X[:1], y[:2])),
-        ("X has 1 column, but the model was fitted to 2", lambda: model(max_iter=1, tol=0).fit(X, y).predict(X[:, :1])),
-        ("y has 2 dimensions and shape (6, 1); it needs 1: give y.ravel()", lambda: model().fit(X, y[:, None])),
+        ("X has 1 features, but LogisticRegression is expecting 2 features as input", lambda: model(max_iter=1, tol=0).fit(X, y).predict(X[:, :1])),
+        ("y has 2 dimensions and shape (3, 2); it needs 1: give one label for each row", lambda: model().fit(X, y.reshape(3, 2))),
+        ("requires y to be passed, but the target y is None", lambda: model().fit(X, None)),
+        ("y has 0 dimensions and shape ()", lambda: model().fit(X, 1)),
         ("X has NaN at row 3, column 1 (counted from 0); replace such values or drop their rows first", lambda: model().fit(hole, y)),
         ("X has inf at row 5, column 0", lambda: model().fit(endless_, y)),
         ("y has NaN at row 2", lambda: model().fit(X, [0, 1, np.nan, 1, 0, 1])),
         ("y has one class only (1.0)", lambda: model().fit(X, np.ones(6))),
-        ("y has 3 classes (0, 1, 2), and two are supported", lambda: model().fit(X, [0, 1, 2, 0, 1, 2])),
+        ("y has 3 classes (0, 1, 2). Only binary classification is supported by solver='gradient-descent'; use solver='lbfgs'",
+         lambda: model(solver="gradient-descent").fit(X, [0, 1, 2, 0, 1, 2])),
         ("y mixes labels that cannot be compared", lambda: model().fit(X, np.array([0, "a", 0, "a", 0, "a"], dtype=object))),
         ("X cannot be read as a table of numbers", lambda: model().fit(np.array([["a", None]] * 6, dtype=object), y)),
         ("X holds <U1, not real numbers", lambda: model().fit(np.array([["a", "b"]] * 6), y)),
@@ -438,14 +441,14 @@ def test_what_a_fit_is_refused_for():
         ("C = -1 cannot be used; give a positive number", lambda: model(C=-1).fit(X, y)),
         ("tol = NaN cannot be used", lambda: model(tol=float("nan")).fit(X, y)),
         ("max_iter = 0 cannot be used; give an integer of at least 1", lambda: model(max_iter=0).fit(X, y)),
-        ("solver = 'lbfgs' cannot be used; give 'gradient-descent'", lambda: model(solver="lbfgs").fit(X, y)),
+        ("solver = 'newton' cannot be used; give 'lbfgs' or 'gradient-descent'", lambda: model(solver="newton").fit(X, y)),
         ("fit_intercept = 'no' cannot be used; give True or False", lambda: model(fit_intercept="no").fit(X, y)),
         ("has no parameter 'c'; it has C, fit_intercept", lambda: model().set_params(c=1)),
-        ("X has 3 columns, but the model was fitted to 2", lambda: model(max_iter=1, tol=0).fit(X, y).predict(np.zeros((1, 3)))),
+        ("X has 3 features, but LogisticRegression is expecting 2 features as input", lambda: model(max_iter=1, tol=0).fit(X, y).predict(np.zeros((1, 3)))),
         ("X has NaN at row 3, column 1", lambda: model(max_iter=1, tol=0).fit(X, y).predict(hole)),
     ]:
         refused(message, statement)
-    refused("this LogisticRegression is not fitted yet; call fit(X, y) first", lambda: model().predict(X), br.Error)
+    refused("this LogisticRegression is not fitted yet; call fit(X, y) first", lambda: model().predict(X), br.NotFitted)
     for name in ("coef_", "classes_", "n_iter_"):
         with pytest.raises(AttributeError, match=f"{name}: this LogisticRegression is not fitted yet; call fit"):
             getattr(model(), name)
@@ -479,7 +482,7 @@ def test_tables_and_labels_of_other_kinds():
         ("y has None at row 2 (counted from 0)", lambda: model().fit(X, ["a", "b", None, "a", "b", "a"])),
         ("y has NaN at row 1", lambda: model().fit(X, np.array(["a", np.nan, "b", "a", "b", "a"], dtype=object))),
         ("at row 5 (counted from 0)", lambda: model().fit(X, np.array(["a", "b", "b", "a", "b", NAType()], dtype=object))),
-        ("y has 6 different numbers (0.0, 0.3, 0.6, ", lambda: model().fit(X, np.arange(6) * 0.3)),
+        ("y is continuous: it has 6 different numbers (0.0, 0.3, 0.6, ", lambda: model().fit(X, np.arange(6) * 0.3)),
     ]:
         refused(message, statement)
     unmasked = np.ma.masked_array(X, mask=False)

@@ -48,15 +48,19 @@
 //! # Ok::<(), brambling::Error>(())
 //! ```
 
+mod classes;
 mod k_means;
 mod k_means_init;
+mod table;
 
+pub use classes::FittedClasses;
 pub use k_means::{FittedKMeans, KMeans};
 pub use k_means_init::KMeansStart;
+pub use table::Table;
 
 use crate::{Caller, Error, Failure, RunOptions, Tally};
 use brambling_operators::ml::logistic::{Linear, margins_block};
-use brambling_operators::ml::logistic_regression::{self as descent, Model, partitions_of};
+use brambling_operators::ml::logistic_regression::{self as descent, partitions_of};
 use brambling_operators::ml::samples::SamplesError;
 use brambling_operators::simd;
 use brambling_program::{BLOCK_ROWS, Foreign, Program};
@@ -64,7 +68,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Logistic regression for labels 0 and 1: the weights w and intercept b that minimise
-/// ½‖w‖² + C · Σ log-loss, by gradient descent.
+/// ½‖w‖² + C · Σ log-loss. For more classes there is [`LogisticRegression::fit_classes`].
 ///
 /// ```
 /// use brambling::ml::LogisticRegression;
@@ -73,7 +77,7 @@ use std::time::{Duration, Instant};
 /// // Labels change where x passes 3.
 /// let x: Vec<f64> = (0..600).map(|i| f64::from(i) / 100.0).collect();
 /// let y = x.iter().map(|&x| f64::from(u8::from(x > 3.0))).collect();
-/// let model = LogisticRegression { c: 10.0, max_iter: 20_000, ..Default::default() };
+/// let model = LogisticRegression { c: 10.0, ..Default::default() };
 /// let fitted = model.fit_owned(x, y, 1, &RunOptions::new())?;
 /// let boundary = -fitted.intercept / fitted.coef[0];
 /// assert!((boundary - 3.0).abs() < 0.02);
@@ -87,8 +91,22 @@ pub struct LogisticRegression {
     pub fit_intercept: bool,
     /// Stop when no component of the gradient ÷ (C · rows) exceeds this; 0: never.
     pub tol: f64,
-    /// The most iterations: each is one pass over the data.
+    /// The most iterations.
     pub max_iter: u64,
+    /// How the minimum is searched for.
+    pub solver: Solver,
+}
+
+/// How a model's minimum is searched for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Solver {
+    /// L-BFGS: learns the curvature as it goes, whatever the columns' deviations. An iteration is one pass over
+    /// the data, seldom two.
+    #[default]
+    Lbfgs,
+    /// Steps of 1/L, where one extra pass bounds the curvature L: an iteration is one pass, and columns of equal
+    /// deviation are learnt fastest. Singles are copied. Two classes only.
+    GradientDescent,
 }
 
 impl Default for LogisticRegression {
@@ -98,6 +116,7 @@ impl Default for LogisticRegression {
             fit_intercept: true,
             tol: 1e-4,
             max_iter: 100,
+            solver: Solver::default(),
         }
     }
 }
@@ -147,13 +166,17 @@ pub struct Fitted {
     pub intercept: f64,
     /// Iterations done.
     pub iterations: u64,
-    /// Whether the gradient became small enough. Otherwise `max_iter` ended the search.
+    /// Passes over the data in which gradients were computed.
+    pub evaluations: u64,
+    /// Whether the gradient became small enough. Otherwise `max_iter` ended the search, or L-BFGS found no better
+    /// point: what is left is rounding.
     pub converged: bool,
     /// The largest component of the gradient ÷ (C · rows), as the last iteration found it.
     pub largest_gradient: f64,
     /// What the job did.
     pub tally: Tally,
-    /// The first pass: from the job's start until the step was known.
+    /// The first pass: from the job's start until the step of gradient descent, or L-BFGS's first gradient, was
+    /// known.
     pub first_pass: Duration,
     /// From then to the last iteration's end.
     pub descent: Duration,
@@ -195,13 +218,19 @@ impl LogisticRegression {
     /// failed.
     pub fn fit(
         &self,
-        x: Foreign<f64>,
+        x: impl Into<Table>,
         y: Foreign<f64>,
         columns: usize,
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<Fitted, FitError> {
-        self.fit_with(x, y, columns, |p| options.run_with(p, caller), options)
+        self.fit_with(
+            x.into(),
+            y,
+            columns,
+            |p| options.run_with(p, caller),
+            options,
+        )
     }
 
     /// As [`LogisticRegression::fit`], over vectors of our own. Ctrl-C ends it early.
@@ -210,16 +239,30 @@ impl LogisticRegression {
     /// As [`LogisticRegression::fit`].
     pub fn fit_owned(
         &self,
-        x: Vec<f64>,
+        x: impl Into<Table>,
         y: Vec<f64>,
         columns: usize,
         options: &RunOptions,
     ) -> Result<Fitted, FitError> {
-        let (x, y) = (Foreign::owned(x), Foreign::owned(y));
+        let (x, y) = (x.into(), Foreign::owned(y));
         self.fit_with(x, y, columns, |p| options.run(p), options)
     }
 
     fn fit_with(
+        &self,
+        x: Table,
+        y: Foreign<f64>,
+        columns: usize,
+        run: impl FnOnce(Program) -> Result<crate::Outcome, Error>,
+        options: &RunOptions,
+    ) -> Result<Fitted, FitError> {
+        match self.solver {
+            Solver::Lbfgs => self.fit_two_by_lbfgs(x, y, columns, run, options),
+            Solver::GradientDescent => self.fit_by_descent(x.doubles(), y, columns, run, options),
+        }
+    }
+
+    fn fit_by_descent(
         &self,
         x: Foreign<f64>,
         y: Foreign<f64>,
@@ -227,28 +270,15 @@ impl LogisticRegression {
         run: impl FnOnce(Program) -> Result<crate::Outcome, Error>,
         options: &RunOptions,
     ) -> Result<Fitted, FitError> {
-        self.check()?;
-        SamplesError::check(x.len(), y.len(), columns)?;
-        let rows = x.len() / columns;
-        if y.len() != rows {
-            return Err(SamplesError::Labels { rows, labels: 0 }.into());
-        }
-        if rows == 0 {
-            return Err(SamplesError::NoRows.into());
-        }
+        let rows = self.check(x.len(), y.len(), columns)?;
         let partitions = options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
         let clock = Clock::default();
         let mut p = Program::new("logistic regression");
-        let descent = descent::LogisticRegression {
-            c: self.c,
-            fit_intercept: self.fit_intercept,
-            tol: self.tol,
-            max_iter: self.max_iter,
-        };
+        let descent = self.descent();
         let watch = clock.clone();
         let model = descent.build(&mut p, x, y, columns, partitions, move |model| {
-            watch.tick(model);
+            watch.tick(model.iterations == 0);
         });
         let started = Instant::now();
         let mut outcome = run(p)?;
@@ -258,6 +288,7 @@ impl LogisticRegression {
             coef: model.weights,
             intercept: model.intercept,
             iterations: model.iterations,
+            evaluations: model.iterations,
             converged: model.converged,
             largest_gradient: model.largest_gradient,
             tally: outcome.tally(),
@@ -266,7 +297,17 @@ impl LogisticRegression {
         })
     }
 
-    fn check(&self) -> Result<(), FitError> {
+    fn descent(&self) -> descent::LogisticRegression {
+        descent::LogisticRegression {
+            c: self.c,
+            fit_intercept: self.fit_intercept,
+            tol: self.tol,
+            max_iter: self.max_iter,
+        }
+    }
+
+    /// Checks the parameters and the shape of a table, and gives its rows.
+    fn check(&self, values: usize, labels: usize, columns: usize) -> Result<usize, FitError> {
         let refuse = |name, value, range| Err(FitError::Parameter { name, value, range });
         if !(self.c.is_finite() && self.c > 0.0) {
             return refuse("C", self.c, "a positive number");
@@ -277,23 +318,31 @@ impl LogisticRegression {
         if self.max_iter == 0 {
             return refuse("max_iter", 0.0, "at least 1");
         }
-        Ok(())
+        SamplesError::check(values, labels, columns)?;
+        let rows = values / columns;
+        if labels != rows {
+            return Err(SamplesError::Labels { rows, labels }.into());
+        }
+        if rows == 0 {
+            return Err(SamplesError::NoRows.into());
+        }
+        Ok(rows)
     }
 }
 
-/// When the step was known, and when the last iteration ended.
+/// When the first pass had ended, and when the last one.
 #[derive(Clone, Default)]
 struct Clock(Arc<Mutex<Option<(Instant, Instant)>>>);
 
 impl Clock {
-    fn tick(&self, model: &Model) {
+    fn tick(&self, is_first: bool) {
         let now = Instant::now();
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let stepped = match *times {
-            Some((stepped, _)) if model.iterations > 0 => stepped,
+        let first = match *times {
+            Some((first, _)) if !is_first => first,
             _ => now,
         };
-        *times = Some((stepped, now));
+        *times = Some((first, now));
     }
 
     fn read(&self) -> Option<(Instant, Instant)> {

@@ -3,7 +3,7 @@
 mod support;
 
 use brambling::RunOptions;
-use brambling::ml::{Fitted, LogisticRegression};
+use brambling::ml::{Fitted, LogisticRegression, Solver};
 use brambling::program::Foreign;
 use support::table;
 
@@ -57,7 +57,7 @@ fn solve(mut system: Vec<Vec<f64>>) -> Vec<f64> {
 
 /// Catches a wrong objective, a wrong step and lost rows. Says nothing about speed.
 #[test]
-fn gradient_descent_finds_newtons_minimum() {
+fn both_solvers_find_newtons_minimum() {
     for (rows, columns, c, fit_intercept) in [
         (1, 1, 1.0, false),
         (7, 3, 10.0, true),
@@ -68,22 +68,26 @@ fn gradient_descent_finds_newtons_minimum() {
     ] {
         let (x, y) = table(rows, columns);
         let expected = newton(&x, &y, columns, c, fit_intercept);
-        let model = LogisticRegression {
-            c,
-            fit_intercept,
-            tol: 1e-9,
-            max_iter: 100_000,
-        };
-        let fitted = model.fit_owned(x, y, columns, &RunOptions::new()).unwrap();
-        assert!(fitted.converged, "{rows} rows: {fitted:?}");
-        let found = fitted.coef.iter().chain([&fitted.intercept]);
-        for (found, expected) in found.zip(&expected) {
-            assert!(
-                (found - expected).abs() < 1e-4,
-                "{rows} rows: {found} for {expected}"
-            );
+        for solver in [Solver::GradientDescent, Solver::Lbfgs] {
+            let model = LogisticRegression {
+                c,
+                fit_intercept,
+                tol: 1e-9,
+                max_iter: 100_000,
+                solver,
+            };
+            let fitted = model.fit_owned(x.clone(), y.clone(), columns, &RunOptions::new());
+            let fitted = fitted.unwrap();
+            assert!(fitted.converged, "{rows} rows: {fitted:?}");
+            let found = fitted.coef.iter().chain([&fitted.intercept]);
+            for (found, expected) in found.zip(&expected) {
+                assert!(
+                    (found - expected).abs() < 1e-4,
+                    "{rows} rows, {solver:?}: {found} for {expected}"
+                );
+            }
+            assert!(fit_intercept || fitted.intercept == 0.0);
         }
-        assert!(fit_intercept || fitted.intercept == 0.0);
     }
 }
 
@@ -92,6 +96,7 @@ fn fit(tol: f64, max_iter: u64) -> Fitted {
     let model = LogisticRegression {
         tol,
         max_iter,
+        solver: Solver::GradientDescent,
         ..Default::default()
     };
     model.fit_owned(x, y, 4, &RunOptions::new()).unwrap()
@@ -145,6 +150,7 @@ fn what_is_kept_beside_the_samples_is_small() {
     let model = LogisticRegression {
         tol: 0.0,
         max_iter: 3,
+        solver: Solver::GradientDescent,
         ..Default::default()
     };
     let options = RunOptions::new().threads(2);

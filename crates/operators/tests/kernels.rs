@@ -278,7 +278,7 @@ fn a_block_of_no_rows() {
         weights: &[1.0, 2.0, 3.0],
         intercept: 0.5,
     };
-    let block = Labelled {
+    let block: Labelled<'_> = Labelled {
         x: &[],
         y: &[],
         columns: 3,

@@ -4,7 +4,7 @@ use super::data::Data;
 use crate::BenchError;
 use crate::limits::logistic::{FEATURES, Gradient, Model, Problem, plain_loop};
 use crate::session::Session;
-use brambling::ml::{Fitted, LogisticRegression};
+use brambling::ml::{Fitted, LogisticRegression, Solver};
 
 /// Not the optimum, not 0: residuals of every size occur.
 pub(super) fn some_model() -> Model {
@@ -23,6 +23,7 @@ pub(super) fn fit(
     let model = LogisticRegression {
         tol: 0.0,
         max_iter: iterations,
+        solver: Solver::GradientDescent,
         ..LogisticRegression::default()
     };
     let (x, y) = (data.x.clone(), data.y.clone());

@@ -2,7 +2,7 @@
 //! times what reading them takes, and at most 1.06 times the best loop by hand. Not claimed: how many
 //! iterations gradient descent needs.
 //!
-//! Ours is `brambling::ml::LogisticRegression`, with a tolerance of 0 and a fixed number of iterations.
+//! Ours is `brambling::ml::LogisticRegression`, by gradient descent, with a tolerance of 0 and a fixed number of iterations.
 //! The job itself notes when the step is known and when the last iteration ends, so the pass that finds
 //! the step is not in the figure; every iteration's broadcast and reduction are.
 

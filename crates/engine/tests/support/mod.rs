@@ -1,7 +1,7 @@
 //! What the engine's tests run: one small program for each way that numbers meet.
 #![allow(dead_code)] // Each test file uses its part.
 
-use brambling::ml::{Fitted, LogisticRegression};
+use brambling::ml::{Fitted, LogisticRegression, Solver};
 use brambling::operators::grid::{Edge, Strip, heat_step};
 use brambling::operators::ml::samples::{SampleBlock, Samples};
 use brambling::operators::simd;
@@ -34,6 +34,7 @@ pub fn logistic(options: &RunOptions) -> Fitted {
     let model = LogisticRegression {
         tol: 0.0,
         max_iter: 12,
+        solver: Solver::GradientDescent,
         ..Default::default()
     };
     model.fit_owned(x, y, 5, options).unwrap()

@@ -7,13 +7,13 @@
 //! the lanes by halving at the end. Neither the width of a register nor the number of columns enters.
 
 use crate::numerics::{canonical, log_loss_lanes, sigmoid_lanes};
-use crate::simd::{F64x8, Isa, Kernel, Rows, dispatch, prefetch_ahead};
+use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch, prefetch_ahead};
 
 /// Rows with their labels: `x` row by row, one label of 0 or 1 for each row.
 #[derive(Clone, Copy, Debug)]
-pub struct Labelled<'a> {
+pub struct Labelled<'a, E = f64> {
     /// The rows, `columns` values each.
-    pub x: &'a [f64],
+    pub x: &'a [E],
     /// One label for each row.
     pub y: &'a [f64],
     /// Values in a row, at least one.
@@ -85,59 +85,59 @@ pub enum Loss {
 ///
 /// # Panics
 /// If the lengths of rows, labels, weights and `out` do not agree, or there is no column.
-pub fn gradient_block(
+pub fn gradient_block<E: Value>(
     isa: Isa,
-    block: Labelled<'_>,
+    block: Labelled<'_, E>,
     model: Linear<'_>,
     loss: Loss,
     out: &mut Partial,
 ) {
+    gradient_block_into(isa, block, model, loss, &mut out.values);
+}
+
+/// As [`gradient_block`], into [`Partial::values`].
+///
+/// # Panics
+/// As [`gradient_block`].
+pub fn gradient_block_into<E: Value>(
+    isa: Isa,
+    block: Labelled<'_, E>,
+    model: Linear<'_>,
+    loss: Loss,
+    out: &mut [f64],
+) {
     assert_eq!(block.x.len(), block.y.len() * block.columns);
     assert_eq!(model.weights.len(), block.columns);
-    assert_eq!(out.values.len(), block.columns + 2);
+    assert_eq!(out.len(), block.columns + 2);
     match loss {
-        Loss::Summed => dispatch(
-            isa,
-            Gradient::<true> {
-                block,
-                model,
-                out: &mut out.values,
-            },
-        ),
-        Loss::Skipped => dispatch(
-            isa,
-            Gradient::<false> {
-                block,
-                model,
-                out: &mut out.values,
-            },
-        ),
+        Loss::Summed => dispatch(isa, Gradient::<E, true> { block, model, out }),
+        Loss::Skipped => dispatch(isa, Gradient::<E, false> { block, model, out }),
     }
 }
 
-struct Gradient<'a, const LOSS: bool> {
-    block: Labelled<'a>,
+struct Gradient<'a, E, const LOSS: bool> {
+    block: Labelled<'a, E>,
     model: Linear<'a>,
     out: &'a mut [f64],
 }
 
-impl<const LOSS: bool> Kernel for Gradient<'_, LOSS> {
+impl<E: Value, const LOSS: bool> Kernel for Gradient<'_, E, LOSS> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
-        let rows = Rows::<V>::new(self.block.x, self.block.columns);
+        let rows = Rows::<V, E>::new(self.block.x, self.block.columns);
         let (gradient, totals) = self.out.split_at_mut(self.block.columns);
         let sums = match rows.vectors() {
-            1 => narrow::<V, 1, LOSS>(rows, self.block.y, self.model, gradient),
-            2 => narrow::<V, 2, LOSS>(rows, self.block.y, self.model, gradient),
-            3 => narrow::<V, 3, LOSS>(rows, self.block.y, self.model, gradient),
-            4 => narrow::<V, 4, LOSS>(rows, self.block.y, self.model, gradient),
-            5 => narrow::<V, 5, LOSS>(rows, self.block.y, self.model, gradient),
-            6 => narrow::<V, 6, LOSS>(rows, self.block.y, self.model, gradient),
-            7 => narrow::<V, 7, LOSS>(rows, self.block.y, self.model, gradient),
-            8 => narrow::<V, 8, LOSS>(rows, self.block.y, self.model, gradient),
-            _ => wide::<V, LOSS>(rows, self.block.y, self.model, gradient),
+            1 => narrow::<V, E, 1, LOSS>(rows, self.block.y, self.model, gradient),
+            2 => narrow::<V, E, 2, LOSS>(rows, self.block.y, self.model, gradient),
+            3 => narrow::<V, E, 3, LOSS>(rows, self.block.y, self.model, gradient),
+            4 => narrow::<V, E, 4, LOSS>(rows, self.block.y, self.model, gradient),
+            5 => narrow::<V, E, 5, LOSS>(rows, self.block.y, self.model, gradient),
+            6 => narrow::<V, E, 6, LOSS>(rows, self.block.y, self.model, gradient),
+            7 => narrow::<V, E, 7, LOSS>(rows, self.block.y, self.model, gradient),
+            8 => narrow::<V, E, 8, LOSS>(rows, self.block.y, self.model, gradient),
+            _ => wide::<V, E, LOSS>(rows, self.block.y, self.model, gradient),
         };
         totals[0] = canonical(sums.residual.reduce_add());
         totals[1] = canonical(sums.loss.reduce_add());
@@ -191,8 +191,8 @@ impl<V: F64x8> Sums<V> {
 
 /// Rows of at most four vectors: weights and gradient stay in registers.
 #[inline(always)]
-fn narrow<V: F64x8, const VECTORS: usize, const LOSS: bool>(
-    rows: Rows<'_, V>,
+fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
+    rows: Rows<'_, V, E>,
     y: &[f64],
     model: Linear<'_>,
     out: &mut [f64],
@@ -263,8 +263,8 @@ fn narrow<V: F64x8, const VECTORS: usize, const LOSS: bool>(
 
 /// Rows of any length: eight of them fit the nearest cache, where the second reading finds them.
 #[inline(always)]
-fn wide<V: F64x8, const LOSS: bool>(
-    rows: Rows<'_, V>,
+fn wide<V: F64x8, E: Value, const LOSS: bool>(
+    rows: Rows<'_, V, E>,
     y: &[f64],
     model: Linear<'_>,
     out: &mut [f64],
@@ -294,7 +294,12 @@ fn wide<V: F64x8, const LOSS: bool>(
 
 /// The products of up to eight rows with the weights, in the module's order.
 #[inline(always)]
-fn wide_products<V: F64x8>(rows: Rows<'_, V>, first: usize, count: usize, weights: &[f64]) -> V {
+fn wide_products<V: F64x8, E: Value>(
+    rows: Rows<'_, V, E>,
+    first: usize,
+    count: usize,
+    weights: &[f64],
+) -> V {
     let mut products = [V::splat(0.0); 8];
     let weight = V::load_first(weights);
     for row in 0..count {
@@ -315,23 +320,23 @@ fn wide_products<V: F64x8>(rows: Rows<'_, V>, first: usize, count: usize, weight
 ///
 /// # Panics
 /// If the lengths of rows, weights and `out` do not agree, or there is no column.
-pub fn margins_block(isa: Isa, x: &[f64], model: Linear<'_>, out: &mut [f64]) {
+pub fn margins_block<E: Value>(isa: Isa, x: &[E], model: Linear<'_>, out: &mut [f64]) {
     assert_eq!(x.len(), model.weights.len() * out.len());
     dispatch(isa, Margins { x, model, out });
 }
 
-struct Margins<'a> {
-    x: &'a [f64],
+struct Margins<'a, E> {
+    x: &'a [E],
     model: Linear<'a>,
     out: &'a mut [f64],
 }
 
-impl Kernel for Margins<'_> {
+impl<E: Value> Kernel for Margins<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
-        let rows = Rows::<V>::new(self.x, self.model.weights.len());
+        let rows = Rows::<V, E>::new(self.x, self.model.weights.len());
         let intercept = V::splat(self.model.intercept);
         for (index, out) in self.out.chunks_mut(8).enumerate() {
             let z = wide_products(rows, index * 8, out.len(), self.model.weights).add(intercept);

@@ -118,7 +118,7 @@ pub fn partitions_of(rows: usize, columns: usize) -> u32 {
     default_partitions(Samples::blocks_in(rows), bytes)
 }
 
-fn encoded(parameters: &impl Payload) -> Vec<u8> {
+pub(super) fn encoded(parameters: &impl Payload) -> Vec<u8> {
     let mut bytes = Vec::new();
     parameters.encode(&mut bytes);
     bytes
@@ -214,7 +214,7 @@ impl Model {
     }
 }
 
-fn refused(error: SamplesError) -> KernelError {
+pub(super) fn refused(error: SamplesError) -> KernelError {
     KernelError::new(error.to_string()).with_source(error)
 }
 
@@ -253,31 +253,9 @@ fn gram_of_block(block: SampleBlock<'_>, gram: &mut Gram) {
     let order = block.columns + 1;
     gram.matrix.resize(order * order, 0.0);
     gram_block(simd::active(), block.x, block.columns, &mut gram.matrix);
-    gram.refusal = refusal(block, &gram.matrix);
-}
-
-/// The block's first value that cannot be used. A value that is not finite shows in the matrix.
-fn refusal(block: SampleBlock<'_>, matrix: &[f64]) -> Option<SamplesError> {
-    let label = block.y.iter().position(|&y| y != 0.0 && y != 1.0);
-    let value = if matrix.iter().all(|value| value.is_finite()) {
-        None
-    } else {
-        block.x.iter().position(|value| !value.is_finite())
-    };
-    match (value, label) {
-        (Some(at), label) if label.is_none_or(|row| at / block.columns <= row) => {
-            Some(SamplesError::NotFinite {
-                row: block.first_row + (at / block.columns) as u64,
-                column: at % block.columns,
-                value: block.x[at],
-            })
-        }
-        (_, Some(row)) => Some(SamplesError::Label {
-            row: block.first_row + row as u64,
-            value: block.y[row],
-        }),
-        _ => None,
-    }
+    // A value that is not finite shows in the matrix.
+    let finite = gram.matrix.iter().all(|value| value.is_finite());
+    gram.refusal = block.refusal(2, finite);
 }
 
 fn step_size(gram: &Gram, columns: usize, c: f64, fit_intercept: bool) -> Result<f64, KernelError> {

@@ -1,5 +1,6 @@
 //! Rows with labels, borrowed from whoever holds them.
 
+use crate::simd::Value;
 use brambling_program::{BLOCK_ROWS, Blocked, DecodeError, Foreign, Payload, blocks_of};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -7,8 +8,8 @@ use std::borrow::Cow;
 /// The rows of one partition: whole blocks of [`BLOCK_ROWS`] rows (the table's last block may be shorter),
 /// with a label each, or with none at all.
 #[derive(Clone, Debug, Default)]
-pub struct Samples {
-    x: Foreign<f64>,
+pub struct Samples<E: Value = f64> {
+    x: Foreign<E>,
     y: Foreign<f64>,
     columns: usize,
     first_block: u64,
@@ -16,9 +17,9 @@ pub struct Samples {
 
 /// Rows of one block.
 #[derive(Clone, Copy, Debug)]
-pub struct SampleBlock<'a> {
+pub struct SampleBlock<'a, E = f64> {
     /// The rows, one after another, `columns` values each.
-    pub x: &'a [f64],
+    pub x: &'a [E],
     /// A label for each row; empty when the table has none.
     pub y: &'a [f64],
     /// Values in a row.
@@ -28,17 +29,24 @@ pub struct SampleBlock<'a> {
 }
 
 impl Samples {
+    /// How many blocks a table of so many rows has.
+    pub fn blocks_in(rows: usize) -> u64 {
+        rows.div_ceil(BLOCK_ROWS) as u64
+    }
+}
+
+impl<E: Value + Payload> Samples<E> {
     /// The part of a table that belongs to partition `index` of `count`, without a copy.
     ///
     /// # Panics
     /// When [`SamplesError::check`] would refuse the table's shape.
     pub fn partition(
-        x: &Foreign<f64>,
+        x: &Foreign<E>,
         y: &Foreign<f64>,
         columns: usize,
         index: u32,
         count: u32,
-    ) -> Samples {
+    ) -> Samples<E> {
         if let Err(error) = SamplesError::check(x.len(), y.len(), columns) {
             panic!("{error}");
         }
@@ -55,18 +63,13 @@ impl Samples {
         }
     }
 
-    /// How many blocks a table of so many rows has.
-    pub fn blocks_in(rows: usize) -> u64 {
-        rows.div_ceil(BLOCK_ROWS) as u64
-    }
-
     /// How many rows are held.
     pub fn rows(&self) -> usize {
         self.x.len().checked_div(self.columns).unwrap_or(0)
     }
 
     /// All rows held, as one block that may be longer than others.
-    pub fn whole(&self) -> SampleBlock<'_> {
+    pub fn whole(&self) -> SampleBlock<'_, E> {
         SampleBlock {
             x: &self.x,
             y: &self.y,
@@ -76,8 +79,8 @@ impl Samples {
     }
 }
 
-impl Blocked for Samples {
-    type Block<'a> = SampleBlock<'a>;
+impl<E: Value + Payload> Blocked for Samples<E> {
+    type Block<'a> = SampleBlock<'a, E>;
 
     fn first_block(&self) -> u64 {
         self.first_block
@@ -87,7 +90,7 @@ impl Blocked for Samples {
         self.rows().div_ceil(BLOCK_ROWS)
     }
 
-    fn block(&self, place: usize) -> Option<SampleBlock<'_>> {
+    fn block(&self, place: usize) -> Option<SampleBlock<'_, E>> {
         let start = place * BLOCK_ROWS;
         let end = (start + BLOCK_ROWS).min(self.rows());
         Some(SampleBlock {
@@ -103,12 +106,16 @@ impl Blocked for Samples {
     }
 }
 
-impl Payload for Samples {
+impl<E: Value + Payload> Payload for Samples<E> {
     /// Borrowed memory is its owner's to count.
     const FIXED: bool = true;
 
     fn type_name() -> Cow<'static, str> {
-        Cow::Borrowed("Samples")
+        if size_of::<E>() == size_of::<f64>() {
+            Cow::Borrowed("Samples")
+        } else {
+            Cow::Borrowed("Samples of singles")
+        }
     }
 
     fn heap_bytes(&self) -> usize {
@@ -134,7 +141,7 @@ impl Payload for Samples {
         }
         match SamplesError::check(samples.x.len(), samples.y.len(), samples.columns) {
             Ok(()) => Ok(samples),
-            Err(error) => Err(DecodeError::of::<Samples>(error.to_string())),
+            Err(error) => Err(DecodeError::of::<Samples<E>>(error.to_string())),
         }
     }
 }
@@ -193,6 +200,19 @@ pub enum SamplesError {
         /// What stands there.
         value: f64,
     },
+    /// A label that is no index of a class.
+    #[error(
+        "y has {value} at row {row} (counted from 0); labels must be whole numbers from 0 to {}",
+        .classes - 1
+    )]
+    Class {
+        /// The first such row.
+        row: u64,
+        /// What stands there.
+        value: f64,
+        /// How many classes there are.
+        classes: usize,
+    },
     /// Values whose squares overflow.
     #[error(
         "the squares of X's values overflow; scale its columns first, for example to deviation 1"
@@ -203,6 +223,42 @@ pub enum SamplesError {
 /// A number of things: 1 row, 2 rows.
 fn count(number: &usize, what: &str) -> String {
     format!("{number} {what}{}", if *number == 1 { "" } else { "s" })
+}
+
+impl<E: Value> SampleBlock<'_, E> {
+    /// The block's first value that is no number, or label that is no index of a class. Values are looked at only
+    /// when `finite` does not say that they are numbers all.
+    pub(super) fn refusal(&self, classes: usize, finite: bool) -> Option<SamplesError> {
+        let is_class = |y: f64| y >= 0.0 && y < classes as f64 && y.trunc() == y;
+        let label = self.y.iter().position(|&y| !is_class(y));
+        let value = if finite {
+            None
+        } else {
+            self.x.iter().position(|&value| !value.into().is_finite())
+        };
+        match (value, label) {
+            (Some(at), label) if label.is_none_or(|row| at / self.columns <= row) => {
+                Some(SamplesError::NotFinite {
+                    row: self.first_row + (at / self.columns) as u64,
+                    column: at % self.columns,
+                    value: self.x[at].into(),
+                })
+            }
+            (_, Some(row)) => {
+                let (value, row) = (self.y[row], self.first_row + row as u64);
+                Some(if classes == 2 {
+                    SamplesError::Label { row, value }
+                } else {
+                    SamplesError::Class {
+                        row,
+                        value,
+                        classes,
+                    }
+                })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl SamplesError {
@@ -277,15 +333,15 @@ mod tests {
         let part = Samples::partition(&x, &y, 3, 1, 2);
         let mut bytes = Vec::new();
         part.encode(&mut bytes);
-        let back = Samples::decode(&mut &bytes[..]).unwrap();
+        let back = <Samples>::decode(&mut &bytes[..]).unwrap();
         assert_eq!(back.first_block(), 1);
         assert_eq!(back.whole().x, part.whole().x);
         assert_eq!(back.whole().y, part.whole().y);
-        assert!(Samples::decode(&mut &bytes[..bytes.len() - 1]).is_err());
+        assert!(<Samples>::decode(&mut &bytes[..bytes.len() - 1]).is_err());
         // The number of columns comes first: rows of 2 do not fit 904 rows of 3 and their labels.
         bytes[0] = 2;
-        assert!(Samples::decode(&mut &bytes[..]).is_err());
+        assert!(<Samples>::decode(&mut &bytes[..]).is_err());
         bytes[0] = 0;
-        assert!(Samples::decode(&mut &bytes[..]).is_err());
+        assert!(<Samples>::decode(&mut &bytes[..]).is_err());
     }
 }

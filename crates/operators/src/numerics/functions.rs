@@ -40,7 +40,7 @@ const LOG: [f64; 7] = [
 
 /// eˣ within 1 ulp. Underflows gradually; the NaN of a NaN is not canonical.
 #[inline(always)]
-fn exp_lanes<V: F64x8>(x: V) -> V {
+pub(crate) fn exp_lanes<V: F64x8>(x: V) -> V {
     // Beyond these the result is zero or infinite anyway, and the exponent stays in `scale`'s range.
     let x = x.clamp(V::splat(-750.0), V::splat(720.0));
     let rounder = V::splat(ROUNDER);
@@ -71,7 +71,7 @@ fn exp_lanes<V: F64x8>(x: V) -> V {
 
 /// ln(1 + x) within 1 ulp; NaN below −1. The NaN of a NaN is not canonical.
 #[inline(always)]
-fn log1p_lanes<V: F64x8>(x: V) -> V {
+pub(crate) fn log1p_lanes<V: F64x8>(x: V) -> V {
     let one = V::splat(1.0);
     let zero = V::splat(0.0);
     // 1 + x = t + lost exactly, by Knuth's two-sum.

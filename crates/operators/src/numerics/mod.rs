@@ -5,7 +5,7 @@ mod functions;
 mod reductions;
 
 pub use functions::{exp, log_loss, log1p, sigmoid, softplus};
-pub(crate) use functions::{log_loss_lanes, sigmoid_lanes};
+pub(crate) use functions::{exp_lanes, log_loss_lanes, log1p_lanes, sigmoid_lanes};
 pub use reductions::{Element, add_into, max, min, sum};
 
 /// The NaN that kernels return: quiet, positive, without payload.

@@ -65,6 +65,13 @@ impl F64x8 for Avx2 {
         ))
     }
     #[inline(always)]
+    unsafe fn widen_masked(from: *const f32, mask: Self::Mask) -> Self {
+        v3!(Avx2(
+            _mm256_cvtps_pd(_mm_maskload_ps(from, halves(mask.0))),
+            _mm256_cvtps_pd(_mm_maskload_ps(from.wrapping_add(4), halves(mask.1))),
+        ))
+    }
+    #[inline(always)]
     fn first(lanes: usize) -> Self::Mask {
         let iota = v3!(Avx2(
             _mm256_setr_pd(0.0, 1.0, 2.0, 3.0),
@@ -250,5 +257,18 @@ fn four_by_four([a, b, c, d]: [&[f64; 4]; 4]) -> [__m256d; 4] {
             _mm256_permute2f128_pd::<0x31>(ab0, cd0),
             _mm256_permute2f128_pd::<0x31>(ab1, cd1),
         ]
+    })
+}
+
+/// The upper half of each lane: a mask of four singles from one of four doubles.
+#[inline(always)]
+fn halves(mask: __m256d) -> __m128i {
+    v3!({
+        let (low, high) = (
+            _mm256_castpd256_pd128(mask),
+            _mm256_extractf128_pd::<1>(mask),
+        );
+        let odd = _mm_shuffle_ps::<0b11_01_11_01>(_mm_castpd_ps(low), _mm_castpd_ps(high));
+        _mm_castps_si128(odd)
     })
 }

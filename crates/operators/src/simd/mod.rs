@@ -18,6 +18,7 @@ mod avx2;
 mod avx512;
 
 pub use isa::{Isa, ParseIsaError, SelectError, active, detect, select};
+pub use rows::Value;
 pub(crate) use rows::{Octet, Rows, prefetch_ahead, prefetch_line};
 pub(crate) use vector::F64x8;
 

@@ -1,5 +1,5 @@
 //! Eight doubles in an array, for any CPU.
-#![allow(unsafe_code)] // One masked load through a pointer, as the trait demands.
+#![allow(unsafe_code)] // Two masked loads through pointers, as the trait demands.
 
 use super::vector::{F64x8, MANTISSA_BITS, OCTAVE_SHIFT_BITS, SQRT_HALF_BITS};
 
@@ -46,6 +46,11 @@ impl F64x8 for Portable {
     unsafe fn load_masked(from: *const f64, mask: Self::Mask) -> Self {
         // SAFETY: the caller says that the lanes in `mask` are readable.
         lanes!(i => if mask[i] { unsafe { *from.add(i) } } else { 0.0 })
+    }
+    #[inline(always)]
+    unsafe fn widen_masked(from: *const f32, mask: Self::Mask) -> Self {
+        // SAFETY: the caller says that the lanes in `mask` are readable.
+        lanes!(i => if mask[i] { f64::from(unsafe { *from.add(i) }) } else { 0.0 })
     }
     #[inline(always)]
     fn first(lanes: usize) -> Self::Mask {

@@ -10,20 +10,58 @@ use super::F64x8;
 const PREFETCH_BYTES: usize = 4096;
 const LINE_BYTES: usize = 64;
 
+/// What the values of a table may be: doubles, or singles, each of which is read as the double that equals it.
+/// Nothing else implements it.
+pub trait Value:
+    Load + Copy + std::fmt::Debug + Default + Into<f64> + Send + Sync + 'static
+{
+}
+impl Value for f64 {}
+impl Value for f32 {}
+
+mod load {
+    use super::F64x8;
+
+    pub trait Load: Sized {
+        /// Lanes `mask` of the eight values at `from`, the others zero.
+        ///
+        /// # Safety
+        /// The lanes in `mask` must be readable; the others are not touched.
+        unsafe fn load<V: F64x8>(from: *const Self, mask: V::Mask) -> V;
+    }
+
+    impl Load for f64 {
+        #[inline(always)]
+        unsafe fn load<V: F64x8>(from: *const f64, mask: V::Mask) -> V {
+            // SAFETY: the caller's promise is the same.
+            unsafe { V::load_masked(from, mask) }
+        }
+    }
+
+    impl Load for f32 {
+        #[inline(always)]
+        unsafe fn load<V: F64x8>(from: *const f32, mask: V::Mask) -> V {
+            // SAFETY: the caller's promise is the same.
+            unsafe { V::widen_masked(from, mask) }
+        }
+    }
+}
+use load::Load;
+
 /// A row-major matrix read as rows of vectors. The last vector of a row holds its remaining columns
 /// and zeros.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows<'a, V: F64x8> {
-    base: *const f64,
+pub(crate) struct Rows<'a, V: F64x8, E = f64> {
+    base: *const E,
     rows: usize,
     columns: usize,
     tail: V::Mask,
-    values: PhantomData<&'a [f64]>,
+    values: PhantomData<&'a [E]>,
 }
 
-impl<'a, V: F64x8> Rows<'a, V> {
+impl<'a, V: F64x8, E: Value> Rows<'a, V, E> {
     #[inline(always)]
-    pub(crate) fn new(values: &'a [f64], columns: usize) -> Self {
+    pub(crate) fn new(values: &'a [E], columns: usize) -> Self {
         assert!(columns > 0 && values.len().is_multiple_of(columns));
         let tail = V::first(columns - (columns.div_ceil(8) - 1) * 8);
         let rows = values.len() / columns;
@@ -56,12 +94,39 @@ impl<'a, V: F64x8> Rows<'a, V> {
             V::first(8)
         };
         // SAFETY: the row exists, and the mask ends with it.
-        unsafe { V::load_masked(self.base.add(row * self.columns + vector * 8), mask) }
+        unsafe { E::load(self.base.add(row * self.columns + vector * 8), mask) }
+    }
+
+    /// Turns up to eight rows from `first` on into columns, whole vectors of them; what lies beyond the last
+    /// row or column is zero.
+    #[inline(always)]
+    pub(crate) fn turn(&self, first: usize, columns: &mut [[f64; 8]]) {
+        for vector in 0..self.vectors() {
+            let mut low = [[0.0; 4]; 8];
+            let mut high = [[0.0; 4]; 8];
+            let mut at = 0;
+            while at < 8 {
+                if first + at < self.rows {
+                    let mut row = [0.0; 8];
+                    self.load(first + at, vector).store(&mut row);
+                    low[at] = [row[0], row[1], row[2], row[3]];
+                    high[at] = [row[4], row[5], row[6], row[7]];
+                }
+                at += 1;
+            }
+            let (low, high) = (V::turn_four(fours(&low)), V::turn_four(fours(&high)));
+            at = 0;
+            while at < 4 {
+                low[at].store(&mut columns[vector * 8 + at]);
+                high[at].store(&mut columns[vector * 8 + 4 + at]);
+                at += 1;
+            }
+        }
     }
 
     /// Eight rows from `first`, for rows of exactly `VECTORS` vectors.
     #[inline(always)]
-    pub(crate) fn octet<const VECTORS: usize>(&self, first: usize) -> Octet<'a, V, VECTORS> {
+    pub(crate) fn octet<const VECTORS: usize>(&self, first: usize) -> Octet<'a, V, VECTORS, E> {
         assert!(self.vectors() == VECTORS && first < self.rows && self.rows - first >= 8);
         // SAFETY: `first` is a row.
         let base = unsafe { self.base.add(first * self.columns) };
@@ -74,16 +139,22 @@ impl<'a, V: F64x8> Rows<'a, V> {
     }
 }
 
-/// Eight rows of `VECTORS` vectors each.
-#[derive(Clone, Copy)]
-pub(crate) struct Octet<'a, V: F64x8, const VECTORS: usize> {
-    base: *const f64,
-    columns: usize,
-    tail: V::Mask,
-    values: PhantomData<&'a [f64]>,
+#[inline(always)]
+fn fours(rows: &[[f64; 4]; 8]) -> [&[f64; 4]; 8] {
+    let [a, b, c, d, e, f, g, h] = rows;
+    [a, b, c, d, e, f, g, h]
 }
 
-impl<V: F64x8, const VECTORS: usize> Octet<'_, V, VECTORS> {
+/// Eight rows of `VECTORS` vectors each.
+#[derive(Clone, Copy)]
+pub(crate) struct Octet<'a, V: F64x8, const VECTORS: usize, E = f64> {
+    base: *const E,
+    columns: usize,
+    tail: V::Mask,
+    values: PhantomData<&'a [E]>,
+}
+
+impl<V: F64x8, const VECTORS: usize, E: Value> Octet<'_, V, VECTORS, E> {
     /// Both indices are constants once loops are unrolled, so the check costs nothing.
     #[inline(always)]
     pub(crate) fn load(&self, row: usize, vector: usize) -> V {
@@ -94,7 +165,7 @@ impl<V: F64x8, const VECTORS: usize> Octet<'_, V, VECTORS> {
             V::first(8)
         };
         // SAFETY: the row exists, and the mask ends with it.
-        unsafe { V::load_masked(self.base.add(row * self.columns + vector * 8), mask) }
+        unsafe { E::load(self.base.add(row * self.columns + vector * 8), mask) }
     }
 
     /// The same rows, such that the compiler does not know it and reads them again: a second read of
@@ -134,7 +205,7 @@ pub(crate) fn prefetch_ahead(at: &f64) {
 }
 
 #[inline(always)]
-fn prefetch(address: *const f64) {
+fn prefetch<E>(address: *const E) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

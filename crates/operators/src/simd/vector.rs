@@ -15,7 +15,8 @@ pub(super) const MANTISSA_BITS: u64 = (1 << 52) - 1;
 /// the same bits, NaN payloads excepted; `canonical` removes that exception.
 ///
 /// Sums across lanes add lane `i` to lane `i + half`, halving until one lane is left.
-pub(crate) trait F64x8: Copy {
+#[allow(missing_docs)] // Nobody outside can name it: it is public only as what a sealed trait mentions.
+pub trait F64x8: Copy {
     type Mask: Copy;
 
     fn splat(x: f64) -> Self;
@@ -31,6 +32,12 @@ pub(crate) trait F64x8: Copy {
     /// The lanes in `mask` must be readable; the others are not touched.
     #[allow(unsafe_code)] // Implemented in this module's siblings, called by `Rows` alone.
     unsafe fn load_masked(from: *const f64, mask: Self::Mask) -> Self;
+    /// Lanes `mask` of the eight singles at `from`, each as the double that equals it, the others zero.
+    ///
+    /// # Safety
+    /// As [`F64x8::load_masked`].
+    #[allow(unsafe_code)] // As above.
+    unsafe fn widen_masked(from: *const f32, mask: Self::Mask) -> Self;
     /// The first `lanes` lanes.
     fn first(lanes: usize) -> Self::Mask;
 

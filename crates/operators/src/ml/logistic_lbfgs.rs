@@ -1,0 +1,270 @@
+//! Logistic regression by L-BFGS, as a program: an iteration is one pass over the data, seldom two.
+
+use super::lbfgs::{Limits, Search, State};
+use super::logistic::{Labelled, Linear, Loss, gradient_block_into};
+use super::logistic_regression::{LogisticRegression, encoded, refused};
+use super::samples::{SampleBlock, Samples, SamplesError};
+use super::softmax::{self, Classified, Linears};
+use crate::numerics::add_into;
+use crate::simd::{self, Value};
+use brambling_program::{
+    Blocks, Combine, Dataset, Foreign, KernelError, Partitioner, Payload, Program, Sum,
+};
+use serde::{Deserialize, Serialize};
+
+/// How a model of several classes is laid out in [`Search::point`]: weights class by class, then the intercepts.
+/// Two classes share one row of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Values in a row.
+    pub columns: usize,
+    /// Classes, at least two.
+    pub classes: usize,
+}
+
+impl Shape {
+    /// Rows of weights: one for each class, or one for two classes.
+    pub fn weight_rows(self) -> usize {
+        if self.classes == 2 { 1 } else { self.classes }
+    }
+
+    /// Weights, without intercepts.
+    pub fn weights(self) -> usize {
+        self.weight_rows() * self.columns
+    }
+
+    /// Weights and intercepts.
+    pub fn parameters(self) -> usize {
+        self.weights() + self.weight_rows()
+    }
+}
+
+/// Adds the program's stages to `p`: L-BFGS on ½‖w‖² + C · Σ log-loss over the table, from zero. Labels are
+/// indexes of classes, from 0 on. What is minimised is that sum ÷ (C · rows), so that the search's value and
+/// gradient are means over rows. The dataset that it gives has one partition and is kept.
+///
+/// `observe` is called with the search after each pass over the data. NaN, infinities and labels that are no
+/// index fail the job; the error's source is a [`SamplesError`].
+///
+/// # Movement
+/// The samples never move. A pass broadcasts the parameters and reduces one gradient and one loss.
+///
+/// # Panics
+/// When [`SamplesError::check`] would refuse the table's shape, or there are fewer than two classes.
+pub fn build<E: Value + Payload>(
+    model: &LogisticRegression,
+    p: &mut Program,
+    x: Foreign<E>,
+    y: Foreign<f64>,
+    shape: Shape,
+    partitions: u32,
+    observe: impl Fn(&Search) + Clone + Send + Sync + 'static,
+) -> Dataset<Search> {
+    assert!(shape.classes >= 2);
+    let rule = Rule {
+        shape,
+        c: model.c,
+        fit_intercept: model.fit_intercept,
+        rows: y.len() as f64,
+        limits: Limits {
+            tol: model.tol,
+            max_iter: model.max_iter,
+        },
+    };
+    let samples = p.load(
+        "samples",
+        partitions,
+        Partitioner::Blocks,
+        move |index, count| Samples::partition(&x, &y, shape.columns, index, count),
+    );
+    let search = p.value("search", 1, Search::from(vec![0.0; shape.parameters()]));
+    let trial = p.value("trial", 1, Trial::first(shape.parameters()));
+    let local = p.like::<Trial, _>("local trial", &samples);
+    let block_sums = p.like::<Blocks<Sums>, _>("block sums", &samples);
+    let sums = p.temporary::<Sums>("sums", 1);
+    p.repeat_while("searching", &trial, Trial::is_wanted, |p| {
+        p.broadcast(&trial, &local);
+        p.map("gradient", &samples)
+            .read(&local)
+            .named("ml.logistic.value_and_gradient", encoded(&shape.classes))
+            .into(
+                &block_sums,
+                move |block: SampleBlock<'_, E>, trial: &Trial, sums: &mut Sums| {
+                    sums.take_block(block, trial, shape);
+                },
+            );
+        p.reduce_blocks(Sum, &block_sums, &sums, Sums::clone_from);
+        p.compute("search")
+            .read(&sums)
+            .update(&search)
+            .update(&trial)
+            .named("ml.logistic.lbfgs", rule.encoded())
+            .run(move |sums: &Sums, search: &mut Search, trial: &mut Trial| {
+                rule.advance(sums, search, trial)?;
+                observe(search);
+                Ok::<(), KernelError>(())
+            });
+    });
+    search
+}
+
+/// The parameters whose loss and gradient are wanted.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Trial {
+    parameters: Vec<f64>,
+    is_first: bool,
+    is_wanted: bool,
+}
+brambling_program::payload!(Trial, |trial| trial.parameters.capacity()
+    * size_of::<f64>());
+
+impl Clone for Trial {
+    fn clone(&self) -> Trial {
+        let mut trial = Trial::default();
+        trial.clone_from(self);
+        trial
+    }
+
+    /// Keeps the buffer: a broadcast calls this for each partition and turn.
+    fn clone_from(&mut self, from: &Trial) {
+        let parameters = std::mem::take(&mut self.parameters);
+        *self = Trial {
+            parameters,
+            ..*from
+        };
+        self.parameters.clone_from(&from.parameters);
+    }
+}
+
+impl Trial {
+    fn first(parameters: usize) -> Trial {
+        Trial {
+            parameters: vec![0.0; parameters],
+            is_first: true,
+            is_wanted: true,
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+}
+
+/// Sums over the rows of some blocks: the gradient by parameter, then the loss. And the first value in them that
+/// cannot be used, where it was looked for.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Sums {
+    values: Vec<f64>,
+    refusal: Option<SamplesError>,
+}
+brambling_program::payload!(Sums, |sums| sums.values.capacity() * size_of::<f64>());
+
+impl Clone for Sums {
+    fn clone(&self) -> Sums {
+        Sums {
+            values: self.values.clone(),
+            refusal: self.refusal.clone(),
+        }
+    }
+
+    /// Keeps the buffer: a reduction calls this for each block and turn.
+    fn clone_from(&mut self, from: &Sums) {
+        self.values.clone_from(&from.values);
+        self.refusal.clone_from(&from.refusal);
+    }
+}
+
+impl Combine<Sums> for Sum {
+    fn combine(&self, left: &mut Sums, right: &Sums) {
+        add_into(simd::active(), &mut left.values, &right.values);
+        if left.refusal.is_none() {
+            left.refusal.clone_from(&right.refusal);
+        }
+    }
+}
+
+impl Sums {
+    fn take_block<E: Value>(&mut self, block: SampleBlock<'_, E>, trial: &Trial, shape: Shape) {
+        self.values.resize(shape.parameters() + 1, 0.0);
+        let (x, y, columns) = (block.x, block.y, block.columns);
+        let (weights, intercepts) = trial.parameters.split_at(shape.weights());
+        if shape.classes == 2 {
+            let intercept = intercepts[0];
+            let model = Linear { weights, intercept };
+            let rows = Labelled { x, y, columns };
+            gradient_block_into(simd::active(), rows, model, Loss::Summed, &mut self.values);
+        } else {
+            let model = Linears {
+                weights,
+                intercepts,
+            };
+            let rows = Classified { x, y, columns };
+            softmax::gradient_block(simd::active(), rows, model, &mut self.values);
+        }
+        self.refusal = if trial.is_first {
+            // Zero times what is not finite is NaN.
+            let finite = self.values.iter().all(|value| value.is_finite());
+            block.refusal(shape.classes, finite)
+        } else {
+            None
+        };
+    }
+}
+
+/// What a pass is made of besides the data.
+#[derive(Clone, Copy)]
+struct Rule {
+    shape: Shape,
+    c: f64,
+    fit_intercept: bool,
+    rows: f64,
+    limits: Limits,
+}
+
+impl Rule {
+    fn encoded(&self) -> Vec<u8> {
+        let shape = (self.shape.columns, self.shape.classes);
+        let limits = (self.limits.tol, self.limits.max_iter);
+        encoded(&((self.c, self.fit_intercept, self.rows), shape, limits))
+    }
+
+    fn advance(
+        &self,
+        sums: &Sums,
+        search: &mut Search,
+        trial: &mut Trial,
+    ) -> Result<(), KernelError> {
+        if let Some(refusal) = &sums.refusal {
+            return Err(refused(refusal.clone()));
+        }
+        let (value, gradient) = self.value_and_gradient(&sums.values, &trial.parameters);
+        let state = search.take(value, &gradient, self.limits);
+        if state == State::Overflowed {
+            return Err(refused(SamplesError::TooLarge));
+        }
+        trial.is_first = false;
+        trial.is_wanted = state == State::Searching;
+        if trial.is_wanted {
+            search.next_point(&mut trial.parameters);
+        }
+        Ok(())
+    }
+
+    /// The mean loss and penalty, and their gradient.
+    fn value_and_gradient(&self, sums: &[f64], parameters: &[f64]) -> (f64, Vec<f64>) {
+        let (sums, loss) = sums.split_at(self.shape.parameters());
+        let (penalty, weights) = (1.0 / (self.c * self.rows), self.shape.weights());
+        let share = |(at, &sum): (usize, &f64)| {
+            if at < weights {
+                sum / self.rows + penalty * parameters[at]
+            } else if self.fit_intercept {
+                sum / self.rows
+            } else {
+                0.0
+            }
+        };
+        let gradient = sums.iter().enumerate().map(share).collect();
+        let square: f64 = parameters[..weights].iter().map(|w| w * w).sum();
+        (loss[0] / self.rows + 0.5 * penalty * square, gradient)
+    }
+}
