@@ -2,10 +2,11 @@
 
 use crate::{Caller, Error, Failure, Outcome, RunOptions, Tally};
 pub use brambling_operators::graph::edges::{EdgeList, GraphError, Ids, Relabelled, relabel};
-use brambling_operators::graph::pagerank::{
-    self as ranking, PARTITIONS_MAX, Vertices, partitions_of,
-};
+use brambling_operators::graph::meeting::{Cell, Real};
+pub use brambling_operators::graph::pagerank::Precision;
+use brambling_operators::graph::pagerank::{self as ranking, PARTITIONS_MAX, partitions_of};
 use brambling_operators::graph::vertex_cut::VertexCut;
+use brambling_operators::graph::{clustering, propagation, reach};
 use brambling_program::{Foreign, Program};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ pub struct PageRank {
     /// Where rank starts anew, and where that of vertices without out-edges goes: a value for each vertex, of
     /// which only the shares of their sum count. The same for all vertices when not given.
     pub personalization: Option<Foreign<f64>>,
+    /// The width of ranks, and of the sums that make them.
+    pub precision: Precision,
 }
 
 impl Default for PageRank {
@@ -31,6 +34,7 @@ impl Default for PageRank {
             tol: 1e-6,
             max_iter: 100,
             personalization: None,
+            precision: Precision::F64,
         }
     }
 }
@@ -72,6 +76,8 @@ pub struct Ranked {
     pub converged: bool,
     /// The sum of the ranks' changes in the last iteration.
     pub change: f64,
+    /// Partitions of vertices, and as many of edges.
+    pub partitions: u32,
     /// What the job did.
     pub tally: Tally,
     /// Until the edges were in their partitions.
@@ -141,24 +147,38 @@ fn rank(
         tol: how.tol,
         max_iter: how.max_iter,
         personalization: how.personalization.clone(),
+        precision: how.precision,
     };
     how.check(edges)?;
     let partitions = options.resolve()?.partitions;
     let partitions = partitions.unwrap_or_else(|| partitions_of(edges.vertices, edges.len()));
+    match how.precision {
+        Precision::F64 => search::<f64>(&how, edges, partitions, run),
+        Precision::F32 => search::<f32>(&how, edges, partitions, run),
+    }
+}
+
+fn search<R: Real>(
+    how: &ranking::PageRank,
+    edges: &EdgeList,
+    partitions: u32,
+    run: impl FnOnce(Program) -> Result<Outcome, Error>,
+) -> Result<Ranked, AnalysisError> {
     let times = Times::default();
     let watch = times.clone();
     let mut p = Program::new("pagerank");
-    let ranking = how.build(&mut p, edges.clone(), partitions, move |_| watch.note());
+    let ranking = how.build::<R>(&mut p, edges.clone(), partitions, move |_| watch.note());
     let started = Instant::now();
     let mut outcome = run(p)?;
     let search = outcome.take(&ranking.search);
     let vertices = outcome.take_all(&ranking.vertices);
     let (dealt, ended) = times.read().unwrap_or((started, started));
+    let ranks = vertices
+        .into_iter()
+        .map(|part| part.ranks.into_iter().map(Into::into));
     Ok(Ranked {
-        ranks: in_order(
-            VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX)),
-            vertices,
-        ),
+        ranks: by_vertex(edges.vertices, partitions, ranks),
+        partitions: VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX)).partitions(),
         iterations: search.iterations,
         converged: search.converged,
         change: search.change,
@@ -166,20 +186,6 @@ fn rank(
         dealing: dealt - started,
         search: ended - dealt,
     })
-}
-
-/// The ranks by vertex.
-fn in_order(cut: VertexCut, parts: Vec<Vertices>) -> Vec<f64> {
-    let mut ranks = vec![0.0; cut.vertices()];
-    for (part, vertices) in (0..).zip(parts) {
-        let mut rest = &vertices.ranks[..];
-        for range in cut.vertices_of(part) {
-            let (own, others) = rest.split_at(range.len());
-            ranks[range].copy_from_slice(own);
-            rest = others;
-        }
-    }
-    ranks
 }
 
 /// When the search was first seen, and when last.
@@ -197,4 +203,237 @@ impl Times {
     fn read(&self) -> Option<(Instant, Instant)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What an algorithm found for each vertex.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Found<V> {
+    /// By vertex.
+    pub values: Vec<V>,
+    /// What the job did.
+    pub tally: Tally,
+}
+
+/// Weakly connected components (LDBC Graphalytics' WCC): for each vertex the least vertex that it is connected
+/// to, whichever way edges point.
+///
+/// ```
+/// use brambling::graph::{EdgeList, connected_components};
+/// use brambling::{QuietCaller, RunOptions};
+///
+/// let edges = EdgeList::new(5, vec![4u32, 1], vec![3u32, 3]);
+/// let found = connected_components(&edges, &RunOptions::new(), &mut QuietCaller)?;
+/// assert_eq!(found.values, [0, 1, 2, 1, 1]);
+/// # Ok::<(), brambling::graph::AnalysisError>(())
+/// ```
+///
+/// # Errors
+/// A graph that cannot be used (with the edge), or how the job failed. `caller` is asked for interruptions.
+pub fn connected_components(
+    edges: &EdgeList,
+    options: &RunOptions,
+    caller: &mut dyn Caller,
+) -> Result<Found<u32>, AnalysisError> {
+    let job = Analysis::new("connected-components", edges, options)?;
+    job.reach(caller, reach::components)
+}
+
+/// Breadth-first search (LDBC Graphalytics' BFS): the fewest edges on a way from `from` to each vertex; nothing
+/// where no way leads.
+///
+/// ```
+/// use brambling::graph::{EdgeList, bfs};
+/// use brambling::{QuietCaller, RunOptions};
+///
+/// let edges = EdgeList::new(4, vec![0u32, 1, 3], vec![1u32, 2, 2]);
+/// let found = bfs(&edges, 0, &RunOptions::new(), &mut QuietCaller)?;
+/// assert_eq!(found.values, [Some(0), Some(1), Some(2), None]);
+/// # Ok::<(), brambling::graph::AnalysisError>(())
+/// ```
+///
+/// # Errors
+/// As [`connected_components`]; and a start that is no vertex.
+pub fn bfs(
+    edges: &EdgeList,
+    from: usize,
+    options: &RunOptions,
+    caller: &mut dyn Caller,
+) -> Result<Found<Option<u32>>, AnalysisError> {
+    let job = Analysis::new("bfs", edges, options)?;
+    let from = start(edges, from)?;
+    let found = job.reach(caller, |p, edges, parts| reach::hops(p, edges, parts, from))?;
+    let hops = |hops| if hops == u32::MAX { None } else { Some(hops) };
+    Ok(Found {
+        values: found.values.into_iter().map(hops).collect(),
+        tally: found.tally,
+    })
+}
+
+/// Single-source shortest paths (LDBC Graphalytics' SSSP): the least sum of weights on a way from `from` to each
+/// vertex; infinite where no way leads. An edge weighs 1 when edges have no weights.
+///
+/// ```
+/// use brambling::graph::{EdgeList, sssp};
+/// use brambling::{QuietCaller, RunOptions};
+///
+/// let edges = EdgeList::new(4, vec![0u32, 1, 0], vec![1u32, 2, 2]).weighted(vec![1.0, 0.5, 3.0]);
+/// let found = sssp(&edges, 0, &RunOptions::new(), &mut QuietCaller)?;
+/// assert_eq!(found.values, [0.0, 1.0, 1.5, f64::INFINITY]);
+/// # Ok::<(), brambling::graph::AnalysisError>(())
+/// ```
+///
+/// # Errors
+/// As [`bfs`]; weights must be finite and not negative.
+pub fn sssp(
+    edges: &EdgeList,
+    from: usize,
+    options: &RunOptions,
+    caller: &mut dyn Caller,
+) -> Result<Found<f64>, AnalysisError> {
+    let job = Analysis::new("sssp", edges, options)?;
+    let from = start(edges, from)?;
+    job.reach(caller, |p, edges, parts| {
+        reach::distances(p, edges, parts, from)
+    })
+}
+
+/// Communities by label propagation (LDBC Graphalytics' CDLP): labels are vertices at first; in each of `turns`
+/// turns a vertex takes the label that most of its neighbours have, the least of equally frequent ones. The
+/// neighbours at both ends of in- and out-edges count, once an edge.
+///
+/// ```
+/// use brambling::graph::{EdgeList, label_propagation};
+/// use brambling::{QuietCaller, RunOptions};
+///
+/// let edges = EdgeList::new(3, vec![0u32, 1, 2], vec![1u32, 2, 0]);
+/// let found = label_propagation(&edges, 2, &RunOptions::new(), &mut QuietCaller)?;
+/// assert_eq!(found.values, [0, 0, 0]);
+/// # Ok::<(), brambling::graph::AnalysisError>(())
+/// ```
+///
+/// # Errors
+/// As [`connected_components`].
+pub fn label_propagation(
+    edges: &EdgeList,
+    turns: u64,
+    options: &RunOptions,
+    caller: &mut dyn Caller,
+) -> Result<Found<u32>, AnalysisError> {
+    let job = Analysis::new("label-propagation", edges, options)?;
+    job.run(
+        caller,
+        |p, edges, parts| propagation::propagate(p, edges, parts, turns),
+        |outcome, labels| outcome.take_all(&labels).into_iter().map(|of| of.labels),
+    )
+}
+
+/// Local clustering coefficients (LDBC Graphalytics' LCC): the directed edges between a vertex's neighbours ÷
+/// those that there could be; 0 with fewer than two neighbours. Neighbours are those at the other ends of in-
+/// and out-edges, each once; self-loops and parallel edges do not count.
+///
+/// ```
+/// use brambling::graph::{EdgeList, local_clustering};
+/// use brambling::{QuietCaller, RunOptions};
+///
+/// // Of the two edges that could be between 1 and 2, one is there.
+/// let edges = EdgeList::new(3, vec![0u32, 0, 1], vec![1u32, 2, 2]);
+/// let found = local_clustering(&edges, &RunOptions::new(), &mut QuietCaller)?;
+/// assert_eq!(found.values, [0.5, 0.5, 0.5]);
+/// # Ok::<(), brambling::graph::AnalysisError>(())
+/// ```
+///
+/// # Errors
+/// As [`connected_components`].
+pub fn local_clustering(
+    edges: &EdgeList,
+    options: &RunOptions,
+    caller: &mut dyn Caller,
+) -> Result<Found<f64>, AnalysisError> {
+    let job = Analysis::new("local-clustering", edges, options)?;
+    job.run(caller, clustering::coefficients, |outcome, found| {
+        outcome.take_all(&found).into_iter()
+    })
+}
+
+/// A job over a graph that was looked at.
+struct Analysis<'a> {
+    name: &'static str,
+    edges: &'a EdgeList,
+    options: &'a RunOptions,
+    partitions: u32,
+}
+
+impl<'a> Analysis<'a> {
+    fn new(
+        name: &'static str,
+        edges: &'a EdgeList,
+        options: &'a RunOptions,
+    ) -> Result<Analysis<'a>, AnalysisError> {
+        edges.check()?;
+        let given = options.resolve()?.partitions;
+        let partitions = given.unwrap_or_else(|| partitions_of(edges.vertices, edges.len()));
+        Ok(Analysis {
+            name,
+            edges,
+            options,
+            partitions,
+        })
+    }
+
+    /// Builds, runs, and puts what `take` finds by partition and place in the order of vertices.
+    fn run<V: Clone + Default, D, P: IntoIterator<Item = V>, I: Iterator<Item = P>>(
+        self,
+        caller: &mut dyn Caller,
+        build: impl FnOnce(&mut Program, EdgeList, u32) -> D,
+        take: impl FnOnce(&mut Outcome, D) -> I,
+    ) -> Result<Found<V>, AnalysisError> {
+        let mut p = Program::new(self.name);
+        let dataset = build(&mut p, self.edges.clone(), self.partitions);
+        let mut outcome = self.options.run_with(p, caller)?;
+        let parts = take(&mut outcome, dataset);
+        Ok(Found {
+            values: by_vertex(self.edges.vertices, self.partitions, parts),
+            tally: outcome.tally(),
+        })
+    }
+
+    fn reach<V: Cell>(
+        self,
+        caller: &mut dyn Caller,
+        build: impl FnOnce(&mut Program, EdgeList, u32) -> reach::Reach<V>,
+    ) -> Result<Found<V>, AnalysisError> {
+        self.run(caller, build, |outcome, reach| {
+            let parts = outcome.take_all(&reach.vertices);
+            parts.into_iter().map(|part| part.values)
+        })
+    }
+}
+
+/// What partitions have by place, by vertex.
+fn by_vertex<V: Clone + Default, P: IntoIterator<Item = V>>(
+    vertices: usize,
+    partitions: u32,
+    parts: impl Iterator<Item = P>,
+) -> Vec<V> {
+    let cut = VertexCut::new(vertices, partitions.min(PARTITIONS_MAX));
+    let mut all = vec![V::default(); vertices];
+    for (part, values) in (0..).zip(parts) {
+        let own = cut.vertices_of(part).flatten();
+        own.zip(values)
+            .for_each(|(vertex, value)| all[vertex] = value);
+    }
+    all
+}
+
+/// A start that is a vertex.
+fn start(edges: &EdgeList, from: usize) -> Result<u32, GraphError> {
+    if from < edges.vertices {
+        return Ok(from as u32);
+    }
+    Err(GraphError::Start {
+        from,
+        vertices: edges.vertices,
+        last: edges.vertices - 1,
+    })
 }

@@ -1,6 +1,6 @@
 //! PageRank against a dense matrix, and the promise for it.
 
-use brambling::graph::{AnalysisError, EdgeList, PageRank, Ranked, pagerank};
+use brambling::graph::{AnalysisError, EdgeList, PageRank, Precision, Ranked, pagerank};
 use brambling::prelude::*;
 use brambling::program::Foreign;
 
@@ -302,5 +302,27 @@ fn what_cannot_be_ranked_is_refused() {
     for weight in [f64::MAX, 5e-324] {
         let edges = EdgeList::new(2, vec![0u32, 0], vec![1u32, 1]).weighted(vec![weight; 2]);
         assert!(refused(edges, fixed(3)).contains("scale the weights first"));
+    }
+}
+
+#[test]
+fn ranks_of_32_bits_are_near_those_of_64_and_have_the_same_bits_on_any_threads() {
+    let edges = random(5_000, 60_000, 11);
+    for weighted in [false, true] {
+        let edges = list(5_000, &edges, weighted);
+        let rank = |precision, threads| {
+            let how = PageRank {
+                precision,
+                ..fixed(20)
+            };
+            pagerank(&edges, &how, &options(threads, 6)).unwrap().ranks
+        };
+        let wide = rank(Precision::F64, 1);
+        let narrow = rank(Precision::F32, 1);
+        for (narrow, wide) in narrow.iter().zip(&wide) {
+            assert!((narrow - wide).abs() < 1e-4 * wide, "{narrow} {wide}");
+        }
+        assert_ne!(narrow, wide);
+        assert_eq!(bits(narrow), bits(rank(Precision::F32, 3)));
     }
 }

@@ -3,23 +3,17 @@
 //! Sources are numbered by falling degree and cut into blocks of 65,536: what the edges of a block read is
 //! one table of 512 KiB, and a place in it takes two bytes. Most edges of a skewed graph are in its first
 //! block. In a block the edges of a target are a row; rows of equal length lie together, so that the loop
-//! over a row has a length that the compiler knows and the processor need not guess.
+//! over a row has a length that the compiler knows and the processor need not guess, and eight of them lie side
+//! by side: a vector takes an edge of each.
 
-use super::vertex_cut::Edge;
+use super::meeting::{Cell, Meeting, Real, Sums, TABLE};
+use super::rows;
+use super::vertex_cut::{Edge, VertexCut};
+use crate::simd::Isa;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
 
-/// Sources of a block.
-const TABLE: usize = 1 << 16;
 /// Rows longer than this lie behind the others.
-const SHORT: usize = 16;
-
-type Table = [f64; TABLE];
-
-thread_local! {
-    /// One a thread, so that it is in that core's cache when the next partition fills it.
-    static SCRATCH: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
-}
+pub(super) const SHORT: usize = 16;
 
 /// Edges on their way into a partition.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -36,25 +30,25 @@ brambling_program::payload!(Bin, |bin| bin.edges.capacity() * size_of::<Edge>()
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockedEdges {
     blocks: Vec<SourceBlock>,
-    weighted: bool,
     heap_bytes: usize,
 }
 brambling_program::payload!(BlockedEdges, |edges| edges.heap_bytes);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct SourceBlock {
+pub(super) struct SourceBlock {
     /// The slot of each source, by its place in the table.
     sources: Vec<u32>,
     /// How many rows there are of each length from 1 to [`SHORT`].
-    counts: [u32; SHORT],
+    pub(super) counts: [u32; SHORT],
     /// The target slot of each row: the short ones by length, then the others.
-    targets: Vec<u32>,
+    pub(super) targets: Vec<u32>,
     /// The lengths of the others.
-    lengths: Vec<u32>,
-    /// Where each edge reads the table, row after row.
-    places: Vec<u16>,
+    pub(super) lengths: Vec<u32>,
+    /// Where each edge reads the table. Of rows of a short length every eight lie side by side, then the other
+    /// rows one after another.
+    pub(super) places: Vec<u16>,
     /// What each edge weighs, if they weigh anything.
-    weights: Vec<f64>,
+    pub(super) weights: Vec<f64>,
 }
 
 impl BlockedEdges {
@@ -64,6 +58,21 @@ impl BlockedEdges {
             lay_out::<f64>(bins, source_slots, target_slots)
         } else {
             lay_out::<()>(bins, source_slots, target_slots)
+        }
+    }
+
+    /// As [`BlockedEdges::new`], for the slots of a cut.
+    pub fn of_cut(bins: Vec<Bin>, cut: VertexCut) -> BlockedEdges {
+        BlockedEdges::new(bins, cut.source_slots(), cut.target_slots())
+    }
+
+    /// Adds each edge's weight to that of its source's slot.
+    pub fn add_out_weights(&self, weights: &mut [f64]) {
+        for block in &self.blocks {
+            for (at, &place) in block.places.iter().enumerate() {
+                let weight = block.weights.get(at).copied().unwrap_or(1.0);
+                weights[block.sources[usize::from(place)] as usize] += weight;
+            }
         }
     }
 
@@ -77,47 +86,31 @@ impl BlockedEdges {
         self.blocks.is_empty()
     }
 
-    /// Adds to each target's sum what its edges bring: their source's share, times their weight.
-    pub fn add_into(&self, share: impl Fn(u32) -> f64, sums: &mut [f64]) {
-        SCRATCH.with_borrow_mut(|scratch| {
-            scratch.resize(TABLE, 0.0);
-            let table: &mut Table = scratch
-                .as_mut_slice()
-                .try_into()
-                .expect("as long as asked for");
+    /// Adds to each target's sum what its edges bring, their source's share times their weight: the same bits for
+    /// every instruction set.
+    pub fn sum_into<R: Real>(&self, isa: Isa, share: impl Fn(u32) -> R, sums: &mut [R]) {
+        self.meet_into::<Sums<R>>(isa, share, sums);
+    }
+
+    /// Joins to what each target has what its edges bring: `share` says what a source has, by its slot.
+    pub(super) fn meet_into<M: Meeting>(
+        &self,
+        isa: Isa,
+        share: impl Fn(u32) -> M::Value,
+        into: &mut [M::Value],
+    ) {
+        M::Value::with_table(|table| {
             for block in &self.blocks {
                 for (value, &slot) in table.iter_mut().zip(&block.sources) {
                     *value = share(slot);
                 }
-                if self.weighted {
-                    block.add_rows::<true>(table, sums);
-                } else {
-                    block.add_rows::<false>(table, sums);
-                }
+                rows::meet::<M>(isa, block, table, into);
             }
         });
     }
 }
 
 impl SourceBlock {
-    fn add_rows<const WEIGHTED: bool>(&self, table: &Table, sums: &mut [f64]) {
-        let mut rows = Rows {
-            targets: &self.targets,
-            places: &self.places,
-            weights: &self.weights,
-        };
-        macro_rules! short {
-            ($($length:literal),*) => {$(
-                rows.add_short::<$length, WEIGHTED>(self.counts[$length - 1] as usize, table, sums);
-            )*};
-        }
-        short!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
-        for (&target, &length) in rows.targets.iter().zip(&self.lengths) {
-            let (places, weights) = rows.next::<WEIGHTED>(length as usize);
-            sums[target as usize] += long_sum::<WEIGHTED>(table, places, weights);
-        }
-    }
-
     fn heap_bytes(&self) -> usize {
         (self.sources.capacity() + self.targets.capacity() + self.lengths.capacity())
             * size_of::<u32>()
@@ -126,84 +119,17 @@ impl SourceBlock {
     }
 }
 
-/// The rows that have not been added yet.
-struct Rows<'a> {
-    targets: &'a [u32],
-    places: &'a [u16],
-    weights: &'a [f64],
-}
-
-impl<'a> Rows<'a> {
-    /// The edges of the next rows.
-    #[inline]
-    fn next<const WEIGHTED: bool>(&mut self, edges: usize) -> (&'a [u16], &'a [f64]) {
-        let (places, rest) = self.places.split_at(edges);
-        self.places = rest;
-        let (weights, rest) = self.weights.split_at(if WEIGHTED { edges } else { 0 });
-        self.weights = rest;
-        (places, weights)
-    }
-
-    fn add_short<const LENGTH: usize, const WEIGHTED: bool>(
-        &mut self,
-        count: usize,
-        table: &Table,
-        sums: &mut [f64],
-    ) {
-        let (places, weights) = self.next::<WEIGHTED>(count * LENGTH);
-        let (targets, rest) = self.targets.split_at(count);
-        self.targets = rest;
-        let (places, weights) = (
-            places.as_chunks::<LENGTH>().0,
-            weights.as_chunks::<LENGTH>().0,
-        );
-        for (row, (&target, places)) in targets.iter().zip(places).enumerate() {
-            let mut sum = 0.0;
-            for (at, &place) in places.iter().enumerate() {
-                let value = table[usize::from(place)];
-                sum += if WEIGHTED {
-                    weights[row][at] * value
-                } else {
-                    value
-                };
-            }
-            sums[target as usize] += sum;
-        }
-    }
-}
-
-/// Four sums side by side: one would wait for each of its additions.
-fn long_sum<const WEIGHTED: bool>(table: &Table, places: &[u16], weights: &[f64]) -> f64 {
-    const LANES: usize = 4;
-    let value = |at: usize, place: u16| {
-        let value = table[usize::from(place)];
-        if WEIGHTED { weights[at] * value } else { value }
-    };
-    let mut lanes = [0.0; LANES];
-    let (fours, rest) = places.as_chunks::<LANES>();
-    for (four, places) in fours.iter().enumerate() {
-        for lane in 0..LANES {
-            lanes[lane] += value(four * LANES + lane, places[lane]);
-        }
-    }
-    let first = fours.len() * LANES;
-    for (at, &place) in rest.iter().enumerate() {
-        lanes[at] += value(first + at, place);
-    }
-    (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
-}
-
 /// An edge's weight while edges are sorted: nothing when all weigh 1.
 trait Weight: Copy + Default {
     fn of(bin: &Bin, at: usize) -> Self;
-    fn keep(self, weights: &mut Vec<f64>);
+    fn keep(self, weights: &mut [f64], at: usize);
     const WEIGHTED: bool;
 }
 
 impl Weight for () {
     const WEIGHTED: bool = false;
     fn of(_: &Bin, _: usize) {}
-    fn keep(self, _: &mut Vec<f64>) {}
+    fn keep(self, _: &mut [f64], _: usize) {}
 }
 
 impl Weight for f64 {
@@ -211,8 +137,8 @@ impl Weight for f64 {
     fn of(bin: &Bin, at: usize) -> f64 {
         bin.weights[at]
     }
-    fn keep(self, weights: &mut Vec<f64>) {
-        weights.push(self);
+    fn keep(self, weights: &mut [f64], at: usize) {
+        weights[at] = self;
     }
 }
 
@@ -240,7 +166,6 @@ fn lay_out<W: Weight>(bins: Vec<Bin>, source_slots: usize, target_slots: usize) 
         })
         .collect();
     BlockedEdges {
-        weighted: W::WEIGHTED,
         heap_bytes: blocks.capacity() * size_of::<SourceBlock>()
             + blocks.iter().map(SourceBlock::heap_bytes).sum::<usize>(),
         blocks,
@@ -327,6 +252,16 @@ fn sorted_by_block<W: Weight>(edges: &[Placed<W>], blocks: usize) -> (Vec<Placed
     (sorted, next)
 }
 
+/// Where the next row of a length goes.
+#[derive(Clone, Copy, Default)]
+struct Next {
+    /// Among the rows of this length.
+    row: usize,
+    /// Of the first.
+    target: usize,
+    place: usize,
+}
+
 impl SourceBlock {
     /// Lays out edges that are sorted by target.
     fn new<W: Weight>(slots: &[u32], edges: &[Placed<W>]) -> SourceBlock {
@@ -339,32 +274,56 @@ impl SourceBlock {
                 None => longer += 1,
             }
         }
-        let short: u32 = counts.iter().sum();
+        let mut nexts = [Next::default(); SHORT + 1];
+        for length in 1..=SHORT {
+            let (last, count) = (nexts[length - 1], counts[length - 1] as usize);
+            nexts[length] = Next {
+                row: 0,
+                target: last.target + count,
+                place: last.place + count * length,
+            };
+        }
         let mut block = SourceBlock {
             sources: slots.to_vec(),
             counts,
-            targets: Vec::with_capacity(short as usize + longer),
+            targets: vec![0; nexts[SHORT].target + longer],
             lengths: Vec::with_capacity(longer),
-            places: Vec::with_capacity(edges.len()),
-            weights: Vec::with_capacity(if W::WEIGHTED { edges.len() } else { 0 }),
+            places: vec![0; edges.len()],
+            weights: vec![0.0; if W::WEIGHTED { edges.len() } else { 0 }],
         };
-        for length in (1..=SHORT).filter(|length| counts[length - 1] > 0) {
-            rows()
-                .filter(|row| row.len() == length)
-                .for_each(|row| block.push(row));
-        }
-        for row in rows().filter(|row| row.len() > SHORT) {
-            block.lengths.push(row.len() as u32);
-            block.push(row);
+        for row in rows() {
+            match counts.get(row.len() - 1) {
+                Some(&count) => block.put_short(row, count as usize, &mut nexts[row.len() - 1]),
+                None => block.put_long(row, &mut nexts[SHORT]),
+            }
         }
         block
     }
 
-    fn push<W: Weight>(&mut self, row: &[Placed<W>]) {
-        self.targets.push(row[0].target);
-        for edge in row {
-            self.places.push((edge.place as usize % TABLE) as u16);
-            edge.weight.keep(&mut self.weights);
+    fn put_short<W: Weight>(&mut self, row: &[Placed<W>], count: usize, next: &mut Next) {
+        let side_by_side = count / 8 * 8;
+        let (first, step) = if next.row < side_by_side {
+            (next.row / 8 * 8 * row.len() + next.row % 8, 8)
+        } else {
+            (next.row * row.len(), 1)
+        };
+        self.targets[next.target + next.row] = row[0].target;
+        self.put(row, next.place + first, step);
+        next.row += 1;
+    }
+
+    fn put_long<W: Weight>(&mut self, row: &[Placed<W>], next: &mut Next) {
+        self.targets[next.target + next.row] = row[0].target;
+        self.lengths.push(row.len() as u32);
+        self.put(row, next.place, 1);
+        next.row += 1;
+        next.place += row.len();
+    }
+
+    fn put<W: Weight>(&mut self, row: &[Placed<W>], first: usize, step: usize) {
+        for (at, edge) in (first..).step_by(step).zip(row) {
+            self.places[at] = (edge.place as usize % TABLE) as u16;
+            edge.weight.keep(&mut self.weights, at);
         }
     }
 }

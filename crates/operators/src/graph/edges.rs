@@ -231,6 +231,16 @@ pub enum GraphError {
         /// The last of them.
         last: usize,
     },
+    /// A start that is no vertex.
+    #[error("the search starts at vertex {from}, but the {vertices} vertices are 0 to {last}")]
+    Start {
+        /// What was given.
+        from: usize,
+        /// How many vertices there are.
+        vertices: usize,
+        /// The last of them.
+        last: usize,
+    },
     /// A weight that is no share.
     #[error(
         "edge {edge} (counted from 0) has weight {value}; weights must be finite and not negative: replace such weights or drop their edges first"

@@ -15,7 +15,7 @@ pub(super) const MANTISSA_BITS: u64 = (1 << 52) - 1;
 /// the same bits, NaN payloads excepted; `canonical` removes that exception.
 ///
 /// Sums across lanes add lane `i` to lane `i + half`, halving until one lane is left.
-pub(crate) trait F64x8: Copy {
+pub trait F64x8: Copy {
     type Mask: Copy;
 
     fn splat(x: f64) -> Self;
@@ -33,6 +33,9 @@ pub(crate) trait F64x8: Copy {
     unsafe fn load_masked(from: *const f64, mask: Self::Mask) -> Self;
     /// The first `lanes` lanes.
     fn first(lanes: usize) -> Self::Mask;
+
+    /// Lane `i` is `table[places[i]]`.
+    fn gather(table: &[f64; 1 << 16], places: &[u16; 8]) -> Self;
 
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
