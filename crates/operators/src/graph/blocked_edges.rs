@@ -30,6 +30,8 @@ brambling_program::payload!(Bin, |bin| bin.edges.capacity() * size_of::<Edge>()
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockedEdges {
     blocks: Vec<SourceBlock>,
+    /// The slots that are the target of some edge, ascending.
+    targets: Vec<u32>,
     heap_bytes: usize,
 }
 brambling_program::payload!(BlockedEdges, |edges| edges.heap_bytes);
@@ -40,7 +42,7 @@ pub(super) struct SourceBlock {
     sources: Vec<u32>,
     /// How many rows there are of each length from 1 to [`SHORT`].
     pub(super) counts: [u32; SHORT],
-    /// The target slot of each row: the short ones by length, then the others.
+    /// The target of each row, as a place among the partition's: the short rows by length, then the others.
     pub(super) targets: Vec<u32>,
     /// The lengths of the others.
     pub(super) lengths: Vec<u32>,
@@ -76,6 +78,11 @@ impl BlockedEdges {
         }
     }
 
+    /// The slots that are the target of some edge, ascending.
+    pub fn targets(&self) -> &[u32] {
+        &self.targets
+    }
+
     /// How many edges there are.
     pub fn len(&self) -> usize {
         self.blocks.iter().map(|block| block.places.len()).sum()
@@ -86,13 +93,14 @@ impl BlockedEdges {
         self.blocks.is_empty()
     }
 
-    /// Adds to each target's sum what its edges bring, their source's share times their weight: the same bits for
-    /// every instruction set.
+    /// Adds to the sum of each of [`BlockedEdges::targets`] what its edges bring, their source's share times their
+    /// weight: the same bits for every instruction set.
     pub fn sum_into<R: Real>(&self, isa: Isa, share: impl Fn(u32) -> R, sums: &mut [R]) {
         self.meet_into::<Sums<R>>(isa, share, sums);
     }
 
-    /// Joins to what each target has what its edges bring: `share` says what a source has, by its slot.
+    /// Joins to what each of [`BlockedEdges::targets`] has what its edges bring: `share` says what a source has, by
+    /// its slot.
     pub(super) fn meet_into<M: Meeting>(
         &self,
         isa: Isa,
@@ -152,7 +160,8 @@ struct Placed<W> {
 
 fn lay_out<W: Weight>(bins: Vec<Bin>, source_slots: usize, target_slots: usize) -> BlockedEdges {
     let order = Order::by_degree(&bins, source_slots);
-    let by_target = sorted_by_target::<W>(bins, &order.places, target_slots);
+    let mut by_target = sorted_by_target::<W>(bins, &order.places, target_slots);
+    let targets = name_by_place(&mut by_target);
     let count = order.slots.len().div_ceil(TABLE);
     let (sorted, ends) = sorted_by_block(&by_target, count);
     drop((by_target, order.places));
@@ -166,8 +175,10 @@ fn lay_out<W: Weight>(bins: Vec<Bin>, source_slots: usize, target_slots: usize) 
         })
         .collect();
     BlockedEdges {
-        heap_bytes: blocks.capacity() * size_of::<SourceBlock>()
+        heap_bytes: targets.capacity() * size_of::<u32>()
+            + blocks.capacity() * size_of::<SourceBlock>()
             + blocks.iter().map(SourceBlock::heap_bytes).sum::<usize>(),
+        targets,
         blocks,
     }
 }
@@ -237,6 +248,17 @@ fn sorted_by_target<W: Weight>(bins: Vec<Bin>, places: &[u32], targets: usize) -
         }
     }
     sorted
+}
+
+/// Gives targets, which ascend, as places among those that occur; and those.
+fn name_by_place<W>(edges: &mut [Placed<W>]) -> Vec<u32> {
+    let mut targets = Vec::with_capacity(edges.chunk_by(|a, b| a.target == b.target).count());
+    for row in edges.chunk_by_mut(|a, b| a.target == b.target) {
+        let place = targets.len() as u32;
+        targets.push(row[0].target);
+        row.iter_mut().for_each(|edge| edge.target = place);
+    }
+    targets
 }
 
 /// Edges by block, those of a block in the order they had; and where each block ends.

@@ -9,7 +9,7 @@ use super::blocked_edges::BlockedEdges;
 use super::edges::{EdgeList, GraphError, is_share};
 use super::lending::{Lending, Lent};
 use super::meeting::{Real, Sums};
-use super::travel::{Roads, Ways, deal, join};
+use super::travel::{Doors, Roads, Ways, add_up, deal};
 use super::vertex_cut::VertexCut;
 use brambling_program::{
     Dataset, DecodeError, Foreign, Inbox, KernelError, Outbox, Partitioner, Payload, Program, Sum,
@@ -228,15 +228,17 @@ impl PageRank {
                 roads.travel(p, &shares, |p, exchange| {
                     p.gather("apply", exchange)
                         .read(&local)
+                        .read(&roads.doors)
                         .update(&vertices)
                         .write(&mass)
                         .named("graph.pagerank.apply", parameters.clone())
                         .run(
                             move |inbox: &mut Inbox<'_, Lent<R>>,
                                   search: &Search,
+                                  doors: &Doors,
                                   vertices: &mut Vertices<R>,
                                   mass: &mut Mass| {
-                                vertices.sum(inbox, cut.slots_as_targets(vertices.part));
+                                vertices.sum(inbox, doors);
                                 *mass = vertices.apply(search.dangling, rule.damping);
                             },
                         );
@@ -353,7 +355,7 @@ impl<R: Real> Vertices<R> {
     /// Takes the weights of the vertices' out-edges, which the edge partitions of the row know.
     fn weigh(&mut self, inbox: &mut Inbox<'_, Lent<f64>>, slots: Range<usize>) {
         let mut weights = vec![0.0; self.inverses.len()];
-        join::<Sums<f64>>(&mut weights, inbox, slots);
+        add_up(&mut weights, inbox, slots);
         let inverses = weights.into_iter().map(|weight| {
             let inverse: f64 = R::of(1.0 / weight).into();
             match weight {
@@ -383,9 +385,9 @@ impl<R: Real> Vertices<R> {
     }
 
     /// Takes the sums over in-edges, which the edge partitions of the column know.
-    fn sum(&mut self, inbox: &mut Inbox<'_, Lent<R>>, slots: Range<usize>) {
+    fn sum(&mut self, inbox: &mut Inbox<'_, Lent<R>>, doors: &Doors) {
         self.next.fill(R::ZERO);
-        join::<Sums<R>>(&mut self.next, inbox, slots);
+        doors.join::<Sums<R>, false>(&mut self.next, inbox);
     }
 
     /// The next ranks, from the sums over in-edges.

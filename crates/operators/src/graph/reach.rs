@@ -8,7 +8,7 @@ use super::edges::EdgeList;
 use super::lending::{Lending, Lent};
 use super::meeting::{Cell, Hops, Least, Meeting, Nearest};
 use super::pagerank::PARTITIONS_MAX;
-use super::travel::{Roads, Ways, deal, join_counting};
+use super::travel::{Doors, Roads, Ways, deal};
 use super::vertex_cut::VertexCut;
 use brambling_program::{Dataset, DecodeError, Inbox, Partitioner, Payload, Program, Sum};
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,6 @@ use std::borrow::Cow;
 pub struct Reached<V: Cell> {
     /// By place in the partition: see [`VertexCut::vertices_of`].
     pub values: Vec<V>,
-    /// Index of the partition.
-    part: u32,
 }
 
 impl<V: Cell> Payload for Reached<V> {
@@ -90,7 +88,7 @@ fn spread<M: Meeting>(
         move |part, _| {
             let own = cut.vertices_of(part).flatten();
             let values = own.map(|vertex| start(vertex as u32)).collect();
-            Reached { values, part }
+            Reached { values }
         },
     );
     p.keep(&vertices);
@@ -116,14 +114,15 @@ fn spread<M: Meeting>(
             );
             roads.travel(p, &shares, |p, exchange| {
                 p.gather("settle", exchange)
+                    .read(&roads.doors)
                     .update(&vertices)
                     .write(&changes)
                     .run(
                         move |inbox: &mut Inbox<'_, Lent<M::Value>>,
+                              doors: &Doors,
                               vertices: &mut Reached<M::Value>,
                               changes: &mut u64| {
-                            let slots = cut.slots_as_targets(vertices.part);
-                            *changes = join_counting::<M>(&mut vertices.values, inbox, slots);
+                            *changes = doors.join::<M, true>(&mut vertices.values, inbox);
                         },
                     );
             });

@@ -8,7 +8,10 @@ use super::lending::{Incoming, Lending, Lent};
 use super::meeting::Meeting;
 use super::vertex_cut::VertexCut;
 use crate::simd;
-use brambling_program::{Dataset, Exchange, Inbox, Outbox, Payload, Program, Relation};
+use brambling_program::{
+    Dataset, Exchange, Inbox, Outbox, Partitioner, Payload, Program, Relation,
+};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Which ways an edge can be travelled.
@@ -83,18 +86,102 @@ fn for_each_way(edges: &EdgeList, ways: Ways, mut each: impl FnMut(usize, u32, u
     }
 }
 
-/// What travels needs of datasets, in every turn the same.
+/// Where what a partition lends meets the vertices of another.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Door {
+    /// Where the vertices' values begin.
+    start: usize,
+    /// Whose values they are: places in the partition, ascending.
+    places: Vec<u32>,
+}
+
+/// The doors to a column's partitions, in their order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Doors(Vec<Door>);
+brambling_program::payload!(Doors, |doors| doors
+    .0
+    .iter()
+    .map(|door| size_of::<Door>() + door.places.capacity() * size_of::<u32>())
+    .sum());
+
+impl Doors {
+    /// Takes the targets that the partitions of a column know.
+    fn open(inbox: &mut Inbox<'_, Lent<u32>>, slots: &Range<usize>) -> Doors {
+        let door = |(_, piece): (u32, &mut Lent<u32>)| {
+            let all = piece.values();
+            let before = |slot: usize| all.partition_point(|&target| (target as usize) < slot);
+            let start = before(slots.start);
+            let own = all[start..before(slots.end)].iter();
+            let places = own.map(|&slot| slot - slots.start as u32).collect();
+            piece.return_it();
+            Door { start, places }
+        };
+        Doors(inbox.map(door).collect())
+    }
+
+    /// Joins what the partitions of a column lend, in their order, to what the vertices have; how often that
+    /// changed what a vertex has, where `COUNTING`.
+    pub(super) fn join<M: Meeting, const COUNTING: bool>(
+        &self,
+        into: &mut [M::Value],
+        inbox: &mut Inbox<'_, Lent<M::Value>>,
+    ) -> u64 {
+        let mut changes = 0;
+        for (door, (_, piece)) in self.0.iter().zip(inbox) {
+            let values = &piece.values()[door.start..][..door.places.len()];
+            for (&place, &value) in door.places.iter().zip(values) {
+                let into = &mut into[place as usize];
+                let joined = M::join(*into, value);
+                if COUNTING {
+                    changes += u64::from(joined != *into);
+                }
+                *into = joined;
+            }
+            // The lender writes its buffer again in the next turn.
+            piece.return_it();
+        }
+        changes
+    }
+}
+
+/// What a turn needs, in every turn the same.
 pub(super) struct Roads<M: Meeting> {
     cut: VertexCut,
     edges: Dataset<BlockedEdges>,
+    /// Of the vertices.
+    pub(super) doors: Dataset<Doors>,
     incoming: Dataset<Incoming<M::Value>>,
     met: Dataset<Lending<M::Value>>,
 }
 
 impl<M: Meeting> Roads<M> {
+    /// Adds what is done once: vertices learn where they find what is theirs.
     pub(super) fn new(p: &mut Program, cut: VertexCut, edges: Dataset<BlockedEdges>) -> Roads<M> {
+        let targets = p.like::<Lending<u32>, _>("targets", &edges);
+        p.compute("targets").read(&edges).write(&targets).run(
+            |edges: &BlockedEdges, targets: &mut Lending<u32>| {
+                targets.fill(edges.targets().iter().copied());
+            },
+        );
+        let exchange = p.exchange::<Lent<u32>>("targets", cut.along_columns());
+        p.scatter("targets", &exchange)
+            .read(&targets)
+            .run(|targets: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| targets.lend(out));
+        let parts = p.load("parts", cut.partitions(), Partitioner::Opaque, |part, _| {
+            part
+        });
+        let doors = p.like::<Doors, _>("doors", &parts);
+        p.gather("open doors", &exchange)
+            .read(&parts)
+            .write(&doors)
+            .run(
+                move |inbox: &mut Inbox<'_, Lent<u32>>, part: &u32, doors: &mut Doors| {
+                    *doors = Doors::open(inbox, &cut.slots_as_targets(*part));
+                },
+            );
         Roads {
             cut,
+            doors,
             incoming: p.like("lent shares", &edges),
             met: p.like("met", &edges),
             edges,
@@ -130,7 +217,7 @@ impl<M: Meeting> Roads<M> {
                         let (column, place) = cut.source_of(slot);
                         columns[column][place]
                     };
-                    let met = met.filled(cut.target_slots(), M::NOTHING);
+                    let met = met.filled(edges.targets().len(), M::NOTHING);
                     edges.meet_into::<M>(simd::active(), share, met);
                     // The lender writes its buffer again in the next turn.
                     lent.clear();
@@ -144,35 +231,11 @@ impl<M: Meeting> Roads<M> {
     }
 }
 
-/// Joins what the partitions of a column lend for the slots of a partition's vertices, in their order, to what
-/// the vertices have.
-pub(super) fn join<M: Meeting>(
-    into: &mut [M::Value],
-    inbox: &mut Inbox<'_, Lent<M::Value>>,
-    slots: Range<usize>,
-) {
+/// Adds up what the partitions of a row lend for some slots, in their order.
+pub(super) fn add_up(sums: &mut [f64], inbox: &mut Inbox<'_, Lent<f64>>, slots: Range<usize>) {
     for (_, piece) in inbox {
-        let both = into.iter_mut().zip(&piece.values()[slots.clone()]);
-        both.for_each(|(into, &value)| *into = M::join(*into, value));
-        // The lender writes its buffer again in the next turn.
+        let both = sums.iter_mut().zip(&piece.values()[slots.clone()]);
+        both.for_each(|(sum, value)| *sum += value);
         piece.return_it();
     }
-}
-
-/// As [`join`]; how often that changed what a vertex has.
-pub(super) fn join_counting<M: Meeting>(
-    into: &mut [M::Value],
-    inbox: &mut Inbox<'_, Lent<M::Value>>,
-    slots: Range<usize>,
-) -> u64 {
-    let mut changes = 0;
-    for (_, piece) in inbox {
-        for (into, &value) in into.iter_mut().zip(&piece.values()[slots.clone()]) {
-            let joined = M::join(*into, value);
-            changes += u64::from(joined != *into);
-            *into = joined;
-        }
-        piece.return_it();
-    }
-    changes
 }
