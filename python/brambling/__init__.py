@@ -13,7 +13,7 @@ Examples
 np.float64(4999.5)
 """
 
-from brambling import ml
+from brambling import graph, ml
 from brambling._errors import (
     BuildError,
     ConvergenceWarning,
@@ -44,5 +44,6 @@ __all__ = [
     "Signal",
     "Stalled",
     "__version__",
+    "graph",
     "ml",
 ]

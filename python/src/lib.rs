@@ -3,6 +3,7 @@
 
 mod builder;
 mod command;
+mod graph;
 mod hash;
 mod kernels;
 mod ml;
@@ -67,6 +68,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ml::fit_logistic, module)?)?;
     module.add_function(wrap_pyfunction!(ml::margins, module)?)?;
     module.add_function(wrap_pyfunction!(ml::sigmoid, module)?)?;
+    graph::add_to(module)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     Ok(())
 }

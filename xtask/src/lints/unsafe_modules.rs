@@ -96,6 +96,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "declares stages whose kernels hold Python objects",
     ),
     (
+        "python/src/graph.rs",
+        "borrows the caller's arrays for the time of a job",
+    ),
+    (
         "python/src/kernels.rs",
         "calls Python over the cells that the builder declared",
     ),
