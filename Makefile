@@ -14,7 +14,7 @@ PYTHON ?= python3
 VENV := $(CURDIR)/.venv
 BRAMBLING := $(VENV)/bin/brambling
 XTASK := cargo run --quiet --release -p xtask --
-BENCHES := task-rate barrier task-graph logistic kmeans python-kernel
+BENCHES := task-rate barrier task-graph logistic kmeans pagerank python-kernel
 THREADS ?=
 BENCH_OPTIONS := $(if $(THREADS),--threads $(THREADS))
 

@@ -12,6 +12,7 @@ mod benches;
 
 use std::ops::RangeInclusive;
 
+pub use brambling::graph::Precision;
 pub use report::{Figures, Limit, Line, PatternFigures, Report};
 
 /// How a bench is run.
@@ -24,30 +25,71 @@ pub struct Options {
     pub smoke: bool,
     /// Centres of `kmeans`, one of [`K_RANGE`]. Unset: 10.
     pub k: Option<u32>,
+    /// The graph of `pagerank`. Unset: kron21.
+    pub graph: Option<GraphName>,
+    /// The width of a rank in `pagerank`. Unset: 64 bits.
+    pub dtype: Option<Precision>,
+    /// Partitions for each thread in `pagerank`, one of [`PARTITIONS_PER_CORE_RANGE`]. Unset: as any job's.
+    pub partitions_per_core: Option<u32>,
 }
 
 /// How many centres `kmeans` can have.
 pub const K_RANGE: RangeInclusive<u32> = 1..=1_024;
 
+/// How many partitions a thread can have in `pagerank`.
+pub const PARTITIONS_PER_CORE_RANGE: RangeInclusive<u32> = 1..=64;
+
 /// An option that only some benches have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     K,
+    Graph,
+    Dtype,
+    PartitionsPerCore,
 }
 
 impl Own {
-    const ALL: [Own; 1] = [Own::K];
+    const ALL: [Own; 4] = [Own::K, Own::Graph, Own::Dtype, Own::PartitionsPerCore];
 
     /// As it is typed.
     fn name(self) -> &'static str {
         match self {
             Own::K => "--k",
+            Own::Graph => "--graph",
+            Own::Dtype => "--dtype",
+            Own::PartitionsPerCore => "--partitions-per-core",
         }
     }
 
     fn is_given(self, options: &Options) -> bool {
         match self {
             Own::K => options.k.is_some(),
+            Own::Graph => options.graph.is_some(),
+            Own::Dtype => options.dtype.is_some(),
+            Own::PartitionsPerCore => options.partitions_per_core.is_some(),
+        }
+    }
+}
+
+/// A graph that `pagerank` can rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GraphName {
+    /// Graph500's Kronecker graph of scale 21, edge factor 16, undirected, without self-loops and duplicates.
+    #[default]
+    Kron21,
+    /// 500,000 vertices with log-normal out-degrees, 63 million edges.
+    LogNormal,
+}
+
+impl GraphName {
+    /// All of them.
+    pub const ALL: [GraphName; 2] = [GraphName::Kron21, GraphName::LogNormal];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            GraphName::Kron21 => "kron21",
+            GraphName::LogNormal => "lognormal",
         }
     }
 }
@@ -88,14 +130,23 @@ impl Options {
                 option: own.name(),
             });
         }
-        match self.k {
-            Some(value) if !K_RANGE.contains(&value) => Err(BenchError::OutOfRange {
-                option: Own::K.name(),
-                value,
-                range: K_RANGE,
-            }),
-            _ => Ok(()),
+        for (own, given, range) in [
+            (Own::K, self.k, K_RANGE),
+            (
+                Own::PartitionsPerCore,
+                self.partitions_per_core,
+                PARTITIONS_PER_CORE_RANGE,
+            ),
+        ] {
+            if let Some(value) = given.filter(|value| !range.contains(value)) {
+                return Err(BenchError::OutOfRange {
+                    option: own.name(),
+                    value,
+                    range,
+                });
+            }
         }
+        Ok(())
     }
 }
 

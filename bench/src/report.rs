@@ -108,6 +108,43 @@ pub enum Figures {
         /// Most memory that was resident at once.
         peak_rss_bytes: u64,
     },
+    /// `pagerank`
+    PageRank {
+        /// Which graph.
+        graph: &'static str,
+        /// Of ranks, of the table that is gathered from, and of the loops.
+        dtype: &'static str,
+        /// Vertices.
+        vertices: usize,
+        /// Directed edges.
+        edges: usize,
+        /// Partitions of vertices, and as many of edges.
+        partitions: u32,
+        /// One pass over the edges, and the rule.
+        ms_per_iteration: Figure,
+        /// One iteration by the loop that anyone would write first, on one thread.
+        plain_loop_ms: Figure,
+        /// One iteration by the best bare pull loop, on as many threads.
+        bare_loop_ms: Figure,
+        /// As many gathers as there are edges, from a table of 1 MB, by the best loop on as many threads.
+        ideal_ms: Figure,
+        /// Ideal ÷ ours.
+        share_of_ideal: Figure,
+        /// Edges ÷ the time of an iteration.
+        edges_per_s: Figure,
+        /// Gathers from a table of 1 MB, by the best loop on as many threads.
+        gathers_per_s: Figure,
+        /// Tasks that the engine ran per second, over all threads.
+        tasks_per_s: Figure,
+        /// From the arrays to the edges in their partitions.
+        dealing_ms: Figure,
+        /// Most memory beyond the arrays of sources and targets at once ÷ edges, in the first run.
+        added_bytes_per_edge: f64,
+        /// Which limit is nearer.
+        bound_by: &'static str,
+        /// Most memory that was resident at once during that run.
+        peak_rss_bytes: u64,
+    },
 }
 
 /// The figures of a task graph.

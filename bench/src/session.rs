@@ -2,6 +2,7 @@
 
 use crate::report::{Figures, Limit, Line, Report};
 use crate::{BenchError, Options};
+use brambling::graph::AnalysisError;
 use brambling::ml::FitError;
 use brambling::program::Program;
 use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings};
@@ -111,6 +112,25 @@ impl<'a> Session<'a> {
             refused => BenchError::Wrong {
                 bench: self.bench,
                 what: format!("the fit was refused: {refused}"),
+            },
+        })
+    }
+
+    /// Works on a graph, on the session's threads.
+    pub(crate) fn analyse<T>(
+        &mut self,
+        partitions: Option<u32>,
+        analyse: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, AnalysisError>,
+    ) -> Result<T, BenchError> {
+        let mut options = RunOptions::new().threads(self.threads);
+        if let Some(partitions) = partitions {
+            options = options.partitions(partitions);
+        }
+        analyse(&options, &mut Ask(self.interrupted)).map_err(|error| match error {
+            AnalysisError::Run(error) => self.job_error(error),
+            refused => BenchError::Wrong {
+                bench: self.bench,
+                what: format!("the graph was refused: {refused}"),
             },
         })
     }

@@ -13,7 +13,7 @@ Examples
 np.float64(4999.5)
 """
 
-from brambling import kernels, ml
+from brambling import graph, kernels, ml
 from brambling._errors import (
     BuildError,
     BuildTypeError,
@@ -50,6 +50,7 @@ __all__ = [
     "Signal",
     "Stalled",
     "__version__",
+    "graph",
     "kernels",
     "ml",
 ]

@@ -8,21 +8,28 @@ __all__ = [
     "Outcome",
     "__version__",
     "arithmetic_rate",
+    "bfs",
     "block_rows",
     "blocks_of_partition",
     "builtin_code",
     "centre_distances",
     "class_margins",
     "command",
+    "connected_components",
     "fit_k_means",
     "fit_logistic",
+    "label_propagation",
+    "local_clustering",
     "logistic_gradient",
     "margins",
     "nearest_centres",
+    "pagerank",
     "partition_of_key",
     "partitions_for",
     "read_bandwidth",
+    "relabel",
     "sigmoid",
+    "sssp",
     "start_k_means",
 ]
 
@@ -131,3 +138,32 @@ def class_margins(
 ) -> np.ndarray: ...
 def sigmoid(x: np.ndarray) -> np.ndarray: ...
 def command(args: list[str], host: Any) -> int: ...
+
+def relabel(sources: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
+def pagerank(
+    vertices: int,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+    *,
+    damping: float,
+    tol: float,
+    max_iter: int,
+    personalization: np.ndarray | None,
+    single: bool,
+) -> dict[str, Any]: ...
+def connected_components(
+    vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
+) -> np.ndarray: ...
+def bfs(
+    vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, *, start: int
+) -> np.ndarray: ...
+def sssp(
+    vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, *, start: int
+) -> np.ndarray: ...
+def label_propagation(
+    vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, *, turns: int
+) -> np.ndarray: ...
+def local_clustering(
+    vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
+) -> np.ndarray: ...

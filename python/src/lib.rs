@@ -6,6 +6,7 @@ mod builder;
 mod builtin;
 mod command;
 mod compiled;
+mod graph;
 mod hash;
 mod kernels;
 mod ml;
@@ -79,6 +80,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ml::margins, module)?)?;
     module.add_function(wrap_pyfunction!(ml::class_margins, module)?)?;
     module.add_function(wrap_pyfunction!(ml::sigmoid, module)?)?;
+    graph::add_to(module)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     Ok(())
 }

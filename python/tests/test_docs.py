@@ -9,7 +9,7 @@ import pytest
 PROGRAM = [f"brambling._program.{part}" for part in ("program", "data", "stages", "reductions", "exchanges", "control")]
 
 
-@pytest.mark.parametrize("name", ["brambling", "brambling._kernel", *PROGRAM, "brambling.ml"])
+@pytest.mark.parametrize("name", ["brambling", "brambling._kernel", *PROGRAM, "brambling.graph", "brambling.ml"])
 def test_examples_of(name):
     module = importlib.import_module(name)
     done = doctest.testmod(module, raise_on_error=False)

@@ -3,6 +3,7 @@
 mod barrier;
 mod kmeans;
 mod logistic;
+mod pagerank;
 mod task_graph;
 mod task_rate;
 
@@ -18,7 +19,7 @@ pub(crate) struct Bench {
     pub(crate) run: fn(&mut Session<'_>) -> Result<Report, BenchError>,
 }
 
-pub(crate) const ALL: [Bench; 5] = [
+pub(crate) const ALL: [Bench; 6] = [
     Bench {
         name: "task-rate",
         claim: "what it costs to spawn and dispatch a task",
@@ -48,5 +49,11 @@ pub(crate) const ALL: [Bench; 5] = [
         claim: "k-means over 10 million rows, beside bare loops; --k N: centres, 10 unless told",
         takes: &[Own::K],
         run: kmeans::run,
+    },
+    Bench {
+        name: "pagerank",
+        claim: "PageRank beside bare pull loops and gathers; --graph kron21|lognormal, --dtype, --partitions-per-core",
+        takes: &[Own::Graph, Own::Dtype, Own::PartitionsPerCore],
+        run: pagerank::run,
     },
 ];

@@ -3,4 +3,5 @@
 
 pub mod kmeans;
 pub mod logistic;
+pub mod pagerank;
 pub mod task_graph;

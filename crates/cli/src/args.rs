@@ -1,6 +1,8 @@
 //! The command line: what it accepts, and help that teaches.
 
 use crate::Host;
+use brambling_bench::{GraphName, Precision};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -32,6 +34,7 @@ Examples:
   brambling bench                         the benches there are
   brambling bench barrier --threads 2     on two threads
   brambling bench kmeans --k 100          an option that only this bench has
+  brambling bench pagerank --graph lognormal
   brambling bench task-graph --json       for other programs to read; keys are stable
 
 Each figure is the median of seven rounds or more with its extremes. Ours and every limit are
@@ -81,6 +84,15 @@ pub(crate) enum Command {
         /// Centres, 1 to 1024, of the bench kmeans
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
         k: Option<u32>,
+        /// The graph of the bench pagerank
+        #[arg(long, value_name = "GRAPH", value_parser = named(GraphName::ALL, GraphName::name))]
+        graph: Option<GraphName>,
+        /// The width of a rank in the bench pagerank
+        #[arg(long, value_name = "DTYPE", value_parser = named(Precision::ALL, Precision::name))]
+        dtype: Option<Precision>,
+        /// Partitions for each thread, 1 to 64, in the bench pagerank
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+        partitions_per_core: Option<u32>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -95,6 +107,15 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Takes one of some values by its name.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let of = move |given: String| all.into_iter().find(|value| name(*value) == given);
+    PossibleValuesParser::new(all.map(name)).map(move |given| of(given).expect("a possible value"))
 }
 
 /// What the arguments come to.

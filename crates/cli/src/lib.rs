@@ -115,11 +115,16 @@ pub fn main_to(
             name,
             threads,
             k,
+            graph,
+            dtype,
+            partitions_per_core,
             json,
             smoke,
         } => {
             let mut options = brambling_bench::Options::new().smoke(smoke);
             (options.threads, options.k) = (threads, k);
+            (options.graph, options.dtype) = (graph, dtype);
+            options.partitions_per_core = partitions_per_core;
             bench::run(name.as_deref(), &options, json, host, &mut streams)
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),

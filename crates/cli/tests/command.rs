@@ -79,6 +79,16 @@ fn wrong_use_is_exit_code_2() {
             "bench barrier --k 10",
             "the bench \"barrier\" has no option --k; kmeans has it",
         ),
+        ("bench pagerank --graph kron22", "kron21"),
+        ("bench pagerank --dtype f64", "float64"),
+        (
+            "bench pagerank --partitions-per-core 65",
+            "--partitions-per-core",
+        ),
+        (
+            "bench kmeans --graph kron21",
+            "the bench \"kmeans\" has no option --graph; pagerank has it",
+        ),
         ("doctor --jsn", "--json"),
         ("run fligths", "did you mean: brambling run flights"),
         ("run no/such/file.py", "heat     a warm plate"),
@@ -132,6 +142,8 @@ fn benches_are_listed() {
         "logistic",
         "kmeans",
         "--k N",
+        "pagerank",
+        "--graph kron21|lognormal",
     ] {
         assert!(out.contains(name), "{out}");
     }

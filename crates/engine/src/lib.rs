@@ -20,6 +20,7 @@
 //! ```
 
 mod error;
+pub mod graph;
 mod interrupt;
 pub mod ml;
 mod outcome;

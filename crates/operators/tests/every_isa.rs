@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use brambling_operators::graph::blocked_edges::{Bin, BlockedEdges};
+use brambling_operators::graph::vertex_cut::Edge as GraphEdge;
 use brambling_operators::grid::{Edge, Strip, heat_step, life_step};
 use brambling_operators::ml::columns::{
     all_finite_block, column_stats_block, gram_block, logistic_curvature_bound,
@@ -196,6 +198,64 @@ fn functions_over_random_bits() {
                 kernel(isa, &x, &mut out);
                 bits(&out)
             });
+        }
+    }
+}
+
+/// Rows of every length up to 40, several of each, so that eight of them lie side by side and some do not; a hub
+/// with more sources than a table holds places.
+fn uneven_bins(weighted: bool) -> (Vec<Bin>, usize, usize) {
+    let (sources, targets) = (70_000u32, 700u32);
+    let mut edges: Vec<GraphEdge> = (0..sources)
+        .map(|source| GraphEdge { source, target: 0 })
+        .collect();
+    for target in 1..targets {
+        let length = target % 41;
+        edges.extend((0..length).map(|step| GraphEdge {
+            source: (step * step * 977 + target * 31) % sources,
+            target,
+        }));
+    }
+    let weights = (0..edges.len()).map(|at| (at % 7) as f64 / 3.0).collect();
+    let weights = if weighted { weights } else { Vec::new() };
+    (
+        vec![Bin { edges, weights }],
+        sources as usize,
+        targets as usize,
+    )
+}
+
+#[test]
+fn sums_over_edges() {
+    for weighted in [false, true] {
+        let (bins, sources, targets) = uneven_bins(weighted);
+        let mut expected = vec![0.0; targets];
+        let share = |slot: u32| 1.0 / f64::from(slot + 3);
+        for (at, edge) in bins[0].edges.iter().enumerate() {
+            let weight = bins[0].weights.get(at).unwrap_or(&1.0);
+            expected[edge.target as usize] += share(edge.source) * weight;
+        }
+        let blocked = BlockedEdges::new(bins, sources, targets);
+        let sums = same(|isa| {
+            let mut sums = vec![0.0; targets];
+            blocked.sum_into(isa, share, &mut sums);
+            bits(&sums)
+        });
+        let narrow = same(|isa| {
+            let mut sums = vec![0.0f32; targets];
+            blocked.sum_into(isa, |slot| share(slot) as f32, &mut sums);
+            sums
+        });
+        for (target, expected) in expected.iter().enumerate() {
+            // Targets without an edge have no sum.
+            let Ok(place) = blocked.targets().binary_search(&(target as u32)) else {
+                assert_eq!(*expected, 0.0);
+                continue;
+            };
+            let error = (f64::from_bits(sums[place]) - expected).abs();
+            assert!(error <= 1e-13 * expected, "{target}");
+            let error = (f64::from(narrow[place]) - expected).abs();
+            assert!(error <= 1e-4 * expected, "{target}");
         }
     }
 }

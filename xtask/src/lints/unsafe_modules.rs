@@ -108,6 +108,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "calls machine code at the address that its compiler gave",
     ),
     (
+        "python/src/graph.rs",
+        "borrows the caller's arrays for the time of a job",
+    ),
+    (
         "python/src/kernels.rs",
         "calls Python over the cells that the builder declared",
     ),

@@ -81,6 +81,18 @@ impl F64x8 for Avx2 {
     }
 
     #[inline(always)]
+    fn gather(table: &[f64; 1 << 16], places: &[u16; 8]) -> Self {
+        // Eight loads: gathers of 256 bits are slower on many CPUs.
+        let mut lanes = [0.0; 8];
+        let mut i = 0;
+        while i < 8 {
+            lanes[i] = table[places[i] as usize];
+            i += 1;
+        }
+        Self::load(&lanes)
+    }
+
+    #[inline(always)]
     fn add(self, other: Self) -> Self {
         both!(_mm256_add_pd(self, other))
     }

@@ -60,6 +60,15 @@ impl F64x8 for Avx512 {
     }
 
     #[inline(always)]
+    fn gather(table: &[f64; 1 << 16], places: &[u16; 8]) -> Self {
+        // No place of 16 bits is beyond the table.
+        Avx512(v4!(_mm512_i32gather_pd::<8>(
+            _mm256_cvtepu16_epi32(_mm_loadu_si128(places.as_ptr().cast())),
+            table.as_ptr()
+        )))
+    }
+
+    #[inline(always)]
     fn add(self, other: Self) -> Self {
         Avx512(v4!(_mm512_add_pd(self.0, other.0)))
     }

@@ -64,6 +64,11 @@ impl F64x8 for Portable {
     }
 
     #[inline(always)]
+    fn gather(table: &[f64; 1 << 16], places: &[u16; 8]) -> Self {
+        lanes!(i => table[places[i] as usize])
+    }
+
+    #[inline(always)]
     fn add(self, other: Self) -> Self {
         lanes!(i => self.0[i] + other.0[i])
     }

@@ -41,6 +41,9 @@ pub trait F64x8: Copy {
     /// The first `lanes` lanes.
     fn first(lanes: usize) -> Self::Mask;
 
+    /// Lane `i` is `table[places[i]]`.
+    fn gather(table: &[f64; 1 << 16], places: &[u16; 8]) -> Self;
+
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;

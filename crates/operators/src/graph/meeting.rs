@@ -1,0 +1,275 @@
+//! What travels along edges, and what becomes of it where edges meet.
+
+use crate::simd::F64x8;
+use brambling_program::Payload;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+/// Sources of a block: what its edges read is one table of so many values.
+pub(super) const TABLE: usize = 1 << 16;
+
+/// The values of a block's sources.
+pub type Table<V> = [V; TABLE];
+
+/// A value of a vertex.
+pub trait Cell:
+    Payload + Copy + Debug + Default + PartialEq + PartialOrd + Serialize + DeserializeOwned
+{
+    /// Lends this thread's table: in its core's cache when the next partition fills it.
+    fn with_table<T>(work: impl FnOnce(&mut Table<Self>) -> T) -> T;
+}
+
+macro_rules! cell {
+    ($($value:ty),*) => {$(
+        impl Cell for $value {
+            fn with_table<T>(work: impl FnOnce(&mut Table<$value>) -> T) -> T {
+                thread_local! {
+                    static SCRATCH: RefCell<Vec<$value>> = const { RefCell::new(Vec::new()) };
+                }
+                SCRATCH.with_borrow_mut(|scratch| {
+                    scratch.resize(TABLE, <$value>::default());
+                    let table = scratch.as_mut_slice().try_into();
+                    work(table.expect("as long as asked for"))
+                })
+            }
+        }
+    )*};
+}
+cell!(f64, f32, u32);
+
+/// The two widths of a rank.
+pub trait Real:
+    Cell + Into<f64> + Add<Output = Self> + AddAssign + Sub<Output = Self> + Mul<Output = Self>
+{
+    /// 0.
+    const ZERO: Self;
+
+    /// Eight values, in a register where there is one.
+    type Eight<S: F64x8>: Copy;
+
+    /// The nearest value.
+    fn of(value: f64) -> Self;
+
+    /// Eight zeros.
+    fn zeros<S: F64x8>() -> Self::Eight<S>;
+
+    /// Adds the values at some places.
+    fn add_eight<S: F64x8>(
+        table: &Table<Self>,
+        places: &[u16; 8],
+        onto: Self::Eight<S>,
+    ) -> Self::Eight<S>;
+
+    /// The values one by one.
+    fn lanes<S: F64x8>(eight: Self::Eight<S>) -> [Self; 8];
+}
+
+impl Real for f64 {
+    const ZERO: f64 = 0.0;
+    type Eight<S: F64x8> = S;
+
+    #[inline(always)]
+    fn of(value: f64) -> f64 {
+        value
+    }
+    #[inline(always)]
+    fn zeros<S: F64x8>() -> S {
+        S::splat(0.0)
+    }
+    #[inline(always)]
+    fn add_eight<S: F64x8>(table: &Table<f64>, places: &[u16; 8], onto: S) -> S {
+        onto.add(S::gather(table, places))
+    }
+    #[inline(always)]
+    fn lanes<S: F64x8>(eight: S) -> [f64; 8] {
+        let mut lanes = [0.0; 8];
+        eight.store(&mut lanes);
+        lanes
+    }
+}
+
+impl Real for f32 {
+    const ZERO: f32 = 0.0;
+    type Eight<S: F64x8> = [f32; 8];
+
+    #[inline(always)]
+    fn of(value: f64) -> f32 {
+        value as f32
+    }
+    #[inline(always)]
+    fn zeros<S: F64x8>() -> [f32; 8] {
+        [0.0; 8]
+    }
+    #[inline(always)]
+    fn add_eight<S: F64x8>(table: &Table<f32>, places: &[u16; 8], mut onto: [f32; 8]) -> [f32; 8] {
+        let mut lane = 0;
+        while lane < 8 {
+            onto[lane] += table[places[lane] as usize];
+            lane += 1;
+        }
+        onto
+    }
+    #[inline(always)]
+    fn lanes<S: F64x8>(eight: [f32; 8]) -> [f32; 8] {
+        eight
+    }
+}
+
+/// How the values of an edge's source and of other edges become one value of their target.
+pub trait Meeting: 'static {
+    /// What travels.
+    type Value: Cell;
+    /// What a target has before an edge has brought anything: joining it changes nothing.
+    const NOTHING: Self::Value;
+    /// Eight values, in a register where there is one.
+    type Eight<S: F64x8>: Copy;
+    /// [`Meeting::NOTHING`], eight times.
+    fn nothing<S: F64x8>() -> Self::Eight<S>;
+    /// Joins what the edges from eight sources bring.
+    fn join_eight<S: F64x8>(
+        table: &Table<Self::Value>,
+        places: &[u16; 8],
+        onto: Self::Eight<S>,
+    ) -> Self::Eight<S>;
+    /// The values one by one.
+    fn lanes<S: F64x8>(eight: Self::Eight<S>) -> [Self::Value; 8];
+    /// What an edge brings, given what its source has.
+    fn along(value: Self::Value) -> Self::Value;
+    /// What an edge with a weight brings.
+    fn weighted(value: Self::Value, weight: f64) -> Self::Value;
+    /// What two edges bring together.
+    fn join(a: Self::Value, b: Self::Value) -> Self::Value;
+}
+
+/// Values times weights are added up.
+#[derive(Debug)]
+pub struct Sums<R>(PhantomData<R>);
+
+impl<R: Real> Meeting for Sums<R> {
+    type Value = R;
+    type Eight<S: F64x8> = R::Eight<S>;
+    const NOTHING: R = R::ZERO;
+    #[inline(always)]
+    fn nothing<S: F64x8>() -> R::Eight<S> {
+        R::zeros::<S>()
+    }
+    #[inline(always)]
+    fn join_eight<S: F64x8>(table: &Table<R>, places: &[u16; 8], onto: R::Eight<S>) -> R::Eight<S> {
+        R::add_eight::<S>(table, places, onto)
+    }
+    #[inline(always)]
+    fn lanes<S: F64x8>(eight: R::Eight<S>) -> [R; 8] {
+        R::lanes::<S>(eight)
+    }
+    #[inline(always)]
+    fn along(value: R) -> R {
+        value
+    }
+    #[inline(always)]
+    fn weighted(value: R, weight: f64) -> R {
+        R::of(weight) * value
+    }
+    #[inline(always)]
+    fn join(a: R, b: R) -> R {
+        a + b
+    }
+}
+
+/// Eight values in an array: what few turns need does not need registers.
+macro_rules! in_an_array {
+    ($value:ty) => {
+        type Eight<S: F64x8> = [$value; 8];
+        #[inline(always)]
+        fn nothing<S: F64x8>() -> [$value; 8] {
+            [Self::NOTHING; 8]
+        }
+        #[inline(always)]
+        fn join_eight<S: F64x8>(
+            table: &Table<$value>,
+            places: &[u16; 8],
+            mut onto: [$value; 8],
+        ) -> [$value; 8] {
+            let mut lane = 0;
+            while lane < 8 {
+                let brought = Self::along(table[places[lane] as usize]);
+                onto[lane] = Self::join(onto[lane], brought);
+                lane += 1;
+            }
+            onto
+        }
+        #[inline(always)]
+        fn lanes<S: F64x8>(eight: [$value; 8]) -> [$value; 8] {
+            eight
+        }
+    };
+}
+
+/// The least value arrives as it is.
+#[derive(Debug)]
+pub struct Least;
+
+impl Meeting for Least {
+    type Value = u32;
+    in_an_array!(u32);
+    const NOTHING: u32 = u32::MAX;
+    #[inline(always)]
+    fn along(value: u32) -> u32 {
+        value
+    }
+    #[inline(always)]
+    fn weighted(value: u32, _: f64) -> u32 {
+        value
+    }
+    #[inline(always)]
+    fn join(a: u32, b: u32) -> u32 {
+        a.min(b)
+    }
+}
+
+/// The fewest edges, counted on the way.
+#[derive(Debug)]
+pub struct Hops;
+
+impl Meeting for Hops {
+    type Value = u32;
+    in_an_array!(u32);
+    const NOTHING: u32 = u32::MAX;
+    #[inline(always)]
+    fn along(value: u32) -> u32 {
+        value.saturating_add(1)
+    }
+    #[inline(always)]
+    fn weighted(value: u32, _: f64) -> u32 {
+        Self::along(value)
+    }
+    #[inline(always)]
+    fn join(a: u32, b: u32) -> u32 {
+        a.min(b)
+    }
+}
+
+/// The shortest way, whose weights are added on the way; an edge without a weight is 1 long.
+#[derive(Debug)]
+pub struct Nearest;
+
+impl Meeting for Nearest {
+    type Value = f64;
+    in_an_array!(f64);
+    const NOTHING: f64 = f64::INFINITY;
+    #[inline(always)]
+    fn along(value: f64) -> f64 {
+        value + 1.0
+    }
+    #[inline(always)]
+    fn weighted(value: f64, weight: f64) -> f64 {
+        value + weight
+    }
+    #[inline(always)]
+    fn join(a: f64, b: f64) -> f64 {
+        if b < a { b } else { a }
+    }
+}

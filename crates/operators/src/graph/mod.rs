@@ -1,0 +1,13 @@
+//! Kernels of graphs whose vertices are numbered.
+
+pub mod blocked_edges;
+pub mod clustering;
+pub mod edges;
+mod lending;
+pub mod meeting;
+pub mod pagerank;
+pub mod propagation;
+pub mod reach;
+mod rows;
+mod travel;
+pub mod vertex_cut;

@@ -1,0 +1,241 @@
+//! The stages that every algorithm on a vertex cut shares: edges are dealt to their partitions once; then, in
+//! each turn, what vertices have travels along a row of the grid to the edges, and what the edges make of it
+//! along a column to the vertices at their ends.
+
+use super::blocked_edges::{Bin, BlockedEdges};
+use super::edges::EdgeList;
+use super::lending::{Incoming, Lending, Lent};
+use super::meeting::Meeting;
+use super::vertex_cut::VertexCut;
+use crate::simd;
+use brambling_program::{
+    Dataset, Exchange, Inbox, Outbox, Partitioner, Payload, Program, Relation,
+};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Which ways an edge can be travelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ways {
+    /// From its source to its target.
+    Forward,
+    /// Back too: the edge is dealt twice.
+    Both,
+}
+
+/// Moves edges into their partitions, where `lay_out` makes what the algorithm needs of them.
+pub(super) fn deal<E: Payload + Default>(
+    p: &mut Program,
+    edges: EdgeList,
+    cut: VertexCut,
+    ways: Ways,
+    lay_out: fn(Vec<Bin>, VertexCut) -> E,
+) -> Dataset<E> {
+    let count = cut.partitions();
+    let laid_out = p.temporary::<E>("edges", count);
+    let deal = p.exchange::<Bin>("deal edges", Relation::AllToAll);
+    let chunks = p.temporary::<u32>("chunks", count);
+    p.scatter("deal edges", &deal)
+        .read(&chunks)
+        .run(move |_: &u32, out: &mut Outbox<'_, Bin>| {
+            let edge = |index: u32| edges.len() * index as usize / count as usize;
+            let own = edges.slice(edge(out.source())..edge(out.source() + 1));
+            let mut bins = dealt(&own, cut, ways);
+            out.for_each(|partition, piece| *piece = std::mem::take(&mut bins[partition as usize]));
+        });
+    p.gather("deal edges", &deal).write(&laid_out).run(
+        move |inbox: &mut Inbox<'_, Bin>, laid_out: &mut E| {
+            let bins = inbox.map(|(_, bin)| std::mem::take(bin)).collect();
+            *laid_out = lay_out(bins, cut);
+        },
+    );
+    laid_out
+}
+
+/// Some edges by partition. Counts first, so that no bin is larger than it must be.
+fn dealt(edges: &EdgeList, cut: VertexCut, ways: Ways) -> Vec<Bin> {
+    let mut counts = vec![0; cut.partitions() as usize];
+    for_each_way(edges, ways, |_, source, target| {
+        counts[cut.edge(source, target).0 as usize] += 1;
+    });
+    let is_weighted = edges.weights.is_some();
+    let empty = |count| Bin {
+        edges: Vec::with_capacity(count),
+        weights: Vec::with_capacity(if is_weighted { count } else { 0 }),
+    };
+    let mut bins: Vec<Bin> = counts.into_iter().map(empty).collect();
+    for_each_way(edges, ways, |at, source, target| {
+        let (partition, edge) = cut.edge(source, target);
+        let bin = &mut bins[partition as usize];
+        bin.edges.push(edge);
+        if let Some(weights) = &edges.weights {
+            bin.weights.push(weights[at]);
+        }
+    });
+    bins
+}
+
+#[inline(always)]
+fn for_each_way(edges: &EdgeList, ways: Ways, mut each: impl FnMut(usize, u32, u32)) {
+    for at in 0..edges.len() {
+        let (source, target) = (edges.sources.at(at), edges.targets.at(at));
+        each(at, source, target);
+        if ways == Ways::Both {
+            each(at, target, source);
+        }
+    }
+}
+
+/// Where what a partition lends meets the vertices of another.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Door {
+    /// Where the vertices' values begin.
+    start: usize,
+    /// Whose values they are: places in the partition, ascending.
+    places: Vec<u32>,
+}
+
+/// The doors to a column's partitions, in their order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Doors(Vec<Door>);
+brambling_program::payload!(Doors, |doors| doors
+    .0
+    .iter()
+    .map(|door| size_of::<Door>() + door.places.capacity() * size_of::<u32>())
+    .sum());
+
+impl Doors {
+    /// Takes the targets that the partitions of a column know.
+    fn open(inbox: &mut Inbox<'_, Lent<u32>>, slots: &Range<usize>) -> Doors {
+        let door = |(_, piece): (u32, &mut Lent<u32>)| {
+            let all = piece.values();
+            let before = |slot: usize| all.partition_point(|&target| (target as usize) < slot);
+            let start = before(slots.start);
+            let own = all[start..before(slots.end)].iter();
+            let places = own.map(|&slot| slot - slots.start as u32).collect();
+            piece.return_it();
+            Door { start, places }
+        };
+        Doors(inbox.map(door).collect())
+    }
+
+    /// Joins what the partitions of a column lend, in their order, to what the vertices have; how often that
+    /// changed what a vertex has, where `COUNTING`.
+    pub(super) fn join<M: Meeting, const COUNTING: bool>(
+        &self,
+        into: &mut [M::Value],
+        inbox: &mut Inbox<'_, Lent<M::Value>>,
+    ) -> u64 {
+        let mut changes = 0;
+        for (door, (_, piece)) in self.0.iter().zip(inbox) {
+            let values = &piece.values()[door.start..][..door.places.len()];
+            for (&place, &value) in door.places.iter().zip(values) {
+                let into = &mut into[place as usize];
+                let joined = M::join(*into, value);
+                if COUNTING {
+                    changes += u64::from(joined != *into);
+                }
+                *into = joined;
+            }
+            // The lender writes its buffer again in the next turn.
+            piece.return_it();
+        }
+        changes
+    }
+}
+
+/// What a turn needs, in every turn the same.
+pub(super) struct Roads<M: Meeting> {
+    cut: VertexCut,
+    edges: Dataset<BlockedEdges>,
+    /// Of the vertices.
+    pub(super) doors: Dataset<Doors>,
+    incoming: Dataset<Incoming<M::Value>>,
+    met: Dataset<Lending<M::Value>>,
+}
+
+impl<M: Meeting> Roads<M> {
+    /// Adds what is done once: vertices learn where they find what is theirs.
+    pub(super) fn new(p: &mut Program, cut: VertexCut, edges: Dataset<BlockedEdges>) -> Roads<M> {
+        let targets = p.like::<Lending<u32>, _>("targets", &edges);
+        p.compute("targets").read(&edges).write(&targets).run(
+            |edges: &BlockedEdges, targets: &mut Lending<u32>| {
+                targets.fill(edges.targets().iter().copied());
+            },
+        );
+        let exchange = p.exchange::<Lent<u32>>("targets", cut.along_columns());
+        p.scatter("targets", &exchange)
+            .read(&targets)
+            .run(|targets: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| targets.lend(out));
+        let parts = p.load("parts", cut.partitions(), Partitioner::Opaque, |part, _| {
+            part
+        });
+        let doors = p.like::<Doors, _>("doors", &parts);
+        p.gather("open doors", &exchange)
+            .read(&parts)
+            .write(&doors)
+            .run(
+                move |inbox: &mut Inbox<'_, Lent<u32>>, part: &u32, doors: &mut Doors| {
+                    *doors = Doors::open(inbox, &cut.slots_as_targets(*part));
+                },
+            );
+        Roads {
+            cut,
+            doors,
+            incoming: p.like("lent shares", &edges),
+            met: p.like("met", &edges),
+            edges,
+        }
+    }
+
+    /// Adds a turn: `shares` travel, and `receive` adds the stage that takes what met.
+    pub(super) fn travel(
+        &self,
+        p: &mut Program,
+        shares: &Dataset<Lending<M::Value>>,
+        receive: impl FnOnce(&mut Program, &Exchange<Lent<M::Value>>),
+    ) {
+        let cut = self.cut;
+        let exchange = p.exchange::<Lent<M::Value>>("shares", cut.along_rows());
+        p.scatter("shares", &exchange).read(shares).run(
+            |shares: &Lending<M::Value>, out: &mut Outbox<'_, Lent<M::Value>>| shares.lend(out),
+        );
+        p.gather("shares", &exchange)
+            .read(&self.edges)
+            .update(&self.incoming)
+            .update(&self.met)
+            .named(std::any::type_name::<M>(), Vec::new())
+            .run(
+                move |inbox: &mut Inbox<'_, Lent<M::Value>>,
+                      edges: &BlockedEdges,
+                      incoming: &mut Incoming<M::Value>,
+                      met: &mut Lending<M::Value>| {
+                    let lent = &mut incoming.0;
+                    lent.extend(inbox.map(|(_, piece)| std::mem::take(piece)));
+                    let columns: Vec<&[M::Value]> = lent.iter().map(Lent::values).collect();
+                    let share = |slot: u32| {
+                        let (column, place) = cut.source_of(slot);
+                        columns[column][place]
+                    };
+                    let met = met.filled(edges.targets().len(), M::NOTHING);
+                    edges.meet_into::<M>(simd::active(), share, met);
+                    // The lender writes its buffer again in the next turn.
+                    lent.clear();
+                },
+            );
+        let exchange = p.exchange::<Lent<M::Value>>("met", cut.along_columns());
+        p.scatter("met", &exchange)
+            .read(&self.met)
+            .run(|met: &Lending<M::Value>, out: &mut Outbox<'_, Lent<M::Value>>| met.lend(out));
+        receive(p, &exchange);
+    }
+}
+
+/// Adds up what the partitions of a row lend for some slots, in their order.
+pub(super) fn add_up(sums: &mut [f64], inbox: &mut Inbox<'_, Lent<f64>>, slots: Range<usize>) {
+    for (_, piece) in inbox {
+        let both = sums.iter_mut().zip(&piece.values()[slots.clone()]);
+        both.for_each(|(sum, value)| *sum += value);
+        piece.return_it();
+    }
+}

@@ -1,0 +1,223 @@
+//! Algorithms on graphs over arrays of Python, borrowed for as long as they run.
+#![allow(unsafe_code)] // A borrowed array's memory: the array is kept alive, and its owner leaves it alone.
+
+use crate::run::{PyCaller, check_process, options};
+use brambling::graph::{
+    self as analysis, AnalysisError, EdgeList, Found, Ids, PageRank, Precision,
+};
+use brambling::program::Foreign;
+use brambling::{Caller, RunOptions};
+use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::Arc;
+
+/// The values of an array without a copy.
+fn borrowed<T: Element + Send + Sync + 'static>(
+    array: &Bound<'_, PyArray1<T>>,
+) -> PyResult<Foreign<T>> {
+    if !array.is_c_contiguous() || !array.data().is_aligned() {
+        return Err(PyValueError::new_err(
+            "the array is not C-contiguous and aligned",
+        ));
+    }
+    if array.is_empty() {
+        return Ok(Foreign::default());
+    }
+    let owner: Arc<Py<PyAny>> = Arc::new(array.clone().into_any().unbind());
+    // SAFETY: aligned and contiguous, as checked; the owner keeps the memory alive, and the face in Python leaves
+    // the array alone until the job has ended.
+    Ok(unsafe { Foreign::borrowed(array.data(), array.len(), owner) })
+}
+
+fn edge_list(
+    vertices: usize,
+    sources: &Bound<'_, PyArray1<u32>>,
+    targets: &Bound<'_, PyArray1<u32>>,
+    weights: Option<&Bound<'_, PyArray1<f64>>>,
+) -> PyResult<EdgeList> {
+    let mut edges = EdgeList::new(
+        vertices,
+        Ids::U32(borrowed(sources)?),
+        Ids::U32(borrowed(targets)?),
+    );
+    edges.weights = weights.map(borrowed).transpose()?;
+    Ok(edges)
+}
+
+/// Runs without the interpreter's lock.
+fn run<T: Send>(
+    py: Python<'_>,
+    analyse: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, AnalysisError> + Send,
+) -> PyResult<T> {
+    check_process()?;
+    let mut caller = PyCaller::default();
+    let found = py.detach(|| analyse(&options(None), &mut caller));
+    found.map_err(|error| match error {
+        AnalysisError::Run(error) => caller.raise(py, error),
+        other => crate::raise("BuildError", other.to_string()),
+    })
+}
+
+fn values<'py, V: Element>(py: Python<'py>, found: Found<V>) -> Bound<'py, PyArray1<V>> {
+    PyArray1::from_vec(py, found.values)
+}
+
+type Columns<'py> = (
+    Bound<'py, PyArray1<u64>>,
+    Bound<'py, PyArray1<u32>>,
+    Bound<'py, PyArray1<u32>>,
+);
+
+/// The ids that occur, ascending, and both columns as places among them.
+#[pyfunction]
+fn relabel<'py>(
+    py: Python<'py>,
+    sources: PyReadonlyArray1<'py, u64>,
+    targets: PyReadonlyArray1<'py, u64>,
+) -> PyResult<Columns<'py>> {
+    let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
+    let dense = py.detach(|| analysis::relabel(sources, targets));
+    let dense = dense.map_err(|error| crate::raise("BuildError", error.to_string()))?;
+    Ok((
+        PyArray1::from_vec(py, dense.ids),
+        PyArray1::from_vec(py, dense.sources),
+        PyArray1::from_vec(py, dense.targets),
+    ))
+}
+
+#[pyfunction]
+#[pyo3(signature = (vertices, sources, targets, weights, *, damping, tol, max_iter, personalization, single))]
+#[allow(clippy::too_many_arguments)] // The parameters, each by its name.
+fn pagerank<'py>(
+    py: Python<'py>,
+    vertices: usize,
+    sources: &Bound<'py, PyArray1<u32>>,
+    targets: &Bound<'py, PyArray1<u32>>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
+    damping: f64,
+    tol: f64,
+    max_iter: u64,
+    personalization: Option<&Bound<'py, PyArray1<f64>>>,
+    single: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let edges = edge_list(vertices, sources, targets, weights)?;
+    let how = PageRank {
+        damping,
+        tol,
+        max_iter,
+        personalization: personalization.map(borrowed).transpose()?,
+        precision: if single {
+            Precision::F32
+        } else {
+            Precision::F64
+        },
+    };
+    let ranked = run(py, |options, caller| {
+        analysis::pagerank_with(&edges, &how, options, caller)
+    })?;
+    let result = PyDict::new(py);
+    result.set_item("iterations", ranked.iterations)?;
+    result.set_item("converged", ranked.converged)?;
+    result.set_item("change", ranked.change)?;
+    result.set_item("tally", crate::tally(py, &ranked.tally)?)?;
+    result.set_item("ranks", PyArray1::from_vec(py, ranked.ranks))?;
+    Ok(result)
+}
+
+#[pyfunction]
+fn connected_components<'py>(
+    py: Python<'py>,
+    vertices: usize,
+    sources: &Bound<'py, PyArray1<u32>>,
+    targets: &Bound<'py, PyArray1<u32>>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
+) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    let edges = edge_list(vertices, sources, targets, weights)?;
+    let found = run(py, |options, caller| {
+        analysis::connected_components(&edges, options, caller)
+    })?;
+    Ok(values(py, found))
+}
+
+/// Hops; the largest number where no way leads.
+#[pyfunction]
+#[pyo3(signature = (vertices, sources, targets, weights, *, start))]
+fn bfs<'py>(
+    py: Python<'py>,
+    vertices: usize,
+    sources: &Bound<'py, PyArray1<u32>>,
+    targets: &Bound<'py, PyArray1<u32>>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
+    start: usize,
+) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    let edges = edge_list(vertices, sources, targets, weights)?;
+    let found = run(py, |options, caller| {
+        analysis::bfs(&edges, start, options, caller)
+    })?;
+    let hops = found.values.into_iter();
+    Ok(PyArray1::from_iter(
+        py,
+        hops.map(|hops| hops.unwrap_or(u32::MAX)),
+    ))
+}
+
+#[pyfunction]
+#[pyo3(signature = (vertices, sources, targets, weights, *, start))]
+fn sssp<'py>(
+    py: Python<'py>,
+    vertices: usize,
+    sources: &Bound<'py, PyArray1<u32>>,
+    targets: &Bound<'py, PyArray1<u32>>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
+    start: usize,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let edges = edge_list(vertices, sources, targets, weights)?;
+    let found = run(py, |options, caller| {
+        analysis::sssp(&edges, start, options, caller)
+    })?;
+    Ok(values(py, found))
+}
+
+#[pyfunction]
+#[pyo3(signature = (vertices, sources, targets, weights, *, turns))]
+fn label_propagation<'py>(
+    py: Python<'py>,
+    vertices: usize,
+    sources: &Bound<'py, PyArray1<u32>>,
+    targets: &Bound<'py, PyArray1<u32>>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
+    turns: u64,
+) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    let edges = edge_list(vertices, sources, targets, weights)?;
+    let found = run(py, |options, caller| {
+        analysis::label_propagation(&edges, turns, options, caller)
+    })?;
+    Ok(values(py, found))
+}
+
+#[pyfunction]
+fn local_clustering<'py>(
+    py: Python<'py>,
+    vertices: usize,
+    sources: &Bound<'py, PyArray1<u32>>,
+    targets: &Bound<'py, PyArray1<u32>>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let edges = edge_list(vertices, sources, targets, weights)?;
+    let found = run(py, |options, caller| {
+        analysis::local_clustering(&edges, options, caller)
+    })?;
+    Ok(values(py, found))
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(relabel, module)?)?;
+    module.add_function(wrap_pyfunction!(pagerank, module)?)?;
+    module.add_function(wrap_pyfunction!(connected_components, module)?)?;
+    module.add_function(wrap_pyfunction!(bfs, module)?)?;
+    module.add_function(wrap_pyfunction!(sssp, module)?)?;
+    module.add_function(wrap_pyfunction!(label_propagation, module)?)?;
+    module.add_function(wrap_pyfunction!(local_clustering, module)?)
+}
