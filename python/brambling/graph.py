@@ -105,11 +105,11 @@ def pagerank(
     src: Any,
     dst: Any,
     weight: npt.ArrayLike | None = None,
-    *,
     damping: float = 0.85,
     tol: float = 1e-6,
     iterations: int = 100,
     personalization: Mapping[Any, float] | None = None,
+    *,
     directed: bool = True,
     dtype: str = "float64",
 ) -> Table:
