@@ -14,15 +14,18 @@ np.float64(4999.5)
 """
 
 from brambling import ml
+from brambling._arrow import Table
 from brambling._errors import (
     BuildError,
     ConvergenceWarning,
     Error,
     KernelError,
+    MissingExtra,
     NotKept,
     OutOfMemory,
     SettingsError,
     Stalled,
+    WrongType,
 )
 from brambling._kernel import Context
 from brambling._native import __version__
@@ -36,6 +39,7 @@ __all__ = [
     "Error",
     "Exchange",
     "KernelError",
+    "MissingExtra",
     "NotKept",
     "OutOfMemory",
     "Program",
@@ -43,6 +47,8 @@ __all__ = [
     "SettingsError",
     "Signal",
     "Stalled",
+    "Table",
+    "WrongType",
     "__version__",
     "ml",
 ]

@@ -17,6 +17,12 @@ class BuildError(Error, ValueError):
     __module__ = "brambling"
 
 
+class WrongType(BuildError, TypeError):
+    """The same, because something is of another kind than it has to be: no function, no dataset, no number."""
+
+    __module__ = "brambling"
+
+
 class KernelError(Error, RuntimeError):
     """
     A kernel failed. Its own exception is the cause (`__cause__`).
@@ -60,6 +66,12 @@ class Stalled(Error, RuntimeError):
 
 class SettingsError(Error, ValueError):
     """A setting cannot be used; the message names where it was given."""
+
+    __module__ = "brambling"
+
+
+class MissingExtra(Error, ImportError):
+    """Something needs a package that is not installed; the message says how to install it."""
 
     __module__ = "brambling"
 
