@@ -49,3 +49,14 @@ pub mod prelude {
         Program, Progress, Relation, Rows, Sum,
     };
 }
+
+/// The Rust of the pages, run as this crate's own examples are.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/start.md")]
+    struct Start;
+    #[doc = include_str!("../../../docs/coming-from.md")]
+    struct ComingFrom;
+    #[doc = include_str!("../../../docs/algorithms.md")]
+    struct Algorithms;
+}
