@@ -36,7 +36,7 @@ space := $(empty) $(empty)
 say = @echo "== $(1)"
 skip = @echo "-- $(1): does not exist yet"
 
-.PHONY: help demo test claims lint bench fmt clean soak install \
+.PHONY: help demo test claims lint bench fmt clean soak install docs \
 	test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "make test     everything that has to hold before a commit"
 	@echo "make claims   the acceptance: every point with its figure and its bar (OF=engine: one file's)"
 	@echo "make bench    the benches (THREADS=N)"
+	@echo "make docs     the pages as a site, in build/site, with every link checked and every example run"
 	@echo "make lint     format, clippy, layers, lints, licences, invariants"
 	@echo "make soak     a million random programs and simulated clusters"
 	@echo "make fmt      format all sources"
@@ -158,13 +159,27 @@ else
 	$(call skip,types)
 endif
 
-test-docs: install
+test-docs: install build/docs-venv
 ifneq ($(HAS_PYTHON),)
 	$(call say,examples in README.md and docs)
 	$(XTASK) doc-examples $(VENV)/bin/python
 else
 	$(call skip,examples in README.md and docs)
 endif
+	$(call say,the pages as a site)
+	build/docs-venv/bin/python docs/site/build.py
+
+# The examples in Rust are tests of the engine: test-rust runs them too.
+docs: test-docs
+	$(call say,examples in Rust)
+	cargo test --quiet --release --package brambling --doc
+
+build/docs-venv: docs/site/requirements.txt
+	$(call say,what builds the pages)
+	rm -rf $@
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet --requirement $<
+	@touch $@
 
 test-smoke: install
 ifneq ($(HAS_PYTHON),)

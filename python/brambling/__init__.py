@@ -14,6 +14,7 @@ np.float64(4999.5)
 """
 
 from brambling import graph, kernels, ml
+from brambling._arrow import Table
 from brambling._errors import (
     BuildError,
     BuildTypeError,
@@ -21,6 +22,7 @@ from brambling._errors import (
     DataConversionWarning,
     Error,
     KernelError,
+    MissingExtra,
     NotFitted,
     NotKept,
     OutOfMemory,
@@ -41,6 +43,7 @@ __all__ = [
     "Error",
     "Exchange",
     "KernelError",
+    "MissingExtra",
     "NotFitted",
     "NotKept",
     "OutOfMemory",
@@ -49,6 +52,7 @@ __all__ = [
     "SettingsError",
     "Signal",
     "Stalled",
+    "Table",
     "__version__",
     "graph",
     "kernels",

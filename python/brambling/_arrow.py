@@ -1,183 +1,306 @@
-"""Columns of other packages, through Arrow's C data interface (https://arrow.apache.org/docs/format/CDataInterface.html)."""
+"""
+Arrow's PyCapsule interface: columns of pyarrow, polars and pandas in, tables of ours out.
+
+A column of numbers without nulls, in one chunk, is borrowed; several chunks, booleans and texts are copied. Nulls
+are refused: no number of NumPy's stands for them. Reading and writing capsules is nanoarrow's work, which the extra
+`brambling[arrow]` brings.
+"""
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
-from brambling._errors import BuildError
+from brambling._errors import BuildError, MissingExtra
 
-
-class _Schema(ctypes.Structure):
-    pass
-
-
-class _Array(ctypes.Structure):
-    pass
-
-
-class _Stream(ctypes.Structure):
-    pass
-
-
-_Schema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_void_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.c_void_p),
-    ("dictionary", ctypes.POINTER(_Schema)),
-    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(_Schema))),
-    ("private_data", ctypes.c_void_p),
-]
-_Array._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.c_void_p),
-    ("dictionary", ctypes.POINTER(_Array)),
-    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(_Array))),
-    ("private_data", ctypes.c_void_p),
-]
-_Stream._fields_ = [
-    ("get_schema", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Schema))),
-    ("get_next", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Array))),
-    ("get_last_error", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.POINTER(_Stream))),
-    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(_Stream))),
-    ("private_data", ctypes.c_void_p),
-]
-
+# Formats of Arrow's C data interface, https://arrow.apache.org/docs/format/CDataInterface.html
 _NUMBERS = {
-    "c": np.int8,
-    "C": np.uint8,
-    "s": np.int16,
-    "S": np.uint16,
-    "i": np.int32,
-    "I": np.uint32,
-    "l": np.int64,
-    "L": np.uint64,
-    "f": np.float32,
-    "g": np.float64,
+    "c": "i1", "C": "u1", "s": "i2", "S": "u2", "i": "i4", "I": "u4", "l": "i8", "L": "u8", "e": "f2", "f": "f4", "g": "f8",
 }
+_TEXTS = ("u", "U", "vu")
 
 
-def column_of(given: Any, name: str) -> np.ndarray | None:
-    """A column of numbers or text, copied; None when `given` does not speak Arrow."""
-    if isinstance(given, np.ndarray):
-        return None
-    if hasattr(given, "__arrow_c_stream__"):
-        return _of_stream(given.__arrow_c_stream__(), name)
-    if hasattr(given, "__arrow_c_array__"):
-        schema, array = given.__arrow_c_array__()
-        values = _Values(_pointer(schema, b"arrow_schema", _Schema).contents, name)
-        return values.joined([values.read(_pointer(array, b"arrow_array", _Array).contents, 0)])
-    return None
+class ArrowArray(Protocol):
+    """What gives its content as one array of Arrow."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None, /) -> tuple[Any, Any]: ...
 
 
-def _pointer(capsule: Any, name: bytes, kind: type) -> Any:
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    # The capsule releases what it holds when it goes.
-    return ctypes.cast(get(capsule, name), ctypes.POINTER(kind))
+class ArrowStream(Protocol):
+    """What gives its content as a stream of Arrow's arrays."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None, /) -> Any: ...
 
 
-def _of_stream(capsule: Any, name: str) -> np.ndarray:
-    stream = _pointer(capsule, b"arrow_array_stream", _Stream)
-
-    def check(status: int) -> None:
-        if status:
-            text = stream.contents.get_last_error(stream) or b"no reason is given"
-            raise BuildError(f"{name} cannot be read through Arrow: {text.decode(errors='replace')}")
-
-    schema = _Schema()
-    check(stream.contents.get_schema(stream, schema))
+def is_arrow(value: Any) -> bool:
+    """
+    Whether a value is to be read through Arrow: it offers that, and is not made of NumPy's types already, as frames of
+    pandas often are.
+    """
+    if not (hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")):
+        return False
+    types = getattr(value, "dtypes", None)
+    types = [getattr(value, "dtype", None)] if types is None else types
     try:
-        values = _Values(schema, name)
-        parts, rows = [], 0
-        while True:
-            array = _Array()
-            check(stream.contents.get_next(stream, array))
-            if not array.release:
-                return values.joined(parts)
-            try:
-                parts.append(values.read(array, rows))
-                rows += len(parts[-1])
-            finally:
-                array.release(array)
-    finally:
-        schema.release(schema)
+        return not all(isinstance(it, np.dtype) for it in types)
+    except TypeError:  # One type, as Series of pandas have it.
+        return not isinstance(types, np.dtype)
 
 
-class _Values:
-    """Reads arrays of one type."""
+def column(value: Any, what: str) -> np.ndarray:
+    """
+    A column as an array of one dimension.
 
-    def __init__(self, schema: _Schema, name: str) -> None:
-        self.name = name
-        self.format = schema.format.decode()
-        self.dictionary = _Values(schema.dictionary.contents, name) if schema.dictionary else None
-        known = self.format in _NUMBERS or self.format in ("u", "U", "vu")
-        if not known:
-            raise BuildError(
-                f"{name} is of the Arrow type {self.format!r} (its format string); give a column of integers or strings, "
-                "or for weights of numbers"
-            )
+    Parameters
+    ----------
+    value : object with `__arrow_c_array__` or `__arrow_c_stream__`
+        Integers, floats, booleans, or texts, which may be dictionary-encoded.
+    what : str
+        What messages call it.
 
-    def joined(self, parts: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate(parts) if parts else self._nothing()
+    Returns
+    -------
+    numpy.ndarray of shape (rows,)
+        Numbers, borrowed and read-only where they lie in one piece; texts as Python's, of dtype object.
 
-    def _nothing(self) -> np.ndarray:
-        return np.empty(0, _NUMBERS.get(self.format, object))
-
-    def read(self, array: _Array, first_row: int) -> np.ndarray:
-        """A copy of the values; a null is refused."""
-        self._refuse_nulls(array, first_row)
-        if not array.length:
-            return self._nothing()
-        if self.dictionary is not None:
-            words = self.dictionary.read(array.dictionary.contents, 0)
-            return words[self._numbers(array)]
-        if self.format in _NUMBERS:
-            return self._numbers(array).copy()
-        return self._views(array) if self.format == "vu" else self._text(array)
-
-    def _refuse_nulls(self, array: _Array, first_row: int) -> None:
-        if array.null_count == 0 or not array.buffers[0]:
-            return
-        bits = _memory(array.buffers[0], np.uint8, (array.offset + array.length + 7) // 8)
-        valid = np.unpackbits(bits, bitorder="little")[array.offset : array.offset + array.length]
-        if not valid.all():
-            row = first_row + int(np.argmin(valid))
-            raise BuildError(f"{self.name} has a null at row {row} (counted from 0); drop such edges first")
-
-    def _numbers(self, array: _Array) -> np.ndarray:
-        values = _memory(array.buffers[1], _NUMBERS[self.format], array.offset + array.length)
-        return values[array.offset :]
-
-    def _text(self, array: _Array) -> np.ndarray:
-        kind = np.int32 if self.format == "u" else np.int64
-        ends = _memory(array.buffers[1], kind, array.offset + array.length + 1)[array.offset :].tolist()
-        data = ctypes.string_at(array.buffers[2], ends[-1]) if ends[-1] else b""
-        texts = [data[start:end].decode() for start, end in zip(ends[:-1], ends[1:], strict=True)]
-        return np.array(texts, dtype=object)
-
-    def _views(self, array: _Array) -> np.ndarray:
-        raw = ctypes.string_at(array.buffers[1] + 16 * array.offset, 16 * array.length)
-        views = np.frombuffer(raw, np.int32).reshape(-1, 4)
-        texts = []
-        for row, (length, _, buffer, offset) in enumerate(views.tolist()):
-            # Short texts lie in the view itself.
-            text = raw[16 * row + 4 :][:length] if length <= 12 else ctypes.string_at(array.buffers[2 + buffer] + offset, length)
-            texts.append(text.decode())
-        return np.array(texts, dtype=object)
+    Raises
+    ------
+    BuildError
+        It has nulls, is a table, or has another type.
+    MissingExtra
+        nanoarrow, or what the value's own package needs, is not installed.
+    """
+    return _joined(_chunks(value, what), what, _column)
 
 
-def _memory(address: int, kind: Any, length: int) -> np.ndarray:
-    """Values at an address, without a copy."""
-    size = np.dtype(kind).itemsize
-    return np.frombuffer((ctypes.c_char * (length * size)).from_address(address), kind)
+def rows(value: Any, what: str) -> np.ndarray:
+    """
+    A column as an array of shape (rows,), or a table as one of shape (rows, columns), of the type that its columns
+    have in common. Raises as `column`.
+    """
+    return _joined(_chunks(value, what), what, _rows)
+
+
+def columns(value: Any, what: str) -> dict[str, np.ndarray]:
+    """The columns of a table by name, each as `column` gives it. Raises as `column`."""
+    chunks = _chunks(value, what)
+    names = _names(chunks[0][0])
+    if names is None:
+        raise BuildError(f"{what} is one column, not a table; give a table whose columns have names")
+    return {
+        name: _joined(chunks, f"{what}, column {name!r},", lambda schema, view, first, length, whose, place=place: _column(
+            schema.child(place), view.child(place), view.offset + first, view.length, whose))
+        for place, name in enumerate(names)
+    }
+
+
+def _nanoarrow() -> Any:
+    try:
+        import nanoarrow
+    except ImportError as error:
+        raise MissingExtra(f"data of Arrow needs nanoarrow ({error}): pip install 'brambling[arrow]'") from error
+    return nanoarrow
+
+
+def _chunks(value: Any, what: str) -> list[tuple[Any, Any]]:
+    """Schema and content of each chunk; of no chunks an empty one."""
+    nanoarrow = _nanoarrow()
+    try:
+        stream = nanoarrow.c_array_stream(value)
+    except ImportError as error:  # pandas needs pyarrow for this.
+        raise MissingExtra(f"{what} cannot be read: {error}") from error
+    chunks = [(chunk.schema, chunk.view()) for chunk in stream]
+    if chunks:
+        return chunks
+    empty = nanoarrow.c_array([], stream.get_schema())
+    return [(empty.schema, empty.view())]
+
+
+def _joined(chunks: list[tuple[Any, Any]], what: str, read: Any) -> np.ndarray:
+    before, parts = 0, []
+    for schema, view in chunks:
+        parts.append(read(schema, view, 0, view.length, _Whose(what, before)))
+        before += view.length
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class _Whose:
+    """What messages call a part of a column, and the rows before it."""
+
+    def __init__(self, what: str, before: int) -> None:
+        self.what = what
+        self.before = before
+
+
+def _names(schema: Any) -> list[str] | None:
+    return [child.name for child in schema.children] if schema.format == "+s" else None
+
+
+def _rows(schema: Any, view: Any, first: int, length: int, whose: _Whose) -> np.ndarray:
+    names = _names(schema)
+    if names is None:
+        return _column(schema, view, first, length, whose)
+    if not names:
+        raise BuildError(f"{whose.what} is a table without columns")
+    _refuse_nulls(view, first, length, whose)
+    parts = [
+        _column(schema.child(place), view.child(place), view.offset + first, length,
+                _Whose(f"{whose.what}, column {name!r},", whose.before))
+        for place, name in enumerate(names)
+    ]
+    texts = [name for name, part in zip(names, parts, strict=True) if part.dtype == object]
+    if texts:
+        raise BuildError(f"{whose.what} has columns of text ({', '.join(texts)}); encode them as numbers, or drop them, first")
+    return np.column_stack(parts)
+
+
+def _column(schema: Any, view: Any, first: int, length: int, whose: _Whose) -> np.ndarray:
+    """The rows from `first`, counted from where the view begins."""
+    _refuse_nulls(view, first, length, whose)
+    begin = view.offset + first
+    if schema.dictionary is not None:
+        entries = view.dictionary
+        values = _column(schema.dictionary, entries, 0, entries.length, whose)
+        return values[np.frombuffer(view.buffer(1), _NUMBERS[schema.format])[begin : begin + length]]
+    if schema.format in _NUMBERS:
+        if length == 0:
+            return np.zeros(0, _NUMBERS[schema.format])
+        return np.frombuffer(view.buffer(1), _NUMBERS[schema.format])[begin : begin + length]
+    if schema.format == "b":
+        bits = np.frombuffer(view.buffer(1), np.uint8)
+        return np.unpackbits(bits, count=begin + length, bitorder="little")[begin:].astype(bool)
+    if schema.format in _TEXTS:
+        return np.array(list(_texts(schema.format, view, begin, length)), dtype=object)
+    if schema.format == "+s":
+        raise BuildError(f"{whose.what} is a table where one column is expected; give one of its columns")
+    raise BuildError(
+        f"{whose.what} has Arrow's type {_type_of(schema)}, which is neither numbers nor text; cast it to one of these first"
+    )
+
+
+def _type_of(schema: Any) -> str:
+    return str(_nanoarrow().Schema(schema).type.name).lower()
+
+
+def _texts(kind: str, view: Any, begin: int, length: int) -> Iterator[str]:
+    if length == 0:
+        return
+    if kind == "vu":
+        yield from _viewed_texts(view, begin, length)
+        return
+    offsets = np.frombuffer(view.buffer(1), np.int32 if kind == "u" else np.int64)[begin : begin + length + 1].tolist()
+    held = bytes(memoryview(view.buffer(2)).cast("B")) if view.buffer(2).size_bytes else b""
+    for start, end in zip(offsets, offsets[1:], strict=False):
+        yield held[start:end].decode()
+
+
+def _viewed_texts(view: Any, begin: int, length: int) -> Iterator[str]:
+    """Of views of 16 bytes: a length, then the text itself, or its first 4 bytes with a buffer's number and a place in it."""
+    views = bytes(memoryview(view.buffer(1)).cast("B"))
+    # The last buffer holds the others' lengths.
+    others = [bytes(memoryview(view.buffer(place)).cast("B")) for place in range(2, view.n_buffers - 1)]
+    for at in range(16 * begin, 16 * (begin + length), 16):
+        size = int.from_bytes(views[at : at + 4], "little")
+        if size <= 12:
+            yield views[at + 4 : at + 4 + size].decode()
+        else:
+            buffer = others[int.from_bytes(views[at + 8 : at + 12], "little")]
+            start = int.from_bytes(views[at + 12 : at + 16], "little")
+            yield buffer[start : start + size].decode()
+
+
+def _refuse_nulls(view: Any, first: int, length: int, whose: _Whose) -> None:
+    if view.null_count == 0 or view.buffer(0).size_bytes == 0:
+        return
+    begin = view.offset + first
+    bits = np.frombuffer(view.buffer(0), np.uint8)
+    valid = np.unpackbits(bits, count=begin + length, bitorder="little")[begin:]
+    if not valid.all():
+        row = whose.before + int(np.argmin(valid))
+        raise BuildError(
+            f"{whose.what} has a null at row {row} (counted from 0); fill nulls, or drop their rows, first"
+        )
+
+
+class Table(Mapping[str, np.ndarray]):
+    """
+    Columns of equal length, by name. `pyarrow.table(t)`, `polars.DataFrame(t)` and whatever else reads Arrow's
+    PyCapsule interface take it as it is; numbers are not copied.
+
+    Parameters
+    ----------
+    columns : mapping of str to array_like of shape (rows,)
+        Numbers, booleans or texts.
+
+    Examples
+    --------
+    >>> import numpy as np, brambling as br
+    >>> t = br.Table({"vertex": np.array([3, 5]), "rank": np.array([0.25, 0.75])})
+    >>> t["rank"]
+    array([0.25, 0.75])
+    >>> len(t), t.rows
+    (2, 2)
+    """
+
+    __module__ = "brambling"
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._columns = {str(name): np.ascontiguousarray(held) for name, held in columns.items()}
+        for name, held in self._columns.items():
+            if held.ndim != 1:
+                raise BuildError(f"column {name!r} has {held.ndim} dimensions; a table's columns have one")
+        lengths = {len(held) for held in self._columns.values()}
+        if len(lengths) > 1:
+            told = ", ".join(f"{name} has {len(held)}" for name, held in self._columns.items())
+            raise BuildError(f"columns of a table have equally many rows, but {told}")
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self._columns.values()), ()))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{name}: {held.dtype}" for name, held in self._columns.items())
+        return f"<table of {self.rows:,} rows: {held}>"
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        capsules: tuple[Any, Any] = self._record().__arrow_c_array__(requested_schema)
+        return capsules
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return _nanoarrow().c_array_stream(self._record()).__arrow_c_stream__(requested_schema)
+
+    def _record(self) -> Any:
+        """One Arrow array of the rows."""
+        nanoarrow = _nanoarrow()
+        children = {name: _exported(nanoarrow, name, held) for name, held in self._columns.items()}
+        return nanoarrow.c_array_from_buffers(
+            nanoarrow.struct({name: child.schema for name, child in children.items()}),
+            self.rows,
+            [None],
+            children=list(children.values()),
+        )
+
+
+def _exported(nanoarrow: Any, name: str, held: np.ndarray) -> Any:
+    if held.dtype == bool:
+        bits = np.packbits(held, bitorder="little")
+        return nanoarrow.c_array_from_buffers(nanoarrow.bool_(), len(held), [None, bits])
+    if held.dtype.kind in "iuf" and held.dtype.isnative:
+        kind = getattr(nanoarrow, held.dtype.name)()
+        return nanoarrow.c_array_from_buffers(kind, len(held), [None, held])
+    texts = held.tolist()
+    if all(isinstance(text, str) for text in texts):
+        return nanoarrow.c_array(texts, nanoarrow.string())
+    raise BuildError(f"column {name!r} holds {held.dtype}, which is neither numbers nor text")

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from brambling._errors import BuildError
+from brambling._errors import BuildTypeError
 
 if TYPE_CHECKING:
     from brambling._program.statements import Statements
@@ -33,7 +33,7 @@ class Block(AbstractContextManager[None]):
         return self._inner.__exit__(*error)
 
     def __iter__(self) -> Iterator[Any]:
-        raise BuildError(f"p.{self.what} is no iterator; write `with p.{self.what}(...):`, and use ctx.turn in kernels")
+        raise BuildTypeError(f"p.{self.what} is no iterator; write `with p.{self.what}(...):`, and use ctx.turn in kernels")
 
 
 def block(

@@ -76,6 +76,12 @@ class SettingsError(Error, ValueError):
     __module__ = "brambling"
 
 
+class MissingExtra(Error, ImportError):
+    """Something needs a package that is not installed; the message says how to install it."""
+
+    __module__ = "brambling"
+
+
 class ConvergenceWarning(UserWarning):
     """A model's fit ended before it had converged, or found fewer clusters than asked for."""
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from brambling import _native
-from brambling._arrow import column_of
+from brambling import _arrow, _native
 from brambling._errors import BuildError, ConvergenceWarning, refuse_masked
 from brambling._texts import count, shown
 
@@ -79,6 +78,12 @@ class Table:
         """The rows with the largest values in the column `by`, the largest first; of equal ones the first."""
         order = np.argsort(-self[by].astype(np.float64), kind="stable")[:rows]
         return Table({name: column[order] for name, column in self._columns.items()})
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        return _arrow.Table(self._columns).__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return _arrow.Table(self._columns).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         ends = 5
@@ -337,8 +342,7 @@ def _is_integer(value: Any) -> bool:
 def _ids(name: str, given: Any) -> np.ndarray:
     """Ids as an array of integers or of text."""
     refuse_masked(given, name)
-    column = column_of(given, name)
-    ids = np.asarray(given) if column is None else column
+    ids = _arrow.column(given, name) if _arrow.is_arrow(given) else np.asarray(given)
     if ids.ndim != 1:
         raise BuildError(f"{name} has {count(ids.ndim, 'dimension')} and shape {ids.shape}; give a column of ids")
     if ids.dtype.kind in "iuU" or not len(ids):
@@ -383,11 +387,12 @@ def _relabelled(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _weights(weight: Any, edges: int) -> np.ndarray:
     refuse_masked(weight, "weight")
-    column = column_of(weight, "weight")
     try:
-        weights = np.asarray(weight if column is None else column)
+        weights = _arrow.column(weight, "weight") if _arrow.is_arrow(weight) else np.asarray(weight)
         if weights.dtype.kind not in "fiub":
             weights = weights.astype(np.float64)
+    except BuildError:
+        raise
     except (TypeError, ValueError) as error:
         raise BuildError(f"weight cannot be read as numbers ({error}); give one number for each edge") from error
     if weights.shape != (edges,):

@@ -12,6 +12,7 @@ mod kernels;
 mod ml;
 mod probes;
 mod run;
+mod settings;
 mod sums;
 mod value;
 
@@ -48,6 +49,7 @@ pub(crate) fn raise_kernel_error(
     error
 }
 
+/// What a run did, for Python, which logs it.
 pub(crate) fn tally<'py>(py: Python<'py>, tally: &Tally) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("wall_s", tally.wall.as_secs_f64())?;
@@ -55,6 +57,8 @@ pub(crate) fn tally<'py>(py: Python<'py>, tally: &Tally) -> PyResult<Bound<'py, 
     dict.set_item("tasks", tally.tasks)?;
     dict.set_item("threads", tally.threads)?;
     dict.set_item("peak_bytes", tally.peak_bytes)?;
+    py.import("brambling._log")?
+        .call_method1("ended", (&dict,))?;
     Ok(dict)
 }
 
@@ -81,6 +85,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ml::class_margins, module)?)?;
     module.add_function(wrap_pyfunction!(ml::sigmoid, module)?)?;
     graph::add_to(module)?;
+    module.add_function(wrap_pyfunction!(settings::setting, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     Ok(())
 }

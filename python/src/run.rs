@@ -3,21 +3,79 @@
 use crate::builder::{Handle, build_error};
 use crate::value::{PyBlocks, PyValue};
 use brambling::program::Program;
-use brambling::{Caller, Error, Failure, Interrupted, RunOptions, SettingsError};
+use brambling::{Advance, Caller, Error, Failure, Interrupted, RunOptions, SettingsError};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How long work may take before it shows how far it is.
+const SHOWN_AFTER: Duration = Duration::from_secs(2);
+/// How often it then does.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
 /// The thread that called run, which left the interpreter for as long.
 #[derive(Default)]
 pub struct PyCaller {
     /// What the signal's handler raised.
     raised: Option<PyErr>,
+    /// When the run is shown next, from its beginning; none before the first time.
+    next: Option<Duration>,
+    /// Shows how far the run is; none while it is short.
+    progress: Option<Py<PyAny>>,
+}
+
+impl PyCaller {
+    /// Shows how far the run is. An exception that is no error, such as Ctrl-C's, ends the run; whatever else
+    /// goes wrong here is not worth ending it.
+    fn show(&mut self, py: Python<'_>, advance: Advance<'_>) -> PyResult<()> {
+        let progress = match &self.progress {
+            Some(progress) => progress.bind(py).clone(),
+            None => {
+                let class = py.import("brambling._progress")?.getattr("Progress")?;
+                let progress = class.call1((advance.program,))?;
+                self.progress = Some(progress.clone().unbind());
+                progress
+            }
+        };
+        let seconds = advance.elapsed.as_secs_f64();
+        progress.call_method1("show", (advance.tasks, advance.tasks_total, seconds))?;
+        Ok(())
+    }
+}
+
+impl Drop for PyCaller {
+    fn drop(&mut self) {
+        let Some(progress) = self.progress.take() else {
+            return;
+        };
+        Python::attach(|py| {
+            // A terminal that has gone away is no failure of the run.
+            let _ = progress.call_method0(py, "close");
+        });
+    }
 }
 
 impl Caller for PyCaller {
+    fn advanced(&mut self, advance: Advance<'_>) {
+        if advance.elapsed < self.next.unwrap_or(SHOWN_AFTER) {
+            return;
+        }
+        self.next = Some(advance.elapsed + SHOWN_EVERY);
+        Python::attach(|py| {
+            if let Err(error) = self.show(py, advance)
+                && !error.is_instance_of::<PyException>(py)
+            {
+                self.raised = Some(error);
+            }
+        });
+    }
+
     fn check(&mut self) -> Result<(), Interrupted> {
+        if self.raised.is_some() {
+            return Err(Interrupted);
+        }
         Python::attach(|py| match py.check_signals() {
             Ok(()) => Ok(()),
             Err(error) => {

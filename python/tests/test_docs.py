@@ -6,10 +6,12 @@ import importlib
 import pytest
 
 
-PROGRAM = [f"brambling._program.{part}" for part in ("program", "data", "stages", "reductions", "exchanges", "control")]
+PROGRAM = [f"brambling._program.{part}" for part in ("program", "data", "stages", "reductions", "exchanges", "control", "result")]
 
 
-@pytest.mark.parametrize("name", ["brambling", "brambling._kernel", *PROGRAM, "brambling.graph", "brambling.ml"])
+@pytest.mark.parametrize(
+    "name", ["brambling", "brambling._kernel", "brambling._progress", *PROGRAM, "brambling.graph", "brambling.ml"]
+)
 def test_examples_of(name):
     module = importlib.import_module(name)
     done = doctest.testmod(module, raise_on_error=False)

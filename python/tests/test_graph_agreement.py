@@ -206,7 +206,7 @@ def test_columns_of_arrow_give_the_same_ranks():
         assert (found.rank == expected.rank).all()
     with pytest.raises(br.BuildError, match=r"src has a null at row 3 \(counted from 0\)"):
         br.graph.pagerank(pa.chunked_array([[1, 2], [3, None]]), [1, 2, 3, 4])
-    with pytest.raises(br.BuildError, match="src is of the Arrow type"):
+    with pytest.raises(br.BuildError, match="src holds bool, and ids are integers or strings"):
         br.graph.pagerank(pa.array([True, False]), [1, 2])
 
 

@@ -4,7 +4,8 @@ use crate::Host;
 use brambling_bench::{GraphName, Precision};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::{generate, shells};
 use std::ffi::OsString;
 
 const AFTER_HELP: &str = "\
@@ -13,13 +14,13 @@ Examples:
   brambling run train.py --rows 5   your own script, with its arguments
   brambling bench task-rate         what a task costs here, beside the machine's limit
   brambling doctor                  what this machine offers, and what is wrong with it
+  brambling config                  every setting, and where its value comes from
 
-Settings: arguments, then BRAMBLING_THREADS, BRAMBLING_PARTITIONS, BRAMBLING_ISA (v2, v3, v4),
-BRAMBLING_MEMORY and BRAMBLING_STALL_SECONDS, then brambling.toml in the working directory, then
-defaults that follow the data and the machine.
+Settings: arguments, then variables such as BRAMBLING_THREADS, then brambling.toml in the working
+directory, then defaults that follow the data and the machine. `brambling config` lists them.
 
-Exit codes: 0 all went well; 1 the script failed, or doctor found a problem; 2 the command was
-used wrongly; 130 interrupted; 141 nobody reads the script's output any more.";
+Exit codes: 0 all went well; 1 the script failed, doctor found a problem, or a setting cannot be
+used; 2 the command was used wrongly; 130 interrupted; 141 nobody reads the script's output any more.";
 
 const RUN_HELP: &str = "\
 Examples:
@@ -42,6 +43,16 @@ measured in turn within each round; a round in which a limit moved by over 10 % 
 
 const DOCTOR_HELP: &str = "\
 Every problem comes with its fix. Exit code 1 says that there is one.";
+
+const CONFIG_HELP: &str = "\
+A source is the environment with the variable's name, brambling.toml with the line, or the default.
+Arguments of a program, such as p.run(threads=4), go before all of them.";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  brambling completions bash > ~/.local/share/bash-completion/completions/brambling
+  brambling completions zsh > \"${fpath[1]}/_brambling\"
+  brambling completions fish > ~/.config/fish/completions/brambling.fish";
 
 #[derive(Parser)]
 #[command(
@@ -107,6 +118,39 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show every setting, its value, and where that comes from
+    #[command(after_help = CONFIG_HELP)]
+    Config {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what makes a shell complete this command
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Shells whose completions are tried.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// What a shell reads to complete the command.
+pub(crate) fn completions(shell: Shell) -> String {
+    let mut out = Vec::new();
+    let command = &mut Arguments::command();
+    match shell {
+        Shell::Bash => generate(shells::Bash, command, "brambling", &mut out),
+        Shell::Zsh => generate(shells::Zsh, command, "brambling", &mut out),
+        Shell::Fish => generate(shells::Fish, command, "brambling", &mut out),
+    }
+    String::from_utf8(out).expect("completions are text")
 }
 
 /// Takes one of some values by its name.

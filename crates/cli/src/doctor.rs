@@ -2,6 +2,8 @@
 
 mod problems;
 
+pub(crate) use problems::causes;
+
 use crate::table::two_columns;
 use crate::{FAILED, Host, OK, Streams};
 use brambling::{ENVIRONMENT, FILE_NAME, Settings};

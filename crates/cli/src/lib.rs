@@ -7,13 +7,14 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | all went well |
-//! | 1 | the script or job failed, or `doctor` found a problem |
+//! | 1 | the script or job failed, `doctor` found a problem, or a setting cannot be used |
 //! | 2 | the command was used wrongly |
 //! | 130 | interrupted |
 //! | 141 | whoever read the script's output has closed it |
 
 mod args;
 mod bench;
+mod config;
 mod doctor;
 mod nearest;
 mod run;
@@ -128,5 +129,10 @@ pub fn main_to(
             bench::run(name.as_deref(), &options, json, host, &mut streams)
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
+        Command::Config { json } => config::run(json, &mut streams),
+        Command::Completions { shell } => {
+            streams.out(args::completions(shell));
+            OK
+        }
     }
 }

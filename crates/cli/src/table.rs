@@ -11,6 +11,18 @@ pub(crate) fn two_columns<'t>(rows: impl IntoIterator<Item = (&'t str, &'t str)>
         .collect()
 }
 
+/// Three columns, one row a line.
+pub(crate) fn columns(rows: &[[String; 3]]) -> String {
+    let width = |column: usize| {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let (first, second) = (width(0), width(1));
+    rows.iter()
+        .map(|[a, b, c]| format!("  {a:first$}  {b:second$}  {c}\n"))
+        .collect()
+}
+
 /// A median with its spread.
 pub(crate) fn spread(figure: &Figure) -> (String, String) {
     (

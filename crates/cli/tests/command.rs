@@ -57,6 +57,48 @@ fn help_teaches() {
 }
 
 #[test]
+fn every_setting_says_where_its_value_comes_from() {
+    let (code, out, err) = call(&mut FakeHost::default(), "config --json");
+    assert_eq!((code, err.as_str()), (OK, ""));
+    let lines: Vec<Value> = serde_json::from_str(&out).unwrap();
+    let keys: Vec<_> = lines
+        .iter()
+        .map(|line| line["setting"].as_str().unwrap())
+        .collect();
+    assert_eq!(keys, brambling::SETTINGS.map(|setting| setting.key));
+    let stall = lines
+        .iter()
+        .find(|line| line["setting"] == "stall_seconds")
+        .unwrap();
+    assert_eq!(
+        (stall["value"].as_str(), stall["source"].as_str()),
+        (Some("60"), Some("default"))
+    );
+
+    let (code, out, _) = call(&mut FakeHost::default(), "config");
+    assert_eq!((code, out.lines().count()), (OK, keys.len()));
+    assert!(out.contains("stall_seconds  60"), "{out}");
+}
+
+#[test]
+fn shells_can_complete_the_command() {
+    for (shell, says) in [
+        ("bash", "complete -F"),
+        ("zsh", "#compdef brambling"),
+        ("fish", "complete -c brambling"),
+    ] {
+        let (code, out, err) = call(&mut FakeHost::default(), &format!("completions {shell}"));
+        assert_eq!((code, err.as_str()), (OK, ""), "{shell}");
+        for word in [says, "doctor", "config", "smoke"] {
+            assert!(out.contains(word), "{shell}: {word}");
+        }
+    }
+    let (code, _, err) = call(&mut FakeHost::default(), "completions tcsh");
+    assert_eq!(code, USAGE);
+    assert!(err.contains("bash, zsh, fish"), "{err}");
+}
+
+#[test]
 fn versions_are_those_of_all_parts() {
     let (code, out, _) = call(&mut FakeHost::default(), "--version");
     let expected = format!("brambling {}\npython 3.11.2\n", env!("CARGO_PKG_VERSION"));

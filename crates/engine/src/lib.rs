@@ -31,11 +31,16 @@ pub use brambling_machine as machine;
 pub use brambling_operators as operators;
 pub use brambling_program as program;
 pub use brambling_program::payload;
-pub use brambling_worker::executor::{Caller, Failure, Interrupted, QuietCaller, Tally, WaitsFor};
+pub use brambling_worker::executor::{
+    Advance, Caller, Failure, Interrupted, QuietCaller, Tally, WaitsFor,
+};
 pub use error::Error;
 pub use outcome::Outcome;
 pub use run::{RunOptions, run};
-pub use settings::{ENVIRONMENT, FILE_NAME, Resolved, Settings, SettingsError};
+pub use settings::{
+    ENVIRONMENT, FILE_NAME, InUse, Log, Resolved, SETTINGS, Setting, Settings, SettingsError,
+    Source,
+};
 
 /// What most programs need.
 pub mod prelude {
@@ -44,4 +49,15 @@ pub mod prelude {
         Blocked, Blocks, Combine, Context, Dataset, Inbox, Max, Min, Outbox, Partitioner, Payload,
         Program, Progress, Relation, Rows, Sum,
     };
+}
+
+/// The Rust of the pages, run as this crate's own examples are.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/start.md")]
+    struct Start;
+    #[doc = include_str!("../../../docs/coming-from.md")]
+    struct ComingFrom;
+    #[doc = include_str!("../../../docs/algorithms.md")]
+    struct Algorithms;
 }

@@ -1,5 +1,11 @@
 //! Settings: arguments, then environment, then `brambling.toml`, then defaults.
 
+mod in_use;
+mod table;
+
+pub use in_use::{InUse, Source};
+pub use table::{ENVIRONMENT, SETTINGS, Setting};
+
 use brambling_machine::cpu::Processor;
 use brambling_operators::simd::{self, Isa};
 use serde::Deserialize;
@@ -62,19 +68,46 @@ pub struct Settings {
     pub memory: Option<String>,
     /// Seconds without progress after which a job that waits for completions is ended.
     pub stall_seconds: Option<f64>,
+    /// Whether long work shows how far it is, where somebody looks. For other languages' packages.
+    pub progress: Option<bool>,
+    /// What is logged: off, error, warning, info or debug. For other languages' packages.
+    pub log: Option<String>,
 }
 
-/// The names in the settings file, and of arguments.
-const KEYS: [&str; 5] = ["threads", "partitions", "isa", "memory", "stall_seconds"];
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Log {
+    /// Nothing.
+    Off,
+    /// What failed.
+    Error,
+    /// What may be wrong.
+    Warning,
+    /// What began and what ended.
+    Info,
+    /// Whatever helps to find a mistake.
+    Debug,
+}
 
-/// The same settings' names in the environment.
-pub const ENVIRONMENT: [&str; 5] = [
-    "BRAMBLING_THREADS",
-    "BRAMBLING_PARTITIONS",
-    "BRAMBLING_ISA",
-    "BRAMBLING_MEMORY",
-    "BRAMBLING_STALL_SECONDS",
-];
+impl Log {
+    /// All, quietest first.
+    pub const ALL: [Log; 5] = [Log::Off, Log::Error, Log::Warning, Log::Info, Log::Debug];
+
+    /// As settings and other languages call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Log::Off => "off",
+            Log::Error => "error",
+            Log::Warning => "warning",
+            Log::Info => "info",
+            Log::Debug => "debug",
+        }
+    }
+
+    fn named(name: &str) -> Option<Log> {
+        Log::ALL.into_iter().find(|log| log.name() == name)
+    }
+}
 
 /// Settings with every source consulted.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,31 +125,56 @@ pub struct Resolved {
     pub memory_bytes: u64,
     /// How long a job may wait for completions.
     pub stall: Duration,
+    /// Whether long work shows how far it is, where somebody looks.
+    pub progress: bool,
+    /// How much is logged.
+    pub log: Log,
 }
 
-/// Where settings are given.
+impl Resolved {
+    /// A setting's value, as people read it.
+    fn shown(&self, key: &str) -> String {
+        match key {
+            "threads" => self.threads.to_string(),
+            "partitions" => self
+                .partitions
+                .map_or_else(|| "follow the data".to_owned(), |count| count.to_string()),
+            "isa" => self.isa.to_string(),
+            "memory" if self.memory_bytes >= UNLIMITED => "unlimited".to_owned(),
+            "memory" => format!("{} bytes", self.memory_bytes),
+            "stall_seconds" => self.stall.as_secs_f64().to_string(),
+            "progress" => self.progress.to_string(),
+            "log" => self.log.name().to_owned(),
+            _ => unreachable!("a setting's key"),
+        }
+    }
+}
+
+/// The budget where nothing limits it.
+const UNLIMITED: u64 = u64::MAX / 2;
+
+/// The kinds of places where settings are given.
 #[derive(Clone, Copy)]
-enum Source {
+enum Place {
     Argument,
     Environment,
     File,
 }
 
-impl Source {
+impl Place {
     fn name(self) -> &'static str {
         match self {
-            Source::Argument => "argument",
-            Source::Environment => "environment",
-            Source::File => FILE_NAME,
+            Place::Argument => "argument",
+            Place::Environment => "environment",
+            Place::File => FILE_NAME,
         }
     }
 
     /// What a setting is called there.
     fn name_of(self, key: &'static str) -> &'static str {
-        let place = KEYS.iter().position(|known| *known == key);
         match self {
-            Source::Argument | Source::File => key,
-            Source::Environment => ENVIRONMENT[place.expect("a setting's key")],
+            Place::Argument | Place::File => key,
+            Place::Environment => table::of(key).variable,
         }
     }
 }
@@ -129,20 +187,22 @@ impl Settings {
     pub fn resolve(&self) -> Result<Resolved, SettingsError> {
         let environment = Settings::from_environment(|name| std::env::var(name).ok())?;
         let file = Settings::from_file(Path::new(FILE_NAME))?;
-        self.check(Source::Argument)?;
+        self.check(Place::Argument)?;
         self.clone().or(environment).or(file).with_defaults()
     }
 
     fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Settings, SettingsError> {
-        let [threads, partitions, isa, memory, stall] = ENVIRONMENT;
+        let [threads, partitions, isa, memory, stall, progress, log] = ENVIRONMENT;
         let settings = Settings {
-            threads: number(&get, threads)?,
-            partitions: number(&get, partitions)?,
+            threads: parsed(&get, threads, "give a number")?,
+            partitions: parsed(&get, partitions, "give a number")?,
             isa: get(isa),
             memory: get(memory),
-            stall_seconds: number(&get, stall)?,
+            stall_seconds: parsed(&get, stall, "give a number")?,
+            progress: parsed(&get, progress, "give true or false")?,
+            log: get(log),
         };
-        settings.check(Source::Environment)?;
+        settings.check(Place::Environment)?;
         Ok(settings)
     }
 
@@ -164,7 +224,7 @@ impl Settings {
                 path: path.to_owned(),
                 source: Box::new(source),
             })?;
-        settings.check(Source::File)?;
+        settings.check(Place::File)?;
         Ok(settings)
     }
 
@@ -175,14 +235,30 @@ impl Settings {
             isa: self.isa.or(other.isa),
             memory: self.memory.or(other.memory),
             stall_seconds: self.stall_seconds.or(other.stall_seconds),
+            progress: self.progress.or(other.progress),
+            log: self.log.or(other.log),
         }
     }
 
-    fn check(&self, source: Source) -> Result<(), SettingsError> {
+    /// Whether a setting is given here.
+    fn has(&self, key: &str) -> bool {
+        match key {
+            "threads" => self.threads.is_some(),
+            "partitions" => self.partitions.is_some(),
+            "isa" => self.isa.is_some(),
+            "memory" => self.memory.is_some(),
+            "stall_seconds" => self.stall_seconds.is_some(),
+            "progress" => self.progress.is_some(),
+            "log" => self.log.is_some(),
+            _ => unreachable!("a setting's key"),
+        }
+    }
+
+    fn check(&self, place: Place) -> Result<(), SettingsError> {
         let refuse = |key, value: String, problem: &str| {
             Err(SettingsError::Value {
-                source_name: source.name().into(),
-                name: source.name_of(key),
+                source_name: place.name().into(),
+                name: place.name_of(key),
                 value,
                 problem: problem.into(),
             })
@@ -223,6 +299,11 @@ impl Settings {
                 memory.clone(),
                 "give bytes, or a number with KB, MB, GB or TB, such as 8GB",
             ),
+            Settings { log: Some(log), .. } if Log::named(log).is_none() => refuse(
+                "log",
+                log.clone(),
+                "give off, error, warning, info or debug",
+            ),
             _ => Ok(()),
         }
     }
@@ -246,8 +327,10 @@ impl Settings {
             isa,
             memory_bytes: memory
                 .or(limits.default_budget_bytes())
-                .unwrap_or(u64::MAX / 2),
+                .unwrap_or(UNLIMITED),
             stall: Duration::from_secs_f64(self.stall_seconds.unwrap_or(60.0).min(1e9)),
+            progress: self.progress.unwrap_or(true),
+            log: self.log.as_deref().and_then(Log::named).unwrap_or(Log::Off),
         })
     }
 }
@@ -263,9 +346,10 @@ fn check_isa(text: &str) -> Result<Isa, String> {
     Ok(isa)
 }
 
-fn number<T: std::str::FromStr>(
+fn parsed<T: std::str::FromStr>(
     get: &impl Fn(&str) -> Option<String>,
     name: &'static str,
+    problem: &str,
 ) -> Result<Option<T>, SettingsError> {
     let Some(text) = get(name) else {
         return Ok(None);
@@ -273,10 +357,10 @@ fn number<T: std::str::FromStr>(
     match text.trim().parse() {
         Ok(value) => Ok(Some(value)),
         Err(_) => Err(SettingsError::Value {
-            source_name: Source::Environment.name().into(),
+            source_name: Place::Environment.name().into(),
             name,
             value: text,
-            problem: "give a number".into(),
+            problem: problem.into(),
         }),
     }
 }
@@ -360,30 +444,12 @@ mod tests {
         assert!(get("BRAMBLING_ISA", "v9").contains("v2, v3 or v4"));
         assert!(get("BRAMBLING_MEMORY", "lots").contains("8GB"));
         assert!(get("BRAMBLING_STALL_SECONDS", "-1").contains("positive"));
-        for (name, value) in ENVIRONMENT.iter().zip(["0", "0", "v9", "lots", "-1"]) {
+        assert!(get("BRAMBLING_PROGRESS", "maybe").contains("true or false"));
+        assert!(get("BRAMBLING_LOG", "loud").contains("warning, info or debug"));
+        let wrong = ["0", "0", "v9", "lots", "-1", "maybe", "loud"];
+        for (name, value) in ENVIRONMENT.iter().zip(wrong) {
             let told = format!("environment: {name} = {value:?} is not usable: ");
             assert!(get(name, value).starts_with(&told), "{}", get(name, value));
-        }
-    }
-
-    /// A setting is called the same everywhere, and docs/settings.md has a row for each, with all its names.
-    #[test]
-    fn the_table_has_every_setting() {
-        let page = include_str!("../../../docs/settings.md");
-        let rows: Vec<&str> = page
-            .lines()
-            .filter(|line| line.starts_with("| `"))
-            .collect();
-        assert_eq!(rows.len(), KEYS.len());
-        for ((row, key), variable) in rows.iter().zip(KEYS).zip(ENVIRONMENT) {
-            assert_eq!(variable, format!("BRAMBLING_{}", key.to_uppercase()));
-            assert!(row.starts_with(&format!("| `{key}` |")), "{row}");
-            assert!(row.contains(&format!("| `{variable}` |")), "{row}");
-            let example = row
-                .split('`')
-                .find(|code| code.starts_with(&format!("{key} = ")));
-            let file: Settings = toml::from_str(example.expect(row)).expect(row);
-            assert_ne!(file, Settings::default(), "{row}");
         }
     }
 

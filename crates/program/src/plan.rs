@@ -97,6 +97,19 @@ impl Plan {
         })
     }
 
+    /// How many tasks the program is, over all shards; none where signals decide it.
+    pub fn task_count(&self) -> Option<u64> {
+        let of_group = |(code, shards): (&Code, &u32)| {
+            let tasks = code.task_count()?;
+            Some(tasks.saturating_mul(u64::from(*shards)))
+        };
+        self.codes
+            .iter()
+            .zip(&self.counts)
+            .map(of_group)
+            .try_fold(0u64, |sum, tasks| Some(sum.saturating_add(tasks?)))
+    }
+
     /// The cell of a dataset within its group's shards.
     pub fn cell(&self, dataset: DatasetId) -> usize {
         let group = &self.groups[self.group_of_dataset[dataset.index()].index()];

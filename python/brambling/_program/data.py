@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from brambling import _native
-from brambling._errors import BuildError, refuse_masked
+from brambling import _arrow, _native
+from brambling._errors import BuildError, BuildTypeError, refuse_masked
 from brambling._program.handles import Dataset
 from brambling._program.statements import Statements
 from brambling._texts import count
@@ -18,7 +18,10 @@ class Data(Statements):
     """Loads, datasets, and what is kept."""
 
     def load(
-        self, *arrays: npt.ArrayLike, partitions: int | None = None, name: str | None = None
+        self,
+        *arrays: npt.ArrayLike | _arrow.ArrowArray | _arrow.ArrowStream,
+        partitions: int | None = None,
+        name: str | None = None,
     ) -> Dataset:
         """
         Make one blocked dataset of arrays of equally many rows.
@@ -29,7 +32,9 @@ class Data(Statements):
         Parameters
         ----------
         *arrays : array_like
-            Arrays of one or more dimensions, with equal lengths.
+            Arrays of one or more dimensions, with equal lengths; or columns and tables of pyarrow, polars and other
+            packages that speak Arrow (`pip install brambling[arrow]`), without nulls. A column of numbers in one chunk is
+            borrowed, a table becomes one array of two dimensions.
         partitions : int, optional
             How many partitions; by default a function of the data's size. Never changes a result.
         name : str, optional
@@ -47,12 +52,7 @@ class Data(Statements):
         if name is not None:
             self._new_name(name)
         tables = [_rows(place, array) for place, array in enumerate(arrays, 1)]
-        for place, (array, given) in enumerate(zip(tables, arrays, strict=True)):
-            if np.ndim(given) == 0:
-                raise BuildError(
-                    f"p.load: argument {place + 1} is a single value, not an array of rows; "
-                    "make it a dataset with p.dataset(name, value=...)"
-                )
+        for place, array in enumerate(tables):
             if len(array) != len(tables[0]):
                 raise BuildError(
                     f"p.load: argument 1 has {count(len(tables[0]), 'row')} and argument {place + 1} has {len(array)}; "
@@ -109,11 +109,19 @@ class Data(Statements):
 
 def _rows(place: int, given: Any) -> np.ndarray:
     refuse_masked(given, f"p.load: argument {place}")
+    if _arrow.is_arrow(given):
+        return np.ascontiguousarray(_arrow.rows(given, f"p.load: argument {place}"))
     try:
-        return np.ascontiguousarray(given)
+        array = np.asarray(given)
     except (TypeError, ValueError) as error:
         if isinstance(error, BuildError):
             raise
         raise BuildError(
             f"p.load: argument {place} is no array of rows ({error}); give rows of equal length"
         ) from error
+    if array.ndim == 0:
+        raise BuildTypeError(
+            f"p.load: argument {place} is a single value, not an array of rows; "
+            "make it a dataset with p.dataset(name, value=...)"
+        )
+    return np.ascontiguousarray(array)

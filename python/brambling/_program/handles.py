@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from brambling._errors import BuildError
+from brambling._errors import BuildTypeError
 from brambling._texts import count
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Dataset:
         return f"<dataset {self.name}: {held}{of}, of program {self._program.name!r}>"
 
     def __bool__(self) -> bool:
-        raise BuildError(
+        raise BuildTypeError(
             f"the value of `{self.name}` is known only while the program runs, so `if`, `while`, `and` and `not` "
             f"cannot test it; write `with p.if_(p.signal(f, {self.name})):` or "
             f"`with p.loop(while_=f, on={self.name}):`"
@@ -45,7 +45,7 @@ class Dataset:
         self._asked_for_values()
 
     def _asked_for_values(self, *_: Any, **__: Any) -> NoReturn:
-        raise BuildError(
+        raise BuildTypeError(
             f"the values of `{self.name}` exist only while the program runs; use p.map(f, {self.name}), "
             f"or p.keep({self.name}) and take them from the result of p.run()"
         )
@@ -54,7 +54,7 @@ class Dataset:
 # What Python and NumPy would compute with: without an answer of our own, np.sum(x) is x itself.
 for _name in (
     "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul rmatmul and rand or ror "
-    "xor rxor lt le gt ge neg pos abs invert float int round getitem setitem len array array_ufunc"
+    "xor rxor lt le gt ge neg pos abs invert float int round getitem setitem contains len array array_ufunc"
 ).split():
     setattr(Dataset, f"__{_name}__", Dataset._asked_for_values)
 
@@ -73,7 +73,7 @@ class Signal:
         return f"<signal {self.name} of program {self._program.name!r}>"
 
     def __bool__(self) -> bool:
-        raise BuildError(
+        raise BuildTypeError(
             f"signal `{self.name}` is known only while the program runs; write `with p.if_(signal):`"
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from brambling import _log
 from brambling._blas import one_blas_thread
 from brambling._errors import BuildError, SettingsError
 from brambling._program.control import Control
@@ -85,6 +86,7 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
             )
         if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
             raise SettingsError(f'argument: threads = "{threads}" is not usable: give a number from 1 to 1024')
+        _log.began(self.name, self._builder.text(), threads)
         with one_blas_thread():
             outcome = self._builder.run(None if threads is None else int(threads))
         kept = {name: it for name, it in self._datasets.items() if self._builder.is_kept(it._id)}

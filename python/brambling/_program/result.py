@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from brambling import _native
-from brambling._errors import NotKept
+from brambling._arrow import Table
+from brambling._errors import BuildError, NotKept
 from brambling._program.handles import Dataset
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ class Result(Mapping[str, Any]):
 
     A dataset of one partition gives its value, another one the list of its partitions' values; blocks give
     the list of their values, whatever the partitions.
+
+    A result whose values are columns of numbers is a table to whatever speaks Arrow, such as `pyarrow.table(result)`;
+    see `table`.
 
     Attributes
     ----------
@@ -45,6 +49,32 @@ class Result(Mapping[str, Any]):
             one = known._blocks is None and known.partitions == 1
             self._values[name] = values[0] if one else values
         return self._values[name]
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        return self.table().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table().__arrow_c_stream__(requested_schema)
+
+    def table(self) -> Table:
+        """
+        The kept datasets as columns, blocks and partitions put together in their order: for pyarrow, polars and others.
+
+        Raises
+        ------
+        BuildError
+            A value is no column of numbers, or the columns have different lengths.
+
+        Examples
+        --------
+        >>> import numpy as np, brambling as br
+        >>> p = br.Program("squares")
+        >>> squares = p.map(np.square, p.load(np.arange(5_000.0)))
+        >>> p.keep(squares)
+        >>> p.run().table()
+        <table of 5,000 rows: square: float64>
+        """
+        return Table({name: _column(name, self[name]) for name in self})
 
     def _why_not(self, dataset: Any) -> str:
         kept = ", ".join(f"`{name}`" for name in self._kept) or "nothing"
@@ -75,3 +105,17 @@ def _owned(value: Any) -> Any:
     if isinstance(value, np.ndarray) and not value.flags.writeable:
         return value.copy()
     return value
+
+
+def _column(name: str, value: Any) -> np.ndarray:
+    """A kept dataset as a column."""
+    try:
+        column = np.concatenate([np.atleast_1d(part) for part in value]) if isinstance(value, list) else np.atleast_1d(value)
+    except ValueError as error:
+        raise BuildError(f"`{name}` is no column ({error}); take it from the result by its name") from error
+    if column.ndim != 1 or column.dtype == object:
+        raise BuildError(
+            f"`{name}` has shape {column.shape} and type {column.dtype}, and is no column of numbers; take it from the "
+            "result by its name"
+        )
+    return column

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from brambling._compiled import compiler_of
-from brambling._errors import BuildError
+from brambling._errors import BuildError, BuildTypeError
 from brambling._kernel import code_of, name_of
 from brambling._program.checks import Truth
 from brambling._program.handles import Dataset, Signal
@@ -69,7 +69,7 @@ class Stages(Statements):
         The function may write into its first argument: it is copied first where others can see it.
         """
         if isinstance(f, Dataset):
-            raise BuildError("p.update(dataset, f, ...): the dataset comes first, then the function")
+            raise BuildTypeError("p.update(dataset, f, ...): the dataset comes first, then the function")
         name = name_of(f)
         self._own(dataset, f"`{name}`")
         if dataset._blocks is not None:

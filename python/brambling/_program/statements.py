@@ -9,7 +9,7 @@ import numpy as np
 
 from brambling import _native
 from brambling._block import Block
-from brambling._errors import BuildError
+from brambling._errors import BuildError, BuildTypeError
 from brambling._kernel import Call
 from brambling._outer import OuterNames
 from brambling._program.handles import Dataset
@@ -21,7 +21,7 @@ class Statements:
 
     def __init__(self, name: str, seed: int = 0) -> None:
         if not isinstance(name, str):
-            raise BuildError(f"a program's name is a string, not {name!r}")
+            raise BuildTypeError(f"a program's name is a string, not {name!r}")
         if not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
             raise BuildError(f"seed = {seed!r} is not usable; give an integer from 0 to 2**64 - 1")
         self.name = name
@@ -57,7 +57,7 @@ class Statements:
 
     def _partitions(self, name: str, partitions: Any) -> int:
         if not isinstance(partitions, int | np.integer) or isinstance(partitions, bool):
-            raise BuildError(f"`{name}`: partitions = {partitions!r} is not usable; give a positive integer")
+            raise BuildTypeError(f"`{name}`: partitions = {partitions!r} is not usable; give a positive integer")
         if partitions == 0:
             raise BuildError(f"dataset `{name}` has zero partitions; give it at least 1")
         if not 0 < partitions <= 1 << 24:
@@ -66,7 +66,7 @@ class Statements:
 
     def _own(self, dataset: Any, who: str) -> Dataset:
         if not isinstance(dataset, Dataset):
-            raise BuildError(
+            raise BuildTypeError(
                 f"{who} uses {type(dataset).__name__} {_short(dataset)}, which is not a dataset; make it one with "
                 "p.dataset(name, value=...) or p.load(array), or bind it with functools.partial"
             )
@@ -98,7 +98,7 @@ class Statements:
 
 def function_first(f: Any, form: str) -> None:
     if isinstance(f, Dataset):
-        raise BuildError(f"{form}: the function comes first, then what it reads")
+        raise BuildTypeError(f"{form}: the function comes first, then what it reads")
 
 
 def ids(args: Sequence[Dataset]) -> list[int]:

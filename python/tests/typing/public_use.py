@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 import brambling as br
 
@@ -52,6 +53,15 @@ def a_program() -> Floats:
     return found
 
 
+def arrow_in_and_out(frame: pl.DataFrame) -> pl.DataFrame:
+    p = br.Program("arrow")
+    p.keep(p.map(np.square, p.load(frame["a"], frame)))
+    table: br.Table = p.run().table()
+    ranks: np.ndarray = table["square"]
+    assert table.rows == len(ranks)
+    return pl.DataFrame(table)
+
+
 def an_estimator() -> Floats:
     model = br.ml.LogisticRegression(C=0.5, max_iter=10).fit(X, y)
     assert model.get_params()["C"] == 0.5
@@ -63,9 +73,15 @@ def errors(p: br.Program) -> str | None:
         p.run()
     except br.KernelError as error:
         return f"{error.stage} {error.partition} {error.turn}"
+    except br.BuildTypeError as error:
+        wrong: TypeError = error
+        return str(wrong)
     except (br.BuildError, br.SettingsError) as error:
         refused: ValueError = error
         return str(refused)
+    except br.MissingExtra as error:
+        missing: ImportError = error
+        return missing.msg
     except (br.NotKept, br.OutOfMemory, br.Stalled, br.Error):
         return br.__version__
     return None

@@ -2,7 +2,7 @@
 
 use super::Problem;
 use crate::nearest::nearest;
-use brambling::{ENVIRONMENT, FILE_NAME, Resolved, SettingsError};
+use brambling::{ENVIRONMENT, FILE_NAME, Resolved, SETTINGS, SettingsError};
 use brambling_machine::cpu::Processor;
 
 const PREFIX: &str = "BRAMBLING_";
@@ -102,7 +102,7 @@ fn without_prefix(variable: &str) -> &str {
     variable.strip_prefix(PREFIX).unwrap_or(variable)
 }
 
-fn causes(error: &SettingsError) -> String {
+pub(crate) fn causes(error: &SettingsError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -136,8 +136,9 @@ fn fix_of(error: &SettingsError) -> String {
             format!("let this user read {}, or remove it", path.display())
         }
         SettingsError::Malformed { path, .. } => format!(
-            "correct {}; its settings are threads, partitions, isa, memory and stall_seconds",
-            path.display()
+            "correct {}; its settings are {}",
+            path.display(),
+            SETTINGS.map(|setting| setting.key).join(", ")
         ),
         _ => "correct the setting, or remove it".into(),
     }

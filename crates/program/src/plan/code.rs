@@ -134,3 +134,25 @@ pub struct Code {
     /// How many counted loops it has.
     pub counters: u16,
 }
+
+impl Code {
+    /// How many tasks a shard that walks this code retires; none where signals decide it.
+    pub(super) fn task_count(&self) -> Option<u64> {
+        let mut count = 0u64;
+        // How often what is looked at runs, for each loop around it.
+        let mut times = vec![1u64];
+        for op in &self.ops {
+            let now = *times.last()?;
+            match *op {
+                Op::Task(_) => count = count.saturating_add(now),
+                Op::Begin { turns, .. } => times.push(now.saturating_mul(turns)),
+                Op::Again { .. } => {
+                    times.pop();
+                }
+                Op::Test { .. } | Op::Jump(_) => return None,
+                Op::Enter(_) | Op::Announce(_) | Op::AwaitEnd(_) | Op::Finish => {}
+            }
+        }
+        Some(count)
+    }
+}

@@ -284,6 +284,12 @@ impl Job {
         self.owners[number as usize].store(thread, Ordering::Release);
     }
 
+    /// Tasks retired so far: each thread tells its own at the end of a slice.
+    pub(super) fn tasks_retired(&self) -> u64 {
+        let tasks = |station: &Station| station.tally.tasks.load(Ordering::Relaxed);
+        self.stations.iter().map(tasks).sum()
+    }
+
     pub(super) fn wake_caller(&self) {
         if let Some(thread) = &*self.caller.lock().unwrap_or_else(PoisonError::into_inner) {
             thread.unpark();

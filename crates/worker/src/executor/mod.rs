@@ -25,7 +25,7 @@ mod zone;
 pub use failure::{Failure, WaitsFor};
 pub use job::{Job, JobOptions};
 pub use mail::Mail;
-pub use pool::{Caller, Interrupted, Pool, QuietCaller};
+pub use pool::{Advance, Caller, Interrupted, Pool, QuietCaller};
 pub use sleep::Bed;
 pub use tally::Tally;
 pub use zone::Zone;

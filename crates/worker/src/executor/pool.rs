@@ -20,9 +20,24 @@ const CALLER_SLICE: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interrupted;
 
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advance<'a> {
+    /// The program's name.
+    pub program: &'a str,
+    /// Tasks retired so far, as the threads have told it.
+    pub tasks: u64,
+    /// Tasks from beginning to end; none where signals decide how many.
+    pub tasks_total: Option<u64>,
+    /// How long the job has run.
+    pub elapsed: Duration,
+}
+
 /// The thread that runs a job and waits for it: it is asked for interruptions, and runs the stages that
 /// are its own.
 pub trait Caller {
+    /// Told how far the job is, every few milliseconds, before it is asked for interruptions.
+    fn advanced(&mut self, _advance: Advance<'_>) {}
     /// Whether the user wants the job to end. Asked every few milliseconds.
     fn check(&mut self) -> Result<(), Interrupted>;
     /// Runs stages that need what only this thread has, such as an interpreter's lock.
@@ -185,6 +200,7 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
     let mut watchdog = Watchdog::new();
     let mut looked = Instant::now();
     let mut left_over = false;
+    let tasks_total = job.plan.task_count();
     while !job.stop.load(Ordering::SeqCst) {
         if left_over || station.mail.has_any() {
             // Stages without a caller's own are not here, so this is not entered for each of its slices.
@@ -194,6 +210,12 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
         }
         if looked.elapsed() >= CALLER_LOOKS {
             looked = Instant::now();
+            caller.advanced(Advance {
+                program: &job.plan.program.spec().name,
+                tasks: job.tasks_retired(),
+                tasks_total,
+                elapsed: job.started.get().map_or(Duration::ZERO, Instant::elapsed),
+            });
             if caller.check().is_err() {
                 job.fail(Rank::Interrupted, Failure::Interrupted);
             } else if let Some(after) = watchdog.look(job) {

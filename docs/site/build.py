@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""
+Builds the site into build/site and refuses what a reader would stumble over: a link or an anchor that leads nowhere (mkdocs),
+and a page that fetches anything from another server.
+"""
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "build" / "site"
+# What a browser fetches by itself.
+FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+
+
+class Fetches(HTMLParser):
+    """Collects what a page makes a browser fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        # A canonical address is named, not fetched.
+        if tag == "link" and attrs.get("rel") in ("canonical", "next", "prev", "alternate"):
+            return
+        self.found.append(attrs.get(FETCHED.get(tag)) or "")
+
+
+def fetched_from_elsewhere(site):
+    """Pages with what they fetch from other servers, or do not find."""
+    faults = []
+    for page in sorted(site.rglob("*.html")):
+        reader = Fetches()
+        reader.feed(page.read_text(encoding="utf-8"))
+        for address in filter(None, reader.found):
+            if address.startswith(("http:", "https:", "//")):
+                faults.append(f"{page.name} fetches {address}")
+            elif not address.startswith(("data:", "/")) and not (page.parent / address.partition("?")[0]).is_file():
+                faults.append(f"{page.name} fetches {address}, which is not there")
+    for style in sorted(site.rglob("*.css")):
+        if "url(http" in style.read_text(encoding="utf-8"):
+            faults.append(f"{style.name} fetches from another server")
+    return faults
+
+
+def main():
+    mkdocs = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean"]
+    # The theme's own notice about its successor is not for those who build the pages.
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    # Not --quiet: what that silences is not counted by --strict either.
+    built = subprocess.run(
+        [*mkdocs, "--config-file", ROOT / "docs/site/mkdocs.yml"], env=environment, capture_output=True, text=True
+    )
+    if built.returncode:
+        print(built.stdout + built.stderr, file=sys.stderr)
+        return 1
+    faults = fetched_from_elsewhere(SITE)
+    for fault in faults:
+        print(f"docs: {fault}; keep what pages need in docs/", file=sys.stderr)
+    pages = len(list(SITE.glob("*.html")))
+    print(f"docs: {pages} pages in {SITE}, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
