@@ -1,35 +1,14 @@
 //! Algorithms on graphs over arrays of Python, borrowed for as long as they run.
-#![allow(unsafe_code)] // A borrowed array's memory: the array is kept alive, and its owner leaves it alone.
 
+use crate::borrowed::borrowed;
 use crate::run::{PyCaller, check_process, options};
 use brambling::graph::{
     self as analysis, AnalysisError, EdgeList, Found, Ids, PageRank, Precision,
 };
-use brambling::program::Foreign;
 use brambling::{Caller, RunOptions};
-use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
+use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::Arc;
-
-/// The values of an array without a copy.
-fn borrowed<T: Element + Send + Sync + 'static>(
-    array: &Bound<'_, PyArray1<T>>,
-) -> PyResult<Foreign<T>> {
-    if !array.is_c_contiguous() || !array.data().is_aligned() {
-        return Err(PyValueError::new_err(
-            "the array is not C-contiguous and aligned",
-        ));
-    }
-    if array.is_empty() {
-        return Ok(Foreign::default());
-    }
-    let owner: Arc<Py<PyAny>> = Arc::new(array.clone().into_any().unbind());
-    // SAFETY: aligned and contiguous, as checked; the owner keeps the memory alive, and the face in Python leaves
-    // the array alone until the job has ended.
-    Ok(unsafe { Foreign::borrowed(array.data(), array.len(), owner) })
-}
 
 fn edge_list(
     vertices: usize,

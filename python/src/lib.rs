@@ -2,6 +2,7 @@
 //! functions as kernels, and connects the models and the command.
 
 mod array;
+mod borrowed;
 mod builder;
 mod builtin;
 mod command;

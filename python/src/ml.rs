@@ -1,6 +1,6 @@
 //! Models over arrays of Python, borrowed for as long as they are fitted.
-#![allow(unsafe_code)] // A borrowed array's memory: the array is kept alive, and its owner leaves it alone.
 
+use crate::borrowed::borrowed;
 use crate::run::{PyCaller, check_process, options};
 use brambling::ml::{FitError, KMeans, KMeansStart, LogisticRegression, Solver, Table};
 use brambling::operators::ml::distances;
@@ -10,32 +10,11 @@ use brambling::operators::ml::samples::SamplesError;
 use brambling::operators::ml::softmax::{self, Linears};
 use brambling::operators::numerics;
 use brambling::operators::simd::{self, Value};
-use brambling::program::{BLOCK_ROWS, Foreign};
-use numpy::{
-    Element, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods,
-};
+use brambling::program::BLOCK_ROWS;
+use numpy::{Element, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::Arc;
-
-/// The numbers of an array, in row order, without a copy.
-fn borrowed<T: Element + Send + Sync + 'static>(
-    array: &Bound<'_, PyArrayDyn<T>>,
-) -> PyResult<Foreign<T>> {
-    if !array.is_c_contiguous() || !array.data().is_aligned() {
-        return Err(PyValueError::new_err(
-            "the array is not C-contiguous and aligned",
-        ));
-    }
-    if array.is_empty() {
-        return Ok(Foreign::default());
-    }
-    let owner: Arc<Py<PyAny>> = Arc::new(array.clone().into_any().unbind());
-    // SAFETY: aligned and contiguous, as checked; the owner keeps the memory alive, and the caller of a fit
-    // leaves the array alone until it returns.
-    Ok(unsafe { Foreign::borrowed(array.data(), array.len(), owner) })
-}
 
 /// A table of either precision, without a copy.
 fn table(array: &Bound<'_, PyAny>) -> PyResult<Table> {

@@ -5,3 +5,9 @@ pub mod kmeans;
 pub mod logistic;
 pub mod pagerank;
 pub mod task_graph;
+
+/// The loops whose instruction set this CPU has.
+fn available<L: Copy>(all: &[L], isa: fn(L) -> brambling_machine::Isa) -> Vec<L> {
+    let runs = |bare: &L| isa(*bare).is_available();
+    all.iter().copied().filter(runs).collect()
+}

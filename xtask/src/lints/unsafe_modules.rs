@@ -96,6 +96,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "takes the address of an array's elements, for compiled code",
     ),
     (
+        "python/src/borrowed.rs",
+        "borrows the caller's arrays for the time of a job",
+    ),
+    (
         "python/src/builder.rs",
         "declares stages whose kernels hold Python objects",
     ),
@@ -108,16 +112,8 @@ pub const ARGUED: &[(&str, &str)] = &[
         "calls machine code at the address that its compiler gave",
     ),
     (
-        "python/src/graph.rs",
-        "borrows the caller's arrays for the time of a job",
-    ),
-    (
         "python/src/kernels.rs",
         "calls Python over the cells that the builder declared",
-    ),
-    (
-        "python/src/ml.rs",
-        "borrows the caller's arrays for the time of a fit",
     ),
     (
         "python/src/sums.rs",

@@ -236,10 +236,7 @@ impl BareLoop {
 
     /// The loops this CPU can run.
     pub fn available() -> Vec<BareLoop> {
-        Self::ALL
-            .into_iter()
-            .filter(|bare| bare.isa().is_available())
-            .collect()
+        super::available(&Self::ALL, Self::isa)
     }
 
     /// The instruction set it needs.

@@ -59,17 +59,7 @@ pub fn margins_block<E: Value>(
     model: Linears<'_>,
     out: &mut [f64],
 ) {
-    check(model, columns);
-    assert_eq!(x.len() * model.intercepts.len(), out.len() * columns);
-    dispatch(
-        isa,
-        Margins::<E, false> {
-            x,
-            columns,
-            model,
-            out,
-        },
-    );
+    rows_block::<E, false>(isa, x, columns, model, out);
 }
 
 /// Writes the probability of each class for each row of `x`, row by row.
@@ -83,11 +73,21 @@ pub fn probabilities_block<E: Value>(
     model: Linears<'_>,
     out: &mut [f64],
 ) {
+    rows_block::<E, true>(isa, x, columns, model, out);
+}
+
+fn rows_block<E: Value, const PROBABILITIES: bool>(
+    isa: Isa,
+    x: &[E],
+    columns: usize,
+    model: Linears<'_>,
+    out: &mut [f64],
+) {
     check(model, columns);
     assert_eq!(x.len() * model.intercepts.len(), out.len() * columns);
     dispatch(
         isa,
-        Margins::<E, true> {
+        Margins::<E, PROBABILITIES> {
             x,
             columns,
             model,
