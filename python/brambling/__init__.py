@@ -13,7 +13,8 @@ Examples
 np.float64(4999.5)
 """
 
-from brambling import graph, kernels, ml
+from typing import TYPE_CHECKING, Any
+
 from brambling._arrow import Table
 from brambling._errors import (
     BuildError,
@@ -32,6 +33,9 @@ from brambling._errors import (
 from brambling._kernel import Context
 from brambling._native import __version__
 from brambling._program import Dataset, Exchange, Program, Result, Signal
+
+if TYPE_CHECKING:
+    from brambling import graph, kernels, ml
 
 __all__ = [
     "BuildError",
@@ -58,3 +62,17 @@ __all__ = [
     "kernels",
     "ml",
 ]
+
+_ON_FIRST_USE = frozenset({"graph", "kernels", "ml"})
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a part of the package when it is first asked for: who writes programs does not wait for the models."""
+    if name in _ON_FIRST_USE:
+        from importlib import import_module
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | _ON_FIRST_USE)
