@@ -44,7 +44,7 @@ fn check(isa: Isa, x: &[f64], values: &[f64], columns: usize) {
     let mut members = Members::default();
     members_block(isa, x, &centres, &mut members);
     let found: Vec<f64> = (0..centres.count())
-        .flat_map(|centre| members.sums(centre).to_vec())
+        .flat_map(|centre| members.sums(centre))
         .collect();
     assert_eq!(bits(&found), bits(&sums), "{isa}");
     assert_eq!(members.counts(), counts, "{isa}");
@@ -72,6 +72,17 @@ fn of_equal_centres_the_first_is_taken() {
     for isa in [Isa::V2, Isa::V3, Isa::V4] {
         if isa <= simd::detect() {
             check(isa, &[1.0, 1.0, 0.5, 0.5, 5.0, 5.0], &centres, 2);
+        }
+    }
+}
+
+#[test]
+fn a_score_that_is_no_number_is_passed_over() {
+    // The first and the last centre's squares are infinite, and so are their products with this row.
+    let centres = [1e200, 1e200, 2.0, 2.0, 1.0, 1.0, 1e200, 1e200];
+    for isa in [Isa::V2, Isa::V3, Isa::V4] {
+        if isa <= simd::detect() {
+            check(isa, &[1e200, 1e200, 3.0, 3.0, f64::NAN, 0.0], &centres, 2);
         }
     }
 }

@@ -205,7 +205,7 @@ impl<T> Distances<'_, T> {
         }
         let mut squares = [V::splat(0.0); GROUP];
         for column in 0..self.columns {
-            let x = V::load(&tile[column][0]);
+            let x = V::load(&tile[column][0].0);
             let mut at = 0;
             while at < GROUP {
                 let difference = x.sub(V::splat(centres[at][column]));

@@ -11,7 +11,7 @@
 //! of a row is then read once a group, and every value of a centre once for sixteen rows.
 
 use super::tile::{Column, Tile};
-use crate::simd::{F64x8, Isa, Kernel, Octet, Rows, dispatch, prefetch_line};
+use crate::simd::{F64x8, Isa, Kernel, Line, Walk, dispatch, prefetch_line};
 use serde::{Deserialize, Serialize};
 
 /// Centres as the kernel reads them.
@@ -24,6 +24,8 @@ pub struct Centres {
     negated: Vec<f64>,
     /// Half of each centre's square; infinite where there is no centre.
     halves: Vec<f64>,
+    /// Each place's index in the low bits of a double.
+    names: Vec<f64>,
 }
 
 /// Sizes of a group that a kernel was compiled for, by how many registers there are.
@@ -51,6 +53,9 @@ impl Centres {
         self.negated.resize(places * columns, 0.0);
         self.halves.clear();
         self.halves.resize(places, f64::INFINITY);
+        self.names.clear();
+        self.names
+            .extend((0..places).map(|place| TWO_52 + place as f64));
         for (index, centre) in values.chunks_exact(columns).enumerate() {
             let (start, place) = (index / group * group * columns, index % group);
             let mut square = 0.0f64;
@@ -75,15 +80,16 @@ impl Centres {
 
     /// Bytes that the buffers own.
     pub fn heap_bytes(&self) -> usize {
-        (self.negated.capacity() + self.halves.capacity()) * size_of::<f64>()
+        let values = self.negated.capacity() + self.halves.capacity() + self.names.capacity();
+        values * size_of::<f64>()
     }
 }
 
-/// What the rows of a block add up to, by centre. A centre's sums take whole vectors of eight.
+/// What the rows of a block add up to, by centre. A centre's sums take whole lines.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Members {
     columns: usize,
-    sums: Vec<f64>,
+    sums: Vec<Line>,
     counts: Vec<u64>,
 }
 
@@ -92,15 +98,17 @@ impl Members {
     pub fn reset(&mut self, count: usize, columns: usize) {
         self.columns = columns;
         self.sums.clear();
-        self.sums.resize(count * columns.next_multiple_of(8), 0.0);
+        self.sums
+            .resize(count * columns.div_ceil(8), Line::default());
         self.counts.clear();
         self.counts.resize(count, 0);
     }
 
     /// The sums of a centre's rows, by column.
-    pub fn sums(&self, centre: usize) -> &[f64] {
-        let stride = self.columns.next_multiple_of(8);
-        &self.sums[centre * stride..][..self.columns]
+    pub fn sums(&self, centre: usize) -> impl ExactSizeIterator<Item = f64> {
+        let stride = self.columns.div_ceil(8);
+        let lines = &self.sums[centre * stride..][..stride];
+        (0..self.columns).map(|column| lines[column / 8].0[column % 8])
     }
 
     /// How many rows each centre has.
@@ -110,7 +118,8 @@ impl Members {
 
     /// Adds what other rows add up to, which come after these.
     pub fn add(&mut self, isa: Isa, later: &Members) {
-        crate::numerics::add_into(isa, &mut self.sums, &later.sums);
+        let (sums, later_sums) = (&mut self.sums[..], &later.sums[..]);
+        dispatch(isa, AddLines { sums, later_sums });
         for (count, more) in self.counts.iter_mut().zip(&later.counts) {
             *count += more;
         }
@@ -118,7 +127,7 @@ impl Members {
 
     /// Bytes that the buffers own.
     pub fn heap_bytes(&self) -> usize {
-        self.sums.capacity() * size_of::<f64>() + self.counts.capacity() * size_of::<u64>()
+        self.sums.capacity() * size_of::<Line>() + self.counts.capacity() * size_of::<u64>()
     }
 }
 
@@ -139,6 +148,23 @@ impl Clone for Members {
     }
 }
 
+struct AddLines<'a> {
+    sums: &'a mut [Line],
+    later_sums: &'a [Line],
+}
+
+impl Kernel for AddLines<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: F64x8>(self) {
+        assert_eq!(self.sums.len(), self.later_sums.len());
+        for (sum, later) in self.sums.iter_mut().zip(self.later_sums) {
+            V::load(&sum.0).add(V::load(&later.0)).store(&mut sum.0);
+        }
+    }
+}
+
 /// Finds the nearest centre of each row of `x`, and overwrites `members` with what they add up to.
 ///
 /// # Panics
@@ -155,7 +181,7 @@ pub fn members_block(isa: Isa, x: &[f64], centres: &Centres, members: &mut Membe
 /// As [`members_block`], and if there is not one label for each row.
 pub fn labels_block(isa: Isa, x: &[f64], centres: &Centres, labels: &mut [u32]) {
     assert_eq!(labels.len() * centres.columns, x.len());
-    run(isa, x, centres, Labelling { labels });
+    run(isa, x, centres, Labelling { rest: labels });
 }
 
 /// The nearest of `centres` (row by row) for each row of `x`.
@@ -189,80 +215,73 @@ pub fn farthest_block(isa: Isa, x: &[f64], centres: &Centres, mut each: impl FnM
 
 /// What is done with the nearest centre of each row.
 trait Then {
-    /// For rows from `first` on.
-    fn rows<V: F64x8>(&mut self, rows: &Rows<'_, V>, first: usize, centres: &[u32]);
+    /// For the next rows, as many as there are `labels`.
+    fn rows<V: F64x8>(&mut self, x: &[f64], columns: usize, labels: &[u32]);
 }
 
 struct Adding<'a> {
-    sums: &'a mut [f64],
+    sums: &'a mut [Line],
     counts: &'a mut [u64],
 }
 
 impl Then for Adding<'_> {
     #[inline(always)]
-    fn rows<V: F64x8>(&mut self, rows: &Rows<'_, V>, first: usize, centres: &[u32]) {
-        let (eights, rest) = centres.as_chunks::<8>();
-        let mut at = first;
-        for centres in eights {
-            match rows.vectors() {
-                1 => self.eight(rows.octet::<1>(at), centres),
-                2 => self.eight(rows.octet::<2>(at), centres),
-                3 => self.eight(rows.octet::<3>(at), centres),
-                4 => self.eight(rows.octet::<4>(at), centres),
-                _ => self.some(rows, at, centres),
-            }
-            at += 8;
+    fn rows<V: F64x8>(&mut self, x: &[f64], columns: usize, labels: &[u32]) {
+        match columns.div_ceil(8) {
+            1 => self.short::<V, 1>(x, columns, labels),
+            2 => self.short::<V, 2>(x, columns, labels),
+            3 => self.short::<V, 3>(x, columns, labels),
+            4 => self.short::<V, 4>(x, columns, labels),
+            _ => self.long::<V>(x, columns, labels),
         }
-        self.some(rows, at, rest);
     }
 }
 
 impl Adding<'_> {
     #[inline(always)]
-    fn eight<V: F64x8, const VECTORS: usize>(
-        &mut self,
-        rows: Octet<'_, V, VECTORS>,
-        centres: &[u32; 8],
-    ) {
-        let (sums, _) = self.sums.as_chunks_mut::<8>();
-        let (sums, _) = sums.as_chunks_mut::<VECTORS>();
-        let mut row = 0;
-        while row < 8 {
-            let centre = centres[row] as usize;
-            self.counts[centre] += 1;
-            let sums = &mut sums[centre];
+    fn short<V: F64x8, const VECTORS: usize>(&mut self, x: &[f64], columns: usize, labels: &[u32]) {
+        let (sums, _) = self.sums.as_chunks_mut::<VECTORS>();
+        let counts = &mut self.counts[..sums.len()];
+        for (row, &label) in Walk::<V, VECTORS>::new(x, columns, labels.len()).zip(labels) {
+            let sums = &mut sums[label as usize];
+            counts[label as usize] += 1;
             let mut vector = 0;
             while vector < VECTORS {
-                let sum = V::load(&sums[vector]).add(rows.load(row, vector));
-                sum.store(&mut sums[vector]);
+                let sum = V::load(&sums[vector].0).add(row.load(vector));
+                sum.store(&mut sums[vector].0);
                 vector += 1;
             }
-            row += 1;
         }
     }
 
     #[inline(always)]
-    fn some<V: F64x8>(&mut self, rows: &Rows<'_, V>, first: usize, centres: &[u32]) {
-        let stride = rows.vectors() * 8;
-        for (row, &centre) in (first..).zip(centres) {
-            let centre = centre as usize;
-            self.counts[centre] += 1;
-            let (sums, _) = self.sums[centre * stride..][..stride].as_chunks_mut::<8>();
-            for (vector, sum) in sums.iter_mut().enumerate() {
-                V::load(sum).add(rows.load(row, vector)).store(sum);
+    fn long<V: F64x8>(&mut self, x: &[f64], columns: usize, labels: &[u32]) {
+        let stride = columns.div_ceil(8);
+        for (row, &label) in x.chunks_exact(columns).zip(labels) {
+            self.counts[label as usize] += 1;
+            let sums = &mut self.sums[label as usize * stride..][..stride];
+            let (whole, rest) = row.as_chunks::<8>();
+            for (sum, values) in sums.iter_mut().zip(whole) {
+                V::load(&sum.0).add(V::load(values)).store(&mut sum.0);
+            }
+            if let Some(sum) = sums.get_mut(whole.len()) {
+                V::load(&sum.0).add(V::load_first(rest)).store(&mut sum.0);
             }
         }
     }
 }
 
+/// Writes labels into what is left of them.
 struct Labelling<'a> {
-    labels: &'a mut [u32],
+    rest: &'a mut [u32],
 }
 
 impl Then for Labelling<'_> {
     #[inline(always)]
-    fn rows<V: F64x8>(&mut self, _: &Rows<'_, V>, first: usize, centres: &[u32]) {
-        self.labels[first..first + centres.len()].copy_from_slice(centres);
+    fn rows<V: F64x8>(&mut self, _: &[f64], _: usize, labels: &[u32]) {
+        let (here, rest) = std::mem::take(&mut self.rest).split_at_mut(labels.len());
+        here.copy_from_slice(labels);
+        self.rest = rest;
     }
 }
 
@@ -290,16 +309,19 @@ impl<T: Then, const TILES: usize, const GROUP: usize> Kernel for Nearest<'_, T, 
     #[inline(always)]
     fn run<V: F64x8>(mut self) {
         let columns = self.centres.columns;
-        let rows = Rows::<V>::new(self.x, columns);
         let mut tile = Tile::<TILES>::new(columns);
-        let mut first = 0;
-        for here in self.x.chunks(Tile::<TILES>::ROWS * columns) {
+        let tiles = self.x.chunks_exact(Tile::<TILES>::ROWS * columns);
+        let rest = tiles.remainder();
+        for here in tiles {
             let turned = tile.turn::<V>(here);
             let labels = nearest::<V, TILES, GROUP>(turned, self.centres, &here[0]);
-            let count = (rows.len() - first).min(Tile::<TILES>::ROWS);
-            self.then
-                .rows(&rows, first, &labels.as_flattened()[..count]);
-            first += count;
+            self.then.rows::<V>(here, columns, labels.as_flattened());
+        }
+        if let Some(first) = rest.first() {
+            let turned = tile.turn::<V>(rest);
+            let labels = nearest::<V, TILES, GROUP>(turned, self.centres, first);
+            let labels = &labels.as_flattened()[..rest.len() / columns];
+            self.then.rows::<V>(rest, columns, labels);
         }
     }
 }
@@ -316,27 +338,29 @@ fn nearest<V: F64x8, const TILES: usize, const GROUP: usize>(
 ) -> [[u32; 8]; TILES] {
     let mut least = [V::splat(f64::INFINITY); TILES];
     let mut label = [V::splat(TWO_52); TILES];
-    let groups = centres.negated.chunks_exact(tile.len() * GROUP);
+    let (mut negated, _) = centres.negated.as_chunks::<GROUP>();
     let (halves, _) = centres.halves.as_chunks::<GROUP>();
-    let mut index = TWO_52;
-    for (group, halves) in groups.zip(halves) {
-        let (group, _) = group.as_chunks::<GROUP>();
-        let scores = if index == TWO_52 {
+    let (names, _) = centres.names.as_chunks::<GROUP>();
+    let mut first = true;
+    for (halves, names) in halves.iter().zip(names) {
+        let (group, later) = negated.split_at(tile.len());
+        negated = later;
+        let scores = if first {
             scores::<V, TILES, GROUP, true>(tile, group, halves, start)
         } else {
             scores::<V, TILES, GROUP, false>(tile, group, halves, start)
         };
+        first = false;
         let mut at = 0;
         while at < GROUP {
-            let here = V::splat(index);
+            let here = V::splat(names[at]);
             let mut part = 0;
             while part < TILES {
                 let closer = scores[at][part].less(least[part]);
-                least[part] = V::select(closer, scores[at][part], least[part]);
+                least[part] = scores[at][part].lesser(least[part]);
                 label[part] = V::select(closer, here, label[part]);
                 part += 1;
             }
-            index += 1.0;
             at += 1;
         }
     }
@@ -380,7 +404,7 @@ fn scores<V: F64x8, const TILES: usize, const GROUP: usize, const FIRST: bool>(
                 prefetch_line(start, line);
                 line += 1;
             }
-            x[part] = V::load(&column[part]);
+            x[part] = V::load(&column[part].0);
             part += 1;
         }
         at = 0;

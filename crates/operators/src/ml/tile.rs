@@ -1,12 +1,12 @@
 //! Rows turned into columns, so that a vector holds one column of eight rows.
 
-use crate::simd::F64x8;
+use crate::simd::{Eight, F64x8, Line};
 
 /// Columns that a tile on the stack has room for; wider rows take one from the heap.
 const COLUMNS_ON_STACK: usize = 64;
 
 /// One column of `8 * PARTS` rows.
-pub(super) type Column<const PARTS: usize> = [[f64; 8]; PARTS];
+pub(super) type Column<const PARTS: usize> = [Line; PARTS];
 
 /// Room for the columns of some rows.
 pub(super) struct Tile<const PARTS: usize> {
@@ -24,12 +24,12 @@ impl<const PARTS: usize> Tile<PARTS> {
     #[inline(always)]
     pub(super) fn new(columns: usize) -> Self {
         let on_heap = if columns > COLUMNS_ON_STACK {
-            vec![[[0.0; 8]; PARTS]; columns]
+            vec![[Line::default(); PARTS]; columns]
         } else {
             Vec::new()
         };
         Tile {
-            on_stack: [[[0.0; 8]; PARTS]; COLUMNS_ON_STACK],
+            on_stack: [[Line([0.0; 8]); PARTS]; COLUMNS_ON_STACK],
             on_heap,
             columns,
             rest: Vec::new(),
@@ -44,16 +44,29 @@ impl<const PARTS: usize> Tile<PARTS> {
         } else {
             &mut self.on_stack[..self.columns]
         };
-        if rows.len() == Self::ROWS * self.columns {
-            turn::<V, PARTS>(rows, tile);
+        let whole = Self::ROWS * self.columns;
+        let rows = if rows.len() == whole {
+            rows
         } else {
-            self.rest.clear();
-            self.rest.extend_from_slice(rows);
-            self.rest.resize(Self::ROWS * self.columns, 0.0);
-            turn::<V, PARTS>(&self.rest, tile);
+            filled(&mut self.rest, rows, whole)
+        };
+        if self.columns < 4 {
+            turn_few(rows, tile);
+        } else {
+            turn::<V, PARTS>(rows, tile);
         }
         tile
     }
+}
+
+/// `rows`, and zeros after them up to a `whole` tile.
+#[cold]
+#[inline(never)]
+fn filled<'r>(into: &'r mut Vec<f64>, rows: &[f64], whole: usize) -> &'r [f64] {
+    into.clear();
+    into.extend_from_slice(rows);
+    into.resize(whole, 0.0);
+    into
 }
 
 #[inline(always)]
@@ -61,24 +74,15 @@ fn turn<V: F64x8, const PARTS: usize>(rows: &[f64], tile: &mut [Column<PARTS>]) 
     let columns = tile.len();
     let mut part = 0;
     while part < PARTS {
-        let mut eight = [&rows[..0]; 8];
-        let mut row = 0;
-        while row < 8 {
-            eight[row] = &rows[(part * 8 + row) * columns..][..columns];
-            row += 1;
+        let eight = Eight::of(&rows[part * 8 * columns..], columns);
+        let (fours, rest) = tile.as_chunks_mut::<4>();
+        for (at, into) in fours.iter_mut().enumerate() {
+            turn_four::<V, PARTS>(eight, part, at * 4, into);
         }
-        if columns < 4 {
-            turn_few(&eight, part, tile);
-        } else {
-            let mut at = 0;
-            while at + 4 <= columns {
-                turn_four::<V, PARTS>(&eight, part, at, tile);
-                at += 4;
-            }
-            if at < columns {
-                // The last four, some of them once more.
-                turn_four::<V, PARTS>(&eight, part, columns - 4, tile);
-            }
+        if !rest.is_empty() {
+            // The last four, some of them once more.
+            let into = tile.last_chunk_mut().expect("four columns");
+            turn_four::<V, PARTS>(eight, part, columns - 4, into);
         }
         part += 1;
     }
@@ -86,35 +90,25 @@ fn turn<V: F64x8, const PARTS: usize>(rows: &[f64], tile: &mut [Column<PARTS>]) 
 
 #[inline(always)]
 fn turn_four<V: F64x8, const PARTS: usize>(
-    eight: &[&[f64]; 8],
+    eight: Eight<'_>,
     part: usize,
     at: usize,
-    tile: &mut [Column<PARTS>],
+    into: &mut [Column<PARTS>; 4],
 ) {
-    let mut fours = [&[0.0; 4]; 8];
-    let mut row = 0;
-    while row < 8 {
-        fours[row] = eight[row][at..].first_chunk().expect("four columns");
-        row += 1;
-    }
-    let turned = V::turn_four(fours);
-    let (into, _) = tile[at..]
-        .split_first_chunk_mut::<4>()
-        .expect("four columns");
+    let turned = V::turn_four(eight.fours(at));
     let mut column = 0;
     while column < 4 {
-        turned[column].store(&mut into[column][part]);
+        turned[column].store(&mut into[column][part].0);
         column += 1;
     }
 }
 
-#[inline(always)]
-fn turn_few<const PARTS: usize>(eight: &[&[f64]; 8], part: usize, tile: &mut [Column<PARTS>]) {
-    let mut row = 0;
-    while row < 8 {
-        for (column, &value) in tile.iter_mut().zip(eight[row]) {
-            column[part][row] = value;
+/// Fewer than four columns. Out of line: in the loop over tiles its addresses would take the registers.
+#[inline(never)]
+fn turn_few<const PARTS: usize>(rows: &[f64], tile: &mut [Column<PARTS>]) {
+    for (row, values) in rows.chunks_exact(tile.len()).enumerate() {
+        for (column, &value) in tile.iter_mut().zip(values) {
+            column[row / 8].0[row % 8] = value;
         }
-        row += 1;
     }
 }

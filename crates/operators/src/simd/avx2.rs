@@ -130,6 +130,12 @@ impl F64x8 for Avx2 {
     }
 
     #[inline(always)]
+    fn lesser(self, other: Self) -> Self {
+        // With a NaN, and of equal operands, this returns the second.
+        both!(_mm256_min_pd(self, other))
+    }
+
+    #[inline(always)]
     fn less(self, other: Self) -> Self::Mask {
         v3!(Avx2(
             _mm256_cmp_pd::<_CMP_LT_OQ>(self.0, other.0),

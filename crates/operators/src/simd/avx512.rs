@@ -103,6 +103,12 @@ impl F64x8 for Avx512 {
     }
 
     #[inline(always)]
+    fn lesser(self, other: Self) -> Self {
+        // With a NaN, and of equal operands, this returns the second.
+        Avx512(v4!(_mm512_min_pd(self.0, other.0)))
+    }
+
+    #[inline(always)]
     fn less(self, other: Self) -> Self::Mask {
         v4!(_mm512_cmp_pd_mask::<_CMP_LT_OQ>(self.0, other.0))
     }

@@ -19,8 +19,8 @@ mod avx512;
 
 pub use isa::{Isa, ParseIsaError, SelectError, active, detect, select};
 pub use rows::Value;
-pub(crate) use rows::{Octet, Rows, prefetch_ahead, prefetch_line};
-pub(crate) use vector::F64x8;
+pub(crate) use rows::{Eight, Rows, Walk, prefetch_ahead, prefetch_line};
+pub(crate) use vector::{F64x8, Line};
 
 /// A kernel's body. Implementations of `run` and all that it calls in its hot loop must be
 /// `#[inline(always)]` and free of closures: code that is not inlined is compiled without the

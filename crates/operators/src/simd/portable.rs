@@ -103,6 +103,11 @@ impl F64x8 for Portable {
     }
 
     #[inline(always)]
+    fn lesser(self, other: Self) -> Self {
+        lanes!(i => if self.0[i] < other.0[i] { self.0[i] } else { other.0[i] })
+    }
+
+    #[inline(always)]
     fn less(self, other: Self) -> Self::Mask {
         let mut mask = [false; 8];
         let mut i = 0;

@@ -191,6 +191,103 @@ impl<V: F64x8, const VECTORS: usize, E: Value> Octet<'_, V, VECTORS, E> {
     }
 }
 
+/// Rows one after another, each of `VECTORS` vectors; the last vector of a row ends in zeros. To be walked
+/// through where unrolling would need more addresses than there are registers.
+pub(crate) struct Walk<'a, V: F64x8, const VECTORS: usize> {
+    next: *const f64,
+    left: usize,
+    columns: usize,
+    tail: V::Mask,
+    values: PhantomData<&'a [f64]>,
+}
+
+/// A row of a [`Walk`].
+pub(crate) struct Row<'a, V: F64x8, const VECTORS: usize> {
+    base: *const f64,
+    tail: V::Mask,
+    values: PhantomData<&'a [f64]>,
+}
+
+impl<'a, V: F64x8, const VECTORS: usize> Walk<'a, V, VECTORS> {
+    /// Through `rows` rows of `columns` values.
+    #[inline(always)]
+    pub(crate) fn new(values: &'a [f64], columns: usize, rows: usize) -> Self {
+        assert!(values.len() == rows * columns && columns.div_ceil(8) == VECTORS);
+        Walk {
+            next: values.as_ptr(),
+            left: rows,
+            columns,
+            tail: V::first(columns - (VECTORS - 1) * 8),
+            values: PhantomData,
+        }
+    }
+}
+
+impl<'a, V: F64x8, const VECTORS: usize> Iterator for Walk<'a, V, VECTORS> {
+    type Item = Row<'a, V, VECTORS>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Row<'a, V, VECTORS>> {
+        self.left = self.left.checked_sub(1)?;
+        let row = Row {
+            base: self.next,
+            tail: self.tail,
+            values: PhantomData,
+        };
+        self.next = self.next.wrapping_add(self.columns);
+        Some(row)
+    }
+}
+
+impl<V: F64x8, const VECTORS: usize> Row<'_, V, VECTORS> {
+    #[inline(always)]
+    pub(crate) fn load(&self, vector: usize) -> V {
+        assert!(vector < VECTORS);
+        let mask = if vector + 1 == VECTORS {
+            self.tail
+        } else {
+            V::first(8)
+        };
+        // SAFETY: the row is one of the walk's, and the mask ends with it.
+        unsafe { V::load_masked(self.base.add(vector * 8), mask) }
+    }
+}
+
+/// Eight rows of any length, to be read column by column.
+#[derive(Clone, Copy)]
+pub(crate) struct Eight<'a> {
+    base: *const f64,
+    columns: usize,
+    values: PhantomData<&'a [f64]>,
+}
+
+impl<'a> Eight<'a> {
+    /// The first eight rows of `columns` values.
+    #[inline(always)]
+    pub(crate) fn of(values: &'a [f64], columns: usize) -> Self {
+        assert!(values.len() >= 8 * columns);
+        Eight {
+            base: values.as_ptr(),
+            columns,
+            values: PhantomData,
+        }
+    }
+
+    /// Four values of each row, from column `at` on.
+    #[inline(always)]
+    pub(crate) fn fours(&self, at: usize) -> [&'a [f64; 4]; 8] {
+        assert!(at + 4 <= self.columns);
+        let mut fours = [&[0.0; 4]; 8];
+        let mut row = 0;
+        while row < 8 {
+            // SAFETY: the row is one of the eight, and four of its values are left at `at`.
+            fours[row] = unsafe { &*self.base.add(row * self.columns + at).cast() };
+            row += 1;
+        }
+        fours
+    }
+}
+
 /// Asks for a line some way ahead of `at`: the `line`-th from there.
 #[inline(always)]
 pub(crate) fn prefetch_line(at: &f64, line: usize) {
