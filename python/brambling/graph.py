@@ -101,6 +101,34 @@ class Table:
         return "\n".join([*lines, count(len(self), "row")])
 
 
+class Ranks(Table):
+    """
+    What `pagerank` gives: a table of `vertex` and `rank` that tells how it was found.
+
+    Attributes
+    ----------
+    iterations : int
+        How many iterations were done: each is one pass over the edges.
+    seconds_per_iteration : float
+        Mean seconds of an iteration, once the edges were in their partitions.
+    tally : dict
+        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`.
+
+    Examples
+    --------
+    >>> import brambling as br
+    >>> ranks = br.graph.pagerank(["ATL", "JFK", "LAX"], ["JFK", "ATL", "ATL"], tol=0, iterations=20)
+    >>> ranks.iterations
+    20
+    """
+
+    def __init__(self, columns: dict[str, np.ndarray], found: dict[str, Any]) -> None:
+        super().__init__(columns)
+        self.iterations: int = found["iterations"]
+        self.seconds_per_iteration: float = found["seconds_per_iteration"]
+        self.tally: dict[str, float] = found["tally"]
+
+
 def _text(value: Any) -> str:
     value = value.item() if isinstance(value, np.generic) else value
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
@@ -117,7 +145,7 @@ def pagerank(
     *,
     directed: bool = True,
     dtype: str = "float64",
-) -> Table:
+) -> Ranks:
     """
     PageRank: how often a walker comes by who follows edges at random, and now and then starts anew.
 
@@ -147,8 +175,8 @@ def pagerank(
 
     Returns
     -------
-    Table
-        `vertex` and `rank`, by ascending id.
+    Ranks
+        A table of `vertex` and `rank`, by ascending id, with `iterations` and `seconds_per_iteration`.
 
     Examples
     --------
@@ -184,7 +212,7 @@ def pagerank(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return Table({"vertex": edges.ids, "rank": found["ranks"]})
+    return Ranks({"vertex": edges.ids, "rank": found["ranks"]}, found)
 
 
 def connected_components(src: Any, dst: Any) -> Table:
