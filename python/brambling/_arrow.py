@@ -107,6 +107,9 @@ def _nanoarrow() -> Any:
 def _chunks(value: Any, what: str) -> list[tuple[Any, Any]]:
     """Schema and content of each chunk; of no chunks an empty one."""
     nanoarrow = _nanoarrow()
+    if hasattr(value, "reset_index"):
+        # pandas would add an index that is no range as a column.
+        value = value.reset_index(drop=True)
     try:
         stream = nanoarrow.c_array_stream(value)
     except ImportError as error:  # pandas needs pyarrow for this.

@@ -77,6 +77,13 @@ def test_programs_take_columns_and_tables():
     assert total(frame).tolist() == [7.0, 6.0]
 
 
+def test_the_index_of_a_frame_is_no_column():
+    frame = pd.DataFrame({"a": pd.array([1, 2, 3], "Int64"), "b": [0.5, 0.5, 1.5]}).iloc[[2, 0, 1]]
+    assert _arrow.is_arrow(frame)
+    assert total(frame).tolist() == [6.0, 2.5]
+    assert total(frame["a"]) == 6.0
+
+
 def test_the_columns_of_a_table_by_name():
     found = _arrow.columns(pl.DataFrame({"src": ["a", "b"], "dst": [3, 4]}).slice(1), "edges")
     assert {name: held.tolist() for name, held in found.items()} == {"src": ["b"], "dst": [4]}
