@@ -370,7 +370,7 @@ def _is_integer(value: Any) -> bool:
 def _ids(name: str, given: Any) -> np.ndarray:
     """Ids as an array of integers or of text."""
     refuse_masked(given, name)
-    ids = _arrow.column(given, name) if _arrow.is_arrow(given) else np.asarray(given)
+    ids = _arrow.column_or_array(given, name)
     if ids.ndim != 1:
         raise BuildError(f"{name} has {count(ids.ndim, 'dimension')} and shape {ids.shape}; give a column of ids")
     if ids.dtype.kind in "iuU" or not len(ids):
@@ -416,7 +416,7 @@ def _relabelled(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.nd
 def _weights(weight: Any, edges: int) -> np.ndarray:
     refuse_masked(weight, "weight")
     try:
-        weights = _arrow.column(weight, "weight") if _arrow.is_arrow(weight) else np.asarray(weight)
+        weights = _arrow.column_or_array(weight, "weight")
         if weights.dtype.kind not in "fiub":
             weights = weights.astype(np.float64)
     except BuildError:

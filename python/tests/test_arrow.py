@@ -96,7 +96,7 @@ def test_the_columns_of_a_table_by_name():
         (pa.chunked_array([[1, 2], [3, None]]), "argument 1 has a null at row 3"),
         (pa.array([1, 2, 3, None]).slice(2), "argument 1 has a null at row 1"),
         (pl.DataFrame({"a": [1], "b": [None]}, schema={"a": pl.Int64, "b": pl.Int64}), "column 'b', has a null at row 0"),
-        (pl.DataFrame({"a": [1], "b": ["x"]}), "has columns of text (b); encode them as numbers, or drop them, first"),
+        (pl.DataFrame({"a": [1], "b": ["x"]}), "argument 1 has text in column 'b'; encode it as numbers first, or leave it out"),
         (pa.array([[1], [2, 3]]), "has Arrow's type list, which is neither numbers nor text; cast it to one of these first"),
         (pa.array([0], pa.timestamp("s")), "has Arrow's type timestamp"),
         (pa.table({}), "argument 1 is a table without columns"),
