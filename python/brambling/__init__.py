@@ -14,7 +14,6 @@ np.float64(4999.5)
 """
 
 from brambling import graph, kernels, ml
-from brambling._arrow import Table
 from brambling._errors import (
     BuildError,
     BuildTypeError,
@@ -32,6 +31,7 @@ from brambling._errors import (
 from brambling._kernel import Context
 from brambling._native import __version__
 from brambling._program import Dataset, Exchange, Program, Result, Signal
+from brambling._table import Table
 
 __all__ = [
     "BuildError",

@@ -284,73 +284,21 @@ def _refuse_nulls(view: Any, first: int, length: int, whose: _Whose) -> None:
         )
 
 
-class Table(Mapping[str, np.ndarray]):
-    """
-    Columns of equal length, by name. `pyarrow.table(t)`, `polars.DataFrame(t)` and whatever else reads Arrow's
-    PyCapsule interface take it as it is; numbers are not copied.
+def record(columns: Mapping[str, np.ndarray]) -> Any:
+    """One Arrow array of the rows that columns of equal length have; numbers are not copied."""
+    nanoarrow = _nanoarrow()
+    children = {name: _exported(nanoarrow, name, held) for name, held in columns.items()}
+    return nanoarrow.c_array_from_buffers(
+        nanoarrow.struct({name: child.schema for name, child in children.items()}),
+        len(next(iter(columns.values()), ())),
+        [None],
+        children=list(children.values()),
+    )
 
-    Parameters
-    ----------
-    columns : mapping of str to array_like of shape (rows,)
-        Numbers, booleans or texts.
 
-    Examples
-    --------
-    >>> import numpy as np, brambling as br
-    >>> t = br.Table({"vertex": np.array([3, 5]), "rank": np.array([0.25, 0.75])})
-    >>> t["rank"]
-    array([0.25, 0.75])
-    >>> len(t), t.rows
-    (2, 2)
-    """
-
-    __module__ = "brambling"
-
-    def __init__(self, columns: Mapping[str, Any]) -> None:
-        self._columns = {str(name): np.ascontiguousarray(held) for name, held in columns.items()}
-        for name, held in self._columns.items():
-            if held.ndim != 1:
-                raise BuildError(f"column {name!r} has {held.ndim} dimensions; a table's columns have one")
-        lengths = {len(held) for held in self._columns.values()}
-        if len(lengths) > 1:
-            told = ", ".join(f"{name} has {len(held)}" for name, held in self._columns.items())
-            raise BuildError(f"columns of a table have equally many rows, but {told}")
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return len(next(iter(self._columns.values()), ()))
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __repr__(self) -> str:
-        held = ", ".join(f"{name}: {held.dtype}" for name, held in self._columns.items())
-        return f"<table of {self.rows:,} rows: {held}>"
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        capsules: tuple[Any, Any] = self._record().__arrow_c_array__(requested_schema)
-        return capsules
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return _nanoarrow().c_array_stream(self._record()).__arrow_c_stream__(requested_schema)
-
-    def _record(self) -> Any:
-        """One Arrow array of the rows."""
-        nanoarrow = _nanoarrow()
-        children = {name: _exported(nanoarrow, name, held) for name, held in self._columns.items()}
-        return nanoarrow.c_array_from_buffers(
-            nanoarrow.struct({name: child.schema for name, child in children.items()}),
-            self.rows,
-            [None],
-            children=list(children.values()),
-        )
+def stream(columns: Mapping[str, np.ndarray]) -> Any:
+    """The same as a stream of one array."""
+    return _nanoarrow().c_array_stream(record(columns))
 
 
 def _exported(nanoarrow: Any, name: str, held: np.ndarray) -> Any:

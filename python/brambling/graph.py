@@ -9,7 +9,7 @@ on any number of threads, and on any CPU.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,88 +17,11 @@ import numpy.typing as npt
 
 from brambling import _arrow, _native
 from brambling._errors import BuildError, ConvergenceWarning, refuse_masked
+from brambling._table import Table
 from brambling._texts import count, shown
 
 UNREACHED = np.iinfo(np.int64).max
 """The distance of a vertex that a breadth-first search does not reach, as LDBC Graphalytics has it."""
-
-
-class Table:
-    """
-    Columns by name, with a row for each vertex, by ascending id.
-
-    `table["rank"]` is a NumPy array, and so is `table.rank`; `dict(table)` has all of them, which is what pandas,
-    polars and pyarrow make a table of.
-
-    Examples
-    --------
-    >>> import brambling as br
-    >>> table = br.graph.connected_components(["b", "c"], ["a", "a"])
-    >>> table
-    vertex  component
-    'a'     'a'
-    'b'     'a'
-    'c'     'a'
-    3 rows
-    >>> table["component"]
-    array(['a', 'a', 'a'], dtype='<U1')
-    """
-
-    def __init__(self, columns: dict[str, np.ndarray]) -> None:
-        self._columns = columns
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return tuple(self._columns)
-
-    def keys(self) -> tuple[str, ...]:
-        """The names of the columns: with it, `dict(table)` works."""
-        return self.columns
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._columns:
-            raise KeyError(f"there is no column {name!r}; there are {', '.join(map(repr, self._columns))}")
-        return self._columns[name]
-
-    def __getattr__(self, name: str) -> np.ndarray:
-        columns = self.__dict__.get("_columns", {})
-        if name in columns:
-            return columns[name]
-        raise AttributeError(f"there is no column {name!r}; there are {', '.join(map(repr, columns))}")
-
-    def __len__(self) -> int:
-        return len(next(iter(self._columns.values())))
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The rows, as tuples."""
-        return zip(*(column.tolist() for column in self._columns.values()), strict=True)
-
-    def largest(self, by: str, rows: int = 10) -> Table:
-        """The rows with the largest values in the column `by`, the largest first; of equal ones the first."""
-        order = np.argsort(-self[by].astype(np.float64), kind="stable")[:rows]
-        return Table({name: column[order] for name, column in self._columns.items()})
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        return _arrow.Table(self._columns).__arrow_c_array__(requested_schema)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return _arrow.Table(self._columns).__arrow_c_stream__(requested_schema)
-
-    def __repr__(self) -> str:
-        ends = 5
-        few = len(self) <= 2 * ends + 1
-        at = list(range(len(self))) if few else [*range(ends), *range(len(self) - ends, len(self))]
-        texts = [[_text(column[row]) for row in at] for column in self._columns.values()]
-        widths = [max([len(name), *map(len, column)]) for name, column in zip(self._columns, texts, strict=True)]
-
-        def line(cells: Any) -> str:
-            return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-
-        lines = [line(self._columns), *map(line, zip(*texts, strict=True))]
-        if not few:
-            lines.insert(1 + ends, "…")
-        return "\n".join([*lines, count(len(self), "row")])
 
 
 class Ranks(Table):
@@ -127,11 +50,6 @@ class Ranks(Table):
         self.iterations: int = found["iterations"]
         self.seconds_per_iteration: float = found["seconds_per_iteration"]
         self.tally: dict[str, float] = found["tally"]
-
-
-def _text(value: Any) -> str:
-    value = value.item() if isinstance(value, np.generic) else value
-    return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
 def pagerank(

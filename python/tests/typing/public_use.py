@@ -58,7 +58,9 @@ def arrow_in_and_out(frame: pl.DataFrame) -> pl.DataFrame:
     p.keep(p.map(np.square, p.load(frame["a"], frame)))
     table: br.Table = p.run().table()
     ranks: np.ndarray = table["square"]
-    assert table.rows == len(ranks)
+    assert len(table) == len(ranks)
+    vertices: np.ndarray = br.graph.pagerank(ranks, ranks).largest("rank").vertex
+    assert table.columns and len(vertices)
     return pl.DataFrame(table)
 
 
