@@ -63,7 +63,7 @@ class KMeans(Estimator):
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of a data frame's columns, where it had any.
+        The names of a table's columns, where it had any.
     seconds_per_iteration_ : float
         Mean seconds of an iteration, without the first pass.
     tally_ : dict
