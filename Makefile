@@ -15,6 +15,7 @@ VENV := $(CURDIR)/.venv
 BRAMBLING := $(VENV)/bin/brambling
 XTASK := cargo run --quiet --release -p xtask --
 BENCHES := task-rate barrier task-graph logistic kmeans pagerank python-kernel
+PICTURES := build/demo
 THREADS ?=
 BENCH_OPTIONS := $(if $(THREADS),--threads $(THREADS))
 
@@ -40,7 +41,7 @@ skip = @echo "-- $(1): does not exist yet"
 	test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 
 help:
-	@echo "make demo     336,776 real flights: build, install into .venv, run"
+	@echo "make demo     336,776 real flights: build, install into .venv, run; pictures in $(PICTURES)"
 	@echo "make test     everything that has to hold before a commit"
 	@echo "make claims   the acceptance: every point with its figure and its bar (OF=engine: one file's)"
 	@echo "make bench    the benches (THREADS=N)"
@@ -51,8 +52,8 @@ help:
 	@echo "make clean    remove everything that was built"
 
 demo: install
-	$(call say,the demo: will this flight arrive late?)
-	$(BRAMBLING) run flights
+	$(call say,the demo: flights that are late$(comma) flights that are alike$(comma) airports that matter)
+	$(BRAMBLING) run flights --pictures $(PICTURES)
 
 test: lint test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 	$(call say,all steps passed)
@@ -184,7 +185,7 @@ build/docs-venv: docs/site/requirements.txt
 test-smoke: install
 ifneq ($(HAS_PYTHON),)
 	$(call say,the demo and the benches, briefly)
-	$(BRAMBLING) run flights
+	$(BRAMBLING) run flights --pictures $(PICTURES)
 	for name in $(BENCHES); do $(BRAMBLING) bench "$$name" --smoke; done
 else
 	$(call skip,the demo and the benches)

@@ -122,13 +122,12 @@ from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
 assert not any(cell.get("outputs") for cell in notebook.cells), "the notebook is kept without its outputs"
 NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
-said = "".join(
-    output.get("text", "") + output.get("data", {}).get("text/plain", "")
-    for cell in notebook.cells
-    for output in cell.get("outputs", [])
-)
+outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+said = "".join(output.get("text", "") + output.get("data", {}).get("text/plain", "") for output in outputs)
 print(said)
 assert "accuracy" in said, "the notebook does not say how accurate the model is"
+pictures = sum("image/png" in output.get("data", {}) for output in outputs)
+assert pictures == 2, f"the notebook shows {pictures} pictures, not those of the groups and of the airports"
 END
     ;;
 *)

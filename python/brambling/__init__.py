@@ -15,7 +15,6 @@ np.float64(4999.5)
 
 from typing import TYPE_CHECKING, Any
 
-from brambling._arrow import Table
 from brambling._errors import (
     BuildError,
     BuildTypeError,
@@ -33,6 +32,7 @@ from brambling._errors import (
 from brambling._kernel import Context
 from brambling._native import __version__
 from brambling._program import Dataset, Exchange, Program, Result, Signal
+from brambling._table import Table
 
 if TYPE_CHECKING:
     from brambling import graph, kernels, ml

@@ -8,12 +8,14 @@ are refused: no number of NumPy's stands for them. Reading and writing capsules 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from brambling._errors import BuildError, MissingExtra
+from brambling._texts import named
 
 # Formats of Arrow's C data interface, https://arrow.apache.org/docs/format/CDataInterface.html
 _NUMBERS = {
@@ -32,6 +34,9 @@ class ArrowStream(Protocol):
     """What gives its content as a stream of Arrow's arrays."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None, /) -> Any: ...
+
+
+TableLike = npt.ArrayLike | ArrowArray | ArrowStream
 
 
 def is_arrow(value: Any) -> bool:
@@ -75,12 +80,37 @@ def column(value: Any, what: str) -> np.ndarray:
     return _joined(_chunks(value, what), what, _column)
 
 
+def column_or_array(value: Any, what: str) -> np.ndarray:
+    """
+    As `column` for what Arrow has to read, otherwise as NumPy reads it, of any shape. NumPy also reads what gives itself as an
+    array where a package that Arrow needs is missing.
+    """
+    if is_arrow(value):
+        try:
+            return column(value, what)
+        except MissingExtra:
+            if not hasattr(value, "__array__"):
+                raise
+    return np.asarray(value)
+
+
 def rows(value: Any, what: str) -> np.ndarray:
     """
     A column as an array of shape (rows,), or a table as one of shape (rows, columns), of the type that its columns
-    have in common. Raises as `column`.
+    have in common. Raises as `column`; a table also where it has text.
     """
-    return _joined(_chunks(value, what), what, _rows)
+    return named_rows(value, what)[0]
+
+
+def named_rows(
+    value: Any, what: str, common: Callable[..., npt.DTypeLike] = np.result_type
+) -> tuple[np.ndarray, list[str] | None]:
+    """As `rows`, with the names of a table's columns; `common` makes the array's type of the columns' types."""
+    chunks = _chunks(value, what)
+    names = _names(chunks[0][0])
+    if names is None:
+        return _joined(chunks, what, _column), None
+    return _table(chunks, names, what, common), names
 
 
 def columns(value: Any, what: str) -> dict[str, np.ndarray]:
@@ -90,7 +120,7 @@ def columns(value: Any, what: str) -> dict[str, np.ndarray]:
     if names is None:
         raise BuildError(f"{what} is one column, not a table; give a table whose columns have names")
     return {
-        name: _joined(chunks, f"{what}, column {name!r},", lambda schema, view, first, length, whose, place=place: _column(
+        name: _joined(chunks, _whose(what, name), lambda schema, view, first, length, whose, place=place: _column(
             schema.child(place), view.child(place), view.offset + first, view.length, whose))
         for place, name in enumerate(names)
     }
@@ -107,15 +137,28 @@ def _nanoarrow() -> Any:
 def _chunks(value: Any, what: str) -> list[tuple[Any, Any]]:
     """Schema and content of each chunk; of no chunks an empty one."""
     nanoarrow = _nanoarrow()
+    if hasattr(value, "reset_index"):
+        # pandas would add an index that is no range as a column.
+        value = value.reset_index(drop=True)
     try:
         stream = nanoarrow.c_array_stream(value)
     except ImportError as error:  # pandas needs pyarrow for this.
         raise MissingExtra(f"{what} cannot be read: {error}") from error
+    _refuse_columns_of_nulls(stream.get_schema(), what)
     chunks = [(chunk.schema, chunk.view()) for chunk in stream]
     if chunks:
         return chunks
     empty = nanoarrow.c_array([], stream.get_schema())
     return [(empty.schema, empty.view())]
+
+
+def _refuse_columns_of_nulls(schema: Any, what: str) -> None:
+    """Columns of Arrow's type for nothing but nulls, which not every package writes as nanoarrow reads it."""
+    names = _names(schema)
+    of_columns = [(what, schema)] if names is None else [(_whose(what, name), schema.child(at)) for at, name in enumerate(names)]
+    for whose, column in of_columns:
+        if column.format == "n":
+            raise BuildError(f"{whose} has no type, only nulls; fill them with numbers or text, or leave it out")
 
 
 def _joined(chunks: list[tuple[Any, Any]], what: str, read: Any) -> np.ndarray:
@@ -138,22 +181,39 @@ def _names(schema: Any) -> list[str] | None:
     return [child.name for child in schema.children] if schema.format == "+s" else None
 
 
-def _rows(schema: Any, view: Any, first: int, length: int, whose: _Whose) -> np.ndarray:
-    names = _names(schema)
-    if names is None:
-        return _column(schema, view, first, length, whose)
+def _table(chunks: list[tuple[Any, Any]], names: list[str], what: str, common: Callable[..., npt.DTypeLike]) -> np.ndarray:
+    """The chunks of a table, copied once."""
     if not names:
-        raise BuildError(f"{whose.what} is a table without columns")
-    _refuse_nulls(view, first, length, whose)
-    parts = [
-        _column(schema.child(place), view.child(place), view.offset + first, length,
-                _Whose(f"{whose.what}, column {name!r},", whose.before))
-        for place, name in enumerate(names)
-    ]
-    texts = [name for name, part in zip(names, parts, strict=True) if part.dtype == object]
+        raise BuildError(f"{what} is a table without columns")
+    held = np.empty((sum(view.length for _, view in chunks), len(names)), common(*_kinds(chunks[0][0], names, what)))
+    before = 0
+    for schema, view in chunks:
+        _refuse_nulls(view, 0, view.length, _Whose(what, before))
+        for place, name in enumerate(names):
+            held[before : before + view.length, place] = _column(
+                schema.child(place), view.child(place), view.offset, view.length, _Whose(_whose(what, name), before)
+            )
+        before += view.length
+    return held
+
+
+def _kinds(schema: Any, names: list[str], what: str) -> list[np.dtype]:
+    """The types of a table's columns, all of which have to be numbers."""
+    columns = [schema.child(place) for place in range(len(names))]
+    columns = [column if column.dictionary is None else column.dictionary for column in columns]
+    texts = [name for name, column in zip(names, columns, strict=True) if column.format in _TEXTS]
     if texts:
-        raise BuildError(f"{whose.what} has columns of text ({', '.join(texts)}); encode them as numbers, or drop them, first")
-    return np.column_stack(parts)
+        raise BuildError(f"{what} has text in {named('column', texts)}; encode it as numbers first, or leave it out")
+    for name, column in zip(names, columns, strict=True):
+        if column.format not in _NUMBERS and column.format != "b":
+            raise BuildError(
+                f"{_whose(what, name)} has Arrow's type {_type_of(column)}, which is no number; cast it to one, or leave it out"
+            )
+    return [np.dtype(_NUMBERS.get(column.format, "?")) for column in columns]
+
+
+def _whose(what: str, name: str) -> str:
+    return f"{what}, column {name!r},"
 
 
 def _column(schema: Any, view: Any, first: int, length: int, whose: _Whose) -> np.ndarray:
@@ -224,73 +284,21 @@ def _refuse_nulls(view: Any, first: int, length: int, whose: _Whose) -> None:
         )
 
 
-class Table(Mapping[str, np.ndarray]):
-    """
-    Columns of equal length, by name. `pyarrow.table(t)`, `polars.DataFrame(t)` and whatever else reads Arrow's
-    PyCapsule interface take it as it is; numbers are not copied.
+def record(columns: Mapping[str, np.ndarray]) -> Any:
+    """One Arrow array of the rows that columns of equal length have; numbers are not copied."""
+    nanoarrow = _nanoarrow()
+    children = {name: _exported(nanoarrow, name, held) for name, held in columns.items()}
+    return nanoarrow.c_array_from_buffers(
+        nanoarrow.struct({name: child.schema for name, child in children.items()}),
+        len(next(iter(columns.values()), ())),
+        [None],
+        children=list(children.values()),
+    )
 
-    Parameters
-    ----------
-    columns : mapping of str to array_like of shape (rows,)
-        Numbers, booleans or texts.
 
-    Examples
-    --------
-    >>> import numpy as np, brambling as br
-    >>> t = br.Table({"vertex": np.array([3, 5]), "rank": np.array([0.25, 0.75])})
-    >>> t["rank"]
-    array([0.25, 0.75])
-    >>> len(t), t.rows
-    (2, 2)
-    """
-
-    __module__ = "brambling"
-
-    def __init__(self, columns: Mapping[str, Any]) -> None:
-        self._columns = {str(name): np.ascontiguousarray(held) for name, held in columns.items()}
-        for name, held in self._columns.items():
-            if held.ndim != 1:
-                raise BuildError(f"column {name!r} has {held.ndim} dimensions; a table's columns have one")
-        lengths = {len(held) for held in self._columns.values()}
-        if len(lengths) > 1:
-            told = ", ".join(f"{name} has {len(held)}" for name, held in self._columns.items())
-            raise BuildError(f"columns of a table have equally many rows, but {told}")
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return len(next(iter(self._columns.values()), ()))
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __repr__(self) -> str:
-        held = ", ".join(f"{name}: {held.dtype}" for name, held in self._columns.items())
-        return f"<table of {self.rows:,} rows: {held}>"
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        capsules: tuple[Any, Any] = self._record().__arrow_c_array__(requested_schema)
-        return capsules
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return _nanoarrow().c_array_stream(self._record()).__arrow_c_stream__(requested_schema)
-
-    def _record(self) -> Any:
-        """One Arrow array of the rows."""
-        nanoarrow = _nanoarrow()
-        children = {name: _exported(nanoarrow, name, held) for name, held in self._columns.items()}
-        return nanoarrow.c_array_from_buffers(
-            nanoarrow.struct({name: child.schema for name, child in children.items()}),
-            self.rows,
-            [None],
-            children=list(children.values()),
-        )
+def stream(columns: Mapping[str, np.ndarray]) -> Any:
+    """The same as a stream of one array."""
+    return _nanoarrow().c_array_stream(record(columns))
 
 
 def _exported(nanoarrow: Any, name: str, held: np.ndarray) -> Any:

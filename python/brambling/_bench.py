@@ -155,9 +155,12 @@ def _measure(threads: int, smoke: bool) -> dict[str, Any]:
     _check(engines, alone)
     best = min(alone, key=lambda name: statistics.median(figures[name]))
     limits = [("read", "ms"), *((name, "ms") for name in alone)]
+    cpu, isa = _native.processor()
     return {
         "bench": NAME,
         "version": _native.__version__,
+        "cpu": cpu,
+        "isa": isa,
         "threads": threads,
         "smoke": smoke,
         "rounds": rounds,

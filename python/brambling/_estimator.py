@@ -6,14 +6,17 @@ import difflib
 import functools
 import inspect
 import sys
-from typing import Any, ClassVar, NoReturn, Self
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from brambling._errors import BuildError, BuildTypeError, NotFitted, refuse_masked
+from brambling import _arrow
+from brambling._arrow import TableLike
+from brambling._errors import BuildError, BuildTypeError, MissingExtra, NotFitted, refuse_masked
 from brambling._report import Report, Work, report
-from brambling._texts import count, shown
+from brambling._texts import count, named, shown
 
 
 class Estimator:
@@ -118,21 +121,20 @@ class Estimator:
     def _refuse(self, name: str, what: str) -> NoReturn:
         raise BuildError(f"{name} = {shown(getattr(self, name))} cannot be used; give {what}")
 
-    def _keep_columns(self, X: npt.ArrayLike, table: np.ndarray) -> None:
+    def _keep_columns(self, rows: Rows) -> None:
         """Notes what columns the model is fitted to."""
-        self.n_features_in_ = table.shape[1]
-        names = _names_of_columns(X)
-        if names is not None:
-            self.feature_names_in_ = names
+        self.n_features_in_ = rows.values.shape[1]
+        if rows.names is not None:
+            self.feature_names_in_ = rows.names
         elif "feature_names_in_" in vars(self):
             del self.feature_names_in_
 
-    def _table_like_the_fitted(self, X: npt.ArrayLike, *, singles: bool = False) -> np.ndarray:
+    def _table_like_the_fitted(self, X: TableLike, *, singles: bool = False) -> np.ndarray:
         """Rows for a fitted model: of the columns that it knows, all numbers finite."""
         if "n_features_in_" not in vars(self):
             raise known_to_scikit_learn(NotFitted, "NotFittedError")(self._not_fitted())
-        table = table_of(X, singles=singles)
-        self._check_names(X)
+        table, names = rows_of(X, singles=singles)
+        self._check_columns(X, names)
         if table.shape[1] != self.n_features_in_:
             raise BuildError(
                 f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
@@ -141,19 +143,57 @@ class Estimator:
         refuse_not_finite(table, "X")
         return table
 
-    def _check_names(self, X: npt.ArrayLike) -> None:
-        names, known = _names_of_columns(X), vars(self).get("feature_names_in_")
-        if names is None or known is None or np.array_equal(names, known):
+    def _check_columns(self, X: TableLike, names: np.ndarray | None) -> None:
+        """Compares columns by their names, in scikit-learn's words, which its tools look for."""
+        known, model = vars(self).get("feature_names_in_"), type(self).__name__
+        if names is None and known is None:
             return
-        strange = [name for name in names if name not in set(known)]
-        missing = [name for name in known if name not in set(names)]
-        if strange:
-            what = f"column {strange[0]!r}, which {type(self).__name__} was not fitted to"
-        elif missing:
-            what = f"no column {missing[0]!r}, which {type(self).__name__} was fitted to"
-        else:
-            what = f"the columns that {type(self).__name__} was fitted to in another order"
-        raise BuildError(f"X has {what}; give X[model.feature_names_in_]")
+        if known is None:
+            told = f"X has feature names, but {model} was fitted without feature names; fit it to a table that has them"
+            warnings.warn(told, UserWarning, stacklevel=distance_of_caller())
+        elif names is None:
+            told = f"X does not have valid feature names, but {model} was fitted with feature names; give a table that has them"
+            warnings.warn(told, UserWarning, stacklevel=distance_of_caller())
+        elif not np.array_equal(names, known):
+            raise BuildError(
+                f"The feature names should match those that were passed during fit.\n{_differences(names, known)}"
+                f"Give {_selection(X)}."
+            )
+
+
+class Rows(NamedTuple):
+    """A table of numbers, and the names of its columns, where they have any."""
+
+    values: np.ndarray
+    names: np.ndarray | None
+
+
+def _differences(names: np.ndarray, known: np.ndarray) -> str:
+    strange, missing = sorted(set(names) - set(known)), sorted(set(known) - set(names))
+    if not strange and not missing:
+        return "Feature names must be in the same order as they were in fit.\n"
+    told = ""
+    for what, which in (("unseen at fit time", strange), ("seen at fit time, yet now missing", missing)):
+        if which:
+            told += f"Feature names {what}:\n" + "".join(f"- {name}\n" for name in which[:5]) + "- ...\n" * (len(which) > 5)
+    return told
+
+
+def _selection(X: TableLike) -> str:
+    """How a table's columns are brought in the order of a model."""
+    if hasattr(X, "loc"):
+        return "X[model.feature_names_in_]"
+    if hasattr(X, "select"):
+        return "X.select(model.feature_names_in_.tolist())"
+    return "the columns of model.feature_names_in_, in that order"
+
+
+def distance_of_caller() -> int:
+    """How many calls lie between whoever calls this and whoever called the package."""
+    distance, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "brambling":
+        distance, frame = distance + 1, frame.f_back
+    return distance
 
 
 def known_to_scikit_learn(ours: type[Any], theirs: str) -> type[Any]:
@@ -176,12 +216,14 @@ def is_count(value: Any) -> bool:
     return is_integer(value) and value >= 1
 
 
-def table_of(X: npt.ArrayLike, *, singles: bool = False) -> np.ndarray:
-    """A table of doubles, C-contiguous and aligned; of singles where X has them and they may stay."""
+def rows_of(X: TableLike, *, singles: bool = False) -> Rows:
+    """A table of doubles, C-contiguous and aligned; of singles where all of X is of that type and may stay."""
     if hasattr(X, "toarray"):
         raise BuildError("X is sparse, which is not supported yet; give X.toarray()")
+    if hasattr(X, "collect") and not hasattr(X, "__array__"):
+        raise BuildError(f"X is a {type(X).__name__}, whose rows are not there yet; give X.collect()")
     refuse_masked(X, "X")
-    table = _array_of(X)
+    table, names = _read(X, singles)
     if table.shape == (0,):
         raise BuildError("X has no rows; there is nothing to learn from, or to predict")
     if table.ndim != 2:
@@ -195,39 +237,58 @@ def table_of(X: npt.ArrayLike, *, singles: bool = False) -> np.ndarray:
         raise BuildError(f"Complex data not supported: X holds {table.dtype}; give X.real and X.imag as columns")
     if table.dtype.kind not in "fiub":
         raise BuildError(f"X holds {table.dtype}, not real numbers; encode it as numbers first")
-    return np.require(table, np.float32 if singles and table.dtype == np.float32 else np.float64, ["C", "A"])
+    table = np.require(table, np.float32 if singles and table.dtype == np.float32 else np.float64, ["C", "A"])
+    are_texts = names is not None and len(names) and all(isinstance(name, str) for name in names)
+    return Rows(table, np.array(names, dtype=object) if are_texts else None)
 
 
-def _array_of(X: npt.ArrayLike) -> np.ndarray:
+def _read(X: Any, singles: bool) -> tuple[np.ndarray, Sequence[Any] | None]:
+    """A table of some type, and what its columns are called."""
+    if not _arrow.is_arrow(X):
+        return _array_of(X), _names_of_columns(X)
+
+    def common(*kinds: np.dtype) -> type:
+        return np.float32 if singles and all(kind == np.float32 for kind in kinds) else np.float64
+
+    try:
+        table, names = _arrow.named_rows(X, "X", common)
+    except MissingExtra:
+        # NumPy reads what gives itself as an array, such as frames of pandas.
+        if not hasattr(X, "__array__"):
+            raise
+        return _array_of(X), _names_of_columns(X)
+    if names is None:
+        raise BuildError("X is one column where a table is expected; give a table, which may have one column only")
+    # Arrow makes text of what pandas has as names.
+    return table, _names_of_columns(X) if hasattr(X, "reset_index") else names
+
+
+def _array_of(X: Any) -> np.ndarray:
     try:
         table = np.asarray(X)
         return table.astype(np.float64) if table.dtype == object else table
     except (TypeError, ValueError) as error:
         if "inhomogeneous" in str(error):
             raise BuildError("X has rows of different lengths; give every row as many values as the first") from error
-        text = _columns_of_text(X)
-        if text:
-            raise BuildError(f"X has text in {text}; encode it as numbers first, or leave it out") from error
+        texts = _columns_of_text(X)
+        if texts:
+            raise BuildError(f"X has text in {named('column', texts)}; encode it as numbers first, or leave it out") from error
         kind = BuildTypeError if isinstance(error, TypeError) else BuildError
         raise kind(f"X cannot be read as a table of numbers ({error}); encode text as numbers first") from error
 
 
-def _names_of_columns(X: Any) -> np.ndarray | None:
-    """The names of a data frame's columns, where all of them are text."""
-    columns = getattr(X, "columns", None)
-    if columns is None:
-        return None
-    names = np.array(list(columns), dtype=object)
-    return names if len(names) and all(isinstance(name, str) for name in names) else None
+def _names_of_columns(X: Any) -> Sequence[Any] | None:
+    """The names of a data frame's columns."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if names is None else list(names)
 
 
-def _columns_of_text(X: Any) -> str:
+def _columns_of_text(X: Any) -> list[str]:
     """The columns of a data frame that hold no numbers."""
     kinds = getattr(X, "dtypes", None)
     if not hasattr(kinds, "items"):
-        return ""
-    names = [repr(name) for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"]
-    return f"{'column' if len(names) == 1 else 'columns'} {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else ""
+        return []
+    return [name for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"]
 
 
 def refuse_not_finite(table: np.ndarray, what: str) -> None:

@@ -9,8 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from brambling import _native
+from brambling._arrow import TableLike
 from brambling._errors import BuildError, ConvergenceWarning
-from brambling._estimator import Estimator, is_count, is_integer, is_number, refuse_not_finite, table_of
+from brambling._estimator import (
+    Estimator,
+    Rows,
+    distance_of_caller,
+    is_count,
+    is_integer,
+    is_number,
+    refuse_not_finite,
+    rows_of,
+)
 from brambling._report import Work
 from brambling._texts import count, shown
 
@@ -53,7 +63,7 @@ class KMeans(Estimator):
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of a data frame's columns, where it had any.
+        The names of a table's columns, where it had any.
     seconds_per_iteration_ : float
         Mean seconds of an iteration, without the first pass.
     tally_ : dict
@@ -97,20 +107,23 @@ class KMeans(Estimator):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: npt.ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: TableLike, y: Any = None) -> Self:
         """
         Search for the centres of clusters of rows.
 
         Parameters
         ----------
-        X : array_like of shape (rows, columns)
-            Borrowed without a copy when it is a C-contiguous array of float64; float32 is converted. NaN and
-            infinities are refused.
+        X : array_like of shape (rows, columns), or a table of pyarrow, polars, pandas and others that speak Arrow
+            Borrowed without a copy when it is a C-contiguous array of float64; float32 is converted, and columns are
+            copied. NaN, infinities and nulls are refused.
         y : optional
             Has no effect: clusters are not taught.
         """
         self._check_parameters()
-        table = table_of(X)
+        return self._fit_rows(rows_of(X))
+
+    def _fit_rows(self, rows: Rows) -> Self:
+        table = rows.values
         self._check_rows(table)
         given = None if isinstance(self.init, str) else self._given_centres(table.shape[1])
         best: dict[str, Any] | None = None
@@ -123,38 +136,42 @@ class KMeans(Estimator):
         self.labels_ = best["labels"]
         self.inertia_ = best["inertia"]
         self.n_iter_ = best["iterations"]
-        self._keep_columns(X, table)
+        self._keep_columns(rows)
         self.seconds_per_iteration_ = best["seconds_per_iteration"]
         self.tally_ = best["tally"]
-        rows, columns = table.shape
         # A product with each centre, the sums of rows, and what is read.
-        self._work = Work(table.nbytes, 2.0 * rows * columns * int(self.n_clusters) + rows * columns)
+        self._work = Work(table.nbytes, 2.0 * table.size * int(self.n_clusters) + table.size)
         self._warn(best["converged"])
         return self
 
-    def predict(self, X: npt.ArrayLike) -> np.ndarray:
+    def predict(self, X: TableLike) -> np.ndarray:
         """The index of each row's nearest centre; the first of equally near ones."""
         return self._nearest(X)[0]
 
-    def transform(self, X: npt.ArrayLike) -> np.ndarray:
+    def transform(self, X: TableLike) -> np.ndarray:
         """The distance of each row to each centre."""
-        table = self._table_like_the_fitted(X)
-        found = _native.centre_distances(table, table.shape[1], self._centres())
-        return found.reshape(len(table), -1)
+        return self._distances(self._table_like_the_fitted(X))
 
-    def fit_predict(self, X: npt.ArrayLike, y: Any = None) -> np.ndarray:
+    def fit_predict(self, X: TableLike, y: Any = None) -> np.ndarray:
         """`fit`, and the index of each row's nearest centre."""
         return self.fit(X).labels_
 
-    def fit_transform(self, X: npt.ArrayLike, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: TableLike, y: Any = None) -> np.ndarray:
         """`fit`, and the distance of each row to each centre."""
-        return self.fit(X).transform(X)
+        self._check_parameters()
+        # Read once: a stream is empty afterwards.
+        rows = rows_of(X)
+        return self._fit_rows(rows)._distances(rows.values)
 
-    def score(self, X: npt.ArrayLike, y: Any = None) -> float:
+    def score(self, X: TableLike, y: Any = None) -> float:
         """The sum of the squared distances of rows to their nearest centres, negated."""
         return -self._nearest(X)[1]
 
-    def _nearest(self, X: npt.ArrayLike) -> tuple[np.ndarray, float]:
+    def _distances(self, table: np.ndarray) -> np.ndarray:
+        found = _native.centre_distances(table, table.shape[1], self._centres())
+        return found.reshape(len(table), len(self.cluster_centers_))
+
+    def _nearest(self, X: TableLike) -> tuple[np.ndarray, float]:
         table = self._table_like_the_fitted(X)
         return _native.nearest_centres(table, table.shape[1], self._centres())
 
@@ -238,4 +255,4 @@ class KMeans(Estimator):
             )
         else:
             return
-        warnings.warn(text, ConvergenceWarning, stacklevel=3)
+        warnings.warn(text, ConvergenceWarning, stacklevel=distance_of_caller())

@@ -1,11 +1,17 @@
 """Words of messages."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
 def count(number: int, what: str) -> str:
     """A number of things: 1 row, 2 rows."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def named(what: str, names: Sequence[str]) -> str:
+    """Things by their names, the first five: column 'a'; columns 'a', 'b'."""
+    return f"{what if len(names) == 1 else f'{what}s'} {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)}"
 
 
 def shown(value: Any) -> str:

@@ -9,7 +9,7 @@ on any number of threads, and on any CPU.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,93 +17,39 @@ import numpy.typing as npt
 
 from brambling import _arrow, _native
 from brambling._errors import BuildError, ConvergenceWarning, refuse_masked
+from brambling._table import Table
 from brambling._texts import count, shown
 
 UNREACHED = np.iinfo(np.int64).max
 """The distance of a vertex that a breadth-first search does not reach, as LDBC Graphalytics has it."""
 
 
-class Table:
+class Ranks(Table):
     """
-    Columns by name, with a row for each vertex, by ascending id.
+    What `pagerank` gives: a table of `vertex` and `rank` that tells how it was found.
 
-    `table["rank"]` is a NumPy array, and so is `table.rank`; `dict(table)` has all of them, which is what pandas,
-    polars and pyarrow make a table of.
+    Attributes
+    ----------
+    iterations : int
+        How many iterations were done: each is one pass over the edges.
+    seconds_per_iteration : float
+        Mean seconds of an iteration, once the edges were in their partitions.
+    tally : dict
+        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`.
 
     Examples
     --------
     >>> import brambling as br
-    >>> table = br.graph.connected_components(["b", "c"], ["a", "a"])
-    >>> table
-    vertex  component
-    'a'     'a'
-    'b'     'a'
-    'c'     'a'
-    3 rows
-    >>> table["component"]
-    array(['a', 'a', 'a'], dtype='<U1')
+    >>> ranks = br.graph.pagerank(["ATL", "JFK", "LAX"], ["JFK", "ATL", "ATL"], tol=0, iterations=20)
+    >>> ranks.iterations
+    20
     """
 
-    def __init__(self, columns: dict[str, np.ndarray]) -> None:
-        self._columns = columns
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return tuple(self._columns)
-
-    def keys(self) -> tuple[str, ...]:
-        """The names of the columns: with it, `dict(table)` works."""
-        return self.columns
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._columns:
-            raise KeyError(f"there is no column {name!r}; there are {', '.join(map(repr, self._columns))}")
-        return self._columns[name]
-
-    def __getattr__(self, name: str) -> np.ndarray:
-        columns = self.__dict__.get("_columns", {})
-        if name in columns:
-            return columns[name]
-        raise AttributeError(f"there is no column {name!r}; there are {', '.join(map(repr, columns))}")
-
-    def __len__(self) -> int:
-        return len(next(iter(self._columns.values())))
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The rows, as tuples."""
-        return zip(*(column.tolist() for column in self._columns.values()), strict=True)
-
-    def largest(self, by: str, rows: int = 10) -> Table:
-        """The rows with the largest values in the column `by`, the largest first; of equal ones the first."""
-        order = np.argsort(-self[by].astype(np.float64), kind="stable")[:rows]
-        return Table({name: column[order] for name, column in self._columns.items()})
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        return _arrow.Table(self._columns).__arrow_c_array__(requested_schema)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return _arrow.Table(self._columns).__arrow_c_stream__(requested_schema)
-
-    def __repr__(self) -> str:
-        ends = 5
-        few = len(self) <= 2 * ends + 1
-        at = list(range(len(self))) if few else [*range(ends), *range(len(self) - ends, len(self))]
-        texts = [[_text(column[row]) for row in at] for column in self._columns.values()]
-        widths = [max([len(name), *map(len, column)]) for name, column in zip(self._columns, texts, strict=True)]
-
-        def line(cells: Any) -> str:
-            return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-
-        lines = [line(self._columns), *map(line, zip(*texts, strict=True))]
-        if not few:
-            lines.insert(1 + ends, "…")
-        return "\n".join([*lines, count(len(self), "row")])
-
-
-def _text(value: Any) -> str:
-    value = value.item() if isinstance(value, np.generic) else value
-    return f"{value:.6g}" if isinstance(value, float) else repr(value)
+    def __init__(self, columns: dict[str, np.ndarray], found: dict[str, Any]) -> None:
+        super().__init__(columns)
+        self.iterations: int = found["iterations"]
+        self.seconds_per_iteration: float = found["seconds_per_iteration"]
+        self.tally: dict[str, float] = found["tally"]
 
 
 def pagerank(
@@ -117,7 +63,7 @@ def pagerank(
     *,
     directed: bool = True,
     dtype: str = "float64",
-) -> Table:
+) -> Ranks:
     """
     PageRank: how often a walker comes by who follows edges at random, and now and then starts anew.
 
@@ -147,8 +93,8 @@ def pagerank(
 
     Returns
     -------
-    Table
-        `vertex` and `rank`, by ascending id.
+    Ranks
+        A table of `vertex` and `rank`, by ascending id, with `iterations` and `seconds_per_iteration`.
 
     Examples
     --------
@@ -184,7 +130,7 @@ def pagerank(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return Table({"vertex": edges.ids, "rank": found["ranks"]})
+    return Ranks({"vertex": edges.ids, "rank": found["ranks"]}, found)
 
 
 def connected_components(src: Any, dst: Any) -> Table:
@@ -342,7 +288,7 @@ def _is_integer(value: Any) -> bool:
 def _ids(name: str, given: Any) -> np.ndarray:
     """Ids as an array of integers or of text."""
     refuse_masked(given, name)
-    ids = _arrow.column(given, name) if _arrow.is_arrow(given) else np.asarray(given)
+    ids = _arrow.column_or_array(given, name)
     if ids.ndim != 1:
         raise BuildError(f"{name} has {count(ids.ndim, 'dimension')} and shape {ids.shape}; give a column of ids")
     if ids.dtype.kind in "iuU" or not len(ids):
@@ -388,7 +334,7 @@ def _relabelled(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.nd
 def _weights(weight: Any, edges: int) -> np.ndarray:
     refuse_masked(weight, "weight")
     try:
-        weights = _arrow.column(weight, "weight") if _arrow.is_arrow(weight) else np.asarray(weight)
+        weights = _arrow.column_or_array(weight, "weight")
         if weights.dtype.kind not in "fiub":
             weights = weights.astype(np.float64)
     except BuildError:

@@ -6,11 +6,11 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from brambling import _native
+from brambling import _arrow, _native
+from brambling._arrow import TableLike
 from brambling._errors import BuildError, ConvergenceWarning, DataConversionWarning, refuse_masked
-from brambling._estimator import Estimator, is_count, is_number, known_to_scikit_learn, table_of
+from brambling._estimator import Estimator, distance_of_caller, is_count, is_number, known_to_scikit_learn, rows_of
 from brambling._k_means import KMeans
 from brambling._report import Work
 from brambling._texts import count, shown
@@ -54,7 +54,7 @@ class LogisticRegression(Estimator):
     n_iter_ : ndarray of shape (1,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of a data frame's columns, where it had any.
+        The names of a table's columns, where it had any.
     seconds_per_iteration_ : float
         Mean seconds of an iteration, without the first pass.
     tally_ : dict
@@ -93,20 +93,21 @@ class LogisticRegression(Estimator):
         self.solver = solver
         self.random_state = random_state
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+    def fit(self, X: TableLike, y: TableLike) -> Self:
         """
         Learn from rows and their labels.
 
         Parameters
         ----------
-        X : array_like of shape (rows, columns)
-            Borrowed without a copy when it is a C-contiguous array of float64, or of float32 with "lbfgs". NaN and
-            infinities are refused.
-        y : array_like of shape (rows,)
+        X : array_like of shape (rows, columns), or a table of pyarrow, polars, pandas and others that speak Arrow
+            Borrowed without a copy when it is a C-contiguous array of float64, or of float32 with "lbfgs"; columns are
+            copied. NaN, infinities and nulls are refused.
+        y : array_like of shape (rows,), or a column of such a package
             Labels: numbers, booleans or strings, at least two different ones.
         """
         self._check_parameters()
-        table = table_of(X, singles=self.solver == "lbfgs")
+        rows = rows_of(X, singles=self.solver == "lbfgs")
+        table = rows.values
         labels, classes = _labels(y, len(table), type(self).__name__)
         if len(classes) > 2 and self.solver != "lbfgs":
             raise BuildError(
@@ -124,7 +125,7 @@ class LogisticRegression(Estimator):
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )
-        self._keep_columns(X, table)
+        self._keep_columns(rows)
         self.intercept_ = fitted["intercepts"]
         self.coef_ = fitted["coef"].reshape(len(self.intercept_), -1)
         self.classes_ = classes
@@ -154,10 +155,10 @@ class LogisticRegression(Estimator):
             f"the fit ended after {where} with a largest gradient component of {largest_gradient:.2g}, "
             f"above tol = {self.tol:g}; {fix}",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=distance_of_caller(),
         )
 
-    def decision_function(self, X: npt.ArrayLike) -> np.ndarray:
+    def decision_function(self, X: TableLike) -> np.ndarray:
         """
         Margins w · x + b of rows.
 
@@ -169,14 +170,14 @@ class LogisticRegression(Estimator):
             return _native.margins(table, self._weights(), float(self.intercept_[0]))
         return self._class_margins(table, probabilities=False)
 
-    def predict(self, X: npt.ArrayLike) -> np.ndarray:
+    def predict(self, X: TableLike) -> np.ndarray:
         """The likeliest class of each row."""
         margins = self.decision_function(X)
         if margins.ndim == 1:
             return self.classes_[(margins > 0).astype(np.intp)]
         return self.classes_[margins.argmax(axis=1)]
 
-    def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:
+    def predict_proba(self, X: TableLike) -> np.ndarray:
         """The probabilities of all classes, in the order of `classes_`, for each row."""
         table = self._table_like_the_fitted(X, singles=True)
         if len(self.classes_) == 2:
@@ -190,12 +191,12 @@ class LogisticRegression(Estimator):
     def _class_margins(self, table: np.ndarray, *, probabilities: bool) -> np.ndarray:
         intercepts = np.require(self.intercept_, np.float64, ["C", "A"])
         found = _native.class_margins(table, self._weights(), intercepts, probabilities=probabilities)
-        return found.reshape(len(table), -1)
+        return found.reshape(len(table), len(self.classes_))
 
-    def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    def score(self, X: TableLike, y: TableLike) -> float:
         """The share of rows whose class is predicted."""
         predicted = self.predict(X)
-        labels = _column(y, len(predicted), stacklevel=2)
+        labels = _column(y, len(predicted))
         if not len(labels):
             raise BuildError("X has no rows; there is nothing to score")
         kinds = labels.dtype.kind, self.classes_.dtype.kind
@@ -221,15 +222,15 @@ class LogisticRegression(Estimator):
             self._refuse("solver", " or ".join(map(repr, _SOLVERS)))
 
 
-def _column(y: npt.ArrayLike, rows: int, *, stacklevel: int) -> np.ndarray:
-    """Labels as a vector; `stacklevel` is the caller's distance from whoever gave them."""
+def _column(y: TableLike, rows: int) -> np.ndarray:
+    """Labels as a vector."""
     refuse_masked(y, "y")
-    labels = np.asarray(y)
+    labels = _arrow.column_or_array(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; it is taken as its one column: give y.ravel()",
             known_to_scikit_learn(DataConversionWarning, "DataConversionWarning"),
-            stacklevel=stacklevel + 1,
+            stacklevel=distance_of_caller(),
         )
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -254,11 +255,11 @@ def _first(classes: np.ndarray) -> str:
     return ", ".join(map(str, classes[:5])) + ", ..." * (len(classes) > 5)
 
 
-def _labels(y: npt.ArrayLike, rows: int, model: str) -> tuple[np.ndarray, np.ndarray]:
+def _labels(y: TableLike, rows: int, model: str) -> tuple[np.ndarray, np.ndarray]:
     """The index of each row's class, and the classes."""
     if y is None:
         raise BuildError(f"{model} requires y to be passed, but the target y is None; give a label for each row")
-    labels = _column(y, rows, stacklevel=3)
+    labels = _column(y, rows)
     if rows == 0:
         raise BuildError("X has no rows; there is nothing to learn from")
     if labels.dtype.kind == "f":

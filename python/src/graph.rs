@@ -100,6 +100,7 @@ fn pagerank<'py>(
     result.set_item("iterations", ranked.iterations)?;
     result.set_item("converged", ranked.converged)?;
     result.set_item("change", ranked.change)?;
+    result.set_item("seconds_per_iteration", ranked.seconds_per_iteration())?;
     result.set_item("tally", crate::tally(py, &ranked.tally)?)?;
     result.set_item("ranks", PyArray1::from_vec(py, ranked.ranks))?;
     Ok(result)

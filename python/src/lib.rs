@@ -77,6 +77,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(builtin::logistic_gradient, module)?)?;
     module.add_function(wrap_pyfunction!(probes::read_bandwidth, module)?)?;
     module.add_function(wrap_pyfunction!(probes::arithmetic_rate, module)?)?;
+    module.add_function(wrap_pyfunction!(probes::processor, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_logistic, module)?)?;
     module.add_function(wrap_pyfunction!(ml::start_k_means, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_k_means, module)?)?;

@@ -5,6 +5,14 @@ use numpy::{PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+/// The CPU's model and its best instruction set, as the benches in Rust tell them.
+#[pyfunction]
+pub fn processor() -> PyResult<(String, &'static str)> {
+    let read = cpu::Processor::read().map_err(|error| PyOSError::new_err(error.to_string()))?;
+    let model = read.model.unwrap_or_else(|| "unknown".to_owned());
+    Ok((model, Isa::detect().name()))
+}
+
 /// Bytes per second at which an array can be read: the best of several loops and rounds.
 #[pyfunction]
 pub fn read_bandwidth(

@@ -39,6 +39,8 @@ def test_scikit_learns_checks(model):
     ("check", "model"),
     [
         # They are run of themselves only for classes that inherit from scikit-learn's.
+        (estimator_checks.check_dataframe_column_names_consistency, br.ml.KMeans()),
+        (estimator_checks.check_dataframe_column_names_consistency, br.ml.LogisticRegression()),
         (estimator_checks.check_clusterer_compute_labels_predict, br.ml.KMeans()),
         (estimator_checks.check_clustering, br.ml.KMeans()),
         (estimator_checks.check_transformer_general, br.ml.KMeans()),
@@ -81,18 +83,26 @@ def test_the_names_of_columns_are_kept(model):
     assert not hasattr(model, "feature_names_in_")
     model.fit(X, y)
     assert model.feature_names_in_.dtype == object and list(model.feature_names_in_) == ["age", "height"]
-    np.testing.assert_array_equal(model.predict(X), model.predict(X.to_numpy()))
-    np.testing.assert_array_equal(model.predict(X[["height", "age"]][model.feature_names_in_]), model.predict(X))
+    labels = model.predict(X)
+    np.testing.assert_array_equal(model.predict(X[["height", "age"]][model.feature_names_in_]), labels)
     for other, told in [
-        (X[["height", "age"]], "X has the columns that .* was fitted to in another order"),
-        (X.rename(columns={"age": "years"}), "X has column 'years', which .* was not fitted to"),
-        (X[["age"]], "X has no column 'height', which .* was fitted to"),
+        (X[["height", "age"]], "Feature names must be in the same order as they were in fit."),
+        (X.rename(columns={"age": "years"}), "unseen at fit time:\n- years\nFeature names seen at fit time, yet now missing:\n- age"),
+        (X[["age"]], "Feature names seen at fit time, yet now missing:\n- height"),
     ]:
-        with pytest.raises(br.BuildError, match=f"{told}; give X\\[model.feature_names_in_\\]"):
+        with pytest.raises(br.BuildError) as caught:
             model.predict(other)
+        assert str(caught.value).endswith(f"{told}\nGive X[model.feature_names_in_].")
+    name = type(model).__name__
+    with pytest.warns(UserWarning, match=f"X does not have valid feature names, but {name} was fitted with feature names") as warned:
+        np.testing.assert_array_equal(model.predict(X.to_numpy()), labels)
+    # It points to this line, not into the package.
+    assert [it.filename for it in warned] == [__file__]
     # Fitted again without names, it knows none.
     model.fit(X.to_numpy(), y)
     assert not hasattr(model, "feature_names_in_")
+    with pytest.warns(UserWarning, match=f"X has feature names, but {name} was fitted without feature names"):
+        np.testing.assert_array_equal(model.predict(X), labels)
 
 
 def test_scikit_learn_is_not_imported():

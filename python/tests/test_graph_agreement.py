@@ -220,20 +220,6 @@ def test_columns_of_polars_give_the_same_ranks():
     assert found.vertex.tolist() == texts(expected.vertex)
 
 
-def test_a_table_is_read_in_many_ways():
-    table = br.graph.pagerank(np.arange(30), np.arange(30) // 2)
-    assert table.columns == ("vertex", "rank") and len(table) == 30
-    assert dict(table)["rank"] is table.rank
-    assert list(table)[0] == (0, table.rank[0])
-    assert table.largest("rank", 2).vertex.tolist() == [0, 1]
-    lines = repr(table).split("\n")
-    assert len(lines) == 13 and lines[6] == "…" and lines[-1] == "30 rows"
-    with pytest.raises(KeyError, match="'vertex', 'rank'"):
-        table["ranks"]
-    with pytest.raises(AttributeError, match="'vertex', 'rank'"):
-        _ = table.ranks
-
-
 @pytest.mark.parametrize(
     ("call", "says"),
     [

@@ -11,6 +11,7 @@ import time
 import traceback
 
 import numpy as np
+import pyarrow
 import pytest
 
 import brambling as br
@@ -42,6 +43,14 @@ def test_what_a_statement_is_refused_for():
          "load arrays of equally many rows in one p.load(...)", lambda: p.map(len, rows, more)),
         ("argument 1 has 3 rows and argument 2 has 4", lambda: p.load(np.zeros(3), np.zeros(4))),
         ("argument 1 is a single value", lambda: p.load(1.0)),
+        ("argument 1 is a tuple of 2 arrays; give each as an argument of its own, as in p.load(X, y)",
+         lambda: p.load((np.zeros((5, 2)), np.zeros(5)))),
+        ("argument 2 is a list of 2 arrays; give each as an argument of its own, as in p.load(X, y)",
+         lambda: p.load(np.zeros(5), [np.zeros((5, 2)), np.zeros(5)])),
+        # NumPy would make two rows of them.
+        ("argument 1 is a tuple of 2 arrays; give each as an argument of its own, as in p.load(X, y); rows go into a list",
+         lambda: p.load((np.zeros(5), np.zeros(5)))),
+        ("argument 1 is a tuple of 2 arrays", lambda: p.load((pyarrow.array([1.0, 2.0]), pyarrow.array([0, 1])))),
         ("dataset `z` has zero partitions; give it at least 1", lambda: p.dataset("z", partitions=0)),
         ("dataset `loaded` has zero partitions; give it at least 1", lambda: p.load(np.zeros(3), partitions=0)),
         ("partitions = -1 is not usable", lambda: p.dataset("z", partitions=-1)),

@@ -426,3 +426,11 @@ def test_blas_is_held_at_one_thread():
     held = p.map(lambda _: [get() for get, _ in controls], p.dataset("x", value=0))
     assert kept(p, held) == [1] * len(controls)
     assert [get() for get, _ in controls] == before
+
+
+def test_a_list_of_arrays_is_rows_and_a_tuple_of_numbers_a_column():
+    p = br.Program("rows")
+    p.keep(p.load([np.arange(3.0), np.ones(3)], name="rows"), p.load((1.0, 2.0), name="numbers"))
+    result = p.run()
+    assert result["rows"][0].tolist() == [[0.0, 1.0, 2.0], [1.0, 1.0, 1.0]]
+    assert result["numbers"][0].tolist() == [1.0, 2.0]

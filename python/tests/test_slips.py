@@ -71,7 +71,7 @@ SLIPS = {
         (
             "columns in another order",
             lambda: fitted(logistic()).predict(FRAME[["height", "age"]]),
-            "in another order; give X[model.feature_names_in_]",
+            "must be in the same order as they were in fit.\nGive X[model.feature_names_in_].",
             lambda: fitted(logistic()).predict(FRAME[["height", "age"]][fitted(logistic()).feature_names_in_]),
         ),
         (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -111,11 +112,15 @@ def _rows(place: int, given: Any) -> np.ndarray:
     refuse_masked(given, f"p.load: argument {place}")
     if _arrow.is_arrow(given):
         return np.ascontiguousarray(_arrow.rows(given, f"p.load: argument {place}"))
+    if isinstance(given, tuple) and _are_arrays(given):
+        _refuse_several(place, given)
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
         if isinstance(error, BuildError):
             raise
+        if isinstance(given, list) and _are_arrays(given):
+            _refuse_several(place, given, error)
         raise BuildError(
             f"p.load: argument {place} is no array of rows ({error}); give rows of equal length"
         ) from error
@@ -125,3 +130,15 @@ def _rows(place: int, given: Any) -> np.ndarray:
             "make it a dataset with p.dataset(name, value=...)"
         )
     return np.ascontiguousarray(array)
+
+
+def _are_arrays(given: Sequence[Any]) -> bool:
+    return bool(given) and all(_arrow.is_arrow(it) or getattr(it, "ndim", 0) > 0 for it in given)
+
+
+def _refuse_several(place: int, given: Sequence[Any], cause: Exception | None = None) -> NoReturn:
+    are_alike = len({getattr(it, "shape", None) for it in given}) == 1
+    raise BuildError(
+        f"p.load: argument {place} is a {type(given).__name__} of {count(len(given), 'array')}; give each as an argument of its "
+        f"own, as in p.load(X, y){'; rows go into a list' if are_alike else ''}"
+    ) from cause

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from brambling import _native
-from brambling._arrow import Table
 from brambling._errors import BuildError, NotKept
 from brambling._program.handles import Dataset
+from brambling._table import Table
 
 if TYPE_CHECKING:
     from brambling._program.program import Program
@@ -71,8 +71,9 @@ class Result(Mapping[str, Any]):
         >>> p = br.Program("squares")
         >>> squares = p.map(np.square, p.load(np.arange(5_000.0)))
         >>> p.keep(squares)
-        >>> p.run().table()
-        <table of 5,000 rows: square: float64>
+        >>> table = p.run().table()
+        >>> len(table), table.columns, table.square[:4]
+        (5000, ('square',), array([0., 1., 4., 9.]))
         """
         return Table({name: _column(name, self[name]) for name in self})
 

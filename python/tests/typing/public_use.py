@@ -58,13 +58,18 @@ def arrow_in_and_out(frame: pl.DataFrame) -> pl.DataFrame:
     p.keep(p.map(np.square, p.load(frame["a"], frame)))
     table: br.Table = p.run().table()
     ranks: np.ndarray = table["square"]
-    assert table.rows == len(ranks)
+    assert len(table) == len(ranks)
+    vertices: np.ndarray = br.graph.pagerank(ranks, ranks).largest("rank").vertex
+    assert table.columns and len(vertices)
     return pl.DataFrame(table)
 
 
 def an_estimator() -> Floats:
     model = br.ml.LogisticRegression(C=0.5, max_iter=10).fit(X, y)
     assert model.get_params()["C"] == 0.5
+    frame = pl.DataFrame({"a": [1.0, 2.0], "b": [0, 1]})
+    labels: np.ndarray = br.ml.LogisticRegression().fit(frame.drop("b"), frame["b"]).predict(frame.drop("b"))
+    assert br.ml.KMeans(2).fit(frame).labels_.shape == labels.shape
     return model.predict_proba(X)
 
 
