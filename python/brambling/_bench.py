@@ -46,18 +46,34 @@ def numpy_gradient(samples: Samples, weights: np.ndarray) -> np.ndarray:
 def _numba_gradient() -> Kernel:
     import numba
 
-    @numba.njit(fastmath=True)
+    # Without the check for a division by zero, which numba makes by default, and four rows at a time: the total
+    # is then read and written a quarter as often.
+    @numba.njit(fastmath=True, error_model="numpy")
     def numba_gradient(samples, weights):  # type: ignore[no-untyped-def]
         X, y = samples
         rows, columns = X.shape
         total = np.zeros(columns)
-        for row in range(rows):
-            margin = 0.0
-            for column in range(columns):
-                margin += X[row, column] * weights[column]
-            error = 1 / (1 + np.exp(-margin)) - y[row]
-            for column in range(columns):
-                total[column] += error * X[row, column]
+        fours = rows // 4 * 4
+        for i in range(0, fours, 4):
+            a = b = c = d = 0.0
+            for j in range(columns):
+                a += X[i, j] * weights[j]
+                b += X[i + 1, j] * weights[j]
+                c += X[i + 2, j] * weights[j]
+                d += X[i + 3, j] * weights[j]
+            a = 1 / (1 + np.exp(-a)) - y[i]
+            b = 1 / (1 + np.exp(-b)) - y[i + 1]
+            c = 1 / (1 + np.exp(-c)) - y[i + 2]
+            d = 1 / (1 + np.exp(-d)) - y[i + 3]
+            for j in range(columns):
+                total[j] += a * X[i, j] + b * X[i + 1, j] + c * X[i + 2, j] + d * X[i + 3, j]
+        for i in range(fours, rows):
+            a = 0.0
+            for j in range(columns):
+                a += X[i, j] * weights[j]
+            a = 1 / (1 + np.exp(-a)) - y[i]
+            for j in range(columns):
+                total[j] += a * X[i, j]
         return total
 
     return numba_gradient
