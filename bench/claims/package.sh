@@ -4,7 +4,7 @@
 #   import-time   `import brambling` beside `import numpy`, medians of processes in turn. Last line: JSON
 #   wheel         the wheel is clean under auditwheel, at most 25 MB, carries its licences, and runs in a new
 #                 environment where no Rust is found; the source distribution builds
-#   stubs         what is typed agrees with what is compiled, and users' code passes `mypy --strict`
+#   stubs         what is typed agrees with what is compiled; users' code and the package itself pass `mypy --strict`
 #   notebook      examples/flights.ipynb runs from its first cell to its last, in a new environment
 set -euo pipefail
 
@@ -109,6 +109,8 @@ stubs)
     export MYPY_CACHE_DIR=$root/build/mypy
     "$python" -m mypy.stubtest --ignore-disjoint-bases brambling._native
     "$python" -m mypy --strict public_use.py
+    cd "$root/python"
+    "$python" -m mypy brambling
     ;;
 notebook)
     build_wheel

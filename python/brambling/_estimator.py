@@ -45,7 +45,7 @@ class Estimator:
             self._check_names_of(args, parameters)
             init(self, *args, **parameters)
 
-        cls.__init__ = checked  # type: ignore[method-assign]
+        cls.__init__ = checked  # type: ignore[method-assign, assignment]
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_") and f"{name} : " in self._documented():
@@ -286,7 +286,7 @@ def _names_of_columns(X: Any) -> Sequence[Any] | None:
 def _columns_of_text(X: Any) -> list[str]:
     """The columns of a data frame that hold no numbers."""
     kinds = getattr(X, "dtypes", None)
-    if not hasattr(kinds, "items"):
+    if kinds is None or not hasattr(kinds, "items"):
         return []
     return [name for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"]
 

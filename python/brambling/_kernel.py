@@ -190,8 +190,8 @@ class Call:
         named = {}
         if self._ctx is not None:
             context = Context(partition, partitions, turn, block, stage, self._seed)
-            if self._ctx == "ctx":
-                named["ctx"] = context
+            if isinstance(self._ctx, str):
+                named[self._ctx] = context
             else:
                 values.insert(self._ctx, context)
         try:

@@ -42,7 +42,7 @@ class Compiler:
         parts = list(result) if is_tuple else [result]
         leaves = [self._leaf(part) for part in parts]
         wrapper = _wrapper(self._f, arguments, is_tuple, leaves)
-        code = numba.cfunc(types.int64(types.CPointer(types.int64)))(wrapper)
+        code: Any = numba.cfunc(types.int64(types.CPointer(types.int64)))(wrapper)
         return code.address, is_tuple, leaves, (code, self._f)
 
     def _result_type(self, arguments: tuple[Any, ...]) -> Any:
@@ -154,7 +154,7 @@ def _store(number: int, leaf: Leaf, place: int, result: str) -> list[str]:
 def _carray() -> Any:
     import numba
 
-    return numba.carray
+    return numba.carray  # type: ignore[attr-defined]
 
 
 def _at() -> Any:

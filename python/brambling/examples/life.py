@@ -23,12 +23,13 @@ def edge(strip: np.ndarray, offset: int) -> np.ndarray:
 
 def step(strip: np.ndarray, halo: dict[int, np.ndarray]) -> np.ndarray:
     padded = np.vstack([halo[-1], strip, halo[1]])
-    near = sum(
+    turned = [
         np.roll(padded, (down, right), axis=(0, 1))
         for down in (-1, 0, 1)
         for right in (-1, 0, 1)
         if (down, right) != (0, 0)
-    )[1:-1]
+    ]
+    near = np.sum(turned, axis=0)[1:-1]
     return ((near == 3) | ((strip == 1) & (near == 2))).astype(np.uint8)
 
 
