@@ -1,10 +1,11 @@
 //! Algorithms on graphs.
 
 use crate::{Caller, Error, Failure, Outcome, RunOptions, Tally};
-pub use brambling_operators::graph::edges::{EdgeList, GraphError, Ids, Relabelled, relabel};
+pub use brambling_operators::graph::edges::{EdgeList, GraphError, Ids};
 use brambling_operators::graph::meeting::{Cell, Real};
 pub use brambling_operators::graph::pagerank::Precision;
 use brambling_operators::graph::pagerank::{self as ranking, PARTITIONS_MAX, partitions_of};
+pub use brambling_operators::graph::relabel::{Relabelled, relabel};
 use brambling_operators::graph::vertex_cut::VertexCut;
 use brambling_operators::graph::{clustering, propagation, reach};
 use brambling_program::{Foreign, Program};

@@ -296,88 +296,9 @@ pub enum GraphError {
     Scale,
 }
 
-/// Edges whose ids are dense, and what the ids were.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Relabelled {
-    /// The id of each vertex, ascending.
-    pub ids: Vec<u64>,
-    /// Where each edge begins, as a place in `ids`.
-    pub sources: Vec<u32>,
-    /// Where each edge ends, as a place in `ids`.
-    pub targets: Vec<u32>,
-}
-
-/// Numbers the ids that occur, in ascending order.
-///
-/// ```
-/// use brambling_operators::graph::edges::relabel;
-///
-/// let dense = relabel(&[70, 5], &[5, 1_000_000_000_000])?;
-/// assert_eq!(dense.ids, [5, 70, 1_000_000_000_000]);
-/// assert_eq!((dense.sources, dense.targets), (vec![1, 0], vec![0, 2]));
-/// # Ok::<(), brambling_operators::graph::edges::GraphError>(())
-/// ```
-///
-/// # Errors
-/// When there are more different ids than a graph may have vertices.
-pub fn relabel(sources: &[u64], targets: &[u64]) -> Result<Relabelled, GraphError> {
-    let ids = merged(distinct(sources), distinct(targets));
-    if ids.len() > VERTICES_MAX {
-        return Err(GraphError::Vertices {
-            vertices: ids.len(),
-        });
-    }
-    let places = |of: &[u64]| of.iter().map(|id| place_of(*id, &ids)).collect();
-    Ok(Relabelled {
-        sources: places(sources),
-        targets: places(targets),
-        ids,
-    })
-}
-
-fn distinct(ids: &[u64]) -> Vec<u64> {
-    let mut ids = ids.to_vec();
-    ids.sort_unstable();
-    ids.dedup();
-    ids.shrink_to_fit();
-    ids
-}
-
-fn merged(mut ids: Vec<u64>, others: Vec<u64>) -> Vec<u64> {
-    ids.extend(others);
-    // Two ascending runs: this sort merges them.
-    ids.sort();
-    ids.dedup();
-    ids
-}
-
-/// Ids that are dense already stand at their own place or shortly before it; others are searched for.
-fn place_of(id: u64, ids: &[u64]) -> u32 {
-    let first = ids[0];
-    let at = (id - first) as usize;
-    if ids.get(at) == Some(&id) {
-        return at as u32;
-    }
-    ids.partition_point(|other| *other < id) as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn labels_ascend_and_lead_back() {
-        let sources = [9, 3, u64::MAX, 3, 4];
-        let targets = [3, 3, 0, 77, 9];
-        let dense = relabel(&sources, &targets).unwrap();
-        assert_eq!(dense.ids, [0, 3, 4, 9, 77, u64::MAX]);
-        let back = |places: &[u32]| -> Vec<u64> {
-            places.iter().map(|at| dense.ids[*at as usize]).collect()
-        };
-        assert_eq!(back(&dense.sources), sources);
-        assert_eq!(back(&dense.targets), targets);
-        assert_eq!(relabel(&[], &[]), Ok(Relabelled::default()));
-    }
 
     #[test]
     fn what_is_no_graph_is_refused() {

@@ -8,6 +8,7 @@ pub mod meeting;
 pub mod pagerank;
 pub mod propagation;
 pub mod reach;
+pub mod relabel;
 mod rows;
 mod travel;
 pub mod vertex_cut;
