@@ -36,7 +36,7 @@ space := $(empty) $(empty)
 say = @echo "== $(1)"
 skip = @echo "-- $(1): does not exist yet"
 
-.PHONY: help demo test claims lint bench fmt clean soak install docs \
+.PHONY: help demo test claims lint bench peers fmt clean soak install docs \
 	test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "make test     everything that has to hold before a commit"
 	@echo "make claims   the acceptance: every point with its figure and its bar (OF=engine: one file's)"
 	@echo "make bench    the benches (THREADS=N)"
+	@echo "make peers    beside scikit-learn, SciPy, networkx, NetworKit, Spark, Polars (OF=kmeans SIZE=small)"
 	@echo "make docs     the pages as a site, in build/site, with every link checked and every example run"
 	@echo "make lint     format, clippy, layers, lints, licences, invariants"
 	@echo "make soak     a million random programs and simulated clusters"
@@ -195,6 +196,13 @@ endif
 bench: install
 	$(call say,benches: nothing else should run on this machine)
 	for name in $(BENCHES); do $(BRAMBLING) bench "$$name" $(BENCH_OPTIONS); done
+
+# In an environment of their own, build/peers-venv; `python bench/peers --help` explains.
+PEERS_OPTIONS = $(if $(OF),--of $(OF)) $(if $(SIZE),--size $(SIZE)) $(if $(THREADS),--threads $(THREADS)) \
+	$(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DEADLINE),--deadline $(DEADLINE)) $(if $(JSON),--json)
+
+peers: install
+	@$(PYTHON) bench/peers $(PEERS_OPTIONS)
 
 soak:
 	$(call say,a million random programs and simulated clusters)

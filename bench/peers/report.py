@@ -1,0 +1,88 @@
+"""What a run found: as a table, and as JSON with stable keys."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from peers.rounds import Options, Outcome
+from peers.workloads import Workload
+
+
+def report(workload: Workload, options: Options, outcomes: list[Outcome]) -> dict[str, Any]:
+    """One object; a figure is an object of median, min and max. The first of the systems is ours."""
+    ours = outcomes[0].samples_ms
+    return {
+        "bench": "peers",
+        "workload": workload.name,
+        "size": options.size,
+        "shape": dict(workload.shapes[options.size]),
+        "cpu": _processor(),
+        "threads": options.threads,
+        "rounds": options.rounds,
+        "systems": [_system(outcome, ours) for outcome in outcomes],
+    }
+
+
+def _system(outcome: Outcome, ours: list[float]) -> dict[str, Any]:
+    measured = bool(outcome.samples_ms)
+    return {
+        "name": outcome.entry.name,
+        "version": outcome.version,
+        "threads": outcome.threads,
+        "state": outcome.state,
+        "reason": outcome.reason,
+        "iterations": {"few": outcome.iterations[0], "more": outcome.iterations[1]},
+        "ms_per_iteration": figure(outcome.samples_ms) if measured else None,
+        # Of the same round each.
+        "times_ours": figure([a / b for a, b in zip(outcome.samples_ms, ours, strict=True)])
+        if measured and len(ours) == len(outcome.samples_ms) and all(ours)
+        else None,
+        "agreement": [
+            {"what": it.what, "measure": str(it.measure), "found": it.found, "allowed": it.most, "holds": it.holds}
+            for it in outcome.agreement
+        ],
+    }
+
+
+def figure(samples: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(samples), "min": min(samples), "max": max(samples)}
+
+
+def table(found: dict[str, Any], what: str) -> str:
+    """The report for a reader."""
+    shape = ", ".join(f"{value:,} {key.replace('_', ' ')}" for key, value in found["shape"].items())
+    head = f"{found['workload']}: {what}\n  {found['size']}: {shape}   {found['threads']} threads   {found['cpu']}\n"
+    titles = ["", "version", "threads", "ms an iteration", "", "× ours", "agreement with ours"]
+    rows = [titles, *(_row(system, found["systems"][0]) for system in found["systems"])]
+    # What is not measured has its reason in the place of figures, as wide as it is.
+    widths = [max(len(row[column]) for row in rows if len(row) == len(titles)) for column in range(len(titles))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+    end = f"median of {found['rounds']} rounds in turn (least–most)"
+    if found["size"] == "small":
+        end += "; sizes were tiny: these figures say nothing"
+    return head + "\n".join(f"  {line}" for line in lines) + f"\n  {end}"
+
+
+def _row(system: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    identity = [system["name"], system["version"] or "–"]
+    if system["ms_per_iteration"] is None:
+        return [*identity, f"{system['state']}: {system['reason']}"]
+    ms, times = system["ms_per_iteration"], system["times_ours"]
+    agreement = "; ".join(f"{it['what']} {it['found']:.0e} of {it['allowed']:.0e}" for it in system["agreement"])
+    return [
+        *identity,
+        str(system["threads"]),
+        f"{ms['median']:.3g}",
+        f"({ms['min']:.3g}–{ms['max']:.3g})",
+        f"{times['median']:.2f}" if times and system is not ours else "",
+        agreement,
+    ]
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown"
