@@ -35,15 +35,19 @@ def _system(outcome: Outcome, ours: list[float]) -> dict[str, Any]:
         "reason": outcome.reason,
         "iterations": {"few": outcome.iterations[0], "more": outcome.iterations[1]},
         "ms_per_iteration": figure(outcome.samples_ms) if measured else None,
-        # Of the same round each.
-        "times_ours": figure([a / b for a, b in zip(outcome.samples_ms, ours, strict=True)])
-        if measured and len(ours) == len(outcome.samples_ms) and all(ours)
-        else None,
+        "times_ours": _ratio(outcome.samples_ms, ours),
         "agreement": [
             {"what": it.what, "measure": str(it.measure), "found": it.found, "allowed": it.most, "holds": it.holds}
             for it in outcome.agreement
         ],
     }
+
+
+def _ratio(theirs: list[float], ours: list[float]) -> dict[str, float] | None:
+    """Of the same round each; none where either was too short to be told from nothing."""
+    if not theirs or len(theirs) != len(ours) or min(*theirs, *ours) <= 0:
+        return None
+    return figure([a / b for a, b in zip(theirs, ours, strict=True)])
 
 
 def figure(samples: list[float]) -> dict[str, float]:
@@ -57,7 +61,8 @@ def table(found: dict[str, Any], what: str) -> str:
     titles = ["", "version", "threads", "ms an iteration", "", "× ours", "agreement with ours"]
     rows = [titles, *(_row(system, found["systems"][0]) for system in found["systems"])]
     # What is not measured has its reason in the place of figures, as wide as it is.
-    widths = [max(len(row[column]) for row in rows if len(row) == len(titles)) for column in range(len(titles))]
+    cells = [row[:2] + ([""] * 5 if len(row) < len(titles) else row[2:]) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
     end = f"median of {found['rounds']} rounds in turn (least–most)"
     if found["size"] == "small":
@@ -74,11 +79,16 @@ def _row(system: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     return [
         *identity,
         str(system["threads"]),
-        f"{ms['median']:.3g}",
-        f"({ms['min']:.3g}–{ms['max']:.3g})",
-        f"{times['median']:.2f}" if times and system is not ours else "",
+        _number(ms["median"]),
+        f"({_number(ms['min'])}–{_number(ms['max'])})",
+        "" if system is ours else _number(times["median"]) if times else "–",
         agreement,
     ]
+
+
+def _number(value: float) -> str:
+    """Three digits, or all that stand before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _processor() -> str:

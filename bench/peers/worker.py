@@ -45,7 +45,8 @@ class Turns:
         from peers.systems.peer import Case
 
         module, _, name = self._asked["of"].partition(":")
-        case = Case(**{**self._asked["case"], "data": Path(self._asked["case"]["data"])})
+        folders = {name: Path(self._asked["case"][name]) for name in ("data", "scratch")}
+        case = Case(**{**self._asked["case"], **folders})
         self._peer = getattr(importlib.import_module(module), name)(case)
         return {"version": self._peer.version(), "threads": self._peer.threads or case.threads}
 
