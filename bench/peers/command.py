@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from peers.environment import BUILD, Environment, Unusable
+from peers.environment import Environment, Unusable
 from peers.workloads import SIZES, WORKLOADS, Workload
 
 _DESCRIPTION = """\
@@ -36,16 +36,20 @@ exit status: 0; 1 when ours fails or a result disagrees with ours; 2 for a wrong
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(
+    arguments: list[str] | None = None,
+    workloads: tuple[Workload, ...] = WORKLOADS,
+    environment: Environment | None = None,
+) -> int:
     """Run what the arguments ask for."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = _parser().parse_args(given)
+    options = _parser(workloads).parse_args(given)
     if options.list:
         print("\n\n".join(map(_listed, options.of)))
         return 0
     # However the run is ended, what it has started is ended too.
     signal.signal(signal.SIGTERM, _interrupt)
-    environment = Environment()
+    environment = environment or Environment()
     try:
         if not environment.is_entered():
             environment.make(_say)
@@ -69,8 +73,9 @@ def _measure(options: argparse.Namespace, environment: Environment) -> int:
     status = 0
     for workload in options.of:
         _say(f"{workload.name}: data of size {options.size}")
-        data = prepared(workload.data, workload.shapes[options.size], BUILD / "data")
-        with Run(workload, how, data, BUILD / "scratch" / str(os.getpid()), environment.missing(), _say) as run:
+        data = prepared(workload.data, workload.shapes[options.size], environment.folder / "data")
+        scratch = environment.folder / "scratch" / str(os.getpid())
+        with Run(workload, how, data, scratch, environment.missing(), _say) as run:
             found = report(workload, how, run.measure())
         print(json.dumps(found) if options.json else table(found, workload.what) + "\n", flush=True)
         status = max(status, exit_status(found))
@@ -83,7 +88,15 @@ def exit_status(found: dict[str, Any]) -> int:
     return int(ours != "measured" or "disagrees" in peers)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(workloads: tuple[Workload, ...]) -> argparse.ArgumentParser:
+    names = ", ".join(workload.name for workload in workloads)
+
+    def named(text: str) -> tuple[Workload, ...]:
+        chosen = tuple(workload for workload in workloads if workload.name.startswith(text))
+        if not text or not chosen:
+            raise argparse.ArgumentTypeError(f"there is no workload {text!r}; there are {names}")
+        return chosen
+
     parser = argparse.ArgumentParser(
         prog="python bench/peers",
         description=_DESCRIPTION,
@@ -92,10 +105,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--of",
-        type=_workloads,
-        default=WORKLOADS,
+        type=named,
+        default=workloads,
         metavar="NAME",
-        help=f"a workload, or what several names begin with: {', '.join(each.name for each in WORKLOADS)} (all)",
+        help=f"a workload, or what several names begin with: {names} (all)",
     )
     parser.add_argument("--size", choices=SIZES, default="medium", help="of the data (medium: 8 GiB of memory; large: 24 GiB)")
     parser.add_argument("--threads", type=_count, default=2, metavar="N", help="of each system (2)")
@@ -110,13 +123,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="an object a line, with stable keys")
     parser.add_argument("--list", action="store_true", help="say what is compared with whom, and end")
     return parser
-
-
-def _workloads(text: str) -> tuple[Workload, ...]:
-    chosen = tuple(workload for workload in WORKLOADS if workload.name.startswith(text))
-    if not text or not chosen:
-        raise argparse.ArgumentTypeError(f"there is no workload {text!r}; there are {', '.join(each.name for each in WORKLOADS)}")
-    return chosen
 
 
 def _count(text: str) -> int:

@@ -32,6 +32,8 @@ class Environment:
         Where it is, or is made.
     requirements : Path
         One `name==version` a line.
+    folder : Path
+        Where data is kept, and what a run needs while it lasts.
     run : callable
         Runs a command, and returns its exit status and what it printed.
     """
@@ -40,9 +42,11 @@ class Environment:
         self,
         venv: Path = VENV,
         requirements: Path = REQUIREMENTS,
+        folder: Path = BUILD,
         run: Callable[[list[str]], tuple[int, str]] | None = None,
     ) -> None:
         self.python = venv / "bin" / "python"
+        self.folder = folder
         self._venv = venv
         self._requirements = requirements
         self._stamp = venv / "peers.json"

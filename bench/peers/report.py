@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,14 @@ def _system(outcome: Outcome, ours: list[float]) -> dict[str, Any]:
         "ms_per_iteration": figure(outcome.samples_ms) if measured else None,
         "times_ours": _ratio(outcome.samples_ms, ours),
         "agreement": [
-            {"what": it.what, "measure": str(it.measure), "found": it.found, "allowed": it.most, "holds": it.holds}
+            {
+                "what": it.what,
+                "measure": str(it.measure),
+                # JSON has no infinity, which is what a missing result differs by.
+                "found": it.found if math.isfinite(it.found) else None,
+                "allowed": it.most,
+                "holds": it.holds,
+            }
             for it in outcome.agreement
         ],
     }

@@ -6,9 +6,11 @@ It waits without computing while others have their turn, and ends when its input
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -74,7 +76,14 @@ def _share_processors(threads: int) -> None:
     os.sched_setaffinity(0, places[:threads])
 
 
+def _end_with_parent() -> None:
+    """Be ended when the caller is ended in a way that leaves it no time to do so."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
+    _end_with_parent()
     asked = json.loads(sys.argv[1])
     # What libraries print is none of our answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
