@@ -148,6 +148,8 @@ test-python: install
 ifneq ($(HAS_PYTHON_TESTS),)
 	$(call say,tests of the Python package)
 	cd python && $(VENV)/bin/python -m pytest -q tests
+	$(call say,tests of what sets other systems beside ours; without them)
+	$(VENV)/bin/python -m pytest -q bench/peers
 else
 	$(call skip,tests of the Python package)
 endif

@@ -34,8 +34,13 @@ class Talks(Fake):
 
 
 class Wrong(Fake):
+    """Finds something else, and does not want to end."""
+
     def solve(self, iterations):
         return {"sum": np.array([self._sum * 1.01])}
+
+    def close(self):
+        time.sleep(1000)
 
 
 class Less(Fake):

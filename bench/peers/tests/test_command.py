@@ -46,16 +46,16 @@ def test_a_result_that_disagrees_is_a_failure(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--of", "sorting"], "there is no workload 'sorting'; there are logistic-lbfgs, "),
+        (["--of", "sorting"], "there is no workload 'sorting'; there are adding"),
         (["--of", ""], "there is no workload ''"),
         (["--rounds", "0"], "'0' is no number of 1 or more"),
         (["--deadline", "soon"], "'soon' is no number of 1 or more"),
         (["--size", "huge"], "invalid choice: 'huge'"),
     ],
 )
-def test_a_wrong_command_line(arguments, says, capsys):
+def test_a_wrong_command_line(arguments, says, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(arguments, (workload("Talks"),), Entered(tmp_path))
     assert ended.value.code == 2
     assert says in capsys.readouterr().err
 

@@ -80,6 +80,9 @@ def test_half_an_answer_is_none(tmp_path):
 )
 def test_one_that_ends_says_how(tmp_path, script, reason):
     worker = started(tmp_path, script)
+    if "readline" not in script:
+        # It is asked when nobody reads.
+        worker._process.wait()
     with pytest.raises(Failed) as failed:
         worker.ask("load")
     assert str(failed.value) == reason

@@ -27,7 +27,21 @@ def run(tmp_path):
     return run
 
 
-def test_each_fault_is_named_and_the_rest_goes_on(run):
+@pytest.fixture
+def pids(monkeypatch):
+    """Of all workers that were started."""
+    started = []
+
+    class Noted(Worker):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            started.append(self._process.pid)
+
+    monkeypatch.setattr(rounds, "Worker", Noted)
+    return started
+
+
+def test_each_fault_is_named_and_the_rest_goes_on(run, pids):
     found = run(workload("Talks", "Wrong", "Less", "CannotLoad", "NotThere", "Tires", "Dies"))
     assert {name: (outcome.state, outcome.reason) for name, outcome in found.items()} == {
         "ours": ("measured", None),
@@ -40,6 +54,8 @@ def test_each_fault_is_named_and_the_rest_goes_on(run):
         "Dies": ("failed", "ended with exit status 3: something is very wrong"),
     }
     assert {name: len(outcome.samples_ms) for name, outcome in found.items() if outcome.samples_ms} == {"ours": 2, "Talks": 2}
+    assert len(pids) == len(found)
+    assert not any(map(is_alive, pids))
     assert (found["Talks"].version, found["Talks"].threads) == ("1.0", 1)
 
 
