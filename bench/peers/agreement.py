@@ -28,7 +28,9 @@ class Agreement:
         return f"{self.what}: {self.measure} {self.found:.1e}, allowed {self.most:.0e}"
 
 
-def compare(theirs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray], allowed: Mapping[str, Tolerance]) -> list[Agreement]:
+def compare(
+    theirs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray], allowed: Mapping[str, Tolerance]
+) -> list[Agreement]:
     """Each named array of theirs beside ours; one that is missing or of another shape differs infinitely."""
     return [
         Agreement(what, tolerance.measure, _distance(tolerance.measure, theirs.get(what), ours[what]), tolerance.most)

@@ -90,7 +90,7 @@ LOGISTIC_GRADIENT = Workload(
     shapes=_ROWS,
     check=3,
     allowed={"weights": Tolerance(Measure.LARGEST, 1e-9)},
-    ours=Entry("brambling", "peers.systems.brambling:GradientDescent", (1, 21)),
+    ours=Entry("brambling", "peers.systems.brambling:GradientDescent", (1, 41)),
     peers=(
         Entry("NumPy", "peers.systems.numpy_scipy:GradientDescent", (0, 5)),
         Entry("PySpark, flat blocks", "peers.systems.spark:GradientDescentBlocks", (0, 3)),
@@ -108,7 +108,7 @@ K_MEANS = Workload(
         "centres": Tolerance(Measure.LARGEST, 1e-9),
         "inertia": Tolerance(Measure.RELATIVE, 1e-9),
     },
-    ours=Entry("brambling", "peers.systems.brambling:KMeans", (1, 21)),
+    ours=Entry("brambling", "peers.systems.brambling:KMeans", (1, 41)),
     peers=(
         Entry("scikit-learn", "peers.systems.scikit_learn:KMeans", (1, 11)),
         Entry("PySpark, flat blocks", "peers.systems.spark:KMeansBlocks", (0, 3)),
@@ -127,9 +127,10 @@ PAGERANK = Workload(
     },
     check=20,
     allowed={"ranks": Tolerance(Measure.SUM, 1e-9)},
-    ours=Entry("brambling", "peers.systems.brambling:PageRank", (1, 51)),
+    # Relabelling and cutting the edges takes as long as a hundred iterations, and its spread is in the difference.
+    ours=Entry("brambling", "peers.systems.brambling:PageRank", (1, 201), iterations_at={"large": (1, 41)}),
     peers=(
-        Entry("NetworKit", "peers.systems.networkit:PageRank", (1, 11)),
+        Entry("NetworKit", "peers.systems.networkit:PageRank", (1, 21)),
         Entry("SciPy", "peers.systems.numpy_scipy:PageRank", (0, 10)),
         Entry(
             "SciPy, float32",
@@ -141,7 +142,7 @@ PAGERANK = Workload(
             "networkx",
             "peers.systems.networkx:PageRank",
             (1, 101),
-            absurd=dict.fromkeys(("medium", "large"), "dictionaries of Python, of many millions of edges: gigabytes, and minutes to make"),
+            absurd=dict.fromkeys(("medium", "large"), "dictionaries of many millions of edges: gigabytes, and minutes to make"),
         ),
         Entry(
             "PySpark, tutorial",

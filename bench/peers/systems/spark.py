@@ -64,8 +64,8 @@ class Spark(Peer):
             kept, all_of_them = info.numCachedPartitions(), info.numPartitions()
             if kept < all_of_them:
                 raise RuntimeError(
-                    f"Spark kept {kept} of {all_of_them} partitions in its {self._case.memory_mb} MB of memory, so it would not "
-                    "iterate over data in memory"
+                    f"Spark kept {kept} of {all_of_them} partitions in its {self._case.memory_mb} MB of memory; it would make "
+                    "the others anew in each iteration"
                 )
 
     def close(self) -> None:
@@ -103,9 +103,14 @@ class GradientDescentTutorial(Spark):
     def iterate(self, iterations: int) -> Arrays:
         w = np.zeros(self._columns)
         for _ in range(iterations):
-            gradient = self._points.map(lambda point, w=w: (1 / (1 + np.exp(-point[0].dot(w))) - point[1]) * point[0]).reduce(add)
+            gradient = self._points.map(partial(_gradient_of_point, w)).reduce(add)
             w = w - STEP / self._rows * gradient
         return {"weights": w}
+
+
+def _gradient_of_point(w: np.ndarray, point: tuple[np.ndarray, float]) -> np.ndarray:
+    x, y = point
+    return (1 / (1 + np.exp(-x.dot(w))) - y) * x
 
 
 class GradientDescentBlocks(Spark):

@@ -33,7 +33,8 @@ def test_an_object_a_line(tmp_path, capsys):
     arguments = ["--size", "small", "--rounds", "1", "--threads", "1", "--json"]
     assert main(arguments, (workload("Talks"), workload("Dies")), Entered(tmp_path)) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [system["state"] for system in first["systems"] + second["systems"]] == ["measured", "measured", "measured", "failed"]
+    states = [system["state"] for system in first["systems"] + second["systems"]]
+    assert states == ["measured", "measured", "measured", "failed"]
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

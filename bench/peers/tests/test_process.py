@@ -106,7 +106,8 @@ import json, os, subprocess, sys
 from pathlib import Path
 case = dict(data=sys.argv[1], scratch=sys.argv[1], threads=1, check=1)
 asked = {"of": "peers.tests.fakes:Hangs", "iterations": [0, 1], "case": case}
-worker = subprocess.Popen([sys.executable, "-m", "peers.worker", json.dumps(asked)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+command = [sys.executable, "-m", "peers.worker", json.dumps(asked)]
+worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 for do in ({"do": "load", "with": []}, {"do": "solve", "with": ["result"]}):
     worker.stdin.write(json.dumps(do).encode() + b"\\n")
     worker.stdin.flush()
