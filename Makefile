@@ -37,7 +37,7 @@ space := $(empty) $(empty)
 say = @echo "== $(1)"
 skip = @echo "-- $(1): does not exist yet"
 
-.PHONY: help demo test claims lint bench fmt clean soak install docs \
+.PHONY: help demo test claims lint bench peers fmt clean soak install docs \
 	test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 
 help:
@@ -45,6 +45,7 @@ help:
 	@echo "make test     everything that has to hold before a commit"
 	@echo "make claims   the acceptance: every point with its figure and its bar (OF=engine: one file's)"
 	@echo "make bench    the benches (THREADS=N)"
+	@echo "make peers    beside scikit-learn, SciPy, networkx, NetworKit, Spark, Polars (OF=kmeans SIZE=small)"
 	@echo "make docs     the pages as a site, in build/site, with every link checked and every example run"
 	@echo "make lint     format, clippy, layers, lints, licences, invariants"
 	@echo "make soak     a million random programs and simulated clusters"
@@ -148,6 +149,8 @@ test-python: install
 ifneq ($(HAS_PYTHON_TESTS),)
 	$(call say,tests of the Python package)
 	cd python && $(VENV)/bin/python -m pytest -q tests
+	$(call say,tests of what sets other systems beside ours; without them)
+	$(VENV)/bin/python -m pytest -q bench/peers
 else
 	$(call skip,tests of the Python package)
 endif
@@ -196,6 +199,13 @@ endif
 bench: install
 	$(call say,benches: nothing else should run on this machine)
 	for name in $(BENCHES); do $(BRAMBLING) bench "$$name" $(BENCH_OPTIONS); done
+
+# In an environment of their own, build/peers-venv; `python bench/peers --help` explains.
+PEERS_OPTIONS = $(if $(OF),--of $(OF)) $(if $(SIZE),--size $(SIZE)) $(if $(THREADS),--threads $(THREADS)) \
+	$(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DEADLINE),--deadline $(DEADLINE)) $(if $(JSON),--json)
+
+peers: install
+	@$(PYTHON) bench/peers $(PEERS_OPTIONS)
 
 soak:
 	$(call say,a million random programs and simulated clusters)

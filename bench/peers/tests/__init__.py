@@ -1,0 +1,1 @@
+"""The tool itself, tried with systems that are none: `pytest bench/peers`."""
