@@ -6,6 +6,7 @@ mod report;
 mod session;
 mod sweep;
 pub mod task_graph;
+mod task_times;
 mod uniform;
 
 mod benches;
@@ -13,10 +14,11 @@ mod benches;
 use std::ops::RangeInclusive;
 
 pub use brambling::graph::Precision;
-pub use report::{Figures, Limit, Line, PatternFigures, Report};
+pub use report::{Figures, Limit, Line, PatternFigures, Report, SweepFigures, Table};
+pub use task_times::{Spread, StageFigures, TaskTimesFigures};
 
 /// How a bench is run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
     /// Threads of the engine and of every limit. Unset: as any job's.
@@ -29,14 +31,17 @@ pub struct Options {
     pub graph: Option<GraphName>,
     /// The width of a rank in `pagerank`. Unset: 64 bits.
     pub dtype: Option<Precision>,
-    /// Partitions for each thread in `pagerank`, one of [`PARTITIONS_PER_CORE_RANGE`]. Unset: as any job's.
-    pub partitions_per_core: Option<u32>,
+    /// Partitions for each thread in `logistic`, `kmeans` and `pagerank`, of [`PARTITIONS_PER_CORE_RANGE`]. None: as
+    /// any job's. Several: a sweep, which measures ours with each of them and no bare loop.
+    pub partitions_per_core: Vec<u32>,
+    /// Whether `logistic`, `kmeans` and `pagerank` also time each task of an iteration.
+    pub task_times: bool,
 }
 
 /// How many centres `kmeans` can have.
 pub const K_RANGE: RangeInclusive<u32> = 1..=1_024;
 
-/// How many partitions a thread can have in `pagerank`.
+/// How many partitions a thread can have.
 pub const PARTITIONS_PER_CORE_RANGE: RangeInclusive<u32> = 1..=64;
 
 /// An option that only some benches have.
@@ -46,10 +51,17 @@ pub(crate) enum Own {
     Graph,
     Dtype,
     PartitionsPerCore,
+    TaskTimes,
 }
 
 impl Own {
-    const ALL: [Own; 4] = [Own::K, Own::Graph, Own::Dtype, Own::PartitionsPerCore];
+    const ALL: [Own; 5] = [
+        Own::K,
+        Own::Graph,
+        Own::Dtype,
+        Own::PartitionsPerCore,
+        Own::TaskTimes,
+    ];
 
     /// As it is typed.
     fn name(self) -> &'static str {
@@ -58,6 +70,7 @@ impl Own {
             Own::Graph => "--graph",
             Own::Dtype => "--dtype",
             Own::PartitionsPerCore => "--partitions-per-core",
+            Own::TaskTimes => "--task-times",
         }
     }
 
@@ -66,7 +79,8 @@ impl Own {
             Own::K => options.k.is_some(),
             Own::Graph => options.graph.is_some(),
             Own::Dtype => options.dtype.is_some(),
-            Own::PartitionsPerCore => options.partitions_per_core.is_some(),
+            Own::PartitionsPerCore => !options.partitions_per_core.is_empty(),
+            Own::TaskTimes => options.task_times,
         }
     }
 }
@@ -121,32 +135,45 @@ impl Options {
         self
     }
 
+    /// Refuses every option that only some benches have: for a bench that is none of these.
+    ///
+    /// # Errors
+    /// Names the first such option that is given.
+    pub fn refuse_own(&self, bench: &str) -> Result<(), BenchError> {
+        self.refuse_all_but(bench, &[])
+    }
+
+    fn refuse_all_but(&self, bench: &str, takes: &[Own]) -> Result<(), BenchError> {
+        let mut given = Own::ALL.into_iter().filter(|own| own.is_given(self));
+        match given.find(|own| !takes.contains(own)) {
+            None => Ok(()),
+            Some(own) => Err(BenchError::NotItsOption {
+                bench: bench.to_owned(),
+                option: own.name(),
+            }),
+        }
+    }
+
     /// Refuses what the bench does not have, and values that no bench can use.
     fn check(&self, bench: &benches::Bench) -> Result<(), BenchError> {
-        let given = Own::ALL.into_iter().filter(|own| own.is_given(self));
-        if let Some(own) = given.into_iter().find(|own| !bench.takes.contains(own)) {
-            return Err(BenchError::NotItsOption {
-                bench: bench.name,
+        self.refuse_all_but(bench.name, bench.takes)?;
+        let in_range = |own: Own, values: &[u32], range: RangeInclusive<u32>| match values
+            .iter()
+            .find(|value| !range.contains(value))
+        {
+            None => Ok(()),
+            Some(&value) => Err(BenchError::OutOfRange {
                 option: own.name(),
-            });
-        }
-        for (own, given, range) in [
-            (Own::K, self.k, K_RANGE),
-            (
-                Own::PartitionsPerCore,
-                self.partitions_per_core,
-                PARTITIONS_PER_CORE_RANGE,
-            ),
-        ] {
-            if let Some(value) = given.filter(|value| !range.contains(value)) {
-                return Err(BenchError::OutOfRange {
-                    option: own.name(),
-                    value,
-                    range,
-                });
-            }
-        }
-        Ok(())
+                value,
+                range,
+            }),
+        };
+        in_range(Own::K, self.k.as_slice(), K_RANGE)?;
+        in_range(
+            Own::PartitionsPerCore,
+            &self.partitions_per_core,
+            PARTITIONS_PER_CORE_RANGE,
+        )
     }
 }
 
@@ -161,13 +188,10 @@ pub enum BenchError {
         name: String,
     },
     /// The bench does not have an option that another one has.
-    #[error(
-        "the bench \"{bench}\" has no option {option}; {} has it",
-        benches_with(option)
-    )]
+    #[error("the bench \"{bench}\" has no option {option}; {}", who_has(option))]
     NotItsOption {
         /// The bench.
-        bench: &'static str,
+        bench: String,
         /// The option, as it is typed.
         option: &'static str,
     },
@@ -205,10 +229,14 @@ pub fn names() -> Vec<&'static str> {
     benches::ALL.iter().map(|bench| bench.name).collect()
 }
 
-fn benches_with(option: &str) -> String {
+fn who_has(option: &str) -> String {
     let has = |bench: &&benches::Bench| bench.takes.iter().any(|own| own.name() == option);
     let names: Vec<_> = benches::ALL.iter().filter(has).map(|b| b.name).collect();
-    names.join(", ")
+    match names.as_slice() {
+        [name] => format!("{name} has it"),
+        [names @ .., last] => format!("{} and {last} have it", names.join(", ")),
+        [] => unreachable!("some bench has each option"),
+    }
 }
 
 /// The benches with a line on each.

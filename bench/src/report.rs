@@ -1,6 +1,9 @@
 //! What a bench found: stable JSON keys, and the lines of a table.
 
+use crate::session::limit;
+use crate::task_times::TaskTimesFigures;
 use brambling_machine::Figure;
+use brambling_machine::measure::Measured;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -28,11 +31,30 @@ pub struct Report {
     /// The bench's own figures.
     #[serde(flatten)]
     pub figures: Figures,
+    /// How long tasks took, where that was asked for. With several numbers of partitions each has its own.
+    #[serde(flatten)]
+    pub task_times: Option<TaskTimesFigures>,
     /// Every limit's loop.
     pub limits: Vec<Limit>,
     /// The same for reading.
     #[serde(skip)]
     pub lines: Vec<Line>,
+    /// What has more columns than a line.
+    #[serde(skip)]
+    pub tables: Vec<Table>,
+}
+
+impl Report {
+    /// With how long the tasks of an iteration took, where that was asked for.
+    pub(crate) fn with_task_times(mut self, figures: Option<TaskTimesFigures>) -> Report {
+        let title = "the tasks of the iterations, in µs";
+        let tables = figures
+            .iter()
+            .map(|figures| figures.table(title.to_owned()));
+        self.tables.extend(tables);
+        self.task_times = figures;
+        self
+    }
 }
 
 /// The figures of each bench.
@@ -66,6 +88,8 @@ pub enum Figures {
     },
     /// `logistic`
     Logistic {
+        /// Of the samples.
+        partitions: u32,
         /// One pass over the data, one update of the weights.
         ms_per_iteration: Figure,
         /// One gradient by the loop that anyone would write first, on one thread.
@@ -87,6 +111,8 @@ pub enum Figures {
     KMeans {
         /// Centres.
         k: usize,
+        /// Of the samples.
+        partitions: u32,
         /// One pass over the data, one move of the centres.
         ms_per_iteration: Figure,
         /// One iteration by the loop that anyone would write first, on one thread. It takes so long that it
@@ -145,6 +171,40 @@ pub enum Figures {
         /// Most memory that was resident at once during that run.
         peak_rss_bytes: u64,
     },
+    /// `logistic`, `kmeans` and `pagerank` with several numbers of partitions
+    Sweep {
+        /// Centres of `kmeans`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        k: Option<usize>,
+        /// Which graph of `pagerank`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        graph: Option<&'static str>,
+        /// Of ranks and of the table that is gathered from, in `pagerank`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dtype: Option<&'static str>,
+        /// As in the bench without a sweep.
+        ideal_ms: Figure,
+        /// Which limit that is.
+        bound_by: &'static str,
+        /// From few partitions to many.
+        sweep: Vec<SweepFigures>,
+    },
+}
+
+/// An iteration with so many partitions.
+#[derive(Clone, Debug, Serialize)]
+pub struct SweepFigures {
+    /// For each thread.
+    pub partitions_per_core: u32,
+    /// That there were: of the samples, or of vertices.
+    pub partitions: u32,
+    /// Of an iteration.
+    pub ms_per_iteration: Figure,
+    /// Tasks that the engine ran per second, over all threads.
+    pub tasks_per_s: Figure,
+    /// How long they took, where that was asked for.
+    #[serde(flatten)]
+    pub task_times: Option<TaskTimesFigures>,
 }
 
 /// The figures of a task graph.
@@ -176,6 +236,17 @@ pub struct Limit {
     /// What it took.
     #[serde(flatten)]
     pub figure: Figure,
+}
+
+/// A table for reading, below the lines.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What it shows, and in which unit.
+    pub title: String,
+    /// Above each column but the first.
+    pub heads: &'static [&'static str],
+    /// A name, and a number for each column.
+    pub rows: Vec<(String, Vec<f64>)>,
 }
 
 /// A line of the table.
@@ -210,4 +281,49 @@ impl Line {
 /// `a ÷ b` of the medians, with what it is in terms of.
 pub(crate) fn ratio(a: Figure, b: Figure, of: &str) -> String {
     format!("{:.2} × {of}", a.median / b.median)
+}
+
+/// Ideal ÷ ours within each round, `scale` being the ideal's in ours' unit: before and after ours the machine
+/// was the same.
+pub(crate) fn share_of_ideal(measured: &Measured, ours: &str, ideal: &str, scale: f64) -> Figure {
+    // A limit has two samples a round.
+    let limits = measured.samples(ideal).chunks(2);
+    let rounds = measured.samples(ours).iter().zip(limits);
+    let shares: Vec<f64> = rounds
+        .map(|(ours, limits)| {
+            let best = limits.iter().copied().fold(f64::INFINITY, f64::min);
+            best * scale / ours
+        })
+        .collect();
+    Figure::of(&shares)
+}
+
+/// The loops of limits, in another unit.
+pub(crate) fn limits<'n>(
+    measured: &Measured,
+    names: impl IntoIterator<Item = &'n str>,
+    scale: f64,
+    unit: &'static str,
+) -> Vec<Limit> {
+    let names = names.into_iter();
+    names
+        .map(|name| limit(measured, name, scale, unit))
+        .collect()
+}
+
+/// A line for each limit's loop, with what `note` says about it.
+pub(crate) fn limit_lines(
+    limits: &[Limit],
+    note: impl Fn(&str) -> Option<String>,
+) -> impl Iterator<Item = Line> {
+    limits.iter().map(move |limit| {
+        let line = Line::new(format!("limit: {}", limit.name), limit.figure, limit.unit);
+        line.note(note(&limit.name).unwrap_or_default())
+    })
+}
+
+/// Most memory that was resident at once, and what `note` says about that many gigabytes.
+pub(crate) fn memory_line(peak_rss_bytes: u64, note: impl FnOnce(f64) -> String) -> Line {
+    let gb = peak_rss_bytes as f64 / 1e9;
+    Line::new("peak memory", Figure::of(&[gb]), "GB").note(note(gb))
 }

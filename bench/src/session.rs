@@ -5,7 +5,7 @@ use crate::{BenchError, Options};
 use brambling::graph::AnalysisError;
 use brambling::ml::FitError;
 use brambling::program::Program;
-use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings};
+use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings, TaskTimes};
 use brambling_machine::cpu::{self, Processor};
 use brambling_machine::measure::Measured;
 use brambling_machine::{Isa, Rounds};
@@ -21,6 +21,13 @@ pub(crate) struct Session<'a> {
     interrupted: &'a mut dyn FnMut() -> bool,
     /// The first thing that went wrong; nothing is measured after it.
     failed: Option<BenchError>,
+}
+
+/// What the engine is told about a job; what it is not told it decides as for any job.
+#[derive(Clone, Default)]
+pub(crate) struct How {
+    pub(crate) partitions: Option<u32>,
+    pub(crate) times: Option<TaskTimes>,
 }
 
 /// Asks the bench's caller while a job runs.
@@ -46,7 +53,7 @@ impl<'a> Session<'a> {
             bench,
             threads,
             places: cpu::places(threads as usize).map_err(BenchError::Machine)?,
-            options: *options,
+            options: options.clone(),
             cpu: processor.model.unwrap_or_else(|| "unknown".to_owned()),
             interrupted,
             failed: None,
@@ -101,12 +108,24 @@ impl<'a> Session<'a> {
             .map_err(|error| self.job_error(error))
     }
 
+    fn run_options(&self, how: &How) -> RunOptions {
+        let mut options = RunOptions::new().threads(self.threads);
+        if let Some(partitions) = how.partitions {
+            options = options.partitions(partitions);
+        }
+        if let Some(times) = &how.times {
+            options = options.task_times(times);
+        }
+        options
+    }
+
     /// Fits a model on the session's threads.
     pub(crate) fn fit<T>(
         &mut self,
+        how: &How,
         fit: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, FitError>,
     ) -> Result<T, BenchError> {
-        let options = RunOptions::new().threads(self.threads);
+        let options = self.run_options(how);
         fit(&options, &mut Ask(self.interrupted)).map_err(|error| match error {
             FitError::Run(error) => self.job_error(error),
             refused => BenchError::Wrong {
@@ -119,13 +138,10 @@ impl<'a> Session<'a> {
     /// Works on a graph, on the session's threads.
     pub(crate) fn analyse<T>(
         &mut self,
-        partitions: Option<u32>,
+        how: &How,
         analyse: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, AnalysisError>,
     ) -> Result<T, BenchError> {
-        let mut options = RunOptions::new().threads(self.threads);
-        if let Some(partitions) = partitions {
-            options = options.partitions(partitions);
-        }
+        let options = self.run_options(how);
         analyse(&options, &mut Ask(self.interrupted)).map_err(|error| match error {
             AnalysisError::Run(error) => self.job_error(error),
             refused => BenchError::Wrong {
@@ -176,8 +192,10 @@ impl<'a> Session<'a> {
             repeated: counts.repeated,
             unsettled: counts.unsettled,
             figures,
+            task_times: None,
             limits,
             lines,
+            tables: Vec::new(),
         }
     }
 }

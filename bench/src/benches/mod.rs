@@ -1,6 +1,7 @@
 //! The benches. Each measures ours and its limits in the same rounds, and checks what was computed.
 
 mod barrier;
+mod iterations;
 mod kmeans;
 mod logistic;
 mod pagerank;
@@ -41,19 +42,24 @@ pub(crate) const ALL: [Bench; 6] = [
     Bench {
         name: "logistic",
         claim: "logistic regression over 10 million rows, beside the memory's bandwidth",
-        takes: &[],
+        takes: &[Own::PartitionsPerCore, Own::TaskTimes],
         run: logistic::run,
     },
     Bench {
         name: "kmeans",
         claim: "k-means over 10 million rows, beside bare loops; --k N: centres, 10 unless told",
-        takes: &[Own::K],
+        takes: &[Own::K, Own::PartitionsPerCore, Own::TaskTimes],
         run: kmeans::run,
     },
     Bench {
         name: "pagerank",
-        claim: "PageRank beside bare pull loops and gathers; --graph kron21|lognormal, --dtype, --partitions-per-core",
-        takes: &[Own::Graph, Own::Dtype, Own::PartitionsPerCore],
+        claim: "PageRank beside bare pull loops and gathers; --graph kron21|lognormal, --dtype",
+        takes: &[
+            Own::Graph,
+            Own::Dtype,
+            Own::PartitionsPerCore,
+            Own::TaskTimes,
+        ],
         run: pagerank::run,
     },
 ];

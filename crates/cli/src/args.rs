@@ -36,6 +36,8 @@ Examples:
   brambling bench barrier --threads 2     on two threads
   brambling bench kmeans --k 100          an option that only this bench has
   brambling bench pagerank --graph lognormal
+  brambling bench logistic --task-times   how long its tasks take, by stage
+  brambling bench kmeans --partitions-per-core 1,2,4,8,16
   brambling bench task-graph --json       for other programs to read; keys are stable
 
 Each figure is the median of seven rounds or more with its extremes. Ours and every limit are
@@ -101,9 +103,12 @@ pub(crate) enum Command {
         /// The width of a rank in the bench pagerank
         #[arg(long, value_name = "DTYPE", value_parser = named(Precision::ALL, Precision::name))]
         dtype: Option<Precision>,
-        /// Partitions for each thread, 1 to 64, in the bench pagerank
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-        partitions_per_core: Option<u32>,
+        /// Partitions for each thread, 1 to 64, in the benches logistic, kmeans and pagerank; several: a sweep
+        #[arg(long, value_name = "N[,N]...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+        partitions_per_core: Vec<u32>,
+        /// Also how long each task of an iteration takes, in the benches logistic, kmeans and pagerank
+        #[arg(long)]
+        task_times: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,

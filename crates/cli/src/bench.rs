@@ -1,7 +1,7 @@
 //! `brambling bench`: a bench's table, or its JSON.
 
 use crate::nearest::nearest;
-use crate::table::{spread, two_columns};
+use crate::table::{numbers, spread, two_columns};
 use crate::{FAILED, Host, HostBench, INTERRUPTED, OK, Streams, USAGE};
 use brambling_bench::{BenchError, Options, Report};
 
@@ -55,8 +55,8 @@ fn run_of_host(
     host: &mut dyn Host,
     streams: &mut Streams<'_>,
 ) -> u8 {
-    if options.k.is_some() {
-        streams.err(format!("error: the bench {name:?} has no option --k"));
+    if let Err(error) = options.refuse_own(name) {
+        streams.err(format!("error: {error}"));
         return USAGE;
     }
     let (threads, smoke) = (options.threads, options.smoke);
@@ -119,6 +119,9 @@ fn render(report: &Report) -> String {
         );
         text.push_str(line.trim_end());
         text.push('\n');
+    }
+    for table in &report.tables {
+        text.push_str(&format!("{}\n{}", table.title, numbers(table)));
     }
     text.push_str(&format!("median of {} rounds (least–most)", report.rounds));
     if report.repeated > 0 {

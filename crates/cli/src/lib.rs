@@ -119,6 +119,7 @@ pub fn main_to(
             graph,
             dtype,
             partitions_per_core,
+            task_times,
             json,
             smoke,
         } => {
@@ -126,6 +127,7 @@ pub fn main_to(
             (options.threads, options.k) = (threads, k);
             (options.graph, options.dtype) = (graph, dtype);
             options.partitions_per_core = partitions_per_core;
+            options.task_times = task_times;
             bench::run(name.as_deref(), &options, json, host, &mut streams)
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),

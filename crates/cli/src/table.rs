@@ -1,5 +1,6 @@
 //! Text in columns.
 
+use brambling_bench::Table;
 use brambling_machine::Figure;
 
 /// Names, and what they are, one a line.
@@ -21,6 +22,39 @@ pub(crate) fn columns(rows: &[[String; 3]]) -> String {
     rows.iter()
         .map(|[a, b, c]| format!("  {a:first$}  {b:second$}  {c}\n"))
         .collect()
+}
+
+/// A table of numbers under its heads, each aligned to the right.
+pub(crate) fn numbers(table: &Table) -> String {
+    let heads = table.heads.iter().map(|&head| head.to_owned()).collect();
+    let mut rows = vec![(String::new(), heads)];
+    for (name, values) in &table.rows {
+        let cells: Vec<String> = values.iter().copied().map(cell).collect();
+        rows.push((name.clone(), cells));
+    }
+    let name_width = rows.iter().map(|(name, _)| name.chars().count()).max();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|(_, cells)| cells[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.heads.len()).map(width).collect();
+    let line = |(name, cells): &(String, Vec<String>)| {
+        let mut line = format!("  {name:width$}", width = name_width.unwrap_or(0));
+        for (cell, width) in cells.iter().zip(&widths) {
+            line.push_str(&format!("  {cell:>width$}"));
+        }
+        line + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Counts as they are.
+fn cell(value: f64) -> String {
+    if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        number(value)
+    }
 }
 
 /// A median with its spread.
@@ -46,6 +80,20 @@ pub(crate) fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let table = Table {
+            title: String::new(),
+            heads: &["tasks", "µs"],
+            rows: vec![
+                ("a".into(), vec![1234.0, 0.5]),
+                ("sum".into(), vec![7.0, 12.25]),
+            ],
+        };
+        let expected = "       tasks     µs\n  a     1234  0.500\n  sum      7   12.2\n";
+        assert_eq!(numbers(&table), expected);
+    }
 
     #[test]
     fn numbers_keep_three_digits() {

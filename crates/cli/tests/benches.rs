@@ -202,6 +202,103 @@ fn pagerank() {
     }
 }
 
+/// The times of stages, and of no stage that runs once; gives the stages' names and tasks.
+fn times_of(report: &Value) -> Vec<(&str, u64)> {
+    assert_eq!(report["task_times_left_out"], 0);
+    let stages = report["task_times"].as_array().unwrap();
+    let stages = stages.iter().map(|stage| {
+        let us = &stage["us"];
+        let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{stage}"));
+        let mut spread = vec![number(&us["min"]), number(&us["p1"])];
+        spread.extend(us["deciles"].as_array().unwrap().iter().map(number));
+        spread.extend([number(&us["p99"]), number(&us["max"])]);
+        assert!(spread.len() == 13 && spread.is_sorted(), "{stage}");
+        let (median, max) = (number(&us["median"]), number(&us["max"]));
+        assert!(spread[0] <= median && median <= max, "{stage}");
+        let ratio = number(&stage["max_over_median"]);
+        assert!((ratio * median - max).abs() <= 1e-9 * max, "{stage}");
+        let kinds = ["compute", "scatter", "gather", "signal"];
+        assert!(kinds.contains(&stage["kind"].as_str().unwrap()), "{stage}");
+        let tasks = stage["tasks"].as_u64().unwrap();
+        (stage["stage"].as_str().unwrap(), tasks)
+    });
+    stages.collect()
+}
+
+/// Three iterations with so many partitions: the tasks of the stage that does the work.
+#[test]
+fn the_tasks_of_an_iteration_are_timed() {
+    for (bench, stage, partitions, runs_once) in [
+        (
+            "logistic --partitions-per-core 3",
+            "gradient",
+            6,
+            "step size",
+        ),
+        (
+            "kmeans --k 7 --partitions-per-core 2",
+            "members",
+            4,
+            "tolerance",
+        ),
+        ("pagerank --partitions-per-core 2", "apply", 4, "weigh"),
+    ] {
+        let report = check(&format!("{bench} --task-times"), &["/ms_per_iteration"]);
+        assert_eq!(report["partitions"], partitions);
+        let times = times_of(&report);
+        let found = times.iter().find(|(name, _)| *name == stage);
+        assert_eq!(found, Some(&(stage, 3 * partitions)), "{times:?}");
+        assert!(
+            times.iter().all(|(name, _)| *name != runs_once),
+            "{times:?}"
+        );
+    }
+    let report = check("logistic", &[]);
+    assert!(report.get("task_times").is_none() && report.get("task_times_left_out").is_none());
+}
+
+#[test]
+fn several_numbers_of_partitions_are_a_sweep() {
+    for bench in ["logistic", "kmeans --k 7", "pagerank --dtype float32"] {
+        let line = format!("{bench} --partitions-per-core 4,1,2,1 --task-times");
+        let report = check(&line, &["/ideal_ms"]);
+        let sweep = report["sweep"].as_array().unwrap();
+        let counts = |key: &str| -> Vec<u64> {
+            let counts = sweep.iter().map(|point| point[key].as_u64().unwrap());
+            counts.collect()
+        };
+        assert_eq!(counts("partitions_per_core"), [1, 2, 4]);
+        assert_eq!(counts("partitions"), [2, 4, 8]);
+        for point in sweep {
+            is_figure(&point["ms_per_iteration"]);
+            is_figure(&point["tasks_per_s"]);
+            let most = times_of(point).iter().map(|(_, tasks)| *tasks).max();
+            assert!(most >= Some(3 * point["partitions"].as_u64().unwrap()));
+        }
+        assert!(report.get("bare_loop_ms").is_none());
+        let (k, graph) = (report.get("k"), report.get("graph"));
+        assert_eq!(
+            (k.is_some(), graph.is_some()),
+            (bench.contains("--k"), bench.contains("--dtype"))
+        );
+    }
+}
+
+#[test]
+fn the_table_has_the_times_of_tasks() {
+    let table =
+        call("brambling bench kmeans --smoke --threads 2 --partitions-per-core 1,2 --task-times");
+    for words in [
+        "an iteration, 2 a core",
+        "the tasks of the iterations, 1 a core, in µs",
+        "max ÷ median",
+        "compute members",
+        "gather reduce block members",
+    ] {
+        assert!(table.contains(words), "{words} in {table}");
+    }
+}
+
 #[test]
 fn the_table_names_the_limit_and_the_plain_loop() {
     let table = call("brambling bench barrier --smoke --threads 2");

@@ -131,6 +131,18 @@ fn wrong_use_is_exit_code_2() {
             "bench kmeans --graph kron21",
             "the bench \"kmeans\" has no option --graph; pagerank has it",
         ),
+        (
+            "bench task-rate --task-times",
+            "the bench \"task-rate\" has no option --task-times; logistic, kmeans and pagerank have it",
+        ),
+        (
+            "bench barrier --partitions-per-core 2",
+            "the bench \"barrier\" has no option --partitions-per-core; logistic, kmeans and pagerank have it",
+        ),
+        (
+            "bench kmeans --partitions-per-core 1,0",
+            "--partitions-per-core",
+        ),
         ("doctor --jsn", "--json"),
         ("run fligths", "did you mean: brambling run flights"),
         ("run no/such/file.py", "heat     a warm plate"),

@@ -26,6 +26,7 @@ pub mod ml;
 mod outcome;
 mod run;
 mod settings;
+mod task_times;
 
 pub use brambling_machine as machine;
 pub use brambling_operators as operators;
@@ -41,6 +42,7 @@ pub use settings::{
     ENVIRONMENT, FILE_NAME, InUse, Log, Resolved, SETTINGS, Setting, Settings, SettingsError,
     Source,
 };
+pub use task_times::{StageTimes, TaskTimes, Timed};
 
 /// What most programs need.
 pub mod prelude {

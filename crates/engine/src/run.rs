@@ -1,7 +1,7 @@
 //! Running a program on the threads of this process.
 
 use crate::interrupt::CtrlC;
-use crate::{Error, Outcome, Resolved, Settings};
+use crate::{Error, Outcome, Resolved, Settings, TaskTimes};
 use brambling_memory::{Budget, Floors};
 use brambling_operators::simd;
 use brambling_program::{Bindings, Plan, Program};
@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct RunOptions {
     settings: Settings,
     bindings: Bindings,
+    task_times: Option<TaskTimes>,
 }
 
 thread_local! {
@@ -91,6 +92,13 @@ impl RunOptions {
         self
     }
 
+    /// Has the job note how long each task takes, and leave that in `times`.
+    #[must_use]
+    pub fn task_times(mut self, times: &TaskTimes) -> Self {
+        self.task_times = Some(times.clone());
+        self
+    }
+
     /// The settings, every source consulted.
     ///
     /// # Errors
@@ -122,11 +130,15 @@ impl RunOptions {
         let options = JobOptions {
             budget: Budget::new(settings.memory_bytes, Floors::of(settings.memory_bytes)),
             stall: settings.stall,
+            timed_calls: self.task_times.as_ref().map(TaskTimes::tasks_per_thread),
         };
         let job = Job::new(plan, pool.threads(), options);
         let in_job = InJob::enter();
         pool.run(&job, caller)?;
         drop(in_job);
+        if let Some(times) = &self.task_times {
+            times.keep(&job);
+        }
         Ok(Outcome::new(job))
     }
 }

@@ -5,44 +5,12 @@ use brambling::graph::{
     AnalysisError, EdgeList, bfs, connected_components, label_propagation, local_clustering, sssp,
 };
 use brambling::prelude::*;
+use brambling::program::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod support;
-use support::{bits, rng};
-
-type Edges = Vec<(u32, u32, f64)>;
-
-/// Two halves that never meet, isolated vertices, self-loops, parallel edges, a hub, weights of 0.
-fn random(vertices: u32, edges: usize, stream: u64) -> Edges {
-    let mut rng = rng(stream);
-    let half = u64::from(vertices / 3).max(1);
-    let edge = |_| {
-        let side = ((rng.below(2) * half) as u32).min(vertices - 1);
-        let source = side + rng.below(half) as u32;
-        let target = match rng.below(6) {
-            0 => source,
-            1 => side,
-            _ => side + rng.below(half) as u32,
-        };
-        (
-            source.min(vertices - 1),
-            target.min(vertices - 1),
-            rng.below(9) as f64 / 4.0,
-        )
-    };
-    let mut edges: Edges = (0..edges).map(edge).collect();
-    edges.extend_from_within(..edges.len() / 5);
-    edges
-}
-
-fn list(vertices: u32, edges: &Edges) -> EdgeList {
-    let ids = |of: fn(&(u32, u32, f64)) -> u32| edges.iter().map(of).collect::<Vec<u32>>();
-    EdgeList::new(vertices as usize, ids(|edge| edge.0), ids(|edge| edge.1))
-}
-
-fn weighted(vertices: u32, edges: &Edges) -> EdgeList {
-    list(vertices, edges).weighted(edges.iter().map(|edge| edge.2).collect())
-}
+use support::bits;
+use support::graphs::{Edges, list, random, weighted};
 
 /// Calls `check` with graphs of every kind, and with several numbers of partitions and threads.
 fn each(check: impl Fn(u32, &Edges, &RunOptions)) {
@@ -55,7 +23,9 @@ fn each(check: impl Fn(u32, &Edges, &RunOptions)) {
         (90, 400),
         (301, 900),
     ] {
-        let edges = random(vertices, count, u64::from(vertices) + 7);
+        // Quarters, so that every order of additions gives the same sums; some are 0.
+        let quarters = |rng: &mut Rng| rng.below(9) as f64 / 4.0;
+        let edges = random(vertices, count, u64::from(vertices) + 7, quarters);
         for (threads, partitions) in [(1, 1), (2, 2), (2, 6), (3, 7), (2, 16)] {
             let options = RunOptions::new().threads(threads).partitions(partitions);
             check(vertices, &edges, &options);
@@ -118,7 +88,6 @@ fn hops_are_those_of_relaxed_edges() {
     });
 }
 
-/// Weights are quarters, so that every order of additions gives the same sums.
 #[test]
 fn distances_are_those_of_relaxed_edges() {
     each(|vertices, edges, options| {

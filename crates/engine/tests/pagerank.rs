@@ -5,40 +5,18 @@ use brambling::prelude::*;
 use brambling::program::Foreign;
 
 mod support;
-use support::{bits, rng};
+use support::bits;
+use support::graphs::{self, Edges};
 
-/// Edges as plain numbers: source, target, weight.
-type Edges = Vec<(u32, u32, f64)>;
-
-/// Edges among the first two thirds of the vertices, in two halves that never meet: the last third is isolated,
-/// every seventh vertex has no way out. One edge in five is a self-loop, one in five goes to a hub.
 fn random(vertices: u32, edges: usize, stream: u64) -> Edges {
-    let mut rng = rng(stream);
-    let half = u64::from(vertices / 3).max(1);
-    let edge = |_| {
-        let side = ((rng.below(2) * half) as u32).min(vertices - 1);
-        let source = side + rng.below(half) as u32;
-        let target = match rng.below(5) {
-            0 => source,
-            1 => side,
-            _ => side + rng.below(half) as u32,
-        };
-        (source, target, rng.next_f64() * 3.0)
-    };
-    let mut edges: Edges = (0..edges).map(edge).collect();
-    edges.retain(|(source, ..)| source % 7 != 3);
-    // Parallel ones, far from each other in the list.
-    edges.extend_from_within(..edges.len() / 4);
-    edges
+    graphs::random(vertices, edges, stream, |rng| rng.next_f64() * 3.0)
 }
 
 fn list(vertices: u32, edges: &Edges, weighted: bool) -> EdgeList {
-    let ids = |of: fn(&(u32, u32, f64)) -> u32| edges.iter().map(of).collect::<Vec<u32>>();
-    let list = EdgeList::new(vertices as usize, ids(|edge| edge.0), ids(|edge| edge.1));
     if weighted {
-        list.weighted(edges.iter().map(|edge| edge.2).collect())
+        graphs::weighted(vertices, edges)
     } else {
-        list
+        graphs::list(vertices, edges)
     }
 }
 

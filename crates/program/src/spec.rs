@@ -223,6 +223,34 @@ impl Spec {
         xxhash_rust::xxh3::xxh3_128(&self.encode())
     }
 
+    /// By stage, whether it stands in a loop. A loop's test does.
+    pub fn stages_in_loops(&self) -> Vec<bool> {
+        let mut repeats = vec![false; self.blocks.len()];
+        // Inner blocks are numbered after the block they stand in.
+        for (at, block) in self.blocks.iter().enumerate() {
+            for node in block {
+                match *node {
+                    Node::Stage(_) => {}
+                    Node::Repeat { body, .. } => repeats[body.index()] = true,
+                    Node::While {
+                        test_block, body, ..
+                    } => {
+                        repeats[test_block.index()] = true;
+                        repeats[body.index()] = true;
+                    }
+                    Node::Branch {
+                        then, otherwise, ..
+                    } => {
+                        repeats[then.index()] = repeats[at];
+                        repeats[otherwise.index()] = repeats[at];
+                    }
+                }
+            }
+        }
+        let in_loop = |stage: &StageSpec| repeats[stage.block.index()];
+        self.stages.iter().map(in_loop).collect()
+    }
+
     /// Every id is in range and every block is entered from exactly one place, so that walking ends.
     fn check_references(&self) -> Result<(), String> {
         let within = |what: &str, index: usize, len: usize| {

@@ -88,6 +88,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "touches its own run queue and shards inside its zone",
     ),
     (
+        "crates/worker/src/executor/times.rs",
+        "passes a kernel's arguments on to it, with its caller's promise",
+    ),
+    (
         "crates/worker/tests/loom.rs",
         "a loom cell stands for the run queue that a zone guards",
     ),

@@ -2,10 +2,11 @@
 
 use super::data::Data;
 use crate::BenchError;
+use crate::benches::iterations;
 use crate::limits::kmeans::{
     BareLoop, Centre, FEATURES, Members, Problem, agree, plain_labels, plain_loop,
 };
-use crate::session::Session;
+use crate::session::{How, Session};
 use brambling::ml::{FittedKMeans, KMeans};
 use brambling_machine::Isa;
 
@@ -20,13 +21,16 @@ pub(super) fn fit(
     data: &Data,
     start: &[Centre],
     iterations: u64,
+    how: &How,
 ) -> Result<FittedKMeans, BenchError> {
     let model = KMeans {
         tol: 0.0,
         max_iter: iterations,
     };
     let (x, centres) = (data.x.clone(), start.as_flattened().to_vec());
-    let fitted = session.fit(|options, caller| model.fit(x, FEATURES, centres, options, caller))?;
+    let fitted = session.fit(how, |options, caller| {
+        model.fit(x, FEATURES, centres, options, caller)
+    })?;
     session.check(fitted.iterations == iterations, || {
         format!(
             "{} iterations were done, not {iterations}",
@@ -76,7 +80,8 @@ fn moves_agree(
     iterations: u64,
     right: &[Centre],
 ) -> Result<(), BenchError> {
-    let fitted = fit(session, data, start, iterations)?;
+    let how = iterations::how(session);
+    let fitted = fit(session, data, start, iterations, &how)?;
     let (centres, _) = fitted.centres.as_chunks::<FEATURES>();
     session.check(agree(centres, right, AGREEMENT), || {
         format!("iteration {iterations} moved the centres to {centres:?}, not to {right:?}")

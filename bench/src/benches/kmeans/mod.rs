@@ -4,24 +4,28 @@
 //! Ours is `brambling::ml::KMeans` from centres that are given, with a tolerance of 0 and a fixed number
 //! of iterations. The job itself notes when the columns have been looked at and when the last iteration
 //! ends, so that first pass is not in the figure; every iteration's broadcast and reduction are. A loop by
-//! hand that takes over twice as long as the best is not measured in every round.
+//! hand that takes over twice as long as the best is not measured again.
 
 mod check;
 mod data;
 
+use super::iterations::{self, Ideal, Job, Subject};
 use crate::BenchError;
 use crate::limits::kmeans::{BareLoop, Centre, FEATURES, Members, Problem, plain_loop};
-use crate::report::{Figures, Limit, Line, Report, ratio};
-use crate::session::{Counts, Session, limit};
+use crate::report::{
+    Figures, Line, Report, limit_lines, limits, memory_line, ratio, share_of_ideal,
+};
+use crate::session::{Counts, How, Session};
+use brambling::operators::ml::logistic_regression::partitions_of;
 use brambling_machine::measure::Measured;
 use brambling_machine::probes::{
     ReadLoop, flops_per_ns, peak_rss_bytes, read_bandwidth, reset_peak_rss,
 };
-use brambling_machine::{Figure, Isa};
+use brambling_machine::{Figure, Isa, Rounds};
 use check::AGREEMENT;
 use data::Data;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 const K: u32 = 10;
@@ -79,6 +83,8 @@ struct Given<'d> {
 struct Found {
     measured: Measured,
     plain: Figure,
+    /// Bare loops that were not measured again, once one had been twice as fast.
+    skipped: HashSet<&'static str>,
 }
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
@@ -86,6 +92,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     reset_peak_rss();
     let data = Data::generate(sizes.rows, session.threads as usize);
     let (problem, start) = (Problem::new(&data.x), data.start(sizes.k));
+    if iterations::is_sweep(session) {
+        return sweep(session, &sizes, &data, &problem, &start);
+    }
     let right = check::all_agree(session, &data, &problem, &start)?;
     let given = Given {
         sizes,
@@ -94,32 +103,119 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
         start,
         right,
     };
-    let found = measure(session, &given)?;
+    let how = iterations::how(session);
+    let found = measure(session, &given, &how)?;
     let peak_rss = peak_rss_bytes().unwrap_or(0);
-    Ok(report(session, &given, &found, peak_rss))
+    let times = iterations::task_times(session, &how, &|session, how| {
+        ours(session, &given.sizes, &data, &given.start, how)
+    })?;
+    let report = report(session, &given, &found, &how, peak_rss);
+    Ok(report.with_task_times(times))
 }
 
-fn measure(session: &mut Session<'_>, given: &Given<'_>) -> Result<Found, BenchError> {
-    let places = &session.places.clone();
-    let slices = &given.problem.slices();
-    let (bytes, flops) = (given.data.bytes(), given.sizes.flops());
-    let seconds_per_task = &Cell::new(0.0);
-    let plain_ms = &RefCell::new(Vec::new());
-    let slow = &RefCell::new(Slow::default());
-    let mut rounds = session.rounds();
+fn partitions(sizes: &Sizes, how: &How) -> u32 {
+    let own = || partitions_of(sizes.rows, FEATURES);
+    how.partitions.unwrap_or_else(own)
+}
+
+/// One search of as many iterations as a round has.
+fn ours(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+    start: &[Centre],
+    how: &How,
+) -> Result<Job, BenchError> {
+    let fitted = check::fit(session, data, start, sizes.iterations, how)?;
+    Ok(Job {
+        ms_per_iteration: fitted.seconds_per_iteration() * 1e3,
+        tally: fitted.tally,
+        partitions: partitions(sizes, how),
+        found: fitted.centres,
+    })
+}
+
+/// Ours with several numbers of partitions, which must not change a bit, beside what reading and arithmetic take.
+fn sweep(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+    problem: &Problem<'_>,
+    start: &[Centre],
+) -> Result<Report, BenchError> {
+    let (slices, places) = (problem.slices(), session.places.clone());
+    let rounds = with_ideals(session.rounds(), sizes, data, &slices, &places);
+    let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, start, how);
+    let (measured, sweep) = iterations::sweep(session, rounds, 0.0, &ours)?;
+    let limits = limits(&measured, reads().chain([ARITHMETIC]), 1.0, "ms");
+    let subject = Subject {
+        k: Some(sizes.k),
+        ..Subject::default()
+    };
+    Ok(iterations::sweep_report(
+        session,
+        subject,
+        &measured,
+        sweep,
+        &ideal(&measured),
+        limits,
+    ))
+}
+
+fn reads() -> impl Iterator<Item = &'static str> {
+    ReadLoop::available().into_iter().map(|read| read.name())
+}
+
+/// What an iteration has to do: to read the input, and to calculate.
+fn with_ideals<'r, 'a>(
+    mut rounds: Rounds<'r, Session<'a>>,
+    sizes: &Sizes,
+    data: &Data,
+    slices: &'r [&[f64]],
+    places: &'r [usize],
+) -> Rounds<'r, Session<'a>> {
+    let (bytes, flops) = (data.bytes(), sizes.flops());
     for read in ReadLoop::available() {
-        rounds = rounds.limit("read", read.name(), move |session: &mut Session<'_>| {
+        rounds = rounds.limit("read", read.name(), move |session: &mut Session<'a>| {
             // A byte per nanosecond is a gigabyte a second.
             session.sample(|_| Ok(bytes / read_bandwidth(read, slices, places) / 1e6))
         });
     }
-    rounds = rounds.limit("flops", ARITHMETIC, move |session| {
+    rounds.limit("flops", ARITHMETIC, move |session| {
         session.sample(|_| Ok(flops / flops_per_ns(Isa::detect(), places) / 1e6))
-    });
+    })
+}
+
+/// An iteration has to read and to calculate: both overlap, so the longer one counts.
+fn ideal(measured: &Measured) -> Ideal {
+    let (limit, ms) = measured.best(reads());
+    let arithmetic = measured.figure(ARITHMETIC);
+    if ms.median >= arithmetic.median {
+        let bound_by = "memory bandwidth";
+        return Ideal {
+            limit,
+            ms,
+            bound_by,
+        };
+    }
+    Ideal {
+        limit: ARITHMETIC,
+        ms: arithmetic,
+        bound_by: "compute",
+    }
+}
+
+fn measure(session: &mut Session<'_>, given: &Given<'_>, how: &How) -> Result<Found, BenchError> {
+    let places = &session.places.clone();
+    let slices = &given.problem.slices();
+    let seconds_per_task = &Cell::new(0.0);
+    let plain_ms = &RefCell::new(Vec::new());
+    let slow = &RefCell::new(Slow::default());
+    let mut rounds = with_ideals(session.rounds(), &given.sizes, given.data, slices, places);
     for bare in BareLoop::available() {
         rounds = rounds.limit("bare", bare.name(), move |session| {
             session.sample(|session| {
-                let known = slow.borrow().get(bare);
+                let known = slow.borrow_mut().skip(bare);
                 if let Some(ms) = known {
                     return Ok(ms);
                 }
@@ -135,11 +231,9 @@ fn measure(session: &mut Session<'_>, given: &Given<'_>) -> Result<Found, BenchE
         })
         .ours("engine", move |session| {
             session.sample(|session| {
-                let iterations = given.sizes.iterations;
-                let fitted = check::fit(session, given.data, &given.start, iterations)?;
-                let wall = fitted.tally.wall.as_secs_f64();
-                seconds_per_task.set(wall / fitted.tally.tasks as f64);
-                Ok(fitted.seconds_per_iteration() * 1e3)
+                let job = ours(session, &given.sizes, given.data, &given.start, how)?;
+                seconds_per_task.set(job.seconds_per_task());
+                Ok(job.ms_per_iteration)
             })
         })
         .ours("task", move |session| {
@@ -147,7 +241,12 @@ fn measure(session: &mut Session<'_>, given: &Given<'_>) -> Result<Found, BenchE
         });
     let measured = session.measure(rounds)?;
     let plain = Figure::of(&plain_ms.borrow());
-    Ok(Found { measured, plain })
+    let skipped = slow.take().skipped.iter().map(|bare| bare.name()).collect();
+    Ok(Found {
+        measured,
+        plain,
+        skipped,
+    })
 }
 
 /// Loops that cannot be the best one: their least figure so far stands for all later rounds, which with many
@@ -156,16 +255,20 @@ fn measure(session: &mut Session<'_>, given: &Given<'_>) -> Result<Found, BenchE
 struct Slow {
     best_ms: Option<f64>,
     least: HashMap<BareLoop, f64>,
+    skipped: HashSet<BareLoop>,
 }
 
 /// How many times as long as the best of the others a loop takes that is not measured again.
 const SLOW: f64 = 2.0;
 
 impl Slow {
-    fn get(&self, bare: BareLoop) -> Option<f64> {
+    /// What stands for a loop that is not measured again.
+    fn skip(&mut self, bare: BareLoop) -> Option<f64> {
         let best = self.best_ms?;
         let least = self.least.get(&bare).copied();
-        least.filter(|ms| *ms > SLOW * best)
+        let known = least.filter(|ms| *ms > SLOW * best)?;
+        self.skipped.insert(bare);
+        Some(known)
     }
 
     fn note(&mut self, bare: BareLoop, ms: f64) {
@@ -209,83 +312,88 @@ fn plain_if_due(
     Ok(samples.last().copied().unwrap_or(1.0))
 }
 
-/// Ideal ÷ ours within each round: before and after ours the machine was the same.
-fn share_of_ideal(measured: &Measured, ideal: &str) -> Figure {
-    let ours = measured.samples("engine");
-    let limits = measured.samples(ideal).chunks(2);
-    let shares: Vec<f64> = ours
-        .iter()
-        .zip(limits)
-        .map(|(ours, limits)| limits.iter().copied().fold(f64::INFINITY, f64::min) / ours)
-        .collect();
-    Figure::of(&shares)
+fn bares() -> impl Iterator<Item = &'static str> {
+    BareLoop::available().into_iter().map(|bare| bare.name())
 }
 
-fn report(session: &Session<'_>, given: &Given<'_>, found: &Found, peak_rss_bytes: u64) -> Report {
-    let Found { measured, plain } = found;
-    let (reads, bares) = (ReadLoop::available(), BareLoop::available());
-    let (best_read, read) = measured.best(reads.iter().map(|read| read.name()));
-    let (best_bare, bare) = measured.best(bares.iter().map(|bare| bare.name()));
+fn report(
+    session: &Session<'_>,
+    given: &Given<'_>,
+    found: &Found,
+    how: &How,
+    peak_rss_bytes: u64,
+) -> Report {
+    let measured = &found.measured;
+    let (best_read, read) = measured.best(reads());
+    let (best_bare, bare) = measured.best(bares());
     let (ours, arithmetic) = (measured.figure("engine"), measured.figure(ARITHMETIC));
-    // The limits of one iteration that has to do both; they overlap, so the longer one counts.
-    let (best_limit, ideal, bound_by) = if read.median >= arithmetic.median {
-        (best_read, read, "memory bandwidth")
-    } else {
-        (ARITHMETIC, arithmetic, "compute")
-    };
-    let share = share_of_ideal(measured, best_limit);
+    let ideal = ideal(measured);
+    let share = share_of_ideal(measured, "engine", ideal.limit, 1.0);
     let gflops = given.sizes.flops() / ours.median / 1e6;
     let figures = Figures::KMeans {
         k: given.sizes.k,
+        partitions: partitions(&given.sizes, how),
         ms_per_iteration: ours,
-        plain_loop_ms: *plain,
+        plain_loop_ms: found.plain,
         bare_loop_ms: bare,
-        ideal_ms: ideal,
+        ideal_ms: ideal.ms,
         share_of_ideal: share,
         tasks_per_s: measured.figure("task").rate(1.0),
-        bound_by,
+        bound_by: ideal.bound_by,
         gflops,
         peak_rss_bytes,
     };
-    let limits: Vec<Limit> = reads
-        .iter()
-        .map(|read| read.name())
-        .chain([ARITHMETIC])
-        .chain(bares.iter().map(|bare| bare.name()))
-        .map(|name| limit(measured, name, 1.0, "ms"))
-        .collect();
+    let names = reads().chain([ARITHMETIC]).chain(bares());
+    let limits = limits(measured, names, 1.0, "ms");
     let mut lines = vec![
         Line::new("an iteration", ours, "ms").note(format!(
-            "{}; {}; {gflops:.0} GFLOP/s; bound by {bound_by}",
-            ratio(ours, ideal, "the ideal"),
+            "{}; {}; {gflops:.0} GFLOP/s; bound by {}",
+            ratio(ours, ideal.ms, "the ideal"),
             ratio(ours, bare, "the best bare loop"),
+            ideal.bound_by,
         )),
         Line::new("share of the ideal", share.scaled(100.0), "%"),
-        Line::new("one thread, plain loop", *plain, "ms"),
+        Line::new("one thread, plain loop", found.plain, "ms"),
     ];
     let gb = given.data.bytes() / 1e9;
-    for limit in &limits {
-        let line = Line::new(format!("limit: {}", limit.name), limit.figure, "ms");
-        lines.push(match limit.name.as_str() {
-            name if name == best_read => {
-                line.note(format!("reading alone: {:.1} GB/s", gb * 1e3 / read.median))
-            }
-            name if name == best_bare => line.note("the best bare loop"),
-            _ if limit.figure.min == limit.figure.max => {
-                line.note("measured once: it is far from the best")
-            }
-            ARITHMETIC => line.note(format!(
-                "arithmetic alone: {:.0} GFLOP/s",
-                given.sizes.flops() / arithmetic.median / 1e6
-            )),
-            _ => line,
-        });
-    }
-    let peak = Figure::of(&[peak_rss_bytes as f64 / 1e9]);
-    lines.push(Line::new("peak memory", peak, "GB").note(ratio(
-        peak,
-        Figure::of(&[gb]),
-        "the input",
-    )));
+    lines.extend(limit_lines(&limits, |name| match name {
+        name if name == best_read => {
+            let rate = gb * 1e3 / read.median;
+            Some(format!("reading alone: {rate:.1} GB/s"))
+        }
+        ARITHMETIC => {
+            let rate = given.sizes.flops() / arithmetic.median / 1e6;
+            Some(format!("arithmetic alone: {rate:.0} GFLOP/s"))
+        }
+        name if name == best_bare => Some("the best bare loop".to_owned()),
+        name if found.skipped.contains(name) => {
+            Some("not measured again: it is far from the best".to_owned())
+        }
+        _ => None,
+    }));
+    lines.push(memory_line(peak_rss_bytes, |peak| {
+        format!("{:.2} × the input", peak / gb)
+    }));
     session.report(Counts::of([measured]), figures, limits, lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_far_from_the_best_is_not_measured_again() {
+        let mut slow = Slow::default();
+        let [first, second] = [BareLoop::Scalar, BareLoop::Avx2];
+        assert_eq!(slow.skip(first), None);
+        slow.note(first, 30.0);
+        assert_eq!(slow.skip(first), None);
+        slow.note(second, 10.0);
+        slow.note(first, 25.0);
+        assert_eq!((slow.skip(first), slow.skip(second)), (Some(25.0), None));
+        assert_eq!(slow.skipped, HashSet::from([first]));
+        // As fast as that it may become the best.
+        slow.note(first, 19.0);
+        assert_eq!(slow.skip(first), None);
+    }
 }

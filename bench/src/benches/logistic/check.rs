@@ -2,8 +2,9 @@
 
 use super::data::Data;
 use crate::BenchError;
+use crate::benches::iterations;
 use crate::limits::logistic::{FEATURES, Gradient, Model, Problem, plain_loop};
-use crate::session::Session;
+use crate::session::{How, Session};
 use brambling::ml::{Fitted, LogisticRegression, Solver};
 
 /// Not the optimum, not 0: residuals of every size occur.
@@ -19,6 +20,7 @@ pub(super) fn fit(
     session: &mut Session<'_>,
     data: &Data,
     iterations: u64,
+    how: &How,
 ) -> Result<Fitted, BenchError> {
     let model = LogisticRegression {
         tol: 0.0,
@@ -27,7 +29,9 @@ pub(super) fn fit(
         ..LogisticRegression::default()
     };
     let (x, y) = (data.x.clone(), data.y.clone());
-    let fitted = session.fit(|options, caller| model.fit(x, y, FEATURES, options, caller))?;
+    let fitted = session.fit(how, |options, caller| {
+        model.fit(x, y, FEATURES, options, caller)
+    })?;
     session.check(fitted.iterations == iterations, || {
         format!(
             "{} iterations were done, not {iterations}",
@@ -44,7 +48,9 @@ pub(super) fn fit_follows_the_gradient(
     data: &Data,
     problem: &Problem<'_>,
 ) -> Result<(), BenchError> {
-    let (before, after) = (fit(session, data, 2)?, fit(session, data, 3)?);
+    let how = iterations::how(session);
+    let before = fit(session, data, 2, &how)?;
+    let after = fit(session, data, 3, &how)?;
     let at = model_of(&before);
     // C is 1; the penalty ½‖w‖² leaves the intercept out.
     let mut gradient = plain_loop(problem, &at);

@@ -9,13 +9,17 @@
 mod check;
 mod data;
 
+use super::iterations::{self, Ideal, Job, Subject};
 use crate::BenchError;
 use crate::limits::logistic::{BareLoop, FEATURES, Gradient, Model, Problem, plain_loop};
-use crate::report::{Figures, Limit, Line, Report, ratio};
-use crate::session::{Counts, Session, limit};
+use crate::report::{
+    Figures, Line, Report, limit_lines, limits, memory_line, ratio, share_of_ideal,
+};
+use crate::session::{Counts, How, Session};
+use brambling::operators::ml::logistic_regression::partitions_of;
 use brambling_machine::measure::Measured;
 use brambling_machine::probes::{ReadLoop, peak_rss_bytes, read_bandwidth, reset_peak_rss};
-use brambling_machine::{Figure, Isa};
+use brambling_machine::{Isa, Rounds};
 use data::Data;
 use std::cell::Cell;
 use std::time::Instant;
@@ -48,12 +52,89 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     reset_peak_rss();
     let data = Data::generate(sizes.rows, session.threads as usize);
     let problem = Problem::new(&data.x, &data.y);
+    if iterations::is_sweep(session) {
+        return sweep(session, &sizes, &data, &problem);
+    }
     let model = check::some_model();
     let right = plain_loop(&problem, &model);
     check::fit_follows_the_gradient(session, &data, &problem)?;
+    let how = iterations::how(session);
     let measured = measure(session, &sizes, &data, &problem, &model, &right)?;
     let peak_rss = peak_rss_bytes().unwrap_or(0);
-    Ok(report(session, &data, &measured, peak_rss))
+    let times = iterations::task_times(session, &how, &|session, how| {
+        ours(session, &sizes, &data, how)
+    })?;
+    let partitions = partitions(&sizes, &how);
+    let report = report(session, &data, &measured, partitions, peak_rss);
+    Ok(report.with_task_times(times))
+}
+
+fn partitions(sizes: &Sizes, how: &How) -> u32 {
+    let own = || partitions_of(sizes.rows, FEATURES);
+    how.partitions.unwrap_or_else(own)
+}
+
+/// One fit of as many iterations as a round has.
+fn ours(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+    how: &How,
+) -> Result<Job, BenchError> {
+    let fitted = check::fit(session, data, sizes.iterations, how)?;
+    let mut found = fitted.coef.clone();
+    found.push(fitted.intercept);
+    Ok(Job {
+        ms_per_iteration: fitted.seconds_per_iteration() * 1e3,
+        tally: fitted.tally,
+        partitions: partitions(sizes, how),
+        found,
+    })
+}
+
+/// Ours with several numbers of partitions, which must not change a bit, beside reading alone.
+fn sweep(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+    problem: &Problem<'_>,
+) -> Result<Report, BenchError> {
+    let (slices, places) = (problem.slices(), session.places.clone());
+    let rounds = with_reads(session.rounds(), data, &slices, &places);
+    let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, how);
+    let (measured, sweep) = iterations::sweep(session, rounds, 0.0, &ours)?;
+    let (limit, ms) = measured.best(reads());
+    let ideal = Ideal {
+        limit,
+        ms,
+        bound_by: "memory bandwidth",
+    };
+    let limits = limits(&measured, reads(), 1.0, "ms");
+    let subject = Subject::default();
+    Ok(iterations::sweep_report(
+        session, subject, &measured, sweep, &ideal, limits,
+    ))
+}
+
+fn reads() -> impl Iterator<Item = &'static str> {
+    ReadLoop::available().into_iter().map(|read| read.name())
+}
+
+/// The loops that only read the input.
+fn with_reads<'r, 'a>(
+    mut rounds: Rounds<'r, Session<'a>>,
+    data: &Data,
+    slices: &'r [&[f64]],
+    places: &'r [usize],
+) -> Rounds<'r, Session<'a>> {
+    let bytes = data.bytes() as f64;
+    for read in ReadLoop::available() {
+        rounds = rounds.limit("read", read.name(), move |session: &mut Session<'a>| {
+            // A byte per nanosecond is a gigabyte a second.
+            session.sample(|_| Ok(bytes / read_bandwidth(read, slices, places) / 1e6))
+        });
+    }
+    rounds
 }
 
 fn measure(
@@ -66,16 +147,10 @@ fn measure(
 ) -> Result<Measured, BenchError> {
     let places = &session.places.clone();
     let slices = &problem.slices();
-    let bytes = data.bytes() as f64;
     let cached = &cached(data, sizes.rows);
     let seconds_per_task = &Cell::new(0.0);
-    let mut rounds = session.rounds();
-    for read in ReadLoop::available() {
-        rounds = rounds.limit("read", read.name(), move |session: &mut Session<'_>| {
-            // A byte per nanosecond is a gigabyte a second.
-            session.sample(|_| Ok(bytes / read_bandwidth(read, slices, places) / 1e6))
-        });
-    }
+    let how = &iterations::how(session);
+    let mut rounds = with_reads(session.rounds(), data, slices, places);
     for bare in BareLoop::available() {
         rounds = rounds.limit("bare", bare.name(), move |session| {
             session.sample(|session| {
@@ -110,10 +185,9 @@ fn measure(
         })
         .ours("engine", move |session| {
             session.sample(|session| {
-                let fitted = check::fit(session, data, sizes.iterations)?;
-                let wall = fitted.tally.wall.as_secs_f64();
-                seconds_per_task.set(wall / fitted.tally.tasks as f64);
-                Ok(fitted.seconds_per_iteration() * 1e3)
+                let job = ours(session, sizes, data, how)?;
+                seconds_per_task.set(job.seconds_per_task());
+                Ok(job.ms_per_iteration)
             })
         })
         .ours("task", move |session| {
@@ -138,32 +212,29 @@ fn widest() -> BareLoop {
     }
 }
 
-/// Ideal ÷ ours within each round: before and after ours the machine was the same.
-fn share_of_ideal(measured: &Measured, best_read: &str) -> Figure {
-    let ours = measured.samples("engine");
-    let reads = measured.samples(best_read).chunks(2);
-    let shares: Vec<f64> = ours
-        .iter()
-        .zip(reads)
-        .map(|(ours, reads)| reads.iter().copied().fold(f64::INFINITY, f64::min) / ours)
-        .collect();
-    Figure::of(&shares)
+fn bares() -> impl Iterator<Item = &'static str> {
+    BareLoop::available().into_iter().map(|bare| bare.name())
 }
 
-fn report(session: &Session<'_>, data: &Data, measured: &Measured, peak_rss_bytes: u64) -> Report {
-    let reads = ReadLoop::available();
-    let bares = BareLoop::available();
-    let (best_read, ideal) = measured.best(reads.iter().map(|read| read.name()));
-    let (best_bare, bare) = measured.best(bares.iter().map(|bare| bare.name()));
+fn report(
+    session: &Session<'_>,
+    data: &Data,
+    measured: &Measured,
+    partitions: u32,
+    peak_rss_bytes: u64,
+) -> Report {
+    let (best_read, ideal) = measured.best(reads());
+    let (best_bare, bare) = measured.best(bares());
     let (ours, plain) = (measured.figure("engine"), measured.figure("plain-loop"));
     let cached = measured.figure(CACHED);
-    let share = share_of_ideal(measured, best_read);
+    let share = share_of_ideal(measured, "engine", best_read, 1.0);
     let bound_by = if ideal.median >= cached.median {
         "memory bandwidth"
     } else {
         "compute"
     };
     let figures = Figures::Logistic {
+        partitions,
         ms_per_iteration: ours,
         plain_loop_ms: plain,
         bare_loop_ms: bare,
@@ -173,13 +244,8 @@ fn report(session: &Session<'_>, data: &Data, measured: &Measured, peak_rss_byte
         bound_by,
         peak_rss_bytes,
     };
-    let limits: Vec<Limit> = reads
-        .iter()
-        .map(|read| read.name())
-        .chain(bares.iter().map(|bare| bare.name()))
-        .chain([CACHED])
-        .map(|name| limit(measured, name, 1.0, "ms"))
-        .collect();
+    let names = reads().chain(bares()).chain([CACHED]);
+    let limits = limits(measured, names, 1.0, "ms");
     let gb = data.bytes() as f64 / 1e9;
     let mut lines = vec![
         Line::new("an iteration", ours, "ms").note(format!(
@@ -190,22 +256,16 @@ fn report(session: &Session<'_>, data: &Data, measured: &Measured, peak_rss_byte
         Line::new("share of the ideal", share.scaled(100.0), "%"),
         Line::new("one thread, plain loop", plain, "ms"),
     ];
-    for limit in &limits {
-        let line = Line::new(format!("limit: {}", limit.name), limit.figure, "ms");
-        lines.push(match limit.name.as_str() {
-            name if name == best_read => {
-                line.note(format!("the ideal: {:.1} GB/s", gb * 1e3 / ideal.median))
-            }
-            name if name == best_bare => line.note("the best bare loop"),
-            name if name == CACHED => line.note("the same arithmetic over rows that stay cached"),
-            _ => line,
-        });
-    }
-    let peak = Figure::of(&[peak_rss_bytes as f64 / 1e9]);
-    lines.push(Line::new("peak memory", peak, "GB").note(ratio(
-        peak,
-        Figure::of(&[gb]),
-        "the input",
-    )));
+    lines.extend(limit_lines(&limits, |name| match name {
+        name if name == best_read => {
+            Some(format!("the ideal: {:.1} GB/s", gb * 1e3 / ideal.median))
+        }
+        name if name == best_bare => Some("the best bare loop".to_owned()),
+        CACHED => Some("the same arithmetic over rows that stay cached".to_owned()),
+        _ => None,
+    }));
+    lines.push(memory_line(peak_rss_bytes, |peak| {
+        format!("{:.2} × the input", peak / gb)
+    }));
     session.report(Counts::of([measured]), figures, limits, lines)
 }

@@ -7,7 +7,7 @@ use crate::session::Session;
 use brambling::graph::Ranked;
 
 /// By how much a rank may differ, as a share of it: additions in another order, and nothing else.
-fn agreement<R: Real>() -> f64 {
+pub(super) fn agreement<R: Real>() -> f64 {
     // Of eight bytes or of four.
     if size_of::<R>() == 8 { 1e-9 } else { 1e-3 }
 }

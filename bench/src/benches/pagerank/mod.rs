@@ -9,13 +9,16 @@
 mod check;
 mod data;
 
+use super::iterations::{self, Ideal, Job, Subject};
 use crate::limits::pagerank::{BareLoop, Gathers, InEdges, Real, plain_loop};
-use crate::report::{Figures, Limit, Line, Report, ratio};
-use crate::session::{Counts, Session, limit};
+use crate::report::{
+    Figures, Line, Report, limit_lines, limits, memory_line, ratio, share_of_ideal,
+};
+use crate::session::{Counts, How, Session};
 use crate::uniform::below;
 use crate::{BenchError, Precision};
 use brambling::graph::Ranked;
-use brambling_machine::Figure;
+use brambling_machine::Rounds;
 use brambling_machine::measure::Measured;
 use brambling_machine::probes::{peak_rss_bytes, reset_peak_rss};
 use data::Data;
@@ -58,8 +61,24 @@ struct Given<'d, R> {
     sizes: Sizes,
     data: &'d Data,
     in_edges: InEdges,
+    gathering: Gathering<R>,
+}
+
+/// A table that stays in the cache, and what is gathered from it.
+struct Gathering<R> {
     table: Vec<R>,
-    gathers: Gathers,
+    at: Gathers,
+}
+
+impl<R: Real> Gathering<R> {
+    fn new(gathers: usize) -> Gathering<R> {
+        let places = TABLE_BYTES / size_of::<R>();
+        let at = (0..gathers as u64).map(|at| below(at, places as u64) as u32);
+        Gathering {
+            table: (0..places).map(|at| R::of(at as f64)).collect(),
+            at: Gathers::new(places, at.collect()),
+        }
+    }
 }
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
@@ -73,27 +92,95 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
 
 fn run_with<R: Real>(session: &mut Session<'_>, data: &Data) -> Result<Report, BenchError> {
     let sizes = Sizes::of(session);
+    if iterations::is_sweep(session) {
+        return sweep::<R>(session, &sizes, data);
+    }
     // The first run, before there is anything else: its memory counts.
     reset_peak_rss();
     let before = peak_rss_bytes().unwrap_or(0);
-    let first = rank(session, data, sizes.compared)?;
+    let how = iterations::how(session);
+    let first = rank(session, data, sizes.compared, &how)?;
     let peak_rss = peak_rss_bytes().unwrap_or(0);
-    let places = TABLE_BYTES / size_of::<R>();
-    let at = (0..sizes.gathers as u64).map(|at| below(at, places as u64) as u32);
-    let given = Given {
+    let given = Given::<R> {
         in_edges: InEdges::new(data.vertices, &data.sources, &data.targets),
-        table: (0..places).map(|at| R::of(at as f64)).collect(),
-        gathers: Gathers::new(places, at.collect()),
+        gathering: Gathering::new(sizes.gathers),
         sizes,
         data,
     };
     check::all_agree(session, &given, &first)?;
-    let measured = measure(session, &given)?;
+    let measured = measure(session, &given, &how)?;
     let memory = Memory {
         peak_rss,
         added_per_edge: (peak_rss - before) as f64 / data.edges() as f64,
     };
-    Ok(report(session, &given, &measured, &first, &memory))
+    let times = iterations::task_times(session, &how, &|session, how| {
+        ours(session, &given.sizes, data, how)
+    })?;
+    let report = report(session, &given, &measured, &first, &memory);
+    Ok(report.with_task_times(times))
+}
+
+/// One search of as many iterations as a round has.
+fn ours(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+    how: &How,
+) -> Result<Job, BenchError> {
+    let ranked = rank(session, data, sizes.iterations, how)?;
+    Ok(Job {
+        ms_per_iteration: ranked.seconds_per_iteration() * 1e3,
+        tally: ranked.tally,
+        partitions: ranked.partitions,
+        found: ranked.ranks,
+    })
+}
+
+/// Ours with several numbers of partitions, beside as many gathers as there are edges.
+fn sweep<R: Real>(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+) -> Result<Report, BenchError> {
+    let (gathering, places) = (Gathering::<R>::new(sizes.gathers), session.places.clone());
+    let rounds = with_gathers(session.rounds(), &gathering, &places);
+    let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, how);
+    // The number of partitions enters the sums.
+    let (measured, sweep) = iterations::sweep(session, rounds, check::agreement::<R>(), &ours)?;
+    let (limit, gather) = measured.best(gathers());
+    let ideal = Ideal {
+        limit,
+        ms: gather.scaled(data.edges() as f64 * 1e3),
+        bound_by: BOUND_BY,
+    };
+    let limits = limits(&measured, gathers(), 1e9, "ns");
+    let subject = Subject {
+        graph: Some(session.options.graph.unwrap_or_default().name()),
+        dtype: Some(session.options.dtype.unwrap_or_default().name()),
+        ..Subject::default()
+    };
+    Ok(iterations::sweep_report(
+        session, subject, &measured, sweep, &ideal, limits,
+    ))
+}
+
+/// Gathers from the cache: seconds of each.
+fn with_gathers<'r, 'a, R: Real>(
+    mut rounds: Rounds<'r, Session<'a>>,
+    gathering: &'r Gathering<R>,
+    places: &'r [usize],
+) -> Rounds<'r, Session<'a>> {
+    for bare in cached_loops() {
+        rounds = rounds.limit("gather", bare.gather_name(), move |session| {
+            // So short that one interruption would decide: the best of three.
+            session.sample(|_| {
+                let gather = |_| bare.gather(&gathering.table, &gathering.at, places).0;
+                let seconds = (0..3).map(gather).fold(f64::INFINITY, f64::min);
+                Ok(seconds / gathering.at.len() as f64)
+            })
+        });
+    }
+    rounds
 }
 
 struct Memory {
@@ -102,19 +189,20 @@ struct Memory {
 }
 
 /// Does so many iterations, and refuses a search that ended before.
-fn rank(session: &mut Session<'_>, data: &Data, iterations: u64) -> Result<Ranked, BenchError> {
-    let how = brambling::graph::PageRank {
+fn rank(
+    session: &mut Session<'_>,
+    data: &Data,
+    iterations: u64,
+    how: &How,
+) -> Result<Ranked, BenchError> {
+    let search = brambling::graph::PageRank {
         tol: 0.0,
         max_iter: iterations,
         precision: session.options.dtype.unwrap_or_default(),
         ..Default::default()
     };
-    let partitions = session
-        .options
-        .partitions_per_core
-        .map(|k| k * session.threads);
-    let ranked = session.analyse(partitions, |options, caller| {
-        brambling::graph::pagerank_with(&data.list(), &how, options, caller)
+    let ranked = session.analyse(how, |options, caller| {
+        brambling::graph::pagerank_with(&data.list(), &search, options, caller)
     })?;
     session.check(ranked.iterations == iterations, || {
         format!(
@@ -128,21 +216,12 @@ fn rank(session: &mut Session<'_>, data: &Data, iterations: u64) -> Result<Ranke
 fn measure<R: Real>(
     session: &mut Session<'_>,
     given: &Given<'_, R>,
+    how: &How,
 ) -> Result<Measured, BenchError> {
     let places = &session.places.clone();
     let seconds_per_task = &Cell::new(0.0);
     let dealing_ms = &Cell::new(0.0);
-    let mut rounds = session.rounds();
-    for bare in gathers() {
-        rounds = rounds.limit("gather", bare.gather_name(), move |session| {
-            // So short that one interruption would decide: the best of three.
-            session.sample(|_| {
-                let gather = |_| bare.gather(&given.table, &given.gathers, places).0;
-                let seconds = (0..3).map(gather).fold(f64::INFINITY, f64::min);
-                Ok(seconds / given.gathers.len() as f64)
-            })
-        });
-    }
+    let mut rounds = with_gathers(session.rounds(), &given.gathering, places);
     for bare in BareLoop::available() {
         rounds = rounds.limit("bare", bare.name(), move |session| {
             session.sample(|session| {
@@ -163,7 +242,7 @@ fn measure<R: Real>(
         })
         .ours("engine", move |session| {
             session.sample(|session| {
-                let ranked = rank(session, given.data, given.sizes.iterations)?;
+                let ranked = rank(session, given.data, given.sizes.iterations, how)?;
                 let wall = ranked.tally.wall.as_secs_f64();
                 seconds_per_task.set(wall / ranked.tally.tasks as f64);
                 dealing_ms.set(ranked.dealing.as_secs_f64() * 1e3);
@@ -180,25 +259,18 @@ fn measure<R: Real>(
 }
 
 /// The loops that gather from the cache, where a prefetch has nothing to do.
-fn gathers() -> Vec<BareLoop> {
+fn cached_loops() -> Vec<BareLoop> {
     let mut loops = BareLoop::available();
     loops.retain(|bare| !bare.has_prefetch());
     loops
 }
 
-/// Ideal ÷ ours within each round: before and after ours the machine was the same.
-fn share_of_ideal(measured: &Measured, ideal: &str, edges: f64) -> Figure {
-    let limits = measured.samples(ideal).chunks(2);
-    let shares: Vec<f64> = measured
-        .samples("engine")
-        .iter()
-        .zip(limits)
-        .map(|(ours, limits)| {
-            let best = limits.iter().copied().fold(f64::INFINITY, f64::min);
-            best * edges * 1e3 / ours
-        })
-        .collect();
-    Figure::of(&shares)
+fn gathers() -> impl Iterator<Item = &'static str> {
+    cached_loops().into_iter().map(BareLoop::gather_name)
+}
+
+fn bares() -> impl Iterator<Item = &'static str> {
+    BareLoop::available().into_iter().map(BareLoop::name)
 }
 
 fn report<R: Real>(
@@ -208,14 +280,13 @@ fn report<R: Real>(
     first: &Ranked,
     memory: &Memory,
 ) -> Report {
-    let loops = BareLoop::available();
-    let (best_gather, gather) = measured.best(gathers().iter().map(|bare| bare.gather_name()));
-    let (best_bare, bare) = measured.best(loops.iter().map(|bare| bare.name()));
+    let (best_gather, gather) = measured.best(gathers());
+    let (best_bare, bare) = measured.best(bares());
     let edges = given.data.edges() as f64;
     let ours = measured.figure("engine");
     let (ideal, gathers_per_s) = (gather.scaled(edges * 1e3), gather.rate(1.0));
     let edges_per_s = ours.rate(edges * 1e3);
-    let share = share_of_ideal(measured, best_gather, edges);
+    let share = share_of_ideal(measured, "engine", best_gather, edges * 1e3);
     let (graph, dtype) = (session.options.graph, session.options.dtype);
     let figures = Figures::PageRank {
         graph: graph.unwrap_or_default().name(),
@@ -236,15 +307,8 @@ fn report<R: Real>(
         bound_by: BOUND_BY,
         peak_rss_bytes: memory.peak_rss,
     };
-    let limits: Vec<Limit> = gathers()
-        .iter()
-        .map(|bare| limit(measured, bare.gather_name(), 1e9, "ns"))
-        .chain(
-            loops
-                .iter()
-                .map(|bare| limit(measured, bare.name(), 1.0, "ms")),
-        )
-        .collect();
+    let mut limits_found = limits(measured, gathers(), 1e9, "ns");
+    limits_found.extend(limits(measured, bares(), 1.0, "ms"));
     let mut lines = vec![
         Line::new("an iteration", ours, "ms").note(format!(
             "{}; {}; {} edges in {} partitions",
@@ -262,21 +326,19 @@ fn report<R: Real>(
             "ms",
         ),
     ];
-    for limit in &limits {
-        let line = Line::new(format!("limit: {}", limit.name), limit.figure, limit.unit);
-        lines.push(match limit.name.as_str() {
-            name if name == best_gather => line.note(format!(
-                "a gather from 1 MB: {:.0} million/s",
-                gathers_per_s.median / 1e6
-            )),
-            name if name == best_bare => line.note("the best bare loop"),
-            _ => line,
-        });
-    }
-    let peak = Figure::of(&[memory.peak_rss as f64 / 1e9]);
-    lines.push(Line::new("peak memory", peak, "GB").note(format!(
-        "{:.1} bytes an edge beyond the arrays",
-        memory.added_per_edge
-    )));
-    session.report(Counts::of([measured]), figures, limits, lines)
+    lines.extend(limit_lines(&limits_found, |name| match name {
+        name if name == best_gather => {
+            let rate = gathers_per_s.median / 1e6;
+            Some(format!("a gather from 1 MB: {rate:.0} million/s"))
+        }
+        name if name == best_bare => Some("the best bare loop".to_owned()),
+        _ => None,
+    }));
+    lines.push(memory_line(memory.peak_rss, |_| {
+        format!(
+            "{:.1} bytes an edge beyond the arrays",
+            memory.added_per_edge
+        )
+    }));
+    session.report(Counts::of([measured]), figures, limits_found, lines)
 }

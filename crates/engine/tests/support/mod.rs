@@ -8,6 +8,8 @@ use brambling::operators::simd;
 use brambling::prelude::*;
 use brambling::program::{Foreign, Rng, StageId};
 
+pub mod graphs;
+
 /// The same random numbers in every test and process.
 pub fn rng(stream: u64) -> Rng {
     Rng::new(7, StageId(0), 0, stream)

@@ -8,6 +8,7 @@ use super::panics;
 use super::ready::Ready;
 use super::sleep::Bed;
 use super::tally::{Tally, ThreadTally};
+use super::times::{KernelTimes, Notebook, time_kernels};
 use super::zone::Zone;
 use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
@@ -29,6 +30,8 @@ pub struct JobOptions {
     pub budget: Budget,
     /// After how long without any progress a job that waits for completions is ended.
     pub stall: Duration,
+    /// For how many calls of kernels a thread has room to note how long they took; none: nothing is timed.
+    pub timed_calls: Option<usize>,
 }
 
 impl Default for JobOptions {
@@ -36,6 +39,7 @@ impl Default for JobOptions {
         JobOptions {
             budget: Budget::unlimited(),
             stall: Duration::from_secs(60),
+            timed_calls: None,
         }
     }
 }
@@ -124,6 +128,8 @@ pub struct Job {
     /// The thread that each shard belongs to now.
     owners: Box<[AtomicU32]>,
     pub(super) stations: Box<[Station]>,
+    /// Where each station's thread keeps how long kernels ran; none when the job is not timed.
+    pub(super) notebooks: Box<[Notebook]>,
     pub(super) exchanges: Box<[Option<InProcess>]>,
     pub(super) boards: Box<[Option<Board>]>,
     pub(super) ends: Box<[Board]>,
@@ -144,7 +150,14 @@ pub struct Job {
 
 impl Job {
     /// Places a program's shards on threads. They are made there when the job starts.
-    pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Arc<Job> {
+    pub fn new(mut plan: Plan, threads: u32, options: JobOptions) -> Arc<Job> {
+        let notebooks = match options.timed_calls {
+            None => Box::default(),
+            Some(calls) => {
+                time_kernels(&mut plan);
+                (0..=threads).map(|_| Notebook::new(calls)).collect()
+            }
+        };
         let (residents, numbers) = place(&plan, threads);
         let shards = residents.len();
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
@@ -171,6 +184,7 @@ impl Job {
             ends: (0..plan.loops).map(|_| Board::new(shards)).collect(),
             owners,
             stations,
+            notebooks,
             settled: AtomicU32::new(0),
             unfinished: AtomicUsize::new(shards),
             stop: AtomicBool::new(false),
@@ -356,6 +370,18 @@ impl Job {
         }
         tally.peak_bytes = self.options.budget.peak_bytes();
         tally
+    }
+
+    /// How long its kernels ran, after the job has ended; nothing when it was not asked to note that.
+    pub fn kernel_times(&self) -> KernelTimes {
+        KernelTimes::of(self.plan.program.spec().stages.len(), &self.notebooks)
+    }
+
+    /// A thread begins to work or ends: in a timed job it takes up its notes, or lays them down.
+    pub(super) fn exchange_notes(&self, thread: u32) {
+        if let Some(notebook) = self.notebooks.get(thread as usize) {
+            notebook.exchange();
+        }
     }
 
     /// The failure of a scatter whose pieces the budget has no room for.

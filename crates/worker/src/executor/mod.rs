@@ -19,6 +19,7 @@ mod stall;
 mod sync;
 mod tally;
 mod thread;
+mod times;
 mod watch;
 mod zone;
 
@@ -28,4 +29,5 @@ pub use mail::Mail;
 pub use pool::{Advance, Caller, Interrupted, Pool, QuietCaller};
 pub use sleep::Bed;
 pub use tally::Tally;
+pub use times::KernelTimes;
 pub use zone::Zone;

@@ -54,6 +54,7 @@ impl<'a> Worker<'a> {
             Runner::Native
         };
         let station = &job.stations[me as usize];
+        job.exchange_notes(me);
         Worker {
             job,
             me,
@@ -80,6 +81,7 @@ impl<'a> Worker<'a> {
                 }
             }
         });
+        self.job.exchange_notes(self.me);
         self.station.zone.leave();
     }
 
@@ -125,6 +127,7 @@ impl<'a> Worker<'a> {
                 }
             }
         });
+        self.job.exchange_notes(self.me);
         self.station.zone.leave();
         over
     }
