@@ -169,7 +169,7 @@ GROUP_SUM = Workload(
     },
     ours=Entry("brambling", "peers.systems.brambling:GroupSum", (1, 4)),
     peers=(
-        Entry("brambling, dense keys", "peers.systems.brambling:GroupSumDense", (1, 51)),
+        Entry("brambling, dense keys", "peers.systems.brambling:GroupSumDense", (1, 51), iterations_at={"small": (1, 1001)}),
         Entry("Polars", "peers.systems.polars:GroupSum", (0, 5)),
         Entry("NumPy, dense keys", "peers.systems.numpy_scipy:GroupSum", (0, 5)),
         Entry("PySpark, DataFrame", "peers.systems.spark:GroupSumTable", (0, 3)),

@@ -58,15 +58,16 @@ class Spark(Peer):
         self._refuse_dropped()
         return made
 
-    def _refuse_dropped(self) -> None:
-        """What Spark has no room for it makes anew in each iteration, without a word."""
-        for info in self._context._jsc.sc().getRDDStorageInfo():
-            kept, all_of_them = info.numCachedPartitions(), info.numPartitions()
-            if kept < all_of_them:
-                raise RuntimeError(
-                    f"Spark kept {kept} of {all_of_them} partitions in its {self._case.memory_mb} MB of memory; it would make "
-                    "the others anew in each iteration"
-                )
+    def _refuse_dropped(self, tables: int = 1) -> None:
+        """What Spark has no room for it makes anew in each iteration, or reads from the disk, without a word."""
+        # Only those are listed of which there is any partition left.
+        found = self._context._jsc.sc().getRDDStorageInfo()
+        whole = [info for info in found if info.numCachedPartitions() == info.numPartitions() and not info.diskSize()]
+        if len(whole) < tables:
+            raise RuntimeError(
+                f"Spark has no room for the data in its {self._case.memory_mb} MB of memory; it would make parts of it anew in "
+                "each iteration"
+            )
 
     def close(self) -> None:
         self._context.stop()
@@ -207,7 +208,7 @@ class PageRankTutorial(Spark):
         edges = self._kept(partial(_each_row, case.data, ("src", "dst"), case.threads))
         self._links = edges.distinct().groupByKey().cache()
         self._vertices = self._links.count()
-        self._refuse_dropped()
+        self._refuse_dropped(tables=2)
 
     def iterate(self, iterations: int) -> Arrays:
         ranks = self._links.mapValues(lambda _: 1.0)
