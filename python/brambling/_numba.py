@@ -37,15 +37,23 @@ class Compiler:
         import numba
         from numba.core import types
 
-        result = self._result_type(tuple(_type_of(layout) for layout in arguments))
+        compiled = self._compiled(tuple(_type_of(layout) for layout in arguments))
+        # A wrapper takes half a second, so the function keeps those it has. Another result of its own
+        # compilation, as after `recompile`, needs another.
+        made = self._f.__dict__.setdefault("_brambling_wrappers", {})
+        key = repr(arguments)
+        if key in made and made[key][0] is compiled:
+            return made[key][1]
+        result = compiled.signature.return_type
         is_tuple = isinstance(result, types.BaseTuple)
         parts = list(result) if is_tuple else [result]
         leaves = [self._leaf(part) for part in parts]
         wrapper = _wrapper(self._f, arguments, is_tuple, leaves)
         code: Any = numba.cfunc(types.int64(types.CPointer(types.int64)))(wrapper)
-        return code.address, is_tuple, leaves, (code, self._f)
+        made[key] = compiled, (code.address, is_tuple, leaves, (code, self._f))
+        return made[key][1]
 
-    def _result_type(self, arguments: tuple[Any, ...]) -> Any:
+    def _compiled(self, arguments: tuple[Any, ...]) -> Any:
         from numba.core.errors import NumbaError
 
         try:
@@ -61,7 +69,7 @@ class Compiler:
                 f"numba cannot compile `{self._stage}` for {', '.join(map(str, arguments))}; change the function, or "
                 "give the stage the Python function itself"
             ) from error
-        return self._f.overloads[arguments].signature.return_type
+        return self._f.overloads[arguments]
 
     def _leaf(self, part: Any) -> Leaf:
         from numba.core import types

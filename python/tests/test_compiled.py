@@ -190,3 +190,24 @@ def test_numba_is_not_imported_unless_somebody_has():
     code = "import sys, brambling as br, numpy as np; p = br.Program('x'); p.map(np.sum, p.load(np.ones(3))); p.run(); "
     code += "sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_wrapper_is_made_once_for_a_function_and_types(monkeypatch):
+    made = []
+    cfunc = numba.cfunc
+    monkeypatch.setattr(numba, "cfunc", lambda *types: made.append(types) or cfunc(*types))
+    factor = 2.0
+    scaled = numba.njit(lambda block: block * factor)
+
+    def first(dtype):
+        p = br.Program("scaled")
+        p.keep(found := p.map(scaled, p.load(np.ones(10, dtype))))
+        return np.concatenate(p.run()[found])[0]
+
+    assert [first(np.float64), first(np.float64), len(made)] == [2.0, 2.0, 1]
+    assert [first(np.float32), len(made)] == [2.0, 2]
+    # What the function closes over is compiled in, until it is compiled again.
+    factor = 3.0
+    assert [first(np.float64), len(made)] == [2.0, 2]
+    scaled.recompile()
+    assert [first(np.float64), first(np.float64), len(made)] == [3.0, 3.0, 3]
