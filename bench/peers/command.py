@@ -26,7 +26,7 @@ _EPILOG = """\
 examples:
   make peers OF=kmeans SIZE=small       try it: seconds for each workload, figures that say nothing
   make peers OF=kmeans                  one workload
-  make peers JSON=1 > peers.json        all of them, an object a line
+  python bench/peers --json > all.json  all of them, an object a line (after `make install`)
   python bench/peers --list             workloads, who takes part in each, and who is left out at which size
 
 figures: the time of some iterations without that of fewer, by the iteration, so that what happens once (loading, converting,

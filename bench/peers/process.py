@@ -62,7 +62,12 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps({"do": do, "with": arguments}).encode() + b"\n")
             self._process.stdin.flush()
-        answer = json.loads(self._line(do))
+        line = self._line(do)
+        try:
+            answer = json.loads(line)
+        except ValueError as error:
+            self.kill()
+            raise Failed(f"`{do}` was answered by what is no JSON: {line[:80]!r}") from error
         if "error" in answer:
             raise Failed(answer["error"])
         return answer
@@ -107,6 +112,7 @@ class Worker:
             # Its exit status is taken by nobody else, so it would stay a member as a zombie.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.01)
+            time.sleep(0.01)
         self._process.wait()
 
 

@@ -142,13 +142,21 @@ def _chunks(value: Any, what: str) -> list[tuple[Any, Any]]:
         value = value.reset_index(drop=True)
     try:
         stream = nanoarrow.c_array_stream(value)
+        schema = stream.get_schema()
+        _refuse_columns_of_nulls(schema, what)
+        chunks = [(chunk.schema, chunk.view()) for chunk in stream]
+    except BuildError:
+        raise
     except ImportError as error:  # pandas needs pyarrow for this.
         raise MissingExtra(f"{what} cannot be read: {error}") from error
-    _refuse_columns_of_nulls(stream.get_schema(), what)
-    chunks = [(chunk.schema, chunk.view()) for chunk in stream]
+    except Exception as error:  # Whatever the package that holds the data has to say.
+        raise BuildError(
+            f"{what} cannot be read through Arrow: {type(error).__module__.partition('.')[0]} says: {error}; convert such columns "
+            "to numbers or text, or leave them out"
+        ) from error
     if chunks:
         return chunks
-    empty = nanoarrow.c_array([], stream.get_schema())
+    empty = nanoarrow.c_array([], schema)
     return [(empty.schema, empty.view())]
 
 
@@ -222,6 +230,8 @@ def _column(schema: Any, view: Any, first: int, length: int, whose: _Whose) -> n
     begin = view.offset + first
     if schema.dictionary is not None:
         entries = view.dictionary
+        if entries.null_count:
+            raise BuildError(f"{whose.what} has a null in its dictionary; fill or drop such rows, and encode it again")
         values = _column(schema.dictionary, entries, 0, entries.length, whose)
         return values[np.frombuffer(view.buffer(1), _NUMBERS[schema.format])[begin : begin + length]]
     if schema.format in _NUMBERS:
@@ -305,7 +315,7 @@ def _exported(nanoarrow: Any, name: str, held: np.ndarray) -> Any:
     if held.dtype == bool:
         bits = np.packbits(held, bitorder="little")
         return nanoarrow.c_array_from_buffers(nanoarrow.bool_(), len(held), [None, bits])
-    if held.dtype.kind in "iuf" and held.dtype.isnative:
+    if held.dtype.kind in "iuf" and held.dtype.itemsize <= 8 and held.dtype.isnative:
         kind = getattr(nanoarrow, held.dtype.name)()
         return nanoarrow.c_array_from_buffers(kind, len(held), [None, held])
     texts = held.tolist()

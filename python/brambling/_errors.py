@@ -94,8 +94,11 @@ class DataConversionWarning(UserWarning):
     __module__ = "brambling"
 
 
-def refuse_masked(value: Any, what: str) -> None:
-    """NumPy's conversions forget the mask: values that were masked out would count."""
+def refuse_unreadable(value: Any, what: str) -> None:
+    """Refuses what NumPy would make something else of: masked arrays, and frames that have yet to be computed."""
+    if hasattr(value, "collect") and not hasattr(value, "__array__") and not hasattr(value, "__arrow_c_stream__"):
+        raise BuildError(f"{what} is a {type(value).__name__}, whose rows are not there yet; give its collect()")
+    # NumPy's conversions forget the mask: values that were masked out would count.
     if np.ma.is_masked(value):
         raise BuildError(
             f"{what} is a masked array, and its mask would be lost; drop the masked rows, or give its filled(value)"

@@ -14,7 +14,7 @@ import numpy as np
 
 from brambling import _arrow
 from brambling._arrow import TableLike
-from brambling._errors import BuildError, BuildTypeError, MissingExtra, NotFitted, refuse_masked
+from brambling._errors import BuildError, BuildTypeError, MissingExtra, NotFitted, refuse_unreadable
 from brambling._report import Report, Work, report
 from brambling._texts import count, named, shown
 
@@ -220,9 +220,7 @@ def rows_of(X: TableLike, *, singles: bool = False) -> Rows:
     """A table of doubles, C-contiguous and aligned; of singles where all of X is of that type and may stay."""
     if hasattr(X, "toarray"):
         raise BuildError("X is sparse, which is not supported yet; give X.toarray()")
-    if hasattr(X, "collect") and not hasattr(X, "__array__"):
-        raise BuildError(f"X is a {type(X).__name__}, whose rows are not there yet; give X.collect()")
-    refuse_masked(X, "X")
+    refuse_unreadable(X, "X")
     table, names = _read(X, singles)
     if table.shape == (0,):
         raise BuildError("X has no rows; there is nothing to learn from, or to predict")
@@ -270,9 +268,11 @@ def _array_of(X: Any) -> np.ndarray:
     except (TypeError, ValueError) as error:
         if "inhomogeneous" in str(error):
             raise BuildError("X has rows of different lengths; give every row as many values as the first") from error
-        texts = _columns_of_text(X)
+        texts, times = _columns_of(X, "OSUT"), _columns_of(X, "mM")
         if texts:
             raise BuildError(f"X has text in {named('column', texts)}; encode it as numbers first, or leave it out") from error
+        if times:
+            raise BuildError(f"X has times in {named('column', times)}; make numbers of them first, or leave them out") from error
         kind = BuildTypeError if isinstance(error, TypeError) else BuildError
         raise kind(f"X cannot be read as a table of numbers ({error}); encode text as numbers first") from error
 
@@ -283,12 +283,12 @@ def _names_of_columns(X: Any) -> Sequence[Any] | None:
     return None if names is None else list(names)
 
 
-def _columns_of_text(X: Any) -> list[str]:
-    """The columns of a data frame that hold no numbers."""
+def _columns_of(X: Any, kinds_wanted: str) -> list[str]:
+    """The columns of a data frame whose types are of these kinds of NumPy; a type without a kind is an object's."""
     kinds = getattr(X, "dtypes", None)
     if kinds is None or not hasattr(kinds, "items"):
         return []
-    return [name for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"]
+    return [name for name, kind in kinds.items() if getattr(kind, "kind", "O") in kinds_wanted]
 
 
 def refuse_not_finite(table: np.ndarray, what: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from brambling import _arrow
-from brambling._errors import BuildError
+from brambling._errors import BuildError, BuildTypeError
 from brambling._texts import count
 
 # A longer table is shown by so many rows at either end.
@@ -50,10 +50,9 @@ class Table:
     __module__ = "brambling"
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        self._columns = {str(name): np.ascontiguousarray(columns[name]) for name in columns.keys()}
-        for name, held in self._columns.items():
-            if held.ndim != 1:
-                raise BuildError(f"column {name!r} has {held.ndim} dimensions; a table's columns have one")
+        if not hasattr(columns, "keys"):
+            raise BuildTypeError(f"a table is made of columns by name, not of a {type(columns).__name__}; give a dict of arrays")
+        self._columns = {str(name): _column(name, columns[name]) for name in columns.keys()}
         lengths = {len(held) for held in self._columns.values()}
         if len(lengths) > 1:
             told = ", ".join(f"{name} has {len(held)}" for name, held in self._columns.items())
@@ -105,6 +104,8 @@ class Table:
         if held.dtype.kind not in "fiub":
             raise BuildError(f"column {by!r} holds {held.dtype}, and only numbers have largest ones; give a column of numbers")
         # Unlike a minus, ~ turns every integer around: the least ones and those without a sign, too.
+        if rows < 0:
+            raise BuildError(f"rows = {rows}; give how many rows are wanted")
         order = np.argsort(-held if held.dtype.kind == "f" else ~held, kind="stable")[:rows]
         return Table({name: column[order] for name, column in self._columns.items()})
 
@@ -136,3 +137,13 @@ class Table:
 def _text(value: Any) -> str:
     value = value.item() if isinstance(value, np.generic) else value
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
+
+
+def _column(name: str, given: Any) -> np.ndarray:
+    try:
+        held = np.asarray(given)
+    except ValueError as error:
+        raise BuildError(f"column {name!r} has values of different lengths; a table's columns have one dimension") from error
+    if held.ndim != 1:
+        raise BuildError(f"column {name!r} has {count(held.ndim, 'dimension')}; a table's columns have one")
+    return np.ascontiguousarray(held)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from brambling import _arrow, _native
-from brambling._errors import BuildError, ConvergenceWarning, refuse_masked
+from brambling._errors import BuildError, ConvergenceWarning, refuse_unreadable
 from brambling._table import Table
 from brambling._texts import count, shown
 
@@ -287,7 +287,7 @@ def _is_integer(value: Any) -> bool:
 
 def _ids(name: str, given: Any) -> np.ndarray:
     """Ids as an array of integers or of text."""
-    refuse_masked(given, name)
+    refuse_unreadable(given, name)
     ids = _arrow.column_or_array(given, name)
     if ids.ndim != 1:
         raise BuildError(f"{name} has {count(ids.ndim, 'dimension')} and shape {ids.shape}; give a column of ids")
@@ -332,7 +332,7 @@ def _relabelled(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _weights(weight: Any, edges: int) -> np.ndarray:
-    refuse_masked(weight, "weight")
+    refuse_unreadable(weight, "weight")
     try:
         weights = _arrow.column_or_array(weight, "weight")
         if weights.dtype.kind not in "fiub":

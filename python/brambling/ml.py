@@ -9,7 +9,7 @@ import numpy as np
 
 from brambling import _arrow, _native
 from brambling._arrow import TableLike
-from brambling._errors import BuildError, ConvergenceWarning, DataConversionWarning, refuse_masked
+from brambling._errors import BuildError, ConvergenceWarning, DataConversionWarning, refuse_unreadable
 from brambling._estimator import Estimator, distance_of_caller, is_count, is_number, known_to_scikit_learn, rows_of
 from brambling._k_means import KMeans
 from brambling._report import Work
@@ -224,7 +224,7 @@ class LogisticRegression(Estimator):
 
 def _column(y: TableLike, rows: int) -> np.ndarray:
     """Labels as a vector."""
-    refuse_masked(y, "y")
+    refuse_unreadable(y, "y")
     labels = _arrow.column_or_array(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         warnings.warn(

@@ -174,7 +174,7 @@ REFUSED = [
         pl.DataFrame({"age": [None, None, None], "rooms": [1, 2, 3]}).fill_null(0),
     ),
     (pa.array([1.0, 2.0, 3.0]), "X is one column where a table is expected; give a table", pa.table({"x": [1.0, 2.0, 3.0]})),
-    (pl.LazyFrame({"x": [1.0, 2.0]}), "X is a LazyFrame, whose rows are not there yet; give X.collect()", pl.DataFrame({"x": [1.0, 2.0]})),
+    (pl.LazyFrame({"x": [1.0, 2.0]}), "X is a LazyFrame, whose rows are not there yet; give its collect()", pl.DataFrame({"x": [1.0, 2.0]})),
     (pa.table({"x": [1.0, np.nan]}), "X has NaN at row 1, column 0 (counted from 0)", pa.table({"x": [1.0, 2.0]})),
     (TABLE.slice(0, 0), "X has no rows", TABLE),
     (pa.table({}), "X is a table without columns", TABLE),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from brambling import _arrow, _native
-from brambling._errors import BuildError, BuildTypeError, refuse_masked
+from brambling._errors import BuildError, BuildTypeError, refuse_unreadable
 from brambling._program.handles import Dataset
 from brambling._program.statements import Statements
 from brambling._texts import count
@@ -109,7 +109,7 @@ class Data(Statements):
 
 
 def _rows(place: int, given: Any) -> np.ndarray:
-    refuse_masked(given, f"p.load: argument {place}")
+    refuse_unreadable(given, f"p.load: argument {place}")
     if _arrow.is_arrow(given):
         return np.ascontiguousarray(_arrow.rows(given, f"p.load: argument {place}"))
     if isinstance(given, tuple) and _are_arrays(given):

@@ -92,10 +92,10 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     reset_peak_rss();
     let data = Data::generate(sizes.rows, session.threads as usize);
     let (problem, start) = (Problem::new(&data.x), data.start(sizes.k));
+    let right = check::all_agree(session, &data, &problem, &start)?;
     if iterations::is_sweep(session) {
         return sweep(session, &sizes, &data, &problem, &start);
     }
-    let right = check::all_agree(session, &data, &problem, &start)?;
     let given = Given {
         sizes,
         data: &data,

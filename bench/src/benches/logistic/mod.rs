@@ -52,12 +52,12 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     reset_peak_rss();
     let data = Data::generate(sizes.rows, session.threads as usize);
     let problem = Problem::new(&data.x, &data.y);
+    check::fit_follows_the_gradient(session, &data, &problem)?;
     if iterations::is_sweep(session) {
         return sweep(session, &sizes, &data, &problem);
     }
     let model = check::some_model();
     let right = plain_loop(&problem, &model);
-    check::fit_follows_the_gradient(session, &data, &problem)?;
     let how = iterations::how(session);
     let measured = measure(session, &sizes, &data, &problem, &model, &right)?;
     let peak_rss = peak_rss_bytes().unwrap_or(0);

@@ -3,7 +3,7 @@
 use super::edges::{GraphError, VERTICES_MAX};
 
 /// How many places a table of ids may have for each end of an edge: beyond that, sorting takes less memory.
-const PLACES_PER_END: usize = 2;
+const PLACES_PER_END: usize = 1;
 
 /// Edges whose ids are dense, and what the ids were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +57,7 @@ fn by_table(
         .enumerate()
         .filter_map(|(place, occurs)| occurs.then_some(least + place as u64))
         .collect();
+    drop(occurs);
     check(&ids)?;
     let mut places = vec![0; span];
     for (place, id) in ids.iter().enumerate() {

@@ -23,7 +23,8 @@ impl Notes {
     /// With room for so many calls; more are only counted.
     fn new(room: usize) -> Notes {
         Notes {
-            calls: Vec::with_capacity(room),
+            // More room than this is made when it is needed: `room` may mean "without end".
+            calls: Vec::with_capacity(room.min(1 << 20)),
             room,
             left_out: 0,
         }
