@@ -2,7 +2,7 @@
 
 use super::Given;
 use crate::BenchError;
-use crate::limits::pagerank::{BareLoop, Real, plain_loop};
+use crate::limits::pagerank::{BareLoop, InEdges, Real, plain_loop};
 use crate::session::Session;
 use brambling::graph::Ranked;
 
@@ -20,23 +20,38 @@ pub(super) fn all_agree<R: Real>(
 ) -> Result<(), BenchError> {
     let iterations = given.sizes.compared as usize;
     let right = plain_loop::<f64>(&given.in_edges, iterations);
-    let agree = |name: &str, ranks: &mut dyn ExactSizeIterator<Item = f64>| {
-        let is_short = ranks.len() != right.len();
-        let wrong = ranks.zip(&right).enumerate().find(|(_, (found, right))| {
-            let error = (found - **right).abs();
-            error.is_nan() || error > agreement::<R>() * **right
-        });
-        session.check(!is_short && wrong.is_none(), || {
-            format!("{name} ranks a vertex (found, right) as {wrong:?}, or not all of them")
-        })
-    };
-    agree("the engine", &mut ours.ranks.iter().copied())?;
+    agree::<R>(session, "the engine", ours.ranks.iter().copied(), &right)?;
     for bare in BareLoop::available() {
         let found = bare.iterate::<R>(&given.in_edges, &session.places, iterations);
-        agree(
-            bare.name(),
-            &mut found.ranks.iter().map(|&rank| rank.into()),
-        )?;
+        let ranks = found.ranks.iter().map(|&rank| rank.into());
+        agree::<R>(session, bare.name(), ranks, &right)?;
     }
     Ok(())
+}
+
+/// Ours alone, after so many iterations.
+pub(super) fn ours_agrees<R: Real>(
+    session: &Session<'_>,
+    in_edges: &InEdges,
+    iterations: u64,
+    ours: &Ranked,
+) -> Result<(), BenchError> {
+    let right = plain_loop::<f64>(in_edges, iterations as usize);
+    agree::<R>(session, "the engine", ours.ranks.iter().copied(), &right)
+}
+
+fn agree<R: Real>(
+    session: &Session<'_>,
+    name: &str,
+    ranks: impl ExactSizeIterator<Item = f64>,
+    right: &[f64],
+) -> Result<(), BenchError> {
+    let is_short = ranks.len() != right.len();
+    let wrong = ranks.zip(right).enumerate().find(|(_, (found, right))| {
+        let error = (found - **right).abs();
+        error.is_nan() || error > agreement::<R>() * **right
+    });
+    session.check(!is_short && wrong.is_none(), || {
+        format!("{name} ranks a vertex (found, right) as {wrong:?}, or not all of them")
+    })
 }

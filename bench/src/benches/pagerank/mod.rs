@@ -136,12 +136,17 @@ fn ours(
     })
 }
 
-/// Ours with several numbers of partitions, beside as many gathers as there are edges.
+/// Ours with several numbers of partitions, beside as many gathers as there are edges. The first is checked against
+/// the plain loop, the others against it.
 fn sweep<R: Real>(
     session: &mut Session<'_>,
     sizes: &Sizes,
     data: &Data,
 ) -> Result<Report, BenchError> {
+    let first = rank(session, data, sizes.compared, &iterations::how(session))?;
+    let in_edges = InEdges::new(data.vertices, &data.sources, &data.targets);
+    check::ours_agrees::<R>(session, &in_edges, sizes.compared, &first)?;
+    drop((first, in_edges));
     let (gathering, places) = (Gathering::<R>::new(sizes.gathers), session.places.clone());
     let rounds = with_gathers(session.rounds(), &gathering, &places);
     let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, how);

@@ -12,9 +12,9 @@ type Header = SlotHeader<Stamp>;
 
 const _: () = assert!(size_of::<Header>() == size_of::<SlotHeader>());
 
-/// Where the pieces of one source go, in one phase of the relation. On a line of its own: its thread writes
-/// `retired`.
-#[repr(align(64))]
+/// Where the pieces of one source go, in one phase of the relation. On lines of its own, as all here that one thread
+/// writes: 128 bytes, since a CPU fetches the neighbour of a line with it.
+#[repr(align(128))]
 struct Outgoing {
     routes: Box<[Route]>,
     /// Turns that all of these destinations are known to have retired.
@@ -36,9 +36,11 @@ impl Incoming {
     }
 }
 
-#[repr(align(64))]
+#[repr(align(128))]
 #[derive(Default)]
 struct Arrived([AtomicU32; TURNS_OPEN as usize]);
+
+const _: () = assert!(align_of::<Outgoing>() == 128 && align_of::<Arrived>() == 128);
 
 /// Says when a source's turn has ended.
 #[derive(Clone, Copy)]
@@ -79,6 +81,8 @@ pub(super) struct Slots {
     destinations: usize,
     sources: usize,
     piece: &'static PayloadType,
+    /// Bytes from a place to its piece.
+    piece_offset: usize,
     dense: bool,
     /// By phase and source.
     outgoing: Box<[Outgoing]>,
@@ -141,6 +145,7 @@ impl Slots {
             destinations: links.destination_count() as usize,
             sources: links.source_count() as usize,
             piece,
+            piece_offset: SlotHeader::piece_offset(piece.layout().align()),
             dense: links.is_dense(),
             outgoing: outgoing.collect(),
             incoming: incoming.collect(),
@@ -174,7 +179,7 @@ impl Slots {
     /// `slot` is the start of a place.
     unsafe fn piece_at(&self, slot: *mut u8) -> *mut u8 {
         // SAFETY: a piece lies behind its header.
-        unsafe { slot.add(SlotHeader::piece_offset(self.piece.layout().align())) }
+        unsafe { slot.add(self.piece_offset) }
     }
 
     /// Turns that all destinations of a source in a phase are known to have retired. For the source's thread.
@@ -278,7 +283,7 @@ impl Slots {
     pub(super) fn out(&self, turn: Turn, phase: usize, source: u32) -> SlotsOut {
         SlotsOut {
             base: self.turn(turn),
-            piece_offset: SlotHeader::piece_offset(self.piece.layout().align()),
+            piece_offset: self.piece_offset,
             stamp: turn + 1,
             routes: &raw const *self.outgoing(phase, source).routes,
             source,

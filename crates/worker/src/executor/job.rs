@@ -70,7 +70,6 @@ impl Body {
 pub(super) struct Resident {
     pub(super) group: GroupId,
     pub(super) index: u32,
-    pub(super) home: u32,
     /// Completions that arrived since the shard last looked.
     pub(super) completions: AtomicU32,
     /// Slices begun, going round. Written by the owner.
@@ -101,6 +100,8 @@ pub(super) struct Station {
 #[repr(align(128))]
 pub(super) struct Published(pub(super) AtomicU32);
 
+const _: () = assert!(align_of::<Bed>() == 128 && align_of::<Ready>() == 128);
+
 // SAFETY: the run queue is touched only inside the zone: by its owner, or by a thief that locked it out.
 unsafe impl Sync for Station {}
 
@@ -123,6 +124,8 @@ impl Station {
 pub struct Job {
     pub(super) plan: Plan,
     pub(super) residents: Box<[Resident]>,
+    /// Each shard's home. Not in [`Resident`], whose line its owner writes: sources elsewhere ask.
+    pub(super) homes: Box<[u32]>,
     /// Number of each group's shards.
     numbers: Box<[Box<[u32]>]>,
     /// The thread that each shard belongs to now.
@@ -158,7 +161,7 @@ impl Job {
                 (0..=threads).map(|_| Notebook::new(calls)).collect()
             }
         };
-        let (residents, numbers) = place(&plan, threads);
+        let (residents, homes, numbers) = place(&plan, threads);
         let shards = residents.len();
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
@@ -173,10 +176,7 @@ impl Job {
             .iter()
             .map(|stage| (stage.kind == StageKind::Signal).then(|| Board::new(shards)));
         let boards: Box<[_]> = boards.collect();
-        let owners = residents
-            .iter()
-            .map(|resident| AtomicU32::new(resident.home))
-            .collect();
+        let owners = homes.iter().copied().map(AtomicU32::new).collect();
         let stations = (0..=threads).map(|_| Station::new(shards)).collect();
         Arc::new_cyclic(|weak| Job {
             exchanges,
@@ -195,6 +195,7 @@ impl Job {
             started: OnceLock::new(),
             wall_ns: AtomicUsize::new(0),
             weak: weak.clone(),
+            homes,
             residents,
             numbers,
             options,
@@ -448,7 +449,8 @@ impl Drop for Job {
     }
 }
 
-type Placement = (Box<[Resident]>, Box<[Box<[u32]>]>);
+/// Shards, their homes, and the number of each by group and index.
+type Placement = (Box<[Resident]>, Box<[u32]>, Box<[Box<[u32]>]>);
 
 /// Numbers the shards by thread, then group, then index: contiguous ranges of each group on each thread.
 fn place(plan: &Plan, threads: u32) -> Placement {
@@ -458,6 +460,7 @@ fn place(plan: &Plan, threads: u32) -> Placement {
         .map(|count| vec![0; *count as usize].into())
         .collect();
     let mut residents = Vec::new();
+    let mut homes = Vec::new();
     for thread in 0..threads {
         for (group, &count) in plan.counts.iter().enumerate() {
             let edge = |thread: u32| {
@@ -468,25 +471,22 @@ fn place(plan: &Plan, threads: u32) -> Placement {
                 residents.push(Resident {
                     group: GroupId(group as u32),
                     index,
-                    home: thread,
                     completions: AtomicU32::new(0),
                     slices: AtomicU32::new(0),
                     body: UnsafeCell::new(None),
                 });
+                homes.push(thread);
             }
         }
     }
-    (residents.into(), numbers.into())
+    (residents.into(), homes.into(), numbers.into())
 }
 
 impl Job {
     /// Makes the shards whose home a thread is. Called by that thread, before any of them is queued.
     pub(super) fn settle(&self, thread: u32) -> Result<(), Box<(Rank, Failure)>> {
-        for resident in self
-            .residents
-            .iter()
-            .filter(|resident| resident.home == thread)
-        {
+        let here = |(number, _): &(usize, &Resident)| self.homes[*number] == thread;
+        for (_, resident) in self.residents.iter().enumerate().filter(here) {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }

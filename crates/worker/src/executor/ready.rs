@@ -3,8 +3,9 @@
 /// How many shards are remembered as urgent.
 const URGENT_MAX: usize = 64;
 
-/// Which shards are to be run.
+/// Which shards are to be run. On lines of its own: only its thread writes them, and often.
 #[derive(Default)]
+#[repr(align(128))]
 pub(super) struct Ready {
     words: Vec<u64>,
     /// Which words are not 0.

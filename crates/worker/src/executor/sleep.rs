@@ -13,7 +13,8 @@ use loom::sync::{Condvar, Mutex};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// One thread's bed.
+/// One thread's bed. On a line of its own: other threads look whether it is used.
+#[repr(align(128))]
 #[repr(align(128))]
 pub struct Bed {
     asleep: AtomicBool,

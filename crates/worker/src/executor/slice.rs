@@ -227,7 +227,7 @@ impl<'a, 's> Slice<'a, 's> {
     /// Has the home thread look at what sources elsewhere owe the shard. A guest goes home by mail.
     #[inline]
     fn watch(&mut self, lacks: &[Lack<'a>]) {
-        if self.resident.home == self.thread {
+        if self.job.homes[self.number as usize] == self.thread {
             for lack in lacks {
                 watch_for(self.job, self.watches, self.number, *lack);
             }
@@ -352,7 +352,7 @@ impl<'a, 's> Slice<'a, 's> {
     fn sent(&mut self, exchange: &'a InProcess, id: ExchangeId, turn: Turn, phase: usize) {
         let (job, me, index) = (self.job, self.thread, self.resident.index);
         // Nobody looks at the marks of a shard that runs as a guest.
-        let must_wake = self.resident.home != me || exchange.must_wake();
+        let must_wake = job.homes[self.number as usize] != me || exchange.must_wake();
         let (number, watches) = (self.number, &mut *self.watches);
         let is_near = |number| job.belongs_to(number, me);
         exchange.sent(turn, phase, index, is_near, |to, heard| match heard {
@@ -372,7 +372,7 @@ impl<'a, 's> Slice<'a, 's> {
                     source,
                     mark,
                 });
-                if let Some(lack) = lack.filter(|_| job.residents[to as usize].home == me) {
+                if let Some(lack) = lack.filter(|_| job.homes[to as usize] == me) {
                     watch_for(job, watches, to, lack);
                 }
             }
@@ -446,7 +446,7 @@ impl<'a, 's> Slice<'a, 's> {
 pub(super) fn watch_for<'a>(job: &'a Job, watches: &mut Watches<'a>, number: u32, lack: Lack<'a>) {
     let resident = &job.residents[number as usize];
     let source = job.number(job.ends(lack.exchange).source, lack.source);
-    if job.residents[source as usize].home != resident.home {
+    if job.homes[source as usize] != job.homes[number as usize] {
         watches.add(Watch {
             mark: lack.mark,
             exchange: lack.exchange,

@@ -103,8 +103,8 @@ impl<'a> Worker<'a> {
                 std::thread::sleep(STEAL_AFTER);
             }
         }
-        for (number, resident) in self.job.residents.iter().enumerate() {
-            if resident.home == self.me {
+        for (number, &home) in self.job.homes.iter().enumerate() {
+            if home == self.me {
                 // SAFETY: inside our own zone; the reference ends with the statement.
                 unsafe { self.job.ready(self.me) }.insert(number as u32);
             }
@@ -247,14 +247,15 @@ impl<'a> Worker<'a> {
         end: End,
         failure: Option<Box<Failure>>,
     ) {
-        let home = resident.home == self.me;
+        let home = self.job.homes[number as usize];
+        let at_home = home == self.me;
         match end {
-            End::Stalled if home => {}
+            End::Stalled if at_home => {}
             // SAFETY: inside our own zone; the reference ends with the statement.
-            End::UsedUp if home => unsafe { self.job.ready(self.me) }.insert(number),
+            End::UsedUp if at_home => unsafe { self.job.ready(self.me) }.insert(number),
             // What was posted here meanwhile is posted on; at home the shard looks once more.
             End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
-                self.job.hand(number, resident.home)
+                self.job.hand(number, home)
             }
             End::Elsewhere(Runner::Caller) => self.job.hand(number, self.job.threads()),
             End::Finished => {
