@@ -4,9 +4,10 @@
 //! bar     := ("<=" | ">=" | "<" | ">" | "==") product
 //! product := factor (("*" | "/") factor)*
 //! factor  := number | ("max" | "min" | "count") "(" path ")" | path
-//! path    := name ("." name | "[" string "]" | "[*]" | "[" name "=" word ("," name "=" word)* "]")*
+//! path    := name ("." name | "[" string "]" | "[*]" | "[" test ("," test)* "]")*
+//! test    := name ("=" word | ">=" number)
 //! ```
-//! `[*]` takes every item of a list, `[width=16]` those whose `width` is 16. Outside of `max`, `min`
+//! `[*]` takes every item of a list, `[width=16]` those whose `width` is 16, `[width>=4]` those whose `width` is at least 4. Outside of `max`, `min`
 //! and `count` a path has to name exactly one number.
 
 use serde_json::Value;
@@ -172,9 +173,18 @@ impl<'a> Reader<'a> {
         }
         loop {
             let name = self.word(is_name)?;
-            self.expect("=")?;
-            let wanted = self.word(is_name)?;
-            items.retain(|item| item.get(name).is_some_and(|value| shown(value) == wanted));
+            if self.take(">=") {
+                let least = self.word(is_name)?;
+                let least: f64 = least
+                    .parse()
+                    .map_err(|_| format!("{least:?} is no number"))?;
+                let number = |item: &&Value| item.get(name).and_then(Value::as_f64);
+                items.retain(|item| number(item).is_some_and(|number| number >= least));
+            } else {
+                self.expect("=")?;
+                let wanted = self.word(is_name)?;
+                items.retain(|item| item.get(name).is_some_and(|value| shown(value) == wanted));
+            }
             if !self.take(",") {
                 self.expect("]")?;
                 return Ok(items);
@@ -227,6 +237,9 @@ mod tests {
         check("ns.median", Ok(60.0));
         check("25 * ns.median", Ok(1500.0));
         check("1.15 * 10e6 * 21 * 8", Ok(1.15 * 10e6 * 21.0 * 8.0));
+        check("count(patterns[width>=3].us)", Ok(2.0));
+        check("min(patterns[width>=2].us)", Ok(1.0));
+        check("max(patterns[width>=wide].us)", Err("no number"));
         check("ns.median / us[\"2\"].median * 3", Ok(20.0));
         check("patterns[pattern=fft, width=16].us", Ok(3.0));
         check("max(patterns[*].us)", Ok(3.0));
