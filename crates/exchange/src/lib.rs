@@ -5,7 +5,7 @@
 //! * [`Inbox`], one per shard, is the keeper of "exactly once". It moves with the shard.
 //! * [`Router`], one per worker and job, delivers, forwards or holds what arrives.
 //! * [`Credits`] bound how many turns of an exchange are open at a destination.
-//! * [`Session`], one per pair of peers, sends again what was not acknowledged.
+//! * [`Session`](brambling_protocol::Session), one per pair of peers, sends again what was not acknowledged.
 //!
 //! # Why a piece is merged exactly once
 //! *At least once*: a session keeps a frame until the peer has taken it; a router delivers a piece to
@@ -20,7 +20,6 @@ pub mod inbox;
 pub mod parcel;
 pub mod room;
 pub mod router;
-pub mod session;
 pub mod sources;
 
 pub use credits::{Credits, OPEN_TURNS, UnknownDestination};
@@ -28,5 +27,4 @@ pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState};
 pub use parcel::{Item, Parcel, coalesce, parcels};
 pub use room::{NoRoom, Room};
 pub use router::{Effect, Router, RouterError};
-pub use session::{Received, Session, SessionError};
 pub use sources::{Relation, Sources};

@@ -10,7 +10,10 @@ mod data;
 mod error;
 mod header;
 
-pub use control::{Ack, Credit, Hello, LoopEnd, MapUpdate, Retired, Signal, SignalQuery};
+pub use control::{
+    Ack, Arrived, Credit, Hello, LoopEnd, MapUpdate, Reserve, Reserved, Retired, ShardPart, Signal,
+    SignalQuery,
+};
 pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
 pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
@@ -48,6 +51,14 @@ pub enum Body<'a> {
     MapUpdate(MapUpdate),
     /// Frames that arrived and need not be sent again.
     Ack(Ack),
+    /// A request for room for a shard.
+    Reserve(Reserve),
+    /// Its answer.
+    Reserved(Reserved),
+    /// A part of a shard.
+    ShardPart(ShardPart<'a>),
+    /// A shard has arrived.
+    Arrived(Arrived),
 }
 
 impl Body<'_> {
@@ -62,6 +73,10 @@ impl Body<'_> {
             Body::Credit(_) => Kind::Credit,
             Body::MapUpdate(_) => Kind::MapUpdate,
             Body::Ack(_) => Kind::Ack,
+            Body::Reserve(_) => Kind::Reserve,
+            Body::Reserved(_) => Kind::Reserved,
+            Body::ShardPart(_) => Kind::ShardPart,
+            Body::Arrived(_) => Kind::Arrived,
         }
     }
 }
@@ -83,6 +98,10 @@ impl<'a> Frame<'a> {
             Body::Credit(body) => control::encode(body, out),
             Body::MapUpdate(body) => control::encode(body, out),
             Body::Ack(body) => control::encode(body, out),
+            Body::Reserve(body) => control::encode(body, out),
+            Body::Reserved(body) => control::encode(body, out),
+            Body::ShardPart(body) => control::encode(body, out),
+            Body::Arrived(body) => control::encode(body, out),
         }
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
         let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
@@ -109,6 +128,10 @@ impl<'a> Frame<'a> {
             Kind::Credit => Body::Credit(control::decode(body)?),
             Kind::MapUpdate => Body::MapUpdate(control::decode(body)?),
             Kind::Ack => Body::Ack(control::decode(body)?),
+            Kind::Reserve => Body::Reserve(control::decode(body)?),
+            Kind::Reserved => Body::Reserved(control::decode(body)?),
+            Kind::ShardPart => Body::ShardPart(control::decode(body)?),
+            Kind::Arrived => Body::Arrived(control::decode(body)?),
         };
         Ok(Frame {
             priority: header.priority(),

@@ -29,6 +29,11 @@ id!(
     WorkerId(u32),
     "w"
 );
+impl WorkerId {
+    /// No worker: by this name the controller takes part in sessions.
+    pub const CONTROLLER: WorkerId = WorkerId(u32::MAX);
+}
+
 id!(
     /// One run of a program.
     JobId(u64),

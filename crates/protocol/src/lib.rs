@@ -1,4 +1,4 @@
-//! What nodes say to each other, and the partition map.
+//! What nodes say to each other, how often they say it again, and the partition map.
 //!
 //! Frames are values here: nothing in this crate opens a connection or reads a clock. Decoding
 //! never panics and never allocates more than the bytes at hand justify, whatever they are.
@@ -6,6 +6,8 @@
 pub mod frame;
 mod ids;
 pub mod map;
+pub mod session;
 
 pub use ids::{Generation, JobId, Priority, Sequence, Version, WorkerId};
 pub use map::{Applied, Entry, EntryRange, MapError, PartitionMap};
+pub use session::{Received, Session, SessionError};

@@ -1,7 +1,7 @@
 //! A simulated cluster: workers on one thread, every choice from one seed.
 //!
-//! Shards lie on random workers, of which some know at first where others are only by an older version. A step
-//! runs a slice of some shard, delivers some frame (perhaps again, perhaps long after later ones), loses a
+//! Shards lie on random workers, of which some know at first where others are only by an older version, and a controller
+//! moves them at random. A step runs a slice of some shard, delivers some frame (perhaps again, perhaps long after later ones), loses a
 //! hint, breaks a connection, brings news of the map, or lets a completion arrive. Shards run only when they
 //! were woken, so a wake-up that is missed is a hang.
 
@@ -13,9 +13,10 @@ mod worker;
 use crate::random_program::Random;
 use crate::results::Results;
 use crate::{RandomProgram, interpret};
-use brambling_program::{Plan, Rng, ShardId, StageId};
-use brambling_protocol::WorkerId;
-use draft::Draft;
+use brambling_controller::{Controller, Effect};
+use brambling_program::{GroupId, Plan, Rng, ShardId, StageId};
+use brambling_protocol::{Sequence, WorkerId};
+use draft::{Draft, JOB};
 use network::Network;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,6 +40,8 @@ pub struct Deeds {
     pub breaks: u64,
     /// Hints lost.
     pub lost: u64,
+    /// Shards that moved.
+    pub moves: u64,
 }
 
 /// Runs a random program on a simulated cluster and compares it with the interpreter.
@@ -80,14 +83,32 @@ pub(crate) struct Cluster<'a> {
     /// News of the map that workers have not heard.
     news: Vec<(usize, brambling_protocol::EntryRange)>,
     watch: Watch,
+    controller: Controller,
+    /// One in so many of the steps that may order a move does; none does when this is 0.
+    calm: u64,
+    shards: Vec<ShardId>,
     deeds: Deeds,
 }
 
 impl<'a> Cluster<'a> {
     fn new(seed: u64, plan: &'a Plan) -> Cluster<'a> {
         let mut random = Random(Rng::new(seed, StageId(u32::MAX), 1, 0));
-        let Draft { workers, news } = Draft::new(plan, &mut random);
-        let watch = Watch::new(plan, workers.len());
+        let Draft {
+            workers,
+            news,
+            controller,
+        } = Draft::new(plan, &mut random);
+        let mut watch = Watch::new(plan, workers.len());
+        for worker in &workers {
+            for shard in worker.shards.keys() {
+                watch.settles(*shard, worker.node.me());
+            }
+        }
+        let calm = random.pick(&[0, 1, 4, 16]);
+        let shards = plan.counts.iter().zip(0..).flat_map(|(count, group)| {
+            let group = GroupId(group);
+            (0..*count).map(move |index| ShardId { group, index })
+        });
         let mut cluster = Cluster {
             plan,
             random,
@@ -95,6 +116,9 @@ impl<'a> Cluster<'a> {
             workers,
             news,
             watch,
+            controller,
+            calm,
+            shards: shards.collect(),
             deeds: Deeds::default(),
         };
         for at in 0..cluster.workers.len() {
@@ -105,7 +129,7 @@ impl<'a> Cluster<'a> {
 
     fn run(&mut self) {
         let mut steps = 0;
-        while self.workers.iter().any(|worker| !worker.is_finished()) {
+        while self.workers.iter().map(Worker::finished).sum::<usize>() < self.shards.len() {
             steps += 1;
             assert!(steps < STEPS_MAX, "no end in sight");
             self.step();
@@ -116,7 +140,9 @@ impl<'a> Cluster<'a> {
         let moved = match self.random.below(64) {
             0..32 => self.slice(),
             32..52 => self.deliver(),
-            52..58 => self.flush(),
+            52..56 => self.flush(),
+            56 => self.depart(),
+            57 => self.order(),
             58 => self.hear(),
             59 | 60 => self.complete(),
             61 => self.tick(),
@@ -151,8 +177,14 @@ impl<'a> Cluster<'a> {
         let Some(packet) = self.network.pick(&mut self.random, &mut self.deeds) else {
             return false;
         };
-        let at = packet.to.0 as usize;
         self.deeds.frames += 1;
+        if packet.to == WorkerId::CONTROLLER {
+            let taken = self.controller.on_frame(packet.from, &packet.bytes);
+            taken.expect("workers answer what they were asked");
+            self.collect_controller();
+            return true;
+        }
+        let at = packet.to.0 as usize;
         let worker = &mut self.workers[at];
         let held = worker.node.held();
         if let Err(error) = worker.node.on_frame(packet.from, &packet.bytes) {
@@ -199,6 +231,42 @@ impl<'a> Cluster<'a> {
         self.workers[at].complete_some(&mut self.random)
     }
 
+    /// A move is ordered, if it makes sense.
+    fn order(&mut self) -> bool {
+        if self.calm == 0 || !self.random.one_in(self.calm) {
+            return true;
+        }
+        let shard = self.random.pick(&self.shards);
+        let to = worker_id(self.worker());
+        let bytes = self.random.pick(&[0, 100, 1 << 20]);
+        if self.controller.order(JOB, shard, to, bytes).is_ok() {
+            self.watch
+                .note(|| format!("the controller sends {shard} to {to}"));
+        }
+        self.collect_controller();
+        true
+    }
+
+    fn depart(&mut self) -> bool {
+        let at = self.worker();
+        let any = self.workers[at].depart(&mut self.watch);
+        self.collect(at) || any
+    }
+
+    fn collect_controller(&mut self) {
+        for effect in self.controller.take_effects() {
+            match effect {
+                Effect::Send { to, bytes, .. } => {
+                    self.network.send(WorkerId::CONTROLLER, to, bytes);
+                }
+                Effect::Moved { .. } => self.deeds.moves += 1,
+                Effect::Stays { shard, to, .. } => {
+                    self.watch.note(|| format!("{to} has no room for {shard}"));
+                }
+            }
+        }
+    }
+
     fn tick(&mut self) -> bool {
         let at = self.worker();
         self.workers[at].node.on_tick();
@@ -207,7 +275,13 @@ impl<'a> Cluster<'a> {
 
     /// A connection breaks: what is under way on it is lost; both sides greet each other anew.
     fn reconnect(&mut self) -> bool {
-        let (a, b) = (self.worker(), self.worker());
+        // One beyond the workers is the controller.
+        let party = |random: &mut Random, count: usize| random.below(count as u64 + 1) as usize;
+        let count = self.workers.len();
+        let (a, b) = (
+            party(&mut self.random, count),
+            party(&mut self.random, count),
+        );
         if a != b {
             self.reconnect_between(a, b);
         }
@@ -218,13 +292,36 @@ impl<'a> Cluster<'a> {
         self.deeds.breaks += 1;
         self.watch
             .note(|| format!("w{a} and w{b} lose their connection"));
-        self.network.cut(worker_id(a), worker_id(b));
+        self.network.cut(self.name(a), self.name(b));
         for (here, there) in [(a, b), (b, a)] {
-            let received = self.workers[there].node.received(worker_id(here));
-            let node = &mut self.workers[here].node;
-            node.on_reconnect(worker_id(there), received)
-                .expect("what was sent was numbered");
-            self.collect(here);
+            let received = self.received(there, here);
+            let there = self.name(there);
+            if here == self.workers.len() {
+                let greeted = self.controller.on_reconnect(there, received);
+                greeted.expect("what was sent was numbered");
+                self.collect_controller();
+            } else {
+                let node = &mut self.workers[here].node;
+                node.on_reconnect(there, received)
+                    .expect("what was sent was numbered");
+                self.collect(here);
+            }
+        }
+    }
+
+    fn received(&self, here: usize, peer: usize) -> Sequence {
+        let peer = self.name(peer);
+        match self.workers.get(here) {
+            Some(worker) => worker.node.received(peer),
+            None => self.controller.received(peer),
+        }
+    }
+
+    fn name(&self, party: usize) -> WorkerId {
+        if party == self.workers.len() {
+            WorkerId::CONTROLLER
+        } else {
+            worker_id(party)
         }
     }
 
@@ -233,7 +330,7 @@ impl<'a> Cluster<'a> {
         let effects = self.workers[at].node.take_effects();
         let any = !effects.is_empty();
         for effect in effects {
-            self.workers[at].perform(effect, &mut self.network);
+            self.workers[at].perform(effect, self.plan, &mut self.network, &mut self.watch);
         }
         any
     }
@@ -252,6 +349,7 @@ impl<'a> Cluster<'a> {
         for at in 0..self.workers.len() {
             self.workers[at].node.flush();
             self.workers[at].node.on_tick();
+            moved |= self.workers[at].depart(&mut self.watch);
             moved |= self.collect(at);
         }
         while !self.news.is_empty() {
@@ -269,11 +367,12 @@ impl<'a> Cluster<'a> {
         for round in 0..20 {
             for at in 0..count {
                 self.workers[at].node.flush();
+                self.workers[at].depart(&mut self.watch);
                 self.collect(at);
             }
             if round % 4 == 3 {
                 // An acknowledgement that was lost comes with the next greeting.
-                (0..count).for_each(|a| (0..a).for_each(|b| self.reconnect_between(a, b)));
+                (0..=count).for_each(|a| (0..a).for_each(|b| self.reconnect_between(a, b)));
             }
             while self.deliver() || !self.network.is_empty() {}
         }
@@ -281,6 +380,10 @@ impl<'a> Cluster<'a> {
             assert_eq!(worker.node.held(), 0, "w{at} holds something for ever");
             assert!(worker.node.is_settled(), "w{at} has not sent everything");
         }
+        assert!(
+            self.controller.is_settled() && self.controller.moving(JOB) == 0,
+            "a move has not ended"
+        );
         self.watch.at_rest();
     }
 

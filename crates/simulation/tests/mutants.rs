@@ -21,6 +21,9 @@ macro_rules! caught_by_the_cluster {
 }
 
 caught_by_the_cluster! {
+    mutant_of_1_a_version_names_two_owners: "moves-keep-their-version";
+    mutant_of_1_a_move_overtakes_another: "moves-overtake";
+    mutant_of_1_a_shard_stays_where_it_left: "departed-shards-stay";
     mutant_of_2_groups_are_split: "groups-split";
     mutant_of_3_the_map_takes_older_entries: "map-takes-older";
     mutant_of_4_a_turn_completes_early: "inbox-completes-early";
@@ -34,6 +37,8 @@ caught_by_the_cluster! {
     mutant_of_4_the_session_forgets_on_reconnect: "session-forgets-on-reconnect";
     mutant_of_4_the_session_acknowledges_gaps: "session-acknowledges-gaps";
     mutant_of_5_a_branch_takes_the_turn_before: "stale-outcome";
+    mutant_of_6_a_flagged_shard_runs: "flagged-shards-run";
     mutant_of_7_a_position_retires_twice: "retired-twice";
+    mutant_of_12_a_shard_moves_without_room: "moves-without-room";
     mutant_of_9_a_write_overtakes_a_read: "write-overtakes-read";
 }

@@ -12,4 +12,4 @@ pub mod executor;
 pub mod node;
 mod shard;
 
-pub use shard::{Issue, Next, Place, Shard, Surroundings, WINDOW};
+pub use shard::{BadState, Issue, Next, Place, Shard, ShardState, Surroundings, WINDOW};

@@ -13,22 +13,25 @@
 mod around;
 mod error;
 mod items;
+mod moving;
 mod outbound;
 mod relations;
 
 pub use around::Around;
 pub use error::NodeError;
 
-use brambling_exchange::{Credits, Inbox, Parcel, Received, Router, Session, parcels};
+use brambling_exchange::{Credits, Inbox, Parcel, Router, parcels};
 use brambling_memory::Budget;
 use brambling_program::{
     BlockId, ExchangeId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, Turn,
 };
 use brambling_protocol::frame::{Ack, Body, Frame, Retired, Signal, SignalQuery};
 use brambling_protocol::{
-    EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
+    EntryRange, Generation, JobId, PartitionMap, Priority, Received, Sequence, Session, Version,
+    WorkerId,
 };
 use items::{items, join};
+use moving::Moving;
 use relations::Relations;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -52,6 +55,8 @@ pub struct NodeOptions {
     pub open_turns: u64,
     /// Larger pieces are cut.
     pub chunk_bytes: usize,
+    /// A shard that moves is cut into parts of so many bytes.
+    pub part_bytes: usize,
     /// What held pieces count in.
     pub budget: Budget,
 }
@@ -70,6 +75,15 @@ pub enum Effect {
     },
     /// Something that the shard waited for is there: run it.
     Wake(ShardId),
+    /// The shard moves: start no task of it; when none runs, call [`Node::depart`].
+    Drain(ShardId),
+    /// A shard has come, by what [`Node::depart`] was given elsewhere: run it.
+    Settle {
+        /// The shard.
+        shard: ShardId,
+        /// Where it stands, and its data.
+        body: Vec<u8>,
+    },
 }
 
 #[derive(Default)]
@@ -105,6 +119,7 @@ pub struct Node {
     /// Credits that peers were not told yet.
     due: BTreeMap<ExchangeId, BTreeMap<u32, Turn>>,
     waiting: Waiting,
+    moving: Moving,
     effects: Vec<Effect>,
 }
 
@@ -132,11 +147,13 @@ impl Node {
             peers: options
                 .peers
                 .iter()
+                .chain([&WorkerId::CONTROLLER])
                 .map(|peer| (*peer, Peer::default()))
                 .collect(),
             outgoing: BTreeMap::new(),
             due: BTreeMap::new(),
             waiting: Waiting::default(),
+            moving: Moving::default(),
             effects: Vec::new(),
             options,
         }
@@ -176,14 +193,11 @@ impl Node {
 
     // ---- shards and their tasks
 
-    /// A shard starts here.
-    pub fn settle(&mut self, shard: ShardId) -> Result<(), NodeError> {
+    /// A shard starts here, by this version of its entry.
+    pub fn settle(&mut self, shard: ShardId, version: Version) -> Result<(), NodeError> {
         let exchanges = self.relations.to_group(shard.group);
         let inbox = Inbox::new(shard, exchanges, self.options.open_turns);
-        self.inboxes.insert(shard, inbox);
-        let mut effects = Vec::new();
-        self.router.arrive(shard, &mut effects);
-        self.perform(effects)
+        self.take_in(shard, version, inbox)
     }
 
     /// A scatter has run: its pieces by destination. Related destinations without one get an empty mark.
@@ -335,6 +349,10 @@ impl Node {
                     self.on_update(entry)?;
                 }
             }
+            Body::Reserve(reserve) if here((reserve.job, reserve.generation)) => {
+                self.on_reserve(&reserve);
+            }
+            Body::ShardPart(part) if here((part.job, part.generation)) => self.on_part(&part)?,
             Body::Ack(ack) => {
                 let peer = self.peers.get_mut(&from).ok_or(NodeError::Stranger(from))?;
                 peer.session.on_ack(ack.received)?;
@@ -348,7 +366,8 @@ impl Node {
     pub fn on_update(&mut self, update: &EntryRange) -> Result<(), NodeError> {
         let mut effects = Vec::new();
         let _ = self.router.on_update(update, &mut effects)?;
-        self.perform(effects)
+        self.perform(effects)?;
+        self.flag(update)
     }
 
     /// What this side says when it greets a peer: the first frame of theirs that is missing.
@@ -427,8 +446,10 @@ impl Node {
     }
 
     fn wake(&mut self, waiting: Option<BTreeSet<ShardId>>) {
-        self.effects
-            .extend(waiting.into_iter().flatten().map(Effect::Wake));
+        // One that has left since is woken where it settles.
+        let here = |shard: &ShardId| self.inboxes.contains_key(shard);
+        let shards = waiting.into_iter().flatten().filter(here);
+        self.effects.extend(shards.map(Effect::Wake));
     }
 
     /// How often the body of an outermost loop ran, when its end is announced here.

@@ -4,6 +4,10 @@
 //! A pure state machine: what has arrived is asked of [`Surroundings`]; whoever runs the shard carries out
 //! what [`Shard::next`] says and reports back with [`Shard::retire`].
 
+mod state;
+
+pub use state::{BadState, ShardState};
+
 use brambling_memory::mutants;
 use brambling_program::{
     Action, Code, ExchangeId, LoopId, Mask, Op, ShardId, StageId, StageKind, Task, Turn,

@@ -51,6 +51,31 @@ pub struct PieceState<P> {
     pub payload: P,
 }
 
+impl<P> InboxState<P> {
+    /// The same, with other payloads.
+    pub fn map<Q>(self, mut payload: impl FnMut(P) -> Q) -> InboxState<Q> {
+        let mut piece = |piece: PieceState<P>| PieceState {
+            source: piece.source,
+            chunk: piece.chunk,
+            last: piece.last,
+            payload: payload(piece.payload),
+        };
+        let mut turn = |turn: TurnState<P>| TurnState {
+            turn: turn.turn,
+            pieces: turn.pieces.into_iter().map(&mut piece).collect(),
+            empties: turn.empties,
+        };
+        let exchange = |exchange: ExchangeState<P>| ExchangeState {
+            exchange: exchange.exchange,
+            next: exchange.next,
+            turns: exchange.turns.into_iter().map(&mut turn).collect(),
+        };
+        InboxState {
+            exchanges: self.exchanges.into_iter().map(exchange).collect(),
+        }
+    }
+}
+
 impl<P> Inbox<P> {
     /// What has to move with the shard; `encode` turns payloads into what travels. The inbox stays as
     /// it is: the source keeps its copy until the destination has acknowledged.

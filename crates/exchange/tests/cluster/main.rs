@@ -10,7 +10,7 @@ use brambling_exchange::*;
 use brambling_memory::Budget;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ShardId, Turn};
-use brambling_protocol::{Entry, EntryRange, PartitionMap, WorkerId};
+use brambling_protocol::{Entry, EntryRange, PartitionMap, Received, Session, WorkerId};
 use model::*;
 use std::collections::BTreeMap;
 

@@ -1,10 +1,9 @@
 //! The small bodies: everything but data.
 
 use super::error::FrameError;
-use crate::ids::{Generation, JobId, Sequence, WorkerId};
+use crate::ids::{Generation, JobId, Sequence, Version, WorkerId};
 use crate::map::EntryRange;
-use brambling_program::{BlockId, ExchangeId, GroupId, Position, Turn};
-use serde::de::DeserializeOwned;
+use brambling_program::{BlockId, ExchangeId, GroupId, Position, ShardId, Turn};
 use serde::{Deserialize, Serialize};
 
 /// The first frame of every connection.
@@ -101,11 +100,74 @@ pub struct Ack {
     pub received: Sequence,
 }
 
+/// The controller asks for room for a shard, before anybody hears that it moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reserve {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// The shard.
+    pub shard: ShardId,
+    /// The version that its new place will have.
+    pub version: Version,
+    /// How large it is said to be.
+    pub bytes: u64,
+}
+
+/// The answer to [`Reserve`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reserved {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// The shard.
+    pub shard: ShardId,
+    /// The version that was asked for.
+    pub version: Version,
+    /// Whether there is room.
+    pub granted: bool,
+}
+
+/// A part of a shard on its way, from the worker that held it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShardPart<'a> {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// The shard.
+    pub shard: ShardId,
+    /// The version of its new place.
+    pub version: Version,
+    /// Which part this is: the first is 0.
+    pub part: u32,
+    /// How many there are.
+    pub parts: u32,
+    /// The part.
+    #[serde(borrow)]
+    pub bytes: &'a [u8],
+}
+
+/// A shard has arrived and runs: the controller may move it again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Arrived {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// The shard.
+    pub shard: ShardId,
+    /// The version of its new place.
+    pub version: Version,
+}
+
 pub(super) fn encode<T: Serialize>(body: &T, out: &mut Vec<u8>) {
     postcard::to_io(body, out).expect("plain values written to memory");
 }
 
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
+pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, FrameError> {
     match postcard::take_from_bytes(bytes) {
         Ok((body, [])) => Ok(body),
         Ok(_) => Err(FrameError::Malformed {

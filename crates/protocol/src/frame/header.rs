@@ -50,11 +50,15 @@ pub enum Kind {
     Credit = 6,
     MapUpdate = 7,
     Ack = 8,
+    Reserve = 9,
+    Reserved = 10,
+    ShardPart = 11,
+    Arrived = 12,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Hello,
         Kind::Data,
         Kind::Signal,
@@ -63,6 +67,10 @@ impl Kind {
         Kind::Credit,
         Kind::MapUpdate,
         Kind::Ack,
+        Kind::Reserve,
+        Kind::Reserved,
+        Kind::ShardPart,
+        Kind::Arrived,
     ];
 }
 

@@ -1,7 +1,7 @@
 //! One frame of each kind, with every field away from its default.
 
 use brambling_program::tree::TreeNode;
-use brambling_program::{BlockId, ExchangeId, GroupId, Position, StageId};
+use brambling_program::{BlockId, ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::*;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
@@ -75,6 +75,10 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
     let entry = Entry {
         owner: WorkerId(3),
         version: 1 << 33,
+    };
+    let shard = ShardId {
+        group: GroupId(2),
+        index: 700,
     };
     vec![
         (
@@ -162,6 +166,63 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                         end: 600,
                         entry,
                     }],
+                }),
+            ),
+        ),
+        (
+            "reserve",
+            numbered(
+                0,
+                6,
+                Body::Reserve(Reserve {
+                    job,
+                    generation,
+                    shard,
+                    version: 18,
+                    bytes: 128 << 20,
+                }),
+            ),
+        ),
+        (
+            "reserved",
+            numbered(
+                0,
+                7,
+                Body::Reserved(Reserved {
+                    job,
+                    generation,
+                    shard,
+                    version: 18,
+                    granted: true,
+                }),
+            ),
+        ),
+        (
+            "shard-part",
+            numbered(
+                7,
+                8,
+                Body::ShardPart(ShardPart {
+                    job,
+                    generation,
+                    shard,
+                    version: 18,
+                    part: 2,
+                    parts: 3,
+                    bytes: b"positions, pieces, data",
+                }),
+            ),
+        ),
+        (
+            "arrived",
+            numbered(
+                0,
+                9,
+                Body::Arrived(Arrived {
+                    job,
+                    generation,
+                    shard,
+                    version: 18,
                 }),
             ),
         ),

@@ -3,6 +3,7 @@
 use super::worker::Worker;
 use super::worker_id;
 use crate::random_program::Random;
+use brambling_controller::Controller;
 use brambling_memory::Budget;
 use brambling_program::{GroupId, Plan, ShardId};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
@@ -11,7 +12,11 @@ use brambling_worker::node::{Node, NodeOptions};
 pub(super) struct Draft {
     pub(super) workers: Vec<Worker>,
     pub(super) news: Vec<(usize, EntryRange)>,
+    pub(super) controller: Controller,
 }
+
+/// The only job there is.
+pub(super) const JOB: JobId = JobId(1);
 
 impl Draft {
     /// Two workers, sometimes three or four, and shards on any of them.
@@ -23,6 +28,7 @@ impl Draft {
         };
         let open_turns = 1 + random.below(4);
         let chunk_bytes = random.pick(&[16, 100, 1 << 16]);
+        let part_bytes = random.pick(&[64, 1000, 1 << 16]);
         let history: Vec<Vec<EntryRange>> = shards(plan)
             .map(|shard| history(shard, count, random))
             .collect();
@@ -43,10 +49,11 @@ impl Draft {
                     .filter(|peer| *peer != at)
                     .map(worker_id)
                     .collect(),
-                job: JobId(1),
+                job: JOB,
                 generation: Generation(0),
                 open_turns,
                 chunk_bytes,
+                part_bytes,
                 budget: Budget::unlimited(),
             };
             let mut worker = Worker::new(Node::new(plan, map, options));
@@ -58,15 +65,24 @@ impl Draft {
                             group: last.group,
                             index: last.first,
                         },
+                        last.entry.version,
                         plan,
                     );
                 }
             }
             worker
         });
+        let workers: Vec<Worker> = workers.collect();
+        let mut placed = PartitionMap::new(plan.counts.iter().copied());
+        for last in history.iter().filter_map(|versions| versions.last()) {
+            let _ = placed.apply(last).expect("a shard of this program");
+        }
+        let mut controller = Controller::new((0..count).map(worker_id));
+        controller.begin(JOB, Generation(0), placed);
         Draft {
-            workers: workers.collect(),
+            workers,
             news,
+            controller,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Invariants, asserted while the cluster runs.
 
 use brambling_program::{ExchangeId, LoopId, Plan, Position, ShardId, StageId, Turn};
-use brambling_protocol::{PartitionMap, Version};
+use brambling_protocol::{PartitionMap, Version, WorkerId};
 use brambling_worker::node::{Around, Bytes};
 use brambling_worker::{Issue, Surroundings, WINDOW};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,6 +22,12 @@ pub(super) struct Watch {
     merged: BTreeSet<Slot>,
     decided: BTreeMap<Position, bool>,
     retired: BTreeSet<(ShardId, u32, Turn)>,
+    /// Who was named by a version of an entry.
+    owners: BTreeMap<(ShardId, Version), WorkerId>,
+    /// Who holds a shard now; nobody while it is on its way.
+    holders: BTreeMap<ShardId, WorkerId>,
+    /// Shards whose holder has heard that they move.
+    flagged: BTreeSet<ShardId>,
     story: VecDeque<String>,
 }
 
@@ -37,6 +43,9 @@ impl Watch {
             merged: BTreeSet::new(),
             decided: BTreeMap::new(),
             retired: BTreeSet::new(),
+            owners: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            flagged: BTreeSet::new(),
             story: VecDeque::new(),
         }
     }
@@ -56,9 +65,46 @@ impl Watch {
         text
     }
 
-    /// Invariant 2: a shard that runs a stage holds all its datasets.
-    pub(super) fn starts(&mut self, id: ShardId, at: Position, plan: &Plan) {
-        self.note(|| format!("{id} runs {at}"));
+    /// Invariant 1: a shard is in one place at a time.
+    pub(super) fn settles(&mut self, id: ShardId, worker: WorkerId) {
+        self.note(|| format!("{id} settles on {worker}"));
+        let before = self.holders.insert(id, worker);
+        assert!(
+            before.is_none(),
+            "{id} settles on {worker} while {before:?} holds it (invariant 1)"
+        );
+        self.flagged.remove(&id);
+    }
+
+    /// The holder of a shard has heard that it moves.
+    pub(super) fn flags(&mut self, id: ShardId, worker: WorkerId) {
+        self.note(|| format!("{id} is flagged on {worker}"));
+        self.flagged.insert(id);
+    }
+
+    pub(super) fn departs(&mut self, id: ShardId, worker: WorkerId) {
+        self.note(|| format!("{id} leaves {worker}"));
+        let before = self.holders.remove(&id);
+        assert_eq!(
+            before,
+            Some(worker),
+            "{id} leaves where it is not (invariant 1)"
+        );
+    }
+
+    /// Invariant 1: it runs where it is held. Invariant 6: nothing of it starts once it is flagged. Invariant 2: a
+    /// shard that runs a stage holds all its datasets.
+    pub(super) fn starts(&mut self, id: ShardId, worker: WorkerId, at: Position, plan: &Plan) {
+        self.note(|| format!("{id} runs {at} on {worker}"));
+        assert_eq!(
+            self.holders.get(&id),
+            Some(&worker),
+            "{id} runs {at} on {worker} (invariant 1)"
+        );
+        assert!(
+            !self.flagged.contains(&id),
+            "{id} starts {at} after it was flagged (invariant 6)"
+        );
         let held = &plan.groups[id.group.index()].datasets;
         for (dataset, _) in &plan.program.spec().stages[at.stage.index()].uses {
             assert!(
@@ -68,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// Invariant 3: what a worker knows never becomes older.
+    /// Invariant 3: what a worker knows never becomes older. Invariant 1: a version names one owner.
     pub(super) fn map(&mut self, at: usize, map: &PartitionMap) {
         for entries in map.entries() {
             for index in entries.first..entries.end {
@@ -77,6 +123,12 @@ impl Watch {
                     index,
                 };
                 let version = entries.entry.version;
+                let owner = entries.entry.owner;
+                let named = *self.owners.entry((shard, version)).or_insert(owner);
+                assert_eq!(
+                    named, owner,
+                    "{shard} has two owners at version {version} (invariant 1)"
+                );
                 let before = self.versions[at].insert(shard, version);
                 assert!(
                     before.is_none_or(|before| before <= version),

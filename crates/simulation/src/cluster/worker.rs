@@ -7,11 +7,12 @@ use crate::kernels::{self, Port};
 use crate::ports::{PieceQueue, SinkMap};
 use crate::random_program::Random;
 use brambling_program::{
-    Action, Completion, Context, ExchangeId, Links, Op, PieceSink, Pieces, Plan, Position,
-    Progress, ShardId, Sink, StageKind, Task, Value,
+    Action, Completion, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan,
+    Position, Progress, ShardId, Sink, StageKind, Task, Value,
 };
+use brambling_protocol::Version;
 use brambling_worker::node::{Bytes, Effect, Node};
-use brambling_worker::{Issue, Next, Shard};
+use brambling_worker::{Issue, Next, Shard, ShardState};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -38,7 +39,12 @@ pub(super) struct Worker {
     pub(super) shards: BTreeMap<ShardId, Resident>,
     /// Shards to be run, each once.
     pub(super) awake: Vec<ShardId>,
+    /// Shards that have to leave.
+    draining: Vec<ShardId>,
 }
+
+/// What moves with a shard: where it stands, whether it has finished, and its datasets.
+type Luggage = (ShardState, bool, Vec<Vec<u8>>);
 
 impl Worker {
     pub(super) fn new(node: Node) -> Worker {
@@ -46,10 +52,11 @@ impl Worker {
             node,
             shards: BTreeMap::new(),
             awake: Vec::new(),
+            draining: Vec::new(),
         }
     }
 
-    pub(super) fn settle(&mut self, id: ShardId, plan: &Plan) {
+    pub(super) fn settle(&mut self, id: ShardId, version: Version, plan: &Plan) {
         let (group, count) = (
             &plan.groups[id.group.index()],
             plan.counts[id.group.index()],
@@ -66,30 +73,101 @@ impl Worker {
             finished: false,
         };
         self.shards.insert(id, resident);
-        self.node.settle(id).expect("nothing is held yet");
+        self.node.settle(id, version).expect("nothing is held yet");
         self.awake.push(id);
     }
 
     pub(super) fn wake(&mut self, shard: ShardId) {
-        if !self.awake.contains(&shard) && !self.shards[&shard].finished {
+        let finished = self
+            .shards
+            .get(&shard)
+            .expect("only what is here is woken")
+            .finished;
+        if !self.awake.contains(&shard) && !finished {
             self.awake.push(shard);
         }
     }
 
-    pub(super) fn perform(&mut self, effect: Effect, network: &mut Network) {
+    pub(super) fn perform(
+        &mut self,
+        effect: Effect,
+        plan: &Plan,
+        network: &mut Network,
+        watch: &mut Watch,
+    ) {
         match effect {
+            Effect::Drain(shard) => {
+                watch.flags(shard, self.node.me());
+                self.draining.push(shard);
+            }
+            Effect::Settle { shard, body } => {
+                watch.settles(shard, self.node.me());
+                self.unpack(shard, &body, plan);
+            }
             Effect::Send { to, bytes, .. } => network.send(self.node.me(), to, bytes),
             Effect::Wake(shard) => self.wake(shard),
         }
     }
 
-    pub(super) fn is_finished(&self) -> bool {
-        self.shards.values().all(|resident| resident.finished)
+    /// How many shards have finished here.
+    pub(super) fn finished(&self) -> usize {
+        let finished = |resident: &&Resident| resident.finished;
+        self.shards.values().filter(finished).count()
+    }
+
+    /// A shard comes from another worker.
+    fn unpack(&mut self, id: ShardId, body: &[u8], plan: &Plan) {
+        let (state, finished, data): Luggage =
+            postcard::from_bytes(body).expect("packed by a worker");
+        let group = &plan.groups[id.group.index()];
+        let count = plan.counts[id.group.index()];
+        let cell = |(dataset, bytes): (&DatasetId, Vec<u8>)| {
+            let table = plan
+                .program
+                .initial(*dataset, id.index, count)
+                .payload_type();
+            Some(Value::decode(table, &mut &bytes[..]).expect("a worker encoded it"))
+        };
+        let code = &plan.codes[id.group.index()];
+        let resident = Resident {
+            shard: Shard::import(id, code, state).expect("a state of this program"),
+            cells: group.datasets.iter().zip(data).map(cell).collect(),
+            pending: 0,
+            finished,
+        };
+        let before = self.shards.insert(id, resident);
+        assert!(before.is_none(), "{id} is here already");
+        self.wake(id);
+    }
+
+    /// Shards that may leave do: no completion of theirs is under way.
+    pub(super) fn depart(&mut self, watch: &mut Watch) -> bool {
+        let is_drained = |id: &ShardId| self.shards[id].pending == 0;
+        let (leaving, staying) = self.draining.drain(..).partition(is_drained);
+        self.draining = staying;
+        let leaving: Vec<ShardId> = leaving;
+        for &id in &leaving {
+            let resident = self.shards.remove(&id).expect("drained here");
+            self.awake.retain(|awake| *awake != id);
+            let encode = |cell: &Option<Value>| {
+                let mut bytes = Vec::new();
+                cell.as_ref().expect("no kernel runs").encode(&mut bytes);
+                bytes
+            };
+            let data = resident.cells.iter().map(encode).collect();
+            let luggage: Luggage = (resident.shard.export(), resident.finished, data);
+            let body = postcard::to_stdvec(&luggage).expect("plain values");
+            watch.departs(id, self.node.me());
+            self.node.depart(id, body).expect("it was ordered");
+        }
+        !leaving.is_empty()
     }
 
     /// Whether nothing happens here by itself.
     pub(super) fn is_quiet(&self) -> bool {
-        self.awake.is_empty() && self.shards.values().all(|resident| resident.pending == 0)
+        self.awake.is_empty()
+            && self.draining.is_empty()
+            && self.shards.values().all(|resident| resident.pending == 0)
     }
 
     /// The completions of some shard arrive.
@@ -120,6 +198,9 @@ impl Worker {
         deeds: &mut Deeds,
     ) -> bool {
         let code = &plan.codes[id.group.index()];
+        if !self.node.may_run(id) {
+            return false;
+        }
         for _ in 0..tasks {
             let resident = self.shards.get_mut(&id).expect("a shard of this worker");
             let mut around = watch.around(self.node.around(id));
@@ -174,7 +255,7 @@ impl Worker {
             stage: task.stage,
             turn: issue.turn,
         };
-        watch.starts(id, at, plan);
+        watch.starts(id, self.node.me(), at, plan);
         let mut take = |cell: &u16| {
             resident.cells[usize::from(*cell)]
                 .take()

@@ -1,9 +1,10 @@
 //! What no honest peer sends, and room that is missing.
 
-use brambling_exchange::{InboxError, RouterError, SessionError, UnknownDestination};
-use brambling_program::BlockId;
-use brambling_protocol::WorkerId;
+use brambling_exchange::{InboxError, RouterError, UnknownDestination};
+use brambling_memory::OutOfMemory;
+use brambling_program::{BlockId, ShardId};
 use brambling_protocol::frame::FrameError;
+use brambling_protocol::{SessionError, Version, WorkerId};
 
 /// Why a node cannot take what came.
 #[derive(Debug, thiserror::Error)]
@@ -30,4 +31,26 @@ pub enum NodeError {
     /// The end of a loop that the program does not have.
     #[error("the end of a loop with body {0}, which is no outermost one")]
     UnknownLoop(BlockId),
+    /// A part of a shard for which nobody asked this worker to make room.
+    #[error("a part of shard {shard} at version {version}, for which no room was reserved here")]
+    Unexpected {
+        /// The shard.
+        shard: ShardId,
+        /// The version that its new place would have.
+        version: Version,
+    },
+    /// Parts that do not make a whole.
+    #[error("the parts of shard {0} do not fit together")]
+    Parts(ShardId),
+    /// A state that cannot be read.
+    #[error("the state of shard {0} cannot be read")]
+    State(ShardId),
+    /// A shard has arrived that is larger than the room that was made for it, and there is no more.
+    #[error("no room for shard {shard}, which moves here")]
+    NoRoom {
+        /// The shard.
+        shard: ShardId,
+        /// What was asked, what is used, and which setting changes it.
+        source: OutOfMemory,
+    },
 }

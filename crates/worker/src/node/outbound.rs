@@ -128,7 +128,6 @@ impl Node {
 
     /// A frame that is sent again until it is acknowledged.
     pub(super) fn send(&mut self, to: WorkerId, priority: Priority, body: &Body<'_>) {
-        // The controller's session is not this machine's business.
         let Some(peer) = self.peers.get_mut(&to) else {
             return;
         };

@@ -1,7 +1,7 @@
 //! Frames survive connections: none is lost, none is taken twice.
 
-use brambling_exchange::session::UNACKNOWLEDGED_MAX;
-use brambling_exchange::*;
+use brambling_protocol::session::UNACKNOWLEDGED_MAX;
+use brambling_protocol::{Received, Session, SessionError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

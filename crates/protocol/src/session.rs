@@ -6,8 +6,8 @@
 //! a receiver takes numbers in any order, remembers those beyond the first gap, and acknowledges up to
 //! the gap. A frame is acknowledged only after it was taken: delivered, forwarded or held with room.
 
+use crate::ids::Sequence;
 use brambling_memory::mutants;
-use brambling_protocol::Sequence;
 use std::collections::{BTreeSet, VecDeque};
 
 /// How many frames may be without acknowledgement: bounds what a receiver remembers.

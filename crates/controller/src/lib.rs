@@ -1,0 +1,242 @@
+//! Decides where shards live. It never sees their bytes, and no task waits for it (invariant 10).
+//!
+//! A pure state machine: frames and wishes go in, [`Effect`]s come out. How a shard moves, and why it has one owner per
+//! version, is told in [`Controller::order`].
+
+mod moves;
+
+pub use moves::Refusal;
+
+use brambling_program::ShardId;
+use brambling_protocol::frame::{Ack, Body, Frame, FrameError, MapUpdate};
+use brambling_protocol::{
+    EntryRange, Generation, JobId, MapError, PartitionMap, Priority, Received, Sequence, Session,
+    SessionError, WorkerId,
+};
+use moves::Move;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A frame, shared until it has gone.
+pub type Bytes = Arc<[u8]>;
+
+/// What whoever runs the controller has to do, or may want to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Send a frame to a worker.
+    Send {
+        /// The worker.
+        to: WorkerId,
+        /// Its class.
+        priority: Priority,
+        /// The whole frame.
+        bytes: Bytes,
+    },
+    /// A shard has moved.
+    Moved {
+        /// Its job.
+        job: JobId,
+        /// The shard.
+        shard: ShardId,
+        /// Where it is now.
+        to: WorkerId,
+    },
+    /// A shard stays: its destination has no room.
+    Stays {
+        /// Its job.
+        job: JobId,
+        /// The shard.
+        shard: ShardId,
+        /// Who had no room.
+        to: WorkerId,
+    },
+}
+
+/// What no honest worker sends.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControllerError {
+    /// The bytes are no frame.
+    #[error("a frame that cannot be read")]
+    Frame(#[from] FrameError),
+    /// A frame of somebody who is no member.
+    #[error("{0} is not among the workers")]
+    Stranger(WorkerId),
+    /// The worker breaks the session's rules.
+    #[error("a worker's session is broken")]
+    Session(#[from] SessionError),
+    /// News of shards that the program does not have.
+    #[error("news that fits no shard of the job")]
+    Map(#[from] MapError),
+    /// An answer to what was not asked.
+    #[error("{worker} speaks of a move of {shard} that was not ordered")]
+    NoSuchMove {
+        /// Who speaks.
+        worker: WorkerId,
+        /// The shard.
+        shard: ShardId,
+    },
+}
+
+#[derive(Default)]
+struct Peer {
+    session: Session<(Priority, Bytes)>,
+    next: Sequence,
+}
+
+struct Job {
+    generation: Generation,
+    map: PartitionMap,
+    moves: BTreeMap<ShardId, Move>,
+}
+
+/// Membership, the partition maps of jobs, and the shards on their way.
+#[derive(Default)]
+pub struct Controller {
+    workers: BTreeMap<WorkerId, Peer>,
+    jobs: BTreeMap<JobId, Job>,
+    effects: Vec<Effect>,
+}
+
+impl Controller {
+    /// A controller of these workers, without a job.
+    pub fn new(workers: impl IntoIterator<Item = WorkerId>) -> Controller {
+        let peer = |worker| (worker, Peer::default());
+        Controller {
+            workers: workers.into_iter().map(peer).collect(),
+            ..Controller::default()
+        }
+    }
+
+    /// A job whose shards lie where `map` says.
+    pub fn begin(&mut self, job: JobId, generation: Generation, map: PartitionMap) {
+        let moves = BTreeMap::new();
+        self.jobs.insert(
+            job,
+            Job {
+                generation,
+                map,
+                moves,
+            },
+        );
+    }
+
+    /// Where a job's shards are, as of the newest version that was given.
+    pub fn map(&self, job: JobId) -> Option<&PartitionMap> {
+        self.jobs.get(&job).map(|job| &job.map)
+    }
+
+    /// How many shards of a job are on their way.
+    pub fn moving(&self, job: JobId) -> usize {
+        self.jobs.get(&job).map_or(0, |job| job.moves.len())
+    }
+
+    /// What has to be done since the last call.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether workers have acknowledged all that was sent.
+    pub fn is_settled(&self) -> bool {
+        self.workers.values().all(|peer| peer.session.is_settled())
+    }
+
+    /// A frame has come from a worker.
+    ///
+    /// # Errors
+    /// What no honest worker sends; nothing changed then but that the frame counts as received.
+    pub fn on_frame(&mut self, from: WorkerId, bytes: &[u8]) -> Result<(), ControllerError> {
+        let (frame, _) = Frame::decode(bytes)?;
+        let peer = self
+            .workers
+            .get_mut(&from)
+            .ok_or(ControllerError::Stranger(from))?;
+        if let Some(sequence) = frame.sequence
+            && peer.session.receive(sequence)? == Received::Repeated
+        {
+            return Ok(());
+        }
+        match frame.body {
+            Body::Ack(ack) => peer.session.on_ack(ack.received)?,
+            Body::Reserved(answer) => self.on_reserved(from, &answer)?,
+            Body::Arrived(arrived) => self.on_arrived(from, &arrived)?,
+            _ => {}
+        }
+        let peer = self.workers.get_mut(&from).expect("just seen");
+        if let Some(received) = peer.session.ack() {
+            let bytes = encode(Priority::FIRST, None, &Body::Ack(Ack { received }));
+            let priority = Priority::FIRST;
+            self.effects.push(Effect::Send {
+                to: from,
+                priority,
+                bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// What this side says when it greets a worker: the first frame of theirs that is missing.
+    pub fn received(&self, worker: WorkerId) -> Sequence {
+        self.workers
+            .get(&worker)
+            .map_or(0, |peer| peer.session.received())
+    }
+
+    /// A new connection, on which the worker says that it has every frame before `received`.
+    ///
+    /// # Errors
+    /// When the worker is a stranger, or speaks of another session.
+    pub fn on_reconnect(
+        &mut self,
+        worker: WorkerId,
+        received: Sequence,
+    ) -> Result<(), ControllerError> {
+        let peer = self.workers.get_mut(&worker);
+        let session = &mut peer.ok_or(ControllerError::Stranger(worker))?.session;
+        for (_, (priority, bytes)) in session.on_reconnect(received)? {
+            self.effects.push(Effect::Send {
+                to: worker,
+                priority: *priority,
+                bytes: bytes.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, to: WorkerId, body: &Body<'_>) {
+        let Some(peer) = self.workers.get_mut(&to) else {
+            return;
+        };
+        let priority = Priority::FIRST;
+        let bytes = encode(priority, Some(peer.next), body);
+        let sequence = peer.session.send((priority, bytes.clone()));
+        assert_eq!(sequence, peer.next, "the session numbers what is sent");
+        peer.next += 1;
+        self.effects.push(Effect::Send {
+            to,
+            priority,
+            bytes,
+        });
+    }
+
+    /// Tells every worker.
+    fn publish(&mut self, job: JobId, entry: EntryRange) {
+        let entries = vec![entry];
+        let update = Body::MapUpdate(MapUpdate { job, entries });
+        for to in self.workers.keys().copied().collect::<Vec<_>>() {
+            self.send(to, &update);
+        }
+    }
+}
+
+fn encode(priority: Priority, sequence: Option<Sequence>, body: &Body<'_>) -> Bytes {
+    let mut bytes = Vec::new();
+    let body = body.clone();
+    Frame {
+        priority,
+        sequence,
+        body,
+    }
+    .encode(&mut bytes);
+    bytes.into()
+}

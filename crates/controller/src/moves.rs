@@ -1,0 +1,176 @@
+//! A shard's way from one worker to another, as the controller sees it (Canary, §3.3).
+
+use crate::{Controller, ControllerError, Effect};
+use brambling_memory::mutants;
+use brambling_program::ShardId;
+use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved};
+use brambling_protocol::{Entry, EntryRange, JobId, MapError, Version, WorkerId};
+
+/// A move that was ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Move {
+    to: WorkerId,
+    version: Version,
+    /// Whether the new version was published: there was room.
+    is_published: bool,
+}
+
+/// Why a move is not ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is no such job.
+    #[error("there is no job {0}")]
+    UnknownJob(JobId),
+    /// The program has no such shard.
+    #[error("the job has no such shard")]
+    UnknownShard(#[from] MapError),
+    /// No worker holds it yet.
+    #[error("shard {0} has not been placed yet")]
+    NotPlaced(ShardId),
+    /// There is no such worker.
+    #[error("there is no worker {0}")]
+    UnknownWorker(WorkerId),
+    /// It is there.
+    #[error("shard {0} is there already")]
+    AlreadyThere(ShardId),
+    /// It moves.
+    #[error("shard {0} is on its way to another worker; order it again when it has arrived")]
+    OnItsWay(ShardId),
+}
+
+impl Controller {
+    /// Orders a move. `bytes` is how large the shard is thought to be.
+    ///
+    /// The destination is asked for room first. When it grants it, the next version of the shard's entry, which names
+    /// it, is published to all workers: the one that holds the shard sees that it belongs elsewhere, drains it and
+    /// sends it; the others send there what is for it. When the destination says that it runs, the move has ended, and
+    /// only then another may be ordered: a version has one owner (invariant 1), and a shard is on one way at a time.
+    ///
+    /// # Errors
+    /// When the order makes no sense. Nothing changes then.
+    pub fn order(
+        &mut self,
+        job: JobId,
+        shard: ShardId,
+        to: WorkerId,
+        bytes: u64,
+    ) -> Result<(), Refusal> {
+        let at = self.jobs.get_mut(&job).ok_or(Refusal::UnknownJob(job))?;
+        let entry = at.map.entry(shard)?.ok_or(Refusal::NotPlaced(shard))?;
+        if !self.workers.contains_key(&to) {
+            return Err(Refusal::UnknownWorker(to));
+        }
+        if at.moves.contains_key(&shard) && !mutants::is_on("moves-overtake") {
+            return Err(Refusal::OnItsWay(shard));
+        }
+        if entry.owner == to {
+            return Err(Refusal::AlreadyThere(shard));
+        }
+        let version = entry.version + u64::from(!mutants::is_on("moves-keep-their-version"));
+        let is_published = false;
+        at.moves.insert(
+            shard,
+            Move {
+                to,
+                version,
+                is_published,
+            },
+        );
+        let generation = at.generation;
+        let reserve = Reserve {
+            job,
+            generation,
+            shard,
+            version,
+            bytes,
+        };
+        self.send(to, &Body::Reserve(reserve));
+        if mutants::is_on("moves-without-room") {
+            self.depart(job, shard)?;
+        }
+        Ok(())
+    }
+
+    /// A worker says whether it has room.
+    pub(crate) fn on_reserved(
+        &mut self,
+        from: WorkerId,
+        answer: &Reserved,
+    ) -> Result<(), ControllerError> {
+        let Reserved {
+            job,
+            shard,
+            version,
+            granted,
+            ..
+        } = *answer;
+        let ordered = self.ordered(from, job, shard, version)?;
+        if granted && !ordered.is_published {
+            self.depart(job, shard)?;
+        } else if !granted {
+            let job_here = self.jobs.get_mut(&job).expect("just seen");
+            job_here.moves.remove(&shard);
+            let to = from;
+            self.effects.push(Effect::Stays { job, shard, to });
+        }
+        Ok(())
+    }
+
+    /// There is room: the new version is published.
+    fn depart(&mut self, job: JobId, shard: ShardId) -> Result<(), MapError> {
+        let at = self.jobs.get_mut(&job).expect("the caller saw it");
+        let ordered = at.moves.get_mut(&shard).expect("the caller saw it");
+        ordered.is_published = true;
+        let entry = EntryRange {
+            group: shard.group,
+            first: shard.index,
+            end: shard.index + 1,
+            entry: Entry {
+                owner: ordered.to,
+                version: ordered.version,
+            },
+        };
+        let _ = at.map.apply(&entry)?;
+        self.publish(job, entry);
+        Ok(())
+    }
+
+    /// A worker says that a shard has arrived.
+    pub(crate) fn on_arrived(
+        &mut self,
+        from: WorkerId,
+        arrived: &Arrived,
+    ) -> Result<(), ControllerError> {
+        let Arrived {
+            job,
+            shard,
+            version,
+            ..
+        } = *arrived;
+        self.ordered(from, job, shard, version)?;
+        let at = self.jobs.get_mut(&job).expect("just seen");
+        at.moves.remove(&shard);
+        let to = from;
+        self.effects.push(Effect::Moved { job, shard, to });
+        Ok(())
+    }
+
+    fn ordered(
+        &self,
+        from: WorkerId,
+        job: JobId,
+        shard: ShardId,
+        version: Version,
+    ) -> Result<Move, ControllerError> {
+        let ordered = self.jobs.get(&job).and_then(|job| job.moves.get(&shard));
+        let fits = |ordered: &&Move| ordered.to == from && ordered.version == version;
+        ordered
+            .filter(fits)
+            .copied()
+            .ok_or(ControllerError::NoSuchMove {
+                worker: from,
+                shard,
+            })
+    }
+}

@@ -1,0 +1,217 @@
+//! A move as the controller sees it: room first, then a version that everybody hears, then the end.
+//!
+//! Catches a version that is published without room or given twice, a second move that overtakes the first, and answers
+//! of those who were not asked. What workers do in between the simulated cluster checks.
+
+use brambling_controller::{Controller, ControllerError, Effect, Refusal};
+use brambling_program::{GroupId, ShardId};
+use brambling_protocol::frame::{Arrived, Body, Frame, Reserved};
+use brambling_protocol::{
+    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
+};
+
+const JOB: JobId = JobId(1);
+const NOW: Generation = Generation(0);
+const FROM: WorkerId = WorkerId(0);
+const TO: WorkerId = WorkerId(1);
+const OTHER: WorkerId = WorkerId(2);
+const SHARD: ShardId = ShardId {
+    group: GroupId(0),
+    index: 3,
+};
+const BEFORE: Entry = Entry {
+    owner: FROM,
+    version: 7,
+};
+
+fn controller() -> Controller {
+    let mut map = PartitionMap::new([5, 2]);
+    let everything = EntryRange {
+        group: SHARD.group,
+        first: 0,
+        end: 5,
+        entry: BEFORE,
+    };
+    let _ = map.apply(&everything).unwrap();
+    let mut controller = Controller::new([FROM, TO, OTHER]);
+    controller.begin(JOB, NOW, map);
+    controller
+}
+
+/// What was sent, to whom, in words.
+fn sent(controller: &mut Controller) -> Vec<(WorkerId, String)> {
+    let sent = |effect| match effect {
+        Effect::Send { to, bytes, .. } => {
+            let (frame, _) = Frame::decode(&bytes).unwrap();
+            let text = match frame.body {
+                Body::Reserve(reserve) => {
+                    format!("reserve {} {}", reserve.version, reserve.bytes)
+                }
+                Body::MapUpdate(update) => {
+                    let Entry { owner, version } = update.entries[0].entry;
+                    format!("{owner} {version}")
+                }
+                Body::Ack(_) => "ack".into(),
+                other => panic!("{other:?}"),
+            };
+            (to, text)
+        }
+        Effect::Moved { to, .. } => (to, "moved".into()),
+        Effect::Stays { to, .. } => (to, "stays".into()),
+    };
+    controller.take_effects().into_iter().map(sent).collect()
+}
+
+fn say(
+    controller: &mut Controller,
+    from: WorkerId,
+    sequence: Sequence,
+    body: Body<'_>,
+) -> Result<(), ControllerError> {
+    let mut bytes = Vec::new();
+    Frame {
+        priority: Priority::FIRST,
+        sequence: Some(sequence),
+        body,
+    }
+    .encode(&mut bytes);
+    controller.on_frame(from, &bytes)
+}
+
+fn room(version: u64, granted: bool) -> Body<'static> {
+    Body::Reserved(Reserved {
+        job: JOB,
+        generation: NOW,
+        shard: SHARD,
+        version,
+        granted,
+    })
+}
+
+fn arrived(version: u64) -> Body<'static> {
+    Body::Arrived(Arrived {
+        job: JOB,
+        generation: NOW,
+        shard: SHARD,
+        version,
+    })
+}
+
+fn words(expected: &[(WorkerId, &str)]) -> Vec<(WorkerId, String)> {
+    let word = |(to, text): &(WorkerId, &str)| (*to, (*text).to_owned());
+    expected.iter().map(word).collect()
+}
+
+#[test]
+fn room_first_then_a_version_for_all_then_the_end() {
+    let mut controller = controller();
+    controller.order(JOB, SHARD, TO, 1_000).unwrap();
+    assert_eq!(sent(&mut controller), words(&[(TO, "reserve 8 1000")]));
+    assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
+    say(&mut controller, TO, 0, room(8, true)).unwrap();
+    let published = [(FROM, "w1 8"), (TO, "w1 8"), (OTHER, "w1 8"), (TO, "ack")];
+    assert_eq!(sent(&mut controller), words(&published));
+    let now = Entry {
+        owner: TO,
+        version: 8,
+    };
+    assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(now)));
+    // The rest of the range stays.
+    let neighbour = ShardId { index: 2, ..SHARD };
+    assert_eq!(
+        controller.map(JOB).unwrap().entry(neighbour),
+        Ok(Some(BEFORE))
+    );
+    assert_eq!(controller.moving(JOB), 1);
+    say(&mut controller, TO, 1, arrived(8)).unwrap();
+    assert_eq!(sent(&mut controller), words(&[(TO, "moved"), (TO, "ack")]));
+    assert_eq!(controller.moving(JOB), 0);
+    controller.order(JOB, SHARD, OTHER, 0).unwrap();
+    assert_eq!(sent(&mut controller), words(&[(OTHER, "reserve 9 0")]));
+}
+
+#[test]
+fn without_room_the_shard_stays() {
+    let mut controller = controller();
+    controller.order(JOB, SHARD, TO, 1 << 40).unwrap();
+    say(&mut controller, TO, 0, room(8, false)).unwrap();
+    let said = sent(&mut controller);
+    assert!(said.contains(&(TO, "stays".into())), "{said:?}");
+    assert!(!said.contains(&(FROM, "w1 8".into())), "{said:?}");
+    assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
+    // Another may have room.
+    assert_eq!(controller.order(JOB, SHARD, OTHER, 0), Ok(()));
+}
+
+#[test]
+fn orders_that_make_no_sense_are_refused() {
+    let mut controller = controller();
+    let unplaced = ShardId {
+        group: GroupId(1),
+        index: 0,
+    };
+    let unknown = ShardId { index: 5, ..SHARD };
+    let nobody = WorkerId(9);
+    assert_eq!(
+        controller.order(JobId(2), SHARD, TO, 0),
+        Err(Refusal::UnknownJob(JobId(2)))
+    );
+    assert!(matches!(
+        controller.order(JOB, unknown, TO, 0),
+        Err(Refusal::UnknownShard(_))
+    ));
+    assert_eq!(
+        controller.order(JOB, unplaced, TO, 0),
+        Err(Refusal::NotPlaced(unplaced))
+    );
+    assert_eq!(
+        controller.order(JOB, SHARD, nobody, 0),
+        Err(Refusal::UnknownWorker(nobody))
+    );
+    assert_eq!(
+        controller.order(JOB, SHARD, FROM, 0),
+        Err(Refusal::AlreadyThere(SHARD))
+    );
+    assert_eq!(sent(&mut controller), []);
+    controller.order(JOB, SHARD, TO, 0).unwrap();
+    assert_eq!(
+        controller.order(JOB, SHARD, OTHER, 0),
+        Err(Refusal::OnItsWay(SHARD))
+    );
+}
+
+#[test]
+fn only_who_was_asked_may_answer() {
+    let mut controller = controller();
+    let is_refused = |said: Result<(), ControllerError>| {
+        matches!(said, Err(ControllerError::NoSuchMove { shard: SHARD, .. }))
+    };
+    assert!(is_refused(say(&mut controller, TO, 0, room(8, true))));
+    controller.order(JOB, SHARD, TO, 0).unwrap();
+    assert!(is_refused(say(&mut controller, OTHER, 0, room(8, true))));
+    assert!(is_refused(say(&mut controller, TO, 1, room(9, true))));
+    let stranger = say(&mut controller, WorkerId(9), 0, arrived(8));
+    assert!(matches!(stranger, Err(ControllerError::Stranger(_))));
+    assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
+}
+
+#[test]
+fn what_is_repeated_counts_once_and_what_is_lost_is_sent_again() {
+    let mut controller = controller();
+    controller.order(JOB, SHARD, TO, 0).unwrap();
+    sent(&mut controller);
+    // The connection broke before the worker heard of it.
+    controller.on_reconnect(TO, 0).unwrap();
+    assert_eq!(sent(&mut controller), words(&[(TO, "reserve 8 0")]));
+    say(&mut controller, TO, 0, room(8, true)).unwrap();
+    sent(&mut controller);
+    say(&mut controller, TO, 0, room(8, true)).unwrap();
+    assert_eq!(sent(&mut controller), []);
+    assert_eq!(controller.received(TO), 1);
+    assert!(!controller.is_settled());
+    for worker in [FROM, TO, OTHER] {
+        let sent = if worker == TO { 2 } else { 1 };
+        controller.on_reconnect(worker, sent).unwrap();
+    }
+    assert!(controller.is_settled());
+}

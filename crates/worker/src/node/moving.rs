@@ -1,0 +1,279 @@
+//! Shards that move: the node's side of a migration (Canary, §3.3).
+//!
+//! # Rules
+//! * The controller asks the new worker for room. Only when that is granted does it publish a version that names it.
+//! * A shard that is here, and that the map gives to another worker, is *flagged*: no task of it starts any more
+//!   ([`Node::may_run`], invariant 6). Whoever runs shards says when none runs ([`Node::depart`]).
+//! * Then it leaves, with where it stands, its data, its inbox, and the outcomes of signals that are known here. From
+//!   then on what comes here for it is forwarded. What was sent stays in the session until it was acknowledged.
+//! * The new worker takes it when all parts are there, under its version; what was held for it comes out, and the
+//!   controller hears that it may move again.
+//!
+//! # Why a shard has one owner per version (invariant 1)
+//! The controller gives a version to one worker, and orders no other move before it has heard that the shard arrived. A
+//! worker takes a shard only with the version for which it was asked to make room, from the one worker that held it; that
+//! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
+
+use super::{Bytes, Effect, Node, NodeError};
+use brambling_exchange::{Inbox, InboxState, RouterError};
+use brambling_memory::{Class, Reservation, mutants};
+use brambling_program::{Position, ShardId, StageId, Turn};
+use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved, ShardPart};
+use brambling_protocol::{Entry, EntryRange, Priority, Version, WorkerId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The form in which shards travel.
+const FORMAT: u16 = 1;
+
+/// Shards on their way out and in.
+#[derive(Default)]
+pub(super) struct Moving {
+    /// Those that the map gives to another worker.
+    flagged: BTreeSet<ShardId>,
+    /// Those for which there is room here.
+    expected: BTreeMap<ShardId, Expected>,
+}
+
+struct Expected {
+    version: Version,
+    room: Reservation,
+    bytes: u64,
+    parts: BTreeMap<u32, Bytes>,
+}
+
+/// All that moves with a shard.
+#[derive(Serialize, Deserialize)]
+struct Luggage {
+    format: u16,
+    inbox: InboxState<Vec<u8>>,
+    outcomes: Vec<Outcomes>,
+    /// Where the shard stands and its data: whoever runs shards knows their form.
+    body: Vec<u8>,
+}
+
+/// The same outcome of a signal, some turns long.
+#[derive(Serialize, Deserialize)]
+struct Outcomes {
+    signal: StageId,
+    first: Turn,
+    turns: u64,
+    outcome: bool,
+}
+
+impl Node {
+    /// Whether a task of a shard that is here may start: not once the map gives it to another worker.
+    pub fn may_run(&self, shard: ShardId) -> bool {
+        !self.moving.flagged.contains(&shard) || mutants::is_on("flagged-shards-run")
+    }
+
+    /// No task of a flagged shard runs any more: it leaves with `body`, which says where it stands and has its data.
+    ///
+    /// # Panics
+    /// If the shard is not here, or not flagged.
+    pub fn depart(&mut self, shard: ShardId, body: Vec<u8>) -> Result<(), NodeError> {
+        assert!(
+            self.moving.flagged.remove(&shard),
+            "{shard} leaves without an order"
+        );
+        let inbox = self.inboxes.remove(&shard).expect("the shard is here");
+        let luggage = Luggage {
+            format: FORMAT,
+            inbox: inbox.export(|payload| payload.to_vec()),
+            outcomes: outcomes(&self.outcomes),
+            body,
+        };
+        if !mutants::is_on("departed-shards-stay") {
+            self.router.leave(shard);
+        }
+        let bytes = postcard::to_stdvec(&luggage).expect("plain values written to memory");
+        let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
+        let Entry { owner, version } = entry.expect("flagged by a version");
+        let parts = bytes.chunks(self.options.part_bytes);
+        let count = parts.len() as u32;
+        for (part, bytes) in (0..).zip(parts) {
+            let (job, generation) = (self.options.job, self.options.generation);
+            let part = ShardPart {
+                job,
+                generation,
+                shard,
+                version,
+                part,
+                parts: count,
+                bytes,
+            };
+            self.send(owner, Priority::LAST, &Body::ShardPart(part));
+        }
+        Ok(())
+    }
+
+    /// After news of the map: shards here that belong elsewhere are to be drained.
+    pub(super) fn flag(&mut self, update: &EntryRange) -> Result<(), NodeError> {
+        let shard = |index| ShardId {
+            group: update.group,
+            index,
+        };
+        let here = self.inboxes.range(shard(update.first)..shard(update.end));
+        for (shard, _) in here {
+            let entry = self.router.map().entry(*shard).map_err(RouterError::from)?;
+            let is_elsewhere = entry.is_some_and(|entry| entry.owner != self.options.me);
+            if is_elsewhere && self.moving.flagged.insert(*shard) {
+                self.effects.push(Effect::Drain(*shard));
+            }
+        }
+        Ok(())
+    }
+
+    /// The controller asks for room.
+    pub(super) fn on_reserve(&mut self, reserve: &Reserve) {
+        let Reserve {
+            job,
+            generation,
+            shard,
+            version,
+            bytes,
+        } = *reserve;
+        let room = self.options.budget.reserve(Class::Transfer, bytes);
+        let granted = room.is_ok();
+        if let Ok(room) = room {
+            let expected = Expected {
+                version,
+                room,
+                bytes: 0,
+                parts: BTreeMap::new(),
+            };
+            self.moving.expected.insert(shard, expected);
+        }
+        let answer = Reserved {
+            job,
+            generation,
+            shard,
+            version,
+            granted,
+        };
+        self.send(
+            WorkerId::CONTROLLER,
+            Priority::FIRST,
+            &Body::Reserved(answer),
+        );
+    }
+
+    /// A part of a shard has come.
+    pub(super) fn on_part(&mut self, part: &ShardPart<'_>) -> Result<(), NodeError> {
+        let (shard, version) = (part.shard, part.version);
+        let expected = self.moving.expected.get_mut(&shard);
+        let expected = expected.filter(|expected| expected.version == version);
+        let expected = expected.ok_or(NodeError::Unexpected { shard, version })?;
+        expected.bytes += part.bytes.len() as u64;
+        let missing = expected.bytes.saturating_sub(expected.room.bytes());
+        let room = expected.room.grow(missing);
+        room.map_err(|source| NodeError::NoRoom { shard, source })?;
+        let is_new = expected
+            .parts
+            .insert(part.part, part.bytes.into())
+            .is_none();
+        if !is_new || part.part >= part.parts {
+            return Err(NodeError::Parts(shard));
+        }
+        if expected.parts.len() < part.parts as usize {
+            return Ok(());
+        }
+        let expected = self.moving.expected.remove(&shard).expect("just seen");
+        let bytes: Vec<u8> = expected
+            .parts
+            .values()
+            .flat_map(|part| part.iter().copied())
+            .collect();
+        self.arrive(shard, version, &bytes)
+    }
+
+    /// All of a shard is here: it goes on.
+    fn arrive(&mut self, shard: ShardId, version: Version, bytes: &[u8]) -> Result<(), NodeError> {
+        let luggage: Luggage = postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
+        if luggage.format != FORMAT {
+            return Err(NodeError::State(shard));
+        }
+        let exchanges = self.relations.to_group(shard.group);
+        let inbox = luggage.inbox.map(Bytes::from);
+        let open_turns = self.options.open_turns;
+        let inbox = Inbox::import(shard, exchanges, open_turns, inbox, &self.relations)?;
+        for Outcomes {
+            signal,
+            first,
+            turns,
+            outcome,
+        } in luggage.outcomes
+        {
+            for turn in first..first + turns {
+                let position = Position {
+                    stage: signal,
+                    turn,
+                };
+                self.learn(position, outcome);
+            }
+        }
+        let body = luggage.body;
+        self.effects.push(Effect::Settle { shard, body });
+        self.take_in(shard, version, inbox)?;
+        let (job, generation) = (self.options.job, self.options.generation);
+        let arrived = Arrived {
+            job,
+            generation,
+            shard,
+            version,
+        };
+        self.send(
+            WorkerId::CONTROLLER,
+            Priority::FIRST,
+            &Body::Arrived(arrived),
+        );
+        Ok(())
+    }
+
+    /// A shard is here from now on, by this version.
+    pub(super) fn take_in(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+        inbox: Inbox<Bytes>,
+    ) -> Result<(), NodeError> {
+        self.inboxes.insert(shard, inbox);
+        let mut effects = Vec::new();
+        let here = EntryRange {
+            group: shard.group,
+            first: shard.index,
+            end: shard.index + 1,
+            entry: Entry {
+                owner: self.options.me,
+                version,
+            },
+        };
+        // News may be late: without it an older version would send the shard away again.
+        let _ = self.router.on_update(&here, &mut effects)?;
+        self.router.arrive(shard, &mut effects);
+        self.perform(effects)
+    }
+}
+
+/// Outcomes as runs.
+fn outcomes(known: &BTreeMap<Position, bool>) -> Vec<Outcomes> {
+    let mut runs: Vec<Outcomes> = Vec::new();
+    for (position, &outcome) in known {
+        match runs.last_mut() {
+            Some(run)
+                if run.signal == position.stage
+                    && run.first + run.turns == position.turn
+                    && run.outcome == outcome =>
+            {
+                run.turns += 1;
+            }
+            _ => runs.push(Outcomes {
+                signal: position.stage,
+                first: position.turn,
+                turns: 1,
+                outcome,
+            }),
+        }
+    }
+    runs
+}

@@ -1,0 +1,238 @@
+//! Shards on their way: what no honest peer sends is refused, and where there is no room nobody is told to send.
+//!
+//! Catches state that is taken on trust. That shards arrive whole, and once, the simulated cluster checks.
+
+use brambling_memory::{Budget, Floors};
+use brambling_program::{Bindings, GroupId, Plan, Program, ShardId};
+use brambling_protocol::frame::{Body, Frame, MapUpdate, Reserve, ShardPart};
+use brambling_protocol::{
+    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
+};
+use brambling_worker::node::{Effect, Node, NodeError, NodeOptions};
+use brambling_worker::{BadState, Shard, ShardState};
+use std::sync::Arc;
+
+const JOB: JobId = JobId(1);
+const NOW: Generation = Generation(0);
+const ME: WorkerId = WorkerId(0);
+const PEER: WorkerId = WorkerId(1);
+const SHARD: ShardId = ShardId {
+    group: GroupId(0),
+    index: 1,
+};
+const VERSION: u64 = 4;
+
+fn plan() -> Plan {
+    let mut p = Program::new("count");
+    let counts = p.dataset::<u64>("counts", 3);
+    p.repeat(5, |p| {
+        p.compute("count")
+            .update(&counts)
+            .run(|count: &mut u64| *count += 1);
+    });
+    Plan::compile(Arc::new(p), &Bindings::default()).unwrap()
+}
+
+fn node(budget: Budget) -> Node {
+    let plan = plan();
+    let map = PartitionMap::new(plan.counts.iter().copied());
+    let options = NodeOptions {
+        me: ME,
+        peers: vec![PEER],
+        job: JOB,
+        generation: NOW,
+        open_turns: 4,
+        chunk_bytes: 1 << 16,
+        part_bytes: 1 << 16,
+        budget,
+    };
+    Node::new(&plan, map, options)
+}
+
+/// Takes frames, numbered as they come, from one peer.
+struct Says<'a>(&'a mut Node, WorkerId, Sequence);
+
+impl Says<'_> {
+    fn say(&mut self, body: Body<'_>) -> Result<(), NodeError> {
+        let mut bytes = Vec::new();
+        Frame {
+            priority: Priority::FIRST,
+            sequence: Some(self.2),
+            body,
+        }
+        .encode(&mut bytes);
+        self.2 += 1;
+        self.0.on_frame(self.1, &bytes)
+    }
+}
+
+fn part(version: u64, (part, parts): (u32, u32), bytes: &[u8]) -> Body<'_> {
+    Body::ShardPart(ShardPart {
+        job: JOB,
+        generation: NOW,
+        shard: SHARD,
+        version,
+        part,
+        parts,
+        bytes,
+    })
+}
+
+fn reserve(node: &mut Node, bytes: u64) -> bool {
+    let reserve = Reserve {
+        job: JOB,
+        generation: NOW,
+        shard: SHARD,
+        version: VERSION,
+        bytes,
+    };
+    Says(node, WorkerId::CONTROLLER, 0)
+        .say(Body::Reserve(reserve))
+        .unwrap();
+    let answer = |effect: &Effect| match effect {
+        Effect::Send { to, bytes, .. } if *to == WorkerId::CONTROLLER => {
+            match Frame::decode(bytes).unwrap().0.body {
+                Body::Reserved(reserved) => Some(reserved.granted),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    let effects = node.take_effects();
+    effects.iter().find_map(answer).expect("it answers")
+}
+
+#[test]
+fn a_shard_that_nobody_expects_is_refused() {
+    let mut node = node(Budget::unlimited());
+    let refused = Says(&mut node, PEER, 0).say(part(VERSION, (0, 1), b"anything"));
+    assert!(
+        matches!(refused, Err(NodeError::Unexpected { .. })),
+        "{refused:?}"
+    );
+    assert!(reserve(&mut node, 10));
+    let refused = Says(&mut node, PEER, 1).say(part(VERSION + 1, (0, 1), b"anything"));
+    assert!(
+        matches!(refused, Err(NodeError::Unexpected { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn parts_that_do_not_fit_and_states_that_cannot_be_read_are_refused() {
+    let mut beyond = node(Budget::unlimited());
+    assert!(reserve(&mut beyond, 10));
+    let refused = Says(&mut beyond, PEER, 0).say(part(VERSION, (3, 3), b"x"));
+    assert!(
+        matches!(refused, Err(NodeError::Parts(SHARD))),
+        "{refused:?}"
+    );
+
+    let mut twice = node(Budget::unlimited());
+    assert!(reserve(&mut twice, 10));
+    let mut says = Says(&mut twice, PEER, 0);
+    says.say(part(VERSION, (0, 2), b"x")).unwrap();
+    let refused = says.say(part(VERSION, (0, 2), b"x"));
+    assert!(
+        matches!(refused, Err(NodeError::Parts(SHARD))),
+        "{refused:?}"
+    );
+
+    let mut garbage = node(Budget::unlimited());
+    assert!(reserve(&mut garbage, 10));
+    // A list of outcomes that is said to have 2⁶⁴ − 1 elements.
+    let endless = [1, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
+    let refused = Says(&mut garbage, PEER, 0).say(part(VERSION, (0, 1), &endless));
+    assert!(
+        matches!(refused, Err(NodeError::State(SHARD))),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn without_room_it_says_no_and_a_larger_shard_than_was_said_is_an_error() {
+    let budget = Budget::new(1_000, Floors::of(1_000));
+    let mut node = node(budget.clone());
+    assert!(!reserve(&mut node, 2_000));
+    assert_eq!(budget.in_use_bytes(), 0);
+    let mut node = self::node(budget.clone());
+    assert!(reserve(&mut node, 100));
+    assert_eq!(budget.in_use_bytes(), 100);
+    let mut says = Says(&mut node, PEER, 0);
+    says.say(part(VERSION, (0, 2), &[0; 150])).unwrap();
+    assert_eq!(budget.in_use_bytes(), 150);
+    let refused = says.say(part(VERSION, (1, 2), &[0; 2_000]));
+    assert!(
+        matches!(refused, Err(NodeError::NoRoom { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn older_news_do_not_send_a_shard_away() {
+    let mut node = node(Budget::unlimited());
+    node.settle(SHARD, VERSION).unwrap();
+    let mut says = Says(&mut node, WorkerId::CONTROLLER, 0);
+    let news = |version| {
+        Body::MapUpdate(MapUpdate {
+            job: JOB,
+            entries: vec![EntryRange {
+                group: SHARD.group,
+                first: 0,
+                end: 3,
+                entry: Entry {
+                    owner: PEER,
+                    version,
+                },
+            }],
+        })
+    };
+    says.say(news(VERSION - 1)).unwrap();
+    assert!(says.0.may_run(SHARD));
+    says.say(news(VERSION + 1)).unwrap();
+    assert!(!node.may_run(SHARD));
+    let effects = node.take_effects();
+    let drains = effects
+        .iter()
+        .filter(|effect| **effect == Effect::Drain(SHARD));
+    assert_eq!(drains.count(), 1);
+}
+
+#[test]
+fn positions_that_the_program_does_not_have_are_refused() {
+    let plan = plan();
+    let code = &plan.codes[0];
+    type Parts = (u32, Vec<u64>, Vec<u64>, Vec<(u32, u64)>);
+    let import = |parts: Parts| {
+        let bytes = postcard::to_stdvec(&parts).unwrap();
+        let state: ShardState = postcard::from_bytes(&bytes).unwrap();
+        Shard::import(SHARD, code, state)
+    };
+    let fresh = Shard::new(SHARD, code);
+    let bytes = postcard::to_stdvec(&fresh.export()).unwrap();
+    let (at, entered, counters, window): Parts = postcard::from_bytes(&bytes).unwrap();
+    assert_eq!(
+        import((at, entered.clone(), counters.clone(), window)),
+        Ok(fresh)
+    );
+    let bad = Err(BadState(SHARD));
+    let end = code.ops.len() as u32;
+    assert_eq!(
+        import((end, entered.clone(), counters.clone(), vec![])),
+        bad
+    );
+    assert_eq!(import((at, vec![], counters.clone(), vec![])), bad);
+    assert_eq!(import((at, entered.clone(), vec![7; 9], vec![])), bad);
+    let task = code.tasks.len() as u32;
+    assert_eq!(
+        import((at, entered.clone(), counters.clone(), vec![(task, 0)])),
+        bad
+    );
+    let many = vec![(0, 0); 10];
+    assert_eq!(import((at, entered.clone(), counters.clone(), many)), bad);
+    // A task of a block that was never entered.
+    let is_inner = |op: &brambling_program::Op| matches!(op, brambling_program::Op::Task(_));
+    let inner = code.ops.iter().position(is_inner).unwrap() as u32;
+    let never = vec![0; entered.len()];
+    assert_eq!(import((inner, never, counters, vec![])), bad);
+}
