@@ -8,7 +8,7 @@ mod moves;
 pub use moves::Refusal;
 
 use brambling_program::ShardId;
-use brambling_protocol::frame::{Ack, Body, Frame, FrameError, MapUpdate};
+use brambling_protocol::frame::{Ack, Body, Frame, FrameError, Joined, MapUpdate};
 use brambling_protocol::{
     EntryRange, Generation, JobId, MapError, PartitionMap, Priority, Received, Sequence, Session,
     SessionError, WorkerId,
@@ -121,6 +121,24 @@ impl Controller {
         );
     }
 
+    /// A worker joins. Everybody hears of it, and it hears of everybody and where the shards are. Shards come to it when
+    /// they are ordered to.
+    pub fn join(&mut self, worker: WorkerId) {
+        if self.workers.contains_key(&worker) {
+            return;
+        }
+        let others: Vec<WorkerId> = self.workers.keys().copied().collect();
+        self.workers.insert(worker, Peer::default());
+        for other in others {
+            self.send(other, &Body::Joined(Joined { worker }));
+            self.send(worker, &Body::Joined(Joined { worker: other }));
+        }
+        let maps: Vec<MapUpdate> = self.jobs.iter().map(whole).collect();
+        for map in maps {
+            self.send(worker, &Body::MapUpdate(map));
+        }
+    }
+
     /// Where a job's shards are, as of the newest version that was given.
     pub fn map(&self, job: JobId) -> Option<&PartitionMap> {
         self.jobs.get(&job).map(|job| &job.map)
@@ -226,6 +244,14 @@ impl Controller {
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.send(to, &update);
         }
+    }
+}
+
+/// Every entry of a job's map.
+fn whole((job, at): (&JobId, &Job)) -> MapUpdate {
+    MapUpdate {
+        job: *job,
+        entries: at.map.entries().collect(),
     }
 }
 

@@ -83,6 +83,7 @@ impl Controller {
             generation,
             shard,
             version,
+            holder: entry.owner,
             bytes,
         };
         self.send(to, &Body::Reserve(reserve));

@@ -5,7 +5,7 @@
 
 use brambling_controller::{Controller, ControllerError, Effect, Refusal};
 use brambling_program::{GroupId, ShardId};
-use brambling_protocol::frame::{Arrived, Body, Frame, Reserved};
+use brambling_protocol::frame::{Arrived, Body, Frame, Reserve, Reserved};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
@@ -45,7 +45,13 @@ fn sent(controller: &mut Controller) -> Vec<(WorkerId, String)> {
             let (frame, _) = Frame::decode(&bytes).unwrap();
             let text = match frame.body {
                 Body::Reserve(reserve) => {
-                    format!("reserve {} {}", reserve.version, reserve.bytes)
+                    let Reserve {
+                        version,
+                        holder,
+                        bytes,
+                        ..
+                    } = reserve;
+                    format!("reserve {version} of {holder}, {bytes}")
                 }
                 Body::MapUpdate(update) => {
                     let Entry { owner, version } = update.entries[0].entry;
@@ -106,7 +112,10 @@ fn words(expected: &[(WorkerId, &str)]) -> Vec<(WorkerId, String)> {
 fn room_first_then_a_version_for_all_then_the_end() {
     let mut controller = controller();
     controller.order(JOB, SHARD, TO, 1_000).unwrap();
-    assert_eq!(sent(&mut controller), words(&[(TO, "reserve 8 1000")]));
+    assert_eq!(
+        sent(&mut controller),
+        words(&[(TO, "reserve 8 of w0, 1000")])
+    );
     assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
     say(&mut controller, TO, 0, room(8, true)).unwrap();
     let published = [(FROM, "w1 8"), (TO, "w1 8"), (OTHER, "w1 8"), (TO, "ack")];
@@ -127,7 +136,10 @@ fn room_first_then_a_version_for_all_then_the_end() {
     assert_eq!(sent(&mut controller), words(&[(TO, "moved"), (TO, "ack")]));
     assert_eq!(controller.moving(JOB), 0);
     controller.order(JOB, SHARD, OTHER, 0).unwrap();
-    assert_eq!(sent(&mut controller), words(&[(OTHER, "reserve 9 0")]));
+    assert_eq!(
+        sent(&mut controller),
+        words(&[(OTHER, "reserve 9 of w1, 0")])
+    );
 }
 
 #[test]
@@ -202,7 +214,7 @@ fn what_is_repeated_counts_once_and_what_is_lost_is_sent_again() {
     sent(&mut controller);
     // The connection broke before the worker heard of it.
     controller.on_reconnect(TO, 0).unwrap();
-    assert_eq!(sent(&mut controller), words(&[(TO, "reserve 8 0")]));
+    assert_eq!(sent(&mut controller), words(&[(TO, "reserve 8 of w0, 0")]));
     say(&mut controller, TO, 0, room(8, true)).unwrap();
     sent(&mut controller);
     say(&mut controller, TO, 0, room(8, true)).unwrap();

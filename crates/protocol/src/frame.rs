@@ -11,8 +11,8 @@ mod error;
 mod header;
 
 pub use control::{
-    Ack, Arrived, Credit, Hello, LoopEnd, MapUpdate, Reserve, Reserved, Retired, ShardPart, Signal,
-    SignalQuery,
+    Ack, Arrived, Credit, Hello, Joined, LoopEnd, MapUpdate, Reserve, Reserved, Retired, ShardPart,
+    Signal, SignalQuery,
 };
 pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
 pub use error::FrameError;
@@ -59,6 +59,8 @@ pub enum Body<'a> {
     ShardPart(ShardPart<'a>),
     /// A shard has arrived.
     Arrived(Arrived),
+    /// There is a worker.
+    Joined(Joined),
 }
 
 impl Body<'_> {
@@ -77,6 +79,7 @@ impl Body<'_> {
             Body::Reserved(_) => Kind::Reserved,
             Body::ShardPart(_) => Kind::ShardPart,
             Body::Arrived(_) => Kind::Arrived,
+            Body::Joined(_) => Kind::Joined,
         }
     }
 }
@@ -102,6 +105,7 @@ impl<'a> Frame<'a> {
             Body::Reserved(body) => control::encode(body, out),
             Body::ShardPart(body) => control::encode(body, out),
             Body::Arrived(body) => control::encode(body, out),
+            Body::Joined(body) => control::encode(body, out),
         }
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
         let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
@@ -132,6 +136,7 @@ impl<'a> Frame<'a> {
             Kind::Reserved => Body::Reserved(control::decode(body)?),
             Kind::ShardPart => Body::ShardPart(control::decode(body)?),
             Kind::Arrived => Body::Arrived(control::decode(body)?),
+            Kind::Joined => Body::Joined(control::decode(body)?),
         };
         Ok(Frame {
             priority: header.priority(),

@@ -15,7 +15,8 @@ use crate::results::Results;
 use crate::{RandomProgram, interpret};
 use brambling_controller::{Controller, Effect};
 use brambling_program::{GroupId, Plan, Rng, ShardId, StageId};
-use brambling_protocol::{Sequence, WorkerId};
+use brambling_protocol::{PartitionMap, Sequence, WorkerId};
+use brambling_worker::node::{Node, NodeOptions};
 use draft::{Draft, JOB};
 use network::Network;
 use std::fmt::Write;
@@ -42,6 +43,10 @@ pub struct Deeds {
     pub lost: u64,
     /// Shards that moved.
     pub moves: u64,
+    /// Workers that joined.
+    pub joins: u64,
+    /// Controllers that fell silent.
+    pub silences: u64,
 }
 
 /// Runs a random program on a simulated cluster and compares it with the interpreter.
@@ -86,6 +91,12 @@ pub(crate) struct Cluster<'a> {
     controller: Controller,
     /// One in so many of the steps that may order a move does; none does when this is 0.
     calm: u64,
+    /// After so many steps the controller falls silent, if it ever does.
+    silent_at: Option<u64>,
+    is_silent: bool,
+    /// How many workers may still join, and how.
+    joins: u64,
+    newcomer: NodeOptions,
     shards: Vec<ShardId>,
     deeds: Deeds,
 }
@@ -97,6 +108,7 @@ impl<'a> Cluster<'a> {
             workers,
             news,
             controller,
+            options,
         } = Draft::new(plan, &mut random);
         let mut watch = Watch::new(plan, workers.len());
         for worker in &workers {
@@ -104,7 +116,9 @@ impl<'a> Cluster<'a> {
                 watch.settles(*shard, worker.node.me());
             }
         }
-        let calm = random.pick(&[0, 1, 4, 16]);
+        let calm = random.pick(&[0, 1, 1, 4]);
+        let silent_at = random.one_in(3).then(|| random.below(1_000));
+        let joins = random.below(3);
         let shards = plan.counts.iter().zip(0..).flat_map(|(count, group)| {
             let group = GroupId(group);
             (0..*count).map(move |index| ShardId { group, index })
@@ -118,6 +132,10 @@ impl<'a> Cluster<'a> {
             watch,
             controller,
             calm,
+            silent_at,
+            is_silent: false,
+            joins,
+            newcomer: options,
             shards: shards.collect(),
             deeds: Deeds::default(),
         };
@@ -132,6 +150,9 @@ impl<'a> Cluster<'a> {
         while self.workers.iter().map(Worker::finished).sum::<usize>() < self.shards.len() {
             steps += 1;
             assert!(steps < STEPS_MAX, "no end in sight");
+            if self.silent_at == Some(steps) {
+                self.fall_silent();
+            }
             self.step();
         }
     }
@@ -142,6 +163,7 @@ impl<'a> Cluster<'a> {
             32..52 => self.deliver(),
             52..56 => self.flush(),
             56 => self.depart(),
+            57 if self.random.one_in(8) => self.join(),
             57 => self.order(),
             58 => self.hear(),
             59 | 60 => self.complete(),
@@ -179,6 +201,9 @@ impl<'a> Cluster<'a> {
         };
         self.deeds.frames += 1;
         if packet.to == WorkerId::CONTROLLER {
+            if self.is_silent {
+                return true;
+            }
             let taken = self.controller.on_frame(packet.from, &packet.bytes);
             taken.expect("workers answer what they were asked");
             self.collect_controller();
@@ -231,9 +256,40 @@ impl<'a> Cluster<'a> {
         self.workers[at].complete_some(&mut self.random)
     }
 
+    /// Nobody hears of the controller any more, nor it of anybody (invariant 10).
+    fn fall_silent(&mut self) {
+        self.watch.note(|| "the controller falls silent".into());
+        self.is_silent = true;
+        self.deeds.silences += 1;
+        for at in 0..self.workers.len() {
+            self.network.cut(worker_id(at), WorkerId::CONTROLLER);
+        }
+    }
+
+    /// A worker joins, holding nothing.
+    fn join(&mut self) -> bool {
+        if self.joins == 0 || self.is_silent {
+            return true;
+        }
+        self.joins -= 1;
+        self.deeds.joins += 1;
+        self.watch.joins();
+        let me = worker_id(self.workers.len());
+        let options = NodeOptions {
+            me,
+            ..self.newcomer.clone()
+        };
+        let map = PartitionMap::new(self.plan.counts.iter().copied());
+        self.workers
+            .push(Worker::new(Node::new(self.plan, map, options)));
+        self.controller.join(me);
+        self.collect_controller();
+        true
+    }
+
     /// A move is ordered, if it makes sense.
     fn order(&mut self) -> bool {
-        if self.calm == 0 || !self.random.one_in(self.calm) {
+        if self.is_silent || self.calm == 0 || !self.random.one_in(self.calm) {
             return true;
         }
         let shard = self.random.pick(&self.shards);
@@ -282,7 +338,7 @@ impl<'a> Cluster<'a> {
             party(&mut self.random, count),
             party(&mut self.random, count),
         );
-        if a != b {
+        if a != b && !(self.is_silent && a.max(b) == count) {
             self.reconnect_between(a, b);
         }
         a != b
@@ -300,7 +356,7 @@ impl<'a> Cluster<'a> {
                 let greeted = self.controller.on_reconnect(there, received);
                 greeted.expect("what was sent was numbered");
                 self.collect_controller();
-            } else {
+            } else if self.workers[here].node.knows(there) {
                 let node = &mut self.workers[here].node;
                 node.on_reconnect(there, received)
                     .expect("what was sent was numbered");
@@ -372,7 +428,8 @@ impl<'a> Cluster<'a> {
             }
             if round % 4 == 3 {
                 // An acknowledgement that was lost comes with the next greeting.
-                (0..=count).for_each(|a| (0..a).for_each(|b| self.reconnect_between(a, b)));
+                let parties = count + usize::from(!self.is_silent);
+                (0..parties).for_each(|a| (0..a).for_each(|b| self.reconnect_between(a, b)));
             }
             while self.deliver() || !self.network.is_empty() {}
         }
@@ -381,7 +438,7 @@ impl<'a> Cluster<'a> {
             assert!(worker.node.is_settled(), "w{at} has not sent everything");
         }
         assert!(
-            self.controller.is_settled() && self.controller.moving(JOB) == 0,
+            self.is_silent || self.controller.is_settled() && self.controller.moving(JOB) == 0,
             "a move has not ended"
         );
         self.watch.at_rest();

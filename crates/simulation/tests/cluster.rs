@@ -1,8 +1,9 @@
 //! Random programs on simulated clusters give, bit for bit, what the sequential interpreter gives.
 //!
 //! Catches what frames that are late, repeated, reordered and lost with their connection can break, news of the map
-//! that come late, shards that move while all this happens, wake-ups that are missed, and what invariants 1 to 7 forbid.
-//! No worker joins, leaves or dies here: that comes later.
+//! that come late, shards that move and workers that join while all this happens, a controller that falls silent, wake-ups that are missed, and
+//! what invariants 1 to 7 and 10 forbid.
+//! No worker leaves or dies here: that comes later.
 
 use brambling_simulation::{Deeds, random_program, seeds, simulate};
 
@@ -17,6 +18,8 @@ fn ten_thousand_seeds() {
         all.breaks += deeds.breaks;
         all.lost += deeds.lost;
         all.moves += deeds.moves;
+        all.silences += deeds.silences;
+        all.joins += deeds.joins;
     }
     // A simulation in which nothing goes wrong shows nothing.
     let eventful = all.tasks > 0
@@ -24,6 +27,8 @@ fn ten_thousand_seeds() {
         && all.held > 0
         && all.breaks > 0
         && all.lost > 0
-        && all.moves > 0;
+        && all.moves > 0
+        && all.silences > 0
+        && all.joins > 0;
     assert!(eventful || seeds(10_000).count() < 100, "{all:?}");
 }

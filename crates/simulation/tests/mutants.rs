@@ -6,7 +6,7 @@ use brambling_simulation::{random_program, simulate};
 
 /// What the simulated cluster checks, over as many seeds as a mutant may need.
 fn simulated() {
-    for seed in 0..400 {
+    for seed in 0..2_000 {
         simulate(seed, &random_program(seed));
     }
 }
@@ -39,6 +39,8 @@ caught_by_the_cluster! {
     mutant_of_5_a_branch_takes_the_turn_before: "stale-outcome";
     mutant_of_6_a_flagged_shard_runs: "flagged-shards-run";
     mutant_of_7_a_position_retires_twice: "retired-twice";
+    mutant_of_10_a_holder_hears_from_the_controller_alone: "holders-hear-from-the-controller-alone";
+    mutant_of_10_a_stranger_is_told_nothing: "strangers-are-told-nothing";
     mutant_of_12_a_shard_moves_without_room: "moves-without-room";
     mutant_of_9_a_write_overtakes_a_read: "write-overtakes-read";
 }

@@ -13,6 +13,7 @@
 mod around;
 mod error;
 mod items;
+mod members;
 mod moving;
 mod outbound;
 mod relations;
@@ -179,11 +180,14 @@ impl Node {
         self.router.held()
     }
 
-    /// Whether peers have acknowledged all that was sent, and nothing waits for a flush.
+    /// Whether the other workers have acknowledged all that was sent, and nothing waits for a flush.
     pub fn is_settled(&self) -> bool {
+        let workers = self.options.peers.iter();
         self.outgoing.is_empty()
             && self.due.is_empty()
-            && self.peers.values().all(|peer| peer.session.is_settled())
+            && workers
+                .map(|worker| &self.peers[worker])
+                .all(|peer| peer.session.is_settled())
     }
 
     /// What the shard sees of the world.
@@ -280,6 +284,8 @@ impl Node {
     /// A frame has come from a peer, or from the controller.
     pub fn on_frame(&mut self, from: WorkerId, bytes: &[u8]) -> Result<(), NodeError> {
         let (frame, _) = Frame::decode(bytes)?;
+        // Whoever has a connection was let in: a worker that is news here.
+        self.on_joined(from);
         if let Some(sequence) = frame.sequence {
             let peer = self.peers.get_mut(&from).ok_or(NodeError::Stranger(from))?;
             if peer.session.receive(sequence)? == Received::Repeated {
@@ -308,6 +314,9 @@ impl Node {
                 let mut arrived = Vec::new();
                 parcels(&data, |bytes| bytes.into(), |parcel| arrived.push(parcel));
                 for parcel in arrived {
+                    if data.head.generation == generation {
+                        self.learn_from(&parcel)?;
+                    }
                     let mut effects = Vec::new();
                     self.router
                         .receive(from, data.head.generation, parcel, &mut effects)?;
@@ -349,6 +358,7 @@ impl Node {
                     self.on_update(entry)?;
                 }
             }
+            Body::Joined(joined) => self.on_joined(joined.worker),
             Body::Reserve(reserve) if here((reserve.job, reserve.generation)) => {
                 self.on_reserve(&reserve);
             }
@@ -367,7 +377,8 @@ impl Node {
         let mut effects = Vec::new();
         let _ = self.router.on_update(update, &mut effects)?;
         self.perform(effects)?;
-        self.flag(update)
+        self.flag(update)?;
+        self.call(update)
     }
 
     /// What this side says when it greets a peer: the first frame of theirs that is missing.

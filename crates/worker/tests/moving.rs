@@ -34,11 +34,15 @@ fn plan() -> Plan {
 }
 
 fn node(budget: Budget) -> Node {
+    node_of(ME, vec![PEER], budget)
+}
+
+fn node_of(me: WorkerId, peers: Vec<WorkerId>, budget: Budget) -> Node {
     let plan = plan();
     let map = PartitionMap::new(plan.counts.iter().copied());
     let options = NodeOptions {
-        me: ME,
-        peers: vec![PEER],
+        me,
+        peers,
         job: JOB,
         generation: NOW,
         open_turns: 4,
@@ -84,6 +88,7 @@ fn reserve(node: &mut Node, bytes: u64) -> bool {
         generation: NOW,
         shard: SHARD,
         version: VERSION,
+        holder: PEER,
         bytes,
     };
     Says(node, WorkerId::CONTROLLER, 0)
@@ -166,6 +171,44 @@ fn without_room_it_says_no_and_a_larger_shard_than_was_said_is_an_error() {
         matches!(refused, Err(NodeError::NoRoom { .. })),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
+    let newcomer = WorkerId(7);
+    let mut holder = node(Budget::unlimited());
+    holder.settle(SHARD, VERSION - 1).unwrap();
+    let entry = Entry {
+        owner: newcomer,
+        version: VERSION,
+    };
+    let update = EntryRange {
+        group: SHARD.group,
+        first: SHARD.index,
+        end: SHARD.index + 1,
+        entry,
+    };
+    holder.on_update(&update).unwrap();
+    holder.depart(SHARD, b"its data".to_vec()).unwrap();
+
+    let mut there = node_of(newcomer, Vec::new(), Budget::unlimited());
+    assert!(reserve(&mut there, 100));
+    for effect in holder.take_effects() {
+        if let Effect::Send { to, bytes, .. } = effect
+            && to == newcomer
+        {
+            there.on_frame(ME, &bytes).unwrap();
+        }
+    }
+    let effects = there.take_effects();
+    let settles = Effect::Settle {
+        shard: SHARD,
+        body: b"its data".to_vec(),
+    };
+    assert!(effects.contains(&settles), "{effects:?}");
+    assert!(there.knows(ME) && there.knows(PEER));
+    let greets = |effect: &Effect| matches!(effect, Effect::Send { to: PEER, .. });
+    assert!(effects.iter().any(greets), "{effects:?}");
 }
 
 #[test]

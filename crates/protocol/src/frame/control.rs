@@ -111,6 +111,8 @@ pub struct Reserve {
     pub shard: ShardId,
     /// The version that its new place will have.
     pub version: Version,
+    /// Who holds it now.
+    pub holder: WorkerId,
     /// How large it is said to be.
     pub bytes: u64,
 }
@@ -148,6 +150,13 @@ pub struct ShardPart<'a> {
     /// The part.
     #[serde(borrow)]
     pub bytes: &'a [u8],
+}
+
+/// There is a worker: from now on it is told what all are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Joined {
+    /// The worker.
+    pub worker: WorkerId,
 }
 
 /// A shard has arrived and runs: the controller may move it again.

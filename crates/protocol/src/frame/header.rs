@@ -54,11 +54,12 @@ pub enum Kind {
     Reserved = 10,
     ShardPart = 11,
     Arrived = 12,
+    Joined = 13,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Hello,
         Kind::Data,
         Kind::Signal,
@@ -71,6 +72,7 @@ impl Kind {
         Kind::Reserved,
         Kind::ShardPart,
         Kind::Arrived,
+        Kind::Joined,
     ];
 }
 

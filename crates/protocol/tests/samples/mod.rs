@@ -179,6 +179,7 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                     generation,
                     shard,
                     version: 18,
+                    holder: WorkerId(12),
                     bytes: 128 << 20,
                 }),
             ),
@@ -223,6 +224,16 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                     generation,
                     shard,
                     version: 18,
+                }),
+            ),
+        ),
+        (
+            "joined",
+            numbered(
+                0,
+                10,
+                Body::Joined(Joined {
+                    worker: WorkerId(12),
                 }),
             ),
         ),

@@ -13,6 +13,8 @@ pub(super) struct Draft {
     pub(super) workers: Vec<Worker>,
     pub(super) news: Vec<(usize, EntryRange)>,
     pub(super) controller: Controller,
+    /// Of a worker that joins.
+    pub(super) options: NodeOptions,
 }
 
 /// The only job there is.
@@ -33,6 +35,16 @@ impl Draft {
             .map(|shard| history(shard, count, random))
             .collect();
         let mut news = Vec::new();
+        let options = |at: usize, peers: Vec<WorkerId>| NodeOptions {
+            me: worker_id(at),
+            peers,
+            job: JOB,
+            generation: Generation(0),
+            open_turns,
+            chunk_bytes,
+            part_bytes,
+            budget: Budget::unlimited(),
+        };
         let workers = (0..count).map(|at| {
             let mut map = PartitionMap::new(plan.counts.iter().copied());
             for versions in &history {
@@ -43,20 +55,8 @@ impl Draft {
                 }
                 news.extend(versions.iter().map(|update| (at, *update)));
             }
-            let options = NodeOptions {
-                me: worker_id(at),
-                peers: (0..count)
-                    .filter(|peer| *peer != at)
-                    .map(worker_id)
-                    .collect(),
-                job: JOB,
-                generation: Generation(0),
-                open_turns,
-                chunk_bytes,
-                part_bytes,
-                budget: Budget::unlimited(),
-            };
-            let mut worker = Worker::new(Node::new(plan, map, options));
+            let others = (0..count).filter(|peer| *peer != at).map(worker_id);
+            let mut worker = Worker::new(Node::new(plan, map, options(at, others.collect())));
             for versions in &history {
                 let last = versions.last().expect("a shard is somewhere");
                 if last.entry.owner == worker_id(at) {
@@ -83,6 +83,7 @@ impl Draft {
             workers,
             news,
             controller,
+            options: options(count, Vec::new()),
         }
     }
 }

@@ -50,6 +50,12 @@ impl Watch {
         }
     }
 
+    /// A worker joins, which knows nothing.
+    pub(super) fn joins(&mut self) {
+        self.note(|| "a worker joins".into());
+        self.versions.push(BTreeMap::new());
+    }
+
     pub(super) fn note(&mut self, event: impl FnOnce() -> String) {
         if self.story.len() == STORY_LINES {
             self.story.pop_front();

@@ -9,16 +9,21 @@
 //! * The new worker takes it when all parts are there, under its version; what was held for it comes out, and the
 //!   controller hears that it may move again.
 //!
+//! # Why nobody waits for the controller (invariant 10)
+//! It may fall silent when it has told some and not others. Whoever has heard of the version sends to the new worker, which
+//! learns it from what it is sent, and tells the holder, whose name came with the request for room: so the shard comes.
+//! Where nobody sends, nobody waits.
+//!
 //! # Why a shard has one owner per version (invariant 1)
 //! The controller gives a version to one worker, and orders no other move before it has heard that the shard arrived. A
 //! worker takes a shard only with the version for which it was asked to make room, from the one worker that held it; that
 //! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
 
 use super::{Bytes, Effect, Node, NodeError};
-use brambling_exchange::{Inbox, InboxState, RouterError};
+use brambling_exchange::{Inbox, InboxState, Parcel, RouterError};
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{Position, ShardId, StageId, Turn};
-use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved, ShardPart};
+use brambling_protocol::frame::{Arrived, Body, MapUpdate, Reserve, Reserved, ShardPart};
 use brambling_protocol::{Entry, EntryRange, Priority, Version, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +42,8 @@ pub(super) struct Moving {
 
 struct Expected {
     version: Version,
+    /// Who holds the shard, until it has been told that the version was published.
+    holder: Option<WorkerId>,
     room: Reservation,
     bytes: u64,
     parts: BTreeMap<u32, Bytes>,
@@ -48,6 +55,8 @@ struct Luggage {
     format: u16,
     inbox: InboxState<Vec<u8>>,
     outcomes: Vec<Outcomes>,
+    /// Whom its last holder knew.
+    members: Vec<WorkerId>,
     /// Where the shard stands and its data: whoever runs shards knows their form.
     body: Vec<u8>,
 }
@@ -81,6 +90,7 @@ impl Node {
             format: FORMAT,
             inbox: inbox.export(|payload| payload.to_vec()),
             outcomes: outcomes(&self.outcomes),
+            members: self.options.peers.clone(),
             body,
         };
         if !mutants::is_on("departed-shards-stay") {
@@ -124,6 +134,62 @@ impl Node {
         Ok(())
     }
 
+    /// After news of the map: who holds a shard that is to come here is told, if need be by nobody else.
+    pub(super) fn call(&mut self, update: &EntryRange) -> Result<(), NodeError> {
+        let shard = |index| ShardId {
+            group: update.group,
+            index,
+        };
+        let range = shard(update.first)..shard(update.end);
+        let mut calls = Vec::new();
+        for (shard, expected) in self.moving.expected.range_mut(range) {
+            let entry = self.router.map().entry(*shard).map_err(RouterError::from)?;
+            let here = Entry {
+                owner: self.options.me,
+                version: expected.version,
+            };
+            if entry == Some(here)
+                && let Some(holder) = expected.holder.take()
+            {
+                calls.push((holder, *shard, here));
+            }
+        }
+        for (holder, shard, entry) in calls {
+            if mutants::is_on("holders-hear-from-the-controller-alone") {
+                continue;
+            }
+            let entries = vec![one(shard, entry)];
+            let job = self.options.job;
+            self.send(
+                holder,
+                Priority::FIRST,
+                &Body::MapUpdate(MapUpdate { job, entries }),
+            );
+        }
+        Ok(())
+    }
+
+    /// A parcel for a shard that is not here, by a version that is news: who sent it knows that the version names
+    /// this worker.
+    pub(super) fn learn_from(&mut self, parcel: &Parcel<Bytes>) -> Result<(), NodeError> {
+        for index in parcel.destinations.clone() {
+            let shard = ShardId {
+                group: parcel.group,
+                index,
+            };
+            let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
+            let known = entry.map_or(0, |entry| entry.version);
+            if known < parcel.version && !self.router.is_here(shard) {
+                let entry = Entry {
+                    owner: self.options.me,
+                    version: parcel.version,
+                };
+                self.on_update(&one(shard, entry))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The controller asks for room.
     pub(super) fn on_reserve(&mut self, reserve: &Reserve) {
         let Reserve {
@@ -131,6 +197,7 @@ impl Node {
             generation,
             shard,
             version,
+            holder,
             bytes,
         } = *reserve;
         let room = self.options.budget.reserve(Class::Transfer, bytes);
@@ -138,6 +205,7 @@ impl Node {
         if let Ok(room) = room {
             let expected = Expected {
                 version,
+                holder: Some(holder),
                 room,
                 bytes: 0,
                 parts: BTreeMap::new(),
@@ -212,9 +280,20 @@ impl Node {
                 self.learn(position, outcome);
             }
         }
+        for member in luggage.members {
+            self.on_joined(member);
+        }
         let body = luggage.body;
         self.effects.push(Effect::Settle { shard, body });
         self.take_in(shard, version, inbox)?;
+        for (exchange, turns) in self.retired(shard) {
+            // Who joined while the shard was on its way has not heard it from its last holder.
+            self.due
+                .entry(exchange)
+                .or_default()
+                .insert(shard.index, turns);
+            self.credit(exchange, shard.index..shard.index + 1, turns)?;
+        }
         let (job, generation) = (self.options.job, self.options.generation);
         let arrived = Arrived {
             job,
@@ -239,19 +318,21 @@ impl Node {
     ) -> Result<(), NodeError> {
         self.inboxes.insert(shard, inbox);
         let mut effects = Vec::new();
-        let here = EntryRange {
-            group: shard.group,
-            first: shard.index,
-            end: shard.index + 1,
-            entry: Entry {
-                owner: self.options.me,
-                version,
-            },
-        };
+        let owner = self.options.me;
+        let here = one(shard, Entry { owner, version });
         // News may be late: without it an older version would send the shard away again.
         let _ = self.router.on_update(&here, &mut effects)?;
         self.router.arrive(shard, &mut effects);
         self.perform(effects)
+    }
+}
+
+fn one(shard: ShardId, entry: Entry) -> EntryRange {
+    EntryRange {
+        group: shard.group,
+        first: shard.index,
+        end: shard.index + 1,
+        entry,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Bytes, Effect, Node, NodeError, NodeOptions, PIECES};
 use brambling_exchange::{Accepted, Effect as Routed, Item, Parcel, RouterError, coalesce};
+use brambling_memory::mutants;
 use brambling_program::{ExchangeId, ShardId, Turn};
 use brambling_protocol::frame::{Body, Credit, DataHead, Frame, MapUpdate, Retired};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};
@@ -128,6 +129,10 @@ impl Node {
 
     /// A frame that is sent again until it is acknowledged.
     pub(super) fn send(&mut self, to: WorkerId, priority: Priority, body: &Body<'_>) {
+        // Who is named by the map, or by a request, is a worker, whether or not it was heard of.
+        if !mutants::is_on("strangers-are-told-nothing") {
+            self.on_joined(to);
+        }
         let Some(peer) = self.peers.get_mut(&to) else {
             return;
         };

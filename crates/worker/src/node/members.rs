@@ -1,0 +1,88 @@
+//! Workers that join while a job runs.
+//!
+//! # Why a newcomer misses nothing
+//! What is said to all is said to those who are known. Whoever comes to know a worker greets it with all that it could
+//! not hear: what the shards here have retired, and the loops that have ended. Outcomes of signals it asks for, as anybody
+//! does. A shard that is on its way says what it has retired when it arrives. So whoever holds a shard has told everybody
+//! whom it knows, and a worker to which a shard moves hears with it whom its last holder knew.
+
+use super::{Node, NodeOptions, body_of};
+use brambling_program::{ExchangeId, ShardId};
+use brambling_protocol::frame::{Body, Credit, Joined, LoopEnd, Retired};
+use brambling_protocol::{Priority, WorkerId};
+use std::collections::BTreeMap;
+
+impl Node {
+    /// Whether a worker, or the controller, is known here.
+    pub fn knows(&self, peer: WorkerId) -> bool {
+        self.peers.contains_key(&peer)
+    }
+
+    /// There is a worker: greets it, unless it is known.
+    pub(super) fn on_joined(&mut self, worker: WorkerId) {
+        if worker == self.options.me || self.knows(worker) {
+            return;
+        }
+        self.peers.entry(worker).or_default();
+        self.options.peers.push(worker);
+        let me = self.options.me;
+        self.send(
+            worker,
+            Priority::FIRST,
+            &Body::Joined(Joined { worker: me }),
+        );
+        for credit in self.retired_here() {
+            self.send(worker, Priority::FIRST, &Body::Credit(credit));
+        }
+        for end in self.ends() {
+            self.send(worker, Priority::FIRST, &Body::LoopEnd(end));
+        }
+    }
+
+    /// What the shards here have retired, by exchange.
+    fn retired_here(&self) -> Vec<Credit> {
+        let mut retired: BTreeMap<ExchangeId, Vec<Retired>> = BTreeMap::new();
+        for &shard in self.inboxes.keys() {
+            for (exchange, turns) in self.retired(shard) {
+                let (first, end) = (shard.index, shard.index + 1);
+                let one = Retired { first, end, turns };
+                retired.entry(exchange).or_default().push(one);
+            }
+        }
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
+        let credit = |(exchange, retired)| Credit {
+            job,
+            generation,
+            exchange,
+            group: self.relations.destination_group(exchange),
+            retired,
+        };
+        retired.into_iter().map(credit).collect()
+    }
+
+    /// What a shard here has retired of each exchange.
+    pub(super) fn retired(&self, shard: ShardId) -> Vec<(ExchangeId, u64)> {
+        let inbox = &self.inboxes[&shard];
+        let exchanges = self.relations.to_group(shard.group).into_iter();
+        let next = |exchange| (exchange, inbox.next(exchange));
+        exchanges
+            .map(next)
+            .filter(|(_, turns)| *turns > 0)
+            .collect()
+    }
+
+    fn ends(&self) -> Vec<LoopEnd> {
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
+        let end = |&outermost| LoopEnd {
+            job,
+            generation,
+            body: body_of(self.loops[outermost as usize]).expect("a loop"),
+            turns: self.turns(outermost),
+        };
+        self.ended.iter().map(end).collect()
+    }
+}
