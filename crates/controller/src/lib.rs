@@ -10,8 +10,8 @@ pub use moves::Refusal;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Ack, Body, Frame, FrameError, Joined, MapUpdate};
 use brambling_protocol::{
-    EntryRange, Generation, JobId, MapError, PartitionMap, Priority, Received, Sequence, Session,
-    SessionError, WorkerId,
+    EntryRange, FrameSession, Generation, JobId, MapError, PartitionMap, Priority, Received,
+    Sequence, SessionError, WorkerId,
 };
 use moves::Move;
 use std::collections::BTreeMap;
@@ -78,12 +78,6 @@ pub enum ControllerError {
     },
 }
 
-#[derive(Default)]
-struct Peer {
-    session: Session<(Priority, Bytes)>,
-    next: Sequence,
-}
-
 struct Job {
     generation: Generation,
     map: PartitionMap,
@@ -93,7 +87,7 @@ struct Job {
 /// Membership, the partition maps of jobs, and the shards on their way.
 #[derive(Default)]
 pub struct Controller {
-    workers: BTreeMap<WorkerId, Peer>,
+    workers: BTreeMap<WorkerId, FrameSession>,
     jobs: BTreeMap<JobId, Job>,
     effects: Vec<Effect>,
 }
@@ -101,7 +95,7 @@ pub struct Controller {
 impl Controller {
     /// A controller of these workers, without a job.
     pub fn new(workers: impl IntoIterator<Item = WorkerId>) -> Controller {
-        let peer = |worker| (worker, Peer::default());
+        let peer = |worker| (worker, FrameSession::default());
         Controller {
             workers: workers.into_iter().map(peer).collect(),
             ..Controller::default()
@@ -128,7 +122,7 @@ impl Controller {
             return;
         }
         let others: Vec<WorkerId> = self.workers.keys().copied().collect();
-        self.workers.insert(worker, Peer::default());
+        self.workers.insert(worker, FrameSession::default());
         for other in others {
             self.send(other, &Body::Joined(Joined { worker }));
             self.send(worker, &Body::Joined(Joined { worker: other }));
@@ -156,7 +150,7 @@ impl Controller {
 
     /// Whether workers have acknowledged all that was sent.
     pub fn is_settled(&self) -> bool {
-        self.workers.values().all(|peer| peer.session.is_settled())
+        self.workers.values().all(|peer| peer.is_settled())
     }
 
     /// A frame has come from a worker.
@@ -170,20 +164,26 @@ impl Controller {
             .get_mut(&from)
             .ok_or(ControllerError::Stranger(from))?;
         if let Some(sequence) = frame.sequence
-            && peer.session.receive(sequence)? == Received::Repeated
+            && peer.receive(sequence)? == Received::Repeated
         {
             return Ok(());
         }
         match frame.body {
-            Body::Ack(ack) => peer.session.on_ack(ack.received)?,
+            Body::Ack(ack) => peer.on_ack(ack.received)?,
             Body::Reserved(answer) => self.on_reserved(from, &answer)?,
             Body::Arrived(arrived) => self.on_arrived(from, &arrived)?,
             _ => {}
         }
         let peer = self.workers.get_mut(&from).expect("just seen");
-        if let Some(received) = peer.session.ack() {
-            let bytes = encode(Priority::FIRST, None, &Body::Ack(Ack { received }));
+        if let Some(received) = peer.ack() {
             let priority = Priority::FIRST;
+            let body = Body::Ack(Ack { received });
+            let bytes = Frame {
+                priority,
+                sequence: None,
+                body,
+            }
+            .to_bytes();
             self.effects.push(Effect::Send {
                 to: from,
                 priority,
@@ -195,9 +195,7 @@ impl Controller {
 
     /// What this side says when it greets a worker: the first frame of theirs that is missing.
     pub fn received(&self, worker: WorkerId) -> Sequence {
-        self.workers
-            .get(&worker)
-            .map_or(0, |peer| peer.session.received())
+        self.workers.get(&worker).map_or(0, |peer| peer.received())
     }
 
     /// A new connection, on which the worker says that it has every frame before `received`.
@@ -210,7 +208,7 @@ impl Controller {
         received: Sequence,
     ) -> Result<(), ControllerError> {
         let peer = self.workers.get_mut(&worker);
-        let session = &mut peer.ok_or(ControllerError::Stranger(worker))?.session;
+        let session = peer.ok_or(ControllerError::Stranger(worker))?;
         for (_, (priority, bytes)) in session.on_reconnect(received)? {
             self.effects.push(Effect::Send {
                 to: worker,
@@ -226,10 +224,7 @@ impl Controller {
             return;
         };
         let priority = Priority::FIRST;
-        let bytes = encode(priority, Some(peer.next), body);
-        let sequence = peer.session.send((priority, bytes.clone()));
-        assert_eq!(sequence, peer.next, "the session numbers what is sent");
-        peer.next += 1;
+        let bytes = peer.say(priority, body);
         self.effects.push(Effect::Send {
             to,
             priority,
@@ -253,16 +248,4 @@ fn whole((job, at): (&JobId, &Job)) -> MapUpdate {
         job: *job,
         entries: at.map.entries().collect(),
     }
-}
-
-fn encode(priority: Priority, sequence: Option<Sequence>, body: &Body<'_>) -> Bytes {
-    let mut bytes = Vec::new();
-    let body = body.clone();
-    Frame {
-        priority,
-        sequence,
-        body,
-    }
-    .encode(&mut bytes);
-    bytes.into()
 }

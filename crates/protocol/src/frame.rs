@@ -19,6 +19,7 @@ pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
 
 use crate::ids::{Priority, Sequence};
+use std::sync::Arc;
 
 /// What one peer says to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,6 +111,16 @@ impl<'a> Frame<'a> {
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
         let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
         head.copy_from_slice(&header.to_bytes());
+    }
+
+    /// The frame's bytes, to be shared until they have gone.
+    ///
+    /// # Panics
+    /// As [`Frame::encode`].
+    pub fn to_bytes(&self) -> Arc<[u8]> {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        bytes.into()
     }
 
     /// Reads one frame from the front of `bytes`, and tells how many it took.

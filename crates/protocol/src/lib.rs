@@ -10,4 +10,4 @@ pub mod session;
 
 pub use ids::{Generation, JobId, Priority, Sequence, Version, WorkerId};
 pub use map::{Applied, Entry, EntryRange, MapError, PartitionMap};
-pub use session::{Received, Session, SessionError};
+pub use session::{FrameSession, Received, Session, SessionError};

@@ -6,9 +6,11 @@
 //! a receiver takes numbers in any order, remembers those beyond the first gap, and acknowledges up to
 //! the gap. A frame is acknowledged only after it was taken: delivered, forwarded or held with room.
 
-use crate::ids::Sequence;
+use crate::frame::{Body, Frame};
+use crate::ids::{Priority, Sequence};
 use brambling_memory::mutants;
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// How many frames may be without acknowledgement: bounds what a receiver remembers.
 pub const UNACKNOWLEDGED_MAX: u64 = 1 << 16;
@@ -56,6 +58,26 @@ pub struct Session<F> {
     beyond: BTreeSet<Sequence>,
     /// What the peer was last told.
     told: Sequence,
+}
+
+/// A session of whole frames, each kept with its class.
+pub type FrameSession = Session<(Priority, Arc<[u8]>)>;
+
+impl FrameSession {
+    /// Numbers what is said, keeps the frame until it is acknowledged, and gives its bytes.
+    ///
+    /// # Panics
+    /// As [`Session::send`] and [`Frame::encode`].
+    pub fn say(&mut self, priority: Priority, body: &Body<'_>) -> Arc<[u8]> {
+        let frame = Frame {
+            priority,
+            sequence: Some(self.sent()),
+            body: body.clone(),
+        };
+        let bytes = frame.to_bytes();
+        self.send((priority, bytes.clone()));
+        bytes
+    }
 }
 
 impl<F> Default for Session<F> {

@@ -28,8 +28,8 @@ use brambling_program::{
 };
 use brambling_protocol::frame::{Ack, Body, Frame, Retired, Signal, SignalQuery};
 use brambling_protocol::{
-    EntryRange, Generation, JobId, PartitionMap, Priority, Received, Sequence, Session, Version,
-    WorkerId,
+    EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Received, Sequence,
+    Version, WorkerId,
 };
 use items::{items, join};
 use moving::Moving;
@@ -87,13 +87,6 @@ pub enum Effect {
     },
 }
 
-#[derive(Default)]
-struct Peer {
-    session: Session<(Priority, Bytes)>,
-    /// The number of the next frame to it.
-    next: Sequence,
-}
-
 /// Shards that were told "no".
 #[derive(Default)]
 struct Waiting {
@@ -114,7 +107,7 @@ pub struct Node {
     /// Outcomes seen. A later form forgets those before the last committed cut.
     outcomes: BTreeMap<Position, bool>,
     ended: BTreeSet<LoopId>,
-    peers: BTreeMap<WorkerId, Peer>,
+    peers: BTreeMap<WorkerId, FrameSession>,
     /// Parcels for other workers, by class, exchange and turn.
     outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn), Vec<Parcel<Bytes>>>,
     /// Credits that peers were not told yet.
@@ -149,7 +142,7 @@ impl Node {
                 .peers
                 .iter()
                 .chain([&WorkerId::CONTROLLER])
-                .map(|peer| (*peer, Peer::default()))
+                .map(|peer| (*peer, FrameSession::default()))
                 .collect(),
             outgoing: BTreeMap::new(),
             due: BTreeMap::new(),
@@ -187,7 +180,7 @@ impl Node {
             && self.due.is_empty()
             && workers
                 .map(|worker| &self.peers[worker])
-                .all(|peer| peer.session.is_settled())
+                .all(|peer| peer.is_settled())
     }
 
     /// What the shard sees of the world.
@@ -288,15 +281,12 @@ impl Node {
         self.on_joined(from);
         if let Some(sequence) = frame.sequence {
             let peer = self.peers.get_mut(&from).ok_or(NodeError::Stranger(from))?;
-            if peer.session.receive(sequence)? == Received::Repeated {
+            if peer.receive(sequence)? == Received::Repeated {
                 return Ok(());
             }
         }
         self.on_body(from, frame.body)?;
-        let ack = self
-            .peers
-            .get_mut(&from)
-            .and_then(|peer| peer.session.ack());
+        let ack = self.peers.get_mut(&from).and_then(|peer| peer.ack());
         if let Some(received) = ack {
             self.hint(from, &Body::Ack(Ack { received }));
         }
@@ -365,7 +355,7 @@ impl Node {
             Body::ShardPart(part) if here((part.job, part.generation)) => self.on_part(&part)?,
             Body::Ack(ack) => {
                 let peer = self.peers.get_mut(&from).ok_or(NodeError::Stranger(from))?;
-                peer.session.on_ack(ack.received)?;
+                peer.on_ack(ack.received)?;
             }
             _ => {}
         }
@@ -383,18 +373,12 @@ impl Node {
 
     /// What this side says when it greets a peer: the first frame of theirs that is missing.
     pub fn received(&self, peer: WorkerId) -> Sequence {
-        self.peers
-            .get(&peer)
-            .map_or(0, |peer| peer.session.received())
+        self.peers.get(&peer).map_or(0, |peer| peer.received())
     }
 
     /// A new connection, on which the peer says that it has every frame before `received`.
     pub fn on_reconnect(&mut self, peer: WorkerId, received: Sequence) -> Result<(), NodeError> {
-        let session = &mut self
-            .peers
-            .get_mut(&peer)
-            .ok_or(NodeError::Stranger(peer))?
-            .session;
+        let session = self.peers.get_mut(&peer).ok_or(NodeError::Stranger(peer))?;
         for (_, (priority, bytes)) in session.on_reconnect(received)? {
             let (priority, bytes) = (*priority, bytes.clone());
             self.effects.push(Effect::Send {

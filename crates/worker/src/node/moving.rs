@@ -272,7 +272,8 @@ impl Node {
             outcome,
         } in luggage.outcomes
         {
-            for turn in first..first + turns {
+            let end = first.checked_add(turns).ok_or(NodeError::State(shard))?;
+            for turn in first..end {
                 let position = Position {
                     stage: signal,
                     turn,

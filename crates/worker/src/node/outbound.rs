@@ -5,7 +5,7 @@ use brambling_exchange::{Accepted, Effect as Routed, Item, Parcel, RouterError, 
 use brambling_memory::mutants;
 use brambling_program::{ExchangeId, ShardId, Turn};
 use brambling_protocol::frame::{Body, Credit, DataHead, Frame, MapUpdate, Retired};
-use brambling_protocol::{Priority, Sequence, Version, WorkerId};
+use brambling_protocol::{Priority, Version, WorkerId};
 use std::ops::Range;
 
 impl Node {
@@ -136,10 +136,7 @@ impl Node {
         let Some(peer) = self.peers.get_mut(&to) else {
             return;
         };
-        let bytes = encode(priority, Some(peer.next), body);
-        let sequence = peer.session.send((priority, bytes.clone()));
-        assert_eq!(sequence, peer.next, "the session numbers what is sent");
-        peer.next += 1;
+        let bytes = peer.say(priority, body);
         self.effects.push(Effect::Send {
             to,
             priority,
@@ -150,22 +147,16 @@ impl Node {
     /// A frame that may be lost.
     pub(super) fn hint(&mut self, to: WorkerId, body: &Body<'_>) {
         let priority = Priority::FIRST;
-        let bytes = encode(priority, None, body);
+        let bytes = Frame {
+            priority,
+            sequence: None,
+            body: body.clone(),
+        }
+        .to_bytes();
         self.effects.push(Effect::Send {
             to,
             priority,
             bytes,
         });
     }
-}
-
-fn encode(priority: Priority, sequence: Option<Sequence>, body: &Body<'_>) -> Bytes {
-    let mut bytes = Vec::new();
-    Frame {
-        priority,
-        sequence,
-        body: body.clone(),
-    }
-    .encode(&mut bytes);
-    bytes.into()
 }
