@@ -3,6 +3,7 @@
 //! A pure state machine: frames and wishes go in, [`Effect`]s come out. How a shard moves, and why it has one owner per
 //! version, is told in [`Controller::order`].
 
+mod ends;
 mod moves;
 
 pub use moves::Refusal;
@@ -13,6 +14,7 @@ use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, MapError, PartitionMap, Priority, Received,
     Sequence, SessionError, WorkerId,
 };
+use ends::Ends;
 use moves::Move;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,6 +52,13 @@ pub enum Effect {
         /// Who had no room.
         to: WorkerId,
     },
+    /// A job is over; the workers are being told. It comes once for each job.
+    Ended {
+        /// The job.
+        job: JobId,
+        /// What went wrong on which worker, if anything did.
+        failure: Option<String>,
+    },
 }
 
 /// What no honest worker sends.
@@ -76,12 +85,19 @@ pub enum ControllerError {
         /// The shard.
         shard: ShardId,
     },
+    /// The end of a program for shards that the job does not have.
+    #[error("{worker} says that shards have finished that its job does not have")]
+    NoSuchShards {
+        /// Who speaks.
+        worker: WorkerId,
+    },
 }
 
 struct Job {
     generation: Generation,
     map: PartitionMap,
     moves: BTreeMap<ShardId, Move>,
+    ends: Ends,
 }
 
 /// Membership, the partition maps of jobs, and the shards on their way.
@@ -104,18 +120,19 @@ impl Controller {
 
     /// A job whose shards lie where `map` says.
     pub fn begin(&mut self, job: JobId, generation: Generation, map: PartitionMap) {
-        let moves = BTreeMap::new();
+        let (moves, ends) = (BTreeMap::new(), Ends::new(map.counts()));
         self.jobs.insert(
             job,
             Job {
                 generation,
                 map,
                 moves,
+                ends,
             },
         );
     }
 
-    /// A worker joins. Everybody hears of it, and it hears of everybody and where the shards are. Shards come to it when
+    /// A worker joins. Everybody hears of it, and it hears of everybody, where the shards are, and what is over. Shards come to it when
     /// they are ordered to.
     pub fn join(&mut self, worker: WorkerId) {
         if self.workers.contains_key(&worker) {
@@ -129,7 +146,9 @@ impl Controller {
         }
         let maps: Vec<MapUpdate> = self.jobs.iter().map(whole).collect();
         for map in maps {
+            let job = map.job;
             self.send(worker, &Body::MapUpdate(map));
+            self.tell_end(worker, job);
         }
     }
 
@@ -172,6 +191,8 @@ impl Controller {
             Body::Ack(ack) => peer.on_ack(ack.received)?,
             Body::Reserved(answer) => self.on_reserved(from, &answer)?,
             Body::Arrived(arrived) => self.on_arrived(from, &arrived)?,
+            Body::Finished(finished) => self.on_finished(from, &finished)?,
+            Body::Failed(failed) => self.on_failed(from, &failed),
             _ => {}
         }
         let peer = self.workers.get_mut(&from).expect("just seen");

@@ -22,6 +22,9 @@ pub enum Refusal {
     /// There is no such job.
     #[error("there is no job {0}")]
     UnknownJob(JobId),
+    /// It has ended: its shards stay where they are.
+    #[error("job {0} is over")]
+    Over(JobId),
     /// The program has no such shard.
     #[error("the job has no such shard")]
     UnknownShard(#[from] MapError),
@@ -57,6 +60,9 @@ impl Controller {
         bytes: u64,
     ) -> Result<(), Refusal> {
         let at = self.jobs.get_mut(&job).ok_or(Refusal::UnknownJob(job))?;
+        if at.ends.are_told() {
+            return Err(Refusal::Over(job));
+        }
         let entry = at.map.entry(shard)?.ok_or(Refusal::NotPlaced(shard))?;
         if !self.workers.contains_key(&to) {
             return Err(Refusal::UnknownWorker(to));

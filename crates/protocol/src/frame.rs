@@ -11,8 +11,8 @@ mod error;
 mod header;
 
 pub use control::{
-    Ack, Arrived, Credit, Hello, Joined, LoopEnd, MapUpdate, Reserve, Reserved, Retired, ShardPart,
-    Signal, SignalQuery,
+    Ack, Arrived, Credit, Ended, Failed, Finished, Hello, Joined, LoopEnd, MapUpdate, Reserve,
+    Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery,
 };
 pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
 pub use error::FrameError;
@@ -62,6 +62,12 @@ pub enum Body<'a> {
     Arrived(Arrived),
     /// There is a worker.
     Joined(Joined),
+    /// The program has ended for some shards.
+    Finished(Finished),
+    /// The job has failed on a worker.
+    Failed(Failed<'a>),
+    /// The job is over.
+    Ended(Ended<'a>),
 }
 
 impl Body<'_> {
@@ -81,6 +87,9 @@ impl Body<'_> {
             Body::ShardPart(_) => Kind::ShardPart,
             Body::Arrived(_) => Kind::Arrived,
             Body::Joined(_) => Kind::Joined,
+            Body::Finished(_) => Kind::Finished,
+            Body::Failed(_) => Kind::Failed,
+            Body::Ended(_) => Kind::Ended,
         }
     }
 }
@@ -107,6 +116,9 @@ impl<'a> Frame<'a> {
             Body::ShardPart(body) => control::encode(body, out),
             Body::Arrived(body) => control::encode(body, out),
             Body::Joined(body) => control::encode(body, out),
+            Body::Finished(body) => control::encode(body, out),
+            Body::Failed(body) => control::encode(body, out),
+            Body::Ended(body) => control::encode(body, out),
         }
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
         let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
@@ -148,6 +160,9 @@ impl<'a> Frame<'a> {
             Kind::ShardPart => Body::ShardPart(control::decode(body)?),
             Kind::Arrived => Body::Arrived(control::decode(body)?),
             Kind::Joined => Body::Joined(control::decode(body)?),
+            Kind::Finished => Body::Finished(control::decode(body)?),
+            Kind::Failed => Body::Failed(control::decode(body)?),
+            Kind::Ended => Body::Ended(control::decode(body)?),
         };
         Ok(Frame {
             priority: header.priority(),

@@ -101,6 +101,12 @@ impl PartitionMap {
             .map_or(0, |run| run.end)
     }
 
+    /// How many shards each group has.
+    pub fn counts(&self) -> Vec<u32> {
+        let count = |runs: &Vec<Run>| runs.last().map_or(0, |run| run.end);
+        self.groups.iter().map(count).collect()
+    }
+
     /// The entry of a shard; none when it has not been placed yet.
     pub fn entry(&self, shard: ShardId) -> Result<Option<Entry>, MapError> {
         let end = shard.index.saturating_add(1);

@@ -26,7 +26,7 @@ use watch::Watch;
 use worker::Worker;
 
 /// Far more than any seed takes.
-const STEPS_MAX: u64 = 300_000;
+const STEPS_MAX: u64 = 3_000_000;
 
 /// What a simulated cluster did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -316,6 +316,16 @@ impl<'a> Cluster<'a> {
                     self.network.send(WorkerId::CONTROLLER, to, bytes);
                 }
                 Effect::Moved { .. } => self.deeds.moves += 1,
+                Effect::Ended { failure, .. } => {
+                    assert_eq!(failure, None, "nothing fails here");
+                    let finished: usize = self.workers.iter().map(Worker::finished).sum();
+                    let on_their_way = self.controller.moving(JOB);
+                    assert!(
+                        finished + on_their_way >= self.shards.len(),
+                        "the job is over before {} of its shards have finished",
+                        self.shards.len() - finished
+                    );
+                }
                 Effect::Stays { shard, to, .. } => {
                     self.watch.note(|| format!("{to} has no room for {shard}"));
                 }
@@ -440,6 +450,11 @@ impl<'a> Cluster<'a> {
         assert!(
             self.is_silent || self.controller.is_settled() && self.controller.moving(JOB) == 0,
             "a move has not ended"
+        );
+        assert!(
+            self.is_silent || self.watch.ended() == count,
+            "{} of {count} workers know that the job is over",
+            self.watch.ended()
         );
         self.watch.at_rest();
     }

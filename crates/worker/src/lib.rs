@@ -10,6 +10,8 @@ pub mod executor;
 #[path = "executor/loom_only.rs"]
 pub mod executor;
 pub mod node;
+mod pieces;
 mod shard;
 
+pub use pieces::{PieceMap, PieceQueue};
 pub use shard::{BadState, Issue, Next, Place, Shard, ShardState, Surroundings, WINDOW};

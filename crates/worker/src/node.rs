@@ -11,6 +11,7 @@
 //! * Pieces and credits of a slice wait for [`Node::flush`], so that one frame carries those of many shards.
 
 mod around;
+mod ends;
 mod error;
 mod items;
 mod members;
@@ -85,6 +86,11 @@ pub enum Effect {
         /// Where it stands, and its data.
         body: Vec<u8>,
     },
+    /// The job is over: start no task of it any more.
+    End {
+        /// What went wrong on which worker, if anything did.
+        failure: Option<String>,
+    },
 }
 
 /// Shards that were told "no".
@@ -112,6 +118,8 @@ pub struct Node {
     outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn), Vec<Parcel<Bytes>>>,
     /// Credits that peers were not told yet.
     due: BTreeMap<ExchangeId, BTreeMap<u32, Turn>>,
+    /// Shards that have finished, of which the controller was not told yet.
+    finished: BTreeSet<ShardId>,
     waiting: Waiting,
     moving: Moving,
     effects: Vec<Effect>,
@@ -146,6 +154,7 @@ impl Node {
                 .collect(),
             outgoing: BTreeMap::new(),
             due: BTreeMap::new(),
+            finished: BTreeSet::new(),
             waiting: Waiting::default(),
             moving: Moving::default(),
             effects: Vec::new(),
@@ -178,6 +187,7 @@ impl Node {
         let workers = self.options.peers.iter();
         self.outgoing.is_empty()
             && self.due.is_empty()
+            && self.finished.is_empty()
             && workers
                 .map(|worker| &self.peers[worker])
                 .all(|peer| peer.is_settled())
@@ -353,6 +363,10 @@ impl Node {
                 self.on_reserve(&reserve);
             }
             Body::ShardPart(part) if here((part.job, part.generation)) => self.on_part(&part)?,
+            Body::Ended(ended) if here((ended.job, ended.generation)) => {
+                let failure = ended.failure.map(str::to_owned);
+                self.effects.push(Effect::End { failure });
+            }
             Body::Ack(ack) => {
                 let peer = self.peers.get_mut(&from).ok_or(NodeError::Stranger(from))?;
                 peer.on_ack(ack.received)?;

@@ -172,6 +172,52 @@ pub struct Arrived {
     pub version: Version,
 }
 
+/// The program has ended for these shards.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Finished {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// The shards, each in one range.
+    pub shards: Vec<ShardRange>,
+}
+
+/// Shards `first..end` of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShardRange {
+    /// The group.
+    pub group: GroupId,
+    /// The first index.
+    pub first: u32,
+    /// One past the last.
+    pub end: u32,
+}
+
+/// The job has failed on a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Failed<'a> {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// What went wrong, and where.
+    #[serde(borrow)]
+    pub failure: &'a str,
+}
+
+/// The job is over: all its shards have finished, or it has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ended<'a> {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// What went wrong on which worker, if anything did.
+    #[serde(borrow)]
+    pub failure: Option<&'a str>,
+}
+
 pub(super) fn encode<T: Serialize>(body: &T, out: &mut Vec<u8>) {
     postcard::to_io(body, out).expect("plain values written to memory");
 }

@@ -55,11 +55,14 @@ pub enum Kind {
     ShardPart = 11,
     Arrived = 12,
     Joined = 13,
+    Finished = 14,
+    Failed = 15,
+    Ended = 16,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 16] = [
         Kind::Hello,
         Kind::Data,
         Kind::Signal,
@@ -73,6 +76,9 @@ impl Kind {
         Kind::ShardPart,
         Kind::Arrived,
         Kind::Joined,
+        Kind::Finished,
+        Kind::Failed,
+        Kind::Ended,
     ];
 }
 

@@ -238,6 +238,53 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             ),
         ),
         (
+            "finished",
+            numbered(
+                0,
+                11,
+                Body::Finished(Finished {
+                    job,
+                    generation,
+                    shards: vec![
+                        ShardRange {
+                            group: GroupId(0),
+                            first: 3,
+                            end: 7,
+                        },
+                        ShardRange {
+                            group: GroupId(2),
+                            first: 0,
+                            end: 1,
+                        },
+                    ],
+                }),
+            ),
+        ),
+        (
+            "failed",
+            numbered(
+                0,
+                12,
+                Body::Failed(Failed {
+                    job,
+                    generation,
+                    failure: "stage `gradient` failed on partition 3 at turn 0: no weights",
+                }),
+            ),
+        ),
+        (
+            "ended",
+            numbered(
+                0,
+                13,
+                Body::Ended(Ended {
+                    job,
+                    generation,
+                    failure: Some("worker w2: out of memory"),
+                }),
+            ),
+        ),
+        (
             "ack",
             Frame {
                 priority: Priority::FIRST,

@@ -28,6 +28,8 @@ pub(super) struct Watch {
     holders: BTreeMap<ShardId, WorkerId>,
     /// Shards whose holder has heard that they move.
     flagged: BTreeSet<ShardId>,
+    /// Workers that have heard that the job is over.
+    ended: BTreeSet<WorkerId>,
     story: VecDeque<String>,
 }
 
@@ -46,6 +48,7 @@ impl Watch {
             owners: BTreeMap::new(),
             holders: BTreeMap::new(),
             flagged: BTreeSet::new(),
+            ended: BTreeSet::new(),
             story: VecDeque::new(),
         }
     }
@@ -86,6 +89,20 @@ impl Watch {
     pub(super) fn flags(&mut self, id: ShardId, worker: WorkerId) {
         self.note(|| format!("{id} is flagged on {worker}"));
         self.flagged.insert(id);
+    }
+
+    /// A worker hears that the job is over.
+    pub(super) fn ends(&mut self, worker: WorkerId) {
+        self.note(|| format!("{worker} hears that the job is over"));
+        assert!(
+            self.ended.insert(worker),
+            "{worker} hears twice that the job is over"
+        );
+    }
+
+    /// How many have heard it.
+    pub(super) fn ended(&self) -> usize {
+        self.ended.len()
     }
 
     pub(super) fn departs(&mut self, id: ShardId, worker: WorkerId) {

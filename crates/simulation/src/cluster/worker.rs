@@ -4,7 +4,6 @@ use super::Deeds;
 use super::network::Network;
 use super::watch::Watch;
 use crate::kernels::{self, Port};
-use crate::ports::{PieceQueue, SinkMap};
 use crate::random_program::Random;
 use brambling_program::{
     Action, Completion, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan,
@@ -12,7 +11,7 @@ use brambling_program::{
 };
 use brambling_protocol::Version;
 use brambling_worker::node::{Bytes, Effect, Node};
-use brambling_worker::{Issue, Next, Shard, ShardState};
+use brambling_worker::{Issue, Next, PieceMap, PieceQueue, Shard, ShardState};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -106,6 +105,10 @@ impl Worker {
             }
             Effect::Send { to, bytes, .. } => network.send(self.node.me(), to, bytes),
             Effect::Wake(shard) => self.wake(shard),
+            Effect::End { failure } => {
+                assert_eq!(failure, None, "nothing fails here");
+                watch.ends(self.node.me());
+            }
         }
     }
 
@@ -210,6 +213,7 @@ impl Worker {
                 Next::Yield => return true,
                 Next::Finished => {
                     resident.finished = true;
+                    self.node.finished(id);
                     return false;
                 }
             };
@@ -295,7 +299,7 @@ impl Worker {
         let related = places.map(|place| links.destination(turn, id.index, place).0);
         let related: Vec<u32> = related.collect();
         let piece = call.plan.program.piece_type(exchange);
-        let mut sink = SinkMap::new(id.index, related.clone(), piece);
+        let mut sink = PieceMap::new(id.index, related.iter().copied(), piece);
         let done = call.run(Port::Sink(Sink::Other(&mut sink)));
         assert_eq!(sink.fan_out() as usize, related.len());
         let encode = |(destination, piece): (u32, Value)| {
@@ -303,7 +307,7 @@ impl Worker {
             piece.encode(&mut bytes);
             (destination, Bytes::from(bytes))
         };
-        let pieces: BTreeMap<u32, Bytes> = sink.sent.into_iter().map(encode).collect();
+        let pieces: BTreeMap<u32, Bytes> = sink.sent().map(encode).collect();
         watch.scattered(id, (exchange, turn), &related, &pieces);
         self.node
             .scattered(id, (exchange, turn), pieces)
@@ -328,7 +332,7 @@ impl Worker {
                 Value::decode(table, &mut &bytes[..]).expect("a source encoded it"),
             )
         };
-        let mut pieces = PieceQueue::new(taken.into_iter().map(decode));
+        let mut pieces = PieceQueue::new(taken.into_iter().map(decode).collect());
         let done = call.run(Port::Source(Pieces::Other(&mut pieces)));
         self.node
             .gathered(id, (exchange, turn))

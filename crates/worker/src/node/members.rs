@@ -4,7 +4,8 @@
 //! What is said to all is said to those who are known. Whoever comes to know a worker greets it with all that it could
 //! not hear: what the shards here have retired, and the loops that have ended. Outcomes of signals it asks for, as anybody
 //! does. A shard that is on its way says what it has retired when it arrives. So whoever holds a shard has told everybody
-//! whom it knows, and a worker to which a shard moves hears with it whom its last holder knew.
+//! whom it knows, and a worker to which a shard moves hears with it whom its last holder knew, and where shards are as
+//! far as the holder knew: the controller that should tell it may have fallen silent.
 
 use super::{Node, NodeOptions, body_of};
 use brambling_program::{ExchangeId, ShardId};

@@ -57,6 +57,8 @@ struct Luggage {
     outcomes: Vec<Outcomes>,
     /// Whom its last holder knew.
     members: Vec<WorkerId>,
+    /// Where its last holder believed shards to be.
+    map: Vec<EntryRange>,
     /// Where the shard stands and its data: whoever runs shards knows their form.
     body: Vec<u8>,
 }
@@ -91,6 +93,7 @@ impl Node {
             inbox: inbox.export(|payload| payload.to_vec()),
             outcomes: outcomes(&self.outcomes),
             members: self.options.peers.clone(),
+            map: self.known_map(),
             body,
         };
         if !mutants::is_on("departed-shards-stay") {
@@ -115,6 +118,13 @@ impl Node {
             self.send(owner, Priority::LAST, &Body::ShardPart(part));
         }
         Ok(())
+    }
+
+    fn known_map(&self) -> Vec<EntryRange> {
+        if mutants::is_on("shards-travel-without-a-map") {
+            return Vec::new();
+        }
+        self.router.map().entries().collect()
     }
 
     /// After news of the map: shards here that belong elsewhere are to be drained.
@@ -283,6 +293,9 @@ impl Node {
         }
         for member in luggage.members {
             self.on_joined(member);
+        }
+        for entry in &luggage.map {
+            self.on_update(entry)?;
         }
         let body = luggage.body;
         self.effects.push(Effect::Settle { shard, body });

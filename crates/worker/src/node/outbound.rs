@@ -11,6 +11,7 @@ use std::ops::Range;
 impl Node {
     /// Sends what waits: at the end of a slice, or when nothing else is to be done.
     pub fn flush(&mut self) {
+        self.tell_finished();
         let NodeOptions {
             job, generation, ..
         } = self.options;

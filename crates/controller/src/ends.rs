@@ -1,0 +1,126 @@
+//! When a job is over: all its shards have finished, or it has failed on a worker.
+//!
+//! Workers say which shards have finished, each once, in ranges: what the controller hears grows with shards, not with
+//! tasks. Until the end is told, a worker that has nothing to run stays: shards may still come to it, and others may
+//! still ask it.
+
+use crate::{Controller, ControllerError, Effect};
+use brambling_program::ShardId;
+use brambling_protocol::frame::{Body, Ended, Failed, Finished};
+use brambling_protocol::{JobId, WorkerId};
+use std::collections::BTreeSet;
+
+/// Who has finished.
+pub(crate) struct Ends {
+    /// How many shards each group has.
+    counts: Vec<u32>,
+    finished: BTreeSet<ShardId>,
+    over: Option<Over>,
+}
+
+/// How a job has ended.
+#[derive(Clone)]
+struct Over {
+    failure: Option<String>,
+}
+
+impl Ends {
+    pub(crate) fn new(counts: Vec<u32>) -> Ends {
+        Ends {
+            counts,
+            finished: BTreeSet::new(),
+            over: None,
+        }
+    }
+
+    /// Whether the job is over.
+    pub(crate) fn are_told(&self) -> bool {
+        self.over.is_some()
+    }
+
+    fn are_all(&self) -> bool {
+        let shards: u64 = self.counts.iter().copied().map(u64::from).sum();
+        self.finished.len() as u64 == shards
+    }
+}
+
+impl Controller {
+    /// Whether a job has ended: the workers have been told, or are being told.
+    pub fn is_over(&self, job: JobId) -> bool {
+        self.jobs.get(&job).is_some_and(|job| job.ends.are_told())
+    }
+
+    pub(crate) fn on_finished(
+        &mut self,
+        from: WorkerId,
+        finished: &Finished,
+    ) -> Result<(), ControllerError> {
+        let Some(at) = self.jobs.get_mut(&finished.job) else {
+            return Ok(());
+        };
+        if at.generation != finished.generation {
+            return Ok(());
+        }
+        for range in &finished.shards {
+            let count = at.ends.counts.get(range.group.index());
+            if count.is_none_or(|count| range.end > *count) {
+                return Err(ControllerError::NoSuchShards { worker: from });
+            }
+            let shards = (range.first..range.end).map(|index| ShardId {
+                group: range.group,
+                index,
+            });
+            at.ends.finished.extend(shards);
+        }
+        if at.ends.are_all() {
+            self.end(finished.job, None);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_failed(&mut self, from: WorkerId, failed: &Failed<'_>) {
+        let at = self.jobs.get(&failed.job);
+        if at.is_some_and(|at| at.generation == failed.generation) {
+            self.end(
+                failed.job,
+                Some(format!("on worker {from}: {}", failed.failure)),
+            );
+        }
+    }
+
+    /// Ends a job for a reason that is nobody's failure: a user's wish, or a worker that is gone.
+    pub fn cancel(&mut self, job: JobId, why: impl Into<String>) {
+        self.end(job, Some(why.into()));
+    }
+
+    /// Tells every worker, once.
+    fn end(&mut self, job: JobId, failure: Option<String>) {
+        let Some(at) = self.jobs.get_mut(&job).filter(|at| !at.ends.are_told()) else {
+            return;
+        };
+        at.ends.over = Some(Over {
+            failure: failure.clone(),
+        });
+        for to in self.workers.keys().copied().collect::<Vec<_>>() {
+            self.tell_end(to, job);
+        }
+        self.effects.push(Effect::Ended { job, failure });
+    }
+
+    /// Tells a worker that a job is over, if it is.
+    pub(crate) fn tell_end(&mut self, to: WorkerId, job: JobId) {
+        let Some(at) = self.jobs.get(&job) else {
+            return;
+        };
+        let generation = at.generation;
+        if let Some(Over { failure }) = at.ends.over.clone() {
+            let failure = failure.as_deref();
+            let ended = Ended {
+                job,
+                generation,
+                failure,
+            };
+            self.send(to, &Body::Ended(ended));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A job is over when all its shards have finished, or when it has failed on a worker, and every worker is told once.
+//!
+//! Catches an end that comes too early or twice, a newcomer that waits for ever, and shards that nobody has.
+
+use brambling_controller::{Controller, ControllerError, Effect, Refusal};
+use brambling_program::{GroupId, ShardId};
+use brambling_protocol::frame::{Body, Failed, Finished, Frame, ShardRange};
+use brambling_protocol::{
+    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
+};
+
+const JOB: JobId = JobId(1);
+const NOW: Generation = Generation(3);
+const A: WorkerId = WorkerId(0);
+const B: WorkerId = WorkerId(1);
+const LATE: WorkerId = WorkerId(2);
+
+/// Five shards in one group and two in another.
+fn controller() -> Controller {
+    let mut map = PartitionMap::new([5, 2]);
+    for (group, end) in [(0, 5), (1, 2)] {
+        let entry = Entry {
+            owner: A,
+            version: 1,
+        };
+        let (group, first) = (GroupId(group), 0);
+        let _ = map
+            .apply(&EntryRange {
+                group,
+                first,
+                end,
+                entry,
+            })
+            .unwrap();
+    }
+    let mut controller = Controller::new([A, B]);
+    controller.begin(JOB, NOW, map);
+    controller
+}
+
+fn say(
+    controller: &mut Controller,
+    from: WorkerId,
+    sequence: Sequence,
+    body: Body<'_>,
+) -> Result<(), ControllerError> {
+    let (priority, sequence) = (Priority::FIRST, Some(sequence));
+    let frame = Frame {
+        priority,
+        sequence,
+        body,
+    };
+    controller.on_frame(from, &frame.to_bytes())
+}
+
+fn finished(ranges: &[(u32, u32, u32)]) -> Body<'static> {
+    let range = |&(group, first, end): &(u32, u32, u32)| ShardRange {
+        group: GroupId(group),
+        first,
+        end,
+    };
+    Body::Finished(Finished {
+        job: JOB,
+        generation: NOW,
+        shards: ranges.iter().map(range).collect(),
+    })
+}
+
+/// Who was told that the job is over and how, and how often its end was an effect.
+fn told(controller: &mut Controller) -> (Vec<(WorkerId, Option<String>)>, usize) {
+    let (mut told, mut ends) = (Vec::new(), 0);
+    for effect in controller.take_effects() {
+        match effect {
+            Effect::Ended { job, .. } => {
+                assert_eq!(job, JOB);
+                ends += 1;
+            }
+            Effect::Send { to, bytes, .. } => {
+                if let Body::Ended(ended) = Frame::decode(&bytes).unwrap().0.body {
+                    assert_eq!((ended.job, ended.generation), (JOB, NOW));
+                    told.push((to, ended.failure.map(str::to_owned)));
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    (told, ends)
+}
+
+#[test]
+fn the_last_shard_ends_the_job() {
+    let mut controller = controller();
+    say(&mut controller, A, 0, finished(&[(0, 0, 3), (1, 1, 2)])).unwrap();
+    // Shards that a worker names again are no more than they were.
+    say(&mut controller, B, 0, finished(&[(0, 1, 4)])).unwrap();
+    say(&mut controller, B, 1, finished(&[(0, 4, 5)])).unwrap();
+    assert_eq!(told(&mut controller), (vec![], 0));
+    assert!(!controller.is_over(JOB));
+    say(&mut controller, A, 1, finished(&[(1, 0, 1)])).unwrap();
+    assert_eq!(told(&mut controller), (vec![(A, None), (B, None)], 1));
+    assert!(controller.is_over(JOB));
+    // What comes after the end changes nothing.
+    say(&mut controller, A, 2, finished(&[(1, 0, 1)])).unwrap();
+    controller.cancel(JOB, "too late");
+    assert_eq!(told(&mut controller), (vec![], 0));
+}
+
+#[test]
+fn the_first_failure_ends_the_job() {
+    let mut controller = controller();
+    let failed = |failure| {
+        Body::Failed(Failed {
+            job: JOB,
+            generation: NOW,
+            failure,
+        })
+    };
+    say(&mut controller, B, 0, failed("no weights")).unwrap();
+    say(&mut controller, A, 0, failed("no samples")).unwrap();
+    let why = Some("on worker w1: no weights".to_owned());
+    assert_eq!(
+        told(&mut controller),
+        (vec![(A, why.clone()), (B, why.clone())], 1)
+    );
+    // Whoever joins later hears it too.
+    controller.join(LATE);
+    assert_eq!(told(&mut controller), (vec![(LATE, why)], 0));
+}
+
+#[test]
+fn what_is_said_of_another_generation_is_void() {
+    let mut controller = controller();
+    let older = Finished {
+        job: JOB,
+        generation: Generation(2),
+        shards: vec![
+            ShardRange {
+                group: GroupId(0),
+                first: 0,
+                end: 5,
+            },
+            ShardRange {
+                group: GroupId(1),
+                first: 0,
+                end: 2,
+            },
+        ],
+    };
+    say(&mut controller, A, 0, Body::Finished(older)).unwrap();
+    let failed = Failed {
+        job: JOB,
+        generation: Generation(2),
+        failure: "long ago",
+    };
+    say(&mut controller, A, 1, Body::Failed(failed)).unwrap();
+    assert_eq!(told(&mut controller), (vec![], 0));
+}
+
+#[test]
+fn shards_that_the_job_does_not_have_are_refused() {
+    let mut controller = controller();
+    for (sequence, range) in [(0, (0, 4, 6)), (1, (2, 0, 1)), (2, (u32::MAX, 0, u32::MAX))] {
+        let error = say(&mut controller, B, sequence, finished(&[range])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "w1 says that shards have finished that its job does not have"
+        );
+    }
+}
+
+#[test]
+fn shards_of_a_job_that_is_over_stay_where_they_are() {
+    let mut controller = controller();
+    controller.cancel(JOB, "cancelled by its owner");
+    let shard = ShardId {
+        group: GroupId(0),
+        index: 0,
+    };
+    let refusal = controller.order(JOB, shard, B, 0).unwrap_err();
+    assert_eq!(refusal, Refusal::Over(JOB));
+    assert_eq!(refusal.to_string(), "job j1 is over");
+}
