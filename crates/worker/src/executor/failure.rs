@@ -1,5 +1,6 @@
 //! How a job ends when it does not end well.
 
+use crate::node::NodeError;
 use brambling_memory::OutOfMemory;
 use brambling_program::{GroupId, KernelError, StageId, Turn};
 use std::fmt;
@@ -70,6 +71,15 @@ pub enum Failure {
         /// The assertion that failed.
         message: String,
     },
+    /// The job failed on another worker of the cluster, or was ended there.
+    #[error("{failure}")]
+    Elsewhere {
+        /// Where, and why.
+        failure: String,
+    },
+    /// A worker said what no worker of this build says.
+    #[error("a fault between workers, please report it: {0}")]
+    Peer(#[from] NodeError),
     /// The user interrupted the job.
     #[error("interrupted")]
     Interrupted,

@@ -8,8 +8,11 @@ use super::panics;
 use super::ready::Ready;
 use super::sleep::Bed;
 use super::tally::{Tally, ThreadTally};
+use super::ties::{Membership, Ties};
 use super::times::{KernelTimes, Notebook, time_kernels};
+use super::travel;
 use super::zone::Zone;
+use crate::node::NodeError;
 use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
 use brambling_memory::{Budget, Class, OutOfMemory};
@@ -18,6 +21,7 @@ use brambling_program::{
     StageId, StageKind, Value,
 };
 use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
@@ -54,6 +58,8 @@ pub(super) struct Body {
     pub(super) slice_tasks: u32,
     /// What runs, for whoever must say where it went wrong.
     pub(super) running: Option<Position>,
+    /// Completions that were asked for and have not arrived.
+    pub(super) pending: u32,
     pub(super) done: bool,
 }
 
@@ -76,6 +82,16 @@ pub(super) struct Resident {
     pub(super) slices: AtomicU32,
     /// Made by the shard's home thread when the job starts, so that its memory is first touched there.
     pub(super) body: UnsafeCell<Option<Body>>,
+}
+
+impl Resident {
+    /// Which shard it is.
+    pub(super) fn id(&self) -> ShardId {
+        ShardId {
+            group: self.group,
+            index: self.index,
+        }
+    }
 }
 
 // SAFETY: the body is touched only by the shard's owner, one thread at a time; ownership is handed on by a
@@ -133,6 +149,9 @@ pub struct Job {
     pub(super) stations: Box<[Station]>,
     /// Where each station's thread keeps how long kernels ran; none when the job is not timed.
     pub(super) notebooks: Box<[Notebook]>,
+    /// What ties the job to other workers; none when all of it is in this process.
+    pub(super) ties: Option<Box<Ties>>,
+    /// The exchanges in this process; a job with ties exchanges through its node.
     pub(super) exchanges: Box<[Option<InProcess>]>,
     pub(super) boards: Box<[Option<Board>]>,
     pub(super) ends: Box<[Board]>,
@@ -153,7 +172,30 @@ pub struct Job {
 
 impl Job {
     /// Places a program's shards on threads. They are made there when the job starts.
-    pub fn new(mut plan: Plan, threads: u32, options: JobOptions) -> Arc<Job> {
+    pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Arc<Job> {
+        Job::build(plan, threads, options, None).expect("without ties nothing is refused")
+    }
+
+    /// This worker's part of a job in a cluster: its shards are made here, others may come and go, and the job ends when
+    /// the controller says so.
+    ///
+    /// # Errors
+    /// When a shard cannot be here: the node is not fresh, or its map is another program's.
+    pub fn member(
+        plan: Plan,
+        threads: u32,
+        options: JobOptions,
+        membership: Membership,
+    ) -> Result<Arc<Job>, NodeError> {
+        Job::build(plan, threads, options, Some(membership))
+    }
+
+    fn build(
+        mut plan: Plan,
+        threads: u32,
+        options: JobOptions,
+        membership: Option<Membership>,
+    ) -> Result<Arc<Job>, NodeError> {
         let notebooks = match options.timed_calls {
             None => Box::default(),
             Some(calls) => {
@@ -161,11 +203,18 @@ impl Job {
                 (0..=threads).map(|_| Notebook::new(calls)).collect()
             }
         };
-        let (residents, homes, numbers) = place(&plan, threads);
+        let placed: Option<BTreeSet<ShardId>> = membership
+            .as_ref()
+            .map(|membership| membership.placed.iter().map(|(shard, _)| *shard).collect());
+        let is_here = |shard| placed.as_ref().is_none_or(|placed| placed.contains(&shard));
+        let (residents, homes, numbers) = place(&plan, threads, is_here);
         let shards = residents.len();
+        let is_alone = membership.is_none();
+        let ties = membership.map(|membership| Ties::new(membership, &numbers, shards));
+        let ties = ties.transpose()?.map(Box::new);
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
-            exchange.as_ref().map(|exchange| {
+            exchange.as_ref().filter(|_| is_alone).map(|exchange| {
                 let number = |index: u32| numbers[exchange.destination.index()][index as usize];
                 InProcess::new(exchange.links.clone(), piece(id), number, &options.budget)
             })
@@ -174,11 +223,12 @@ impl Job {
         let stages = &plan.program.spec().stages;
         let boards = stages
             .iter()
-            .map(|stage| (stage.kind == StageKind::Signal).then(|| Board::new(shards)));
+            .map(|stage| (is_alone && stage.kind == StageKind::Signal).then(|| Board::new(shards)));
         let boards: Box<[_]> = boards.collect();
         let owners = homes.iter().copied().map(AtomicU32::new).collect();
         let stations = (0..=threads).map(|_| Station::new(shards)).collect();
-        Arc::new_cyclic(|weak| Job {
+        Ok(Arc::new_cyclic(|weak| Job {
+            ties,
             exchanges,
             boards,
             ends: (0..plan.loops).map(|_| Board::new(shards)).collect(),
@@ -200,7 +250,7 @@ impl Job {
             numbers,
             options,
             plan,
-        })
+        }))
     }
 
     /// How many threads the job was placed on.
@@ -311,14 +361,30 @@ impl Job {
         }
     }
 
-    /// Ends the job early. Of the failures until the threads have left it the one of the least rank is told.
+    /// Ends the job early. Of the failures until the threads have left it the one of the least rank is told; to a
+    /// cluster, the first.
     pub(super) fn fail(&self, rank: Rank, failure: Failure) {
         let mut told = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = told.is_none() && !matches!(failure, Failure::Elsewhere { .. });
+        let text = (is_news && self.ties.is_some()).then(|| failure.to_string());
         if told.as_ref().is_none_or(|(least, _)| rank < *least) {
             *told = Some((rank, failure));
         }
         drop(told);
+        if let (Some(ties), Some(text)) = (&self.ties, text) {
+            ties.failed(self, &text);
+        }
         self.stop();
+    }
+
+    /// Ends the job as if its caller had been interrupted.
+    pub fn cancel(&self) {
+        self.fail(Rank::Interrupted, Failure::Interrupted);
+    }
+
+    /// Whether the job's threads have been told to leave it.
+    pub fn has_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
     }
 
     pub(super) fn stop(&self) {
@@ -329,17 +395,22 @@ impl Job {
         self.wake_caller();
     }
 
-    /// A shard's program has ended.
-    pub(super) fn finish_one(&self) {
-        if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.wall_ns.store(
-                self.started
-                    .get()
-                    .map_or(0, |started| started.elapsed().as_nanos()) as usize,
-                Ordering::Relaxed,
-            );
+    /// The program has ended for a shard.
+    pub(super) fn finish_one(&self, shard: ShardId) {
+        if let Some(ties) = &self.ties {
+            ties.finished(self, shard);
+        } else if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.note_end();
             self.stop();
         }
+    }
+
+    /// Notes how long the job took.
+    pub(super) fn note_end(&self) {
+        let started = self.started.get();
+        let took = started.map_or(Duration::ZERO, Instant::elapsed);
+        self.wall_ns
+            .store(took.as_nanos() as usize, Ordering::Relaxed);
     }
 
     /// A completion that wakes a shard.
@@ -425,6 +496,27 @@ impl Job {
         })
     }
 
+    /// Whether a partition is on this worker after the job has ended. Unpacks it if it has just come.
+    ///
+    /// # Errors
+    /// When it has come and cannot be read.
+    pub fn holds(&mut self, dataset: DatasetId, index: u32) -> Result<bool, Failure> {
+        let group = self.plan.group_of_dataset[dataset.index()];
+        let number = self.number(group, index) as usize;
+        let arrived = self
+            .ties
+            .as_ref()
+            .and_then(|ties| ties.take_arrived(number as u32));
+        if let Some(bytes) = arrived {
+            let body = travel::unpack(self, ShardId { group, index }, &bytes);
+            let body = body.map_err(|error| Failure::Internal {
+                message: error.to_string(),
+            })?;
+            *self.residents[number].body.get_mut() = Some(body);
+        }
+        Ok(self.residents[number].body.get_mut().is_some())
+    }
+
     /// The partition's value after the job has ended, of whatever type.
     pub fn value(&mut self, dataset: DatasetId, index: u32) -> &mut Value {
         let cell = self.plan.cell(dataset);
@@ -452,8 +544,28 @@ impl Drop for Job {
 /// Shards, their homes, and the number of each by group and index.
 type Placement = (Box<[Resident]>, Box<[u32]>, Box<[Box<[u32]>]>);
 
-/// Numbers the shards by thread, then group, then index: contiguous ranges of each group on each thread.
-fn place(plan: &Plan, threads: u32) -> Placement {
+/// Numbers the shards by thread, then group, then index: contiguous ranges of each group on each thread. Those that are
+/// here are spread evenly over the threads, and so are the others, which may come.
+fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placement {
+    let homes_of = |(group, &count): (usize, &u32)| -> Vec<u32> {
+        let is_here = |index| {
+            let group = GroupId(group as u32);
+            is_here(ShardId { group, index })
+        };
+        let all_here = (0..count).filter(|index| is_here(*index)).count() as u32;
+        let (mut here, mut elsewhere) = (0u32, 0u32);
+        let home = |index| {
+            let (seen, of) = match is_here(index) {
+                true => (&mut here, all_here),
+                false => (&mut elsewhere, count - all_here),
+            };
+            let home = u64::from(*seen) * u64::from(threads) / u64::from(of);
+            *seen += 1;
+            home as u32
+        };
+        (0..count).map(home).collect()
+    };
+    let homes_by_group: Vec<Vec<u32>> = plan.counts.iter().enumerate().map(homes_of).collect();
     let mut numbers: Vec<Box<[u32]>> = plan
         .counts
         .iter()
@@ -462,15 +574,16 @@ fn place(plan: &Plan, threads: u32) -> Placement {
     let mut residents = Vec::new();
     let mut homes = Vec::new();
     for thread in 0..threads {
-        for (group, &count) in plan.counts.iter().enumerate() {
-            let edge = |thread: u32| {
-                (u64::from(count) * u64::from(thread)).div_ceil(u64::from(threads)) as u32
-            };
-            for index in edge(thread)..edge(thread + 1) {
-                numbers[group][index as usize] = residents.len() as u32;
+        for (group, of_group) in homes_by_group.iter().enumerate() {
+            for (index, _) in of_group
+                .iter()
+                .enumerate()
+                .filter(|(_, home)| **home == thread)
+            {
+                numbers[group][index] = residents.len() as u32;
                 residents.push(Resident {
                     group: GroupId(group as u32),
-                    index,
+                    index: index as u32,
                     completions: AtomicU32::new(0),
                     slices: AtomicU32::new(0),
                     body: UnsafeCell::new(None),
@@ -485,7 +598,13 @@ fn place(plan: &Plan, threads: u32) -> Placement {
 impl Job {
     /// Makes the shards whose home a thread is. Called by that thread, before any of them is queued.
     pub(super) fn settle(&self, thread: u32) -> Result<(), Box<(Rank, Failure)>> {
-        let here = |(number, _): &(usize, &Resident)| self.homes[*number] == thread;
+        let starts_here = |number: usize| {
+            let ties = self.ties.as_ref();
+            ties.is_none_or(|ties| ties.starts_here(number as u32))
+        };
+        let here = |(number, _): &(usize, &Resident)| {
+            self.homes[*number] == thread && starts_here(*number)
+        };
         for (_, resident) in self.residents.iter().enumerate().filter(here) {
             if self.stop.load(Ordering::Relaxed) {
                 break;
@@ -498,6 +617,33 @@ impl Job {
             unsafe { *resident.body.get() = Some(body) };
         }
         Ok(())
+    }
+
+    /// Counts what a shard that has come takes here.
+    pub(super) fn charge_arrived(
+        &self,
+        resident: &Resident,
+        mut body: Body,
+    ) -> Result<Body, Failure> {
+        let bytes = body.cells.iter().map(|cell| cell.bytes() as u64).sum();
+        let charged = self.options.budget.adjust(Class::Resident, 0, bytes);
+        charged.map_err(|source| Failure::OutOfMemory {
+            stage: "arrival of a shard".into(),
+            partition: resident.index,
+            exchange: None,
+            source,
+        })?;
+        body.charged_bytes = bytes;
+        Ok(body)
+    }
+
+    /// A shard's data are no longer here.
+    pub(super) fn uncharge(&self, body: &Body) {
+        // Giving back cannot fail.
+        let _ = self
+            .options
+            .budget
+            .adjust(Class::Resident, body.charged_bytes, 0);
     }
 
     fn make(&self, resident: &Resident) -> Result<Body, Failure> {
@@ -544,6 +690,7 @@ impl Job {
             charged_bytes,
             slice_tasks: 1,
             running: None,
+            pending: 0,
             done: false,
         })
     }

@@ -19,7 +19,9 @@ mod stall;
 mod sync;
 mod tally;
 mod thread;
+mod ties;
 mod times;
+mod travel;
 mod watch;
 mod zone;
 
@@ -29,5 +31,6 @@ pub use mail::Mail;
 pub use pool::{Advance, Caller, Interrupted, Pool, QuietCaller};
 pub use sleep::Bed;
 pub use tally::Tally;
+pub use ties::{Carrier, Membership};
 pub use times::KernelTimes;
 pub use zone::Zone;

@@ -4,12 +4,14 @@
 use super::failure::Failure;
 use super::job::{Body, Job, Resident};
 use super::watch::{Watch, Watches};
+use crate::node;
+use crate::pieces::{PieceMap, PieceQueue};
 use crate::shard::{Issue, Next, Surroundings};
 use brambling_exchange::in_process::{Heard, InProcess, Mark};
 use brambling_memory::{Class, OutOfMemory};
 use brambling_program::{
-    Action, Context, ExchangeId, KernelError, LoopId, Position, Progress, Runner, StageId,
-    StageKind, Task, Turn, Value,
+    Action, Context, DecodeError, ExchangeId, KernelError, LoopId, Pieces, Position, Progress,
+    Runner, ShardId, Sink, StageId, StageKind, Task, Turn, Value,
 };
 use std::sync::atomic::Ordering;
 
@@ -24,6 +26,8 @@ pub(super) enum End {
     UsedUp,
     /// The next task is for another kind of thread.
     Elsewhere(Runner),
+    /// The shard moves to another worker: no task of it starts here any more.
+    Leaving,
     Finished,
     Failed,
 }
@@ -46,9 +50,19 @@ pub(super) struct Lack<'a> {
     pub(super) mark: Mark<'a>,
 }
 
+impl Around<'_, '_> {
+    fn shard(&self) -> ShardId {
+        self.job.residents[self.number as usize].id()
+    }
+}
+
 impl Surroundings for Around<'_, '_> {
     #[inline]
     fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
+        if let Some(ties) = &self.job.ties {
+            let ask = |around: &mut node::Around<'_>| around.is_complete(exchange, turn);
+            return ties.around(self.job, self.shard(), ask);
+        }
         let in_process = self.job.exchange(exchange);
         let phase = in_process.phase(turn);
         match in_process.heard(turn, phase, self.index) {
@@ -71,11 +85,19 @@ impl Surroundings for Around<'_, '_> {
 
     #[inline]
     fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
+        if let Some(ties) = &self.job.ties {
+            let ask = |around: &mut node::Around<'_>| around.has_room(exchange, turn);
+            return ties.around(self.job, self.shard(), ask);
+        }
         self.job.exchange(exchange).has_room(turn, self.index)
     }
 
     #[inline]
     fn outcome(&mut self, signal: StageId, turn: Turn) -> Option<bool> {
+        if let Some(ties) = &self.job.ties {
+            let ask = |around: &mut node::Around<'_>| around.outcome(signal, turn);
+            return ties.around(self.job, self.shard(), ask);
+        }
         let board = self.job.boards[signal.index()]
             .as_ref()
             .expect("a signal has a board");
@@ -83,12 +105,19 @@ impl Surroundings for Around<'_, '_> {
     }
 
     fn has_ended(&mut self, outermost: LoopId) -> bool {
+        if let Some(ties) = &self.job.ties {
+            let ask = |around: &mut node::Around<'_>| around.has_ended(outermost);
+            return ties.around(self.job, self.shard(), ask);
+        }
         self.job.ends[outermost as usize]
             .outcome(0, self.number as usize)
             .is_some()
     }
 
     fn announce(&mut self, outermost: LoopId) {
+        if let Some(ties) = &self.job.ties {
+            return ties.announce(self.job, self.shard(), outermost);
+        }
         self.job.ends[outermost as usize]
             .publish(false, |shard| self.job.wake(shard as u32, self.thread));
     }
@@ -169,8 +198,12 @@ impl<'a, 's> Slice<'a, 's> {
         if self.resident.completions.load(Ordering::Acquire) > 0 {
             self.complete(body);
         }
+        let ties = job.ties.as_deref();
         let end = loop {
             around.lacks.clear();
+            if ties.is_some_and(|ties| ties.is_leaving(number)) {
+                break End::Leaving;
+            }
             let issue = match body.shard.next(code, &mut around) {
                 Next::Run(issue) => issue,
                 Next::Stalled => {
@@ -201,6 +234,7 @@ impl<'a, 's> Slice<'a, 's> {
                 Progress::More => {}
                 Progress::Pending => {
                     job.pending.fetch_add(1, Ordering::AcqRel);
+                    body.pending += 1;
                     body.shard.suspend(issue);
                 }
                 Progress::Failed => {
@@ -240,6 +274,7 @@ impl<'a, 's> Slice<'a, 's> {
         self.job
             .pending
             .fetch_sub(arrived as usize, Ordering::AcqRel);
+        body.pending -= arrived;
         body.shard.complete();
     }
 
@@ -285,9 +320,15 @@ impl<'a, 's> Slice<'a, 's> {
             StageKind::Signal => {
                 let progress = call(context);
                 if progress == Progress::Done {
-                    self.publish(task.stage, context.outcome());
+                    self.publish(task.stage, issue.turn, context.outcome());
                 }
                 progress
+            }
+            StageKind::Scatter(id) if self.job.ties.is_some() => {
+                self.scatter_far(id, issue.turn, context, call)
+            }
+            StageKind::Gather(id) if self.job.ties.is_some() => {
+                self.gather_far(id, issue.turn, context, call)
             }
             StageKind::Scatter(id) => {
                 let exchange = self.job.exchange(id);
@@ -332,6 +373,71 @@ impl<'a, 's> Slice<'a, 's> {
         }
     }
 
+    /// A scatter whose destinations may be on other workers.
+    #[inline(never)]
+    fn scatter_far(
+        &self,
+        id: ExchangeId,
+        turn: Turn,
+        context: &mut Context<'_>,
+        call: impl FnOnce(&mut Context<'_>) -> Progress,
+    ) -> Progress {
+        let (job, shard) = (self.job, self.resident.id());
+        let links = &job.ends(id).links;
+        let places = 0..links.fan_out(turn, shard.index);
+        let related = places.map(|place| links.destination(turn, shard.index, place).0);
+        let piece = job.plan.program.piece_type(id);
+        let mut pieces = PieceMap::new(shard.index, related, piece);
+        let mut sink = Sink::Other(&mut pieces);
+        // SAFETY: the sink outlives the call.
+        unsafe { context.lend_sink(&mut sink) };
+        let progress = call(context);
+        if progress != Progress::Done {
+            return cannot_continue(context, progress);
+        }
+        let ties = job.ties.as_ref().expect("the caller saw them");
+        match ties.scattered(job, shard, (id, turn), pieces.sent()) {
+            Ok(()) => Progress::Done,
+            Err(error) => context.fail(KernelError::new(error.to_string()).with_source(error)),
+        }
+    }
+
+    /// A gather whose sources may be on other workers.
+    #[inline(never)]
+    fn gather_far(
+        &self,
+        id: ExchangeId,
+        turn: Turn,
+        context: &mut Context<'_>,
+        call: impl FnOnce(&mut Context<'_>) -> Progress,
+    ) -> Progress {
+        let (job, shard) = (self.job, self.resident.id());
+        let ties = job.ties.as_ref().expect("the caller saw them");
+        let piece = job.plan.program.piece_type(id);
+        let decode = |(source, bytes): (u32, Vec<u8>)| {
+            Value::decode(piece, &mut &bytes[..]).map(|value| (source, value))
+        };
+        let taken = ties.take(shard, (id, turn)).into_iter().map(decode);
+        let mut pieces = match taken.collect() {
+            Ok(pieces) => PieceQueue::new(pieces),
+            Err(error) => {
+                let error: DecodeError = error;
+                return context.fail(KernelError::new(error.to_string()).with_source(error));
+            }
+        };
+        let mut source = Pieces::Other(&mut pieces);
+        // SAFETY: the pieces outlive the call.
+        unsafe { context.lend_source(&mut source) };
+        let progress = call(context);
+        if progress != Progress::Done {
+            return cannot_continue(context, progress);
+        }
+        match ties.gathered(job, shard, (id, turn)) {
+            Ok(()) => Progress::Done,
+            Err(error) => context.fail(KernelError::new(error.to_string()).with_source(error)),
+        }
+    }
+
     /// Tells a shard that something arrived. This very shard looks again anyway before its slice ends.
     #[inline]
     fn wake(&self, number: u32) {
@@ -340,7 +446,11 @@ impl<'a, 's> Slice<'a, 's> {
         }
     }
 
-    fn publish(&self, signal: StageId, outcome: bool) {
+    fn publish(&self, signal: StageId, turn: Turn, outcome: bool) {
+        if let Some(ties) = &self.job.ties {
+            let stage = signal;
+            return ties.decided(self.job, Position { stage, turn }, outcome);
+        }
         let board = self.job.boards[signal.index()]
             .as_ref()
             .expect("a signal has a board");

@@ -7,6 +7,7 @@ use super::panics;
 use super::slice::{End, Lack, Slice, watch_for};
 use super::spread;
 use super::tally::count;
+use super::travel;
 use super::watch::{Watch, Watches};
 use brambling_exchange::in_process::{Heard, Refused};
 use brambling_program::Runner;
@@ -77,7 +78,10 @@ impl<'a> Worker<'a> {
             while !worker.job.stop.load(Ordering::Relaxed) {
                 match worker.next() {
                     Some(number) => worker.run(number),
-                    None => worker.idle(&mut thief, poll),
+                    None => {
+                        worker.flush();
+                        worker.idle(&mut thief, poll);
+                    }
                 }
             }
         });
@@ -126,6 +130,7 @@ impl<'a> Worker<'a> {
                     break;
                 }
             }
+            worker.flush();
         });
         self.job.exchange_notes(self.me);
         self.station.zone.leave();
@@ -189,11 +194,11 @@ impl<'a> Worker<'a> {
     fn run(&mut self, number: u32) {
         let resident = &self.job.residents[number as usize];
         // SAFETY: the shard belongs to this thread, by `owners`, and was taken from its run queue.
-        let body = unsafe { &mut *resident.body.get() }
-            .as_mut()
-            .expect("settled before it was queued");
+        let Some(body) = unsafe { &mut *resident.body.get() }.as_mut() else {
+            return self.unpack(number);
+        };
         if body.done {
-            return;
+            return self.leave_when_done(number);
         }
         self.current = Some(number);
         let mut slice = Slice::new(self.job, number, self.me, self.runner, &mut self.watches);
@@ -206,11 +211,68 @@ impl<'a> Worker<'a> {
         if tasks >= TIMED_TASKS || body.slice_tasks < SHORT_SHARE || self.slices >= SLICES_UNREAD {
             self.time_slice(body, tasks);
         }
-        self.leave(resident, body, number, end, failure);
+        if matches!(end, End::Leaving) {
+            self.depart(number);
+        } else {
+            self.leave(resident, body, number, end, failure);
+        }
         // SAFETY: as in `next`.
         let queued = unsafe { self.job.ready(self.me) }.len();
         if self.station.queued.0.load(Ordering::Relaxed) != queued {
             self.station.queued.0.store(queued, Ordering::Relaxed);
+        }
+    }
+
+    /// A shard that is not here was woken: it has come from another worker, or has gone to one.
+    #[cold]
+    fn unpack(&self, number: u32) {
+        let (job, resident) = (self.job, &self.job.residents[number as usize]);
+        let ties = job.ties.as_ref().expect("settled before it was queued");
+        let Some(bytes) = ties.take_arrived(number) else {
+            return;
+        };
+        let made = travel::unpack(job, resident.id(), &bytes);
+        let made = made.map_err(|error| Failure::Internal {
+            message: format!("{}: {error}", resident.id()),
+        });
+        match made.and_then(|body| job.charge_arrived(resident, body)) {
+            Ok(body) => {
+                // SAFETY: the shard belongs to this thread, by `owners`, and it has no other reference.
+                unsafe { *resident.body.get() = Some(body) };
+                job.post(number);
+            }
+            Err(failure) => job.fail(Rank::Load(resident.group, resident.index), failure),
+        }
+    }
+
+    /// A shard that has finished was woken: perhaps it has to leave.
+    #[cold]
+    fn leave_when_done(&self, number: u32) {
+        let ties = self.job.ties.as_ref();
+        if ties.is_some_and(|ties| ties.is_leaving(number)) {
+            self.depart(number);
+        }
+    }
+
+    /// The shard moves to another worker, unless it waits for completions: then it does when they have arrived.
+    #[cold]
+    fn depart(&self, number: u32) {
+        let (job, resident) = (self.job, &self.job.residents[number as usize]);
+        // SAFETY: as in `run`, which holds no reference to it any more.
+        let place = unsafe { &mut *resident.body.get() };
+        let has_pending = place.as_ref().is_some_and(|body| body.pending > 0);
+        if !has_pending && let Some(body) = place.take() {
+            let bytes = travel::pack(&body);
+            job.uncharge(&body);
+            drop(body);
+            let ties = job.ties.as_ref().expect("only then shards leave");
+            if let Err(error) = ties.depart(job, number, resident.id(), bytes) {
+                job.fail(Rank::After, error.into());
+            }
+        }
+        let home = job.homes[number as usize];
+        if home != self.me {
+            job.hand(number, home);
         }
     }
 
@@ -221,6 +283,15 @@ impl<'a> Worker<'a> {
             body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
         }
         self.share_work();
+        self.flush();
+    }
+
+    /// What was said to other workers goes on its way.
+    #[inline]
+    fn flush(&self) {
+        if let Some(ties) = &self.job.ties {
+            ties.flush(self.job);
+        }
     }
 
     /// Reads the clock and accounts for the time since the last reading.
@@ -258,9 +329,10 @@ impl<'a> Worker<'a> {
                 self.job.hand(number, home)
             }
             End::Elsewhere(Runner::Caller) => self.job.hand(number, self.job.threads()),
+            End::Leaving => unreachable!("the caller sees to it"),
             End::Finished => {
                 body.done = true;
-                self.job.finish_one();
+                self.job.finish_one(resident.id());
             }
             End::Failed => {
                 body.done = true;

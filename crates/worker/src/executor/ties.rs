@@ -1,0 +1,278 @@
+//! A job's ties to the other workers of a cluster: its node, what carries frames, and which shards come and go.
+//!
+//! The node is behind a lock, which compute stages never take. What it asks for is carried out after the lock was
+//! released, so that nobody waits for a carrier inside. Two threads may then carry out what the node said in
+//! another order: a wake-up of a shard that has not been unpacked yet finds nothing, and the unpacking wakes it; frames
+//! have their numbers already.
+
+use super::failure::{Failure, Rank};
+use super::job::Job;
+use crate::Surroundings;
+use crate::node::{Around, Bytes, Effect, Node, NodeError};
+use brambling_program::{ExchangeId, Position, ShardId, Turn, Value};
+use brambling_protocol::{Priority, Sequence, Version, WorkerId};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Carries frames to other workers and to the controller.
+pub trait Carrier: Send + Sync {
+    /// Sends a whole frame. Called from any thread; it must not wait for the peer, and may lose the frame only together
+    /// with the connection: a new one is greeted by [`Job::on_reconnect`].
+    fn send(&self, to: WorkerId, priority: Priority, frame: Bytes);
+}
+
+/// This worker's part in a job of a cluster.
+pub struct Membership {
+    /// Its node, with no shard here yet.
+    pub node: Node,
+    /// What carries its frames.
+    pub carrier: Arc<dyn Carrier>,
+    /// The shards that start here, with the versions of their entries.
+    pub placed: Vec<(ShardId, Version)>,
+}
+
+pub(super) struct Ties {
+    node: Mutex<Node>,
+    carrier: Arc<dyn Carrier>,
+    /// By number: whether the shard starts here.
+    placed: Box<[bool]>,
+    /// By number: whether the shard has to leave.
+    leaving: Box<[AtomicBool]>,
+    /// Shards that have come and were not unpacked yet, by number.
+    arrived: Mutex<BTreeMap<u32, Vec<u8>>>,
+    /// Whether something waits in the node for a flush.
+    unsent: AtomicBool,
+}
+
+impl Ties {
+    /// # Errors
+    /// When a shard cannot be here: the node was not fresh, or its map has another program's shards.
+    pub(super) fn new(
+        membership: Membership,
+        numbers: &[Box<[u32]>],
+        shards: usize,
+    ) -> Result<Ties, NodeError> {
+        let Membership {
+            mut node,
+            carrier,
+            placed: shards_here,
+        } = membership;
+        let mut placed = vec![false; shards];
+        for (shard, version) in shards_here {
+            node.settle(shard, version)?;
+            placed[numbers[shard.group.index()][shard.index as usize] as usize] = true;
+        }
+        Ok(Ties {
+            node: Mutex::new(node),
+            carrier,
+            placed: placed.into(),
+            leaving: (0..shards).map(|_| AtomicBool::new(false)).collect(),
+            arrived: Mutex::default(),
+            unsent: AtomicBool::new(true),
+        })
+    }
+
+    pub(super) fn starts_here(&self, number: u32) -> bool {
+        self.placed[number as usize]
+    }
+
+    #[inline]
+    pub(super) fn is_leaving(&self, number: u32) -> bool {
+        // Acquire: pairs with the release in `perform`.
+        self.leaving[number as usize].load(Ordering::Acquire)
+    }
+
+    /// What has come for a shard's number, once.
+    pub(super) fn take_arrived(&self, number: u32) -> Option<Vec<u8>> {
+        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        arrived.remove(&number)
+    }
+
+    fn node(&self) -> MutexGuard<'_, Node> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the node, and then what it asks for.
+    fn with<R>(&self, job: &Job, act: impl FnOnce(&mut Node) -> R) -> R {
+        let mut node = self.node();
+        let result = act(&mut node);
+        let effects = node.take_effects();
+        drop(node);
+        self.perform(job, effects);
+        result
+    }
+
+    fn perform(&self, job: &Job, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send {
+                    to,
+                    priority,
+                    bytes,
+                } => self.carrier.send(to, priority, bytes),
+                Effect::Wake(shard) => job.post(job.number(shard.group, shard.index)),
+                Effect::Drain(shard) => {
+                    let number = job.number(shard.group, shard.index);
+                    // Release: pairs with the acquire in `is_leaving`.
+                    self.leaving[number as usize].store(true, Ordering::Release);
+                    job.post(number);
+                }
+                Effect::Settle { shard, body } => {
+                    let number = job.number(shard.group, shard.index);
+                    let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+                    arrived.insert(number, body);
+                    drop(arrived);
+                    job.post(number);
+                }
+                Effect::End { failure } => job.end(failure),
+            }
+        }
+    }
+
+    // ---- what shards ask and say
+
+    #[cold]
+    pub(super) fn around<R>(
+        &self,
+        job: &Job,
+        shard: ShardId,
+        ask: impl FnOnce(&mut Around<'_>) -> R,
+    ) -> R {
+        self.with(job, |node| ask(&mut node.around(shard)))
+    }
+
+    pub(super) fn announce(&self, job: &Job, shard: ShardId, outermost: u32) {
+        self.around(job, shard, |around| around.announce(outermost));
+    }
+
+    /// A scatter has run: what it sent is encoded and goes its way.
+    pub(super) fn scattered(
+        &self,
+        job: &Job,
+        shard: ShardId,
+        at: (ExchangeId, Turn),
+        pieces: impl Iterator<Item = (u32, Value)>,
+    ) -> Result<(), NodeError> {
+        let encode = |(destination, piece): (u32, Value)| {
+            let mut bytes = Vec::with_capacity(piece.bytes());
+            piece.encode(&mut bytes);
+            (destination, Bytes::from(bytes))
+        };
+        let pieces: BTreeMap<u32, Bytes> = pieces.map(encode).collect();
+        let done = self.with(job, |node| node.scattered(shard, at, pieces));
+        self.unsent.store(true, Ordering::Relaxed);
+        done
+    }
+
+    /// The encoded pieces of a complete turn, by ascending source.
+    pub(super) fn take(&self, shard: ShardId, at: (ExchangeId, Turn)) -> Vec<(u32, Vec<u8>)> {
+        self.node().take(shard, at)
+    }
+
+    pub(super) fn gathered(
+        &self,
+        job: &Job,
+        shard: ShardId,
+        at: (ExchangeId, Turn),
+    ) -> Result<(), NodeError> {
+        let done = self.with(job, |node| node.gathered(shard, at));
+        self.unsent.store(true, Ordering::Relaxed);
+        done
+    }
+
+    pub(super) fn decided(&self, job: &Job, at: Position, outcome: bool) {
+        self.with(job, |node| node.decided(at, outcome));
+    }
+
+    pub(super) fn finished(&self, job: &Job, shard: ShardId) {
+        self.with(job, |node| node.finished(shard));
+        self.unsent.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the controller that the job has failed here.
+    pub(super) fn failed(&self, job: &Job, failure: &str) {
+        self.with(job, |node| node.failed(failure));
+    }
+
+    /// Sends what waits in the node, if anything does.
+    #[inline]
+    pub(super) fn flush(&self, job: &Job) {
+        if self.unsent.load(Ordering::Relaxed) {
+            self.unsent.store(false, Ordering::Relaxed);
+            self.with(job, Node::flush);
+        }
+    }
+
+    /// No task of a shard runs here any more: it leaves.
+    pub(super) fn depart(
+        &self,
+        job: &Job,
+        number: u32,
+        shard: ShardId,
+        body: Vec<u8>,
+    ) -> Result<(), NodeError> {
+        self.with(job, |node| {
+            // Inside the lock: the next order can only come after the shard has come back.
+            self.leaving[number as usize].store(false, Ordering::Relaxed);
+            node.depart(shard, body)
+        })
+    }
+}
+
+/// What a cluster says to a job of its. Called by whoever reads from peers, on any thread.
+impl Job {
+    /// A frame has come from a peer, or from the controller.
+    ///
+    /// # Errors
+    /// What no honest peer sends.
+    ///
+    /// # Panics
+    /// When the job is no member of a cluster; so do the others here.
+    pub fn on_frame(&self, from: WorkerId, frame: &[u8]) -> Result<(), NodeError> {
+        self.ties().with(self, |node| {
+            node.on_frame(from, frame)?;
+            // What it forwards would wait for a thread that perhaps sleeps.
+            node.flush();
+            Ok(())
+        })
+    }
+
+    /// What this side says when it greets a peer: the first frame of theirs that is missing.
+    pub fn received(&self, peer: WorkerId) -> Sequence {
+        self.ties().node().received(peer)
+    }
+
+    /// A new connection, on which the peer says that it has every frame before `received`.
+    ///
+    /// # Errors
+    /// When the peer is unknown, or speaks of another session.
+    pub fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), NodeError> {
+        self.ties()
+            .with(self, |node| node.on_reconnect(peer, received))
+    }
+
+    /// Now and then: sends what waits, and asks for outcomes that shards here wait for.
+    pub fn on_tick(&self) {
+        let ties = self.ties();
+        ties.unsent.store(false, Ordering::Relaxed);
+        ties.with(self, |node| {
+            node.flush();
+            node.on_tick();
+        });
+    }
+
+    /// The job is over, here and everywhere: its threads leave it.
+    fn end(&self, failure: Option<String>) {
+        match failure {
+            Some(failure) => self.fail(Rank::After, Failure::Elsewhere { failure }),
+            None => self.stop(),
+        }
+        self.note_end();
+    }
+
+    fn ties(&self) -> &Ties {
+        let ties = self.ties.as_ref();
+        ties.expect("the job is no member of a cluster")
+    }
+}

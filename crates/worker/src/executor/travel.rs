@@ -1,0 +1,74 @@
+//! How a shard travels: its data and where it stands, as bytes.
+
+use super::job::{Body, Job};
+use crate::shard::{Shard, ShardState};
+use brambling_program::{ShardId, Value};
+use serde::{Deserialize, Serialize};
+
+/// The form in which shards are packed.
+const FORMAT: u16 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    format: u16,
+    state: ShardState,
+    done: bool,
+    slice_tasks: u32,
+    /// The datasets, in the group's order.
+    cells: Vec<Vec<u8>>,
+}
+
+/// Why a shard cannot be unpacked: it was packed by another build, or not by one of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the shard's {0} cannot be read")]
+pub(super) struct Unreadable(&'static str);
+
+/// What travels of a shard that no thread runs and that waits for no completion.
+pub(super) fn pack(body: &Body) -> Vec<u8> {
+    let encode = |cell: &Value| {
+        let mut bytes = Vec::with_capacity(cell.bytes());
+        cell.encode(&mut bytes);
+        bytes
+    };
+    let packed = Packed {
+        format: FORMAT,
+        state: body.shard.export(),
+        done: body.done,
+        slice_tasks: body.slice_tasks,
+        cells: body.cells.iter().map(encode).collect(),
+    };
+    postcard::to_stdvec(&packed).expect("plain values written to memory")
+}
+
+/// A shard from what [`pack`] gave; its bytes are not charged yet.
+pub(super) fn unpack(job: &Job, shard: ShardId, bytes: &[u8]) -> Result<Body, Unreadable> {
+    let packed: Packed = postcard::from_bytes(bytes).map_err(|_| Unreadable("form"))?;
+    let plan = &job.plan;
+    let datasets = &plan.groups[shard.group.index()].datasets;
+    if packed.format != FORMAT || packed.cells.len() != datasets.len() {
+        return Err(Unreadable("form"));
+    }
+    let code = &plan.codes[shard.group.index()];
+    let cell = |(dataset, bytes): (&_, &Vec<u8>)| {
+        let mut input = &bytes[..];
+        let table = plan.program.payload_type(*dataset);
+        let value = Value::decode(table, &mut input).map_err(|_| Unreadable("data"))?;
+        match input {
+            [] => Ok(value),
+            _ => Err(Unreadable("data")),
+        }
+    };
+    Ok(Body {
+        shard: Shard::import(shard, code, packed.state).map_err(|_| Unreadable("position"))?,
+        cells: datasets
+            .iter()
+            .zip(&packed.cells)
+            .map(cell)
+            .collect::<Result<_, _>>()?,
+        charged_bytes: 0,
+        slice_tasks: packed.slice_tasks.max(1),
+        running: None,
+        pending: 0,
+        done: packed.done,
+    })
+}
