@@ -7,6 +7,7 @@ use brambling_memory::cgroup;
 use brambling_program::tree::TreeNode;
 use brambling_program::{GroupId, Payload, Spec};
 use brambling_protocol::frame::{Frame, HEADER_BYTES, Header, Kind};
+use brambling_protocol::greeting::{Dialer, Listener, Token};
 use brambling_protocol::{EntryRange, PartitionMap};
 
 /// A target.
@@ -16,6 +17,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("frame", frame),
     ("body", body),
+    ("greeting", greeting),
     ("map", map),
     ("cgroup", cgroup),
     ("program", program),
@@ -57,6 +59,40 @@ fn survives(frame: &Frame<'_>) {
     frame.encode(&mut again);
     let (decoded, used) = Frame::decode(&again).expect("what was decoded can be encoded");
     assert_eq!((&decoded, used), (frame, again.len()));
+}
+
+/// What a stranger says to a listener, and a listener to a dialer, one after the other: nobody is let in who does not
+/// say, to the bit, what somebody says who knows the token.
+pub fn greeting(bytes: &[u8]) {
+    let token = Token::new([7; 32]);
+    let Some((opening, rest)) = bytes.split_first_chunk() else {
+        return;
+    };
+    if let Ok((listener, challenge)) = Listener::on_opening(token.clone(), opening, [8; 32]) {
+        let mut nonce = [0; 32];
+        nonce.copy_from_slice(&opening[16..]);
+        let (knows, _) = Dialer::new(token.clone(), nonce);
+        let right = knows.on_challenge(&challenge);
+        let right = right.expect("an honest listener is believed");
+        if let Some(answer) = rest.first_chunk() {
+            let (verdict, is_in) = listener.on_answer(answer);
+            assert_eq!(is_in.is_ok(), *answer == right);
+            assert_eq!(knows.on_verdict(&verdict), is_in);
+        }
+    }
+    let (dialer, opening) = Dialer::new(token.clone(), [9; 32]);
+    if let Some(challenge) = rest.first_chunk::<80>()
+        && dialer.on_challenge(challenge).is_ok()
+    {
+        let mut nonce = [0; 32];
+        nonce.copy_from_slice(&challenge[16..48]);
+        let honest = Listener::on_opening(token, &opening, nonce);
+        let (_, right) = honest.expect("an opening of this version");
+        assert_eq!(
+            (&challenge[..11], &challenge[48..]),
+            (&right[..11], &right[48..])
+        );
+    }
 }
 
 /// Updates of a partition map: they are taken or refused, and order never shows.

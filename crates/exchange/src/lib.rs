@@ -1,6 +1,6 @@
 //! The data plane's state machines: how pieces find their destination, exactly once.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number: events go in, effects come out.
+//! Nothing here but [`transports`] does I/O, reads a clock or draws a random number: events go in, effects come out.
 //!
 //! * [`Inbox`], one per shard, is the keeper of "exactly once". It moves with the shard.
 //! * [`Router`], one per worker and job, delivers, forwards or holds what arrives.
@@ -21,6 +21,8 @@ pub mod parcel;
 pub mod room;
 pub mod router;
 pub mod sources;
+#[cfg(not(loom))]
+pub mod transports;
 
 pub use credits::{Credits, OPEN_TURNS, UnknownDestination};
 pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState};

@@ -4,6 +4,7 @@
 //! never panics and never allocates more than the bytes at hand justify, whatever they are.
 
 pub mod frame;
+pub mod greeting;
 mod ids;
 pub mod map;
 pub mod session;

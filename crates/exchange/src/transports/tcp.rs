@@ -1,0 +1,349 @@
+//! Links over TCP: nonblocking sockets that one helper thread watches and any other thread may poll.
+//!
+//! # Rules
+//! * Until the [greeting](brambling_protocol::greeting) is over, a link reads messages of fixed sizes and nothing else; it has
+//!   [`GREETING_TIME`] for that, and at most [`GREETED_AT_ONCE`] are in it. Whoever knows no token costs a socket for that long.
+//! * A frame's length is believed when its header's checksum is right, and bounded by
+//!   [`BODY_BYTES_MAX`](brambling_protocol::frame::BODY_BYTES_MAX); only then memory is taken for it.
+//! * [`Net::send`] never waits: what the socket does not take stays queued, and goes when it takes more. Credits of
+//!   exchanges, not the transport, bound how much that is.
+//! * A link ends once, with a reason, whatever happens on it.
+//! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline.
+//!
+//! # Locks
+//! A link's reader is locked while frames are handed up, its writer while frames are queued or written. Whoever is handed a
+//! frame may send on any link: a writer is taken under a reader, never the other way about.
+
+mod link;
+mod lost;
+
+pub use lost::Lost;
+
+use brambling_protocol::greeting::{Nonce, Token};
+use link::Link;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Registry, Waker};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a greeting may take.
+pub const GREETING_TIME: Duration = Duration::from_secs(5);
+/// How many strangers are greeted at once; further ones are told to come again.
+pub const GREETED_AT_ONCE: usize = 64;
+
+/// A link of one net. Never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(u64);
+
+/// How a link came to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// This side dialed.
+    Dialed,
+    /// Somebody at this address did.
+    Accepted(SocketAddr),
+}
+
+/// Whoever owns the links. Called on the helper and on threads that poll, one call at a time for a link.
+pub trait Owner: Send + Sync {
+    /// Both sides know the token: frames may go both ways.
+    fn opened(&self, link: LinkId, origin: Origin);
+    /// A whole frame has come; its header is sound, its body was not looked at.
+    ///
+    /// # Errors
+    /// When nobody who is honest says that: the link ends, with this reason.
+    fn frame(
+        &self,
+        link: LinkId,
+        frame: &[u8],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+    /// The link has ended, or never opened. What was sent may or may not have arrived.
+    fn lost(&self, link: LinkId, why: Lost);
+}
+
+/// How a net is made.
+pub struct NetOptions {
+    /// Where to listen; port 0 is any free one. None: only dial.
+    pub bind: Option<SocketAddr>,
+    /// What every process of the cluster knows.
+    pub token: Token,
+    /// Gives random bytes, others each time.
+    pub nonce: fn() -> Nonce,
+}
+
+/// Links to other processes, and a thread that watches them. Dropping it ends them all.
+pub struct Net {
+    shared: Arc<Shared>,
+    helper: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    owner: Arc<dyn Owner>,
+    token: Token,
+    nonce: fn() -> Nonce,
+    registry: Registry,
+    waker: Waker,
+    links: RwLock<Links>,
+    next: AtomicU64,
+    listens_at: Option<SocketAddr>,
+    ends: AtomicBool,
+    /// When the helper last looked for greetings that take too long.
+    looked: Mutex<Instant>,
+}
+
+#[derive(Default)]
+struct Links {
+    by_id: BTreeMap<LinkId, Arc<Link>>,
+    /// The same, for those who poll.
+    all: Arc<Vec<Arc<Link>>>,
+}
+
+impl Links {
+    fn insert(&mut self, link: Arc<Link>) {
+        self.by_id.insert(link.id(), link);
+        self.all = Arc::new(self.by_id.values().cloned().collect());
+    }
+
+    fn remove(&mut self, link: LinkId) -> Option<Arc<Link>> {
+        let link = self.by_id.remove(&link)?;
+        self.all = Arc::new(self.by_id.values().cloned().collect());
+        Some(link)
+    }
+}
+
+const LISTENER: mio::Token = mio::Token(usize::MAX);
+const WAKER: mio::Token = mio::Token(usize::MAX - 1);
+
+impl Net {
+    /// Starts to listen and to watch.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, or the system gives no thread or poll.
+    pub fn new(options: NetOptions, owner: Arc<dyn Owner>) -> io::Result<Net> {
+        let poll = Poll::new()?;
+        let registry = poll.registry().try_clone()?;
+        let waker = Waker::new(&registry, WAKER)?;
+        let mut listener = options.bind.map(TcpListener::bind).transpose()?;
+        if let Some(listener) = &mut listener {
+            registry.register(listener, LISTENER, Interest::READABLE)?;
+        }
+        let listens_at = listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let shared = Arc::new(Shared {
+            owner,
+            token: options.token,
+            nonce: options.nonce,
+            registry,
+            waker,
+            links: RwLock::default(),
+            next: AtomicU64::new(0),
+            listens_at,
+            ends: AtomicBool::new(false),
+            looked: Mutex::new(Instant::now()),
+        });
+        let builder = std::thread::Builder::new().name("brambling-net".into());
+        let watched = shared.clone();
+        let helper = builder.spawn(move || watched.watch(poll, listener))?;
+        Ok(Net {
+            shared,
+            helper: Some(helper),
+        })
+    }
+
+    /// Where it listens.
+    pub fn listens_at(&self) -> Option<SocketAddr> {
+        self.shared.listens_at
+    }
+
+    /// Begins to connect. The owner hears how that ends.
+    ///
+    /// # Errors
+    /// When the system has no socket to give.
+    pub fn dial(&self, to: SocketAddr) -> io::Result<LinkId> {
+        let stream = TcpStream::connect(to)?;
+        self.shared.add(stream, Origin::Dialed)
+    }
+
+    /// Sends a frame, after those before it. Does nothing on a link that has ended: its owner hears of that.
+    pub fn send(&self, link: LinkId, frame: Arc<[u8]>) {
+        if let Some(link) = self.shared.link(link) {
+            link.send(frame);
+        }
+    }
+
+    /// Takes what has come on any link, if no other thread is at it. For threads that would otherwise be idle.
+    pub fn poll(&self) {
+        for link in self.shared.all().iter() {
+            self.shared.read(link, false);
+        }
+    }
+
+    /// Ends a link. The owner hears of it as of any other end.
+    pub fn close(&self, link: LinkId) {
+        if let Some(link) = self.shared.link(link) {
+            self.shared.lose(&link, Lost::Closed);
+        }
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::SeqCst);
+        // Without a waker the helper wakes up for its next look all the same.
+        let _ = self.shared.waker.wake();
+        if let Some(helper) = self.helper.take() {
+            let _ = helper.join();
+        }
+    }
+}
+
+impl Shared {
+    fn link(&self, link: LinkId) -> Option<Arc<Link>> {
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        links.by_id.get(&link).cloned()
+    }
+
+    fn all(&self) -> Arc<Vec<Arc<Link>>> {
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        links.all.clone()
+    }
+
+    fn add(&self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
+        let id = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
+        let link = Link::new(id, stream, origin, self.token.clone(), (self.nonce)());
+        let link = Arc::new(link);
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        links.insert(link.clone());
+        drop(links);
+        let registered = link.register(&self.registry, mio::Token(id.0 as usize));
+        if let Err(error) = registered {
+            self.forget(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    fn forget(&self, link: LinkId) -> Option<Arc<Link>> {
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        links.remove(link)
+    }
+
+    /// Ends a link, once.
+    fn lose(&self, link: &Link, why: Lost) {
+        if self.forget(link.id()).is_some() {
+            link.shut(&self.registry);
+            self.owner.lost(link.id(), why);
+        }
+    }
+
+    /// Takes what has come. `waits` says whether to wait for another thread that is at it. Whether more may be there.
+    fn read(&self, link: &Link, waits: bool) -> bool {
+        match link.read(&*self.owner, waits) {
+            Ok(has_more) => has_more,
+            Err(why) => {
+                self.lose(link, why);
+                false
+            }
+        }
+    }
+
+    // ---- the helper
+
+    fn watch(&self, mut poll: Poll, listener: Option<TcpListener>) {
+        let mut events = Events::with_capacity(256);
+        // Links of which not all was read, so that none keeps the others waiting.
+        let mut unread: Vec<LinkId> = Vec::new();
+        while !self.ends.load(Ordering::SeqCst) {
+            let patience = if unread.is_empty() {
+                GREETING_TIME / 5
+            } else {
+                Duration::ZERO
+            };
+            match poll.poll(&mut events, Some(patience)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return self.end_all(&error),
+                Ok(()) => {}
+            }
+            for event in &events {
+                match (event.token(), &listener) {
+                    (LISTENER, Some(listener)) => self.accept(listener),
+                    (WAKER, _) => {}
+                    (token, _) => {
+                        let link = LinkId(token.0 as u64);
+                        if self.take_up(link, event) && !unread.contains(&link) {
+                            unread.push(link);
+                        }
+                    }
+                }
+            }
+            unread.retain(|link| self.link(*link).is_some_and(|link| self.read(&link, true)));
+            self.end_slow_greetings();
+        }
+        let ended = io::Error::other("the process ends its connections");
+        self.end_all(&ended);
+    }
+
+    /// Writes what waits, if the link takes it; whether there is something to read.
+    fn take_up(&self, link: LinkId, event: &mio::event::Event) -> bool {
+        let Some(link) = self.link(link) else {
+            return false;
+        };
+        if event.is_writable()
+            && let Err(error) = link.take_up()
+        {
+            self.lose(&link, Lost::Io(error));
+            return false;
+        }
+        event.is_readable() || event.is_error() || event.is_read_closed()
+    }
+
+    fn accept(&self, listener: &TcpListener) {
+        loop {
+            match listener.accept() {
+                Ok((stream, from)) => {
+                    if self.greeted_now() >= GREETED_AT_ONCE {
+                        link::turn_away(&stream);
+                        continue;
+                    }
+                    // Without memory or descriptors the dialer sees a closed connection, and tries again.
+                    let _ = self.add(stream, Origin::Accepted(from));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // A dialer that is gone already, or no descriptors: the next event tries again.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn greeted_now(&self) -> usize {
+        self.all().iter().filter(|link| link.is_stranger()).count()
+    }
+
+    fn end_slow_greetings(&self) {
+        let now = Instant::now();
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if now - *looked < GREETING_TIME / 5 {
+            return;
+        }
+        *looked = now;
+        drop(looked);
+        for link in self
+            .all()
+            .iter()
+            .filter(|link| link.greets_longer_than(GREETING_TIME, now))
+        {
+            self.lose(link, Lost::Silent);
+        }
+    }
+
+    fn end_all(&self, why: &io::Error) {
+        for link in self.all().iter() {
+            let why = io::Error::new(why.kind(), why.to_string());
+            self.lose(link, Lost::Io(why));
+        }
+    }
+}

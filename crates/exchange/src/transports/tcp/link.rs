@@ -1,0 +1,369 @@
+//! One connection: its greeting, the frames that come, and those that go.
+
+use super::{LinkId, Lost, Origin, Owner};
+use brambling_protocol::frame::{HEADER_BYTES, Header};
+use brambling_protocol::greeting::{
+    Answer, Challenge, Dialer, Listener, Nonce, Opening, Token, Verdict,
+};
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Room for what comes with one call, beyond what a frame that has begun still needs.
+const READ_BYTES: usize = 1 << 18;
+/// Calls after which others have their turn.
+const READS_AT_ONCE: u32 = 16;
+/// Frames written with one call.
+const WRITTEN_AT_ONCE: usize = 64;
+
+/// A connection, and how far it is.
+pub(super) struct Link {
+    id: LinkId,
+    origin: Origin,
+    since: Instant,
+    stream: TcpStream,
+    /// Whether both sides have proved that they know the token.
+    is_open: AtomicBool,
+    reader: Mutex<Reader>,
+    writer: Mutex<Writer>,
+}
+
+struct Reader {
+    greeting: Greeting,
+    /// What has come and was not handed up: `bytes[from..to]`.
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+}
+
+/// Whose turn it is.
+enum Greeting {
+    /// The opening is to be sent as soon as there is a connection; then a challenge comes.
+    Dialing(Box<(Dialer, Opening)>, bool),
+    /// An answer was sent: a verdict comes.
+    Answered(Box<Dialer>),
+    /// An opening comes.
+    Listening(Box<(Token, Nonce)>),
+    /// A challenge was sent: an answer comes.
+    Challenged(Box<Listener>),
+    Over,
+}
+
+#[derive(Default)]
+struct Writer {
+    queue: VecDeque<Arc<[u8]>>,
+    /// How much of the first was written.
+    written: usize,
+    /// The socket takes no more: it will say when it does.
+    is_full: bool,
+    has_ended: bool,
+}
+
+impl Link {
+    pub(super) fn new(
+        id: LinkId,
+        stream: TcpStream,
+        origin: Origin,
+        token: Token,
+        nonce: Nonce,
+    ) -> Link {
+        let greeting = match origin {
+            Origin::Dialed => Greeting::Dialing(Box::new(Dialer::new(token, nonce)), false),
+            Origin::Accepted(_) => Greeting::Listening(Box::new((token, nonce))),
+        };
+        // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
+        let _ = stream.set_nodelay(true);
+        Link {
+            id,
+            origin,
+            since: Instant::now(),
+            stream,
+            is_open: AtomicBool::new(false),
+            reader: Mutex::new(Reader {
+                greeting,
+                bytes: vec![0; size_of::<Challenge>()],
+                from: 0,
+                to: 0,
+            }),
+            writer: Mutex::new(Writer {
+                // Nothing goes out before there is a connection.
+                is_full: origin == Origin::Dialed,
+                ..Writer::default()
+            }),
+        }
+    }
+
+    pub(super) fn id(&self) -> LinkId {
+        self.id
+    }
+
+    /// Whether somebody dialed who has not proved anything yet.
+    pub(super) fn is_stranger(&self) -> bool {
+        matches!(self.origin, Origin::Accepted(_)) && !self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Whether its greeting takes longer than it may.
+    pub(super) fn greets_longer_than(&self, time: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) > time && !self.is_open.load(Ordering::Acquire)
+    }
+
+    pub(super) fn register(&self, registry: &Registry, token: mio::Token) -> io::Result<()> {
+        // By its descriptor: others read and write the stream meanwhile.
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut SourceFd(&self.stream.as_raw_fd()), token, interests)
+    }
+
+    /// Nothing is read or written any more.
+    pub(super) fn shut(&self, registry: &Registry) {
+        // Both fail when the connection is gone, which is what they are for.
+        let _ = registry.deregister(&mut SourceFd(&self.stream.as_raw_fd()));
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        let mut writer = self.writer();
+        writer.has_ended = true;
+        writer.queue.clear();
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- what goes
+
+    /// Queues a frame, and writes what the socket takes. An error shows when the link is read.
+    pub(super) fn send(&self, frame: Arc<[u8]>) {
+        let mut writer = self.writer();
+        if writer.has_ended {
+            return;
+        }
+        writer.queue.push_back(frame);
+        // The reading side sees that the connection is broken, and ends the link.
+        let _ = writer.write(&self.stream);
+    }
+
+    /// The socket takes more, or is connected.
+    pub(super) fn take_up(&self) -> io::Result<()> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Greeting::Dialing(dialing, is_said) = &mut reader.greeting
+            && !*is_said
+        {
+            if self.stream.peer_addr().is_err() {
+                return Ok(());
+            }
+            *is_said = true;
+            let opening = dialing.1;
+            self.writer().queue.push_front(Arc::from(&opening[..]));
+        }
+        drop(reader);
+        let mut writer = self.writer();
+        writer.is_full = false;
+        writer.write(&self.stream)
+    }
+
+    // ---- what comes
+
+    /// Takes what has come and hands frames up; whether more may be there. An error ends the link. Where another thread is at
+    /// it and the caller does not wait for it, nothing happens.
+    pub(super) fn read(&self, owner: &dyn Owner, waits: bool) -> Result<bool, Lost> {
+        let mut reader = match self.reader.try_lock() {
+            Ok(reader) => reader,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if !waits => return Ok(false),
+            Err(TryLockError::WouldBlock) => {
+                self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        for _ in 0..READS_AT_ONCE {
+            match (&self.stream).read(reader.room()) {
+                Ok(0) => return Err(Lost::Ended),
+                Ok(bytes) => {
+                    reader.to += bytes;
+                    self.hand_up(&mut reader, owner)?;
+                }
+                // Or it is not connected yet.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::NotConnected
+                    ) =>
+                {
+                    return Ok(false);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Lost::Io(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn hand_up(&self, reader: &mut Reader, owner: &dyn Owner) -> Result<(), Lost> {
+        while !matches!(reader.greeting, Greeting::Over) {
+            if !self.greet(reader, owner)? {
+                return Ok(());
+            }
+        }
+        while let Some(bytes) = reader.frame_bytes()? {
+            let Some(frame) = reader.bytes[reader.from..reader.to].get(..bytes) else {
+                return Ok(());
+            };
+            owner.frame(self.id, frame).map_err(Lost::Refused)?;
+            reader.from += bytes;
+        }
+        Ok(())
+    }
+
+    /// Takes the next message of the greeting; false when it is not all there.
+    fn greet(&self, reader: &mut Reader, owner: &dyn Owner) -> Result<bool, Lost> {
+        let next = match &reader.greeting {
+            Greeting::Dialing(dialing, _) => {
+                let Some(challenge) = reader.message::<{ size_of::<Challenge>() }>() else {
+                    return Ok(false);
+                };
+                let answer = dialing.0.on_challenge(&challenge)?;
+                self.send(Arc::from(&answer[..]));
+                let Greeting::Dialing(dialing, _) = reader.take(challenge.len()) else {
+                    unreachable!("just seen")
+                };
+                Greeting::Answered(Box::new(dialing.0))
+            }
+            Greeting::Answered(dialer) => {
+                let Some(verdict) = reader.message::<{ size_of::<Verdict>() }>() else {
+                    return Ok(false);
+                };
+                dialer.on_verdict(&verdict)?;
+                reader.take(verdict.len());
+                Greeting::Over
+            }
+            Greeting::Listening(listening) => {
+                let Some(opening) = reader.message::<{ size_of::<Opening>() }>() else {
+                    return Ok(false);
+                };
+                let (token, nonce) = &**listening;
+                let listener = match Listener::on_opening(token.clone(), &opening, *nonce) {
+                    Ok((listener, challenge)) => {
+                        self.send(Arc::from(&challenge[..]));
+                        listener
+                    }
+                    Err((error, refusal)) => {
+                        if let Some(refusal) = refusal {
+                            self.send(Arc::from(&refusal[..]));
+                        }
+                        return Err(error.into());
+                    }
+                };
+                reader.take(opening.len());
+                Greeting::Challenged(Box::new(listener))
+            }
+            Greeting::Challenged(listener) => {
+                let Some(answer) = reader.message::<{ size_of::<Answer>() }>() else {
+                    return Ok(false);
+                };
+                let (verdict, is_in) = listener.on_answer(&answer);
+                self.send(Arc::from(&verdict[..]));
+                is_in?;
+                reader.take(answer.len());
+                Greeting::Over
+            }
+            Greeting::Over => return Ok(true),
+        };
+        reader.greeting = next;
+        if matches!(reader.greeting, Greeting::Over) {
+            self.is_open.store(true, Ordering::Release);
+            owner.opened(self.id, self.origin);
+        }
+        Ok(true)
+    }
+}
+
+impl Reader {
+    /// Where to read to: while greeting, no more than a message.
+    fn room(&mut self) -> &mut [u8] {
+        if self.from == self.to {
+            (self.from, self.to) = (0, 0);
+        }
+        let begun = self.to - self.from;
+        let wanted = match self.greeting {
+            Greeting::Over => self.frame_bytes().ok().flatten().unwrap_or(HEADER_BYTES),
+            _ => size_of::<Challenge>(),
+        };
+        let wanted = match self.greeting {
+            Greeting::Over => wanted.max(begun) + READ_BYTES,
+            _ => wanted,
+        };
+        if self.bytes.len() - self.from < wanted {
+            self.bytes.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, begun);
+            if self.bytes.len() < wanted {
+                self.bytes.resize(wanted, 0);
+            }
+        }
+        &mut self.bytes[self.to..]
+    }
+
+    /// How long the frame is that begins here, once that is known.
+    fn frame_bytes(&self) -> Result<Option<usize>, Lost> {
+        let bytes = &self.bytes[self.from..self.to];
+        if bytes.len() < HEADER_BYTES {
+            return Ok(None);
+        }
+        let header = Header::decode(bytes)?;
+        Ok(Some(HEADER_BYTES + header.body_bytes()))
+    }
+
+    /// A message of the greeting, when all of it is there.
+    fn message<const BYTES: usize>(&self) -> Option<[u8; BYTES]> {
+        self.bytes[self.from..self.to].first_chunk().copied()
+    }
+
+    /// Goes past a message, and gives the greeting as it was.
+    fn take(&mut self, bytes: usize) -> Greeting {
+        self.from += bytes;
+        std::mem::replace(&mut self.greeting, Greeting::Over)
+    }
+}
+
+impl Writer {
+    /// Writes what the socket takes.
+    fn write(&mut self, mut stream: &TcpStream) -> io::Result<()> {
+        while !self.is_full && !self.queue.is_empty() {
+            let mut slices = [IoSlice::new(&[]); WRITTEN_AT_ONCE];
+            let mut count = 0;
+            for (slice, frame) in slices.iter_mut().zip(&self.queue) {
+                let from = if count == 0 { self.written } else { 0 };
+                *slice = IoSlice::new(&frame[from..]);
+                count += 1;
+            }
+            match stream.write_vectored(&slices[..count]) {
+                Ok(bytes) => self.wrote(bytes),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_full = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.written += bytes;
+        while let Some(first) = self.queue.front()
+            && self.written >= first.len()
+        {
+            self.written -= first.len();
+            self.queue.pop_front();
+        }
+    }
+}
+
+/// Tells a dialer that too many others are being greeted.
+pub(super) fn turn_away(mut stream: &TcpStream) {
+    // It fits into any socket's buffer; who does not take it is gone.
+    let _ = stream.write(&Listener::busy());
+}

@@ -1,0 +1,33 @@
+//! Why a link ended.
+
+use brambling_protocol::frame::FrameError;
+use brambling_protocol::greeting::GreetingError;
+use std::error::Error;
+use std::io;
+
+/// Why a link ended, or never opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Lost {
+    /// The two do not talk to each other. Trying again does not help, unless one of them was busy.
+    #[error("{0}")]
+    Greeting(#[from] GreetingError),
+    /// The other side said too little for too long while it should have proved that it knows the token.
+    #[error("it does not answer as brambling does")]
+    Silent,
+    /// It said what is no frame.
+    #[error("it sent what cannot be read: {0}")]
+    Frame(#[from] FrameError),
+    /// The owner refused what it said.
+    #[error("it sent what no worker sends: {0}")]
+    Refused(Box<dyn Error + Send + Sync>),
+    /// The other side has ended the connection.
+    #[error("the connection was closed at the other end")]
+    Ended,
+    /// This side has ended it.
+    #[error("the connection was closed here")]
+    Closed,
+    /// The network, or nobody listens there.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}

@@ -1,0 +1,395 @@
+//! Links over TCP on loopback: frames arrive whole and in order, strangers do not get in, and every link ends with a reason.
+
+use brambling_exchange::transports::tcp::{
+    GREETED_AT_ONCE, LinkId, Lost, Net, NetOptions, Origin, Owner,
+};
+use brambling_program::{GroupId, ShardId};
+use brambling_protocol::frame::{Ack, Body, Frame, ShardPart};
+use brambling_protocol::greeting::{GreetingError, Listener, Nonce, Token};
+use brambling_protocol::{Generation, JobId, Priority};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+enum Event {
+    Opened(LinkId, Origin),
+    Frame(LinkId, Vec<u8>),
+    Lost(LinkId, Lost),
+}
+
+/// Hands everything to the test; refuses acknowledgements of frame 666.
+struct Tell(Mutex<Sender<Event>>);
+
+impl Tell {
+    fn say(&self, event: Event) {
+        // A test that is over does not listen.
+        let _ = self.0.lock().unwrap().send(event);
+    }
+}
+
+impl Owner for Tell {
+    fn opened(&self, link: LinkId, origin: Origin) {
+        self.say(Event::Opened(link, origin));
+    }
+    fn frame(
+        &self,
+        link: LinkId,
+        frame: &[u8],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        if frame == ack(666).as_ref() {
+            return Err("nobody has sent so many".into());
+        }
+        self.say(Event::Frame(link, frame.to_vec()));
+        Ok(())
+    }
+    fn lost(&self, link: LinkId, why: Lost) {
+        self.say(Event::Lost(link, why));
+    }
+}
+
+struct Side {
+    net: Net,
+    events: Receiver<Event>,
+}
+
+fn nonce() -> Nonce {
+    static USED: AtomicU64 = AtomicU64::new(0);
+    let mut nonce = [0; 32];
+    nonce[..8].copy_from_slice(&USED.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    nonce
+}
+
+impl Side {
+    fn new(token: u8, listens: bool) -> Side {
+        let (sender, events) = channel();
+        let options = NetOptions {
+            bind: listens.then(|| "127.0.0.1:0".parse().unwrap()),
+            token: Token::new([token; 32]),
+            nonce,
+        };
+        let net = Net::new(options, Arc::new(Tell(Mutex::new(sender)))).unwrap();
+        Side { net, events }
+    }
+
+    fn at(&self) -> SocketAddr {
+        self.net.listens_at().unwrap()
+    }
+
+    fn next(&self) -> Event {
+        self.events
+            .recv_timeout(PATIENCE)
+            .expect("something happens")
+    }
+
+    fn opened(&self) -> (LinkId, Origin) {
+        match self.next() {
+            Event::Opened(link, origin) => (link, origin),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The next frame, which comes on this link.
+    fn frame(&self, link: LinkId) -> Vec<u8> {
+        match self.next() {
+            Event::Frame(from, frame) if from == link => frame,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn lost(&self) -> Lost {
+        match self.next() {
+            Event::Lost(_, why) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Nothing that strangers do gets beyond the net, except that their links end.
+    fn hears_nothing(&self) {
+        for event in self.events.try_iter() {
+            assert!(matches!(event, Event::Lost(..)), "{event:?}");
+        }
+    }
+}
+
+fn ack(received: u64) -> Arc<[u8]> {
+    let (priority, sequence) = (Priority::FIRST, None);
+    let body = Body::Ack(Ack { received });
+    Frame {
+        priority,
+        sequence,
+        body,
+    }
+    .to_bytes()
+}
+
+fn part(bytes: &[u8]) -> Arc<[u8]> {
+    let shard = ShardId {
+        group: GroupId(0),
+        index: 0,
+    };
+    let body = Body::ShardPart(ShardPart {
+        job: JobId(1),
+        generation: Generation(0),
+        shard,
+        version: 1,
+        part: 0,
+        parts: 1,
+        bytes,
+    });
+    Frame {
+        priority: Priority::LAST,
+        sequence: Some(0),
+        body,
+    }
+    .to_bytes()
+}
+
+/// Two nets with a link between them.
+fn pair() -> (Side, LinkId, Side, LinkId) {
+    let (listening, dialing) = (Side::new(1, true), Side::new(1, false));
+    dialing.net.dial(listening.at()).unwrap();
+    let ((here, dialed), (there, accepted)) = (dialing.opened(), listening.opened());
+    assert_eq!(dialed, Origin::Dialed);
+    let from = |origin| matches!(origin, Origin::Accepted(from) if from.ip().is_loopback());
+    assert!(from(accepted), "{accepted:?}");
+    (dialing, here, listening, there)
+}
+
+#[test]
+fn frames_arrive_whole_and_in_order_both_ways() {
+    let (a, to_b, b, to_a) = pair();
+    // Larger than any socket's buffer, and small ones before and after.
+    let large: Vec<u8> = (0..20_000_000u32).map(|i| (i * 7) as u8).collect();
+    let frames = || {
+        (0..500)
+            .map(ack)
+            .chain([part(&large)])
+            .chain((500..600).map(ack))
+    };
+    for frame in frames() {
+        a.net.send(to_b, frame.clone());
+        b.net.send(to_a, frame);
+    }
+    for frame in frames() {
+        assert!(a.frame(to_b) == *frame, "another frame than was sent");
+        assert!(b.frame(to_a) == *frame, "another frame than was sent");
+    }
+}
+
+/// Threads that poll and the helper take frames from the same links; still each comes once and in order.
+#[test]
+fn polling_threads_and_the_helper_do_not_disturb_each_other() {
+    let (a, to_b, b, to_a) = pair();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    b.net.poll();
+                }
+            });
+        }
+        for number in 1_000..21_000 {
+            a.net.send(to_b, ack(number));
+        }
+        for number in 1_000..21_000 {
+            assert_eq!(b.frame(to_a), *ack(number));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn another_token_is_refused_and_both_sides_hear_it() {
+    let (listening, dialing) = (Side::new(1, true), Side::new(2, false));
+    dialing.net.dial(listening.at()).unwrap();
+    let why = dialing.lost();
+    assert!(
+        matches!(why, Lost::Greeting(GreetingError::Token)),
+        "{why:?}"
+    );
+    assert_eq!(
+        why.to_string(),
+        "it has another token; give the one that the controller wrote when it started"
+    );
+    // The listener only sees that the dialer goes away.
+    assert!(matches!(listening.lost(), Lost::Ended));
+}
+
+#[test]
+fn nobody_there_and_somebody_else_there() {
+    let dialing = Side::new(1, false);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = free.local_addr().unwrap();
+    drop(free);
+    dialing.net.dial(nobody).unwrap();
+    let why = dialing.lost();
+    let refused =
+        matches!(&why, Lost::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
+    assert!(refused, "{why:?}");
+
+    let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    dialing.net.dial(web.local_addr().unwrap()).unwrap();
+    let (mut stream, _) = web.accept().unwrap();
+    let mut opening = [0; 48];
+    stream.read_exact(&mut opening).unwrap();
+    let page = [
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".as_slice(),
+        &[b' '; 80],
+    ]
+    .concat();
+    stream.write_all(&page).unwrap();
+    let why = dialing.lost();
+    assert!(
+        matches!(why, Lost::Greeting(GreetingError::NotBrambling)),
+        "{why:?}"
+    );
+}
+
+#[test]
+fn who_says_nothing_is_let_go_after_a_while() {
+    let listening = Side::new(1, true);
+    let silent = TcpStream::connect(listening.at()).unwrap();
+    assert!(matches!(listening.lost(), Lost::Silent));
+    drop(silent);
+}
+
+/// Frames before the greeting, random bytes, and half a greeting: none of it gets through, and the net serves on.
+#[test]
+fn strangers_do_not_get_through() {
+    let listening = Side::new(1, true);
+    let mut random = 12345u32;
+    let mut noise = |bytes: usize| -> Vec<u8> {
+        let step = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 24) as u8
+        };
+        std::iter::repeat_with(step).take(bytes).collect()
+    };
+    for round in 0..50 {
+        let mut stream = TcpStream::connect(listening.at()).unwrap();
+        let said = match round % 3 {
+            0 => ack(1).to_vec(),
+            1 => noise(1 + round * 100),
+            // The magic word, and nonsense after it.
+            _ => [b"BRMBLING\x01\0".as_slice(), &noise(300)].concat(),
+        };
+        // The net may have hung up already.
+        let _ = stream.write_all(&said);
+        let _ = stream.flush();
+    }
+    let dialing = Side::new(1, false);
+    dialing.net.dial(listening.at()).unwrap();
+    dialing.opened();
+    loop {
+        match listening.next() {
+            Event::Opened(..) => break,
+            Event::Lost(..) => {}
+            Event::Frame(_, frame) => panic!("{frame:?} of a stranger"),
+        }
+    }
+    listening.hears_nothing();
+}
+
+/// Further ones than are greeted at once are told so; who knows the token gets in as soon as there is room.
+#[test]
+fn many_strangers_cost_little() {
+    const TOO_MANY: usize = 100;
+    let listening = Side::new(1, true);
+    let strangers: Vec<TcpStream> = (0..GREETED_AT_ONCE + TOO_MANY)
+        .map(|_| TcpStream::connect(listening.at()).unwrap())
+        .collect();
+    let is_turned_away = |mut stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        let mut said = [0; 80];
+        stream.read(&mut said).is_ok_and(|bytes| bytes == 80) && said == Listener::busy()
+    };
+    let mut greeted: Vec<&TcpStream> = strangers.iter().collect();
+    let started = std::time::Instant::now();
+    while greeted.len() > GREETED_AT_ONCE {
+        assert!(
+            started.elapsed() < PATIENCE,
+            "{} are greeted",
+            greeted.len()
+        );
+        greeted.retain(|stream| !is_turned_away(stream));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(strangers);
+    let dialing = Side::new(1, false);
+    loop {
+        dialing.net.dial(listening.at()).unwrap();
+        match dialing.next() {
+            Event::Opened(..) => break,
+            Event::Lost(_, Lost::Greeting(GreetingError::Busy) | Lost::Io(_) | Lost::Ended) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_no_frame_ends_the_link_and_no_other() {
+    let (a, to_b, b, to_a) = pair();
+    a.net.dial(b.at()).unwrap();
+    let ((other, _), (other_there, _)) = (a.opened(), b.opened());
+    let mut damaged = ack(7).to_vec();
+    damaged[12] ^= 1;
+    a.net.send(to_b, damaged.into());
+    match b.next() {
+        Event::Lost(link, Lost::Frame(_)) => assert_eq!(link, to_a),
+        event => panic!("{event:?}"),
+    }
+    match a.next() {
+        Event::Lost(link, _) => assert_eq!(link, to_b),
+        event => panic!("{event:?}"),
+    }
+    a.net.send(other, ack(8));
+    assert_eq!(b.frame(other_there), *ack(8));
+    // What the owner refuses ends a link as well, with the owner's reason.
+    a.net.send(other, ack(666));
+    match b.next() {
+        Event::Lost(link, why) => {
+            assert_eq!(link, other_there);
+            assert_eq!(
+                why.to_string(),
+                "it sent what no worker sends: nobody has sent so many"
+            );
+        }
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn a_closed_link_is_lost_at_both_ends_once() {
+    let (a, to_b, b, to_a) = pair();
+    a.net.close(to_b);
+    a.net.close(to_b);
+    assert!(matches!(a.lost(), Lost::Closed));
+    assert!(matches!(b.lost(), Lost::Ended | Lost::Io(_)));
+    a.net.send(to_b, ack(1));
+    b.net.send(to_a, ack(1));
+    drop((a.net, b.net));
+    assert!(a.events.try_recv().is_err() && b.events.try_recv().is_err());
+}
+
+#[test]
+fn a_net_that_ends_leaves_no_link() {
+    let (a, _, b, _) = pair();
+    let at = b.at();
+    drop(b.net);
+    assert!(matches!(a.lost(), Lost::Ended | Lost::Io(_)));
+    assert!(matches!(
+        b.events.recv_timeout(PATIENCE).unwrap(),
+        Event::Lost(..)
+    ));
+    assert!(TcpStream::connect(at).is_err(), "nobody listens any more");
+}
