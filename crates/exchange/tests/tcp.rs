@@ -174,8 +174,8 @@ fn frames_arrive_whole_and_in_order_both_ways() {
             .chain((500..600).map(ack))
     };
     for frame in frames() {
-        a.net.send(to_b, frame.clone());
-        b.net.send(to_a, frame);
+        a.net.send(to_b, [frame.clone()]);
+        b.net.send(to_a, [frame]);
     }
     for frame in frames() {
         assert!(a.frame(to_b) == *frame, "another frame than was sent");
@@ -197,7 +197,7 @@ fn polling_threads_and_the_helper_do_not_disturb_each_other() {
             });
         }
         for number in 1_000..21_000 {
-            a.net.send(to_b, ack(number));
+            a.net.send(to_b, [ack(number)]);
         }
         for number in 1_000..21_000 {
             assert_eq!(b.frame(to_a), *ack(number));
@@ -343,7 +343,7 @@ fn what_is_no_frame_ends_the_link_and_no_other() {
     let ((other, _), (other_there, _)) = (a.opened(), b.opened());
     let mut damaged = ack(7).to_vec();
     damaged[12] ^= 1;
-    a.net.send(to_b, damaged.into());
+    a.net.send(to_b, [damaged.into()]);
     match b.next() {
         Event::Lost(link, Lost::Frame(_)) => assert_eq!(link, to_a),
         event => panic!("{event:?}"),
@@ -352,10 +352,10 @@ fn what_is_no_frame_ends_the_link_and_no_other() {
         Event::Lost(link, _) => assert_eq!(link, to_b),
         event => panic!("{event:?}"),
     }
-    a.net.send(other, ack(8));
+    a.net.send(other, [ack(8)]);
     assert_eq!(b.frame(other_there), *ack(8));
     // What the owner refuses ends a link as well, with the owner's reason.
-    a.net.send(other, ack(666));
+    a.net.send(other, [ack(666)]);
     match b.next() {
         Event::Lost(link, why) => {
             assert_eq!(link, other_there);
@@ -375,8 +375,8 @@ fn a_closed_link_is_lost_at_both_ends_once() {
     a.net.close(to_b);
     assert!(matches!(a.lost(), Lost::Closed));
     assert!(matches!(b.lost(), Lost::Ended | Lost::Io(_)));
-    a.net.send(to_b, ack(1));
-    b.net.send(to_a, ack(1));
+    a.net.send(to_b, [ack(1)]);
+    b.net.send(to_a, [ack(1)]);
     drop((a.net, b.net));
     assert!(a.events.try_recv().is_err() && b.events.try_recv().is_err());
 }

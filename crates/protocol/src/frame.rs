@@ -11,8 +11,8 @@ mod error;
 mod header;
 
 pub use control::{
-    Ack, Arrived, Credit, Ended, Failed, Finished, Hello, Joined, LoopEnd, MapUpdate, Reserve,
-    Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery,
+    Ack, Arrived, Call, Credit, Ended, Failed, Finished, Hello, Joined, LoopEnd, MapUpdate,
+    Reserve, Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery,
 };
 pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
 pub use error::FrameError;
@@ -36,7 +36,7 @@ pub struct Frame<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Body<'a> {
-    /// The first frame of every connection.
+    /// The first frame of a connection that belongs to no job.
     Hello(Hello),
     /// Pieces and empty marks of one exchange turn.
     Data(Data<'a>),
@@ -68,6 +68,8 @@ pub enum Body<'a> {
     Failed(Failed<'a>),
     /// The job is over.
     Ended(Ended<'a>),
+    /// The first frame of a job's link.
+    Call(Call),
 }
 
 impl Body<'_> {
@@ -90,6 +92,7 @@ impl Body<'_> {
             Body::Finished(_) => Kind::Finished,
             Body::Failed(_) => Kind::Failed,
             Body::Ended(_) => Kind::Ended,
+            Body::Call(_) => Kind::Call,
         }
     }
 }
@@ -119,6 +122,7 @@ impl<'a> Frame<'a> {
             Body::Finished(body) => control::encode(body, out),
             Body::Failed(body) => control::encode(body, out),
             Body::Ended(body) => control::encode(body, out),
+            Body::Call(body) => control::encode(body, out),
         }
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
         let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
@@ -163,6 +167,7 @@ impl<'a> Frame<'a> {
             Kind::Finished => Body::Finished(control::decode(body)?),
             Kind::Failed => Body::Failed(control::decode(body)?),
             Kind::Ended => Body::Ended(control::decode(body)?),
+            Kind::Call => Body::Call(control::decode(body)?),
         };
         Ok(Frame {
             priority: header.priority(),

@@ -144,6 +144,14 @@ impl<F> Session<F> {
         (old != self.received).then_some(self.received)
     }
 
+    /// As [`Session::ack`], once the peer was not told of so many.
+    pub fn ack_after(&mut self, frames: u64) -> Option<Sequence> {
+        if self.received - self.told < frames {
+            return None;
+        }
+        self.ack()
+    }
+
     /// The first number that is missing: what a greeting says.
     pub fn received(&self) -> Sequence {
         self.received

@@ -7,7 +7,9 @@
 
 use brambling_controller::{Controller, Effect};
 use brambling_memory::Budget;
-use brambling_program::{DatasetId, GroupId, Plan, Rng, ShardId, StageId};
+use brambling_program::{
+    Bindings, Context, DatasetId, GroupId, Max, Plan, Program, Progress, Rng, ShardId, StageId,
+};
 use brambling_protocol::frame::Frame;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
@@ -36,14 +38,16 @@ struct Wire {
 }
 
 impl Carrier for Wire {
-    fn send(&self, to: WorkerId, _: Priority, bytes: Bytes) {
+    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>) {
         let from = self.me;
-        // Nobody listens any more when the job is over.
-        let _ = self
-            .network
-            .lock()
-            .unwrap()
-            .send(Packet { from, to, bytes });
+        for (to, _, bytes) in frames {
+            // Nobody listens any more when the job is over.
+            let _ = self
+                .network
+                .lock()
+                .unwrap()
+                .send(Packet { from, to, bytes });
+        }
     }
 }
 
@@ -325,4 +329,47 @@ fn random_programs_on_several_workers_give_what_the_interpreter_gives() {
         }
     }
     assert!(moves > 100, "{moves}");
+}
+
+/// A shard that is to leave while a task of it waits for a completion stays until that has come: the task is called
+/// again here, and nothing of it is lost.
+#[test]
+fn a_shard_that_waits_for_a_completion_moves_when_it_has_come() {
+    let mut p = Program::new("pending");
+    let counts = p.dataset::<u64>("counts", 4);
+    p.keep(&counts);
+    p.repeat(20, |p| {
+        p.compute("ask and wait").update(&counts).run_with_context(
+            |context: &mut Context<'_>, count: &mut u64| {
+                *count += 1;
+                if *count % 2 == 1 {
+                    let completion = context.completion();
+                    std::thread::spawn(move || {
+                        std::thread::sleep(Duration::from_micros(500));
+                        completion.signal();
+                    });
+                    return Progress::Pending;
+                }
+                Progress::Done
+            },
+        );
+        p.all_reduce(Max, &counts, &counts);
+    });
+    let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
+    let cluster = Cluster::new(&[1, 1]);
+    let mut moves = 0;
+    for seed in 0..20 {
+        let left = cluster.run(seed, &plan);
+        assert_eq!(left.failure, None);
+        moves += left.moves;
+        let mut jobs: Vec<Job> = left.jobs.into_iter().map(sole).collect();
+        for index in 0..4 {
+            let mut holder = jobs
+                .iter_mut()
+                .filter_map(|job| job.holds(counts.id(), index).unwrap().then_some(job));
+            let found: u64 = holder.next().unwrap().take(counts.id(), index);
+            assert_eq!(found, 40, "partition {index}");
+        }
+    }
+    assert!(moves > 20, "{moves}");
 }

@@ -125,6 +125,10 @@ pub struct Node {
     effects: Vec<Effect>,
 }
 
+/// Frames after which a peer is told at once what has come.
+const FRAMES_PER_ACK: u64 = 32;
+/// A frame of this size is acknowledged at once.
+const LARGE_FRAME_BYTES: usize = 1 << 16;
 /// The class of pieces until policies decide it.
 const PIECES: u8 = 3;
 
@@ -258,10 +262,13 @@ impl Node {
     pub fn gathered(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Result<(), NodeError> {
         let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
         inbox.retire(at.0, at.1);
-        self.due
-            .entry(at.0)
-            .or_default()
-            .insert(shard.index, at.1 + 1);
+        let turns = at.1 + 1;
+        // Sources may be K turns ahead of what they were told, so they need not be told of each.
+        let step = (self.options.open_turns / 2).max(1);
+        if turns.is_multiple_of(step) {
+            let due = self.due.entry(at.0).or_default();
+            due.insert(shard.index, turns);
+        }
         self.credit(at.0, shard.index..shard.index + 1, at.1 + 1)
     }
 
@@ -296,11 +303,22 @@ impl Node {
             }
         }
         self.on_body(from, frame.body)?;
-        let ack = self.peers.get_mut(&from).and_then(|peer| peer.ack());
-        if let Some(received) = ack {
-            self.hint(from, &Body::Ack(Ack { received }));
-        }
+        // A peer keeps what it was not told of: large frames not for long, small ones until there are some.
+        let frames = if bytes.len() >= LARGE_FRAME_BYTES {
+            1
+        } else {
+            FRAMES_PER_ACK
+        };
+        self.acknowledge(from, frames);
         Ok(())
+    }
+
+    /// Tells a peer what has come, if that is news of so many frames.
+    fn acknowledge(&mut self, peer: WorkerId, frames: u64) {
+        let session = self.peers.get_mut(&peer);
+        if let Some(received) = session.and_then(|session| session.ack_after(frames)) {
+            self.hint(peer, &Body::Ack(Ack { received }));
+        }
     }
 
     fn on_body(&mut self, from: WorkerId, body: Body<'_>) -> Result<(), NodeError> {
@@ -404,8 +422,11 @@ impl Node {
         Ok(())
     }
 
-    /// Now and then: asks for outcomes that shards here wait for.
+    /// Now and then: asks for outcomes that shards here wait for, and acknowledges what has come.
     pub fn on_tick(&mut self) {
+        for peer in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.acknowledge(peer, 1);
+        }
         let NodeOptions {
             job, generation, ..
         } = self.options;

@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 
 /// How long a greeting may take.
 pub const GREETING_TIME: Duration = Duration::from_secs(5);
+/// How long the helper sleeps when others have polled since it last looked: so long may frames wait when they
+/// turn to other work, and not at all when they say that they [rest](Net::rest).
+const OUT_OF_THE_WAY: Duration = Duration::from_micros(500);
 /// How many strangers are greeted at once; further ones are told to come again.
 pub const GREETED_AT_ONCE: usize = 64;
 
@@ -92,6 +95,8 @@ struct Shared {
     next: AtomicU64,
     listens_at: Option<SocketAddr>,
     ends: AtomicBool,
+    /// How often threads have polled, going round.
+    polls: AtomicU64,
     /// When the helper last looked for greetings that take too long.
     looked: Mutex<Instant>,
 }
@@ -143,6 +148,7 @@ impl Net {
             next: AtomicU64::new(0),
             listens_at,
             ends: AtomicBool::new(false),
+            polls: AtomicU64::new(0),
             looked: Mutex::new(Instant::now()),
         });
         let builder = std::thread::Builder::new().name("brambling-net".into());
@@ -168,17 +174,26 @@ impl Net {
         self.shared.add(stream, Origin::Dialed)
     }
 
-    /// Sends a frame, after those before it. Does nothing on a link that has ended: its owner hears of that.
-    pub fn send(&self, link: LinkId, frame: Arc<[u8]>) {
+    /// Sends frames, after those before them. Does nothing on a link that has ended: its owner hears of that.
+    pub fn send(&self, link: LinkId, frames: impl IntoIterator<Item = Arc<[u8]>>) {
         if let Some(link) = self.shared.link(link) {
-            link.send(frame);
+            link.send(frames);
         }
     }
 
-    /// Takes what has come on any link, if no other thread is at it. For threads that would otherwise be idle.
+    /// Takes what has come on any link, if no other thread is at it. For threads that would otherwise be idle: while there
+    /// are some, the helper stays out of their way.
     pub fn poll(&self) {
+        self.shared.polls.fetch_add(1, Ordering::Relaxed);
         for link in self.shared.all().iter() {
             self.shared.read(link, false);
+        }
+    }
+
+    /// A thread that polled does so no longer: the helper takes over, also if others still poll.
+    pub fn rest(&self) {
+        if let Some(helper) = &self.helper {
+            helper.thread().unpark();
         }
     }
 
@@ -195,7 +210,11 @@ impl Drop for Net {
         self.shared.ends.store(true, Ordering::SeqCst);
         // Without a waker the helper wakes up for its next look all the same.
         let _ = self.shared.waker.wake();
-        if let Some(helper) = self.helper.take() {
+        self.rest();
+        let helper = self.helper.take();
+        // The helper itself may be the last to let go of the net: it ends without being waited for.
+        let me = std::thread::current().id();
+        if let Some(helper) = helper.filter(|helper| helper.thread().id() != me) {
             let _ = helper.join();
         }
     }
@@ -257,7 +276,13 @@ impl Shared {
         let mut events = Events::with_capacity(256);
         // Links of which not all was read, so that none keeps the others waiting.
         let mut unread: Vec<LinkId> = Vec::new();
+        let mut polls = 0;
         while !self.ends.load(Ordering::SeqCst) {
+            let polled = self.polls.load(Ordering::Relaxed);
+            if std::mem::replace(&mut polls, polled) != polled {
+                // Somebody takes what comes, faster than a thread that has to be woken.
+                std::thread::park_timeout(OUT_OF_THE_WAY);
+            }
             let patience = if unread.is_empty() {
                 GREETING_TIME / 5
             } else {

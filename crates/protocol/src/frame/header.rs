@@ -58,11 +58,12 @@ pub enum Kind {
     Finished = 14,
     Failed = 15,
     Ended = 16,
+    Call = 17,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 16] = [
+    pub const ALL: [Kind; 17] = [
         Kind::Hello,
         Kind::Data,
         Kind::Signal,
@@ -79,6 +80,7 @@ impl Kind {
         Kind::Finished,
         Kind::Failed,
         Kind::Ended,
+        Kind::Call,
     ];
 }
 

@@ -285,6 +285,21 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             ),
         ),
         (
+            "call",
+            Frame {
+                priority: Priority::FIRST,
+                sequence: None,
+                body: Body::Call(Call {
+                    job,
+                    worker: WorkerId(12),
+                    peer: WorkerId::CONTROLLER,
+                    epoch: 0xfeed_beef,
+                    format: 1,
+                    received: 400,
+                }),
+            },
+        ),
+        (
             "ack",
             Frame {
                 priority: Priority::FIRST,

@@ -23,6 +23,10 @@ const STEAL_AFTER: Duration = Duration::from_micros(20);
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Polls between two looks at the clock.
 const SPINS: u32 = 64;
+/// How long what is said to other workers may wait for more, while a thread has work.
+const FLUSHED_EACH: Duration = Duration::from_micros(50);
+/// Polls of an idle thread's queue between two of what carries frames.
+const POLLED_SPINS: u32 = 8;
 /// Slices of short tasks between two readings of the clock.
 const SLICES_UNREAD: u32 = 64;
 /// A share of so many tasks means that a task takes less than half a microsecond.
@@ -39,6 +43,8 @@ pub(super) struct Worker<'a> {
     /// When the clock was last read, and how many slices ran since.
     clock: Instant,
     slices: u32,
+    /// When this thread last sent what it had to say to other workers.
+    flushed: Instant,
     /// The shard being run, for whoever must say where a panic came from.
     current: Option<u32>,
     /// What is looked at for stalled shards.
@@ -63,6 +69,7 @@ impl<'a> Worker<'a> {
             runner,
             clock: Instant::now(),
             slices: 0,
+            flushed: Instant::now(),
             current: None,
             watches: Watches::default(),
             lacks: Vec::new(),
@@ -283,13 +290,26 @@ impl<'a> Worker<'a> {
             body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
         }
         self.share_work();
-        self.flush();
+        if self.job.ties.is_some() && self.clock - self.flushed >= FLUSHED_EACH {
+            self.flush();
+        }
+    }
+
+    /// Looks now and then what other workers have sent. It is a system call, so not at every turn.
+    #[inline]
+    fn poll(&self, spins: u32) {
+        if let Some(ties) = &self.job.ties
+            && spins.is_multiple_of(POLLED_SPINS)
+        {
+            ties.poll();
+        }
     }
 
     /// What was said to other workers goes on its way.
     #[inline]
-    fn flush(&self) {
+    fn flush(&mut self) {
         if let Some(ties) = &self.job.ties {
+            self.flushed = self.clock;
             ties.flush(self.job);
         }
     }
@@ -392,6 +412,7 @@ impl<'a> Worker<'a> {
         let mut since = None;
         while !self.has_work() {
             spins += 1;
+            self.poll(spins);
             if !spins.is_multiple_of(SPINS) {
                 std::hint::spin_loop();
                 continue;
@@ -417,6 +438,9 @@ impl<'a> Worker<'a> {
                         || self.job.stop.load(Ordering::SeqCst)
                         || self.watches.is_any_set()
                 };
+                if let Some(ties) = &self.job.ties {
+                    ties.rest();
+                }
                 self.station.bed.sleep(SLEEP_MAX, has_work);
                 self.clock = Instant::now();
                 since = Some(self.clock);

@@ -17,9 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Carries frames to other workers and to the controller.
 pub trait Carrier: Send + Sync {
-    /// Sends a whole frame. Called from any thread; it must not wait for the peer, and may lose the frame only together
-    /// with the connection: a new one is greeted by [`Job::on_reconnect`].
-    fn send(&self, to: WorkerId, priority: Priority, frame: Bytes);
+    /// Sends whole frames, each to a peer. Called from any thread; it must not wait for peers, and may lose frames only
+    /// together with their connection: a new one is greeted by [`Job::on_reconnect`].
+    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>);
+    /// Takes what has come and hands it to the job. Called by threads that have nothing else to do, again and again.
+    fn poll(&self) {}
+    /// A thread that polled does so no longer: it goes to sleep.
+    fn rest(&self) {}
 }
 
 /// This worker's part in a job of a cluster.
@@ -104,13 +108,17 @@ impl Ties {
     }
 
     fn perform(&self, job: &Job, effects: Vec<Effect>) {
+        if effects.is_empty() {
+            return;
+        }
+        let mut frames = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Send {
                     to,
                     priority,
                     bytes,
-                } => self.carrier.send(to, priority, bytes),
+                } => frames.push((to, priority, bytes)),
                 Effect::Wake(shard) => job.post(job.number(shard.group, shard.index)),
                 Effect::Drain(shard) => {
                     let number = job.number(shard.group, shard.index);
@@ -127,6 +135,9 @@ impl Ties {
                 }
                 Effect::End { failure } => job.end(failure),
             }
+        }
+        if !frames.is_empty() {
+            self.carrier.send(frames);
         }
     }
 
@@ -204,6 +215,16 @@ impl Ties {
         }
     }
 
+    /// Takes what has come from other workers.
+    pub(super) fn poll(&self) {
+        self.carrier.poll();
+    }
+
+    /// The calling thread goes to sleep: somebody else has to look what comes.
+    pub(super) fn rest(&self) {
+        self.carrier.rest();
+    }
+
     /// No task of a shard runs here any more: it leaves.
     pub(super) fn depart(
         &self,
@@ -241,6 +262,11 @@ impl Job {
     /// What this side says when it greets a peer: the first frame of theirs that is missing.
     pub fn received(&self, peer: WorkerId) -> Sequence {
         self.ties().node().received(peer)
+    }
+
+    /// Whether the other workers have acknowledged all that this one said.
+    pub fn is_settled(&self) -> bool {
+        self.ties().node().is_settled()
     }
 
     /// A new connection, on which the peer says that it has every frame before `received`.

@@ -135,13 +135,13 @@ impl Link {
 
     // ---- what goes
 
-    /// Queues a frame, and writes what the socket takes. An error shows when the link is read.
-    pub(super) fn send(&self, frame: Arc<[u8]>) {
+    /// Queues frames, and writes what the socket takes. An error shows when the link is read.
+    pub(super) fn send(&self, frames: impl IntoIterator<Item = Arc<[u8]>>) {
         let mut writer = self.writer();
         if writer.has_ended {
             return;
         }
-        writer.queue.push_back(frame);
+        writer.queue.extend(frames);
         // The reading side sees that the connection is broken, and ends the link.
         let _ = writer.write(&self.stream);
     }
@@ -228,7 +228,7 @@ impl Link {
                     return Ok(false);
                 };
                 let answer = dialing.0.on_challenge(&challenge)?;
-                self.send(Arc::from(&answer[..]));
+                self.send([Arc::from(&answer[..])]);
                 let Greeting::Dialing(dialing, _) = reader.take(challenge.len()) else {
                     unreachable!("just seen")
                 };
@@ -249,12 +249,12 @@ impl Link {
                 let (token, nonce) = &**listening;
                 let listener = match Listener::on_opening(token.clone(), &opening, *nonce) {
                     Ok((listener, challenge)) => {
-                        self.send(Arc::from(&challenge[..]));
+                        self.send([Arc::from(&challenge[..])]);
                         listener
                     }
                     Err((error, refusal)) => {
                         if let Some(refusal) = refusal {
-                            self.send(Arc::from(&refusal[..]));
+                            self.send([Arc::from(&refusal[..])]);
                         }
                         return Err(error.into());
                     }
@@ -267,7 +267,7 @@ impl Link {
                     return Ok(false);
                 };
                 let (verdict, is_in) = listener.on_answer(&answer);
-                self.send(Arc::from(&verdict[..]));
+                self.send([Arc::from(&verdict[..])]);
                 is_in?;
                 reader.take(answer.len());
                 Greeting::Over

@@ -1,0 +1,449 @@
+//! Connects the jobs of a process with their peers: for each job and each peer of it one link, made again when it is lost.
+//!
+//! # Rules
+//! * Of two peers one dials, which its owner decides; the other knows it when it calls.
+//! * Who dials says [`Call`] first: which job, who it is, whom it wants, and which frames of the session have come. The
+//!   other replies with its own. From then on both send what the other lacks ([`Party::on_reconnect`]), and what is new.
+//! * What is sent to a peer without a link is dropped: the session has it, and sends it when there is one.
+//! * A link that is lost is dialed again, after a while that grows from [`REDIAL_FIRST`] to [`REDIAL_MAX`], until its owner says
+//!   that the peer is no more, or that the job is over. Nothing here decides that a peer is dead.
+//! * A peer whose process was started again is refused: its session is another.
+//! * A newer link between the same two takes the place of the older one: whoever dials again has lost it.
+
+use super::tcp::{LinkId, Lost, Net, NetOptions, Origin, Owner};
+use brambling_protocol::frame::{Body, Call, FORMAT, Frame};
+use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long after a link was lost it is dialed again at first.
+pub const REDIAL_FIRST: Duration = Duration::from_millis(5);
+/// At most.
+pub const REDIAL_MAX: Duration = Duration::from_secs(1);
+
+/// What a party refuses, with its reason.
+pub type Refused = Box<dyn Error + Send + Sync>;
+
+/// One side of a job's sessions: a worker's node, or the controller. Called on threads of the net, and on those that poll it.
+pub trait Party: Send + Sync {
+    /// The first frame of the peer's that is missing here.
+    fn received(&self, peer: WorkerId) -> Sequence;
+    /// There is a new link, and the peer says that it has every frame before `received`.
+    ///
+    /// # Errors
+    /// When it speaks of another session.
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused>;
+    /// A frame has come.
+    ///
+    /// # Errors
+    /// When no honest peer says that.
+    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused>;
+    /// The link is lost, and is being dialed again if this side dials; or it could not be made.
+    fn on_lost(&self, _peer: WorkerId, _why: &Lost) {}
+}
+
+/// The two ends of a link: a job, and the peer of this process in it.
+type Line = (JobId, WorkerId);
+
+struct Job {
+    me: WorkerId,
+    party: Arc<dyn Party>,
+}
+
+/// What is known of a peer.
+#[derive(Default)]
+struct Peer {
+    /// Where to dial it, if this side does.
+    dials: Option<SocketAddr>,
+    /// The link that it has, once both have said who they are.
+    link: Option<LinkId>,
+    /// When to dial again, and how long to wait the next time.
+    again: Option<Instant>,
+    wait: Duration,
+    /// Which start of its process it was.
+    epoch: Option<u64>,
+}
+
+/// How far a link is.
+#[derive(Clone, Copy)]
+enum State {
+    /// This side dials, and will say who it is.
+    Dialing(Line),
+    /// Somebody has called, and has not said who it is.
+    Called,
+    /// It carries frames of this line.
+    Serves(Line),
+}
+
+#[derive(Default)]
+struct Lines {
+    jobs: BTreeMap<JobId, Job>,
+    peers: BTreeMap<Line, Peer>,
+    links: BTreeMap<LinkId, State>,
+    ends: bool,
+}
+
+struct Shared {
+    epoch: u64,
+    net: OnceLock<Net>,
+    lines: Mutex<Lines>,
+    /// Something is to be dialed earlier than was known.
+    sooner: Condvar,
+}
+
+/// The links of a process. Dropping it ends them all.
+pub struct Switchboard {
+    shared: Arc<Shared>,
+    redialer: Option<JoinHandle<()>>,
+}
+
+impl Switchboard {
+    /// Starts to listen. `epoch` differs each time the process starts.
+    ///
+    /// # Errors
+    /// As [`Net::new`].
+    pub fn new(options: NetOptions, epoch: u64) -> io::Result<Switchboard> {
+        let shared = Arc::new(Shared {
+            epoch,
+            net: OnceLock::new(),
+            lines: Mutex::default(),
+            sooner: Condvar::new(),
+        });
+        let owner = Arc::new(Hearer(Arc::downgrade(&shared)));
+        let net = Net::new(options, owner)?;
+        assert!(shared.net.set(net).is_ok(), "set once");
+        let builder = std::thread::Builder::new().name("brambling-dial".into());
+        let dialing = shared.clone();
+        let redialer = builder.spawn(move || dialing.redial())?;
+        Ok(Switchboard {
+            shared,
+            redialer: Some(redialer),
+        })
+    }
+
+    /// Where it listens.
+    pub fn listens_at(&self) -> Option<SocketAddr> {
+        self.shared.net().listens_at()
+    }
+
+    /// A job begins, in which this process is `me`. Its peers may call from now on.
+    pub fn enter(&self, job: JobId, me: WorkerId, party: Arc<dyn Party>) {
+        self.shared.lines().jobs.insert(job, Job { me, party });
+    }
+
+    /// A peer is to be dialed there, now and whenever its link is lost.
+    pub fn dial(&self, job: JobId, peer: WorkerId, at: SocketAddr) {
+        let mut lines = self.shared.lines();
+        let line = lines.peers.entry((job, peer)).or_default();
+        line.dials = Some(at);
+        line.wait = REDIAL_FIRST;
+        line.again = line.link.is_none().then(Instant::now);
+        drop(lines);
+        self.shared.sooner.notify_all();
+    }
+
+    /// A peer is no more: it is not dialed again, and its link ends.
+    pub fn forget(&self, job: JobId, peer: WorkerId) {
+        let peer = self.shared.lines().peers.remove(&(job, peer));
+        if let Some(link) = peer.and_then(|peer| peer.link) {
+            self.shared.net().close(link);
+        }
+    }
+
+    /// A job is over: its links end, and whoever calls for it is refused.
+    pub fn leave(&self, job: JobId) {
+        let mut lines = self.shared.lines();
+        lines.jobs.remove(&job);
+        lines.peers.retain(|line, _| line.0 != job);
+        let of_job = |state: &State| match state {
+            State::Dialing(line) | State::Serves(line) => line.0 == job,
+            State::Called => false,
+        };
+        let links = lines.links.iter().filter(|(_, state)| of_job(state));
+        let links: Vec<LinkId> = links.map(|(link, _)| *link).collect();
+        drop(lines);
+        for link in links {
+            self.shared.net().close(link);
+        }
+    }
+
+    /// Sends frames of a job to its peers; drops those to whom there is no link.
+    pub fn send(&self, job: JobId, frames: impl IntoIterator<Item = (WorkerId, Arc<[u8]>)>) {
+        let mut by_link: Vec<(LinkId, Vec<Arc<[u8]>>)> = Vec::new();
+        let lines = self.shared.lines();
+        for (peer, frame) in frames {
+            let Some(link) = lines.peers.get(&(job, peer)).and_then(|peer| peer.link) else {
+                continue;
+            };
+            match by_link.iter_mut().find(|(it, _)| *it == link) {
+                Some((_, frames)) => frames.push(frame),
+                None => by_link.push((link, vec![frame])),
+            }
+        }
+        drop(lines);
+        for (link, frames) in by_link {
+            self.shared.net().send(link, frames);
+        }
+    }
+
+    /// Ends the link to a peer, which is made again: for tests.
+    pub fn cut(&self, job: JobId, peer: WorkerId) {
+        let link = self
+            .shared
+            .lines()
+            .peers
+            .get(&(job, peer))
+            .and_then(|peer| peer.link);
+        if let Some(link) = link {
+            self.shared.net().close(link);
+        }
+    }
+
+    /// Takes what has come. For threads that would otherwise be idle.
+    pub fn poll(&self) {
+        self.shared.net().poll();
+    }
+
+    /// A thread that polled goes to sleep.
+    pub fn rest(&self) {
+        self.shared.net().rest();
+    }
+}
+
+impl Drop for Switchboard {
+    fn drop(&mut self) {
+        self.shared.lines().ends = true;
+        self.shared.sooner.notify_all();
+        if let Some(redialer) = self.redialer.take() {
+            let _ = redialer.join();
+        }
+    }
+}
+
+impl Shared {
+    fn net(&self) -> &Net {
+        self.net.get().expect("set before anybody can ask")
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- the thread that dials
+
+    fn redial(&self) {
+        let mut lines = self.lines();
+        while !lines.ends {
+            let now = Instant::now();
+            let due = lines
+                .peers
+                .iter_mut()
+                .find(|(_, peer)| peer.again.is_some_and(|at| at <= now));
+            if let Some((line, peer)) = due {
+                let (line, at) = (
+                    *line,
+                    peer.dials
+                        .expect("only who dials has something to dial again"),
+                );
+                peer.again = None;
+                drop(lines);
+                self.dial(line, at);
+                lines = self.lines();
+                continue;
+            }
+            let next = lines.peers.values().filter_map(|peer| peer.again).min();
+            let patience = next.map_or(REDIAL_MAX, |at| at.saturating_duration_since(now));
+            let waited = self.sooner.wait_timeout(lines, patience);
+            lines = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn dial(&self, line: Line, at: SocketAddr) {
+        // Under the lock: the link must be known before it is heard of.
+        let mut lines = self.lines();
+        match self.net().dial(at) {
+            Ok(link) => {
+                lines.links.insert(link, State::Dialing(line));
+            }
+            Err(error) => {
+                lines.dial_again(line);
+                self.tell_lost(lines, line, &Lost::Io(error));
+            }
+        }
+    }
+
+    fn tell_lost(&self, lines: MutexGuard<'_, Lines>, line: Line, why: &Lost) {
+        let party = lines.jobs.get(&line.0).map(|job| job.party.clone());
+        drop(lines);
+        self.sooner.notify_all();
+        if let Some(party) = party {
+            party.on_lost(line.1, why);
+        }
+    }
+
+    // ---- what links say
+
+    fn call(&self, job: JobId, me: WorkerId, peer: WorkerId, party: &dyn Party) -> Arc<[u8]> {
+        let call = Call {
+            job,
+            worker: me,
+            peer,
+            epoch: self.epoch,
+            format: FORMAT,
+            received: party.received(peer),
+        };
+        Frame {
+            priority: Priority::FIRST,
+            sequence: None,
+            body: Body::Call(call),
+        }
+        .to_bytes()
+    }
+
+    fn opened(&self, link: LinkId, origin: Origin) {
+        let mut lines = self.lines();
+        if let Origin::Accepted(_) = origin {
+            lines.links.insert(link, State::Called);
+            return;
+        }
+        let Some(State::Dialing(line)) = lines.links.get(&link).copied() else {
+            return;
+        };
+        let job = lines
+            .jobs
+            .get(&line.0)
+            .map(|job| (job.me, job.party.clone()));
+        drop(lines);
+        match job {
+            Some((me, party)) => {
+                let call = self.call(line.0, me, line.1, &*party);
+                self.net().send(link, [call]);
+            }
+            None => self.net().close(link),
+        }
+    }
+
+    fn frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+        let lines = self.lines();
+        let state = lines.links.get(&link).copied();
+        match state {
+            Some(State::Serves((job, peer))) => {
+                let party = lines.jobs.get(&job).map(|job| job.party.clone());
+                drop(lines);
+                // A job that is over has left; its link is being closed.
+                party.map_or(Ok(()), |party| party.on_frame(peer, frame))
+            }
+            Some(state) => self.greeted(lines, link, state, frame),
+            // It was closed here meanwhile.
+            None => Ok(()),
+        }
+    }
+
+    /// The first frame of a link says whose it is.
+    fn greeted(
+        &self,
+        lines: MutexGuard<'_, Lines>,
+        link: LinkId,
+        state: State,
+        frame: &[u8],
+    ) -> Result<(), Refused> {
+        let (Frame { body, .. }, _) = Frame::decode(frame)?;
+        let Body::Call(call) = body else {
+            return Err("the first frame is no greeting".into());
+        };
+        let line = (call.job, call.worker);
+        let Some(job) = lines.jobs.get(&call.job) else {
+            return Err(format!("there is no job {} here", call.job).into());
+        };
+        let expected = match state {
+            State::Dialing(expected) => expected == line,
+            _ => true,
+        };
+        if call.peer != job.me || !expected {
+            return Err(format!(
+                "{} calls {}, and this is {}",
+                call.worker, call.peer, job.me
+            )
+            .into());
+        }
+        let (me, party) = (job.me, job.party.clone());
+        drop(lines);
+        let reply = matches!(state, State::Called).then(|| self.call(line.0, me, line.1, &*party));
+        let mut lines = self.lines();
+        if !lines.jobs.contains_key(&line.0) {
+            return Err(format!("job {} is over here", line.0).into());
+        }
+        let peer = lines.peers.entry(line).or_default();
+        if *peer.epoch.get_or_insert(call.epoch) != call.epoch {
+            return Err(format!("{} has been started again: what it held is lost", line.1).into());
+        }
+        // Before anybody finds the link: nothing may go before it.
+        if let Some(reply) = reply {
+            self.net().send(link, [reply]);
+        }
+        let older = peer.link.replace(link);
+        (peer.again, peer.wait) = (None, REDIAL_FIRST);
+        lines.links.insert(link, State::Serves(line));
+        drop(lines);
+        if let Some(older) = older.filter(|older| *older != link) {
+            self.net().close(older);
+        }
+        party.on_reconnect(line.1, call.received)
+    }
+
+    fn lost(&self, link: LinkId, why: &Lost) {
+        let mut lines = self.lines();
+        let Some(State::Dialing(line) | State::Serves(line)) = lines.links.remove(&link) else {
+            return;
+        };
+        let is_current = lines
+            .peers
+            .get(&line)
+            .is_some_and(|peer| peer.link.is_none_or(|it| it == link));
+        if !is_current {
+            return;
+        }
+        lines.dial_again(line);
+        self.tell_lost(lines, line, why);
+    }
+}
+
+impl Lines {
+    /// The peer has no link: it is dialed again after a while, if this side dials.
+    fn dial_again(&mut self, line: Line) {
+        if let Some(peer) = self.peers.get_mut(&line) {
+            peer.link = None;
+            if peer.dials.is_some() {
+                peer.again = Some(Instant::now() + peer.wait);
+                peer.wait = (peer.wait * 2).min(REDIAL_MAX);
+            }
+        }
+    }
+}
+
+/// What a net tells. Weakly, since the switchboard holds the net.
+struct Hearer(Weak<Shared>);
+
+impl Owner for Hearer {
+    fn opened(&self, link: LinkId, origin: Origin) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.opened(link, origin);
+        }
+    }
+    fn frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+        match self.0.upgrade() {
+            Some(shared) => shared.frame(link, frame),
+            None => Ok(()),
+        }
+    }
+    fn lost(&self, link: LinkId, why: Lost) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.lost(link, &why);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A switchboard connects jobs with their peers, again and again, and nobody with whom it should not.
+
+use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
+use brambling_exchange::transports::tcp::{Lost, NetOptions};
+use brambling_protocol::frame::{Ack, Body, Frame};
+use brambling_protocol::greeting::{Nonce, Token};
+use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What must not happen has not happened after so long.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+const A: WorkerId = WorkerId(1);
+const B: WorkerId = WorkerId(2);
+const JOB: JobId = JobId(5);
+const OTHER: JobId = JobId(6);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Connected(WorkerId, Sequence),
+    Frame(WorkerId, Vec<u8>),
+    Lost(WorkerId, String),
+}
+
+/// Tells the test what it hears; says in greetings that it has so many frames.
+struct Ear {
+    received: Sequence,
+    events: Mutex<Sender<Heard>>,
+}
+
+impl Ear {
+    fn tell(&self, heard: Heard) {
+        // A test that is over does not listen.
+        let _ = self.events.lock().unwrap().send(heard);
+    }
+}
+
+impl Party for Ear {
+    fn received(&self, _: WorkerId) -> Sequence {
+        self.received
+    }
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+        self.tell(Heard::Connected(peer, received));
+        Ok(())
+    }
+    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
+        self.tell(Heard::Frame(peer, frame.to_vec()));
+        Ok(())
+    }
+    fn on_lost(&self, peer: WorkerId, why: &Lost) {
+        self.tell(Heard::Lost(peer, why.to_string()));
+    }
+}
+
+fn nonce() -> Nonce {
+    static USED: AtomicU64 = AtomicU64::new(0);
+    let mut nonce = [0; 32];
+    nonce[..8].copy_from_slice(&USED.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    nonce
+}
+
+fn board(epoch: u64, at: &str) -> Switchboard {
+    let options = NetOptions {
+        bind: Some(at.parse().unwrap()),
+        token: Token::new([4; 32]),
+        nonce,
+    };
+    Switchboard::new(options, epoch).unwrap()
+}
+
+fn anywhere(epoch: u64) -> (Switchboard, SocketAddr) {
+    let board = board(epoch, "127.0.0.1:0");
+    let at = board.listens_at().unwrap();
+    (board, at)
+}
+
+fn enter(board: &Switchboard, job: JobId, me: WorkerId, received: Sequence) -> Receiver<Heard> {
+    let (sender, events) = channel();
+    let events_out = Mutex::new(sender);
+    let ear = Ear {
+        received,
+        events: events_out,
+    };
+    board.enter(job, me, Arc::new(ear));
+    events
+}
+
+fn next(events: &Receiver<Heard>) -> Heard {
+    events.recv_timeout(PATIENCE).expect("something happens")
+}
+
+/// The next that is no lost link: dialing may fail while nobody is there.
+fn connected(events: &Receiver<Heard>) -> Heard {
+    loop {
+        match next(events) {
+            Heard::Lost(..) => {}
+            heard => return heard,
+        }
+    }
+}
+
+fn ack(received: u64) -> Arc<[u8]> {
+    let (priority, sequence) = (Priority::FIRST, None);
+    let body = Body::Ack(Ack { received });
+    Frame {
+        priority,
+        sequence,
+        body,
+    }
+    .to_bytes()
+}
+
+#[test]
+fn two_jobs_between_two_processes_hear_their_own() {
+    let ((a, _), (b, at_b)) = (anywhere(1), anywhere(2));
+    let (ours, others) = (enter(&a, JOB, A, 10), enter(&a, OTHER, B, 20));
+    let (theirs, their_others) = (enter(&b, JOB, B, 30), enter(&b, OTHER, A, 40));
+    a.dial(JOB, B, at_b);
+    a.dial(OTHER, A, at_b);
+    assert_eq!(next(&ours), Heard::Connected(B, 30));
+    assert_eq!(next(&others), Heard::Connected(A, 40));
+    assert_eq!(next(&theirs), Heard::Connected(A, 10));
+    assert_eq!(next(&their_others), Heard::Connected(B, 20));
+    for number in 0..100 {
+        a.send(JOB, [(B, ack(number))]);
+        a.send(OTHER, [(A, ack(1_000 + number))]);
+        b.send(JOB, [(A, ack(2_000 + number))]);
+    }
+    for number in 0..100 {
+        assert_eq!(next(&theirs), Heard::Frame(A, ack(number).to_vec()));
+        assert_eq!(
+            next(&their_others),
+            Heard::Frame(B, ack(1_000 + number).to_vec())
+        );
+        assert_eq!(next(&ours), Heard::Frame(B, ack(2_000 + number).to_vec()));
+    }
+    // One job leaves: the other's link stays.
+    a.leave(JOB);
+    assert!(matches!(next(&theirs), Heard::Lost(peer, _) if peer == A));
+    a.send(OTHER, [(A, ack(7))]);
+    assert_eq!(next(&their_others), Heard::Frame(B, ack(7).to_vec()));
+}
+
+#[test]
+fn a_link_that_was_cut_is_made_again_from_either_side() {
+    let ((a, _), (b, at_b)) = (anywhere(1), anywhere(2));
+    let (ours, theirs) = (enter(&a, JOB, A, 1), enter(&b, JOB, B, 2));
+    a.dial(JOB, B, at_b);
+    for cut in 0..10 {
+        assert_eq!(connected(&ours), Heard::Connected(B, 2));
+        assert_eq!(connected(&theirs), Heard::Connected(A, 1));
+        if cut % 2 == 0 {
+            a.cut(JOB, B);
+        } else {
+            b.cut(JOB, A);
+        }
+    }
+}
+
+/// Whoever is dialed may come later, and may have been elsewhere meanwhile.
+#[test]
+fn who_is_not_there_yet_is_dialed_until_it_is() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at_b = free.local_addr().unwrap();
+    drop(free);
+    let (a, _) = anywhere(1);
+    let ours = enter(&a, JOB, A, 1);
+    a.dial(JOB, B, at_b);
+    assert!(matches!(next(&ours), Heard::Lost(peer, _) if peer == B));
+    assert!(matches!(next(&ours), Heard::Lost(peer, _) if peer == B));
+    let b = board(2, &at_b.to_string());
+    let _theirs = enter(&b, JOB, B, 2);
+    assert_eq!(connected(&ours), Heard::Connected(B, 2));
+    // Who is no more is not dialed.
+    a.forget(JOB, B);
+    drop(b);
+    while let Ok(heard) = ours.recv_timeout(A_WHILE) {
+        assert!(matches!(heard, Heard::Lost(..)), "{heard:?}");
+    }
+}
+
+#[test]
+fn callers_for_another_job_or_another_worker_are_refused() {
+    let ((a, _), (b, at_b)) = (anywhere(1), anywhere(2));
+    let theirs = enter(&b, JOB, B, 0);
+    // No such job there; and there is another worker than the one that is wanted.
+    for (job, wanted) in [(OTHER, B), (JOB, WorkerId(77))] {
+        let ours = enter(&a, job, A, 0);
+        a.dial(job, wanted, at_b);
+        assert!(matches!(next(&ours), Heard::Lost(peer, _) if peer == wanted));
+        a.leave(job);
+    }
+    assert!(theirs.recv_timeout(A_WHILE).is_err());
+}
+
+/// A process that was started again has forgotten its sessions: frames of the old one would be taken for new.
+#[test]
+fn a_peer_that_was_started_again_is_refused() {
+    let (a, at_a) = anywhere(1);
+    let ours = enter(&a, JOB, A, 0);
+    let (b, _) = anywhere(2);
+    let theirs = enter(&b, JOB, B, 0);
+    b.dial(JOB, A, at_a);
+    assert_eq!(connected(&ours), Heard::Connected(B, 0));
+    assert_eq!(connected(&theirs), Heard::Connected(A, 0));
+    drop(b);
+    assert!(matches!(next(&ours), Heard::Lost(peer, _) if peer == B));
+    let (b, _) = anywhere(3);
+    let theirs = enter(&b, JOB, B, 0);
+    b.dial(JOB, A, at_a);
+    assert!(matches!(next(&theirs), Heard::Lost(peer, _) if peer == A));
+    while let Ok(heard) = ours.recv_timeout(A_WHILE) {
+        assert!(matches!(heard, Heard::Lost(..)), "{heard:?}");
+    }
+}

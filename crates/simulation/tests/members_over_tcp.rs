@@ -1,0 +1,304 @@
+//! Random programs on several executors and a controller, connected by links over TCP that are cut again and again.
+//!
+//! Between what `members` tries and what processes do: sessions over real connections, with greetings, lost links and links made
+//! again. The results must be those of the interpreter.
+
+use brambling_controller::{Controller, Effect};
+use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
+use brambling_exchange::transports::tcp::{Lost, NetOptions};
+use brambling_memory::Budget;
+use brambling_program::{DatasetId, GroupId, Plan, Rng, ShardId, StageId};
+use brambling_protocol::greeting::{Nonce, Token};
+use brambling_protocol::{
+    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
+};
+use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
+use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
+use brambling_worker::node::{Bytes, Node, NodeOptions};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const JOB: JobId = JobId(9);
+const NOW: Generation = Generation(0);
+/// Far more than any job takes, also on a machine that is busy with others.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn nonce() -> Nonce {
+    static USED: AtomicU64 = AtomicU64::new(0);
+    let mut nonce = [0; 32];
+    nonce[..8].copy_from_slice(&USED.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    nonce
+}
+
+fn board(epoch: u64) -> Arc<Switchboard> {
+    let options = NetOptions {
+        bind: Some("127.0.0.1:0".parse().unwrap()),
+        token: Token::new([3; 32]),
+        nonce,
+    };
+    Arc::new(Switchboard::new(options, epoch).unwrap())
+}
+
+struct Wire(Arc<Switchboard>);
+
+impl Carrier for Wire {
+    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>) {
+        let frames = frames.into_iter();
+        self.0.send(JOB, frames.map(|(to, _, frame)| (to, frame)));
+    }
+    fn poll(&self) {
+        self.0.poll();
+    }
+    fn rest(&self) {
+        self.0.rest();
+    }
+}
+
+/// A job, and how often it has lost a link.
+struct Worker(Arc<Job>, Arc<AtomicU64>);
+
+impl Party for Worker {
+    fn received(&self, peer: WorkerId) -> Sequence {
+        self.0.received(peer)
+    }
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+        Ok(self.0.on_reconnect(peer, received)?)
+    }
+    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
+        Ok(self.0.on_frame(peer, frame)?)
+    }
+    fn on_lost(&self, _: WorkerId, why: &Lost) {
+        let is_cut = matches!(why, Lost::Closed | Lost::Ended | Lost::Io(_));
+        assert!(is_cut, "{why}");
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Control {
+    controller: Mutex<Controller>,
+    board: Arc<Switchboard>,
+    moves: AtomicU64,
+}
+
+impl Control {
+    fn with<R>(&self, act: impl FnOnce(&mut Controller) -> R) -> R {
+        let mut controller = self.controller.lock().unwrap();
+        let result = act(&mut controller);
+        let effects = controller.take_effects();
+        drop(controller);
+        for effect in effects {
+            match effect {
+                Effect::Send { to, bytes, .. } => self.board.send(JOB, [(to, bytes)]),
+                Effect::Moved { .. } => {
+                    self.moves.fetch_add(1, Ordering::Relaxed);
+                }
+                Effect::Ended { failure, .. } => assert_eq!(failure, None),
+                Effect::Stays { shard, .. } => panic!("there is room for {shard}"),
+            }
+        }
+        result
+    }
+}
+
+impl Party for Control {
+    fn received(&self, peer: WorkerId) -> Sequence {
+        self.with(|controller| controller.received(peer))
+    }
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+        Ok(self.with(|controller| controller.on_reconnect(peer, received))?)
+    }
+    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
+        Ok(self.with(|controller| controller.on_frame(peer, frame))?)
+    }
+}
+
+fn shards(plan: &Plan) -> impl Iterator<Item = ShardId> + '_ {
+    plan.counts.iter().zip(0..).flat_map(|(count, group)| {
+        let group = GroupId(group);
+        (0..*count).map(move |index| ShardId { group, index })
+    })
+}
+
+fn placed(plan: &Plan, workers: u32, random: &mut Rng) -> PartitionMap {
+    let mut map = PartitionMap::new(plan.counts.iter().copied());
+    for ShardId { group, index } in shards(plan) {
+        let entry = Entry {
+            owner: WorkerId(random.below(u64::from(workers)) as u32),
+            version: 1,
+        };
+        let (first, end) = (index, index + 1);
+        let _ = map
+            .apply(&EntryRange {
+                group,
+                first,
+                end,
+                entry,
+            })
+            .unwrap();
+    }
+    map
+}
+
+fn member(
+    me: WorkerId,
+    plan: &Plan,
+    map: &PartitionMap,
+    pools: &[Pool],
+    board: &Arc<Switchboard>,
+) -> Arc<Job> {
+    let everybody = (0..pools.len() as u32).map(WorkerId);
+    let options = NodeOptions {
+        me,
+        peers: everybody.filter(|peer| *peer != me).collect(),
+        job: JOB,
+        generation: NOW,
+        open_turns: 2,
+        chunk_bytes: 64,
+        part_bytes: 256,
+        budget: Budget::unlimited(),
+    };
+    let here = shards(plan).filter(|shard| map.entry(*shard).unwrap().unwrap().owner == me);
+    let membership = Membership {
+        node: Node::new(plan, map.clone(), options),
+        carrier: Arc::new(Wire(board.clone())),
+        placed: here.map(|shard| (shard, 1)).collect(),
+    };
+    let threads = pools[me.0 as usize].threads();
+    Job::member(plan.clone(), threads, JobOptions::default(), membership).unwrap()
+}
+
+/// What a run left.
+struct Left {
+    jobs: Vec<Arc<Job>>,
+    moves: u64,
+    breaks: u64,
+}
+
+fn run(seed: u64, plan: &Plan, pools: &[Pool]) -> Left {
+    let mut random = Rng::new(seed, StageId(u32::MAX), 3, 0);
+    let workers = pools.len() as u32;
+    let map = placed(plan, workers, &mut random);
+    let boards: Vec<Arc<Switchboard>> = (0..=workers).map(|at| board(u64::from(at))).collect();
+    let (central, boards) = boards.split_last().unwrap();
+    let mut controller = Controller::new((0..workers).map(WorkerId));
+    controller.begin(JOB, NOW, map.clone());
+    let control = Arc::new(Control {
+        controller: Mutex::new(controller),
+        board: central.clone(),
+        moves: AtomicU64::new(0),
+    });
+    central.enter(JOB, WorkerId::CONTROLLER, control.clone());
+    let jobs: Vec<Arc<Job>> = (0..workers)
+        .map(|me| member(WorkerId(me), plan, &map, pools, &boards[me as usize]))
+        .collect();
+    let breaks = Arc::new(AtomicU64::new(0));
+    for ((me, board), job) in (0..).zip(boards).zip(&jobs) {
+        board.enter(
+            JOB,
+            WorkerId(me),
+            Arc::new(Worker(job.clone(), breaks.clone())),
+        );
+        board.dial(JOB, WorkerId::CONTROLLER, central.listens_at().unwrap());
+        for peer in 0..me {
+            let at = boards[peer as usize].listens_at().unwrap();
+            board.dial(JOB, WorkerId(peer), at);
+        }
+    }
+    let working = AtomicUsize::new(jobs.len());
+    std::thread::scope(|scope| {
+        for (pool, job) in pools.iter().zip(&jobs) {
+            let working = &working;
+            scope.spawn(move || {
+                pool.run(job, &mut QuietCaller).unwrap();
+                working.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        let shards: Vec<ShardId> = shards(plan).collect();
+        let started = Instant::now();
+        while working.load(Ordering::SeqCst) > 0 {
+            if started.elapsed() > PATIENCE {
+                jobs.iter().for_each(|job| job.cancel());
+                panic!("seed {seed}: the job does not end");
+            }
+            std::thread::sleep(Duration::from_micros(300));
+            jobs.iter().for_each(|job| job.on_tick());
+            let mut below = |bound: usize| random.below(bound as u64) as usize;
+            let (at, to) = (below(boards.len()), below(boards.len() + 1) as u32);
+            if below(4) == 0 {
+                let peer = if to == workers {
+                    WorkerId::CONTROLLER
+                } else {
+                    WorkerId(to)
+                };
+                boards[at].cut(JOB, peer);
+            }
+            let (shard, to) = (shards[below(shards.len())], WorkerId(at as u32));
+            // A move that makes no sense is refused.
+            let _ = control.with(|controller| controller.order(JOB, shard, to, 100));
+        }
+        // Shards may still be on their way: they have come when all that was said is acknowledged.
+        while !jobs.iter().all(|job| job.is_settled()) {
+            assert!(started.elapsed() < PATIENCE, "seed {seed}: no rest");
+            jobs.iter().for_each(|job| job.on_tick());
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    });
+    central.leave(JOB);
+    boards.iter().for_each(|board| board.leave(JOB));
+    Left {
+        jobs,
+        moves: control.moves.load(Ordering::Relaxed),
+        breaks: breaks.load(Ordering::Relaxed),
+    }
+}
+
+fn results(random: &RandomProgram, jobs: Vec<Arc<Job>>) -> Results {
+    let mut jobs: Vec<Job> = jobs.into_iter().map(sole).collect();
+    let mut results = Results::default();
+    for (dataset, spec) in random.program.spec().datasets.iter().enumerate() {
+        let id = DatasetId(dataset as u32);
+        let plan = jobs[0].plan();
+        let count = plan.counts[plan.group_of_dataset[dataset].index()];
+        for index in (0..count).filter(|_| spec.keep) {
+            let mut holders = jobs
+                .iter_mut()
+                .filter_map(|job| job.holds(id, index).unwrap().then_some(job));
+            let holder = holders.next().expect("somebody holds it");
+            results.add(dataset, index, holder.value(id, index));
+        }
+    }
+    results
+}
+
+/// A thread of the net may still hold it, for a moment.
+fn sole(mut job: Arc<Job>) -> Job {
+    loop {
+        match Arc::try_unwrap(job) {
+            Ok(job) => return job,
+            Err(shared) => job = shared,
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn links_that_break_lose_nothing() {
+    let pool = |threads| Pool::new(threads, true).unwrap();
+    let clusters = [vec![pool(1), pool(1)], vec![pool(2), pool(1), pool(1)]];
+    let (mut moves, mut breaks) = (0, 0);
+    for seed in seeds(60) {
+        let random = random_program(seed);
+        let program = Arc::new(random.program.clone());
+        let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
+        let expected = interpret(&random.program, &random.symbols);
+        let left = run(seed, &plan, &clusters[(seed % 2) as usize]);
+        moves += left.moves;
+        breaks += left.breaks;
+        let found = results(&random, left.jobs);
+        if let Some(difference) = found.difference(&expected, &random.program) {
+            panic!("seed {seed}:\n{difference}\n{}", random.program.spec());
+        }
+    }
+    assert!(moves > 50 && breaks > 200, "{moves} moves, {breaks} breaks");
+}
