@@ -277,6 +277,7 @@ impl Shared {
         // Links of which not all was read, so that none keeps the others waiting.
         let mut unread: Vec<LinkId> = Vec::new();
         let mut polls = 0;
+        let mut has_accepted = true;
         while !self.ends.load(Ordering::SeqCst) {
             let polled = self.polls.load(Ordering::Relaxed);
             if std::mem::replace(&mut polls, polled) != polled {
@@ -295,7 +296,7 @@ impl Shared {
             }
             for event in &events {
                 match (event.token(), &listener) {
-                    (LISTENER, Some(listener)) => self.accept(listener),
+                    (LISTENER, Some(_)) => has_accepted = false,
                     (WAKER, _) => {}
                     (token, _) => {
                         let link = LinkId(token.0 as u64);
@@ -304,6 +305,9 @@ impl Shared {
                         }
                     }
                 }
+            }
+            if let Some(listener) = listener.as_ref().filter(|_| !has_accepted) {
+                has_accepted = self.accept(listener);
             }
             unread.retain(|link| self.link(*link).is_some_and(|link| self.read(&link, true)));
             self.end_slow_greetings();
@@ -326,7 +330,8 @@ impl Shared {
         event.is_readable() || event.is_error() || event.is_read_closed()
     }
 
-    fn accept(&self, listener: &TcpListener) {
+    /// Takes whoever dials; false when the system could not say who else does, and has to be asked again.
+    fn accept(&self, listener: &TcpListener) -> bool {
         loop {
             match listener.accept() {
                 Ok((stream, from)) => {
@@ -337,9 +342,10 @@ impl Shared {
                     // Without memory or descriptors the dialer sees a closed connection, and tries again.
                     let _ = self.add(stream, Origin::Accepted(from));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // A dialer that is gone already, or no descriptors: the next event tries again.
-                Err(_) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // No descriptors, or no memory. No event will tell that there are some again.
+                Err(_) => return false,
             }
         }
     }
