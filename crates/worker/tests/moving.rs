@@ -279,3 +279,48 @@ fn positions_that_the_program_does_not_have_are_refused() {
     let never = vec![0; entered.len()];
     assert_eq!(import((inner, never, counters, vec![])), bad);
 }
+
+/// A worker that has just joined, and that the controller has not told where shards are, hears it with the first shard
+/// that comes: otherwise it would hold for ever what that shard sends, should the controller have fallen silent.
+#[test]
+fn a_shard_brings_the_map() {
+    const THIRD: WorkerId = WorkerId(2);
+    let entry = |index, owner, version| EntryRange {
+        group: SHARD.group,
+        first: index,
+        end: index + 1,
+        entry: Entry { owner, version },
+    };
+    let mut holder = node_of(PEER, vec![THIRD], Budget::unlimited());
+    for (index, owner) in [(0, THIRD), (1, PEER), (2, THIRD)] {
+        holder.on_update(&entry(index, owner, VERSION - 1)).unwrap();
+    }
+    holder.settle(SHARD, VERSION - 1).unwrap();
+    let mut newcomer = node(Budget::unlimited());
+    assert!(reserve(&mut newcomer, 10));
+    holder.on_update(&entry(SHARD.index, ME, VERSION)).unwrap();
+    holder.take_effects();
+    holder.depart(SHARD, b"where it stands".to_vec()).unwrap();
+    for effect in holder.take_effects() {
+        if let Effect::Send { to: ME, bytes, .. } = effect {
+            newcomer.on_frame(PEER, &bytes).unwrap();
+        }
+    }
+    let settled = |effect: &Effect| matches!(effect, Effect::Settle { shard: SHARD, .. });
+    assert!(newcomer.take_effects().iter().any(settled));
+    for index in [0, 2] {
+        let group = SHARD.group;
+        let known = newcomer.map().entry(ShardId { group, index }).unwrap();
+        let there = Entry {
+            owner: THIRD,
+            version: VERSION - 1,
+        };
+        assert_eq!(known, Some(there), "shard {index}");
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn mutant_of_10_a_shard_travels_without_a_map() {
+    brambling_memory::mutants::assert_caught("shards-travel-without-a-map", a_shard_brings_the_map);
+}
