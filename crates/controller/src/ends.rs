@@ -93,6 +93,27 @@ impl Controller {
         self.end(job, Some(why.into()));
     }
 
+    /// Ends a job because a worker of it is gone. `process` tells a reader which one that was.
+    pub fn lose(&mut self, job: JobId, worker: WorkerId, process: &str) {
+        let held = self.held(job, worker);
+        let why = format!(
+            "worker {worker} ({process}) is gone, and with it {held} of the job's shards; start another worker, and run \
+             the program again"
+        );
+        self.cancel(job, why);
+    }
+
+    /// How many shards of a job a worker holds, as of the newest versions.
+    pub fn held(&self, job: JobId, worker: WorkerId) -> u32 {
+        let entries = self
+            .jobs
+            .get(&job)
+            .into_iter()
+            .flat_map(|job| job.map.entries());
+        let here = entries.filter(|range| range.entry.owner == worker);
+        here.map(|range| range.end - range.first).sum()
+    }
+
     /// Tells every worker, once.
     fn end(&mut self, job: JobId, failure: Option<String>) {
         let Some(at) = self.jobs.get_mut(&job).filter(|at| !at.ends.are_told()) else {

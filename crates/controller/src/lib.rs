@@ -1,12 +1,16 @@
 //! Decides where shards live. It never sees their bytes, and no task waits for it (invariant 10).
 //!
-//! A pure state machine: frames and wishes go in, [`Effect`]s come out. How a shard moves, and why it has one owner per
+//! Pure state machines: frames and wishes go in, [`Effect`]s come out. The [`Controller`] has one job; who takes part in the
+//! cluster at all, and which job has it, is the [registry](registry::Registry)'s. How a shard moves, and why it has one owner per
 //! version, is told in [`Controller::order`].
 
 mod ends;
 mod moves;
+mod placement;
+pub mod registry;
 
 pub use moves::Refusal;
+pub use placement::place;
 
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Ack, Body, Frame, FrameError, Joined, MapUpdate};

@@ -1,14 +1,14 @@
 //! A switchboard connects jobs with their peers, again and again, and nobody with whom it should not.
 
-use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
-use brambling_exchange::transports::tcp::{Lost, NetOptions};
+use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
+use brambling_exchange::transports::tcp::{LinkId, Lost, NetOptions};
 use brambling_protocol::frame::{Ack, Body, Frame};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Far longer than anything here takes.
@@ -216,4 +216,148 @@ fn a_peer_that_was_started_again_is_refused() {
     while let Ok(heard) = ours.recv_timeout(A_WHILE) {
         assert!(matches!(heard, Heard::Lost(..)), "{heard:?}");
     }
+}
+
+#[test]
+fn a_forgotten_peer_is_refused_until_it_is_dialed() {
+    let ((a, at_a), (b, at_b)) = (anywhere(1), anywhere(2));
+    let (ours, theirs) = (enter(&a, JOB, A, 0), enter(&b, JOB, B, 0));
+    b.dial(JOB, A, at_a);
+    assert_eq!(connected(&ours), Heard::Connected(B, 0));
+    assert_eq!(connected(&theirs), Heard::Connected(A, 0));
+    a.forget(JOB, B);
+    assert!(matches!(next(&theirs), Heard::Lost(..)));
+    // It dials again and again, and does not get through.
+    assert!(matches!(next(&theirs), Heard::Lost(..)));
+    assert_eq!(ours.recv_timeout(A_WHILE), Err(RecvTimeoutError::Timeout));
+    a.dial(JOB, B, at_b);
+    assert_eq!(connected(&ours), Heard::Connected(B, 0));
+}
+
+/// Tells the test what comes on links that speak of no job.
+struct Hall(Mutex<Sender<Visit>>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Visit {
+    Open,
+    Frame(LinkId, Vec<u8>),
+    Lost(LinkId, String),
+}
+
+impl Reception for Hall {
+    fn on_open(&self, _: LinkId) {
+        let _ = self.0.lock().unwrap().send(Visit::Open);
+    }
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+        assert_ne!(frame, &*ack(13), "this one panics");
+        let _ = self
+            .0
+            .lock()
+            .unwrap()
+            .send(Visit::Frame(link, frame.to_vec()));
+        Ok(())
+    }
+    fn on_lost(&self, link: LinkId, why: &Lost) {
+        // A panic while a test is failing must not hide what failed.
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = sender.send(Visit::Lost(link, why.to_string()));
+    }
+}
+
+fn hall(epoch: u64) -> (Switchboard, Receiver<Visit>) {
+    let (sender, events) = channel();
+    let options = NetOptions {
+        bind: Some("127.0.0.1:0".parse().unwrap()),
+        token: Token::new([4; 32]),
+        nonce,
+    };
+    let hall = Arc::new(Hall(Mutex::new(sender)));
+    (
+        Switchboard::receiving(options, epoch, hall).unwrap(),
+        events,
+    )
+}
+
+#[test]
+fn links_without_a_job_are_received_beside_those_of_jobs() {
+    let ((a, visits), (b, theirs)) = (hall(1), hall(2));
+    let ours = enter(&a, JOB, A, 7);
+    let link = b.visit(a.listens_at().unwrap()).unwrap();
+    assert_eq!(theirs.recv_timeout(PATIENCE), Ok(Visit::Open));
+    b.say(link, [ack(1), ack(2)]);
+    let Ok(Visit::Frame(here, first)) = visits.recv_timeout(PATIENCE) else {
+        panic!("the first frame");
+    };
+    assert_eq!(first, ack(1).to_vec());
+    assert_eq!(
+        visits.recv_timeout(PATIENCE),
+        Ok(Visit::Frame(here, ack(2).to_vec()))
+    );
+    // And back.
+    a.say(here, [ack(3)]);
+    assert_eq!(
+        theirs.recv_timeout(PATIENCE),
+        Ok(Visit::Frame(link, ack(3).to_vec()))
+    );
+    // A job between the same two processes has its own link.
+    let job = enter(&b, JOB, B, 9);
+    b.dial(JOB, A, a.listens_at().unwrap());
+    assert_eq!(connected(&ours), Heard::Connected(B, 9));
+    assert_eq!(connected(&job), Heard::Connected(A, 7));
+    b.hang_up(link);
+    assert!(matches!(theirs.recv_timeout(PATIENCE), Ok(Visit::Lost(it, _)) if it == link));
+    assert!(matches!(visits.recv_timeout(PATIENCE), Ok(Visit::Lost(it, _)) if it == here));
+    b.send(JOB, [(A, ack(5))]);
+    assert_eq!(next(&ours), Heard::Frame(B, ack(5).to_vec()));
+}
+
+#[test]
+fn where_nobody_is_received_the_first_frame_has_to_be_a_call() {
+    let ((b, theirs), (a, at_a)) = (hall(1), anywhere(2));
+    let link = b.visit(at_a).unwrap();
+    assert_eq!(theirs.recv_timeout(PATIENCE), Ok(Visit::Open));
+    b.say(link, [ack(1)]);
+    assert!(matches!(theirs.recv_timeout(PATIENCE), Ok(Visit::Lost(..))));
+    drop(a);
+}
+
+#[test]
+fn a_panic_of_who_is_handed_a_frame_ends_that_link_and_no_other() {
+    let ((a, visits), (b, theirs)) = (hall(1), hall(2));
+    let at = a.listens_at().unwrap();
+    let (first, second) = (b.visit(at).unwrap(), b.visit(at).unwrap());
+    for _ in 0..2 {
+        assert_eq!(theirs.recv_timeout(PATIENCE), Ok(Visit::Open));
+    }
+    b.say(second, [ack(1)]);
+    let Ok(Visit::Frame(second_here, _)) = visits.recv_timeout(PATIENCE) else {
+        panic!("the second link");
+    };
+    b.say(first, [ack(13)]);
+    let lost = visits.recv_timeout(PATIENCE).unwrap();
+    assert!(
+        matches!(&lost, Visit::Lost(_, why) if why.contains("panic")),
+        "{lost:?}"
+    );
+    assert!(matches!(theirs.recv_timeout(PATIENCE), Ok(Visit::Lost(it, _)) if it == first));
+    b.say(second, [ack(2)]);
+    let frame = Visit::Frame(second_here, ack(2).to_vec());
+    assert_eq!(visits.recv_timeout(PATIENCE), Ok(frame));
+}
+
+#[test]
+fn who_says_nothing_after_the_greeting_is_sent_away() {
+    let ((a, visits), (b, theirs)) = (hall(1), hall(2));
+    let link = b.visit(a.listens_at().unwrap()).unwrap();
+    assert_eq!(theirs.recv_timeout(PATIENCE), Ok(Visit::Open));
+    let lost = theirs.recv_timeout(PATIENCE);
+    assert!(
+        matches!(lost, Ok(Visit::Lost(it, _)) if it == link),
+        "{lost:?}"
+    );
+    assert_eq!(
+        visits.try_recv(),
+        Err(TryRecvError::Empty),
+        "nobody was received"
+    );
 }

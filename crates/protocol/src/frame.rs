@@ -19,6 +19,7 @@ pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
 
 use crate::ids::{Priority, Sequence};
+use crate::message::Message;
 use std::sync::Arc;
 
 /// What one peer says to another.
@@ -70,6 +71,8 @@ pub enum Body<'a> {
     Ended(Ended<'a>),
     /// The first frame of a job's link.
     Call(Call),
+    /// What processes say to each other outside of jobs.
+    Message(Message<'a>),
 }
 
 impl Body<'_> {
@@ -93,11 +96,21 @@ impl Body<'_> {
             Body::Failed(_) => Kind::Failed,
             Body::Ended(_) => Kind::Ended,
             Body::Call(_) => Kind::Call,
+            Body::Message(_) => Kind::Message,
         }
     }
 }
 
 impl<'a> Frame<'a> {
+    /// What is said on a link that speaks of no job.
+    pub fn message(message: Message<'a>) -> Frame<'a> {
+        Frame {
+            priority: Priority::FIRST,
+            sequence: None,
+            body: Body::Message(message),
+        }
+    }
+
     /// Appends the frame's bytes to `out`.
     ///
     /// # Panics
@@ -123,6 +136,7 @@ impl<'a> Frame<'a> {
             Body::Failed(body) => control::encode(body, out),
             Body::Ended(body) => control::encode(body, out),
             Body::Call(body) => control::encode(body, out),
+            Body::Message(body) => control::encode(body, out),
         }
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
         let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
@@ -168,6 +182,7 @@ impl<'a> Frame<'a> {
             Kind::Failed => Body::Failed(control::decode(body)?),
             Kind::Ended => Body::Ended(control::decode(body)?),
             Kind::Call => Body::Call(control::decode(body)?),
+            Kind::Message => Body::Message(control::decode(body)?),
         };
         Ok(Frame {
             priority: header.priority(),

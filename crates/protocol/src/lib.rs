@@ -7,6 +7,7 @@ pub mod frame;
 pub mod greeting;
 mod ids;
 pub mod map;
+pub mod message;
 pub mod session;
 
 pub use ids::{Generation, JobId, Priority, Sequence, Version, WorkerId};

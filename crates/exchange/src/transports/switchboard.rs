@@ -9,8 +9,11 @@
 //!   that the peer is no more, or that the job is over. Nothing here decides that a peer is dead.
 //! * A peer whose process was started again is refused: its session is another.
 //! * A newer link between the same two takes the place of the older one: whoever dials again has lost it.
+//! * Who was forgotten is refused until this side dials it.
+//! * A link whose first frame is no call speaks of no job: a [`Reception`] has it, and it is not made again when it is lost.
+//!   Whoever says nothing for [`GREETING_TIME`] after the greeting is sent away.
 
-use super::tcp::{LinkId, Lost, Net, NetOptions, Origin, Owner};
+use super::tcp::{GREETING_TIME, LinkId, Lost, Net, NetOptions, Origin, Owner};
 use brambling_protocol::frame::{Body, Call, FORMAT, Frame};
 use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
 use std::collections::BTreeMap;
@@ -47,6 +50,19 @@ pub trait Party: Send + Sync {
     fn on_lost(&self, _peer: WorkerId, _why: &Lost) {}
 }
 
+/// Has the links that speak of no job. Called on threads of the net, and on those that poll it.
+pub trait Reception: Send + Sync {
+    /// A link that this side has [dialed](Switchboard::visit) is open.
+    fn on_open(&self, _link: LinkId) {}
+    /// A frame has come.
+    ///
+    /// # Errors
+    /// When no honest process says that: the link ends.
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused>;
+    /// The link has ended, or never opened.
+    fn on_lost(&self, _link: LinkId, _why: &Lost) {}
+}
+
 /// The two ends of a link: a job, and the peer of this process in it.
 type Line = (JobId, WorkerId);
 
@@ -67,6 +83,8 @@ struct Peer {
     wait: Duration,
     /// Which start of its process it was.
     epoch: Option<u64>,
+    /// It takes no part any more.
+    is_forgotten: bool,
 }
 
 /// How far a link is.
@@ -74,10 +92,12 @@ struct Peer {
 enum State {
     /// This side dials, and will say who it is.
     Dialing(Line),
-    /// Somebody has called, and has not said who it is.
-    Called,
+    /// Somebody has called, and has not said since then who it is.
+    Called(Instant),
     /// It carries frames of this line.
     Serves(Line),
+    /// It speaks of no job.
+    Visits,
 }
 
 #[derive(Default)]
@@ -92,6 +112,7 @@ struct Shared {
     epoch: u64,
     net: OnceLock<Net>,
     lines: Mutex<Lines>,
+    reception: Option<Arc<dyn Reception>>,
     /// Something is to be dialed earlier than was known.
     sooner: Condvar,
 }
@@ -103,15 +124,36 @@ pub struct Switchboard {
 }
 
 impl Switchboard {
-    /// Starts to listen. `epoch` differs each time the process starts.
+    /// Starts to listen. `epoch` differs each time the process starts. Whoever speaks of no job is refused.
     ///
     /// # Errors
     /// As [`Net::new`].
     pub fn new(options: NetOptions, epoch: u64) -> io::Result<Switchboard> {
+        Switchboard::start(options, epoch, None)
+    }
+
+    /// As [`Switchboard::new`], and has links that speak of no job.
+    ///
+    /// # Errors
+    /// As [`Net::new`].
+    pub fn receiving(
+        options: NetOptions,
+        epoch: u64,
+        reception: Arc<dyn Reception>,
+    ) -> io::Result<Switchboard> {
+        Switchboard::start(options, epoch, Some(reception))
+    }
+
+    fn start(
+        options: NetOptions,
+        epoch: u64,
+        reception: Option<Arc<dyn Reception>>,
+    ) -> io::Result<Switchboard> {
         let shared = Arc::new(Shared {
             epoch,
             net: OnceLock::new(),
             lines: Mutex::default(),
+            reception,
             sooner: Condvar::new(),
         });
         let owner = Arc::new(Hearer(Arc::downgrade(&shared)));
@@ -141,16 +183,22 @@ impl Switchboard {
         let mut lines = self.shared.lines();
         let line = lines.peers.entry((job, peer)).or_default();
         line.dials = Some(at);
+        line.is_forgotten = false;
         line.wait = REDIAL_FIRST;
         line.again = line.link.is_none().then(Instant::now);
         drop(lines);
         self.shared.sooner.notify_all();
     }
 
-    /// A peer is no more: it is not dialed again, and its link ends.
+    /// A peer is no more: it is not dialed again, its link ends, and when it calls it is refused.
     pub fn forget(&self, job: JobId, peer: WorkerId) {
-        let peer = self.shared.lines().peers.remove(&(job, peer));
-        if let Some(link) = peer.and_then(|peer| peer.link) {
+        let mut lines = self.shared.lines();
+        let peer = lines.peers.entry((job, peer)).or_default();
+        peer.is_forgotten = true;
+        (peer.dials, peer.again) = (None, None);
+        let link = peer.link.take();
+        drop(lines);
+        if let Some(link) = link {
             self.shared.net().close(link);
         }
     }
@@ -162,7 +210,7 @@ impl Switchboard {
         lines.peers.retain(|line, _| line.0 != job);
         let of_job = |state: &State| match state {
             State::Dialing(line) | State::Serves(line) => line.0 == job,
-            State::Called => false,
+            State::Called(_) | State::Visits => false,
         };
         let links = lines.links.iter().filter(|(_, state)| of_job(state));
         let links: Vec<LinkId> = links.map(|(link, _)| *link).collect();
@@ -189,6 +237,28 @@ impl Switchboard {
         for (link, frames) in by_link {
             self.shared.net().send(link, frames);
         }
+    }
+
+    /// Begins to dial a process to speak with it of no job. The [`Reception`] hears how that ends.
+    ///
+    /// # Errors
+    /// When the system has no socket to give.
+    pub fn visit(&self, at: SocketAddr) -> io::Result<LinkId> {
+        // Under the lock: the link must be known before it is heard of.
+        let mut lines = self.shared.lines();
+        let link = self.shared.net().dial(at)?;
+        lines.links.insert(link, State::Visits);
+        Ok(link)
+    }
+
+    /// Sends frames on a link that speaks of no job. Does nothing on one that has ended.
+    pub fn say(&self, link: LinkId, frames: impl IntoIterator<Item = Arc<[u8]>>) {
+        self.shared.net().send(link, frames);
+    }
+
+    /// Ends a link. Its reception hears of it, as of any other end.
+    pub fn hang_up(&self, link: LinkId) {
+        self.shared.net().close(link);
     }
 
     /// Ends the link to a peer, which is made again: for tests.
@@ -240,6 +310,13 @@ impl Shared {
         let mut lines = self.lines();
         while !lines.ends {
             let now = Instant::now();
+            if let Some(silent) = lines.silent_at(now) {
+                lines.links.remove(&silent);
+                drop(lines);
+                self.net().close(silent);
+                lines = self.lines();
+                continue;
+            }
             let due = lines
                 .peers
                 .iter_mut()
@@ -308,11 +385,19 @@ impl Shared {
     fn opened(&self, link: LinkId, origin: Origin) {
         let mut lines = self.lines();
         if let Origin::Accepted(_) = origin {
-            lines.links.insert(link, State::Called);
+            lines.links.insert(link, State::Called(Instant::now()));
             return;
         }
-        let Some(State::Dialing(line)) = lines.links.get(&link).copied() else {
-            return;
+        let line = match lines.links.get(&link).copied() {
+            Some(State::Dialing(line)) => line,
+            Some(State::Visits) => {
+                drop(lines);
+                if let Some(reception) = &self.reception {
+                    reception.on_open(link);
+                }
+                return;
+            }
+            _ => return,
         };
         let job = lines
             .jobs
@@ -338,23 +423,41 @@ impl Shared {
                 // A job that is over has left; its link is being closed.
                 party.map_or(Ok(()), |party| party.on_frame(peer, frame))
             }
+            Some(State::Visits) => {
+                drop(lines);
+                self.received(link, frame)
+            }
             Some(state) => self.greeted(lines, link, state, frame),
             // It was closed here meanwhile.
             None => Ok(()),
         }
     }
 
+    fn received(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+        match &self.reception {
+            Some(reception) => reception.on_frame(link, frame),
+            None => Err("the first frame is no call, and nobody is received here".into()),
+        }
+    }
+
     /// The first frame of a link says whose it is.
     fn greeted(
         &self,
-        lines: MutexGuard<'_, Lines>,
+        mut lines: MutexGuard<'_, Lines>,
         link: LinkId,
         state: State,
         frame: &[u8],
     ) -> Result<(), Refused> {
         let (Frame { body, .. }, _) = Frame::decode(frame)?;
         let Body::Call(call) = body else {
-            return Err("the first frame is no greeting".into());
+            if matches!(state, State::Called(_)) && self.reception.is_some() {
+                lines.links.insert(link, State::Visits);
+            }
+            drop(lines);
+            return match state {
+                State::Called(_) => self.received(link, frame),
+                _ => Err("the first frame is no call".into()),
+            };
         };
         let line = (call.job, call.worker);
         let Some(job) = lines.jobs.get(&call.job) else {
@@ -373,12 +476,20 @@ impl Shared {
         }
         let (me, party) = (job.me, job.party.clone());
         drop(lines);
-        let reply = matches!(state, State::Called).then(|| self.call(line.0, me, line.1, &*party));
+        let reply =
+            matches!(state, State::Called(_)).then(|| self.call(line.0, me, line.1, &*party));
         let mut lines = self.lines();
         if !lines.jobs.contains_key(&line.0) {
             return Err(format!("job {} is over here", line.0).into());
         }
+        if !lines.links.contains_key(&link) {
+            // It was lost while nobody held the lock, and nobody will hear of that again.
+            return Err("the link has ended".into());
+        }
         let peer = lines.peers.entry(line).or_default();
+        if peer.is_forgotten {
+            return Err(format!("{} takes no part in job {} any more", line.1, line.0).into());
+        }
         if *peer.epoch.get_or_insert(call.epoch) != call.epoch {
             return Err(format!("{} has been started again: what it held is lost", line.1).into());
         }
@@ -398,13 +509,20 @@ impl Shared {
 
     fn lost(&self, link: LinkId, why: &Lost) {
         let mut lines = self.lines();
-        let Some(State::Dialing(line) | State::Serves(line)) = lines.links.remove(&link) else {
-            return;
+        let line = match lines.links.remove(&link) {
+            Some(State::Dialing(line) | State::Serves(line)) => line,
+            Some(State::Visits) => {
+                drop(lines);
+                if let Some(reception) = &self.reception {
+                    reception.on_lost(link, why);
+                }
+                return;
+            }
+            Some(State::Called(_)) | None => return,
         };
-        let is_current = lines
-            .peers
-            .get(&line)
-            .is_some_and(|peer| peer.link.is_none_or(|it| it == link));
+        let is_current = lines.peers.get(&line).is_some_and(|peer| {
+            !peer.is_forgotten && peer.link.is_none_or(|current| current == link)
+        });
         if !is_current {
             return;
         }
@@ -414,6 +532,17 @@ impl Shared {
 }
 
 impl Lines {
+    /// A link on which nobody has said anything for too long since its greeting.
+    fn silent_at(&self, now: Instant) -> Option<LinkId> {
+        let is_silent = |(link, state): (&LinkId, &State)| match state {
+            State::Called(since) if now.saturating_duration_since(*since) > GREETING_TIME => {
+                Some(*link)
+            }
+            _ => None,
+        };
+        self.links.iter().find_map(is_silent)
+    }
+
     /// The peer has no link: it is dialed again after a while, if this side dials.
     fn dial_again(&mut self, line: Line) {
         if let Some(peer) = self.peers.get_mut(&line) {

@@ -8,7 +8,9 @@
 //! * [`Net::send`] never waits: what the socket does not take stays queued, and goes when it takes more. Credits of
 //!   exchanges, not the transport, bound how much that is.
 //! * A link ends once, with a reason, whatever happens on it.
-//! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline.
+//! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline. A connection whose other end
+//!   is gone without a word is noticed by the system ([`KEEPALIVE`]).
+//! * A panic of the owner ends the link that it was handed a frame of, and nothing else.
 //!
 //! # Locks
 //! A link's reader is locked while frames are handed up, its writer while frames are queued or written. Whoever is handed a
@@ -26,6 +28,7 @@ use mio::{Events, Interest, Poll, Registry, Waker};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -38,6 +41,10 @@ pub const GREETING_TIME: Duration = Duration::from_secs(5);
 const OUT_OF_THE_WAY: Duration = Duration::from_micros(500);
 /// How many strangers are greeted at once; further ones are told to come again.
 pub const GREETED_AT_ONCE: usize = 64;
+/// Connections taken before links have their turn again.
+const ACCEPTED_AT_ONCE: usize = 64;
+/// How long a connection may be silent before the system asks whether the other end is there.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// A link of one net. Never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -119,6 +126,16 @@ impl Links {
         self.all = Arc::new(self.by_id.values().cloned().collect());
         Some(link)
     }
+}
+
+/// Who was taken of those who dial.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accepted {
+    All,
+    /// There may be more.
+    Some,
+    /// There may be more, and the system has no room for them now.
+    NoRoom,
 }
 
 const LISTENER: mio::Token = mio::Token(usize::MAX);
@@ -255,13 +272,16 @@ impl Shared {
     fn lose(&self, link: &Link, why: Lost) {
         if self.forget(link.id()).is_some() {
             link.shut(&self.registry);
-            self.owner.lost(link.id(), why);
+            // Whoever panics here has heard of it.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.owner.lost(link.id(), why)));
         }
     }
 
     /// Takes what has come. `waits` says whether to wait for another thread that is at it. Whether more may be there.
     fn read(&self, link: &Link, waits: bool) -> bool {
-        match link.read(&*self.owner, waits) {
+        // A panic may leave what the owner holds broken, which the owner's own locks tell it; the link is sound, and ends.
+        let read = AssertUnwindSafe(|| link.read(&*self.owner, waits));
+        match catch_unwind(read).unwrap_or(Err(Lost::Panicked)) {
             Ok(has_more) => has_more,
             Err(why) => {
                 self.lose(link, why);
@@ -277,14 +297,14 @@ impl Shared {
         // Links of which not all was read, so that none keeps the others waiting.
         let mut unread: Vec<LinkId> = Vec::new();
         let mut polls = 0;
-        let mut has_accepted = true;
+        let mut accepted = Accepted::All;
         while !self.ends.load(Ordering::SeqCst) {
             let polled = self.polls.load(Ordering::Relaxed);
             if std::mem::replace(&mut polls, polled) != polled {
                 // Somebody takes what comes, faster than a thread that has to be woken.
                 std::thread::park_timeout(OUT_OF_THE_WAY);
             }
-            let patience = if unread.is_empty() {
+            let patience = if unread.is_empty() && accepted != Accepted::Some {
                 GREETING_TIME / 5
             } else {
                 Duration::ZERO
@@ -296,7 +316,7 @@ impl Shared {
             }
             for event in &events {
                 match (event.token(), &listener) {
-                    (LISTENER, Some(_)) => has_accepted = false,
+                    (LISTENER, Some(_)) => accepted = Accepted::Some,
                     (WAKER, _) => {}
                     (token, _) => {
                         let link = LinkId(token.0 as u64);
@@ -306,8 +326,8 @@ impl Shared {
                     }
                 }
             }
-            if let Some(listener) = listener.as_ref().filter(|_| !has_accepted) {
-                has_accepted = self.accept(listener);
+            if let Some(listener) = listener.as_ref().filter(|_| accepted != Accepted::All) {
+                accepted = self.accept(listener);
             }
             unread.retain(|link| self.link(*link).is_some_and(|link| self.read(&link, true)));
             self.end_slow_greetings();
@@ -330,9 +350,9 @@ impl Shared {
         event.is_readable() || event.is_error() || event.is_read_closed()
     }
 
-    /// Takes whoever dials; false when the system could not say who else does, and has to be asked again.
-    fn accept(&self, listener: &TcpListener) -> bool {
-        loop {
+    /// Takes those who dial.
+    fn accept(&self, listener: &TcpListener) -> Accepted {
+        for _ in 0..ACCEPTED_AT_ONCE {
             match listener.accept() {
                 Ok((stream, from)) => {
                     if self.greeted_now() >= GREETED_AT_ONCE {
@@ -342,12 +362,13 @@ impl Shared {
                     // Without memory or descriptors the dialer sees a closed connection, and tries again.
                     let _ = self.add(stream, Origin::Accepted(from));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Accepted::All,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 // No descriptors, or no memory. No event will tell that there are some again.
-                Err(_) => return false,
+                Err(_) => return Accepted::NoRoom,
             }
         }
+        Accepted::Some
     }
 
     fn greeted_now(&self) -> usize {

@@ -59,11 +59,12 @@ pub enum Kind {
     Failed = 15,
     Ended = 16,
     Call = 17,
+    Message = 18,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Hello,
         Kind::Data,
         Kind::Signal,
@@ -81,6 +82,7 @@ impl Kind {
         Kind::Failed,
         Kind::Ended,
         Kind::Call,
+        Kind::Message,
     ];
 }
 

@@ -1,8 +1,12 @@
 //! One frame of each kind, with every field away from its default.
 
 use brambling_program::tree::TreeNode;
-use brambling_program::{BlockId, ExchangeId, GroupId, Position, ShardId, StageId};
+use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::*;
+use brambling_protocol::message::{
+    Accepted, JobState, JobStatus, Load, Member, Message, Part, Prepare, Register, Registered,
+    Status, Submit, WorkerStatus,
+};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
 pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
@@ -308,4 +312,112 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             },
         ),
     ]
+    .into_iter()
+    .chain(messages())
+    .collect()
+}
+
+/// Each message of processes outside of jobs, by the name of its file.
+fn messages() -> Vec<(&'static str, Frame<'static>)> {
+    let job = JobId(3);
+    let at = "10.0.0.7:7077".parse().unwrap();
+    let worker = WorkerId(4);
+    let whole_bytes = 9;
+    let part = Part {
+        job,
+        whole_bytes,
+        first_byte: 5,
+        bytes: b"beta",
+    };
+    let status = Status {
+        workers: vec![WorkerStatus {
+            id: worker,
+            pid: 4_711,
+            host: "node-7".into(),
+            threads: 18,
+            shards: 180,
+            memory_bytes: 1 << 33,
+            idle_permille: 125,
+        }],
+        jobs: vec![JobStatus {
+            id: job,
+            name: "logistic-regression".into(),
+            state: JobState::Failed,
+            generation: Generation(1),
+            position: 123_456,
+            failure: Some("it was cancelled".into()),
+        }],
+    };
+    let entry = Entry {
+        owner: worker,
+        version: 1,
+    };
+    let register = Register {
+        version: "0.1.0",
+        known_as: Some(worker),
+        epoch: 0xfeed_beef,
+        pid: 4_711,
+        host: "node-7",
+        threads: 18,
+        memory_bytes: 1 << 34,
+        listens_at: at,
+    };
+    let load = Load {
+        memory_bytes: 1 << 33,
+        idle_permille: 125,
+        tasks: vec![(job, 123_456)],
+    };
+    let prepare = Prepare {
+        job,
+        generation: Generation(1),
+        members: vec![Member { worker, at }],
+        shards: vec![3],
+        map: vec![EntryRange {
+            group: GroupId(0),
+            first: 0,
+            end: 3,
+            entry,
+        }],
+    };
+    let submit = Submit {
+        version: "0.1.0",
+        name: "logistic-regression",
+        shards: vec![3],
+    };
+    let accepted = Accepted {
+        job,
+        members: vec![Member {
+            worker,
+            at: "[::1]:40000".parse().unwrap(),
+        }],
+    };
+    let failure = Some("on worker w4: no such module");
+    let why = "the cluster has no workers";
+    let partition = Message::Partition {
+        dataset: DatasetId(2),
+        index: 1,
+        part,
+    };
+    let all = [
+        ("register", Message::Register(register)),
+        ("registered", Message::Registered(Registered { worker })),
+        ("load", Message::Load(load)),
+        ("prepare", Message::Prepare(prepare)),
+        ("unprepared", Message::Unprepared { job, why }),
+        ("release", Message::Release(job)),
+        ("submit", Message::Submit(submit)),
+        ("accepted", Message::Accepted(accepted)),
+        ("over", Message::Over { job, failure }),
+        ("cancel", Message::Cancel(job)),
+        ("done", Message::Done(job)),
+        ("ask", Message::Ask),
+        ("status", Message::Status(status)),
+        ("refused", Message::Refused { why }),
+        ("program", Message::Program(part)),
+        ("fetch", Message::Fetch(job)),
+        ("partition", partition),
+        ("fetched", Message::Fetched { job, tasks: 77 }),
+    ];
+    all.map(|(name, message)| (name, Frame::message(message)))
+        .into()
 }

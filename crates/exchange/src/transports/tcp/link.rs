@@ -1,6 +1,6 @@
 //! One connection: its greeting, the frames that come, and those that go.
 
-use super::{LinkId, Lost, Origin, Owner};
+use super::{KEEPALIVE, LinkId, Lost, Origin, Owner};
 use brambling_protocol::frame::{HEADER_BYTES, Header};
 use brambling_protocol::greeting::{
     Answer, Challenge, Dialer, Listener, Nonce, Opening, Token, Verdict,
@@ -8,6 +8,7 @@ use brambling_protocol::greeting::{
 use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
+use socket2::{SockRef, TcpKeepalive};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::AsRawFd;
@@ -79,6 +80,10 @@ impl Link {
         };
         // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
         let _ = stream.set_nodelay(true);
+        // Where it is refused, a connection that dies without a word is noticed when something is sent.
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+        let keepalive = keepalive.with_interval(KEEPALIVE / 5).with_retries(5);
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         Link {
             id,
             origin,

@@ -21,6 +21,9 @@ pub enum Lost {
     /// The owner refused what it said.
     #[error("it sent what no worker sends: {0}")]
     Refused(Box<dyn Error + Send + Sync>),
+    /// Whoever was handed a frame panicked.
+    #[error("what it sent made this process panic, which is a bug here")]
+    Panicked,
     /// The other side has ended the connection.
     #[error("the connection was closed at the other end")]
     Ended,

@@ -1,0 +1,522 @@
+//! Who takes part in a cluster, and whose turn it is: workers register, clients submit jobs.
+//!
+//! A pure state machine beside [`Controller`](crate::Controller), which has one job each: messages, lost links and the time go in,
+//! [`Order`]s come out.
+//!
+//! # Rules
+//! * A worker is known by its process: a link that it makes again gives it its name again, a process that was started again is
+//!   another worker. It takes part in jobs that begin after it came.
+//! * A worker whose link is lost has [`RETURN_TIME`] to come back. Then it is gone, and every job of which it is a member ends with an
+//!   error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link.
+//! * One job has the cluster at a time, from [`Accepted`] until its client is done with it or gone; others wait in the order in which
+//!   they came.
+//! * A client's jobs end with its link.
+
+use crate::placement::place;
+use brambling_protocol::message::{
+    Accepted, JobState, JobStatus, Load, Member, Message, Prepare, Register, Registered, Status,
+    Submit, WorkerStatus,
+};
+use brambling_protocol::{Generation, JobId, PartitionMap, WorkerId};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a worker may be without a link.
+pub const RETURN_TIME: Duration = Duration::from_millis(500);
+/// Jobs that have ended and are still told of.
+pub const REMEMBERED: usize = 100;
+
+/// A link to somebody.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Caller(pub u64);
+
+/// What whoever runs the registry has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Say something.
+    Tell {
+        /// On which link.
+        to: Caller,
+        /// What.
+        what: Told,
+    },
+    /// A job begins: a controller for it is needed.
+    Begin {
+        /// Which.
+        job: JobId,
+        /// Its generation.
+        generation: Generation,
+        /// Its members.
+        members: Vec<WorkerId>,
+        /// Where its shards are.
+        map: PartitionMap,
+    },
+    /// The job's controller has to tell its members that it is over.
+    Cancel {
+        /// Which.
+        job: JobId,
+        /// Why.
+        why: String,
+    },
+    /// A member of the job is gone: its controller ends it ([`Controller::lose`](crate::Controller::lose)).
+    Lose {
+        /// Which.
+        job: JobId,
+        /// Who.
+        worker: WorkerId,
+        /// Its process, for the error.
+        process: String,
+    },
+    /// The job's controller is not needed any more.
+    Forget(JobId),
+    /// Somebody asks how the cluster fares: tell them [`Registry::status`].
+    Report {
+        /// On which link.
+        to: Caller,
+    },
+}
+
+/// What is said: a [`Message`] that owns its texts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // See the variants of `Message`.
+pub enum Told {
+    Registered(Registered),
+    Prepare(Prepare),
+    Release(JobId),
+    Accepted(Accepted),
+    Over { job: JobId, failure: Option<String> },
+    Refused { why: String },
+}
+
+impl Told {
+    /// As it is sent.
+    pub fn message(&self) -> Message<'_> {
+        match self {
+            Told::Registered(it) => Message::Registered(*it),
+            Told::Prepare(it) => Message::Prepare(it.clone()),
+            Told::Release(job) => Message::Release(*job),
+            Told::Accepted(it) => Message::Accepted(it.clone()),
+            Told::Over { job, failure } => Message::Over {
+                job: *job,
+                failure: failure.as_deref(),
+            },
+            Told::Refused { why } => Message::Refused { why },
+        }
+    }
+}
+
+/// What nobody says who follows the rules; the link is to be ended.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// A worker's word from somebody who has not registered.
+    #[error("it speaks as a worker and has not registered")]
+    NotRegistered,
+    /// A message that goes the other way.
+    #[error("it says what only a controller or a worker says to others")]
+    WrongWay,
+    /// Bytes that fit no job.
+    #[error("a program of {shards} shards is more than a job may have")]
+    TooManyShards {
+        /// How many.
+        shards: u64,
+    },
+}
+
+/// The most shards of a job.
+const SHARDS_MAX: u64 = 1 << 24;
+
+struct Worker {
+    epoch: u64,
+    caller: Option<Caller>,
+    lost_at: Option<Duration>,
+    pid: u32,
+    host: String,
+    threads: u32,
+    listens_at: SocketAddr,
+    load: Load,
+}
+
+struct Job {
+    client: Option<Caller>,
+    name: String,
+    shards: Vec<u32>,
+    state: JobState,
+    failure: Option<String>,
+    members: Vec<WorkerId>,
+    /// By worker: tasks that have run.
+    tasks: BTreeMap<WorkerId, u64>,
+}
+
+const GENERATION: Generation = Generation(0);
+
+/// The members of a cluster and its jobs.
+pub struct Registry {
+    version: String,
+    workers: BTreeMap<WorkerId, Worker>,
+    next_worker: u32,
+    jobs: BTreeMap<JobId, Job>,
+    next_job: u64,
+    /// The one that has the cluster.
+    current: Option<JobId>,
+    queued: VecDeque<JobId>,
+    orders: Vec<Order>,
+}
+
+impl Registry {
+    /// A cluster without workers, of this version of the package.
+    pub fn new(version: impl Into<String>) -> Registry {
+        Registry {
+            version: version.into(),
+            workers: BTreeMap::new(),
+            next_worker: 0,
+            jobs: BTreeMap::new(),
+            next_job: 1,
+            current: None,
+            queued: VecDeque::new(),
+            orders: Vec::new(),
+        }
+    }
+
+    /// What has to be done since the last call.
+    pub fn take_orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// How many workers take part.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn tell(&mut self, to: Caller, what: Told) {
+        self.orders.push(Order::Tell { to, what });
+    }
+
+    fn refuse(&mut self, to: Caller, why: impl Into<String>) {
+        self.tell(to, Told::Refused { why: why.into() });
+    }
+
+    /// Somebody has said something.
+    ///
+    /// # Errors
+    /// When the link is to be ended: nobody who follows the rules says that.
+    pub fn on_message(&mut self, from: Caller, message: Message<'_>) -> Result<(), RegistryError> {
+        match message {
+            Message::Register(register) => self.on_register(from, &register),
+            Message::Load(load) => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.on_load(worker, load);
+            }
+            Message::Unprepared { job, why } => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.cancel(job, format!("on worker {worker}: {why}"));
+            }
+            Message::Submit(submit) => return self.on_submit(from, &submit),
+            Message::Cancel(job) => self.on_cancel(from, job),
+            Message::Done(job) => self.on_done(from, job),
+            Message::Ask => self.orders.push(Order::Report { to: from }),
+            _ => return Err(RegistryError::WrongWay),
+        }
+        Ok(())
+    }
+
+    /// A link is lost.
+    pub fn on_lost(&mut self, caller: Caller, now: Duration) {
+        for worker in self.workers.values_mut() {
+            if worker.caller == Some(caller) {
+                (worker.caller, worker.lost_at) = (None, Some(now));
+            }
+        }
+        let mut jobs = Vec::new();
+        for (id, job) in &mut self.jobs {
+            if job.client == Some(caller) {
+                job.client = None;
+                jobs.push(*id);
+            }
+        }
+        // Those that wait first: else the end of one would begin the next.
+        for job in jobs.into_iter().rev() {
+            self.cancel(job, "the client that asked for it is gone".into());
+            self.release(job);
+        }
+    }
+
+    /// The time passes. To be called a few times in [`RETURN_TIME`].
+    pub fn on_tick(&mut self, now: Duration) {
+        let is_gone = |worker: &Worker| {
+            let lost = worker.lost_at;
+            lost.is_some_and(|at| now.saturating_sub(at) >= RETURN_TIME)
+        };
+        let gone = self.workers.iter().filter(|(_, it)| is_gone(it));
+        for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let worker = self.workers.remove(&id).expect("just seen");
+            self.lose(id, &worker);
+        }
+    }
+
+    // ---- workers
+
+    fn worker_of(&self, caller: Caller) -> Option<WorkerId> {
+        let is_it = |(_, worker): &(&WorkerId, &Worker)| worker.caller == Some(caller);
+        self.workers.iter().find(is_it).map(|(id, _)| *id)
+    }
+
+    fn on_register(&mut self, from: Caller, register: &Register<'_>) {
+        if register.version != self.version {
+            let why = format!(
+                "the worker is of brambling {} and the controller of {}; install the same version on both",
+                register.version, self.version
+            );
+            return self.refuse(from, why);
+        }
+        let known = register.known_as.filter(|id| {
+            let worker = self.workers.get(id);
+            worker.is_some_and(|worker| worker.epoch == register.epoch)
+        });
+        let id = known.unwrap_or_else(|| {
+            self.next_worker += 1;
+            WorkerId(self.next_worker)
+        });
+        let load = match self.workers.remove(&id) {
+            Some(before) => before.load,
+            None => Load {
+                memory_bytes: 0,
+                idle_permille: 1_000,
+                tasks: Vec::new(),
+            },
+        };
+        let worker = Worker {
+            epoch: register.epoch,
+            caller: Some(from),
+            lost_at: None,
+            pid: register.pid,
+            host: register.host.to_owned(),
+            threads: register.threads,
+            listens_at: register.listens_at,
+            load,
+        };
+        self.workers.insert(id, worker);
+        self.tell(from, Told::Registered(Registered { worker: id }));
+        self.begin_next();
+    }
+
+    fn on_load(&mut self, id: WorkerId, load: Load) {
+        for (job, tasks) in &load.tasks {
+            if let Some(job) = self.jobs.get_mut(job) {
+                job.tasks.insert(id, *tasks);
+            }
+        }
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.load = load;
+        }
+    }
+
+    fn lose(&mut self, id: WorkerId, worker: &Worker) {
+        let has_it =
+            |(_, job): &(&JobId, &Job)| job.state == JobState::Running && job.members.contains(&id);
+        let jobs = self.jobs.iter().filter(has_it).map(|(job, _)| *job);
+        for job in jobs.collect::<Vec<_>>() {
+            self.orders.push(Order::Lose {
+                job,
+                worker: id,
+                process: format!("process {} on {}", worker.pid, worker.host),
+            });
+        }
+    }
+
+    // ---- jobs
+
+    fn on_submit(&mut self, from: Caller, submit: &Submit<'_>) -> Result<(), RegistryError> {
+        let shards = submit.shards.iter().copied().map(u64::from).sum();
+        if shards > SHARDS_MAX {
+            return Err(RegistryError::TooManyShards { shards });
+        }
+        if submit.version != self.version {
+            let why = format!(
+                "this process is of brambling {} and the controller of {}; install the same version on both",
+                submit.version, self.version
+            );
+            self.refuse(from, why);
+            return Ok(());
+        }
+        if self.workers.is_empty() {
+            self.refuse(
+                from,
+                "the cluster has no workers; start some with `brambling worker --controller HOST:PORT`",
+            );
+            return Ok(());
+        }
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        let job = Job {
+            client: Some(from),
+            name: submit.name.to_owned(),
+            shards: submit.shards.clone(),
+            state: JobState::Queued,
+            failure: None,
+            members: Vec::new(),
+            tasks: BTreeMap::new(),
+        };
+        self.jobs.insert(id, job);
+        self.queued.push_back(id);
+        self.begin_next();
+        Ok(())
+    }
+
+    /// The first job that waits has the cluster, if nobody has it.
+    fn begin_next(&mut self) {
+        let members: Vec<(WorkerId, u32)> = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| worker.caller.is_some())
+            .map(|(id, worker)| (*id, worker.threads))
+            .collect();
+        if self.current.is_some() || members.is_empty() {
+            return;
+        }
+        let Some(id) = self.queued.pop_front() else {
+            return;
+        };
+        self.current = Some(id);
+        let job = self.jobs.get_mut(&id).expect("a job that waits");
+        job.state = JobState::Running;
+        job.members = members.iter().map(|(id, _)| *id).collect();
+        let (shards, client) = (job.shards.clone(), job.client);
+        let map = place(&shards, &members);
+        let member = |(worker, _): &(WorkerId, u32)| Member {
+            worker: *worker,
+            at: self.workers[worker].listens_at,
+        };
+        let to_reach: Vec<Member> = members.iter().map(member).collect();
+        self.orders.push(Order::Begin {
+            job: id,
+            generation: GENERATION,
+            members: members.iter().map(|(id, _)| *id).collect(),
+            map: map.clone(),
+        });
+        let prepare = Prepare {
+            job: id,
+            generation: GENERATION,
+            members: to_reach.clone(),
+            shards,
+            map: map.entries().collect(),
+        };
+        for to in members
+            .iter()
+            .filter_map(|(id, _)| self.workers[id].caller)
+            .collect::<Vec<_>>()
+        {
+            self.tell(to, Told::Prepare(prepare.clone()));
+        }
+        if let Some(client) = client {
+            let members = to_reach;
+            self.tell(client, Told::Accepted(Accepted { job: id, members }));
+        }
+    }
+
+    fn on_cancel(&mut self, from: Caller, job: JobId) {
+        match self.jobs.get(&job) {
+            Some(it) if matches!(it.state, JobState::Running | JobState::Queued) => {
+                self.cancel(job, "it was cancelled".into());
+            }
+            Some(_) => {}
+            None => self.refuse(from, format!("there is no job {job}")),
+        }
+    }
+
+    /// Ends a job that has not ended.
+    fn cancel(&mut self, id: JobId, why: String) {
+        match self.jobs.get(&id).map(|job| job.state) {
+            // Its members are told, and the end comes from there.
+            Some(JobState::Running) => self.orders.push(Order::Cancel { job: id, why }),
+            Some(JobState::Queued) => {
+                self.queued.retain(|queued| *queued != id);
+                self.on_over(id, Some(why));
+            }
+            _ => {}
+        }
+    }
+
+    /// A job's controller says that it is over.
+    pub fn on_over(&mut self, id: JobId, failure: Option<String>) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        job.state = match failure {
+            None => JobState::Succeeded,
+            Some(_) => JobState::Failed,
+        };
+        job.failure = failure.clone();
+        if let Some(client) = job.client {
+            self.tell(client, Told::Over { job: id, failure });
+        }
+    }
+
+    fn on_done(&mut self, from: Caller, id: JobId) {
+        if self
+            .jobs
+            .get(&id)
+            .is_some_and(|job| job.client == Some(from))
+        {
+            self.cancel(id, "its client is done with it".into());
+            self.release(id);
+        }
+    }
+
+    /// Nobody asks for a job any more: its members drop what they have of it, and the next one begins.
+    fn release(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.client = None;
+            if !matches!(job.state, JobState::Succeeded) {
+                job.state = JobState::Failed;
+            }
+        }
+        if self.current == Some(id) {
+            self.current = None;
+            let members = self.jobs[&id].members.clone();
+            let callers = members.iter().filter_map(|id| self.workers.get(id)?.caller);
+            for to in callers.collect::<Vec<_>>() {
+                self.tell(to, Told::Release(id));
+            }
+            self.orders.push(Order::Forget(id));
+        }
+        self.forget_old();
+        self.begin_next();
+    }
+
+    fn forget_old(&mut self) {
+        let is_old = |(_, job): &(&JobId, &Job)| job.client.is_none();
+        let old: Vec<JobId> = self.jobs.iter().filter(is_old).map(|(id, _)| *id).collect();
+        for id in &old[..old.len().saturating_sub(REMEMBERED)] {
+            self.jobs.remove(id);
+        }
+    }
+
+    // ---- what is told
+
+    /// How the cluster fares; `held` knows how many shards of a job a worker has.
+    pub fn status(&self, held: impl Fn(JobId, WorkerId) -> u32) -> Status {
+        let worker = |(id, worker): (&WorkerId, &Worker)| WorkerStatus {
+            id: *id,
+            pid: worker.pid,
+            host: worker.host.clone(),
+            threads: worker.threads,
+            shards: self.current.map_or(0, |job| held(job, *id)),
+            memory_bytes: worker.load.memory_bytes,
+            idle_permille: worker.load.idle_permille,
+        };
+        let job = |(id, job): (&JobId, &Job)| JobStatus {
+            id: *id,
+            name: job.name.clone(),
+            state: job.state,
+            generation: GENERATION,
+            position: job.tasks.values().sum(),
+            failure: job.failure.clone(),
+        };
+        Status {
+            workers: self.workers.iter().map(worker).collect(),
+            jobs: self.jobs.iter().map(job).collect(),
+        }
+    }
+}

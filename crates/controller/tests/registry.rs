@@ -1,0 +1,323 @@
+//! Workers register, clients submit; what the registry tells whom.
+
+use brambling_controller::registry::{Caller, Order, RETURN_TIME, Registry, RegistryError, Told};
+use brambling_protocol::message::{
+    JobState, Load, Message, Prepare, Register, Registered, Status, Submit,
+};
+use brambling_protocol::{JobId, WorkerId};
+use std::time::Duration;
+
+const VERSION: &str = "1.2.3";
+const A: Caller = Caller(10);
+const B: Caller = Caller(11);
+const CLIENT: Caller = Caller(20);
+const OTHER: Caller = Caller(21);
+
+fn register(pid: u32, known_as: Option<WorkerId>) -> Message<'static> {
+    Message::Register(Register {
+        version: VERSION,
+        known_as,
+        epoch: u64::from(pid) + 1_000,
+        pid,
+        host: "here",
+        threads: pid,
+        memory_bytes: 1 << 30,
+        listens_at: ([127, 0, 0, 1], pid as u16).into(),
+    })
+}
+
+fn submit(shards: &[u32]) -> Message<'static> {
+    Message::Submit(Submit {
+        version: VERSION,
+        name: "a program",
+        shards: shards.to_vec(),
+    })
+}
+
+fn say(registry: &mut Registry, from: Caller, message: Message<'_>) -> Vec<Order> {
+    registry.on_message(from, message).unwrap();
+    registry.take_orders()
+}
+
+/// A registry with the workers 1 (one thread) and 2 (three).
+fn two_workers() -> Registry {
+    let mut registry = Registry::new(VERSION);
+    for (caller, pid, id) in [(A, 1, 1), (B, 3, 2)] {
+        let worker = WorkerId(id);
+        let what = Told::Registered(Registered { worker });
+        let orders = say(&mut registry, caller, register(pid, None));
+        assert_eq!(orders, [Order::Tell { to: caller, what }]);
+    }
+    registry
+}
+
+fn told(orders: &[Order], to: Caller) -> Vec<&Told> {
+    let mine = orders.iter().filter_map(|order| match order {
+        Order::Tell { to: it, what } if *it == to => Some(what),
+        _ => None,
+    });
+    mine.collect()
+}
+
+fn refusal(orders: &[Order], to: Caller) -> &str {
+    match told(orders, to)[..] {
+        [Told::Refused { why }] => why,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+fn status(registry: &Registry) -> Status {
+    registry.status(|_, worker| worker.0 * 100)
+}
+
+fn state(registry: &Registry, job: u64) -> JobState {
+    let jobs = status(registry).jobs;
+    jobs.iter().find(|it| it.id == JobId(job)).unwrap().state
+}
+
+#[test]
+fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
+    let mut registry = two_workers();
+    let orders = say(&mut registry, CLIENT, submit(&[8, 1]));
+    let Some(Order::Begin {
+        job, members, map, ..
+    }) = orders.first()
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(
+        (*job, &members[..]),
+        (JobId(1), &[WorkerId(1), WorkerId(2)][..])
+    );
+    let owned = |worker| {
+        let mine = map
+            .entries()
+            .filter(|it| it.entry.owner == WorkerId(worker));
+        mine.map(|it| it.end - it.first).collect::<Vec<_>>()
+    };
+    assert_eq!((owned(1), owned(2)), (vec![2], vec![6, 1]));
+    for worker in [A, B] {
+        let [
+            Told::Prepare(Prepare {
+                job: JobId(1),
+                members,
+                shards,
+                map: entries,
+                ..
+            }),
+        ] = told(&orders, worker)[..]
+        else {
+            panic!("{orders:?}");
+        };
+        assert_eq!((members.len(), &shards[..]), (2, &[8, 1][..]));
+        assert_eq!(*entries, map.entries().collect::<Vec<_>>());
+    }
+    let [Told::Accepted(accepted)] = told(&orders, CLIENT)[..] else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(accepted.members[1].at.port(), 3);
+}
+
+#[test]
+fn jobs_have_the_cluster_one_after_another() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    assert_eq!(say(&mut registry, OTHER, submit(&[5])), []);
+    assert_eq!(
+        (state(&registry, 1), state(&registry, 2)),
+        (JobState::Running, JobState::Queued)
+    );
+    registry.on_over(JobId(1), None);
+    let orders = registry.take_orders();
+    assert_eq!(
+        told(&orders, CLIENT),
+        [&Told::Over {
+            job: JobId(1),
+            failure: None
+        }]
+    );
+    // What it left is still to be fetched.
+    assert_eq!(state(&registry, 2), JobState::Queued);
+    // Only its own client may say so.
+    assert_eq!(say(&mut registry, OTHER, Message::Done(JobId(1))), []);
+    let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
+    assert_eq!(told(&orders, A)[0], &Told::Release(JobId(1)));
+    assert!(orders.contains(&Order::Forget(JobId(1))));
+    assert!(matches!(told(&orders, OTHER)[..], [Told::Accepted(_)]));
+    assert_eq!(
+        (state(&registry, 1), state(&registry, 2)),
+        (JobState::Succeeded, JobState::Running)
+    );
+}
+
+#[test]
+fn a_client_that_is_gone_ends_its_jobs() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, OTHER, submit(&[4]));
+    registry.on_lost(CLIENT, Duration::ZERO);
+    let orders = registry.take_orders();
+    assert!(matches!(&orders[0], Order::Cancel { job: JobId(1), why } if why.contains("client")));
+    assert!(orders.contains(&Order::Forget(JobId(1))));
+    assert_eq!(
+        (state(&registry, 1), state(&registry, 2)),
+        (JobState::Failed, JobState::Failed)
+    );
+    assert_eq!(state(&registry, 3), JobState::Running);
+    assert_eq!(told(&orders, CLIENT).len(), 0, "nobody is there to be told");
+}
+
+#[test]
+fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_lost(A, Duration::from_secs(5));
+    let before = Duration::from_secs(5) + RETURN_TIME / 2;
+    registry.on_tick(before);
+    assert_eq!(registry.take_orders(), []);
+    // The same process on another link.
+    let orders = say(&mut registry, OTHER, register(1, Some(WorkerId(1))));
+    assert_eq!(
+        told(&orders, OTHER),
+        [&Told::Registered(Registered {
+            worker: WorkerId(1)
+        })]
+    );
+    registry.on_tick(before + 10 * RETURN_TIME);
+    assert_eq!(registry.take_orders(), []);
+    registry.on_lost(OTHER, before);
+    registry.on_tick(before + RETURN_TIME);
+    let orders = registry.take_orders();
+    let [
+        Order::Lose {
+            job: JobId(1),
+            worker: WorkerId(1),
+            process,
+        },
+    ] = &orders[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(process, "process 1 on here");
+    assert_eq!(status(&registry).workers.len(), 1);
+    // It comes too late: it is another worker now.
+    let orders = say(&mut registry, A, register(1, Some(WorkerId(1))));
+    assert_eq!(
+        told(&orders, A),
+        [&Told::Registered(Registered {
+            worker: WorkerId(3)
+        })]
+    );
+}
+
+#[test]
+fn a_process_that_was_started_again_is_another_worker() {
+    let mut registry = two_workers();
+    let orders = say(&mut registry, OTHER, register(7, Some(WorkerId(1))));
+    assert_eq!(
+        told(&orders, OTHER),
+        [&Told::Registered(Registered {
+            worker: WorkerId(3)
+        })]
+    );
+}
+
+#[test]
+fn who_cannot_take_part_is_told_why() {
+    let mut registry = Registry::new(VERSION);
+    let orders = say(&mut registry, CLIENT, submit(&[4]));
+    assert!(refusal(&orders, CLIENT).contains("brambling worker --controller"));
+    let Message::Register(mut worker) = register(1, None) else {
+        unreachable!()
+    };
+    worker.version = "1.2.4";
+    let orders = say(&mut registry, A, Message::Register(worker));
+    let why = refusal(&orders, A);
+    assert!(
+        why.contains("1.2.4") && why.contains("1.2.3") && why.contains("install"),
+        "{why}"
+    );
+    assert_eq!(registry.workers(), 0);
+    let (version, name) = ("0.1", "p");
+    let wrong = Submit {
+        version,
+        name,
+        shards: vec![1],
+    };
+    let orders = say(&mut registry, CLIENT, Message::Submit(wrong));
+    assert!(refusal(&orders, CLIENT).contains("0.1"));
+}
+
+#[test]
+fn what_nobody_says_who_follows_the_rules_ends_the_link() {
+    let mut registry = two_workers();
+    let load = Load {
+        memory_bytes: 1,
+        idle_permille: 2,
+        tasks: vec![],
+    };
+    let wrong = [
+        (Message::Load(load), RegistryError::NotRegistered),
+        (
+            Message::Unprepared {
+                job: JobId(1),
+                why: "x",
+            },
+            RegistryError::NotRegistered,
+        ),
+        (Message::Release(JobId(1)), RegistryError::WrongWay),
+        (
+            submit(&[u32::MAX, 1]),
+            RegistryError::TooManyShards { shards: 1 << 32 },
+        ),
+    ];
+    for (message, error) in wrong {
+        assert_eq!(registry.on_message(OTHER, message), Err(error));
+        assert_eq!(registry.take_orders(), []);
+    }
+}
+
+#[test]
+fn a_job_that_waits_can_be_cancelled_and_one_that_a_member_cannot_prepare_ends() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, OTHER, submit(&[4]));
+    let orders = say(&mut registry, CLIENT, Message::Cancel(JobId(2)));
+    assert!(matches!(
+        told(&orders, OTHER)[..],
+        [Told::Over {
+            failure: Some(_),
+            ..
+        }]
+    ));
+    assert_eq!(state(&registry, 2), JobState::Failed);
+    let (job, why) = (JobId(1), "no such module");
+    let orders = say(&mut registry, B, Message::Unprepared { job, why });
+    let why = "on worker w2: no such module".to_owned();
+    assert_eq!(orders, [Order::Cancel { job, why }]);
+    assert!(refusal(&say(&mut registry, OTHER, Message::Cancel(JobId(9))), OTHER).contains("j9"));
+}
+
+#[test]
+fn loads_are_what_the_status_tells() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    for (caller, tasks) in [(A, 30), (B, 12)] {
+        let tasks = vec![(JobId(1), tasks)];
+        let load = Load {
+            memory_bytes: 77,
+            idle_permille: 250,
+            tasks,
+        };
+        say(&mut registry, caller, Message::Load(load));
+    }
+    let status = status(&registry);
+    assert_eq!(
+        (status.jobs[0].position, &status.jobs[0].name[..]),
+        (42, "a program")
+    );
+    let second = &status.workers[1];
+    assert_eq!((second.pid, second.threads, second.shards), (3, 3, 200));
+    assert_eq!((second.memory_bytes, second.idle_permille), (77, 250));
+}

@@ -1,0 +1,284 @@
+//! What the processes of a cluster say to each other outside of jobs: workers register with the controller, clients submit programs and
+//! fetch what they left.
+//!
+//! Each is a frame of its own on a link that speaks of no job. They are not numbered: who loses the link says again what
+//! still matters, which each message tells.
+
+use crate::ids::{Generation, JobId, WorkerId};
+use crate::map::EntryRange;
+use brambling_program::DatasetId;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// The most that one message carries of a program or of a result; larger ones are cut.
+pub const PART_BYTES: usize = 1 << 20;
+
+/// One message. New ones are added at the end: their numbers are in the frames.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Message<'a> {
+    /// A worker to the controller: it wants to take part. Said first on each link.
+    Register(#[serde(borrow)] Register<'a>),
+    /// The controller to a worker: it takes part.
+    Registered(Registered),
+    /// A worker to the controller, several times a second: it is there, and how it fares.
+    Load(Load),
+    /// The controller to a worker: a job begins. Its program comes from the client.
+    Prepare(Prepare),
+    /// A worker to the controller: it cannot run the job.
+    Unprepared {
+        /// The job.
+        job: JobId,
+        /// Why not.
+        why: &'a str,
+    },
+    /// The controller to a worker: nobody asks for the job any more.
+    Release(JobId),
+    /// A client to the controller: run a program.
+    Submit(Submit<'a>),
+    /// The controller to a client: the job begins, and its members expect the program.
+    Accepted(Accepted),
+    /// The controller to a client: the job is over; what it left can be fetched if it did not fail.
+    Over {
+        /// The job.
+        job: JobId,
+        /// What went wrong on which worker, if anything did.
+        failure: Option<&'a str>,
+    },
+    /// A client to the controller: end a job.
+    Cancel(JobId),
+    /// A client to the controller: it has what it wants of a job of its.
+    Done(JobId),
+    /// A client to the controller: how is the cluster?
+    Ask,
+    /// The answer.
+    Status(Status),
+    /// Anybody: what was asked is refused.
+    Refused {
+        /// Why, and the way out.
+        why: &'a str,
+    },
+    /// A client to a worker: a part of a job's program. Parts come in order.
+    Program(Part<'a>),
+    /// A client to a worker: send the kept partitions that are there.
+    Fetch(JobId),
+    /// A worker to a client: a part of a partition. Parts come in order, partition after partition.
+    Partition {
+        /// Whose.
+        dataset: DatasetId,
+        /// Which.
+        index: u32,
+        /// Its bytes.
+        part: Part<'a>,
+    },
+    /// A worker to a client: it has sent all that it has of a job.
+    Fetched {
+        /// The job.
+        job: JobId,
+        /// Tasks that it ran.
+        tasks: u64,
+    },
+}
+
+/// What a worker is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Register<'a> {
+    /// The version of its package.
+    pub version: &'a str,
+    /// Who it was on an earlier link of the same process.
+    pub known_as: Option<WorkerId>,
+    /// Differs each time a process starts.
+    pub epoch: u64,
+    /// Its process.
+    pub pid: u32,
+    /// The machine's name.
+    pub host: &'a str,
+    /// Its threads.
+    pub threads: u32,
+    /// Its memory budget.
+    pub memory_bytes: u64,
+    /// Where other workers and clients reach it.
+    pub listens_at: SocketAddr,
+}
+
+/// Who a worker is from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Registered {
+    /// Its name in the cluster.
+    pub worker: WorkerId,
+}
+
+/// How a worker fares.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Load {
+    /// Bytes counted in its budget now.
+    pub memory_bytes: u64,
+    /// Of a thousand parts of its threads' time since the last report, those in which no task ran.
+    pub idle_permille: u16,
+    /// For each job here: tasks that have run.
+    pub tasks: Vec<(JobId, u64)>,
+}
+
+/// A job as a worker has to know it before it runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Prepare {
+    /// Its name.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+    /// All members, the worker itself among them.
+    pub members: Vec<Member>,
+    /// How many shards each group has.
+    pub shards: Vec<u32>,
+    /// Who holds what at the beginning.
+    pub map: Vec<EntryRange>,
+}
+
+/// A worker and how to reach it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// Who.
+    pub worker: WorkerId,
+    /// Where.
+    pub at: SocketAddr,
+}
+
+/// What a client wants to run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Submit<'a> {
+    /// The version of its package.
+    pub version: &'a str,
+    /// The program's name.
+    pub name: &'a str,
+    /// How many shards each group has.
+    pub shards: Vec<u32>,
+}
+
+/// A job that begins.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Its name.
+    pub job: JobId,
+    /// Who runs it.
+    pub members: Vec<Member>,
+}
+
+/// A part of something that is sent in parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Part<'a> {
+    /// Of which job.
+    pub job: JobId,
+    /// How large the whole is.
+    pub whole_bytes: u64,
+    /// Where this begins.
+    pub first_byte: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// How a cluster fares.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Its workers, by name.
+    pub workers: Vec<WorkerStatus>,
+    /// Jobs that run, wait, or have ended lately, by name.
+    pub jobs: Vec<JobStatus>,
+}
+
+/// How a worker fares.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Who.
+    pub id: WorkerId,
+    /// Its process.
+    pub pid: u32,
+    /// The machine's name.
+    pub host: String,
+    /// Its threads.
+    pub threads: u32,
+    /// The shards that it holds.
+    pub shards: u32,
+    /// Bytes counted in its budget.
+    pub memory_bytes: u64,
+    /// Of a thousand parts of its threads' time lately, those in which no task ran.
+    pub idle_permille: u16,
+}
+
+/// How a job fares.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// Which.
+    pub id: JobId,
+    /// Its program's name.
+    pub name: String,
+    /// How far it is.
+    pub state: JobState,
+    /// How often it was recovered.
+    pub generation: Generation,
+    /// Tasks that have run.
+    pub position: u64,
+    /// What went wrong, if anything did.
+    pub failure: Option<String>,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum JobState {
+    /// Others are before it.
+    Queued,
+    /// It runs.
+    Running,
+    /// It has ended well.
+    Succeeded,
+    /// It has failed, or was ended.
+    Failed,
+}
+
+/// Puts together what comes in parts.
+#[derive(Debug, Default)]
+pub struct Parts {
+    bytes: Vec<u8>,
+    whole: Option<u64>,
+}
+
+/// Parts that do not fit together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("parts that do not follow each other")]
+pub struct BadPart;
+
+impl Parts {
+    /// The whole, once this was its last part. Memory grows with what has come, not with what is announced.
+    ///
+    /// # Errors
+    /// When the part does not follow those before it.
+    pub fn take(&mut self, part: &Part<'_>) -> Result<Option<Vec<u8>>, BadPart> {
+        let whole = *self.whole.get_or_insert(part.whole_bytes);
+        let here = self.bytes.len() as u64;
+        let end = here.checked_add(part.bytes.len() as u64).ok_or(BadPart)?;
+        let is_next = part.whole_bytes == whole && part.first_byte == here && end <= whole;
+        if !is_next || (part.bytes.is_empty() && whole > 0) {
+            return Err(BadPart);
+        }
+        self.bytes.extend_from_slice(part.bytes);
+        if end < whole {
+            return Ok(None);
+        }
+        self.whole = None;
+        Ok(Some(std::mem::take(&mut self.bytes)))
+    }
+}
+
+/// Cuts something into parts of at most [`PART_BYTES`]; at least one.
+pub fn parts(job: JobId, whole: &[u8]) -> impl Iterator<Item = Part<'_>> {
+    let count = whole.len().div_ceil(PART_BYTES).max(1);
+    (0..count).map(move |number| {
+        let first = number * PART_BYTES;
+        let end = whole.len().min(first + PART_BYTES);
+        Part {
+            job,
+            whole_bytes: whole.len() as u64,
+            first_byte: first as u64,
+            bytes: &whole[first..end],
+        }
+    })
+}
