@@ -84,6 +84,7 @@ pub enum Told {
     Registered(Registered),
     Prepare(Prepare),
     Release(JobId),
+    Queued(JobId),
     Accepted(Accepted),
     Over { job: JobId, failure: Option<String> },
     Refused { why: String },
@@ -96,6 +97,7 @@ impl Told {
             Told::Registered(it) => Message::Registered(*it),
             Told::Prepare(it) => Message::Prepare(it.clone()),
             Told::Release(job) => Message::Release(*job),
+            Told::Queued(job) => Message::Queued(*job),
             Told::Accepted(it) => Message::Accepted(it.clone()),
             Told::Over { job, failure } => Message::Over {
                 job: *job,
@@ -360,6 +362,7 @@ impl Registry {
         };
         self.jobs.insert(id, job);
         self.queued.push_back(id);
+        self.tell(from, Told::Queued(id));
         self.begin_next();
         Ok(())
     }

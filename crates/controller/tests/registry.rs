@@ -81,7 +81,7 @@ fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
     let orders = say(&mut registry, CLIENT, submit(&[8, 1]));
     let Some(Order::Begin {
         job, members, map, ..
-    }) = orders.first()
+    }) = orders.get(1)
     else {
         panic!("{orders:?}");
     };
@@ -112,7 +112,7 @@ fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
         assert_eq!((members.len(), &shards[..]), (2, &[8, 1][..]));
         assert_eq!(*entries, map.entries().collect::<Vec<_>>());
     }
-    let [Told::Accepted(accepted)] = told(&orders, CLIENT)[..] else {
+    let [Told::Queued(JobId(1)), Told::Accepted(accepted)] = told(&orders, CLIENT)[..] else {
         panic!("{orders:?}");
     };
     assert_eq!(accepted.members[1].at.port(), 3);
@@ -122,7 +122,9 @@ fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
 fn jobs_have_the_cluster_one_after_another() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
-    assert_eq!(say(&mut registry, OTHER, submit(&[5])), []);
+    let queued = say(&mut registry, OTHER, submit(&[5]));
+    assert_eq!(told(&queued, OTHER), [&Told::Queued(JobId(2))]);
+    assert_eq!(queued.len(), 1);
     assert_eq!(
         (state(&registry, 1), state(&registry, 2)),
         (JobState::Running, JobState::Queued)

@@ -1,6 +1,7 @@
 //! Whatever can go wrong, by what the user was doing.
 
 use crate::SettingsError;
+use crate::cluster::ClusterError;
 use brambling_operators::simd::SelectError;
 use brambling_program::BuildError;
 use brambling_worker::executor::Failure;
@@ -29,6 +30,9 @@ pub enum Error {
     /// The process's kernels have run on another instruction set already.
     #[error(transparent)]
     InstructionSet(#[from] SelectError),
+    /// The program did not run on the cluster, or the process takes no part in it.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// A job was started from inside a kernel.
     #[error(
         "a kernel cannot run a program: its thread is busy with this one; run it after the job has ended"

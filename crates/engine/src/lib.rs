@@ -19,6 +19,7 @@
 //! # Ok::<(), brambling::Error>(())
 //! ```
 
+pub mod cluster;
 mod error;
 pub mod graph;
 mod interrupt;

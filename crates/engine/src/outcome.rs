@@ -1,12 +1,25 @@
 //! What a finished job leaves: its kept datasets, and what it did.
 
-use brambling_program::{Dataset, DatasetId, Payload, Value};
+use brambling_program::{Dataset, DatasetId, Payload, Plan, Value};
 use brambling_worker::executor::{Job, Tally};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The results of a program.
 pub struct Outcome {
-    job: Job,
+    left: Left,
+}
+
+/// Where the results are.
+enum Left {
+    /// In the job, which ran here.
+    Here(Box<Job>),
+    /// Brought from the workers of a cluster.
+    Fetched {
+        plan: Box<Plan>,
+        values: BTreeMap<(DatasetId, u32), Value>,
+        tally: Tally,
+    },
 }
 
 impl Outcome {
@@ -15,11 +28,47 @@ impl Outcome {
         let mut job = job;
         loop {
             match Arc::try_unwrap(job) {
-                Ok(job) => return Outcome { job },
+                Ok(job) => {
+                    let left = Left::Here(Box::new(job));
+                    return Outcome { left };
+                }
                 Err(shared) => job = shared,
             }
             std::thread::yield_now();
         }
+    }
+
+    /// What came from a cluster: a value for each partition of each kept dataset.
+    pub(crate) fn fetched(
+        plan: Plan,
+        values: BTreeMap<(DatasetId, u32), Value>,
+        tally: Tally,
+    ) -> Outcome {
+        let plan = Box::new(plan);
+        let left = Left::Fetched {
+            plan,
+            values,
+            tally,
+        };
+        Outcome { left }
+    }
+
+    fn plan(&self) -> &Plan {
+        match &self.left {
+            Left::Here(job) => job.plan(),
+            Left::Fetched { plan, .. } => plan,
+        }
+    }
+
+    fn take_one<T: Payload>(&mut self, dataset: DatasetId, index: u32) -> T {
+        let value = match &mut self.left {
+            Left::Here(job) => return job.take(dataset, index),
+            Left::Fetched { values, .. } => values.remove(&(dataset, index)),
+        };
+        let value = value.expect("a partition is taken once");
+        value
+            .take()
+            .unwrap_or_else(|value| panic!("a dataset of {value:?} was asked for as another type"))
     }
 
     /// Takes the value of a one-partition dataset.
@@ -28,7 +77,7 @@ impl Outcome {
     /// When the dataset was not kept, or is of another program.
     pub fn take<T: Payload>(&mut self, dataset: &Dataset<T>) -> T {
         self.check_kept(dataset);
-        self.job.take(dataset.id(), 0)
+        self.take_one(dataset.id(), 0)
     }
 
     /// Takes the values of all partitions, by index.
@@ -37,23 +86,21 @@ impl Outcome {
     /// When the dataset was not kept, or is of another program.
     pub fn take_all<T: Payload>(&mut self, dataset: &Dataset<T>) -> Vec<T> {
         self.check_kept(dataset);
-        let group = self.job.plan().group_of_dataset[dataset.id().index()];
-        let count = self.job.plan().counts[group.index()];
-        (0..count)
-            .map(|index| self.job.take(dataset.id(), index))
+        (0..self.partitions(dataset.id()))
+            .map(|index| self.take_one(dataset.id(), index))
             .collect()
     }
 
     /// What was freed would look like a result of zeros.
     fn check_kept<T>(&self, dataset: &Dataset<T>) {
-        let program = &self.job.plan().program;
+        let program = &self.plan().program;
         assert_eq!(
             dataset.program(),
             program.identity(),
             "the dataset belongs to another program than this outcome"
         );
         let dataset = dataset.id();
-        let dataset = &self.job.plan().program.spec().datasets[dataset.index()];
+        let dataset = &program.spec().datasets[dataset.index()];
         assert!(
             dataset.keep,
             "dataset `{}` was freed after its last use; keep it with Program::keep",
@@ -63,17 +110,27 @@ impl Outcome {
 
     /// A partition's value, of whatever type. For other languages' packages.
     pub fn value(&mut self, dataset: DatasetId, index: u32) -> &mut Value {
-        self.job.value(dataset, index)
+        match &mut self.left {
+            Left::Here(job) => job.value(dataset, index),
+            Left::Fetched { values, .. } => {
+                let value = values.get_mut(&(dataset, index));
+                value.expect("a partition of a kept dataset")
+            }
+        }
     }
 
     /// How many partitions a dataset has.
     pub fn partitions(&self, dataset: DatasetId) -> u32 {
-        self.job.plan().counts[self.job.plan().group_of_dataset[dataset.index()].index()]
+        let plan = self.plan();
+        plan.counts[plan.group_of_dataset[dataset.index()].index()]
     }
 
     /// What the job did: tasks, time, memory.
     pub fn tally(&self) -> Tally {
-        self.job.tally()
+        match &self.left {
+            Left::Here(job) => job.tally(),
+            Left::Fetched { tally, .. } => *tally,
+        }
     }
 }
 
@@ -82,7 +139,7 @@ impl std::fmt::Debug for Outcome {
         write!(
             f,
             "Outcome({}, {:?})",
-            self.job.plan().program.spec().name,
+            self.plan().program.spec().name,
             self.tally()
         )
     }

@@ -78,6 +78,8 @@ pub enum Message<'a> {
         /// Tasks that it ran.
         tasks: u64,
     },
+    /// The controller to a client: its program is a job now, and begins when it is its turn.
+    Queued(JobId),
 }
 
 /// What a worker is.

@@ -417,6 +417,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("fetch", Message::Fetch(job)),
         ("partition", partition),
         ("fetched", Message::Fetched { job, tasks: 77 }),
+        ("queued", Message::Queued(job)),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

@@ -1,0 +1,27 @@
+//! Programs on many processes: a [`ControllerProcess`], [`WorkerProcess`]es that register with it, and a [`Cluster`], by
+//! which a client runs programs there.
+//!
+//! A program travels as bytes that mean something to who made them and to the workers' [`Source`]: both build the same program
+//! of them. The controller places its shards and never sees the bytes; results are fetched from the workers that hold them.
+//! `docs/cluster.md` tells how processes find each other and what happens when one of them is gone.
+
+mod client;
+mod controller;
+mod error;
+mod rendezvous;
+mod wire;
+mod worker;
+
+pub use brambling_protocol::greeting::Token;
+pub use brambling_protocol::message::{JobState, JobStatus, Status, WorkerStatus};
+pub use client::Cluster;
+pub use controller::{ControllerOptions, ControllerProcess};
+pub use error::ClusterError;
+pub use rendezvous::{Rendezvous, TOKEN_VARIABLE};
+pub use worker::{Source, WorkerEnd, WorkerOptions, WorkerProcess};
+
+/// The port of a controller when nobody names one.
+pub const DEFAULT_PORT: u16 = 7077;
+
+/// What processes compare when they meet.
+const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,485 @@
+//! A client: runs programs on a cluster, and fetches what they leave.
+
+use super::wire::{board, epoch, framed, message};
+use super::{ClusterError, Rendezvous, Status, VERSION};
+use crate::{Error, Outcome};
+use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
+use brambling_exchange::transports::tcp::{LinkId, Lost};
+use brambling_program::{DatasetId, Plan, Value};
+use brambling_protocol::JobId;
+use brambling_protocol::message::{Accepted, Member, Message, Parts, Submit, parts};
+use brambling_worker::executor::{Advance, Caller, Failure, Tally};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a process that listens may take to answer a greeting.
+const GREETING: Duration = Duration::from_secs(6);
+/// How long the answer to a question may take.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How often a caller is asked for interruptions.
+const LOOKS: Duration = Duration::from_millis(20);
+/// How often the controller is asked how far a job is.
+const ASKS: Duration = Duration::from_millis(250);
+
+/// A connection to a cluster's controller. Dropping it ends the jobs that it runs there.
+///
+/// ```no_run
+/// use brambling::cluster::{Cluster, Rendezvous};
+///
+/// let cluster = Cluster::connect(&Rendezvous::find(Some("127.0.0.1:7077"), None)?)?;
+/// for worker in cluster.status()?.workers {
+///     println!("{} on {}: {} threads", worker.id, worker.host, worker.threads);
+/// }
+/// # Ok::<(), brambling::cluster::ClusterError>(())
+/// ```
+pub struct Cluster {
+    address: SocketAddr,
+    board: Switchboard,
+    controller: LinkId,
+    /// One conversation at a time.
+    inbox: Mutex<Receiver<Heard>>,
+}
+
+/// What comes on the links.
+enum Heard {
+    Open(LinkId),
+    Frame(LinkId, Vec<u8>),
+    Lost(LinkId, String),
+}
+
+struct Desk(Mutex<Sender<Heard>>);
+
+impl Desk {
+    fn hear(&self, heard: Heard) {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A client that is being dropped does not listen.
+        let _ = sender.send(heard);
+    }
+}
+
+impl Reception for Desk {
+    fn on_open(&self, link: LinkId) {
+        self.hear(Heard::Open(link));
+    }
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+        self.hear(Heard::Frame(link, frame.to_vec()));
+        Ok(())
+    }
+    fn on_lost(&self, link: LinkId, why: &Lost) {
+        self.hear(Heard::Lost(link, why.to_string()));
+    }
+}
+
+/// What a job left on its workers.
+struct Fetched {
+    values: BTreeMap<(DatasetId, u32), Value>,
+    tasks: u64,
+}
+
+impl Cluster {
+    /// Connects to a controller.
+    ///
+    /// # Errors
+    /// When nobody answers there, or another token is known there.
+    pub fn connect(at: &Rendezvous) -> Result<Cluster, ClusterError> {
+        let (sender, inbox) = channel();
+        let desk = Arc::new(Desk(Mutex::new(sender)));
+        let system = |source| ClusterError::System { source };
+        let board = board(None, at.token.clone(), epoch()?, desk).map_err(system)?;
+        let controller = board.visit(at.address).map_err(system)?;
+        let missing = |why| ClusterError::NoController {
+            at: at.address,
+            why,
+        };
+        match inbox.recv_timeout(GREETING) {
+            Ok(Heard::Open(_)) => {}
+            Ok(Heard::Lost(_, why)) => return Err(missing(why)),
+            Ok(Heard::Frame(..)) => return Err(missing("it speaks before it is asked".into())),
+            Err(_) => return Err(missing("it does not answer".into())),
+        }
+        Ok(Cluster {
+            address: at.address,
+            board,
+            controller,
+            inbox: Mutex::new(inbox),
+        })
+    }
+
+    /// Where the controller is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How the cluster fares.
+    ///
+    /// # Errors
+    /// When the controller is gone or does not answer.
+    pub fn status(&self) -> Result<Status, ClusterError> {
+        let inbox = self.inbox();
+        self.say(self.controller, Message::Ask);
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            let patience = deadline.saturating_duration_since(Instant::now());
+            match inbox.recv_timeout(patience) {
+                Ok(Heard::Frame(link, frame)) if link == self.controller => {
+                    match message(&frame).map_err(|why| self.broken(why))? {
+                        Message::Status(status) => return Ok(status),
+                        // Of an earlier conversation that was broken off.
+                        _ => continue,
+                    }
+                }
+                Ok(Heard::Lost(link, why)) if link == self.controller => {
+                    return Err(self.gone(why));
+                }
+                Ok(_) => {}
+                Err(_) => return Err(self.gone("it does not answer".into())),
+            }
+        }
+    }
+
+    /// Runs a program on the cluster's workers, who build it from `bytes`, and fetches the datasets that it keeps.
+    ///
+    /// `caller` is asked for interruptions and told how far the job is; its stages run on the workers. A cluster has one
+    /// job at a time: others wait for their turn.
+    ///
+    /// # Errors
+    /// How the job failed, and on which worker; or what became of the cluster.
+    pub fn run(&self, plan: Plan, bytes: &[u8], caller: &mut dyn Caller) -> Result<Outcome, Error> {
+        let inbox = self.inbox();
+        // What an earlier conversation left.
+        for heard in inbox.try_iter() {
+            if let Heard::Lost(link, why) = heard
+                && link == self.controller
+            {
+                return Err(self.gone(why).into());
+            }
+        }
+        let started = Instant::now();
+        let mut talk = Talk {
+            cluster: self,
+            inbox: &inbox,
+            plan: &plan,
+            job: None,
+            caller,
+            started,
+            workers: BTreeMap::new(),
+        };
+        let result = talk.run(bytes);
+        talk.part();
+        let Fetched { values, tasks } = result?;
+        let tally = Tally {
+            tasks,
+            wall: started.elapsed(),
+            ..Tally::default()
+        };
+        Ok(Outcome::fetched(plan, values, tally))
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Receiver<Heard>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, to: LinkId, message: Message<'_>) {
+        self.board.say(to, [framed(message)]);
+    }
+
+    fn gone(&self, why: String) -> ClusterError {
+        ClusterError::ControllerGone {
+            at: self.address,
+            why,
+        }
+    }
+
+    fn broken(&self, why: Refused) -> ClusterError {
+        ClusterError::Broken {
+            who: format!("the controller at {}", self.address),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// How far the link to a worker is, and what comes on it.
+struct Link {
+    member: Member,
+    is_open: bool,
+    /// The partition that comes in parts.
+    parts: Parts,
+    is_done: bool,
+}
+
+/// One program's way to the cluster and back.
+struct Talk<'a> {
+    cluster: &'a Cluster,
+    inbox: &'a Receiver<Heard>,
+    plan: &'a Plan,
+    job: Option<JobId>,
+    caller: &'a mut dyn Caller,
+    started: Instant,
+    workers: BTreeMap<LinkId, Link>,
+}
+
+/// What a conversation comes to.
+enum Event {
+    Queued(JobId),
+    Accepted(Accepted),
+    Over(Option<String>),
+    Open(LinkId),
+    Lost(LinkId, String),
+    Partition(DatasetId, u32, Vec<u8>),
+    Fetched(LinkId, u64),
+    /// Something that changes nothing.
+    None,
+}
+
+impl Talk<'_> {
+    fn run(&mut self, bytes: &[u8]) -> Result<Fetched, Error> {
+        self.cluster.say(
+            self.cluster.controller,
+            Message::Submit(Submit {
+                version: VERSION,
+                name: &self.plan.program.spec().name,
+                shards: self.plan.counts.clone(),
+            }),
+        );
+        let job = self.queued()?;
+        self.job = Some(job);
+        let accepted = loop {
+            match self.next()? {
+                Event::Accepted(accepted) => break accepted,
+                Event::Over(failure) => return Err(elsewhere(failure)),
+                _ => {}
+            }
+        };
+        for member in accepted.members {
+            let visited = self.cluster.board.visit(member.at);
+            let link = visited.map_err(|source| ClusterError::System { source })?;
+            let link_to = Link {
+                member,
+                is_open: false,
+                parts: Parts::default(),
+                is_done: false,
+            };
+            self.workers.insert(link, link_to);
+        }
+        loop {
+            match self.next()? {
+                Event::Open(link) => {
+                    self.worker(link).is_open = true;
+                    let program = parts(job, bytes).map(|part| framed(Message::Program(part)));
+                    self.cluster.board.say(link, program);
+                }
+                // The controller tells whether that ends the job.
+                Event::Lost(..) => {}
+                Event::Over(None) => break,
+                Event::Over(failure) => return Err(elsewhere(failure)),
+                _ => {}
+            }
+        }
+        self.fetch(job)
+    }
+
+    /// The name that the controller gives the job. Not interrupted: without the name nobody could end it.
+    fn queued(&mut self) -> Result<JobId, Error> {
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let heard = self.inbox.recv_timeout(patience);
+            let heard = heard.map_err(|_| self.cluster.gone("it does not answer".into()))?;
+            if let Event::Queued(job) = self.understand(heard)? {
+                return Ok(job);
+            }
+        }
+    }
+
+    fn fetch(&mut self, job: JobId) -> Result<Fetched, Error> {
+        for link in self.workers.keys() {
+            self.cluster.say(*link, Message::Fetch(job));
+        }
+        let mut fetched = Fetched {
+            values: BTreeMap::new(),
+            tasks: 0,
+        };
+        while !self.workers.values().all(|worker| worker.is_done) {
+            match self.next()? {
+                Event::Partition(dataset, index, bytes) => {
+                    let value = self.decode(dataset, &bytes)?;
+                    fetched.values.insert((dataset, index), value);
+                }
+                Event::Fetched(link, tasks) => {
+                    self.worker(link).is_done = true;
+                    fetched.tasks += tasks;
+                }
+                Event::Lost(link, why) if !self.worker(link).is_done => {
+                    let worker = self.worker(link).member.worker.to_string();
+                    return Err(ClusterError::ResultsGone { worker, why }.into());
+                }
+                _ => {}
+            }
+        }
+        self.check(&fetched)?;
+        Ok(fetched)
+    }
+
+    /// Whether all kept partitions have come.
+    fn check(&self, fetched: &Fetched) -> Result<(), Error> {
+        let spec = self.plan.program.spec();
+        for (dataset, kept) in (0..)
+            .map(DatasetId)
+            .zip(&spec.datasets)
+            .filter(|(_, it)| it.keep)
+        {
+            let group = self.plan.group_of_dataset[dataset.index()];
+            for index in 0..self.plan.counts[group.index()] {
+                if !fetched.values.contains_key(&(dataset, index)) {
+                    return Err(ClusterError::Broken {
+                        who: "the cluster".into(),
+                        why: format!("no worker has partition {index} of dataset `{}`", kept.name),
+                    }
+                    .into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&self, dataset: DatasetId, mut bytes: &[u8]) -> Result<Value, Error> {
+        let broken = |why: String| ClusterError::Broken {
+            who: "a worker".into(),
+            why,
+        };
+        let datasets = &self.plan.program.spec().datasets;
+        let kept = datasets.get(dataset.index()).filter(|dataset| dataset.keep);
+        let kept = kept.ok_or_else(|| broken("a dataset that the program does not keep".into()))?;
+        let table = self.plan.program.payload_type(dataset);
+        let unreadable = |why: String| broken(format!("dataset `{}`: {why}", kept.name));
+        let value =
+            Value::decode(table, &mut bytes).map_err(|error| unreadable(error.to_string()))?;
+        match bytes {
+            [] => Ok(value),
+            _ => Err(unreadable("more bytes than its value has".into()).into()),
+        }
+    }
+
+    fn worker(&mut self, link: LinkId) -> &mut Link {
+        self.workers.get_mut(&link).expect("a link to a worker")
+    }
+
+    /// The next thing that happens. Meanwhile the caller is asked, and told.
+    fn next(&mut self) -> Result<Event, Error> {
+        let mut asked = Instant::now();
+        loop {
+            if self.caller.check().is_err() {
+                return Err(Failure::Interrupted.into());
+            }
+            match self.inbox.recv_timeout(LOOKS) {
+                Ok(heard) => return self.understand(heard),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.cluster.gone("this side ended".into()).into());
+                }
+            }
+            if asked.elapsed() >= ASKS {
+                asked = Instant::now();
+                self.cluster.say(self.cluster.controller, Message::Ask);
+            }
+        }
+    }
+
+    fn understand(&mut self, heard: Heard) -> Result<Event, Error> {
+        let controller = self.cluster.controller;
+        match heard {
+            Heard::Frame(link, frame) if link == controller => {
+                let message = message(&frame).map_err(|why| self.cluster.broken(why))?;
+                self.controller_said(message)
+            }
+            Heard::Lost(link, why) if link == controller => Err(self.cluster.gone(why).into()),
+            Heard::Frame(link, frame) => self.worker_said(link, &frame),
+            Heard::Open(link) if self.workers.contains_key(&link) => Ok(Event::Open(link)),
+            Heard::Lost(link, why) if self.workers.contains_key(&link) => {
+                Ok(Event::Lost(link, why))
+            }
+            // Links of an earlier conversation.
+            Heard::Open(_) | Heard::Lost(..) => Ok(Event::None),
+        }
+    }
+
+    fn controller_said(&mut self, message: Message<'_>) -> Result<Event, Error> {
+        Ok(match message {
+            Message::Queued(job) => Event::Queued(job),
+            Message::Accepted(accepted) if self.job == Some(accepted.job) => {
+                Event::Accepted(accepted)
+            }
+            Message::Over { job, failure } if self.job == Some(job) => {
+                Event::Over(failure.map(str::to_owned))
+            }
+            Message::Refused { why } => {
+                let why = why.to_owned();
+                return Err(ClusterError::Refused { why }.into());
+            }
+            Message::Status(status) => {
+                self.show(&status);
+                Event::None
+            }
+            _ => Event::None,
+        })
+    }
+
+    fn show(&mut self, status: &Status) {
+        let ours = status.jobs.iter().find(|job| Some(job.id) == self.job);
+        if let Some(job) = ours {
+            self.caller.advanced(Advance {
+                program: &self.plan.program.spec().name,
+                tasks: job.position,
+                tasks_total: self.plan.task_count(),
+                elapsed: self.started.elapsed(),
+            });
+        }
+    }
+
+    fn worker_said(&mut self, link: LinkId, frame: &[u8]) -> Result<Event, Error> {
+        let Some(worker) = self.workers.get_mut(&link) else {
+            return Ok(Event::None);
+        };
+        let broken = |why: String| ClusterError::Broken {
+            who: format!("worker {}", worker.member.worker),
+            why,
+        };
+        let message = message(frame).map_err(|why| broken(why.to_string()))?;
+        Ok(match message {
+            Message::Partition {
+                dataset,
+                index,
+                part,
+            } => match worker.parts.take(&part) {
+                Ok(Some(whole)) => Event::Partition(dataset, index, whole),
+                Ok(None) => Event::None,
+                Err(why) => return Err(broken(why.to_string()).into()),
+            },
+            Message::Fetched { tasks, .. } => Event::Fetched(link, tasks),
+            Message::Refused { why } => {
+                let why = why.to_owned();
+                return Err(ClusterError::Refused { why }.into());
+            }
+            _ => Event::None,
+        })
+    }
+
+    /// Says that this client wants nothing more of the job, and ends the links to workers.
+    fn part(&mut self) {
+        if let Some(job) = self.job {
+            self.cluster
+                .say(self.cluster.controller, Message::Done(job));
+        }
+        for link in self.workers.keys() {
+            self.cluster.board.hang_up(*link);
+        }
+    }
+}
+
+fn elsewhere(failure: Option<String>) -> Error {
+    let failure = failure.unwrap_or_else(|| "the job ended before it began".into());
+    Failure::Elsewhere { failure }.into()
+}

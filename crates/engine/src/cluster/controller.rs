@@ -1,0 +1,291 @@
+//! The process that knows who takes part and where shards are.
+
+use super::wire::{board, epoch, framed, message};
+use super::{ClusterError, Token, VERSION};
+use brambling_controller::registry::{Caller, Order, Registry};
+use brambling_controller::{Controller, Effect};
+use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
+use brambling_exchange::transports::tcp::{LinkId, Lost};
+use brambling_protocol::message::Message;
+use brambling_protocol::{JobId, Sequence, WorkerId};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often the registry is told what time it is.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How a controller is started.
+#[derive(Clone, Debug)]
+pub struct ControllerOptions {
+    /// Where it listens; port 0 is any free one.
+    pub bind: SocketAddr,
+    /// What the processes of its cluster know.
+    pub token: Token,
+}
+
+/// A controller. Dropping it ends it: workers and clients see that its links end.
+pub struct ControllerProcess {
+    shared: Arc<Shared>,
+    ticker: Option<JoinHandle<()>>,
+    address: SocketAddr,
+}
+
+struct Shared {
+    board: OnceLock<Switchboard>,
+    started: Instant,
+    state: Mutex<State>,
+    ends: Condvar,
+}
+
+struct State {
+    registry: Registry,
+    /// A machine for each job that has the cluster.
+    jobs: BTreeMap<JobId, Controller>,
+    links: BTreeMap<LinkId, Caller>,
+    next_caller: u64,
+    has_ended: bool,
+}
+
+impl ControllerProcess {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, or the system gives no threads.
+    pub fn start(options: ControllerOptions) -> Result<ControllerProcess, ClusterError> {
+        let ControllerOptions { bind, token } = options;
+        let state = State {
+            registry: Registry::new(VERSION),
+            jobs: BTreeMap::new(),
+            links: BTreeMap::new(),
+            next_caller: 0,
+            has_ended: false,
+        };
+        let shared = Arc::new(Shared {
+            board: OnceLock::new(),
+            started: Instant::now(),
+            state: Mutex::new(state),
+            ends: Condvar::new(),
+        });
+        let desk = Arc::new(Desk(Arc::downgrade(&shared)));
+        let board = board(Some(bind), token, epoch()?, desk)
+            .map_err(|source| ClusterError::Bind { at: bind, source })?;
+        let address = board.listens_at().expect("it was told to listen");
+        assert!(shared.board.set(board).is_ok(), "set once");
+        let ticking = shared.clone();
+        let builder = std::thread::Builder::new().name("brambling-registry".into());
+        let ticker = builder
+            .spawn(move || ticking.tick())
+            .map_err(|source| ClusterError::System { source })?;
+        Ok(ControllerProcess {
+            shared,
+            ticker: Some(ticker),
+            address,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many workers take part now.
+    pub fn workers(&self) -> usize {
+        self.shared.state().registry.workers()
+    }
+}
+
+impl Drop for ControllerProcess {
+    fn drop(&mut self) {
+        self.shared.state().has_ended = true;
+        self.shared.ends.notify_all();
+        if let Some(ticker) = self.ticker.take() {
+            let _ = ticker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn board(&self) -> &Switchboard {
+        self.board.get().expect("set before anybody can call")
+    }
+
+    fn tick(self: &Arc<Self>) {
+        let mut state = self.state();
+        while !state.has_ended {
+            state.registry.on_tick(self.started.elapsed());
+            state.act(self);
+            let waited = self.ends.wait_timeout(state, TICK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Does something with a job's machine, and then what it asks for.
+    fn with_job<R>(
+        self: &Arc<Self>,
+        job: JobId,
+        act: impl FnOnce(&mut Controller) -> R,
+    ) -> Option<R> {
+        let mut state = self.state();
+        let result = state.jobs.get_mut(&job).map(act);
+        state.act(self);
+        result
+    }
+}
+
+impl State {
+    /// Carries out what the machines ask for. Under the lock, so that everybody is told things in their order; nothing here waits.
+    fn act(&mut self, shared: &Arc<Shared>) {
+        loop {
+            let orders = self.registry.take_orders();
+            let idle = orders.is_empty();
+            for order in orders {
+                self.order(shared, order);
+            }
+            let mut ended = Vec::new();
+            for (job, machine) in &mut self.jobs {
+                for effect in machine.take_effects() {
+                    match effect {
+                        Effect::Send { to, bytes, .. } => shared.board().send(*job, [(to, bytes)]),
+                        Effect::Ended { job, failure } => ended.push((job, failure)),
+                        Effect::Moved { .. } | Effect::Stays { .. } => {}
+                    }
+                }
+            }
+            let quiet = ended.is_empty();
+            for (job, failure) in ended {
+                self.registry.on_over(job, failure);
+            }
+            if idle && quiet {
+                return;
+            }
+        }
+    }
+
+    fn order(&mut self, shared: &Arc<Shared>, order: Order) {
+        match order {
+            Order::Tell { to, what } => self.say(shared, to, what.message()),
+            Order::Report { to } => {
+                let jobs = &self.jobs;
+                let status = self.registry.status(|job, worker| {
+                    let machine = jobs.get(&job);
+                    machine.map_or(0, |machine| machine.held(job, worker))
+                });
+                self.say(shared, to, Message::Status(status));
+            }
+            Order::Begin {
+                job,
+                generation,
+                members,
+                map,
+            } => {
+                let mut machine = Controller::new(members);
+                machine.begin(job, generation, map);
+                self.jobs.insert(job, machine);
+                let side = Side {
+                    job,
+                    shared: Arc::downgrade(shared),
+                };
+                shared
+                    .board()
+                    .enter(job, WorkerId::CONTROLLER, Arc::new(side));
+            }
+            Order::Cancel { job, why } => {
+                if let Some(machine) = self.jobs.get_mut(&job) {
+                    machine.cancel(job, why);
+                }
+            }
+            Order::Lose {
+                job,
+                worker,
+                process,
+            } => {
+                if let Some(machine) = self.jobs.get_mut(&job) {
+                    machine.lose(job, worker, &process);
+                }
+            }
+            Order::Forget(job) => {
+                self.jobs.remove(&job);
+                shared.board().leave(job);
+            }
+        }
+    }
+
+    fn say(&self, shared: &Shared, to: Caller, message: Message<'_>) {
+        let link = self.links.iter().find(|(_, caller)| **caller == to);
+        if let Some((link, _)) = link {
+            shared.board().say(*link, [framed(message)]);
+        }
+    }
+}
+
+/// Has the links of workers and clients.
+struct Desk(Weak<Shared>);
+
+impl Reception for Desk {
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+        let Some(shared) = self.0.upgrade() else {
+            return Ok(());
+        };
+        let message = message(frame)?;
+        let mut state = shared.state();
+        let known = state.links.get(&link).copied();
+        let caller = known.unwrap_or_else(|| {
+            let caller = Caller(state.next_caller);
+            state.next_caller += 1;
+            state.links.insert(link, caller);
+            caller
+        });
+        let done = state.registry.on_message(caller, message);
+        state.act(&shared);
+        Ok(done?)
+    }
+
+    fn on_lost(&self, link: LinkId, _: &Lost) {
+        let Some(shared) = self.0.upgrade() else {
+            return;
+        };
+        let mut state = shared.state();
+        if let Some(caller) = state.links.remove(&link) {
+            state.registry.on_lost(caller, shared.started.elapsed());
+            state.act(&shared);
+        }
+    }
+}
+
+/// The controller's side of a job's links.
+struct Side {
+    job: JobId,
+    shared: Weak<Shared>,
+}
+
+impl Side {
+    /// What a job's machine says; nothing of a job that is forgotten.
+    fn with<R>(&self, act: impl FnOnce(&mut Controller) -> R) -> Option<R> {
+        self.shared.upgrade()?.with_job(self.job, act)
+    }
+}
+
+impl Party for Side {
+    fn received(&self, peer: WorkerId) -> Sequence {
+        self.with(|job| job.received(peer)).unwrap_or(0)
+    }
+
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+        Ok(self
+            .with(|job| job.on_reconnect(peer, received))
+            .unwrap_or(Ok(()))?)
+    }
+
+    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
+        Ok(self
+            .with(|job| job.on_frame(peer, frame))
+            .unwrap_or(Ok(()))?)
+    }
+}

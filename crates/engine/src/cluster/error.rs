@@ -1,0 +1,107 @@
+//! What can go wrong between processes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a process takes no part in a cluster, or a program did not run there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// The text names no address.
+    #[error("`{text}` is no address; give HOST:PORT, such as 127.0.0.1:7077")]
+    Address {
+        /// What was given.
+        text: String,
+        /// Why not.
+        source: Option<std::io::Error>,
+    },
+    /// The address cannot be listened at.
+    #[error(
+        "cannot listen at {at}: {source}; give another address with --bind, such as 127.0.0.1:0 for any free port"
+    )]
+    Bind {
+        /// The address.
+        at: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Nobody answers there, or whoever does is no controller.
+    #[error(
+        "no controller at {at}: {why}; start one with `brambling controller` or `brambling cluster`, or give its address"
+    )]
+    NoController {
+        /// The address.
+        at: SocketAddr,
+        /// What happened.
+        why: String,
+    },
+    /// The link to the controller was lost.
+    #[error("the controller at {at} is gone: {why}")]
+    ControllerGone {
+        /// Its address.
+        at: SocketAddr,
+        /// What happened.
+        why: String,
+    },
+    /// The controller refuses.
+    #[error("{why}")]
+    Refused {
+        /// Why, and the way out.
+        why: String,
+    },
+    /// A worker that holds results is gone.
+    #[error("the results on {worker} cannot be fetched: {why}")]
+    ResultsGone {
+        /// Who.
+        worker: String,
+        /// What happened.
+        why: String,
+    },
+    /// Somebody says what nobody says who follows the rules.
+    #[error("{who} says what cannot be understood: {why}")]
+    Broken {
+        /// Who.
+        who: String,
+        /// What it says.
+        why: String,
+    },
+    /// No token.
+    #[error(
+        "no token for the cluster at {at}; a controller of the same account writes it to {looked_at}; elsewhere give \
+         that file with --token-file, or its token in BRAMBLING_TOKEN"
+    )]
+    NoToken {
+        /// The controller's address.
+        at: String,
+        /// Where a file was looked for.
+        looked_at: PathBuf,
+    },
+    /// No cluster is known, or several are.
+    #[error("{why}")]
+    WhichCluster {
+        /// What to do.
+        why: String,
+    },
+    /// A token that is none.
+    #[error("the token in {place} cannot be used: {why}")]
+    BadToken {
+        /// Where it came from.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The system gives no threads, sockets or random bytes.
+    #[error("the system does not give what a process of a cluster needs: {source}")]
+    System {
+        /// Why not.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,418 @@
+//! A process that holds shards: it registers with a controller and runs what it is told to.
+
+mod hosted;
+
+use super::wire::{board, epoch, framed, message};
+use super::{ClusterError, Rendezvous, VERSION};
+use crate::{Error, Settings};
+use brambling_exchange::transports::local_address_towards;
+use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
+use brambling_exchange::transports::tcp::{LinkId, Lost};
+use brambling_memory::{Budget, Floors};
+use brambling_operators::simd;
+use brambling_program::Program;
+use brambling_protocol::message::{Load, Message, Prepare, Register};
+use brambling_protocol::{JobId, WorkerId};
+use brambling_worker::executor::{Caller, Failure, Pool};
+use hosted::Hosted;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often a worker tells how it fares.
+const REPORTS: Duration = Duration::from_millis(250);
+/// How often its jobs are told that time passes.
+const TICK: Duration = Duration::from_millis(5);
+/// How long a controller is dialed before a worker gives up.
+const CONTROLLER_TIME: Duration = Duration::from_secs(10);
+/// How long it waits between two attempts.
+const REDIAL: Duration = Duration::from_millis(100);
+
+/// What makes programs of bytes, and callers for them: the part of a worker that knows what clients send.
+pub trait Source: Send + Sync {
+    /// The program that a client described.
+    ///
+    /// # Errors
+    /// Why there is none; the client is told.
+    fn program(&self, bytes: &[u8]) -> Result<Program, String>;
+    /// Who runs the stages of a program that are its caller's own. Called on the job's thread.
+    fn caller(&self) -> Box<dyn Caller>;
+    /// A failure as its client should read it.
+    fn explain(&self, failure: &Failure) -> String {
+        failure.to_string()
+    }
+}
+
+/// How a worker is started.
+pub struct WorkerOptions {
+    /// Its cluster.
+    pub cluster: Rendezvous,
+    /// Threads and memory; the rest is as for any job.
+    pub settings: Settings,
+    /// Where it listens for other workers and clients; none: any port of the address by which it reaches the controller.
+    pub bind: Option<SocketAddr>,
+}
+
+/// Why a worker ends.
+#[derive(Debug)]
+pub enum WorkerEnd {
+    /// It was asked to.
+    Asked,
+    /// It cannot take part any more.
+    Failed(ClusterError),
+}
+
+/// A worker. Dropping it ends it, and its jobs.
+pub struct WorkerProcess {
+    shared: Arc<Shared>,
+    beat: Option<JoinHandle<()>>,
+}
+
+pub(in crate::cluster) struct Shared {
+    cluster: Rendezvous,
+    source: Box<dyn Source>,
+    pool: Pool,
+    budget: Budget,
+    stall: Duration,
+    epoch: u64,
+    listens_at: SocketAddr,
+    /// Links of jobs, and of clients.
+    board: OnceLock<Switchboard>,
+    /// The link to the controller outside of jobs, with a thread of its own: a busy worker is not taken for a dead one.
+    control: OnceLock<Switchboard>,
+    state: Mutex<State>,
+    /// Something has changed that somebody waits for.
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    me: Option<WorkerId>,
+    link: Option<LinkId>,
+    is_open: bool,
+    /// Since when there is no link to the controller, and when it is dialed again.
+    lost: Option<(Instant, String)>,
+    again: Option<Instant>,
+    end: Option<WorkerEnd>,
+    jobs: BTreeMap<JobId, Arc<Hosted>>,
+}
+
+impl WorkerProcess {
+    /// Starts to listen, and dials the controller.
+    ///
+    /// # Errors
+    /// When a setting cannot be used, an address cannot be bound, or the system gives no threads.
+    pub fn start(options: WorkerOptions, source: Box<dyn Source>) -> Result<WorkerProcess, Error> {
+        let WorkerOptions {
+            cluster,
+            settings,
+            bind,
+        } = options;
+        let settings = settings.resolve()?;
+        simd::select(settings.isa)?;
+        let threads = settings.threads;
+        let pool = Pool::new(threads, settings.oversubscribed)
+            .map_err(|source| Error::Threads { threads, source })?;
+        let system = |source| ClusterError::System { source };
+        let bind = match bind {
+            Some(bind) => bind,
+            None => {
+                let address = local_address_towards(cluster.address).map_err(system)?;
+                SocketAddr::new(address, 0)
+            }
+        };
+        let epoch = epoch()?;
+        let token = cluster.token.clone();
+        let desks = Arc::<OnceLock<Weak<Shared>>>::default();
+        let receives = Arc::new(Clients(desks.clone()));
+        let jobs = board(Some(bind), token.clone(), epoch, receives)
+            .map_err(|source| ClusterError::Bind { at: bind, source })?;
+        let control =
+            board(None, token, epoch, Arc::new(Control(desks.clone()))).map_err(system)?;
+        let shared = Arc::new(Shared {
+            cluster,
+            source,
+            pool,
+            budget: Budget::new(settings.memory_bytes, Floors::of(settings.memory_bytes)),
+            stall: settings.stall,
+            epoch,
+            listens_at: jobs.listens_at().expect("it was told to listen"),
+            board: jobs.into(),
+            control: control.into(),
+            state: Mutex::new(State {
+                lost: Some((Instant::now(), "it does not answer".into())),
+                again: Some(Instant::now()),
+                ..State::default()
+            }),
+            news: Condvar::new(),
+        });
+        assert!(desks.set(Arc::downgrade(&shared)).is_ok(), "set once");
+        let beating = shared.clone();
+        let builder = std::thread::Builder::new().name("brambling-beat".into());
+        let beat = builder.spawn(move || beating.beat()).map_err(system)?;
+        Ok(WorkerProcess {
+            shared,
+            beat: Some(beat),
+        })
+    }
+
+    /// Where other workers and clients reach it.
+    pub fn listens_at(&self) -> SocketAddr {
+        self.shared.listens_at
+    }
+
+    /// Its name in the cluster, once the controller has given it one.
+    pub fn name(&self) -> Option<WorkerId> {
+        self.shared.state().me
+    }
+
+    /// Waits for its end, or for a change of its name, at most so long.
+    pub fn wait(&self, at_most: Duration) -> Option<WorkerEnd> {
+        let state = self.shared.state();
+        if state.end.is_some() {
+            return self.shared.state_end(state);
+        }
+        let waited = self.shared.news.wait_timeout(state, at_most);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.shared.state_end(state)
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.end = Some(WorkerEnd::Asked);
+        let jobs = std::mem::take(&mut state.jobs);
+        drop(state);
+        self.shared.news.notify_all();
+        for job in jobs.values() {
+            // First: that its jobs end here is no failure of theirs. The controller sees that this worker is gone.
+            self.shared.board().leave(job.id());
+            job.release();
+        }
+        if let Some(beat) = self.beat.take() {
+            let _ = beat.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state_end(&self, mut state: MutexGuard<'_, State>) -> Option<WorkerEnd> {
+        state.end.take_if(|end| matches!(end, WorkerEnd::Failed(_)))
+    }
+
+    fn board(&self) -> &Switchboard {
+        self.board.get().expect("set at the beginning")
+    }
+
+    fn control(&self) -> &Switchboard {
+        self.control.get().expect("set at the beginning")
+    }
+
+    // ---- the thread that tells that this worker is there
+
+    fn beat(self: &Arc<Self>) {
+        let mut reported = Instant::now();
+        let mut busy = Duration::ZERO;
+        let mut state = self.state();
+        while state.end.is_none() {
+            let now = Instant::now();
+            self.dial_if_due(&mut state, now);
+            let jobs: Vec<Arc<Hosted>> = state.jobs.values().cloned().collect();
+            let link = state.link.filter(|_| state.is_open && state.me.is_some());
+            drop(state);
+            jobs.iter().for_each(|job| job.tick());
+            let since = now - reported;
+            if let Some(link) = link.filter(|_| since >= REPORTS) {
+                let load = self.load(&jobs, since, &mut busy);
+                self.control().say(link, [framed(Message::Load(load))]);
+                reported = now;
+            }
+            state = self.state();
+            let patience = if jobs.is_empty() { REDIAL } else { TICK };
+            let waited = self.news.wait_timeout(state, patience);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn load(&self, jobs: &[Arc<Hosted>], since: Duration, busy: &mut Duration) -> Load {
+        let tallies: Vec<_> = jobs.iter().map(|job| (job.id(), job.tally())).collect();
+        let all = tallies
+            .iter()
+            .map(|(_, tally)| tally.busy)
+            .sum::<Duration>();
+        let worked = all.saturating_sub(*busy).as_secs_f64();
+        *busy = all;
+        let could = since.as_secs_f64() * f64::from(self.pool.threads());
+        let idle = (1.0 - worked / could).clamp(0.0, 1.0);
+        Load {
+            memory_bytes: self.budget.in_use_bytes(),
+            idle_permille: (idle * 1_000.0) as u16,
+            tasks: tallies
+                .iter()
+                .map(|(id, tally)| (*id, tally.tasks))
+                .collect(),
+        }
+    }
+
+    fn dial_if_due(&self, state: &mut State, now: Instant) {
+        if let Some((since, why)) = &state.lost
+            && now.saturating_duration_since(*since) > CONTROLLER_TIME
+        {
+            let at = self.cluster.address;
+            let why = why.clone();
+            state.end = Some(WorkerEnd::Failed(match state.me {
+                None => ClusterError::NoController { at, why },
+                Some(_) => ClusterError::ControllerGone { at, why },
+            }));
+            self.news.notify_all();
+            return;
+        }
+        if state.again.is_some_and(|at| at <= now) {
+            state.again = None;
+            match self.control().visit(self.cluster.address) {
+                Ok(link) => state.link = Some(link),
+                Err(_) => state.again = Some(now + REDIAL),
+            }
+        }
+    }
+
+    // ---- the controller
+
+    fn register(&self, link: LinkId) {
+        let host = gethostname::gethostname();
+        let mut state = self.state();
+        state.link = Some(link);
+        state.is_open = true;
+        (state.lost, state.again) = (None, None);
+        let register = Register {
+            version: VERSION,
+            known_as: state.me,
+            epoch: self.epoch,
+            pid: std::process::id(),
+            host: &host.to_string_lossy(),
+            threads: self.pool.threads(),
+            memory_bytes: self.budget.budget_bytes(),
+            listens_at: self.listens_at,
+        };
+        self.control()
+            .say(link, [framed(Message::Register(register))]);
+    }
+
+    fn told(self: &Arc<Self>, message: Message<'_>) -> Result<(), Refused> {
+        match message {
+            Message::Registered(registered) => {
+                self.state().me = Some(registered.worker);
+                self.news.notify_all();
+            }
+            Message::Refused { why } => {
+                let why = why.to_owned();
+                self.state().end = Some(WorkerEnd::Failed(ClusterError::Refused { why }));
+                self.news.notify_all();
+            }
+            Message::Prepare(prepare) => self.prepare(prepare),
+            Message::Release(job) => {
+                let job = self.state().jobs.remove(&job);
+                job.iter().for_each(|job| job.release());
+            }
+            other => return Err(format!("a controller does not say {other:?}").into()),
+        }
+        Ok(())
+    }
+
+    fn lost_controller(&self, link: LinkId, why: &Lost) {
+        let mut state = self.state();
+        if state.link != Some(link) {
+            return;
+        }
+        (state.link, state.is_open) = (None, false);
+        let now = Instant::now();
+        let since = state.lost.as_ref().map_or(now, |(since, _)| *since);
+        state.lost = Some((since, why.to_string()));
+        // What will not be otherwise the next time.
+        if let Lost::Greeting(_) = why {
+            let at = self.cluster.address;
+            let why = why.to_string();
+            state.end = Some(WorkerEnd::Failed(ClusterError::NoController { at, why }));
+            self.news.notify_all();
+            return;
+        }
+        state.again = Some(now + REDIAL);
+    }
+
+    fn say_to_controller(&self, message: Message<'_>) {
+        let link = self.state().link;
+        if let Some(link) = link {
+            self.control().say(link, [framed(message)]);
+        }
+    }
+
+    // ---- jobs
+
+    /// The job of this name; who comes first, client or controller, makes it.
+    fn hosted(self: &Arc<Self>, job: JobId) -> Arc<Hosted> {
+        let mut state = self.state();
+        let hosted = state.jobs.entry(job);
+        let hosted = hosted.or_insert_with(|| Hosted::start(job, self));
+        hosted.clone()
+    }
+
+    fn prepare(self: &Arc<Self>, prepare: Prepare) {
+        let me = self.state().me;
+        if let Some(me) = me {
+            self.hosted(prepare.job).on_prepare(me, prepare);
+        }
+    }
+}
+
+/// Has the link to the controller.
+struct Control(Arc<OnceLock<Weak<Shared>>>);
+
+/// Has the links of clients.
+struct Clients(Arc<OnceLock<Weak<Shared>>>);
+
+fn shared(desk: &OnceLock<Weak<Shared>>) -> Option<Arc<Shared>> {
+    desk.get()?.upgrade()
+}
+
+impl Reception for Control {
+    fn on_open(&self, link: LinkId) {
+        if let Some(shared) = shared(&self.0) {
+            shared.register(link);
+        }
+    }
+    fn on_frame(&self, _: LinkId, frame: &[u8]) -> Result<(), Refused> {
+        match shared(&self.0) {
+            Some(shared) => shared.told(message(frame)?),
+            None => Ok(()),
+        }
+    }
+    fn on_lost(&self, link: LinkId, why: &Lost) {
+        if let Some(shared) = shared(&self.0) {
+            shared.lost_controller(link, why);
+        }
+    }
+}
+
+impl Reception for Clients {
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+        let Some(shared) = shared(&self.0) else {
+            return Ok(());
+        };
+        match message(frame)? {
+            Message::Program(part) => shared.hosted(part.job).on_part(&part)?,
+            Message::Fetch(job) => match shared.state().jobs.get(&job) {
+                Some(job) => job.on_fetch(link),
+                None => return Err(format!("there is no job {job} here").into()),
+            },
+            other => return Err(format!("a client does not say {other:?}").into()),
+        }
+        Ok(())
+    }
+}

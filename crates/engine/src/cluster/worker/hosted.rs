@@ -1,0 +1,352 @@
+//! A job on a worker, from its first word to its release. Each has a thread, which runs the stages that are the caller's own.
+
+use super::super::wire::framed;
+use super::Shared;
+use crate::Error;
+use brambling_exchange::transports::switchboard::{Party, Refused};
+use brambling_exchange::transports::tcp::LinkId;
+use brambling_program::{Bindings, DatasetId, Plan};
+use brambling_protocol::message::{BadPart, Message, Part, Parts, Prepare, parts};
+use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
+use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Tally};
+use brambling_worker::node::{Bytes, Node, NodeOptions};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// How many turns of an exchange are open per destination.
+const OPEN_TURNS: u64 = 2;
+/// Larger pieces are cut.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Shards that move are cut into parts of so many bytes.
+const PART_BYTES: usize = 1 << 20;
+/// How long the thread waits before it looks whether its worker is still there.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(super) struct Hosted {
+    id: JobId,
+    shared: Weak<Shared>,
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    prepared: Option<(WorkerId, Prepare)>,
+    parts: Parts,
+    program: Option<Vec<u8>>,
+    job: Option<Arc<Job>>,
+    /// Clients that wait for what the job leaves.
+    fetches: Vec<LinkId>,
+    is_released: bool,
+    /// What it did, once it has ended.
+    tally: Option<Tally>,
+}
+
+impl Hosted {
+    pub(super) fn start(id: JobId, shared: &Arc<Shared>) -> Arc<Hosted> {
+        let hosted = Arc::new(Hosted {
+            id,
+            shared: Arc::downgrade(shared),
+            state: Mutex::default(),
+            news: Condvar::new(),
+        });
+        let serving = hosted.clone();
+        let builder = std::thread::Builder::new().name(format!("brambling-job-{}", id.0));
+        if let Err(error) = builder.spawn(move || serving.serve()) {
+            let why = format!("the system gives no thread for the job: {error}");
+            shared.say_to_controller(Message::Unprepared { job: id, why: &why });
+        }
+        hosted
+    }
+
+    pub(super) fn id(&self) -> JobId {
+        self.id
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- what is said to it
+
+    pub(super) fn on_prepare(&self, me: WorkerId, prepare: Prepare) {
+        // Said again after a link was lost: it is the same.
+        self.state().prepared.get_or_insert((me, prepare));
+        self.news.notify_all();
+    }
+
+    pub(super) fn on_part(&self, part: &Part<'_>) -> Result<(), BadPart> {
+        let mut state = self.state();
+        if let Some(whole) = state.parts.take(part)? {
+            state.program.get_or_insert(whole);
+            drop(state);
+            self.news.notify_all();
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_fetch(&self, link: LinkId) {
+        self.state().fetches.push(link);
+        self.news.notify_all();
+    }
+
+    /// Nobody asks for it any more: it ends, if it has not, and its thread with it.
+    pub(super) fn release(&self) {
+        let mut state = self.state();
+        state.is_released = true;
+        let job = state.job.clone();
+        drop(state);
+        if let Some(job) = job {
+            job.cancel();
+        }
+        self.news.notify_all();
+    }
+
+    pub(super) fn tick(&self) {
+        let job = self.state().job.clone();
+        if let Some(job) = job {
+            job.on_tick();
+        }
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        let state = self.state();
+        match (&state.job, &state.tally) {
+            (Some(job), _) => job.tally(),
+            (None, Some(tally)) => *tally,
+            (None, None) => Tally::default(),
+        }
+    }
+
+    // ---- its thread
+
+    /// Waits until something can be taken; nothing when the job is released, or its worker has ended.
+    fn await_news<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> Option<R> {
+        let mut state = self.state();
+        loop {
+            if state.is_released || self.shared.strong_count() == 0 {
+                return None;
+            }
+            if let Some(taken) = take(&mut state) {
+                return Some(taken);
+            }
+            let waited = self.news.wait_timeout(state, PATIENCE);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn serve(&self) {
+        let both = |state: &mut State| match (&state.prepared, &state.program) {
+            (Some(_), Some(_)) => state.prepared.take().zip(state.program.take()),
+            _ => None,
+        };
+        let Some(((me, prepare), program)) = self.await_news(both) else {
+            return;
+        };
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let made = self.make(&shared, me, &prepare, &program);
+        drop(program);
+        let job = match made {
+            Ok(job) => job,
+            Err(why) => {
+                let job = self.id;
+                return shared.say_to_controller(Message::Unprepared { job, why: &why });
+            }
+        };
+        let mut state = self.state();
+        state.job = Some(job.clone());
+        if state.is_released {
+            job.cancel();
+        }
+        drop(state);
+        self.enter(&shared, me, &prepare, &job);
+        let mut caller = shared.source.caller();
+        // Its end, failed or not, the controller hears from the job itself.
+        let ended = shared.pool.run(&job, &mut *caller);
+        drop((ended, caller, shared));
+        self.answer(job);
+    }
+
+    /// The job, as the client has described it and the controller has placed it.
+    fn make(
+        &self,
+        shared: &Arc<Shared>,
+        me: WorkerId,
+        prepare: &Prepare,
+        program: &[u8],
+    ) -> Result<Arc<Job>, String> {
+        let program = shared.source.program(program)?;
+        let plan = Plan::compile(Arc::new(program), &Bindings::default());
+        let plan = plan.map_err(|error| Error::from(error).to_string())?;
+        if plan.counts != prepare.shards {
+            return Err(format!(
+                "it builds a program of {:?} shards where its client has {:?}; what builds the program depends on where it runs",
+                plan.counts, prepare.shards
+            ));
+        }
+        let mut map = PartitionMap::new(prepare.shards.iter().copied());
+        for range in &prepare.map {
+            let _ = map.apply(range).map_err(|error| error.to_string())?;
+        }
+        let placed = (prepare.map.iter())
+            .filter(|range| range.entry.owner == me)
+            .flat_map(|range| {
+                let version = range.entry.version;
+                let (group, indices) = (range.group, range.first..range.end);
+                indices.map(move |index| (brambling_program::ShardId { group, index }, version))
+            });
+        let members = prepare.members.iter().map(|member| member.worker);
+        let options = NodeOptions {
+            me,
+            peers: members.filter(|peer| *peer != me).collect(),
+            job: self.id,
+            generation: prepare.generation,
+            open_turns: OPEN_TURNS,
+            chunk_bytes: CHUNK_BYTES,
+            part_bytes: PART_BYTES,
+            budget: shared.budget.clone(),
+        };
+        let wire = Wire {
+            job: self.id,
+            shared: Arc::downgrade(shared),
+        };
+        let membership = Membership {
+            node: Node::new(&plan, map, options),
+            carrier: Arc::new(wire),
+            placed: placed.collect(),
+        };
+        let options = JobOptions {
+            budget: shared.budget.clone(),
+            stall: shared.stall,
+            timed_calls: None,
+        };
+        Job::member(plan, shared.pool.threads(), options, membership)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Its links: of two workers the one of the higher name dials, and all of them the controller.
+    fn enter(&self, shared: &Arc<Shared>, me: WorkerId, prepare: &Prepare, job: &Arc<Job>) {
+        let side = Side(Arc::downgrade(job));
+        shared.board().enter(self.id, me, Arc::new(side));
+        let controller = shared.cluster.address;
+        shared
+            .board()
+            .dial(self.id, WorkerId::CONTROLLER, controller);
+        for member in prepare.members.iter().filter(|member| member.worker < me) {
+            shared.board().dial(self.id, member.worker, member.at);
+        }
+    }
+
+    /// Sends what the job left to whoever asks, until it is released.
+    fn answer(&self, job: Arc<Job>) {
+        let mut job = Some(job);
+        let mut left: Option<Job> = None;
+        while let Some(link) = self.await_news(|state| state.fetches.pop()) {
+            let Some(shared) = self.shared.upgrade() else {
+                break;
+            };
+            if let Some(shared_job) = job.take() {
+                shared.board().leave(self.id);
+                let tally = shared_job.tally();
+                let mut state = self.state();
+                (state.job, state.tally) = (None, Some(tally));
+                drop(state);
+                left = Some(sole(shared_job));
+            }
+            self.send(&shared, left.as_mut().expect("just made"), link);
+        }
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().leave(self.id);
+        }
+        self.state().job = None;
+    }
+
+    fn send(&self, shared: &Shared, left: &mut Job, to: LinkId) {
+        let spec = left.plan().program.spec();
+        let kept = (0..).map(DatasetId).zip(&spec.datasets);
+        let kept: Vec<DatasetId> = kept.filter(|(_, it)| it.keep).map(|(id, _)| id).collect();
+        for dataset in kept {
+            let group = left.plan().group_of_dataset[dataset.index()];
+            for index in 0..left.plan().counts[group.index()] {
+                // What has come and cannot be read is missing at the client, who says so.
+                if !left.holds(dataset, index).unwrap_or(false) {
+                    continue;
+                }
+                let mut bytes = Vec::new();
+                left.value(dataset, index).encode(&mut bytes);
+                let parts = parts(self.id, &bytes).map(|part| {
+                    framed(Message::Partition {
+                        dataset,
+                        index,
+                        part,
+                    })
+                });
+                shared.board().say(to, parts);
+            }
+        }
+        let (job, tasks) = (self.id, left.tally().tasks);
+        let fetched = Message::Fetched { job, tasks };
+        shared.board().say(to, [framed(fetched)]);
+    }
+}
+
+/// A thread that carries frames may still hold it, for a moment.
+fn sole(mut job: Arc<Job>) -> Job {
+    loop {
+        match Arc::try_unwrap(job) {
+            Ok(job) => return job,
+            Err(shared) => job = shared,
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Carries a job's frames.
+struct Wire {
+    job: JobId,
+    shared: Weak<Shared>,
+}
+
+impl Carrier for Wire {
+    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>) {
+        if let Some(shared) = self.shared.upgrade() {
+            let frames = frames.into_iter();
+            shared
+                .board()
+                .send(self.job, frames.map(|(to, _, frame)| (to, frame)));
+        }
+    }
+    fn poll(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().poll();
+        }
+    }
+    fn rest(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().rest();
+        }
+    }
+}
+
+/// A job's side of its links.
+struct Side(Weak<Job>);
+
+impl Party for Side {
+    fn received(&self, peer: WorkerId) -> Sequence {
+        self.0.upgrade().map_or(0, |job| job.received(peer))
+    }
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+        match self.0.upgrade() {
+            Some(job) => Ok(job.on_reconnect(peer, received)?),
+            None => Err("the job is over here".into()),
+        }
+    }
+    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
+        match self.0.upgrade() {
+            Some(job) => Ok(job.on_frame(peer, frame)?),
+            None => Ok(()),
+        }
+    }
+}
