@@ -1,6 +1,7 @@
 //! The command line: what it accepts, and help that teaches.
 
 use crate::Host;
+use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
 use brambling_bench::{GraphName, Precision};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -49,6 +50,39 @@ Every problem comes with its fix. Exit code 1 says that there is one.";
 const CONFIG_HELP: &str = "\
 A source is the environment with the variable's name, brambling.toml with the line, or the default.
 Arguments of a program, such as p.run(threads=4), go before all of them.";
+
+const CLUSTER_HELP: &str = "\
+Examples:
+  brambling cluster --workers 2 --threads 4
+  brambling cluster --workers 2 --threads 1 --bind 127.0.0.1:0
+
+Then, in a script: with br.connect(\"127.0.0.1:7077\"): ...
+It ends with Ctrl-C or SIGTERM, and its workers with it.";
+
+const CONTROLLER_HELP: &str = "\
+Examples:
+  brambling controller
+  brambling controller --bind 10.0.0.7:7077
+
+It writes its address and a new token to a file that only this account can read; the commands and
+br.connect find it there. For other accounts and hosts: --token-file, or the token in BRAMBLING_TOKEN.
+Without --bind nobody outside this machine reaches it. It ends with Ctrl-C or SIGTERM.";
+
+const WORKER_HELP: &str = "\
+Examples:
+  brambling worker --controller 127.0.0.1:7077
+  brambling worker --controller 10.0.0.7:7077 --threads 16 --memory 64GB --token-file token.toml
+
+It runs Python that its cluster's clients send: whoever knows the token can do what this account can.
+It ends with Ctrl-C or SIGTERM, or when the controller is gone for 10 seconds.";
+
+const STATUS_HELP: &str = "\
+Examples:
+  brambling status --controller 127.0.0.1:7077
+  brambling status                           the one cluster of this account
+
+JSON with `workers` (id, pid, host, threads, shards, memory_bytes, idle_share) and `jobs` (id, name,
+state, generation, position: tasks that have run, failure).";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -130,6 +164,18 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Start workers on this machine, and a controller for them
+    #[command(after_help = CLUSTER_HELP)]
+    Cluster(ClusterArguments),
+    /// Start a controller, with which workers register
+    #[command(after_help = CONTROLLER_HELP)]
+    Controller(ControllerArguments),
+    /// Start a worker, which runs what clients send to its cluster
+    #[command(after_help = WORKER_HELP)]
+    Worker(WorkerArguments),
+    /// Say how a cluster fares, as JSON
+    #[command(after_help = STATUS_HELP)]
+    Status(Where),
     /// Print what makes a shell complete this command
     #[command(after_help = COMPLETIONS_HELP)]
     Completions {

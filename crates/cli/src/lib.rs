@@ -14,13 +14,17 @@
 
 mod args;
 mod bench;
+mod cluster;
 mod config;
 mod doctor;
 mod nearest;
 mod run;
 mod table;
 
+pub use cluster::status_json;
+
 use args::{Command, Parsed};
+use brambling::cluster::Source;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -50,6 +54,14 @@ pub trait Host {
     fn run_bench(&mut self, name: &str, options: HostBench) -> u8 {
         let _ = (name, options);
         FAILED
+    }
+    /// What makes programs of what clients of a cluster send; none: this command has no workers.
+    fn source(&self) -> Option<Box<dyn Source>> {
+        None
+    }
+    /// How this command is started in another process.
+    fn command(&self) -> Vec<OsString> {
+        std::env::args_os().take(1).collect()
     }
     /// Whatever else has a version here, such as the interpreter and its packages: name, version.
     fn versions(&self) -> Vec<(String, String)>;
@@ -132,6 +144,10 @@ pub fn main_to(
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
         Command::Config { json } => config::run(json, &mut streams),
+        Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),
+        Command::Worker(arguments) => cluster::worker(arguments, host, &mut streams),
+        Command::Cluster(arguments) => cluster::cluster(&arguments, host, &mut streams),
+        Command::Status(at) => cluster::status(&at, &mut streams),
         Command::Completions { shell } => {
             streams.out(args::completions(shell));
             OK

@@ -1,0 +1,411 @@
+//! `brambling controller`, `worker`, `cluster`, `status`: the processes of a cluster, and how it fares.
+
+use crate::{FAILED, Host, OK, Streams};
+use brambling::cluster::{
+    Cluster, ClusterError, ControllerOptions, ControllerProcess, JobState, Rendezvous, Status,
+    WorkerEnd, WorkerOptions, WorkerProcess,
+};
+use brambling::{Error, Settings};
+use serde::Serialize;
+use signal_hook::consts::SIGTERM;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a process looks whether it has to end.
+const LOOKS: Duration = Duration::from_millis(50);
+/// How long the workers of `cluster` may take to register.
+const STARTING: Duration = Duration::from_secs(60);
+/// How long they may take to end by themselves.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Where a cluster is, as the user gave it.
+#[derive(clap::Args)]
+pub(crate) struct Where {
+    /// The controller's address; the port is 7077 unless given
+    #[arg(long, value_name = "HOST:PORT")]
+    controller: Option<String>,
+    #[command(flatten)]
+    token: TokenFile,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TokenFile {
+    /// The file that the controller wrote, where it is not on this account
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ControllerArguments {
+    /// Where it listens; port 0 is any free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7077")]
+    bind: String,
+    #[command(flatten)]
+    token: TokenFile,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct WorkerArguments {
+    #[command(flatten)]
+    at: Where,
+    /// Threads, 1 to 1024; otherwise as for any program
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    threads: Option<u32>,
+    /// Its memory budget, such as 8GB; otherwise as for any program
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<String>,
+    /// End when standard input does
+    #[arg(long, hide = true)]
+    attached: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ClusterArguments {
+    /// How many workers
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    workers: u32,
+    /// Threads of each, 1 to 1024
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    threads: u32,
+    /// Where the controller listens; port 0 is any free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7077")]
+    bind: String,
+}
+
+/// Prints what went wrong; the exit code.
+fn fail(streams: &mut Streams<'_>, error: &dyn std::error::Error) -> u8 {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    streams.err(format!("error: {text}"));
+    FAILED
+}
+
+/// Whether the process was asked to end, by Ctrl-C or SIGTERM.
+struct Asked(Arc<AtomicBool>);
+
+impl Asked {
+    fn watch() -> Result<Asked, ClusterError> {
+        let asked = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGTERM, asked.clone())
+            .map_err(|source| ClusterError::System { source })?;
+        Ok(Asked(asked))
+    }
+
+    fn to_end(&self, host: &mut dyn Host) -> bool {
+        self.0.load(Ordering::SeqCst) || host.interrupted()
+    }
+}
+
+/// A controller that others of the account find. Dropping it takes it away.
+struct Running {
+    controller: ControllerProcess,
+    at: Rendezvous,
+    file: PathBuf,
+}
+
+impl Running {
+    fn start(bind: &str, token_file: Option<&Path>) -> Result<Running, ClusterError> {
+        let bind: SocketAddr = bind.parse().map_err(|_| ClusterError::Address {
+            text: bind.to_owned(),
+            source: None,
+        })?;
+        let token = match Rendezvous::given_token(token_file)? {
+            Some(token) => token,
+            None => Rendezvous::new_token()?,
+        };
+        let options = ControllerOptions {
+            bind,
+            token: token.clone(),
+        };
+        let controller = ControllerProcess::start(options)?;
+        let address = controller.address();
+        let at = Rendezvous { address, token };
+        let file = at.publish()?;
+        Ok(Running {
+            controller,
+            at,
+            file,
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.at.withdraw();
+    }
+}
+
+pub(crate) fn controller(
+    arguments: &ControllerArguments,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> u8 {
+    let token_file = arguments.token.token_file.as_deref();
+    let started =
+        Asked::watch().and_then(|asked| Ok((asked, Running::start(&arguments.bind, token_file)?)));
+    let (asked, running) = match started {
+        Ok(started) => started,
+        Err(error) => return fail(streams, &error),
+    };
+    streams.out(format!(
+        "controller at {}; its token is in {}\nstart workers with: brambling worker --controller {}\n",
+        running.at.address,
+        running.file.display(),
+        running.at.address
+    ));
+    while !asked.to_end(host) {
+        std::thread::sleep(LOOKS);
+    }
+    OK
+}
+
+pub(crate) fn worker(
+    arguments: WorkerArguments,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> u8 {
+    match run_worker(arguments, host, streams) {
+        Ok(()) => OK,
+        Err(error) => fail(streams, &error),
+    }
+}
+
+fn run_worker(
+    arguments: WorkerArguments,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> Result<(), Error> {
+    let asked = Asked::watch()?;
+    let Some(source) = host.source() else {
+        let why = "this command knows no programs that clients could send".into();
+        return Err(ClusterError::Refused { why }.into());
+    };
+    let Where { controller, token } = arguments.at;
+    let cluster = Rendezvous::find(controller.as_deref(), token.token_file.as_deref())?;
+    let mut settings = Settings::default();
+    (settings.threads, settings.memory) = (arguments.threads, arguments.memory);
+    let threads = settings.resolve()?.threads;
+    let options = WorkerOptions {
+        cluster,
+        settings,
+        bind: None,
+    };
+    let worker = WorkerProcess::start(options, source)?;
+    if arguments.attached {
+        end_with_input(asked.0.clone());
+    }
+    let mut is_told = false;
+    while !asked.to_end(host) {
+        if let Some(WorkerEnd::Failed(error)) = worker.wait(LOOKS) {
+            return Err(error.into());
+        }
+        if let (false, Some(name)) = (is_told, worker.name()) {
+            let at = worker.listens_at();
+            streams.out(format!("worker {name} at {at}: {threads} threads\n"));
+            is_told = true;
+        }
+    }
+    Ok(())
+}
+
+/// Asks the process to end when whoever started it is gone.
+fn end_with_input(asked: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        // What comes is of no interest; an error is an end as well.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        asked.store(true, Ordering::SeqCst);
+    });
+}
+
+/// Worker processes. Dropping it ends them: each sees that its input ends.
+struct Workers(Vec<Child>);
+
+impl Workers {
+    fn start(
+        command: &[OsString],
+        at: &Rendezvous,
+        arguments: &ClusterArguments,
+    ) -> Result<Workers, Error> {
+        let memory = Settings::default().resolve()?.memory_bytes / u64::from(arguments.workers);
+        let (program, first) = command.split_first().expect("a command has a program");
+        let mut workers = Workers(Vec::new());
+        for _ in 0..arguments.workers {
+            let mut command = Command::new(program);
+            command.args(first).arg("worker").arg("--attached");
+            command.args(["--controller", &at.address.to_string()]);
+            command.args(["--threads", &arguments.threads.to_string()]);
+            command.args(["--memory", &memory.to_string()]);
+            command.env(brambling::cluster::TOKEN_VARIABLE, at.token.to_hex());
+            command.stdin(Stdio::piped()).stdout(Stdio::null());
+            let child = command.spawn();
+            let child = child.map_err(|source| ClusterError::System { source })?;
+            workers.0.push(child);
+        }
+        Ok(workers)
+    }
+
+    /// Those that have ended since the last call.
+    fn ended(&mut self) -> Vec<String> {
+        let mut ended = Vec::new();
+        self.0.retain_mut(|child| match child.try_wait() {
+            Ok(Some(status)) => {
+                ended.push(format!(
+                    "the worker of process {} has ended: {status}",
+                    child.id()
+                ));
+                false
+            }
+            _ => true,
+        });
+        ended
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(|child| drop(child.stdin.take()));
+        let deadline = Instant::now() + ENDING;
+        while !self.0.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+            let _ = self.ended();
+        }
+        for child in &mut self.0 {
+            // It does not end by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+pub(crate) fn cluster(
+    arguments: &ClusterArguments,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> u8 {
+    match run_cluster(arguments, host, streams) {
+        Ok(()) => OK,
+        Err(error) => fail(streams, &error),
+    }
+}
+
+fn run_cluster(
+    arguments: &ClusterArguments,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> Result<(), Error> {
+    let asked = Asked::watch()?;
+    let running = Running::start(&arguments.bind, None)?;
+    let mut workers = Workers::start(&host.command(), &running.at, arguments)?;
+    let count = arguments.workers as usize;
+    let deadline = Instant::now() + STARTING;
+    let mut is_told = false;
+    while !asked.to_end(host) {
+        for text in workers.ended() {
+            streams.err(text);
+        }
+        if workers.0.is_empty() {
+            let why = "all workers have ended; what they said stands above".into();
+            return Err(ClusterError::Refused { why }.into());
+        }
+        let registered = running.controller.workers();
+        if !is_told && (registered == count || Instant::now() > deadline) {
+            is_told = true;
+            streams.out(format!(
+                "a cluster of {registered} workers with {} threads each at {}; end it with Ctrl-C\n",
+                arguments.threads, running.at.address
+            ));
+        }
+        std::thread::sleep(LOOKS);
+    }
+    Ok(())
+}
+
+/// How a cluster fares. The keys are stable.
+#[derive(Serialize)]
+struct Report {
+    workers: Vec<WorkerLine>,
+    jobs: Vec<JobLine>,
+}
+
+#[derive(Serialize)]
+struct WorkerLine {
+    id: String,
+    pid: u32,
+    host: String,
+    threads: u32,
+    shards: u32,
+    memory_bytes: u64,
+    idle_share: f64,
+}
+
+#[derive(Serialize)]
+struct JobLine {
+    id: String,
+    name: String,
+    /// queued, running, succeeded or failed.
+    state: &'static str,
+    generation: u64,
+    /// Tasks that have run.
+    position: u64,
+    failure: Option<String>,
+}
+
+impl From<Status> for Report {
+    fn from(status: Status) -> Report {
+        let workers = status.workers.into_iter().map(|it| WorkerLine {
+            id: it.id.to_string(),
+            pid: it.pid,
+            host: it.host,
+            threads: it.threads,
+            shards: it.shards,
+            memory_bytes: it.memory_bytes,
+            idle_share: f64::from(it.idle_permille) / 1_000.0,
+        });
+        let jobs = status.jobs.into_iter().map(|it| JobLine {
+            id: it.id.to_string(),
+            name: it.name,
+            state: match it.state {
+                JobState::Queued => "queued",
+                JobState::Running => "running",
+                JobState::Succeeded => "succeeded",
+                JobState::Failed => "failed",
+            },
+            generation: it.generation.0,
+            position: it.position,
+            failure: it.failure,
+        });
+        Report {
+            workers: workers.collect(),
+            jobs: jobs.collect(),
+        }
+    }
+}
+
+/// A cluster's state as JSON text. For other languages' packages as well.
+pub fn status_json(status: Status) -> String {
+    serde_json::to_string(&Report::from(status)).expect("texts and numbers")
+}
+
+pub(crate) fn status(at: &Where, streams: &mut Streams<'_>) -> u8 {
+    let found = Rendezvous::find(at.controller.as_deref(), at.token.token_file.as_deref());
+    let status = found.and_then(|at| Cluster::connect(&at)?.status());
+    match status {
+        Ok(status) => {
+            streams.out(status_json(status) + "\n");
+            OK
+        }
+        Err(error) => fail(streams, &error),
+    }
+}
