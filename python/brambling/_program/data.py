@@ -65,20 +65,8 @@ class Data(Statements):
         if partitions is None:
             partitions = _native.partitions_for(blocks, sum(array.nbytes for array in tables))
         partitions = self._partitions(name, partitions)
-
-        def views(start: int, end: int) -> Any:
-            parts = [array[start:end] for array in tables]
-            for part in parts:
-                part.flags.writeable = False
-            return parts[0] if len(parts) == 1 else tuple(parts)
-
-        parts = []
-        for partition in range(partitions):
-            first, last = _native.blocks_of_partition(partition, partitions, blocks)
-            held = [views(block * size, min((block + 1) * size, rows)) for block in range(first, last)]
-            parts.append((views(first * size, min(last * size, rows)), held))
         self._statement()
-        return self._made(self._builder.load(name, parts), name, blocks)
+        return self._made(self._builder.load(name, tables, partitions), name, blocks)
 
     def dataset(self, name: str, value: Any = None, partitions: int = 1) -> Dataset:
         """

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from brambling import _native
 from brambling._block import Block
 from brambling._errors import BuildError, BuildTypeError
 from brambling._kernel import Call
 from brambling._outer import OuterNames
 from brambling._program.handles import Dataset
+from brambling._program.tape import Tape
 from brambling._texts import count
 
 
@@ -26,7 +26,7 @@ class Statements:
             raise BuildError(f"seed = {seed!r} is not usable; give an integer from 0 to 2**64 - 1")
         self.name = name
         self._seed = int(seed)
-        self._builder = _native.Builder(name, self._seed)
+        self._builder = Tape(name, self._seed)
         self._datasets: dict[str, Dataset] = {}
         self._open: list[str] = []
         self._unentered: list[Block] = []
