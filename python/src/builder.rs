@@ -12,10 +12,12 @@ use crate::value::{PyBlocks, PyValue};
 use brambling::Settings;
 use brambling::program::{
     BLOCK_ROWS, BlockId, BuildError, Count, Dataset, DatasetId, ExchangeId, Kernel, KernelSpec,
-    Partitioner, Program, Relation, Runner, Signal, StageKind, Use, blocks_of, default_partitions,
+    Partitioner, Payload, Program, Relation, Runner, Signal, StageKind, Use, blocks_of,
+    default_partitions,
 };
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::sync::Arc;
 
 #[derive(Clone, Copy)]
@@ -158,6 +160,16 @@ fn spec(name: &str, parameters: Vec<u8>) -> KernelSpec {
         parameters,
         runner: Runner::Caller,
     }
+}
+
+/// The value that these bytes are, all of them.
+fn whole_of<P: Payload>(mut bytes: &[u8]) -> PyResult<P> {
+    let value = P::decode(&mut bytes).map_err(|error| crate::raise("Error", error.to_string()))?;
+    if bytes.is_empty() {
+        return Ok(value);
+    }
+    let text = format!("{} bytes after the value", bytes.len());
+    Err(crate::raise("Error", text))
 }
 
 #[pymethods]
@@ -522,6 +534,49 @@ impl Builder {
 
     fn picture(&self) -> String {
         self.state.program.spec().picture()
+    }
+
+    /// A value as it goes to another process.
+    #[staticmethod]
+    fn encoded<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut out = Vec::new();
+        PyValue::new(value)?.encode(&mut out);
+        Ok(PyBytes::new(value.py(), &out))
+    }
+
+    /// What came as `encoded` bytes.
+    #[staticmethod]
+    fn decoded<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        whole_of::<PyValue>(bytes)?.get(py)
+    }
+
+    /// The blocks of a partition as they go to another process: the first one's index, their values, and the
+    /// partition in one piece.
+    #[staticmethod]
+    fn encoded_blocks<'py>(
+        first: u64,
+        values: Vec<Bound<'py, PyAny>>,
+        whole: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let values = values.iter().map(PyValue::new);
+        let blocks = PyBlocks {
+            first,
+            values: values.collect::<PyResult<_>>()?,
+            whole: PyValue::new(whole)?,
+        };
+        let mut out = Vec::new();
+        blocks.encode(&mut out);
+        Ok(PyBytes::new(whole.py(), &out))
+    }
+
+    /// What came as `encoded_blocks`.
+    #[staticmethod]
+    fn decoded_blocks<'py>(
+        py: Python<'py>,
+        bytes: &[u8],
+    ) -> PyResult<(u64, Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let blocks = whole_of::<PyBlocks>(bytes)?;
+        Ok((blocks.first, blocks.list(py)?, blocks.whole(py)?))
     }
 
     fn run(&self, py: Python<'_>, threads: Option<u32>) -> PyResult<Outcome> {

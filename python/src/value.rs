@@ -1,12 +1,15 @@
 //! What a partition of a Python program holds: an object, or an object per block.
-#![allow(unsafe_code)] // One reading of a reference count.
+#![allow(unsafe_code)] // One reading of a reference count, and one of memory that a buffer lends.
 
 use crate::array::{Made, Views};
 use crate::sums;
 use brambling::program::{DecodeError, Payload};
+use numpy::PyUntypedArray;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -114,7 +117,7 @@ fn heap_bytes(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     let py = object.py();
     if let Ok(bytes) = object.getattr(pyo3::intern!(py, "nbytes")) {
         let borrowed = match object.getattr(pyo3::intern!(py, "base")) {
-            Ok(base) => !base.is_none(),
+            Ok(base) => !base.is_none() && !has_arrived(&base)?,
             Err(_) => false,
         };
         return Ok(if borrowed {
@@ -129,23 +132,98 @@ fn heap_bytes(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     size.extract()
 }
 
-fn pickled(value: &PyValue) -> PyResult<Vec<u8>> {
-    Python::attach(|py| match value.get(py)? {
-        None => Ok(Vec::new()),
-        Some(object) => {
-            let bytes = py.import("cloudpickle")?.call_method1("dumps", (object,))?;
-            Ok(bytes.cast::<PyBytes>()?.as_bytes().to_vec())
+/// Whether an array lies in memory that [`taken`] has made: it came from another process, and nobody lent it.
+fn has_arrived(base: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = base.py();
+    let mut lender = base.clone();
+    // Views of views.
+    while lender.cast::<PyUntypedArray>().is_ok() {
+        lender = lender.getattr(pyo3::intern!(py, "base"))?;
+    }
+    if !lender.is_instance_of::<PyMemoryView>() {
+        return Ok(false);
+    }
+    let lender = lender.getattr(pyo3::intern!(py, "obj"))?;
+    Ok(lender.is_instance_of::<PyByteArray>())
+}
+
+/// What an encoding begins with: nothing was there; an object follows; it cannot be pickled, and why follows.
+const ABSENT: u8 = 0;
+const OBJECT: u8 = 1;
+const REFUSED: u8 = 2;
+
+fn helper<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
+    py.import(pyo3::intern!(py, "brambling._pickled"))
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    (bytes.len() as u64).encode(out);
+    out.extend_from_slice(bytes);
+}
+
+fn take_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    let len = u64::decode(input)?;
+    let all: &'a [u8] = input;
+    let split = usize::try_from(len)
+        .ok()
+        .and_then(|len| all.split_at_checked(len));
+    let (head, tail) = split.ok_or_else(|| {
+        DecodeError::of::<PyValue>(format!("{len} bytes wanted, {} left", all.len()))
+    })?;
+    *input = tail;
+    Ok(head)
+}
+
+/// Appends a value: its pickle, then the memory of its arrays, which is copied here and nowhere else.
+fn put(value: &PyValue, out: &mut Vec<u8>) -> PyResult<()> {
+    Python::attach(|py| {
+        let Some(object) = value.get(py)? else {
+            out.push(ABSENT);
+            return Ok(());
+        };
+        let parts = helper(py)?.call_method1(pyo3::intern!(py, "apart"), (object,))?;
+        let (stream, lent): (Bound<'_, PyBytes>, Vec<Bound<'_, PyAny>>) = parts.extract()?;
+        let lent = lent.iter().map(PyBuffer::<u8>::get);
+        let buffers = lent.collect::<PyResult<Vec<_>>>()?;
+        let bytes: usize = buffers.iter().map(|buffer| buffer.len_bytes() + 8).sum();
+        out.reserve(1 + 8 + stream.as_bytes().len() + 8 + bytes);
+        out.push(OBJECT);
+        put_bytes(stream.as_bytes(), out);
+        (buffers.len() as u64).encode(out);
+        for buffer in &buffers {
+            if buffer.len_bytes() == 0 {
+                put_bytes(&[], out);
+                continue;
+            }
+            let memory = buffer
+                .as_slice_ptr()
+                .ok_or_else(|| PyBufferError::new_err("an array in several pieces"))?;
+            // SAFETY: the buffer lends this memory as long as it lives. Who could write it needs the
+            // interpreter, which is held: what compiled code writes is not an object yet.
+            put_bytes(unsafe { memory.as_ref() }, out);
         }
+        Ok(())
     })
 }
 
-fn unpickled(bytes: &[u8]) -> PyResult<PyValue> {
-    Python::attach(|py| {
-        let object = py
-            .import("pickle")?
-            .call_method1("loads", (PyBytes::new(py, bytes),))?;
-        PyValue::new(&object)
-    })
+/// What [`put`] appended.
+fn taken(input: &mut &[u8]) -> Result<PyValue, DecodeError> {
+    let stream = take_bytes(input)?;
+    let count = u64::decode(input)?;
+    // Each has at least its length.
+    if count > input.len() as u64 / 8 {
+        let reason = format!("{count} arrays in {} bytes", input.len());
+        return Err(DecodeError::of::<PyValue>(reason));
+    }
+    let buffers = (0..count).map(|_| take_bytes(input));
+    let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+    let made = Python::attach(|py| {
+        let buffers = buffers.iter().map(|bytes| PyByteArray::new(py, bytes));
+        let buffers = PyList::new(py, buffers.collect::<Vec<_>>())?;
+        let parts = (PyBytes::new(py, stream), buffers);
+        PyValue::new(&helper(py)?.call_method1(pyo3::intern!(py, "together"), parts)?)
+    });
+    made.map_err(|error| DecodeError::of::<PyValue>(error.to_string()))
 }
 
 impl Payload for PyValue {
@@ -156,17 +234,21 @@ impl Payload for PyValue {
         self.0.as_ref().map_or(0, |held| held.heap_bytes)
     }
     fn encode(&self, out: &mut Vec<u8>) {
-        // Nothing leaves this process yet: whoever sends values will have to check that they can be pickled.
-        pickled(self)
-            .expect("a value that is sent can be pickled")
-            .encode(out);
+        let before = out.len();
+        if let Err(error) = put(self, out) {
+            // Encoding cannot fail: who reads this is told why there is no value.
+            out.truncate(before);
+            out.push(REFUSED);
+            format!("it cannot be sent to another process ({error})").encode(out);
+        }
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        let bytes = Vec::<u8>::decode(input)?;
-        if bytes.is_empty() {
-            return Ok(PyValue(None));
+        match u8::decode(input)? {
+            ABSENT => Ok(PyValue(None)),
+            OBJECT => taken(input),
+            REFUSED => Err(DecodeError::of::<PyValue>(String::decode(input)?)),
+            other => Err(DecodeError::of::<PyValue>(format!("form {other}"))),
         }
-        unpickled(&bytes).map_err(|error| DecodeError::of::<PyValue>(error.to_string()))
     }
 }
 
@@ -195,6 +277,30 @@ impl PyBlocks {
             .filter_map(|value| value.get(py).transpose());
         Ok(pyo3::types::PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)?.into_any())
     }
+
+    /// How many rows each block has, where the blocks are parts of the whole: then only the whole travels.
+    fn rows_of_whole(&self) -> Option<Vec<u64>> {
+        if !self.whole.is_set() || !self.values.iter().all(PyValue::is_set) {
+            return None;
+        }
+        Python::attach(|py| {
+            let parts = (self.whole.get(py)?, self.list(py)?);
+            let rows = helper(py)?.call_method1(pyo3::intern!(py, "rows_of"), parts)?;
+            rows.extract::<Option<Vec<u64>>>()
+        })
+        .unwrap_or(None)
+    }
+}
+
+/// The parts of a whole that have so many rows.
+fn cut(whole: &PyValue, rows: Vec<u64>) -> Result<Vec<PyValue>, DecodeError> {
+    let parts = Python::attach(|py| {
+        let parts = (whole.get(py)?, rows);
+        let parts = helper(py)?.call_method1(pyo3::intern!(py, "cut"), parts)?;
+        let parts: Vec<Bound<'_, PyAny>> = parts.extract()?;
+        parts.iter().map(PyValue::new).collect::<PyResult<Vec<_>>>()
+    });
+    parts.map_err(|error| DecodeError::of::<PyBlocks>(error.to_string()))
 }
 
 impl Payload for PyBlocks {
@@ -206,15 +312,29 @@ impl Payload for PyBlocks {
         own + self.values.iter().map(PyValue::heap_bytes).sum::<usize>()
     }
     fn encode(&self, out: &mut Vec<u8>) {
+        let rows = self.rows_of_whole();
         self.first.encode(out);
-        self.values.encode(out);
         self.whole.encode(out);
+        rows.encode(out);
+        if rows.is_none() {
+            self.values.encode(out);
+        }
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let first = u64::decode(input)?;
+        let whole = PyValue::decode(input)?;
+        let values = match Option::<Vec<u64>>::decode(input)? {
+            Some(rows) => cut(&whole, rows)?,
+            None => Vec::decode(input)?,
+        };
+        // Whoever walks the blocks counts from the first to the one after the last.
+        if first.checked_add(values.len() as u64).is_none() {
+            return Err(DecodeError::of::<Self>(format!("a first block {first}")));
+        }
         Ok(PyBlocks {
-            first: u64::decode(input)?,
-            values: Vec::decode(input)?,
-            whole: PyValue::decode(input)?,
+            first,
+            values,
+            whole,
         })
     }
 }

@@ -1,0 +1,64 @@
+"""Functions and classes that other processes cannot import: of the script, and of modules next to it. They are pickled themselves."""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import cloudpickle
+
+# cloudpickle's list of modules is one for all threads.
+_registering = threading.RLock()
+
+
+@contextmanager
+def modules_by_value() -> Iterator[None]:
+    """Meanwhile functions and classes of modules that are not installed are pickled themselves, and not by their names."""
+    with _registering:
+        registered = []
+        try:
+            # numba has a cloudpickle of its own, for the functions that it compiles.
+            for pickler in (cloudpickle, sys.modules.get("numba.cloudpickle")):
+                if pickler is not None:
+                    known = pickler.list_registry_pickle_by_value()
+                    for module in _modules_not_installed(len(sys.modules)):
+                        if module.__name__ not in known and module.__name__ in sys.modules:
+                            pickler.register_pickle_by_value(module)
+                            registered.append((pickler, module))
+            yield
+        finally:
+            for pickler, module in registered:
+                pickler.unregister_pickle_by_value(module)
+
+
+@functools.lru_cache(maxsize=1)
+def _modules_not_installed(_imported: int) -> list[ModuleType]:
+    """Modules that lie where nobody installs any. They are looked for again when there are more."""
+    modules = {
+        name: module
+        for name, module in list(sys.modules.items())
+        if isinstance(module, ModuleType) and module.__name__ == name
+    }
+    files = {name: file for name, module in modules.items() if isinstance(file := getattr(module, "__file__", None), str)}
+    # Machine code does not go along: a package that has some is installed, if only for its developers.
+    suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    elsewhere = {"brambling", "__main__", *(name.partition(".")[0] for name, file in files.items() if file.endswith(suffixes))}
+    return [
+        modules[name]
+        for name, file in files.items()
+        if name.partition(".")[0] not in elsewhere and not _is_installed(os.path.abspath(file))
+    ]
+
+
+def _is_installed(file: str) -> bool:
+    folders = file.split(os.sep)
+    if "site-packages" in folders or "dist-packages" in folders:
+        return True
+    return any(file.startswith(sysconfig.get_path(kind) + os.sep) for kind in ("stdlib", "platstdlib"))

@@ -1,0 +1,96 @@
+"""Objects on their way to other processes: a pickle, and beside it the memory of their arrays, which is not copied here."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections import ChainMap
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from brambling._by_value import modules_by_value
+
+# Whose pickles refer to nothing of the user's: the pickler of the standard library is several times as fast.
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+
+
+def _refuse_file(file: io.TextIOWrapper) -> Any:
+    # cloudpickle would send what it reads, and each process would read it from the beginning.
+    if file is sys.stdout:
+        return getattr, (sys, "stdout")
+    if file is sys.stderr:
+        return getattr, (sys, "stderr")
+    raise pickle.PicklingError("cannot pickle an open file")
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # It has no types.
+    dispatch_table = ChainMap({io.TextIOWrapper: _refuse_file}, cloudpickle.Pickler.dispatch_table)
+
+
+def apart(value: Any) -> tuple[bytes, list[memoryview]]:
+    """
+    A value's pickle, and what its arrays hold, in the order in which `together` wants it.
+
+    Functions and classes of the script, and of modules that are not installed, go along.
+    """
+    buffers: list[memoryview] = []
+
+    def lend(buffer: pickle.PickleBuffer) -> bool:
+        try:
+            buffers.append(buffer.raw())
+        except BufferError:  # In several pieces: it goes into the pickle.
+            return True
+        return False
+
+    stream = io.BytesIO()
+    if type(value) in _PLAIN or (type(value) is np.ndarray and not value.dtype.hasobject):
+        pickle.Pickler(stream, protocol=5, buffer_callback=lend).dump(value)
+    else:
+        with modules_by_value():
+            _Pickler(stream, protocol=5, buffer_callback=lend).dump(value)
+    return stream.getvalue(), buffers
+
+
+def together(stream: bytes | memoryview, buffers: Sequence[Any]) -> Any:
+    """The value that `apart` took apart. Its arrays lie in the buffers."""
+    return pickle.loads(stream, buffers=buffers)
+
+
+def rows_of(whole: Any, blocks: list[Any]) -> list[int] | None:
+    """How many rows each block has, where the blocks are the parts of a whole in their order."""
+    wholes = whole if type(whole) is tuple else (whole,)
+    if not wholes or not all(type(array) is np.ndarray and array.ndim for array in wholes):
+        return None
+    rows, at = [], 0
+    for block in blocks:
+        if (type(block) is tuple) != (type(whole) is tuple):
+            return None
+        parts = block if type(block) is tuple else (block,)
+        if len(parts) != len(wholes) or not all(type(part) is np.ndarray and part.ndim for part in parts):
+            return None
+        end = at + len(parts[0])
+        if any(_place(part) != _place(array[at:end]) for part, array in zip(parts, wholes, strict=True)):
+            return None
+        rows.append(end - at)
+        at = end
+    return rows if all(len(array) == at for array in wholes) else None
+
+
+def cut(whole: Any, rows: list[int]) -> list[Any]:
+    """The parts of a whole that have so many rows, as views."""
+    arrays = whole if type(whole) is tuple else (whole,)
+    ends = np.cumsum(rows, dtype=np.int64).tolist()
+    if any(len(array) != (ends[-1] if ends else 0) for array in arrays):
+        raise ValueError(f"blocks of {sum(rows)} rows, of a partition of {len(arrays[0])}")
+    spans = zip([0, *ends], ends, strict=False)
+    parts = [tuple(array[start:end] for array in arrays) for start, end in spans]
+    return parts if type(whole) is tuple else [part[0] for part in parts]
+
+
+def _place(array: np.ndarray) -> tuple[Any, ...]:
+    """What two arrays have in common that are views of the same elements."""
+    return array.__array_interface__["data"], array.dtype, array.shape, array.strides
