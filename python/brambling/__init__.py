@@ -28,6 +28,7 @@ from brambling._errors import (
     OutOfMemory,
     SettingsError,
     Stalled,
+    VersionMismatch,
 )
 from brambling._kernel import Context
 from brambling._native import __version__
@@ -57,6 +58,7 @@ __all__ = [
     "Signal",
     "Stalled",
     "Table",
+    "VersionMismatch",
     "__version__",
     "graph",
     "kernels",

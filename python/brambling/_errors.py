@@ -76,6 +76,12 @@ class SettingsError(Error, ValueError):
     __module__ = "brambling"
 
 
+class VersionMismatch(Error, RuntimeError):
+    """A program comes from another version of the package or of Python; the message names both, and what to do."""
+
+    __module__ = "brambling"
+
+
 class MissingExtra(Error, ImportError):
     """Something needs a package that is not installed; the message says how to install it."""
 

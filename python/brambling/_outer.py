@@ -49,12 +49,12 @@ def _outer_of(f: Any, code: Any) -> list[tuple[str, Any, Any]]:
             found.append((name, cell, cell.cell_contents))
         except ValueError:  # Not assigned yet.
             continue
-    found += [(name, f.__globals__, f.__globals__[name]) for name in sorted(_globals_of(code)) if name in f.__globals__]
+    found += [(name, f.__globals__, f.__globals__[name]) for name in sorted(globals_of(code)) if name in f.__globals__]
     plain = (int, float, complex, str, bytes, np.generic)
     return [(name, holder, value) for name, holder, value in found if isinstance(value, plain)]
 
 
-def _globals_of(code: CodeType) -> set[str]:
+def globals_of(code: CodeType) -> set[str]:
     """The globals that a function reads, those of comprehensions and functions in it too."""
     names = {it.argval for it in dis.get_instructions(code) if it.opname == "LOAD_GLOBAL"} if code.co_names else set()
-    return names.union(*(_globals_of(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+    return names.union(*(globals_of(inner) for inner in code.co_consts if isinstance(inner, CodeType)))

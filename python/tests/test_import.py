@@ -34,4 +34,4 @@ def test_every_part_is_listed_and_no_other_is_made_up() -> None:
 
 def test_nothing_heavy_comes_along() -> None:
     brought = {name.partition(".")[0] for name in modules_after("import brambling")}
-    assert not brought & {"sklearn", "scipy", "pandas", "pyarrow", "polars", "nanoarrow", "numba", "matplotlib"}
+    assert not brought & {"cloudpickle", "sklearn", "scipy", "pandas", "pyarrow", "polars", "nanoarrow", "numba", "matplotlib"}
