@@ -28,7 +28,7 @@ def modules_by_value() -> Iterator[None]:
             for pickler in (cloudpickle, sys.modules.get("numba.cloudpickle")):
                 if pickler is not None:
                     known = pickler.list_registry_pickle_by_value()
-                    for module in _modules_not_installed(len(sys.modules)):
+                    for module in _modules_not_installed(len(sys.modules), next(reversed(sys.modules))):
                         if module.__name__ not in known and module.__name__ in sys.modules:
                             pickler.register_pickle_by_value(module)
                             registered.append((pickler, module))
@@ -39,8 +39,8 @@ def modules_by_value() -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=1)
-def _modules_not_installed(_imported: int) -> list[ModuleType]:
-    """Modules that lie where nobody installs any. They are looked for again when there are more."""
+def _modules_not_installed(_count: int, _newest: str) -> list[ModuleType]:
+    """Modules that lie where nobody installs any. They are looked for again when another one was imported."""
     modules = {
         name: module
         for name, module in list(sys.modules.items())

@@ -7,6 +7,7 @@ import pickle
 import sys
 from collections import ChainMap
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import cloudpickle
@@ -83,10 +84,9 @@ def rows_of(whole: Any, blocks: list[Any]) -> list[int] | None:
 def cut(whole: Any, rows: list[int]) -> list[Any]:
     """The parts of a whole that have so many rows, as views."""
     arrays = whole if type(whole) is tuple else (whole,)
-    ends = np.cumsum(rows, dtype=np.int64).tolist()
-    if any(len(array) != (ends[-1] if ends else 0) for array in arrays):
+    if any(len(array) != sum(rows) for array in arrays):
         raise ValueError(f"blocks of {sum(rows)} rows, of a partition of {len(arrays[0])}")
-    spans = zip([0, *ends], ends, strict=False)
+    spans = pairwise(accumulate(rows, initial=0))
     parts = [tuple(array[start:end] for array in arrays) for start, end in spans]
     return parts if type(whole) is tuple else [part[0] for part in parts]
 
