@@ -452,6 +452,8 @@ def test_what_a_function_captures_is_named():
     def inner(x):
         return x, lock
 
+    other = br.Program("other")
+    other_x = other.dataset("x")
     for kernel, variable, kind in [
         (lambda x: (x, lock), "lock", "lock"),
         (lambda x: (x, items), "items", "generator"),
@@ -461,6 +463,8 @@ def test_what_a_function_captures_is_named():
         (functools.partial(lambda lock, x: x, lock), "argument 1", "lock"),
         (Holder().kernel, "self.lock", "lock"),
         (reads_a_global, "A_LOCK", "lock"),
+        (lambda x: other, "other", "Program"),
+        (lambda x: other_x, "other_x", "Dataset"),
     ]:
         p = br.Program("captures")
         p.map(kernel, p.dataset("x", value=1))

@@ -77,12 +77,13 @@ def _parts(value: Any, name: str | None) -> Iterator[tuple[str | None, Any]]:
         yield name, value.py_func
     elif isinstance(value, type):
         yield from ((f"{value.__name__}.{key}", part) for key, part in vars(value).items() if not key.startswith("__"))
+    elif type(value).__module__.startswith("brambling."):
+        # What wraps a user's function has no name; programs and datasets that users hold have no inside for them.
+        if name is None:
+            yield from ((None, part) for part in getattr(value, "__dict__", {}).values())
     else:
-        own = type(value).__module__.startswith("brambling.")
-        for key, part in getattr(value, "__dict__", {}).items():
-            yield (name if own else f"{name or type(value).__name__}.{key}"), part
-        if not own:
-            yield type(value).__name__, type(value)
+        yield from ((f"{name or type(value).__name__}.{key}", part) for key, part in getattr(value, "__dict__", {}).items())
+        yield type(value).__name__, type(value)
 
 
 def _captured(f: FunctionType) -> Iterator[tuple[str, Any]]:
