@@ -192,7 +192,9 @@ impl Controller {
             return Ok(());
         }
         match frame.body {
-            Body::Ack(ack) => peer.on_ack(ack.received)?,
+            Body::Ack(ack) => self
+                .effects
+                .extend(peer.on_ack(ack.received)?.map(sending(from))),
             Body::Reserved(answer) => self.on_reserved(from, &answer)?,
             Body::Arrived(arrived) => self.on_arrived(from, &arrived)?,
             Body::Finished(finished) => self.on_finished(from, &finished)?,
@@ -234,13 +236,8 @@ impl Controller {
     ) -> Result<(), ControllerError> {
         let peer = self.workers.get_mut(&worker);
         let session = peer.ok_or(ControllerError::Stranger(worker))?;
-        for (_, (priority, bytes)) in session.on_reconnect(received)? {
-            self.effects.push(Effect::Send {
-                to: worker,
-                priority: *priority,
-                bytes: bytes.clone(),
-            });
-        }
+        let again = session.on_reconnect(received)?;
+        self.effects.extend(again.map(sending(worker)));
         Ok(())
     }
 
@@ -249,12 +246,13 @@ impl Controller {
             return;
         };
         let priority = Priority::FIRST;
-        let bytes = peer.say(priority, body);
-        self.effects.push(Effect::Send {
-            to,
-            priority,
-            bytes,
-        });
+        if let Some(bytes) = peer.say(priority, body) {
+            self.effects.push(Effect::Send {
+                to,
+                priority,
+                bytes,
+            });
+        }
     }
 
     /// Tells every worker.
@@ -264,6 +262,15 @@ impl Controller {
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.send(to, &update);
         }
+    }
+}
+
+/// Sends what a session has kept.
+fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Bytes))) -> Effect {
+    move |(_, (priority, bytes))| Effect::Send {
+        to,
+        priority: *priority,
+        bytes: bytes.clone(),
     }
 }
 

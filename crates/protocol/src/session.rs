@@ -5,15 +5,19 @@
 //! reconnection it sends again what was not acknowledged. Frames of several lanes overtake each other, so
 //! a receiver takes numbers in any order, remembers those beyond the first gap, and acknowledges up to
 //! the gap. A frame is acknowledged only after it was taken: delivered, forwarded or held with room.
+//!
+//! At most [`WINDOW`] frames are under way: later ones have their numbers and wait here, and acknowledgements
+//! bring them out in the order of their numbers. So a receiver remembers that many numbers at most.
 
 use crate::frame::{Body, Frame};
 use crate::ids::{Priority, Sequence};
 use brambling_memory::mutants;
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// How many frames may be without acknowledgement: bounds what a receiver remembers.
-pub const UNACKNOWLEDGED_MAX: u64 = 1 << 16;
+/// How many frames may be under way without acknowledgement: bounds what a receiver remembers.
+pub const WINDOW: u64 = 1 << 16;
 
 /// Whether a frame is new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +32,7 @@ pub enum Received {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// An acknowledgement of a frame that was never sent: the peer speaks of another session.
+    /// An acknowledgement of a frame that has not gone out: the peer speaks of another session.
     #[error("frames before {received} are acknowledged and only {sent} were sent")]
     NeverSent {
         /// What the peer says it has.
@@ -52,6 +56,8 @@ pub struct Session<F> {
     /// The front has the number `acknowledged`.
     unacknowledged: VecDeque<F>,
     acknowledged: Sequence,
+    /// The first number that waits for the window.
+    sent: Sequence,
     /// The first number that is missing.
     received: Sequence,
     /// Numbers beyond it that came.
@@ -64,19 +70,20 @@ pub struct Session<F> {
 pub type FrameSession = Session<(Priority, Arc<[u8]>)>;
 
 impl FrameSession {
-    /// Numbers what is said, keeps the frame until it is acknowledged, and gives its bytes.
+    /// Numbers what is said and keeps the frame until it is acknowledged. Gives its bytes if it may go now; else an
+    /// acknowledgement brings it out ([`Session::on_ack`]).
     ///
     /// # Panics
-    /// As [`Session::send`] and [`Frame::encode`].
-    pub fn say(&mut self, priority: Priority, body: &Body<'_>) -> Arc<[u8]> {
+    /// As [`Frame::encode`].
+    #[must_use]
+    pub fn say(&mut self, priority: Priority, body: &Body<'_>) -> Option<Arc<[u8]>> {
         let frame = Frame {
             priority,
-            sequence: Some(self.sent()),
+            sequence: Some(self.said()),
             body: body.clone(),
         };
         let bytes = frame.to_bytes();
-        self.send((priority, bytes.clone()));
-        bytes
+        self.send((priority, bytes.clone())).map(|_| bytes)
     }
 }
 
@@ -85,6 +92,7 @@ impl<F> Default for Session<F> {
         Session {
             unacknowledged: VecDeque::new(),
             acknowledged: 0,
+            sent: 0,
             received: 0,
             beyond: BTreeSet::new(),
             told: 0,
@@ -98,20 +106,32 @@ impl<F> Session<F> {
         Session::default()
     }
 
-    /// Whether one more frame may be sent before an acknowledgement.
-    pub fn has_room(&self) -> bool {
-        (self.unacknowledged.len() as u64) < UNACKNOWLEDGED_MAX
+    /// How many frames wait until earlier ones are acknowledged.
+    pub fn waiting(&self) -> u64 {
+        self.said() - self.sent
     }
 
-    /// Numbers a frame and keeps it until it is acknowledged.
-    ///
-    /// # Panics
-    /// If there is no room.
-    pub fn send(&mut self, frame: F) -> Sequence {
-        assert!(self.has_room(), "the sender asks for room first");
-        let sequence = self.sent();
+    /// Numbers a frame and keeps it until it is acknowledged. Gives its number if it may go now.
+    #[must_use]
+    pub fn send(&mut self, frame: F) -> Option<Sequence> {
+        let sequence = self.said();
         self.unacknowledged.push_back(frame);
-        sequence
+        self.open().next().map(|_| sequence)
+    }
+
+    /// Takes those out of the queue that the window has room for.
+    fn open(&mut self) -> Range<Sequence> {
+        let open = self.said().min(self.acknowledged.saturating_add(WINDOW));
+        let first = std::mem::replace(&mut self.sent, open);
+        first..open
+    }
+
+    fn kept(&self, sequences: Range<Sequence>) -> impl Iterator<Item = (Sequence, &F)> {
+        let place = |sequence: Sequence| (sequence - self.acknowledged) as usize;
+        let kept = self
+            .unacknowledged
+            .range(place(sequences.start)..place(sequences.end));
+        sequences.zip(kept)
     }
 
     /// Judges a number that came. Call it before the frame is taken, and [`Session::ack`] after.
@@ -125,7 +145,7 @@ impl<F> Session<F> {
                 Received::Repeated
             });
         }
-        if sequence - received >= UNACKNOWLEDGED_MAX {
+        if sequence - received >= WINDOW {
             return Err(SessionError::TooFarAhead { sequence, received });
         }
         self.beyond.insert(sequence);
@@ -157,11 +177,15 @@ impl<F> Session<F> {
         self.received
     }
 
-    /// The peer has every frame before `received`: they are dropped here.
+    /// The peer has every frame before `received`: they are dropped here. Returns those that waited for it and have
+    /// to be sent now.
     ///
     /// Insensitive to order and repetition.
-    pub fn on_ack(&mut self, received: Sequence) -> Result<(), SessionError> {
-        let sent = self.sent();
+    pub fn on_ack(
+        &mut self,
+        received: Sequence,
+    ) -> Result<impl Iterator<Item = (Sequence, &F)>, SessionError> {
+        let sent = self.sent;
         if received > sent {
             return Err(SessionError::NeverSent { received, sent });
         }
@@ -169,19 +193,23 @@ impl<F> Session<F> {
             self.unacknowledged.pop_front();
             self.acknowledged += 1;
         }
-        Ok(())
+        let opened = self.open();
+        Ok(self.kept(opened))
     }
 
     /// A new connection, on which the peer says that it has every frame before `received`: returns what
-    /// has to be sent again.
+    /// has to be sent again, and what may be sent now.
+    ///
+    /// What the peer was told last may have been lost with the old connection: it is told again.
     pub fn on_reconnect(
         &mut self,
         received: Sequence,
     ) -> Result<impl Iterator<Item = (Sequence, &F)>, SessionError> {
-        self.on_ack(received)?;
+        let _ = self.on_ack(received)?;
+        self.told = 0;
         let again = !mutants::is_on("session-forgets-on-reconnect");
-        Ok((self.acknowledged..)
-            .zip(&self.unacknowledged)
+        Ok(self
+            .kept(self.acknowledged..self.sent)
             .filter(move |_| again))
     }
 
@@ -190,7 +218,8 @@ impl<F> Session<F> {
         self.unacknowledged.is_empty()
     }
 
-    fn sent(&self) -> Sequence {
+    /// The first number that nothing has.
+    fn said(&self) -> Sequence {
         self.acknowledged + self.unacknowledged.len() as u64
     }
 }

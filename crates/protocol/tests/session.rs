@@ -1,6 +1,6 @@
 //! Frames survive connections: none is lost, none is taken twice.
 
-use brambling_protocol::session::UNACKNOWLEDGED_MAX;
+use brambling_protocol::session::WINDOW;
 use brambling_protocol::{Received, Session, SessionError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -36,7 +36,8 @@ fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
     for step in steps.into_iter().chain([Step::Break]) {
         match step {
             Step::Send => {
-                frames.push((sender.send(sent), sent));
+                let sequence = sender.send(sent);
+                frames.push((sequence.expect("few wait"), sent));
                 sent += 1;
             }
             Step::Arrive(which) | Step::ArriveTwice(which) if !frames.is_empty() => {
@@ -54,8 +55,9 @@ fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Acknowledge(which) if !acks.is_empty() => {
                 let received = acks[which % acks.len()];
-                sender.on_ack(received)?;
-                sender.on_ack(received)?;
+                for _ in 0..2 {
+                    prop_assert_eq!(sender.on_ack(received)?.count(), 0, "few wait");
+                }
             }
             Step::Break => {
                 acks.clear();
@@ -74,7 +76,7 @@ fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
     }
     taken.sort_unstable();
     prop_assert_eq!(taken, (0..sent).collect::<Vec<_>>());
-    sender.on_ack(receiver.received())?;
+    let _ = sender.on_ack(receiver.received())?;
     prop_assert!(sender.is_settled());
     Ok(())
 }
@@ -109,14 +111,14 @@ fn mutants_are_caught() {
 #[test]
 fn what_no_honest_peer_says_is_an_error() {
     let mut session = Session::new();
-    session.send("a");
+    assert_eq!(session.send("a"), Some(0));
     let never = SessionError::NeverSent {
         received: 2,
         sent: 1,
     };
-    assert_eq!(session.on_ack(2), Err(never));
+    assert_eq!(session.on_ack(2).err(), Some(never));
     assert_eq!(session.on_reconnect(2).err(), Some(never));
-    for sequence in [UNACKNOWLEDGED_MAX, u64::MAX] {
+    for sequence in [WINDOW, u64::MAX] {
         let error = session.receive(sequence);
         assert_eq!(
             error,
@@ -130,13 +132,70 @@ fn what_no_honest_peer_says_is_an_error() {
     assert!(!session.is_settled());
 }
 
+/// Far more is said than may be under way, to a receiver that is silent at first: all of it arrives once, in the order of
+/// its numbers, and the receiver never has to remember more than the window.
 #[test]
-fn what_waits_for_acknowledgement_is_bounded() {
-    let mut session = Session::new();
-    while session.has_room() {
-        session.send(());
+fn what_is_said_beyond_the_window_waits_for_acknowledgements() {
+    let (mut sender, mut receiver) = (Session::new(), Session::<u64>::new());
+    const SAID: u64 = 200_000;
+    let mut under_way: Vec<u64> = (0..SAID).filter_map(|frame| sender.send(frame)).collect();
+    assert_eq!(under_way, (0..WINDOW).collect::<Vec<_>>());
+    assert_eq!(sender.waiting(), SAID - WINDOW);
+    // No honest peer has what waits here.
+    let (received, sent) = (WINDOW + 1, WINDOW);
+    let never = SessionError::NeverSent { received, sent };
+    assert_eq!(sender.on_ack(received).err(), Some(never));
+
+    let mut taken = 0;
+    for round in 0.. {
+        // The first frame comes last, so that all the others lie beyond a gap.
+        let first = under_way.first().copied();
+        for sequence in under_way.drain(..).skip(1).chain(first) {
+            assert_eq!(receiver.receive(sequence), Ok(Received::New));
+            taken += 1;
+        }
+        let Some(received) = receiver.ack() else {
+            break;
+        };
+        assert_eq!(received, taken, "no gap is left");
+        let opened = match round % 2 {
+            // With its connection some of what goes out is lost, and is sent again.
+            0 => {
+                let _ = sender.on_ack(received - 1000).unwrap();
+                sender.on_reconnect(received).unwrap()
+            }
+            _ => {
+                under_way.extend(sender.on_ack(received).unwrap().map(|(_, frame)| *frame));
+                assert_eq!(
+                    sender.on_ack(received).unwrap().count(),
+                    0,
+                    "given out once"
+                );
+                continue;
+            }
+        };
+        under_way.extend(opened.map(|(sequence, frame)| {
+            assert_eq!(sequence, *frame);
+            sequence
+        }));
     }
-    session.on_ack(1).unwrap();
-    assert_eq!(session.send(()), UNACKNOWLEDGED_MAX);
-    assert!(!session.has_room());
+    assert_eq!(taken, SAID);
+    assert!(sender.is_settled() && sender.waiting() == 0);
+}
+
+/// An acknowledgement that is lost with its connection is said again on the next one, also when nothing new has come.
+#[test]
+fn an_acknowledgement_that_was_lost_is_said_again() {
+    let mut receiver = Session::<()>::new();
+    for sequence in 0..3 {
+        assert_eq!(receiver.receive(sequence), Ok(Received::New));
+    }
+    assert_eq!((receiver.ack(), receiver.ack()), (Some(3), None));
+    let _ = receiver.on_reconnect(0).unwrap();
+    assert_eq!(receiver.ack_after(1), Some(3));
+    assert_eq!(receiver.ack_after(1), None);
+    // Nothing has come: nothing is said.
+    let mut fresh = Session::<()>::new();
+    let _ = fresh.on_reconnect(0).unwrap();
+    assert_eq!(fresh.ack(), None);
 }

@@ -387,7 +387,8 @@ impl Node {
             }
             Body::Ack(ack) => {
                 let peer = self.peers.get_mut(&from).ok_or(NodeError::Stranger(from))?;
-                peer.on_ack(ack.received)?;
+                let opened = peer.on_ack(ack.received)?;
+                self.effects.extend(opened.map(sending(from)));
             }
             _ => {}
         }
@@ -411,14 +412,8 @@ impl Node {
     /// A new connection, on which the peer says that it has every frame before `received`.
     pub fn on_reconnect(&mut self, peer: WorkerId, received: Sequence) -> Result<(), NodeError> {
         let session = self.peers.get_mut(&peer).ok_or(NodeError::Stranger(peer))?;
-        for (_, (priority, bytes)) in session.on_reconnect(received)? {
-            let (priority, bytes) = (*priority, bytes.clone());
-            self.effects.push(Effect::Send {
-                to: peer,
-                priority,
-                bytes,
-            });
-        }
+        let again = session.on_reconnect(received)?;
+        self.effects.extend(again.map(sending(peer)));
         Ok(())
     }
 
@@ -493,6 +488,15 @@ impl Node {
             }
             ProgramNode::Stage(_) | ProgramNode::Branch { .. } => unreachable!("not a loop"),
         }
+    }
+}
+
+/// Sends what a session has kept.
+fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Bytes))) -> Effect {
+    move |(_, (priority, bytes))| Effect::Send {
+        to,
+        priority: *priority,
+        bytes: bytes.clone(),
     }
 }
 

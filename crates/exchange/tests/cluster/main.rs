@@ -87,14 +87,16 @@ impl Cluster {
             return self.handle(from, to, message);
         }
         let session = self.sessions.entry((from, to)).or_default();
-        let sequence = session.send(message.clone());
+        let sequence = session.send(message.clone()).expect("few wait");
         self.wire.push((from, to, Packet::Frame(sequence, message)));
     }
 
     fn deliver(&mut self, from: usize, to: usize, packet: Packet) {
         let session = self.sessions.entry((to, from)).or_default();
         match packet {
-            Packet::Ack(received) => session.on_ack(received).unwrap(),
+            Packet::Ack(received) => {
+                let _ = session.on_ack(received).unwrap();
+            }
             Packet::Frame(sequence, message) => {
                 if session.receive(sequence).unwrap() == Received::New {
                     // Every handler but a shard's own is insensitive to repetition by itself: a

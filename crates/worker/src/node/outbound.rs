@@ -137,12 +137,13 @@ impl Node {
         let Some(peer) = self.peers.get_mut(&to) else {
             return;
         };
-        let bytes = peer.say(priority, body);
-        self.effects.push(Effect::Send {
-            to,
-            priority,
-            bytes,
-        });
+        if let Some(bytes) = peer.say(priority, body) {
+            self.effects.push(Effect::Send {
+                to,
+                priority,
+                bytes,
+            });
+        }
     }
 
     /// A frame that may be lost.
