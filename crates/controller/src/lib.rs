@@ -23,6 +23,9 @@ use moves::Move;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// A frame about shards has no more entries than this: it stays small, however many shards there are.
+const ENTRIES_MAX: usize = 1 << 12;
+
 /// A frame, shared until it has gone.
 pub type Bytes = Arc<[u8]>;
 
@@ -148,10 +151,8 @@ impl Controller {
             self.send(other, &Body::Joined(Joined { worker }));
             self.send(worker, &Body::Joined(Joined { worker: other }));
         }
-        let maps: Vec<MapUpdate> = self.jobs.iter().map(whole).collect();
-        for map in maps {
-            let job = map.job;
-            self.send(worker, &Body::MapUpdate(map));
+        for job in self.jobs.keys().copied().collect::<Vec<_>>() {
+            self.tell_map(worker, job);
             self.tell_end(worker, job);
         }
     }
@@ -255,6 +256,15 @@ impl Controller {
         }
     }
 
+    /// Tells a worker every entry of a job's map.
+    fn tell_map(&mut self, to: WorkerId, job: JobId) {
+        let entries: Vec<EntryRange> = self.jobs[&job].map.entries().collect();
+        for entries in entries.chunks(ENTRIES_MAX) {
+            let entries = entries.to_vec();
+            self.send(to, &Body::MapUpdate(MapUpdate { job, entries }));
+        }
+    }
+
     /// Tells every worker.
     fn publish(&mut self, job: JobId, entry: EntryRange) {
         let entries = vec![entry];
@@ -271,13 +281,5 @@ fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Bytes))) -> Ef
         to,
         priority: *priority,
         bytes: bytes.clone(),
-    }
-}
-
-/// Every entry of a job's map.
-fn whole((job, at): (&JobId, &Job)) -> MapUpdate {
-    MapUpdate {
-        job: *job,
-        entries: at.map.entries().collect(),
     }
 }

@@ -155,6 +155,7 @@ fn member(
         generation: NOW,
         open_turns: 2,
         chunk_bytes: 64,
+        frame_bytes: 1000,
         part_bytes: 256,
         budget: Budget::unlimited(),
     };

@@ -57,6 +57,8 @@ pub struct NodeOptions {
     pub open_turns: u64,
     /// Larger pieces are cut.
     pub chunk_bytes: usize,
+    /// Pieces of one turn for one worker go in frames of no more than about so many bytes, unless one alone is larger.
+    pub frame_bytes: usize,
     /// A shard that moves is cut into parts of so many bytes.
     pub part_bytes: usize,
     /// What held pieces count in.

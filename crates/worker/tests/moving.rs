@@ -47,6 +47,7 @@ fn node_of(me: WorkerId, peers: Vec<WorkerId>, budget: Budget) -> Node {
         generation: NOW,
         open_turns: 4,
         chunk_bytes: 1 << 16,
+        frame_bytes: 1 << 20,
         part_bytes: 1 << 16,
         budget,
     };

@@ -42,6 +42,7 @@ impl Draft {
             generation: Generation(0),
             open_turns,
             chunk_bytes,
+            frame_bytes: 8 * chunk_bytes,
             part_bytes,
             budget: Budget::unlimited(),
         };

@@ -1,5 +1,6 @@
 //! How a job ends: the controller hears which shards have finished, or what went wrong, and tells everybody when it is over.
 
+use super::outbound::ENTRIES_MAX;
 use super::{Node, NodeOptions};
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Failed, Finished, ShardRange};
@@ -47,16 +48,14 @@ impl Node {
         let NodeOptions {
             job, generation, ..
         } = self.options;
-        let finished = Finished {
-            job,
-            generation,
-            shards,
-        };
-        self.send(
-            WorkerId::CONTROLLER,
-            Priority::FIRST,
-            &Body::Finished(finished),
-        );
+        for shards in shards.chunks(ENTRIES_MAX) {
+            let finished = Body::Finished(Finished {
+                job,
+                generation,
+                shards: shards.to_vec(),
+            });
+            self.send(WorkerId::CONTROLLER, Priority::FIRST, &finished);
+        }
     }
 }
 

@@ -8,8 +8,8 @@
 //! far as the holder knew: the controller that should tell it may have fallen silent.
 
 use super::{Node, NodeOptions, body_of};
-use brambling_program::{ExchangeId, ShardId};
-use brambling_protocol::frame::{Body, Credit, Joined, LoopEnd, Retired};
+use brambling_program::{ExchangeId, ShardId, Turn};
+use brambling_protocol::frame::{Body, Credit, Joined, LoopEnd};
 use brambling_protocol::{Priority, WorkerId};
 use std::collections::BTreeMap;
 
@@ -42,25 +42,15 @@ impl Node {
 
     /// What the shards here have retired, by exchange.
     fn retired_here(&self) -> Vec<Credit> {
-        let mut retired: BTreeMap<ExchangeId, Vec<Retired>> = BTreeMap::new();
+        let mut retired: BTreeMap<ExchangeId, Vec<(u32, Turn)>> = BTreeMap::new();
         for &shard in self.inboxes.keys() {
             for (exchange, turns) in self.retired(shard) {
-                let (first, end) = (shard.index, shard.index + 1);
-                let one = Retired { first, end, turns };
+                let one = (shard.index, turns);
                 retired.entry(exchange).or_default().push(one);
             }
         }
-        let NodeOptions {
-            job, generation, ..
-        } = self.options;
-        let credit = |(exchange, retired)| Credit {
-            job,
-            generation,
-            exchange,
-            group: self.relations.destination_group(exchange),
-            retired,
-        };
-        retired.into_iter().map(credit).collect()
+        let credits = |(exchange, retired)| self.credits_of(exchange, retired);
+        retired.into_iter().flat_map(credits).collect()
     }
 
     /// What a shard here has retired of each exchange.

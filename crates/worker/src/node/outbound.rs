@@ -8,6 +8,25 @@ use brambling_protocol::frame::{Body, Credit, DataHead, Frame, MapUpdate, Retire
 use brambling_protocol::{Priority, Version, WorkerId};
 use std::ops::Range;
 
+/// A frame about shards has no more entries than this: it stays small, however many shards there are.
+pub(super) const ENTRIES_MAX: usize = 1 << 12;
+/// What a parcel takes in a frame beside its payload, at most.
+const PARCEL_BYTES: u64 = 64;
+
+/// Parcels in groups, each for one frame. A frame that grew with its turn would exceed what a frame may have.
+fn framefuls<P>(parcels: &[Parcel<P>], frame_bytes: usize) -> impl Iterator<Item = &[Parcel<P>]> {
+    let mut used = 0;
+    parcels.chunk_by(move |before, next| {
+        let taken = |parcel: &Parcel<P>| parcel.bytes + PARCEL_BYTES;
+        used += taken(before);
+        let fits = used + taken(next) <= frame_bytes as u64;
+        if !fits {
+            used = 0;
+        }
+        fits
+    })
+}
+
 impl Node {
     /// Sends what waits: at the end of a slice, or when nothing else is to be done.
     pub fn flush(&mut self) {
@@ -24,27 +43,45 @@ impl Node {
                 turn,
                 group,
             };
-            self.send(to, priority, &Body::Data(coalesce(head, &parcels)));
-        }
-        for (exchange, due) in std::mem::take(&mut self.due) {
-            let group = self.relations.destination_group(exchange);
-            let retired = |(first, turns)| Retired {
-                first,
-                end: first + 1,
-                turns,
-            };
-            let retired = due.into_iter().map(retired).collect();
-            let body = Body::Credit(Credit {
-                job,
-                generation,
-                exchange,
-                group,
-                retired,
-            });
-            for to in self.options.peers.clone() {
-                self.send(to, Priority::FIRST, &body);
+            for parcels in framefuls(&parcels, self.options.frame_bytes) {
+                self.send(to, priority, &Body::Data(coalesce(head, parcels)));
             }
         }
+        for (exchange, due) in std::mem::take(&mut self.due) {
+            for credit in self.credits_of(exchange, due) {
+                let body = Body::Credit(credit);
+                for to in self.options.peers.clone() {
+                    self.send(to, Priority::FIRST, &body);
+                }
+            }
+        }
+    }
+
+    /// Tells how many turns of an exchange destinations have retired, by ascending index.
+    pub(super) fn credits_of(
+        &self,
+        exchange: ExchangeId,
+        destinations: impl IntoIterator<Item = (u32, Turn)>,
+    ) -> Vec<Credit> {
+        let mut runs: Vec<Retired> = Vec::new();
+        for (first, turns) in destinations {
+            match runs.last_mut() {
+                Some(run) if run.end == first && run.turns == turns => run.end += 1,
+                _ => runs.push(Retired {
+                    first,
+                    end: first + 1,
+                    turns,
+                }),
+            }
+        }
+        let credit = |retired: &[Retired]| Credit {
+            job: self.options.job,
+            generation: self.options.generation,
+            exchange,
+            group: self.relations.destination_group(exchange),
+            retired: retired.to_vec(),
+        };
+        runs.chunks(ENTRIES_MAX).map(credit).collect()
     }
 
     pub(super) fn perform(&mut self, effects: Vec<Routed<Bytes>>) -> Result<(), NodeError> {
