@@ -3,6 +3,7 @@
 use crate::node::NodeError;
 use brambling_memory::OutOfMemory;
 use brambling_program::{GroupId, KernelError, StageId, Turn};
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ pub enum Failure {
         failure: String,
     },
     /// A worker said what no worker of this build says.
-    #[error("a fault between workers, please report it: {0}")]
+    #[error("a fault between workers, please report it: {}", with_causes(.0))]
     Peer(#[from] NodeError),
     /// The user interrupted the job.
     #[error("interrupted")]
@@ -97,6 +98,13 @@ pub(super) enum Rank {
     /// What another failure may have caused: that of a kernel which had seen that the job ends, or a fault of
     /// ours.
     After,
+}
+
+/// An error with what caused it.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
 }
 
 fn at(location: &Option<String>) -> String {

@@ -9,6 +9,7 @@ use super::failure::{Failure, Rank};
 use super::job::Job;
 use crate::Surroundings;
 use crate::node::{Around, Bytes, Effect, Node, NodeError};
+use brambling_exchange::RouterError;
 use brambling_program::{ExchangeId, Position, ShardId, Turn, Value};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};
 use std::collections::BTreeMap;
@@ -243,20 +244,49 @@ impl Ties {
 
 /// What a cluster says to a job of its. Called by whoever reads from peers, on any thread.
 impl Job {
-    /// A frame has come from a peer, or from the controller.
+    /// A frame has come from a peer, or from the controller. One that cannot be taken ends the job: it counts as
+    /// received, so it does not come again, and whoever needs it would wait for ever.
     ///
     /// # Errors
-    /// What no honest peer sends.
+    /// What no honest peer sends, and room that is missing.
     ///
     /// # Panics
     /// When the job is no member of a cluster; so do the others here.
     pub fn on_frame(&self, from: WorkerId, frame: &[u8]) -> Result<(), NodeError> {
-        self.ties().with(self, |node| {
+        let taken = self.ties().with(self, |node| {
             node.on_frame(from, frame)?;
             // What it forwards would wait for a thread that perhaps sleeps.
             node.flush();
             Ok(())
+        });
+        taken.inspect_err(|error: &NodeError| {
+            // After its end nothing can go wrong with a job any more.
+            if !self.has_stopped() {
+                self.fail(Rank::After, self.refusal(error.clone()));
+            }
         })
+    }
+
+    /// What a job fails with when its node refuses something.
+    fn refusal(&self, error: NodeError) -> Failure {
+        let (stage, partition, exchange, source) = match error {
+            NodeError::Router(RouterError::NoRoom(no_room)) => {
+                let exchanges = &self.plan.program.spec().exchanges;
+                let exchange = exchanges.get(no_room.exchange.index());
+                let name = exchange.map(|exchange| exchange.name.clone());
+                ("arrival of a piece", no_room.shard.index, name, no_room.source)
+            }
+            NodeError::NoRoom { shard, source } => {
+                ("arrival of a shard", shard.index, None, source)
+            }
+            error => return error.into(),
+        };
+        Failure::OutOfMemory {
+            stage: stage.into(),
+            partition,
+            exchange,
+            source,
+        }
     }
 
     /// What this side says when it greets a peer: the first frame of theirs that is missing.

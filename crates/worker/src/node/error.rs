@@ -7,7 +7,7 @@ use brambling_protocol::frame::FrameError;
 use brambling_protocol::{SessionError, Version, WorkerId};
 
 /// Why a node cannot take what came.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
     /// The bytes are no frame.
