@@ -113,13 +113,16 @@ impl Controller {
             ..
         } = *answer;
         let ordered = self.ordered(from, job, shard, version)?;
-        if granted && !ordered.is_published {
-            self.depart(job, shard)?;
-        } else if !granted {
-            let job_here = self.jobs.get_mut(&job).expect("just seen");
-            job_here.moves.remove(&shard);
+        let at = self.jobs.get_mut(&job).expect("just seen");
+        if !granted {
+            at.moves.remove(&shard);
             let to = from;
             self.effects.push(Effect::Stays { job, shard, to });
+        } else if at.ends.are_told() && !ordered.is_published {
+            // Its shard stays where it is, as all do from the end on.
+            at.moves.remove(&shard);
+        } else if !ordered.is_published {
+            self.depart(job, shard)?;
         }
         Ok(())
     }

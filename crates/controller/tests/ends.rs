@@ -4,7 +4,7 @@
 
 use brambling_controller::{Controller, ControllerError, Effect, Refusal};
 use brambling_program::{GroupId, ShardId};
-use brambling_protocol::frame::{Body, Failed, Finished, Frame, ShardRange};
+use brambling_protocol::frame::{Body, Failed, Finished, Frame, Reserved, ShardRange};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
@@ -179,4 +179,76 @@ fn shards_of_a_job_that_is_over_stay_where_they_are() {
     let refusal = controller.order(JOB, shard, B, 0).unwrap_err();
     assert_eq!(refusal, Refusal::Over(JOB));
     assert_eq!(refusal.to_string(), "job j1 is over");
+}
+
+/// It was ordered before the end, and is granted room after it: nobody hears of a version, and nothing is on its way.
+#[test]
+fn a_move_that_has_no_room_before_the_end_is_dropped() {
+    let mut controller = controller();
+    let shard = ShardId {
+        group: GroupId(0),
+        index: 0,
+    };
+    controller.order(JOB, shard, B, 0).unwrap();
+    controller.cancel(JOB, "cancelled by its owner");
+    controller.take_effects();
+    let room = Body::Reserved(Reserved {
+        job: JOB,
+        generation: NOW,
+        shard,
+        version: 2,
+        granted: true,
+    });
+    say(&mut controller, B, 0, room).unwrap();
+    for effect in controller.take_effects() {
+        let Effect::Send { to: B, bytes, .. } = &effect else {
+            panic!("{effect:?}");
+        };
+        let (frame, _) = Frame::decode(bytes).unwrap();
+        assert!(matches!(frame.body, Body::Ack(_)), "{frame:?}");
+    }
+    assert_eq!(controller.moving(JOB), 0);
+    let stays = controller.map(JOB).unwrap().entry(shard).unwrap();
+    assert_eq!(stays.map(|entry| entry.owner), Some(A));
+}
+
+/// A newcomer hears where all shards are, in frames that stay small.
+#[test]
+fn a_map_of_many_entries_is_several_frames() {
+    const SHARDS: u32 = 10_000;
+    let mut map = PartitionMap::new([SHARDS]);
+    for first in 0..SHARDS {
+        let entry = Entry {
+            owner: if first % 2 == 0 { A } else { B },
+            version: 1,
+        };
+        let (group, end) = (GroupId(0), first + 1);
+        let _ = map
+            .apply(&EntryRange {
+                group,
+                first,
+                end,
+                entry,
+            })
+            .unwrap();
+    }
+    let mut controller = Controller::new([A, B]);
+    controller.begin(JOB, NOW, map.clone());
+    controller.join(LATE);
+    let mut heard = PartitionMap::new([SHARDS]);
+    let mut frames = 0;
+    for effect in controller.take_effects() {
+        if let Effect::Send {
+            to: LATE, bytes, ..
+        } = effect
+            && let Body::MapUpdate(update) = Frame::decode(&bytes).unwrap().0.body
+        {
+            assert!(bytes.len() < 1 << 17, "{}", bytes.len());
+            frames += 1;
+            for entry in &update.entries {
+                let _ = heard.apply(entry).unwrap();
+            }
+        }
+    }
+    assert_eq!((heard, frames), (map, 3));
 }
