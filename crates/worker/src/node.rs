@@ -25,7 +25,7 @@ pub use error::NodeError;
 use brambling_exchange::{Credits, Inbox, Parcel, Router, parcels};
 use brambling_memory::Budget;
 use brambling_program::{
-    BlockId, ExchangeId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, Turn,
+    BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, Turn,
 };
 use brambling_protocol::frame::{Ack, Body, Frame, Retired, Signal, SignalQuery};
 use brambling_protocol::{
@@ -275,8 +275,11 @@ impl Node {
     }
 
     /// A signal has been given here.
-    pub fn decided(&mut self, position: Position, outcome: bool) {
-        self.learn(position, outcome);
+    ///
+    /// # Errors
+    /// When a peer has said another outcome.
+    pub fn decided(&mut self, position: Position, outcome: bool) -> Result<(), NodeError> {
+        self.learn(position, outcome)?;
         let NodeOptions {
             job, generation, ..
         } = self.options;
@@ -289,6 +292,7 @@ impl Node {
         for to in self.options.peers.clone() {
             self.hint(to, &Body::Signal(hint));
         }
+        Ok(())
     }
 
     // ---- the world
@@ -331,6 +335,7 @@ impl Node {
         let here = |theirs: (JobId, Generation)| theirs == (job, generation);
         match body {
             Body::Data(data) if data.head.job == job => {
+                self.expect_exchange(data.head.exchange, data.head.group)?;
                 let mut arrived = Vec::new();
                 parcels(&data, |bytes| bytes.into(), |parcel| arrived.push(parcel));
                 for parcel in arrived {
@@ -344,7 +349,7 @@ impl Node {
                 }
             }
             Body::Signal(signal) if here((signal.job, signal.generation)) => {
-                self.learn(signal.position, signal.outcome);
+                self.learn(signal.position, signal.outcome)?;
             }
             Body::SignalQuery(SignalQuery {
                 job,
@@ -369,6 +374,7 @@ impl Node {
                 self.end(outermost.ok_or(NodeError::UnknownLoop(end.body))? as LoopId);
             }
             Body::Credit(credit) if here((credit.job, credit.generation)) => {
+                self.expect_exchange(credit.exchange, credit.group)?;
                 for Retired { first, end, turns } in credit.retired {
                     self.credit(credit.exchange, first..end, turns)?;
                 }
@@ -380,7 +386,7 @@ impl Node {
             }
             Body::Joined(joined) => self.on_joined(joined.worker),
             Body::Reserve(reserve) if here((reserve.job, reserve.generation)) => {
-                self.on_reserve(&reserve);
+                self.on_reserve(&reserve)?;
             }
             Body::ShardPart(part) if here((part.job, part.generation)) => self.on_part(&part)?,
             Body::Ended(ended) if here((ended.job, ended.generation)) => {
@@ -444,14 +450,21 @@ impl Node {
 
     // ---- inside
 
-    fn learn(&mut self, position: Position, outcome: bool) {
-        let before = self.outcomes.insert(position, outcome);
-        assert!(
-            before.is_none_or(|before| before == outcome),
-            "{position} has two outcomes"
-        );
+    /// What an exchange is asked by its name takes it for one of the program's.
+    fn expect_exchange(&self, exchange: ExchangeId, group: GroupId) -> Result<(), NodeError> {
+        match self.relations.leads_to(exchange, group) {
+            true => Ok(()),
+            false => Err(NodeError::UnknownExchange { exchange, group }),
+        }
+    }
+
+    fn learn(&mut self, position: Position, outcome: bool) -> Result<(), NodeError> {
+        if *self.outcomes.entry(position).or_insert(outcome) != outcome {
+            return Err(NodeError::TwoOutcomes(position));
+        }
         let waiting = self.waiting.outcome.remove(&position);
         self.wake(waiting);
+        Ok(())
     }
 
     fn credit(

@@ -283,7 +283,9 @@ impl Worker {
         }
         if kind == StageKind::Signal && progress == Progress::Done {
             watch.decided(at, outcome);
-            self.node.decided(at, outcome);
+            self.node
+                .decided(at, outcome)
+                .expect("one outcome of a position");
         }
         progress
     }

@@ -13,6 +13,7 @@ use brambling_program::{
     Action, Context, DecodeError, ExchangeId, KernelError, LoopId, Pieces, Position, Progress,
     Runner, ShardId, Sink, StageId, StageKind, Task, Turn, Value,
 };
+use std::error::Error;
 use std::sync::atomic::Ordering;
 
 /// How long a slice should take: long against a reading of the clock, short against a user's patience.
@@ -320,7 +321,7 @@ impl<'a, 's> Slice<'a, 's> {
             StageKind::Signal => {
                 let progress = call(context);
                 if progress == Progress::Done {
-                    self.publish(task.stage, issue.turn, context.outcome());
+                    return self.publish(task.stage, issue.turn, context);
                 }
                 progress
             }
@@ -396,10 +397,8 @@ impl<'a, 's> Slice<'a, 's> {
             return cannot_continue(context, progress);
         }
         let ties = job.ties.as_ref().expect("the caller saw them");
-        match ties.scattered(job, shard, (id, turn), pieces.sent()) {
-            Ok(()) => Progress::Done,
-            Err(error) => context.fail(KernelError::new(error.to_string()).with_source(error)),
-        }
+        let said = ties.scattered(job, shard, (id, turn), pieces.sent());
+        told(context, said)
     }
 
     /// A gather whose sources may be on other workers.
@@ -422,7 +421,7 @@ impl<'a, 's> Slice<'a, 's> {
             Ok(pieces) => PieceQueue::new(pieces),
             Err(error) => {
                 let error: DecodeError = error;
-                return context.fail(KernelError::new(error.to_string()).with_source(error));
+                return told(context, Err(error));
             }
         };
         let mut source = Pieces::Other(&mut pieces);
@@ -432,10 +431,8 @@ impl<'a, 's> Slice<'a, 's> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        match ties.gathered(job, shard, (id, turn)) {
-            Ok(()) => Progress::Done,
-            Err(error) => context.fail(KernelError::new(error.to_string()).with_source(error)),
-        }
+        let said = ties.gathered(job, shard, (id, turn));
+        told(context, said)
     }
 
     /// Tells a shard that something arrived. This very shard looks again anyway before its slice ends.
@@ -446,15 +443,17 @@ impl<'a, 's> Slice<'a, 's> {
         }
     }
 
-    fn publish(&self, signal: StageId, turn: Turn, outcome: bool) {
+    fn publish(&self, stage: StageId, turn: Turn, context: &mut Context<'_>) -> Progress {
+        let outcome = context.outcome();
         if let Some(ties) = &self.job.ties {
-            let stage = signal;
-            return ties.decided(self.job, Position { stage, turn }, outcome);
+            let said = ties.decided(self.job, Position { stage, turn }, outcome);
+            return told(context, said);
         }
-        let board = self.job.boards[signal.index()]
+        let board = self.job.boards[stage.index()]
             .as_ref()
             .expect("a signal has a board");
         board.publish(outcome, |shard| self.wake(shard as u32));
+        Progress::Done
     }
 
     /// Ends the shard's turn of an exchange, and tells its destinations.
@@ -586,6 +585,17 @@ fn arguments(body: &mut Body, task: &Task, args: &mut [*mut u8]) {
     }
     for (arg, cell) in args.iter_mut().zip(&task.cells) {
         *arg = body.cells[usize::from(*cell)].as_ptr();
+    }
+}
+
+/// A task has run, and its node was told: if that refuses it, the task has failed.
+fn told(
+    context: &mut Context<'_>,
+    said: Result<(), impl Error + Send + Sync + 'static>,
+) -> Progress {
+    match said {
+        Ok(()) => Progress::Done,
+        Err(error) => context.fail(KernelError::new(error.to_string()).with_source(error)),
     }
 }
 

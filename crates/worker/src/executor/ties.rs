@@ -193,8 +193,8 @@ impl Ties {
         done
     }
 
-    pub(super) fn decided(&self, job: &Job, at: Position, outcome: bool) {
-        self.with(job, |node| node.decided(at, outcome));
+    pub(super) fn decided(&self, job: &Job, at: Position, outcome: bool) -> Result<(), NodeError> {
+        self.with(job, |node| node.decided(at, outcome))
     }
 
     pub(super) fn finished(&self, job: &Job, shard: ShardId) {
@@ -274,7 +274,12 @@ impl Job {
                 let exchanges = &self.plan.program.spec().exchanges;
                 let exchange = exchanges.get(no_room.exchange.index());
                 let name = exchange.map(|exchange| exchange.name.clone());
-                ("arrival of a piece", no_room.shard.index, name, no_room.source)
+                (
+                    "arrival of a piece",
+                    no_room.shard.index,
+                    name,
+                    no_room.source,
+                )
             }
             NodeError::NoRoom { shard, source } => {
                 ("arrival of a shard", shard.index, None, source)

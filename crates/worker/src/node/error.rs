@@ -2,7 +2,7 @@
 
 use brambling_exchange::{InboxError, RouterError, UnknownDestination};
 use brambling_memory::OutOfMemory;
-use brambling_program::{BlockId, ShardId};
+use brambling_program::{BlockId, ExchangeId, GroupId, Position, ShardId};
 use brambling_protocol::frame::FrameError;
 use brambling_protocol::{SessionError, Version, WorkerId};
 
@@ -28,6 +28,17 @@ pub enum NodeError {
     /// A credit for something that the program does not have.
     #[error("a credit that fits no exchange")]
     Credit(#[from] UnknownDestination),
+    /// Pieces or a credit of an exchange that the program does not have, or that leads to another group.
+    #[error("exchange {exchange}, which does not lead to group {group}")]
+    UnknownExchange {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// The group said to be its destination.
+        group: GroupId,
+    },
+    /// A signal with two outcomes at one turn.
+    #[error("two outcomes of the signal at {0}")]
+    TwoOutcomes(Position),
     /// The end of a loop that the program does not have.
     #[error("the end of a loop with body {0}, which is no outermost one")]
     UnknownLoop(BlockId),
@@ -39,6 +50,9 @@ pub enum NodeError {
         /// The version that its new place would have.
         version: Version,
     },
+    /// Room is asked for a shard that is here.
+    #[error("room for shard {0}, which is here")]
+    AlreadyHere(ShardId),
     /// Parts that do not make a whole.
     #[error("the parts of shard {0} do not fit together")]
     Parts(ShardId),

@@ -201,7 +201,7 @@ impl Node {
     }
 
     /// The controller asks for room.
-    pub(super) fn on_reserve(&mut self, reserve: &Reserve) {
+    pub(super) fn on_reserve(&mut self, reserve: &Reserve) -> Result<(), NodeError> {
         let Reserve {
             job,
             generation,
@@ -210,6 +210,10 @@ impl Node {
             holder,
             bytes,
         } = *reserve;
+        self.router.map().entry(shard).map_err(RouterError::from)?;
+        if self.inboxes.contains_key(&shard) {
+            return Err(NodeError::AlreadyHere(shard));
+        }
         let room = self.options.budget.reserve(Class::Transfer, bytes);
         let granted = room.is_ok();
         if let Ok(room) = room {
@@ -234,6 +238,7 @@ impl Node {
             Priority::FIRST,
             &Body::Reserved(answer),
         );
+        Ok(())
     }
 
     /// A part of a shard has come.
@@ -271,6 +276,9 @@ impl Node {
         if luggage.format != FORMAT {
             return Err(NodeError::State(shard));
         }
+        // Whatever is wrong with the version shows before the shard is here.
+        let owner = self.options.me;
+        self.on_update(&one(shard, Entry { owner, version }))?;
         let exchanges = self.relations.to_group(shard.group);
         let inbox = luggage.inbox.map(Bytes::from);
         let open_turns = self.options.open_turns;
@@ -288,7 +296,7 @@ impl Node {
                     stage: signal,
                     turn,
                 };
-                self.learn(position, outcome);
+                self.learn(position, outcome)?;
             }
         }
         for member in luggage.members {
@@ -330,12 +338,12 @@ impl Node {
         version: Version,
         inbox: Inbox<Bytes>,
     ) -> Result<(), NodeError> {
-        self.inboxes.insert(shard, inbox);
         let mut effects = Vec::new();
         let owner = self.options.me;
         let here = one(shard, Entry { owner, version });
         // News may be late: without it an older version would send the shard away again.
         let _ = self.router.on_update(&here, &mut effects)?;
+        self.inboxes.insert(shard, inbox);
         self.router.arrive(shard, &mut effects);
         self.perform(effects)
     }

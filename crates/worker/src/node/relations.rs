@@ -59,6 +59,12 @@ impl Relations {
         each.map(|(_, id)| ExchangeId(id)).collect()
     }
 
+    /// Whether an exchange is one of the program's, and leads to a group.
+    pub(super) fn leads_to(&self, exchange: ExchangeId, group: GroupId) -> bool {
+        let ends = self.0.get(exchange.index()).and_then(Option::as_ref);
+        ends.is_some_and(|ends| ends.destination == group)
+    }
+
     pub(super) fn destination_group(&self, exchange: ExchangeId) -> GroupId {
         self.ends(exchange).destination
     }

@@ -1,0 +1,692 @@
+//! Whatever a peer that was let in says, a node answers with an error, never with a panic.
+//!
+//! Catches what is taken on trust: names, ranges and versions that the program does not have, outcomes that contradict each
+//! other, shards that come where they are. It does not catch a node that takes what it should refuse: a peer that lies well is
+//! believed.
+
+use brambling_memory::Budget;
+use brambling_program::tree::TreeNode;
+use brambling_program::{
+    Bindings, BlockId, ExchangeId, GroupId, Max, Plan, Position, Program, ShardId, StageId,
+};
+use brambling_protocol::frame::{
+    Ack, Body, Credit, Data, DataHead, EmptyMarks, Ended, Frame, Joined, LoopEnd, MapUpdate, Piece,
+    Reserve, Retired, ShardPart, Signal, SignalQuery, VersionRange,
+};
+use brambling_protocol::{
+    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Version, WorkerId,
+};
+use brambling_worker::Surroundings;
+use brambling_worker::node::{Effect, Node, NodeError, NodeOptions};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const JOB: JobId = JobId(1);
+const NOW: Generation = Generation(1);
+const ME: WorkerId = WorkerId(0);
+const PEER: WorkerId = WorkerId(1);
+const COUNT: u32 = 4;
+
+/// Two loops over reductions and broadcasts, of which a signal ends the second.
+fn plan() -> Plan {
+    let mut p = Program::new("until");
+    let counts = p.dataset::<u64>("counts", COUNT);
+    let total = p.dataset::<u64>("total", 1);
+    p.repeat(5, |p| p.all_reduce(Max, &counts, &counts));
+    let goes_on = |total: &u64| *total < 3;
+    p.repeat_while("goes on", &total, goes_on, |p| {
+        p.reduce_to(Max, &counts, &total);
+    });
+    Plan::compile(Arc::new(p), &Bindings::default()).unwrap()
+}
+
+fn node(plan: &Plan, me: WorkerId) -> Node {
+    let options = NodeOptions {
+        me,
+        peers: vec![if me == ME { PEER } else { ME }],
+        job: JOB,
+        generation: NOW,
+        open_turns: 2,
+        chunk_bytes: 8,
+        frame_bytes: 200,
+        part_bytes: 1 << 16,
+        budget: Budget::unlimited(),
+    };
+    let map = PartitionMap::new(plan.counts.iter().copied());
+    Node::new(plan, map, options)
+}
+
+fn one(shard: ShardId, owner: WorkerId, version: Version) -> EntryRange {
+    EntryRange {
+        group: shard.group,
+        first: shard.index,
+        end: shard.index + 1,
+        entry: Entry { owner, version },
+    }
+}
+
+/// What travels of a shard that has never run.
+fn luggage(plan: &Plan, shard: ShardId) -> Vec<u8> {
+    let mut holder = node(plan, PEER);
+    holder.settle(shard, 1).unwrap();
+    holder.on_update(&one(shard, ME, 2)).unwrap();
+    holder.depart(shard, b"its data".to_vec()).unwrap();
+    let part = |effect| match effect {
+        Effect::Send { bytes, .. } => match Frame::decode(&bytes).unwrap().0.body {
+            Body::ShardPart(part) => Some(part.bytes.to_vec()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let effects = holder.take_effects().into_iter();
+    effects.filter_map(part).next().unwrap()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Says(WorkerId, Said),
+    Calls(WorkerId, u64),
+    /// The node's own shards go on where they can.
+    Work,
+    Flush,
+    Tick,
+    /// Shards that have to leave do.
+    Depart,
+    Decides(Position, bool),
+}
+
+/// A body, but for what it borrows.
+#[derive(Clone, Debug)]
+enum Said {
+    Owned(Body<'static>),
+    Part(ShardId, Version, (u32, u32), Luggage),
+    Data {
+        head: DataHead,
+        versions: (u32, u32, Version),
+        pieces: Vec<(TreeNode, u32, bool)>,
+        empties: Vec<(u64, u64)>,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum Luggage {
+    Garbage(Vec<u8>),
+    Honest,
+    /// In which nothing is said, of the map neither.
+    Empty,
+    /// One byte of it is another.
+    Damaged(usize, u8),
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        8 => 0u64..6,
+        1 => Just(u64::MAX),
+        1 => Just(u64::MAX - 1),
+    ]
+}
+
+fn index() -> impl Strategy<Value = u32> {
+    prop_oneof![12 => 0..=COUNT, 1 => Just(u32::MAX)]
+}
+
+fn group() -> impl Strategy<Value = GroupId> {
+    prop_oneof![12 => 0u32..3, 1 => Just(u32::MAX)].prop_map(GroupId)
+}
+
+fn exchange() -> impl Strategy<Value = ExchangeId> {
+    prop_oneof![12 => 0u32..5, 1 => Just(u32::MAX)].prop_map(ExchangeId)
+}
+
+fn shard() -> impl Strategy<Value = ShardId> {
+    (group(), index()).prop_map(|(group, index)| ShardId { group, index })
+}
+
+fn worker() -> impl Strategy<Value = WorkerId> {
+    prop_oneof![(0u32..4).prop_map(WorkerId), Just(WorkerId::CONTROLLER),]
+}
+
+fn generation() -> impl Strategy<Value = Generation> {
+    prop_oneof![9 => Just(NOW), 1 => (0u64..3).prop_map(Generation)]
+}
+
+fn position() -> impl Strategy<Value = Position> {
+    let stage = prop_oneof![9 => 0u32..8, 1 => Just(u32::MAX)].prop_map(StageId);
+    (stage, number()).prop_map(|(stage, turn)| Position { stage, turn })
+}
+
+fn entries() -> impl Strategy<Value = EntryRange> {
+    (group(), index(), index(), worker(), number()).prop_map(
+        |(group, first, end, owner, version)| EntryRange {
+            group,
+            first,
+            end,
+            entry: Entry { owner, version },
+        },
+    )
+}
+
+fn owned() -> impl Strategy<Value = Body<'static>> {
+    let job = JOB;
+    let credit = || (index(), index(), number());
+    prop_oneof![
+        1 => (generation(), position(), any::<bool>()).prop_map(move |(generation, position, outcome)| {
+            Body::Signal(Signal {
+                job,
+                generation,
+                position,
+                outcome,
+            })
+        }),
+        1 => (generation(), position()).prop_map(move |(generation, position)| {
+            Body::SignalQuery(SignalQuery {
+                job,
+                generation,
+                position,
+            })
+        }),
+        1 => (generation(), 0u32..4, number()).prop_map(move |(generation, body, turns)| {
+            Body::LoopEnd(LoopEnd {
+                job,
+                generation,
+                body: BlockId(body),
+                turns,
+            })
+        }),
+        3 => (generation(), exchange(), group(), prop::collection::vec(credit(), 0..3)).prop_map(
+            move |(generation, exchange, group, retired)| {
+                let retired = retired.into_iter();
+                let retired = retired.map(|(first, end, turns)| Retired { first, end, turns });
+                Body::Credit(Credit {
+                    job,
+                    generation,
+                    exchange,
+                    group,
+                    retired: retired.collect(),
+                })
+            }
+        ),
+        4 => prop::collection::vec(entries(), 0..3)
+            .prop_map(move |entries| Body::MapUpdate(MapUpdate { job, entries })),
+        1 => number().prop_map(|received| Body::Ack(Ack { received })),
+        4 => (generation(), shard(), number(), worker(), number()).prop_map(
+            move |(generation, shard, version, holder, bytes)| {
+                Body::Reserve(Reserve {
+                    job,
+                    generation,
+                    shard,
+                    version,
+                    holder,
+                    bytes,
+                })
+            }
+        ),
+        1 => worker().prop_map(|worker| Body::Joined(Joined { worker })),
+        1 => (generation(), any::<bool>()).prop_map(move |(generation, fails)| {
+            Body::Ended(Ended {
+                job,
+                generation,
+                failure: fails.then_some("gone"),
+            })
+        }),
+    ]
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    let luggage = prop_oneof![
+        4 => Just(Luggage::Honest),
+        2 => Just(Luggage::Empty),
+        2 => (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Luggage::Damaged(at, byte)),
+        1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Luggage::Garbage),
+    ];
+    let parts = prop_oneof![4 => Just((0, 1)), 1 => (0u32..3, 0u32..3)];
+    let head = (generation(), exchange(), number(), group()).prop_map(
+        |(generation, exchange, turn, group)| DataHead {
+            job: JOB,
+            generation,
+            exchange,
+            turn,
+            group,
+        },
+    );
+    let source = (prop_oneof![8 => Just(0u8), 1 => 0..63u8], number())
+        .prop_map(|(level, index)| TreeNode { level, index });
+    let chunk = prop_oneof![4 => 0..2u32, 1 => Just(u32::MAX)];
+    let pieces = prop::collection::vec((source, chunk, any::<bool>()), 0..4);
+    let empties = prop::collection::vec((number(), number()), 0..3);
+    prop_oneof![
+        2 => owned().prop_map(Said::Owned),
+        1 => (shard(), number(), parts, luggage)
+            .prop_map(|(shard, version, parts, luggage)| Said::Part(shard, version, parts, luggage)),
+        2 => (head, (index(), index(), number()), pieces, empties).prop_map(
+            |(head, versions, pieces, empties)| Said::Data {
+                head,
+                versions,
+                pieces,
+                empties,
+            }
+        ),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        16 => (worker(), said()).prop_map(|(worker, said)| Step::Says(worker, said)),
+        1 => (worker(), number()).prop_map(|(worker, received)| Step::Calls(worker, received)),
+        2 => Just(Step::Work),
+        2 => Just(Step::Flush),
+        1 => Just(Step::Tick),
+        2 => Just(Step::Depart),
+        1 => (position(), any::<bool>()).prop_map(|(at, outcome)| Step::Decides(at, outcome)),
+    ]
+}
+
+/// A node, and what whoever runs it has to know.
+struct Run {
+    plan: Plan,
+    node: Node,
+    /// How many frames each peer has said.
+    said: BTreeMap<WorkerId, u64>,
+    /// The next turn of each shard's gathers and scatters that was here from the beginning.
+    turns: BTreeMap<(ShardId, ExchangeId), u64>,
+    draining: BTreeSet<ShardId>,
+    luggage: Vec<u8>,
+}
+
+impl Run {
+    fn new() -> Run {
+        let plan = plan();
+        let mut node = node(&plan, ME);
+        let counts = plan.counts.clone();
+        for (group, count) in (0..).map(GroupId).zip(counts) {
+            for index in 0..count.div_ceil(2) {
+                node.settle(ShardId { group, index }, 1).unwrap();
+            }
+        }
+        let away = ShardId {
+            group: plan.exchanges[0].as_ref().unwrap().source,
+            index: COUNT - 1,
+        };
+        let mut turns = BTreeMap::new();
+        for (exchange, ends) in (0..).map(ExchangeId).zip(plan.exchanges.iter().flatten()) {
+            for group in [ends.source, ends.destination] {
+                let here = 0..plan.counts[group.index()].div_ceil(2);
+                turns.extend(here.map(|index| ((ShardId { group, index }, exchange), 0)));
+            }
+        }
+        Run {
+            luggage: luggage(&plan, away),
+            node,
+            plan,
+            said: BTreeMap::new(),
+            turns,
+            draining: BTreeSet::new(),
+        }
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), NodeError> {
+        let done = match step {
+            Step::Says(from, said) => self.says(from, said),
+            Step::Calls(from, received) => self.node.on_reconnect(from, received),
+            Step::Work => self.work(),
+            Step::Flush => {
+                self.node.flush();
+                Ok(())
+            }
+            Step::Tick => {
+                self.node.on_tick();
+                Ok(())
+            }
+            Step::Depart => std::mem::take(&mut self.draining)
+                .into_iter()
+                .try_for_each(|shard| self.node.depart(shard, Vec::new())),
+            Step::Decides(at, outcome) => self.node.decided(at, outcome),
+        };
+        for effect in self.node.take_effects() {
+            match effect {
+                Effect::Drain(shard) => {
+                    assert!(self.draining.insert(shard), "{shard} is drained twice");
+                    self.turns.retain(|(it, _), _| *it != shard);
+                }
+                // What runs asks its node at once.
+                Effect::Settle { shard, .. } | Effect::Wake(shard) => self.asks(shard),
+                Effect::Send { bytes, .. } => {
+                    Frame::decode(&bytes).unwrap();
+                }
+                Effect::End { .. } => {}
+            }
+        }
+        done
+    }
+
+    /// A shard that is here asks what has come for it.
+    fn asks(&mut self, shard: ShardId) {
+        let count = self.plan.counts.get(shard.group.index());
+        assert!(count.is_some_and(|count| shard.index < *count), "{shard}");
+        let exchanges = self.plan.exchanges.iter().flatten();
+        for (exchange, ends) in (0..).map(ExchangeId).zip(exchanges) {
+            if ends.destination == shard.group {
+                self.node.around(shard).is_complete(exchange, 0);
+            }
+        }
+    }
+
+    fn says(&mut self, from: WorkerId, said: Said) -> Result<(), NodeError> {
+        let damaged;
+        let body = match &said {
+            Said::Owned(body) => body.clone(),
+            Said::Part(shard, version, (part, parts), luggage) => {
+                let bytes = match luggage {
+                    Luggage::Garbage(bytes) => bytes,
+                    Luggage::Honest => &self.luggage,
+                    Luggage::Empty => {
+                        damaged = vec![1, 0, 0, 0, 0, 0];
+                        &damaged
+                    }
+                    Luggage::Damaged(at, byte) => {
+                        let mut bytes = self.luggage.clone();
+                        let at = at % bytes.len();
+                        bytes[at] = *byte;
+                        damaged = bytes;
+                        &damaged
+                    }
+                };
+                Body::ShardPart(ShardPart {
+                    job: JOB,
+                    generation: NOW,
+                    shard: *shard,
+                    version: *version,
+                    part: *part,
+                    parts: *parts,
+                    bytes,
+                })
+            }
+            Said::Data {
+                head,
+                versions: (first, end, version),
+                pieces,
+                empties,
+            } => {
+                let (first, end, version) = (*first, *end, *version);
+                if first >= end {
+                    // No frame can say that.
+                    return Ok(());
+                }
+                let countable = |source: &TreeNode| {
+                    let end = source.index.checked_add(1);
+                    end.is_some_and(|end| end <= u64::MAX >> source.level)
+                };
+                let piece = |(source, chunk, last): &(TreeNode, u32, bool)| Piece {
+                    first,
+                    end,
+                    source: *source,
+                    chunk: *chunk,
+                    last: *last,
+                    payload: b"eight of",
+                };
+                let marks = |&(start, stop): &(u64, u64)| EmptyMarks {
+                    first,
+                    end,
+                    sources: start..stop,
+                };
+                Body::Data(Data {
+                    head: *head,
+                    versions: vec![VersionRange {
+                        first,
+                        end,
+                        version,
+                    }],
+                    pieces: pieces
+                        .iter()
+                        .filter(|(source, ..)| countable(source))
+                        .map(piece)
+                        .collect(),
+                    empties: empties
+                        .iter()
+                        .filter(|(start, stop)| start < stop)
+                        .map(marks)
+                        .collect(),
+                })
+            }
+        };
+        let is_hint = matches!(body, Body::Ack(_) | Body::Signal(_) | Body::SignalQuery(_));
+        let said = self.said.entry(from).or_default();
+        let sequence = (!is_hint).then_some(*said);
+        *said += u64::from(!is_hint);
+        let frame = Frame {
+            priority: Priority::FIRST,
+            sequence,
+            body,
+        };
+        self.node.on_frame(from, &frame.to_bytes())
+    }
+
+    /// Every shard that was here from the beginning scatters and gathers what it can.
+    fn work(&mut self) -> Result<(), NodeError> {
+        let exchanges = self.plan.exchanges.iter().flatten();
+        let ends: Vec<_> = (0..).map(ExchangeId).zip(exchanges.cloned()).collect();
+        for (exchange, ends) in ends {
+            for gathers in [false, true] {
+                let group = if gathers {
+                    ends.destination
+                } else {
+                    ends.source
+                };
+                let count = self.plan.counts[group.index()].div_ceil(2);
+                for index in 0..count {
+                    let shard = ShardId { group, index };
+                    self.exchange(shard, exchange, gathers)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange(
+        &mut self,
+        shard: ShardId,
+        exchange: ExchangeId,
+        gathers: bool,
+    ) -> Result<(), NodeError> {
+        let Some(turn) = self.turns.get(&(shard, exchange)).copied() else {
+            return Ok(());
+        };
+        let at = (exchange, turn);
+        if gathers && self.node.around(shard).is_complete(exchange, turn) {
+            self.node.take(shard, at);
+            *self.turns.get_mut(&(shard, exchange)).unwrap() += 1;
+            return self.node.gathered(shard, at);
+        }
+        if !gathers && self.node.around(shard).has_room(exchange, turn) {
+            *self.turns.get_mut(&(shard, exchange)).unwrap() += 1;
+            return self.node.scattered(shard, at, BTreeMap::new());
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn whatever_peers_say_a_node_does_not_panic() {
+    let config = Config {
+        failure_persistence: None,
+        ..Config::with_cases(4_000)
+    };
+    let steps = prop::collection::vec(step(), 0..80);
+    let ran = TestRunner::new(config).run(&steps, |steps| {
+        let mut run = Run::new();
+        for step in steps {
+            // What it refuses is its business.
+            let _ = run.step(step);
+        }
+        Ok(())
+    });
+    ran.map_err(|error| error.to_string()).unwrap();
+}
+
+/// How a fresh node answers.
+fn answer(bodies: impl IntoIterator<Item = Body<'static>>) -> Result<(), NodeError> {
+    let mut run = Run::new();
+    let mut says = |body| run.step(Step::Says(PEER, Said::Owned(body)));
+    bodies.into_iter().try_for_each(&mut says)
+}
+
+/// The first reduction and the group that it leads to.
+fn reduction() -> (ExchangeId, GroupId, GroupId) {
+    let plan = plan();
+    let ends = plan.exchanges[0].as_ref().unwrap();
+    (ExchangeId(0), ends.source, ends.destination)
+}
+
+fn signal(outcome: bool) -> Body<'static> {
+    Body::Signal(Signal {
+        job: JOB,
+        generation: NOW,
+        position: Position {
+            stage: StageId(1),
+            turn: 0,
+        },
+        outcome,
+    })
+}
+
+fn data(exchange: ExchangeId, turn: u64, group: GroupId, end: u32) -> Said {
+    let head = DataHead {
+        job: JOB,
+        generation: NOW,
+        exchange,
+        turn,
+        group,
+    };
+    Said::Data {
+        head,
+        versions: (0, end, 1),
+        pieces: vec![(TreeNode::leaf(1), 0, true)],
+        empties: Vec::new(),
+    }
+}
+
+#[test]
+fn a_position_with_two_outcomes_is_refused() {
+    answer([signal(true), signal(true)]).unwrap();
+    let two = answer([signal(true), signal(false)]);
+    assert!(matches!(two, Err(NodeError::TwoOutcomes(_))), "{two:?}");
+    // Also when this side decides.
+    let mut run = Run::new();
+    run.step(Step::Says(PEER, Said::Owned(signal(true))))
+        .unwrap();
+    let at = Position {
+        stage: StageId(1),
+        turn: 0,
+    };
+    let two = run.step(Step::Decides(at, false));
+    assert!(matches!(two, Err(NodeError::TwoOutcomes(_))), "{two:?}");
+    assert!(run.step(Step::Decides(at, true)).is_ok());
+}
+
+#[test]
+fn pieces_that_fit_no_exchange_are_refused() {
+    let (exchange, source, destination) = reduction();
+    let says = |said| Run::new().step(Step::Says(PEER, said));
+    says(data(exchange, 0, destination, 1)).unwrap();
+    // A node that forwarded such a piece would look up where its exchange leads.
+    let unknown = ExchangeId(77);
+    for (exchange, group) in [
+        (unknown, destination),
+        (exchange, source),
+        (exchange, GroupId(77)),
+    ] {
+        let refused = says(data(exchange, 0, group, 1));
+        let is_named = matches!(refused, Err(NodeError::UnknownExchange { .. }));
+        assert!(is_named, "{refused:?}");
+    }
+    let refused = says(data(exchange, 0, destination, 2));
+    assert!(matches!(refused, Err(NodeError::Router(_))), "{refused:?}");
+    let refused = says(data(exchange, u64::MAX, destination, 1));
+    assert!(matches!(refused, Err(NodeError::Inbox(_))), "{refused:?}");
+}
+
+#[test]
+fn credits_that_fit_no_exchange_are_refused() {
+    let (exchange, source, destination) = reduction();
+    let credit = |exchange, group, end| {
+        let retired = vec![Retired {
+            first: 0,
+            end,
+            turns: 1,
+        }];
+        answer([Body::Credit(Credit {
+            job: JOB,
+            generation: NOW,
+            exchange,
+            group,
+            retired,
+        })])
+    };
+    credit(exchange, destination, 1).unwrap();
+    for (exchange, group) in [(ExchangeId(77), destination), (exchange, source)] {
+        let refused = credit(exchange, group, 1);
+        let is_named = matches!(refused, Err(NodeError::UnknownExchange { .. }));
+        assert!(is_named, "{refused:?}");
+    }
+    let refused = credit(exchange, destination, 2);
+    assert!(matches!(refused, Err(NodeError::Credit(_))), "{refused:?}");
+}
+
+#[test]
+fn no_room_is_made_for_a_shard_that_is_here_or_nowhere() {
+    let (_, source, _) = reduction();
+    let reserve = |group, index| {
+        answer([Body::Reserve(Reserve {
+            job: JOB,
+            generation: NOW,
+            shard: ShardId { group, index },
+            version: 2,
+            holder: PEER,
+            bytes: 10,
+        })])
+    };
+    reserve(source, COUNT - 1).unwrap();
+    let refused = reserve(source, 0);
+    assert!(
+        matches!(refused, Err(NodeError::AlreadyHere(_))),
+        "{refused:?}"
+    );
+    for (group, index) in [(source, COUNT), (GroupId(77), 0)] {
+        let refused = reserve(group, index);
+        assert!(matches!(refused, Err(NodeError::Router(_))), "{refused:?}");
+    }
+}
+
+/// Its parts are all there, and by then the map gives its version to somebody else: it does not come, not even half.
+#[test]
+fn a_shard_does_not_come_by_a_version_that_names_another() {
+    let (_, group, _) = reduction();
+    let (shard, version) = (
+        ShardId {
+            group,
+            index: COUNT - 1,
+        },
+        2,
+    );
+    let mut run = Run::new();
+    let mut says = |said| run.step(Step::Says(WorkerId::CONTROLLER, said));
+    let reserve = Body::Reserve(Reserve {
+        job: JOB,
+        generation: NOW,
+        shard,
+        version,
+        holder: PEER,
+        bytes: 10,
+    });
+    says(Said::Owned(reserve)).unwrap();
+    let entries = vec![one(shard, PEER, version)];
+    says(Said::Owned(Body::MapUpdate(MapUpdate {
+        job: JOB,
+        entries,
+    })))
+    .unwrap();
+    let refused = says(Said::Part(shard, version, (0, 1), Luggage::Empty));
+    assert!(matches!(refused, Err(NodeError::Router(_))), "{refused:?}");
+}
