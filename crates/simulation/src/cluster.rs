@@ -366,7 +366,7 @@ impl<'a> Cluster<'a> {
                 let greeted = self.controller.on_reconnect(there, received);
                 greeted.expect("what was sent was numbered");
                 self.collect_controller();
-            } else if self.workers[here].node.knows(there) {
+            } else {
                 let node = &mut self.workers[here].node;
                 node.on_reconnect(there, received)
                     .expect("what was sent was numbered");

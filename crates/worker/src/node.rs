@@ -417,8 +417,15 @@ impl Node {
         self.peers.get(&peer).map_or(0, |peer| peer.received())
     }
 
-    /// A new connection, on which the peer says that it has every frame before `received`.
+    /// A new connection, on which the peer says that it has every frame before `received`. Whoever has one was let in: a
+    /// newcomer may call before the controller has named it, and is greeted.
     pub fn on_reconnect(&mut self, peer: WorkerId, received: Sequence) -> Result<(), NodeError> {
+        if !self.knows(peer) && peer != self.options.me {
+            // Nothing was said to it.
+            let _ = FrameSession::default().on_reconnect(received)?;
+            self.on_joined(peer);
+            return Ok(());
+        }
         let session = self.peers.get_mut(&peer).ok_or(NodeError::Stranger(peer))?;
         let again = session.on_reconnect(received)?;
         self.effects.extend(again.map(sending(peer)));

@@ -212,6 +212,40 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
     assert!(effects.iter().any(greets), "{effects:?}");
 }
 
+/// Whoever has a connection was let in, also before the controller has named it.
+#[test]
+fn a_newcomer_that_calls_first_is_greeted() {
+    let newcomer = WorkerId(7);
+    let mut node = node(Budget::unlimited());
+    // It has heard nothing, so it cannot have what it says.
+    let refused = node.on_reconnect(newcomer, 1);
+    assert!(matches!(refused, Err(NodeError::Session(_))), "{refused:?}");
+    assert!(!node.knows(newcomer));
+
+    node.on_reconnect(newcomer, 0).unwrap();
+    assert!(node.knows(newcomer));
+    let mut greetings = 0;
+    for effect in node.take_effects() {
+        if let Effect::Send { to, bytes, .. } = effect {
+            assert_eq!(to, newcomer);
+            let (frame, _) = Frame::decode(&bytes).unwrap();
+            assert!(matches!(frame.body, Body::Joined(joined) if joined.worker == ME));
+            greetings += 1;
+        }
+    }
+    assert_eq!(greetings, 1);
+    // A connection that broke: the same again, as its number says.
+    node.on_reconnect(newcomer, 0).unwrap();
+    assert_eq!(node.take_effects().len(), 1);
+    node.on_reconnect(newcomer, 1).unwrap();
+    assert_eq!(node.take_effects(), []);
+    let oneself = node.on_reconnect(ME, 0);
+    assert!(
+        matches!(oneself, Err(NodeError::Stranger(ME))),
+        "{oneself:?}"
+    );
+}
+
 #[test]
 fn older_news_do_not_send_a_shard_away() {
     let mut node = node(Budget::unlimited());
