@@ -15,9 +15,11 @@ np.float64(4999.5)
 
 from typing import TYPE_CHECKING, Any
 
+from brambling._cluster import Cluster, connect
 from brambling._errors import (
     BuildError,
     BuildTypeError,
+    ClusterError,
     ConvergenceWarning,
     DataConversionWarning,
     Error,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BuildError",
     "BuildTypeError",
+    "Cluster",
+    "ClusterError",
     "Context",
     "ConvergenceWarning",
     "DataConversionWarning",
@@ -60,6 +64,7 @@ __all__ = [
     "Table",
     "VersionMismatch",
     "__version__",
+    "connect",
     "graph",
     "kernels",
     "ml",

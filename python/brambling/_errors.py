@@ -50,6 +50,15 @@ class KernelError(Error, RuntimeError):
     turn: int | None = None
 
 
+class ClusterError(Error, RuntimeError):
+    """
+    A cluster cannot be reached, is gone, or has lost a worker; or a program failed there: then the message has the worker, the
+    stage and the traceback.
+    """
+
+    __module__ = "brambling"
+
+
 class NotKept(Error, KeyError):
     """A result is asked for a dataset that it does not have; the message names those it has, and the way out."""
 

@@ -64,6 +64,16 @@ pub fn build_error(error: BuildError) -> PyErr {
 }
 
 impl Builder {
+    /// What was built so far.
+    pub fn program(&self) -> Program {
+        self.state.program.clone()
+    }
+
+    /// Its datasets, by their numbers in Python.
+    pub fn handles(&self) -> Vec<Handle> {
+        self.state.handles.clone()
+    }
+
     fn handle(&self, id: u32) -> PyResult<Handle> {
         let handle = self.state.handles.get(id as usize).copied();
         handle.ok_or_else(|| PyIndexError::new_err(format!("no dataset {id}")))

@@ -1,5 +1,6 @@
 //! The command, with Python as its host.
 
+use crate::cluster::PySource;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::Path;
@@ -48,6 +49,14 @@ impl brambling_cli::Host for PyHost {
             |host| host.call_method1("run_bench", options)?.extract(),
             brambling_cli::FAILED,
         )
+    }
+
+    fn source(&self) -> Option<Box<dyn brambling::cluster::Source>> {
+        Some(Box::new(PySource))
+    }
+
+    fn command(&self) -> Vec<OsString> {
+        self.ask(|host| host.call_method0("command")?.extract(), Vec::new())
     }
 
     fn versions(&self) -> Vec<(String, String)> {

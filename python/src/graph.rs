@@ -1,7 +1,7 @@
 //! Algorithms on graphs over arrays of Python, borrowed for as long as they run.
 
 use crate::borrowed::borrowed;
-use crate::run::{PyCaller, check_process, options};
+use crate::run::{PyCaller, check_here, options};
 use brambling::graph::{
     self as analysis, AnalysisError, EdgeList, Found, Ids, PageRank, Precision,
 };
@@ -30,7 +30,7 @@ fn run<T: Send>(
     py: Python<'_>,
     analyse: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, AnalysisError> + Send,
 ) -> PyResult<T> {
-    check_process()?;
+    check_here(py)?;
     let mut caller = PyCaller::default();
     let found = py.detach(|| analyse(&options(None), &mut caller));
     found.map_err(|error| match error {

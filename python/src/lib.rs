@@ -5,6 +5,7 @@ mod array;
 mod borrowed;
 mod builder;
 mod builtin;
+mod cluster;
 mod command;
 mod compiled;
 mod graph;
@@ -69,6 +70,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<builder::Builder>()?;
     module.add_class::<run::Outcome>()?;
+    module.add_class::<cluster::PyCluster>()?;
     module.add_function(wrap_pyfunction!(builder::block_rows, module)?)?;
     module.add_function(wrap_pyfunction!(builder::partitions_for, module)?)?;
     module.add_function(wrap_pyfunction!(builder::blocks_of_partition, module)?)?;

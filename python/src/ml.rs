@@ -1,7 +1,7 @@
 //! Models over arrays of Python, borrowed for as long as they are fitted.
 
 use crate::borrowed::borrowed;
-use crate::run::{PyCaller, check_process, options};
+use crate::run::{PyCaller, check_here, options};
 use brambling::ml::{FitError, KMeans, KMeansStart, LogisticRegression, Solver, Table};
 use brambling::operators::ml::distances;
 use brambling::operators::ml::logistic::{Linear, margins_block};
@@ -48,7 +48,7 @@ pub fn fit_logistic<'py>(
     max_iter: u64,
     threads: Option<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    check_process()?;
+    check_here(py)?;
     let (x, y) = (table(x)?, borrowed(y)?);
     let solver = if lbfgs {
         Solver::Lbfgs
@@ -101,7 +101,7 @@ pub fn start_k_means<'py>(
     seed: u64,
     threads: Option<u32>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    check_process()?;
+    check_here(py)?;
     let x = borrowed(x)?;
     let start = if plus_plus {
         KMeansStart::PlusPlus
@@ -128,7 +128,7 @@ pub fn fit_k_means<'py>(
     max_iter: u64,
     threads: Option<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    check_process()?;
+    check_here(py)?;
     let (x, centres) = (borrowed(x)?, contiguous(&centres)?.to_vec());
     let model = KMeans { tol, max_iter };
     let options = options(threads);

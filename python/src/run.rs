@@ -98,6 +98,7 @@ impl PyCaller {
             Error::Build(error) => build_error(error),
             Error::Settings(error) => settings_error(error),
             Error::Failure(failure) => self.raise_failure(py, failure),
+            Error::Cluster(error) => crate::raise("ClusterError", error.to_string()),
             other => crate::raise("Error", other.to_string()),
         }
     }
@@ -134,6 +135,7 @@ impl PyCaller {
             } => crate::raise_kernel_error(py, text, &stage, partition, turn, None),
             Failure::OutOfMemory { .. } => crate::raise("OutOfMemory", text),
             Failure::Stalled { .. } => crate::raise("Stalled", text),
+            Failure::Elsewhere { .. } => crate::raise("ClusterError", text),
             _ => crate::raise("Error", text),
         }
     }
@@ -171,11 +173,26 @@ pub fn check_process() -> PyResult<()> {
     ))
 }
 
+/// As [`check_process`], for what runs in this process only: refuses where a cluster is in use.
+pub fn check_here(py: Python<'_>) -> PyResult<()> {
+    check_process()?;
+    let refuse = py.import("brambling._cluster")?.getattr("refuse")?;
+    refuse
+        .call1(("A model or an analysis of a graph",))
+        .map(drop)
+}
+
 /// The kept datasets of a finished job.
 #[pyclass(module = "brambling._native")]
 pub struct Outcome {
     outcome: brambling::Outcome,
     handles: Vec<Handle>,
+}
+
+impl Outcome {
+    pub fn new(outcome: brambling::Outcome, handles: Vec<Handle>) -> Outcome {
+        Outcome { outcome, handles }
+    }
 }
 
 pub fn run(
@@ -189,7 +206,7 @@ pub fn run(
     let mut caller = PyCaller::default();
     let outcome = py.detach(|| options.run_with(program, &mut caller));
     match outcome {
-        Ok(outcome) => Ok(Outcome { outcome, handles }),
+        Ok(outcome) => Ok(Outcome::new(outcome, handles)),
         Err(error) => Err(caller.raise(py, error)),
     }
 }

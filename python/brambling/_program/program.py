@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from brambling import _log
+from brambling import _cluster, _log
 from brambling._blas import one_blas_thread
 from brambling._errors import BuildError, SettingsError
 from brambling._program.control import Control
@@ -53,14 +53,14 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
 
     def run(self, *, threads: int | None = None) -> Result:
         """
-        Run the program on the threads of this process.
+        Run the program on the threads of this process, or on the cluster that `connect` has named.
 
         Python functions run on the calling thread, one at a time; what is built in runs on all threads.
 
         Parameters
         ----------
         threads : int, optional
-            By default BRAMBLING_THREADS, the settings file, or the CPUs of this process.
+            By default BRAMBLING_THREADS, the settings file, or the CPUs of this process. Not on a cluster.
 
         Returns
         -------
@@ -75,6 +75,8 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
             A kernel raised; its exception is the cause.
         KeyboardInterrupt
             On Ctrl-C, at most 0.1 s after the kernels that were running.
+        ClusterError
+            On a cluster: what became of it, or how the program failed there.
         """
         if self._open:
             raise BuildError(f"p.run() inside the block of p.{self._open[-1]}(); run the program after it")
@@ -86,8 +88,12 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
             )
         if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
             raise SettingsError(f'argument: threads = "{threads}" is not usable: give a number from 1 to 1024')
+        cluster = _cluster.current()
         _log.began(self.name, self._builder.text(), threads)
-        with one_blas_thread():
-            outcome = self._builder.run(None if threads is None else int(threads))
+        if cluster is not None:
+            outcome = cluster._run(self, threads)
+        else:
+            with one_blas_thread():
+                outcome = self._builder.run(None if threads is None else int(threads))
         kept = {name: it for name, it in self._datasets.items() if self._builder.is_kept(it._id)}
         return Result(outcome, self, kept)

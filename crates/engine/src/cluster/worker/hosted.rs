@@ -19,6 +19,8 @@ const OPEN_TURNS: u64 = 2;
 const CHUNK_BYTES: usize = 1 << 20;
 /// Shards that move are cut into parts of so many bytes.
 const PART_BYTES: usize = 1 << 20;
+/// Pieces that are sent at once go in frames of about so many bytes.
+const FRAME_BYTES: usize = 1 << 20;
 /// How long the thread waits before it looks whether its worker is still there.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -206,6 +208,7 @@ impl Hosted {
             open_turns: OPEN_TURNS,
             chunk_bytes: CHUNK_BYTES,
             part_bytes: PART_BYTES,
+            frame_bytes: FRAME_BYTES,
             budget: shared.budget.clone(),
         };
         let wire = Wire {

@@ -1,0 +1,120 @@
+"""Running programs on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from brambling import _native
+from brambling._errors import Error, SettingsError
+
+if TYPE_CHECKING:
+    from brambling._program.program import Program
+
+# Those that are open, the last one first in use.
+_open: list[Cluster] = []
+
+
+class Cluster:
+    """
+    A connection to a cluster: while it is open, `Program.run` runs there. Made by `connect`.
+
+    A context manager; `close` ends it as well.
+    """
+
+    def __init__(self, address: str | None, token_file: str | os.PathLike[str] | None) -> None:
+        if address is not None and not isinstance(address, str):
+            raise SettingsError(f'address = {address!r} is not usable; give "HOST:PORT", such as "127.0.0.1:7077"')
+        self._native = _native.Cluster(address, None if token_file is None else os.fspath(token_file))
+        self.address: str = self._native.address()
+        _open.append(self)
+
+    def status(self) -> dict[str, Any]:
+        """
+        How the cluster fares.
+
+        Returns
+        -------
+        dict
+            `workers`, a list of dicts with `id`, `pid`, `host`, `threads`, `shards`, `memory_bytes` and `idle_share` (0 to 1), and
+            `jobs`, with `id`, `name`, `state` ("queued", "running", "succeeded" or "failed"), `generation`, `position` (tasks that
+            have run) and `failure`.
+        """
+        status: dict[str, Any] = json.loads(self._native.status())
+        return status
+
+    def close(self) -> None:
+        """End the connection: programs run in this process again, or where they ran before it."""
+        if self in _open:
+            _open.remove(self)
+        self._native.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "" if self in _open else ", closed"
+        return f"<cluster at {self.address}{state}>"
+
+    def _run(self, program: Program, threads: int | None) -> _native.Outcome:
+        from brambling._program.travel import dumps
+
+        if threads is not None:
+            raise SettingsError(
+                f"argument: threads = {threads} is of this process, and the program runs on {self!r}, whose workers have "
+                "threads of their own; leave it out"
+            )
+        return self._native.run(program._builder.native, dumps(program))
+
+
+def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | None = None) -> Cluster:
+    """
+    Run programs on a cluster from now on: until the connection is closed, or to the end of its `with` block.
+
+    Parameters
+    ----------
+    address : str, optional
+        "HOST:PORT" of the controller; without a port, 7077. By default the one cluster of this account on this machine.
+    token_file : path, optional
+        The file that the controller wrote. By default the one on this account, or the token in BRAMBLING_TOKEN.
+
+    Returns
+    -------
+    Cluster
+        The open connection.
+
+    Raises
+    ------
+    ClusterError
+        There is no controller, or it knows another token.
+
+    Examples
+    --------
+    With a cluster that `brambling cluster --workers 2 --threads 4` has started in another terminal::
+
+        with br.connect("127.0.0.1:7077") as cluster:
+            print(len(cluster.status()["workers"]))
+            result = p.run()
+    """
+    return Cluster(address, token_file)
+
+
+def current() -> Cluster | None:
+    """The connection that is in use."""
+    return _open[-1] if _open else None
+
+
+def refuse(what: str) -> None:
+    """Say that something runs in this process only, where a cluster is in use."""
+    if _open:
+        raise Error(
+            f"{what} runs in this process only, and {_open[-1]!r} is in use; call it outside of the `with` block of "
+            "br.connect, or close the connection first. Programs of br.Program run on clusters"
+        )

@@ -1,0 +1,169 @@
+//! A cluster's processes with Python as their host: workers that build what clients send, and clients.
+
+use crate::builder::Builder;
+use crate::run::{self, Outcome, PyCaller};
+use brambling::cluster::{Cluster, ClusterError, Rendezvous, Source};
+use brambling::program::{Bindings, Plan, Program};
+use brambling::{Caller, Failure, Interrupted};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Builds programs of what `brambling._program.travel.dumps` gave.
+pub struct PySource;
+
+impl Source for PySource {
+    fn program(&self, bytes: &[u8]) -> Result<Program, String> {
+        Python::attach(|py| {
+            let made = || -> PyResult<Program> {
+                let travel = py.import("brambling._program.travel")?;
+                let loaded = travel.call_method1("loads", (PyBytes::new(py, bytes),))?;
+                let builder = loaded.getattr("builder")?;
+                Ok(builder.cast::<Builder>()?.borrow().program())
+            };
+            made().map_err(|error| traceback(py, &error))
+        })
+    }
+
+    fn caller(&self) -> Box<dyn Caller> {
+        Box::new(WorkerCaller::new())
+    }
+
+    fn explain(&self, failure: &Failure) -> String {
+        let text = failure.to_string();
+        let Failure::Kernel { error, .. } = failure else {
+            return text;
+        };
+        let raised = std::error::Error::source(error);
+        let raised = raised.and_then(|source| source.downcast_ref::<PyErr>());
+        match raised {
+            Some(raised) => Python::attach(|py| format!("{text}\n{}", traceback(py, raised))),
+            None => text,
+        }
+    }
+}
+
+/// An exception with its traceback, as the interpreter would print it.
+fn traceback(py: Python<'_>, error: &PyErr) -> String {
+    let lines = || -> PyResult<String> {
+        let format = py.import("traceback")?.getattr("format_exception")?;
+        let lines: Vec<String> = format.call1((error.value(py),))?.extract()?;
+        Ok(lines.concat())
+    };
+    match lines() {
+        Ok(text) => text.trim_end().to_owned(),
+        // Not even that can be said of it.
+        Err(_) => error.to_string(),
+    }
+}
+
+/// The thread of a job on a worker: nobody presses Ctrl-C there. While it lives, BLAS has one thread, as in any run.
+struct WorkerCaller(Option<Py<PyAny>>);
+
+impl WorkerCaller {
+    fn new() -> WorkerCaller {
+        let enter = |py: Python<'_>| -> PyResult<Py<PyAny>> {
+            let limit = py
+                .import("brambling._blas")?
+                .call_method0("one_blas_thread")?;
+            limit.call_method0("__enter__")?;
+            Ok(limit.unbind())
+        };
+        // Without it kernels that use BLAS are slower, and right.
+        WorkerCaller(Python::attach(|py| enter(py).ok()))
+    }
+}
+
+impl Drop for WorkerCaller {
+    fn drop(&mut self) {
+        if let Some(limit) = self.0.take() {
+            Python::attach(|py| {
+                let none = py.None();
+                let _ = limit.call_method1(py, "__exit__", (&none, &none, &none));
+            });
+        }
+    }
+}
+
+impl Caller for WorkerCaller {
+    fn check(&mut self) -> Result<(), Interrupted> {
+        Ok(())
+    }
+    fn run_stages(&mut self, run: &mut dyn FnMut()) {
+        Python::attach(|_| run());
+    }
+}
+
+fn raise(error: ClusterError) -> PyErr {
+    crate::raise("ClusterError", error.to_string())
+}
+
+/// A connection to a cluster.
+#[pyclass(module = "brambling._native", name = "Cluster")]
+pub struct PyCluster {
+    /// None: it was closed.
+    cluster: Option<Arc<Cluster>>,
+}
+
+impl PyCluster {
+    fn open(&self) -> PyResult<Arc<Cluster>> {
+        self.cluster.clone().ok_or_else(|| {
+            let text = "the connection to the cluster was closed; connect again with br.connect";
+            crate::raise("ClusterError", text.to_owned())
+        })
+    }
+}
+
+#[pymethods]
+impl PyCluster {
+    #[new]
+    #[pyo3(signature = (address, token_file))]
+    fn new(
+        py: Python<'_>,
+        address: Option<String>,
+        token_file: Option<PathBuf>,
+    ) -> PyResult<PyCluster> {
+        run::check_process()?;
+        let connected = py.detach(|| {
+            let at = Rendezvous::find(address.as_deref(), token_file.as_deref())?;
+            Cluster::connect(&at)
+        });
+        let cluster = Some(Arc::new(connected.map_err(raise)?));
+        Ok(PyCluster { cluster })
+    }
+
+    /// Where the controller is.
+    fn address(&self) -> PyResult<String> {
+        Ok(self.open()?.address().to_string())
+    }
+
+    /// How the cluster fares, as JSON.
+    fn status(&self, py: Python<'_>) -> PyResult<String> {
+        let cluster = self.open()?;
+        let status = py.detach(|| cluster.status());
+        Ok(brambling_cli::status_json(status.map_err(raise)?))
+    }
+
+    /// Runs a program that the workers build of bytes.
+    fn run(&self, py: Python<'_>, builder: &Builder, bytes: &[u8]) -> PyResult<Outcome> {
+        run::check_process()?;
+        let cluster = self.open()?;
+        let (program, handles) = (builder.program(), builder.handles());
+        let mut caller = PyCaller::default();
+        let outcome = py.detach(|| {
+            let plan = Plan::compile(Arc::new(program), &Bindings::default())?;
+            cluster.run(plan, bytes, &mut caller)
+        });
+        match outcome {
+            Ok(outcome) => Ok(Outcome::new(outcome, handles)),
+            Err(error) => Err(caller.raise(py, error)),
+        }
+    }
+
+    /// Ends the connection.
+    fn close(&mut self, py: Python<'_>) {
+        let cluster = self.cluster.take();
+        py.detach(|| drop(cluster));
+    }
+}
