@@ -11,36 +11,17 @@ use brambling_protocol::{JobId, WorkerId};
 use std::collections::BTreeSet;
 
 /// Who has finished.
+#[derive(Default)]
 pub(crate) struct Ends {
-    /// How many shards each group has.
-    counts: Vec<u32>,
     finished: BTreeSet<ShardId>,
-    over: Option<Over>,
-}
-
-/// How a job has ended.
-#[derive(Clone)]
-struct Over {
-    failure: Option<String>,
+    /// How the job has ended, once it has.
+    over: Option<Result<(), String>>,
 }
 
 impl Ends {
-    pub(crate) fn new(counts: Vec<u32>) -> Ends {
-        Ends {
-            counts,
-            finished: BTreeSet::new(),
-            over: None,
-        }
-    }
-
     /// Whether the job is over.
     pub(crate) fn are_told(&self) -> bool {
         self.over.is_some()
-    }
-
-    fn are_all(&self) -> bool {
-        let shards: u64 = self.counts.iter().copied().map(u64::from).sum();
-        self.finished.len() as u64 == shards
     }
 }
 
@@ -62,8 +43,7 @@ impl Controller {
             return Ok(());
         }
         for range in &finished.shards {
-            let count = at.ends.counts.get(range.group.index());
-            if count.is_none_or(|count| range.end > *count) {
+            if range.end > at.map.shards(range.group) {
                 return Err(ControllerError::NoSuchShards { worker: from });
             }
             let shards = (range.first..range.end).map(|index| ShardId {
@@ -72,8 +52,9 @@ impl Controller {
             });
             at.ends.finished.extend(shards);
         }
-        if at.ends.are_all() {
-            self.end(finished.job, None);
+        let shards: u64 = at.map.counts().into_iter().map(u64::from).sum();
+        if at.ends.finished.len() as u64 == shards {
+            self.end(finished.job, Ok(()));
         }
         Ok(())
     }
@@ -81,16 +62,14 @@ impl Controller {
     pub(crate) fn on_failed(&mut self, from: WorkerId, failed: &Failed<'_>) {
         let at = self.jobs.get(&failed.job);
         if at.is_some_and(|at| at.generation == failed.generation) {
-            self.end(
-                failed.job,
-                Some(format!("on worker {from}: {}", failed.failure)),
-            );
+            let failure = format!("on worker {from}: {}", failed.failure);
+            self.end(failed.job, Err(failure));
         }
     }
 
     /// Ends a job for a reason that is nobody's failure: a user's wish, or a worker that is gone.
     pub fn cancel(&mut self, job: JobId, why: impl Into<String>) {
-        self.end(job, Some(why.into()));
+        self.end(job, Err(why.into()));
     }
 
     /// Ends a job because a worker of it is gone. `process` tells a reader which one that was.
@@ -115,13 +94,12 @@ impl Controller {
     }
 
     /// Tells every worker, once.
-    fn end(&mut self, job: JobId, failure: Option<String>) {
+    fn end(&mut self, job: JobId, over: Result<(), String>) {
         let Some(at) = self.jobs.get_mut(&job).filter(|at| !at.ends.are_told()) else {
             return;
         };
-        at.ends.over = Some(Over {
-            failure: failure.clone(),
-        });
+        let failure = over.as_ref().err().cloned();
+        at.ends.over = Some(over);
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.tell_end(to, job);
         }
@@ -134,8 +112,8 @@ impl Controller {
             return;
         };
         let generation = at.generation;
-        if let Some(Over { failure }) = at.ends.over.clone() {
-            let failure = failure.as_deref();
+        if let Some(over) = at.ends.over.clone() {
+            let failure = over.as_ref().err().map(String::as_str);
             let ended = Ended {
                 job,
                 generation,

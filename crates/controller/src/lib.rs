@@ -127,7 +127,7 @@ impl Controller {
 
     /// A job whose shards lie where `map` says.
     pub fn begin(&mut self, job: JobId, generation: Generation, map: PartitionMap) {
-        let (moves, ends) = (BTreeMap::new(), Ends::new(map.counts()));
+        let (moves, ends) = (BTreeMap::new(), Ends::default());
         self.jobs.insert(
             job,
             Job {

@@ -72,6 +72,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "shards and run queues lie in cells that their thread's zone guards",
     ),
     (
+        "crates/worker/src/executor/job/placing.rs",
+        "each thread fills the cells of its shards before any of them is queued",
+    ),
+    (
         "crates/worker/src/executor/slice.rs",
         "calls kernels over erased pointers whose types the plan fixed",
     ),

@@ -1,0 +1,256 @@
+//! How a job is placed and made: shards are numbered and get homes, and each thread makes those whose home it is. Shards
+//! that come later are counted here, and those that leave.
+#![allow(unsafe_code)] // Fills the cells of shards before any of them is queued.
+
+use super::{Body, Job, JobOptions, Resident, Station};
+use crate::executor::board::Board;
+use crate::executor::failure::{Failure, Rank};
+use crate::executor::panics;
+use crate::executor::ties::{Membership, Ties};
+use crate::executor::times::{Notebook, time_kernels};
+use crate::node::NodeError;
+use crate::shard::Shard;
+use brambling_exchange::in_process::InProcess;
+use brambling_memory::Class;
+use brambling_program::{ExchangeId, GroupId, Plan, ShardId, StageKind};
+use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+impl Job {
+    /// Places a program's shards on threads. They are made there when the job starts.
+    pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Arc<Job> {
+        Job::build(plan, threads, options, None).expect("without ties nothing is refused")
+    }
+
+    /// This worker's part of a job in a cluster: its shards are made here, others may come and go, and the job ends when
+    /// the controller says so.
+    ///
+    /// # Errors
+    /// When a shard cannot be here: the node is not fresh, or its map is another program's.
+    pub fn member(
+        plan: Plan,
+        threads: u32,
+        options: JobOptions,
+        membership: Membership,
+    ) -> Result<Arc<Job>, NodeError> {
+        Job::build(plan, threads, options, Some(membership))
+    }
+
+    fn build(
+        mut plan: Plan,
+        threads: u32,
+        options: JobOptions,
+        membership: Option<Membership>,
+    ) -> Result<Arc<Job>, NodeError> {
+        let notebooks = match options.timed_calls {
+            None => Box::default(),
+            Some(calls) => {
+                time_kernels(&mut plan);
+                (0..=threads).map(|_| Notebook::new(calls)).collect()
+            }
+        };
+        let placed: Option<BTreeSet<ShardId>> = membership
+            .as_ref()
+            .map(|membership| membership.placed.iter().map(|(shard, _)| *shard).collect());
+        let is_here = |shard| placed.as_ref().is_none_or(|placed| placed.contains(&shard));
+        let (residents, homes, numbers) = place(&plan, threads, is_here);
+        let shards = residents.len();
+        let is_alone = membership.is_none();
+        let ties = membership.map(|membership| Ties::new(membership, &numbers, shards));
+        let ties = ties.transpose()?.map(Box::new);
+        let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
+        let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
+            exchange.as_ref().filter(|_| is_alone).map(|exchange| {
+                let number = |index: u32| numbers[exchange.destination.index()][index as usize];
+                InProcess::new(exchange.links.clone(), piece(id), number, &options.budget)
+            })
+        });
+        let exchanges: Box<[_]> = exchanges.collect();
+        let stages = &plan.program.spec().stages;
+        let boards = stages
+            .iter()
+            .map(|stage| (is_alone && stage.kind == StageKind::Signal).then(|| Board::new(shards)));
+        let boards: Box<[_]> = boards.collect();
+        let owners = homes.iter().copied().map(AtomicU32::new).collect();
+        let stations = (0..=threads).map(|_| Station::new(shards)).collect();
+        Ok(Arc::new_cyclic(|weak| Job {
+            ties,
+            exchanges,
+            boards,
+            ends: (0..plan.loops).map(|_| Board::new(shards)).collect(),
+            owners,
+            stations,
+            notebooks,
+            settled: AtomicU32::new(0),
+            unfinished: AtomicUsize::new(shards),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            exchange_bytes: AtomicI64::new(0),
+            pending: AtomicUsize::new(0),
+            caller: Mutex::new(None),
+            started: OnceLock::new(),
+            wall_ns: AtomicUsize::new(0),
+            weak: weak.clone(),
+            homes,
+            residents,
+            numbers,
+            options,
+            plan,
+        }))
+    }
+
+    /// Makes the shards whose home a thread is. Called by that thread, before any of them is queued.
+    pub(in crate::executor) fn settle(&self, thread: u32) -> Result<(), Box<(Rank, Failure)>> {
+        let starts_here = |number: usize| {
+            let ties = self.ties.as_ref();
+            ties.is_none_or(|ties| ties.starts_here(number as u32))
+        };
+        let here = |(number, _): &(usize, &Resident)| {
+            self.homes[*number] == thread && starts_here(*number)
+        };
+        for (_, resident) in self.residents.iter().enumerate().filter(here) {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let rank = Rank::Load(resident.group, resident.index);
+            let body = self
+                .make(resident)
+                .map_err(|failure| Box::new((rank, failure)))?;
+            // SAFETY: the shard belongs to this thread, its home, and is queued nowhere yet.
+            unsafe { *resident.body.get() = Some(body) };
+        }
+        Ok(())
+    }
+
+    /// Counts what a shard that has come takes here.
+    pub(in crate::executor) fn charge_arrived(
+        &self,
+        resident: &Resident,
+        mut body: Body,
+    ) -> Result<Body, Failure> {
+        let bytes = body.cells.iter().map(|cell| cell.bytes() as u64).sum();
+        let charged = self.options.budget.adjust(Class::Resident, 0, bytes);
+        charged.map_err(|source| Failure::OutOfMemory {
+            stage: "arrival of a shard".into(),
+            partition: resident.index,
+            exchange: None,
+            source,
+        })?;
+        body.charged_bytes = bytes;
+        Ok(body)
+    }
+
+    /// A shard's data are no longer here.
+    pub(in crate::executor) fn uncharge(&self, body: &Body) {
+        // Giving back cannot fail.
+        let _ = self
+            .options
+            .budget
+            .adjust(Class::Resident, body.charged_bytes, 0);
+    }
+
+    fn make(&self, resident: &Resident) -> Result<Body, Failure> {
+        let Resident { group, index, .. } = *resident;
+        let plan = &self.plan;
+        let mut cells = Vec::new();
+        let mut charged_bytes = 0;
+        for &dataset in &plan.groups[group.index()].datasets {
+            let stage = || {
+                format!(
+                    "load {}",
+                    plan.program.spec().datasets[dataset.index()].name
+                )
+            };
+            let made = panics::catch(|| {
+                plan.program
+                    .initial(dataset, index, plan.counts[group.index()])
+            });
+            let value = made.map_err(|payload| {
+                let (message, location) = panics::tell(&*payload);
+                Failure::Panic {
+                    stage: stage(),
+                    partition: index,
+                    turn: 0,
+                    message,
+                    location,
+                }
+            })?;
+            let bytes = value.bytes() as u64;
+            let charged = self.options.budget.adjust(Class::Resident, 0, bytes);
+            charged.map_err(|source| Failure::OutOfMemory {
+                stage: stage(),
+                partition: index,
+                exchange: None,
+                source,
+            })?;
+            charged_bytes += bytes;
+            cells.push(value);
+        }
+        let shard = Shard::new(ShardId { group, index }, &plan.codes[group.index()]);
+        Ok(Body {
+            shard,
+            cells,
+            charged_bytes,
+            slice_tasks: 1,
+            running: None,
+            pending: 0,
+            done: false,
+        })
+    }
+}
+
+/// Shards, their homes, and the number of each by group and index.
+type Placement = (Box<[Resident]>, Box<[u32]>, Box<[Box<[u32]>]>);
+
+/// Numbers the shards by thread, then group, then index: contiguous ranges of each group on each thread. Those that are
+/// here are spread evenly over the threads, and so are the others, which may come.
+fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placement {
+    let homes_of = |(group, &count): (usize, &u32)| -> Vec<u32> {
+        let is_here = |index| {
+            let group = GroupId(group as u32);
+            is_here(ShardId { group, index })
+        };
+        let all_here = (0..count).filter(|index| is_here(*index)).count() as u32;
+        let (mut here, mut elsewhere) = (0u32, 0u32);
+        let home = |index| {
+            let (seen, of) = match is_here(index) {
+                true => (&mut here, all_here),
+                false => (&mut elsewhere, count - all_here),
+            };
+            let home = u64::from(*seen) * u64::from(threads) / u64::from(of);
+            *seen += 1;
+            home as u32
+        };
+        (0..count).map(home).collect()
+    };
+    let homes_by_group: Vec<Vec<u32>> = plan.counts.iter().enumerate().map(homes_of).collect();
+    let mut numbers: Vec<Box<[u32]>> = plan
+        .counts
+        .iter()
+        .map(|count| vec![0; *count as usize].into())
+        .collect();
+    let mut residents = Vec::new();
+    let mut homes = Vec::new();
+    for thread in 0..threads {
+        for (group, of_group) in homes_by_group.iter().enumerate() {
+            for (index, _) in of_group
+                .iter()
+                .enumerate()
+                .filter(|(_, home)| **home == thread)
+            {
+                numbers[group][index] = residents.len() as u32;
+                residents.push(Resident {
+                    group: GroupId(group as u32),
+                    index: index as u32,
+                    completions: AtomicU32::new(0),
+                    slices: AtomicU32::new(0),
+                    body: UnsafeCell::new(None),
+                });
+                homes.push(thread);
+            }
+        }
+    }
+    (residents.into(), homes.into(), numbers.into())
+}
