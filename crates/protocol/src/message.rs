@@ -77,6 +77,12 @@ pub enum Message<'a> {
         job: JobId,
         /// Tasks that it ran.
         tasks: u64,
+        /// On how many threads.
+        threads: u32,
+        /// How long they ran tasks, together.
+        busy_ns: u64,
+        /// The most that its budget has counted.
+        peak_bytes: u64,
     },
     /// The controller to a client: its program is a job now, and begins when it is its turn.
     Queued(JobId),

@@ -76,7 +76,7 @@ impl Reception for Desk {
 /// What a job left on its workers.
 struct Fetched {
     values: BTreeMap<(DatasetId, u32), Value>,
-    tasks: u64,
+    tally: Tally,
 }
 
 impl Cluster {
@@ -169,12 +169,8 @@ impl Cluster {
         };
         let result = talk.run(bytes);
         talk.part();
-        let Fetched { values, tasks } = result?;
-        let tally = Tally {
-            tasks,
-            wall: started.elapsed(),
-            ..Tally::default()
-        };
+        let Fetched { values, mut tally } = result?;
+        tally.wall = started.elapsed();
         Ok(Outcome::fetched(plan, values, tally))
     }
 
@@ -229,7 +225,7 @@ enum Event {
     Open(LinkId),
     Lost(LinkId, String),
     Partition(DatasetId, u32, Vec<u8>),
-    Fetched(LinkId, u64),
+    Fetched(LinkId, Tally),
     /// Something that changes nothing.
     None,
 }
@@ -300,7 +296,7 @@ impl Talk<'_> {
         }
         let mut fetched = Fetched {
             values: BTreeMap::new(),
-            tasks: 0,
+            tally: Tally::default(),
         };
         while !self.workers.values().all(|worker| worker.is_done) {
             match self.next()? {
@@ -308,9 +304,12 @@ impl Talk<'_> {
                     let value = self.decode(dataset, &bytes)?;
                     fetched.values.insert((dataset, index), value);
                 }
-                Event::Fetched(link, tasks) => {
+                Event::Fetched(link, tally) => {
                     self.worker(link).is_done = true;
-                    fetched.tasks += tasks;
+                    fetched.tally.tasks += tally.tasks;
+                    fetched.tally.threads += tally.threads;
+                    fetched.tally.busy += tally.busy;
+                    fetched.tally.peak_bytes += tally.peak_bytes;
                 }
                 Event::Lost(link, why) if !self.worker(link).is_done => {
                     let worker = self.worker(link).member.worker.to_string();
@@ -458,7 +457,22 @@ impl Talk<'_> {
                 Ok(None) => Event::None,
                 Err(why) => return Err(broken(why.to_string()).into()),
             },
-            Message::Fetched { tasks, .. } => Event::Fetched(link, tasks),
+            Message::Fetched {
+                tasks,
+                threads,
+                busy_ns,
+                peak_bytes,
+                ..
+            } => {
+                let tally = Tally {
+                    tasks,
+                    threads,
+                    busy: Duration::from_nanos(busy_ns),
+                    peak_bytes,
+                    ..Tally::default()
+                };
+                Event::Fetched(link, tally)
+            }
             Message::Refused { why } => {
                 let why = why.to_owned();
                 return Err(ClusterError::Refused { why }.into());

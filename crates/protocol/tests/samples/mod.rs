@@ -398,6 +398,13 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         index: 1,
         part,
     };
+    let fetched = Message::Fetched {
+        job,
+        tasks: 77,
+        threads: 18,
+        busy_ns: 1_000_000_007,
+        peak_bytes: 1 << 33,
+    };
     let all = [
         ("register", Message::Register(register)),
         ("registered", Message::Registered(Registered { worker })),
@@ -416,7 +423,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("program", Message::Program(part)),
         ("fetch", Message::Fetch(job)),
         ("partition", partition),
-        ("fetched", Message::Fetched { job, tasks: 77 }),
+        ("fetched", fetched),
         ("queued", Message::Queued(job)),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))

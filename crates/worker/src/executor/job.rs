@@ -281,9 +281,10 @@ impl Job {
     /// Ends the job early. Of the failures until the threads have left it the one of the least rank is told; to a
     /// cluster, the first.
     pub(super) fn fail(&self, rank: Rank, failure: Failure) {
+        // Before the lock: whoever explains may wait for an interpreter, whose thread may wait here.
+        let text = self.ties.as_ref().and_then(|ties| ties.explain(&failure));
         let mut told = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = told.is_none() && !matches!(failure, Failure::Elsewhere { .. });
-        let text = (is_news && self.ties.is_some()).then(|| failure.to_string());
+        let text = text.filter(|_| told.is_none());
         if told.as_ref().is_none_or(|(least, _)| rank < *least) {
             *told = Some((rank, failure));
         }

@@ -25,6 +25,10 @@ pub trait Carrier: Send + Sync {
     fn poll(&self) {}
     /// A thread that polled does so no longer: it goes to sleep.
     fn rest(&self) {}
+    /// A failure of this worker's as the cluster should read it.
+    fn explain(&self, failure: &Failure) -> String {
+        failure.to_string()
+    }
 }
 
 /// This worker's part in a job of a cluster.
@@ -200,6 +204,12 @@ impl Ties {
     pub(super) fn finished(&self, job: &Job, shard: ShardId) {
         self.with(job, |node| node.finished(shard));
         self.unsent.store(true, Ordering::Relaxed);
+    }
+
+    /// A failure as the cluster should read it; none when it is the cluster that told it.
+    pub(super) fn explain(&self, failure: &Failure) -> Option<String> {
+        let is_ours = !matches!(failure, Failure::Elsewhere { .. });
+        is_ours.then(|| self.carrier.explain(failure))
     }
 
     /// Tells the controller that the job has failed here.

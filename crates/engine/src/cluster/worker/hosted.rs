@@ -8,7 +8,7 @@ use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{Bindings, DatasetId, Plan};
 use brambling_protocol::message::{BadPart, Message, Part, Parts, Prepare, parts};
 use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
-use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Tally};
+use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Tally};
 use brambling_worker::node::{Bytes, Node, NodeOptions};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -165,8 +165,12 @@ impl Hosted {
         drop(state);
         self.enter(&shared, me, &prepare, &job);
         let mut caller = shared.source.caller();
-        // Its end, failed or not, the controller hears from the job itself.
         let ended = shared.pool.run(&job, &mut *caller);
+        // The controller hears of failures from the job itself, but not of one that the pool has seen: that it stalled.
+        if let Err(failure @ Failure::Stalled { .. }) = &ended {
+            let (job, why) = (self.id, shared.source.explain(failure));
+            shared.say_to_controller(Message::Unprepared { job, why: &why });
+        }
         drop((ended, caller, shared));
         self.answer(job);
     }
@@ -289,8 +293,14 @@ impl Hosted {
                 shared.board().say(to, parts);
             }
         }
-        let (job, tasks) = (self.id, left.tally().tasks);
-        let fetched = Message::Fetched { job, tasks };
+        let tally = left.tally();
+        let fetched = Message::Fetched {
+            job: self.id,
+            tasks: tally.tasks,
+            threads: tally.threads,
+            busy_ns: tally.busy.as_nanos() as u64,
+            peak_bytes: tally.peak_bytes,
+        };
         shared.board().say(to, [framed(fetched)]);
     }
 }
@@ -329,6 +339,12 @@ impl Carrier for Wire {
     fn rest(&self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.board().rest();
+        }
+    }
+    fn explain(&self, failure: &Failure) -> String {
+        match self.shared.upgrade() {
+            Some(shared) => shared.source.explain(failure),
+            None => failure.to_string(),
         }
     }
 }
