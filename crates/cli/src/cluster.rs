@@ -211,7 +211,7 @@ fn run_worker(
         if let Some(WorkerEnd::Failed(error)) = worker.wait(LOOKS) {
             return Err(error.into());
         }
-        if let (false, Some(name)) = (is_told, worker.name()) {
+        if let (false, Some(name)) = (is_told || arguments.attached, worker.name()) {
             let at = worker.listens_at();
             streams.out(format!("worker {name} at {at}: {threads} threads\n"));
             is_told = true;
@@ -248,7 +248,9 @@ impl Workers {
             command.args(["--threads", &arguments.threads.to_string()]);
             command.args(["--memory", &memory.to_string()]);
             command.env(brambling::cluster::TOKEN_VARIABLE, at.token.to_hex());
-            command.stdin(Stdio::piped()).stdout(Stdio::null());
+            // What kernels print is seen, and is no answer of this command's.
+            let err = std::io::stderr();
+            command.stdin(Stdio::piped()).stdout(err);
             let child = command.spawn();
             let child = child.map_err(|source| ClusterError::System { source })?;
             workers.0.push(child);

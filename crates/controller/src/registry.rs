@@ -147,6 +147,8 @@ struct Job {
     state: JobState,
     failure: Option<String>,
     members: Vec<WorkerId>,
+    /// What its members were told, once it has begun.
+    prepare: Option<Prepare>,
     /// By worker: tasks that have run.
     tasks: BTreeMap<WorkerId, u64>,
 }
@@ -276,6 +278,7 @@ impl Registry {
             let worker = self.workers.get(id);
             worker.is_some_and(|worker| worker.epoch == register.epoch)
         });
+        let known = known.or_else(|| self.worker_of(from));
         let id = known.unwrap_or_else(|| {
             self.next_worker += 1;
             WorkerId(self.next_worker)
@@ -300,7 +303,22 @@ impl Registry {
         };
         self.workers.insert(id, worker);
         self.tell(from, Told::Registered(Registered { worker: id }));
+        self.catch_up(from, id, &register.jobs);
         self.begin_next();
+    }
+
+    /// What a worker may have missed while it had no link: jobs that began, and jobs that nobody asks for any more.
+    fn catch_up(&mut self, to: Caller, worker: WorkerId, has: &[JobId]) {
+        let current = self.current;
+        for &job in has.iter().filter(|job| current != Some(**job)) {
+            self.tell(to, Told::Release(job));
+        }
+        let current = current.and_then(|job| self.jobs.get(&job));
+        let prepare = current.and_then(|job| job.prepare.clone());
+        let is_member = |member: &Member| member.worker == worker;
+        if let Some(prepare) = prepare.filter(|it| it.members.iter().any(is_member)) {
+            self.tell(to, Told::Prepare(prepare));
+        }
     }
 
     fn on_load(&mut self, id: WorkerId, load: Load) {
@@ -358,6 +376,7 @@ impl Registry {
             state: JobState::Queued,
             failure: None,
             members: Vec::new(),
+            prepare: None,
             tasks: BTreeMap::new(),
         };
         self.jobs.insert(id, job);
@@ -405,11 +424,11 @@ impl Registry {
             shards,
             map: map.entries().collect(),
         };
-        for to in members
-            .iter()
-            .filter_map(|(id, _)| self.workers[id].caller)
-            .collect::<Vec<_>>()
-        {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.prepare = Some(prepare.clone());
+        }
+        let callers = members.iter().filter_map(|(id, _)| self.workers[id].caller);
+        for to in callers.collect::<Vec<_>>() {
             self.tell(to, Told::Prepare(prepare.clone()));
         }
         if let Some(client) = client {
@@ -470,7 +489,7 @@ impl Registry {
     /// Nobody asks for a job any more: its members drop what they have of it, and the next one begins.
     fn release(&mut self, id: JobId) {
         if let Some(job) = self.jobs.get_mut(&id) {
-            job.client = None;
+            (job.client, job.prepare) = (None, None);
             if !matches!(job.state, JobState::Succeeded) {
                 job.state = JobState::Failed;
             }

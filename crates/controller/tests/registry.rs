@@ -23,6 +23,7 @@ fn register(pid: u32, known_as: Option<WorkerId>) -> Message<'static> {
         threads: pid,
         memory_bytes: 1 << 30,
         listens_at: ([127, 0, 0, 1], pid as u16).into(),
+        jobs: vec![JobId(1), JobId(77)],
     })
 }
 
@@ -46,7 +47,7 @@ fn two_workers() -> Registry {
         let worker = WorkerId(id);
         let what = Told::Registered(Registered { worker });
         let orders = say(&mut registry, caller, register(pid, None));
-        assert_eq!(orders, [Order::Tell { to: caller, what }]);
+        assert_eq!(told(&orders, caller)[0], &what);
     }
     registry
 }
@@ -181,10 +182,10 @@ fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
     // The same process on another link.
     let orders = say(&mut registry, OTHER, register(1, Some(WorkerId(1))));
     assert_eq!(
-        told(&orders, OTHER),
-        [&Told::Registered(Registered {
+        told(&orders, OTHER)[0],
+        &Told::Registered(Registered {
             worker: WorkerId(1)
-        })]
+        })
     );
     registry.on_tick(before + 10 * RETURN_TIME);
     assert_eq!(registry.take_orders(), []);
@@ -206,10 +207,10 @@ fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
     // It comes too late: it is another worker now.
     let orders = say(&mut registry, A, register(1, Some(WorkerId(1))));
     assert_eq!(
-        told(&orders, A),
-        [&Told::Registered(Registered {
+        told(&orders, A)[0],
+        &Told::Registered(Registered {
             worker: WorkerId(3)
-        })]
+        })
     );
 }
 
@@ -218,10 +219,10 @@ fn a_process_that_was_started_again_is_another_worker() {
     let mut registry = two_workers();
     let orders = say(&mut registry, OTHER, register(7, Some(WorkerId(1))));
     assert_eq!(
-        told(&orders, OTHER),
-        [&Told::Registered(Registered {
+        told(&orders, OTHER)[0],
+        &Told::Registered(Registered {
             worker: WorkerId(3)
-        })]
+        })
     );
 }
 
@@ -322,4 +323,41 @@ fn loads_are_what_the_status_tells() {
     let second = &status.workers[1];
     assert_eq!((second.pid, second.threads, second.shards), (3, 3, 200));
     assert_eq!((second.memory_bytes, second.idle_permille), (77, 250));
+}
+
+#[test]
+fn a_worker_that_comes_back_hears_what_it_missed() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_lost(A, Duration::ZERO);
+    let back = Caller(12);
+    // It has job 1, which runs, and job 77, which nobody asks for.
+    let orders = say(&mut registry, back, register(1, Some(WorkerId(1))));
+    let [
+        Told::Registered(_),
+        Told::Release(JobId(77)),
+        Told::Prepare(prepare),
+    ] = told(&orders, back)[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!((prepare.job, &prepare.shards[..]), (JobId(1), &[4][..]));
+    // The same link again: the same worker.
+    let orders = say(&mut registry, back, register(1, None));
+    let worker = WorkerId(1);
+    assert_eq!(
+        told(&orders, back)[0],
+        &Told::Registered(Registered { worker })
+    );
+    // A worker that came later is no member.
+    let orders = say(&mut registry, OTHER, register(9, None));
+    assert!(matches!(
+        told(&orders, OTHER)[..],
+        [Told::Registered(_), Told::Release(JobId(77))]
+    ));
+    say(&mut registry, CLIENT, Message::Done(JobId(1)));
+    registry.on_lost(back, Duration::ZERO);
+    let orders = say(&mut registry, A, register(1, Some(worker)));
+    let released = [JobId(1), JobId(77)].map(Told::Release);
+    assert_eq!(told(&orders, A)[1..], released.each_ref()[..]);
 }

@@ -107,6 +107,8 @@ pub struct Register<'a> {
     pub memory_bytes: u64,
     /// Where other workers and clients reach it.
     pub listens_at: SocketAddr,
+    /// The jobs that it has, from an earlier link: it is told which of them nobody asks for any more.
+    pub jobs: Vec<JobId>,
 }
 
 /// Who a worker is from now on.

@@ -21,6 +21,9 @@ const GREETING: Duration = Duration::from_secs(6);
 const ANSWER: Duration = Duration::from_secs(10);
 /// How often a caller is asked for interruptions.
 const LOOKS: Duration = Duration::from_millis(20);
+/// How long after it was lost the link to a worker is made again, and for how long that is tried.
+const REDIAL: Duration = Duration::from_millis(100);
+const REDIALED_FOR: Duration = Duration::from_secs(5);
 /// How often the controller is asked how far a job is.
 const ASKS: Duration = Duration::from_millis(250);
 
@@ -166,6 +169,7 @@ impl Cluster {
             caller,
             started,
             workers: BTreeMap::new(),
+            again: Vec::new(),
         };
         let result = talk.run(bytes);
         talk.part();
@@ -197,13 +201,25 @@ impl Cluster {
     }
 }
 
-/// How far the link to a worker is, and what comes on it.
+/// The link to a worker, and what comes on it.
 struct Link {
     member: Member,
-    is_open: bool,
     /// The partition that comes in parts.
     parts: Parts,
     is_done: bool,
+    /// Since when there is none.
+    lost: Option<Instant>,
+}
+
+impl Link {
+    fn new(member: Member, lost: Option<Instant>) -> Link {
+        Link {
+            member,
+            parts: Parts::default(),
+            is_done: false,
+            lost,
+        }
+    }
 }
 
 /// One program's way to the cluster and back.
@@ -215,6 +231,8 @@ struct Talk<'a> {
     caller: &'a mut dyn Caller,
     started: Instant,
     workers: BTreeMap<LinkId, Link>,
+    /// Workers to dial again, and when.
+    again: Vec<(Instant, Link)>,
 }
 
 /// What a conversation comes to.
@@ -250,25 +268,16 @@ impl Talk<'_> {
             }
         };
         for member in accepted.members {
-            let visited = self.cluster.board.visit(member.at);
-            let link = visited.map_err(|source| ClusterError::System { source })?;
-            let link_to = Link {
-                member,
-                is_open: false,
-                parts: Parts::default(),
-                is_done: false,
-            };
-            self.workers.insert(link, link_to);
+            self.dial(Link::new(member, None))?;
         }
         loop {
             match self.next()? {
                 Event::Open(link) => {
-                    self.worker(link).is_open = true;
                     let program = parts(job, bytes).map(|part| framed(Message::Program(part)));
                     self.cluster.board.say(link, program);
                 }
                 // The controller tells whether that ends the job.
-                Event::Lost(..) => {}
+                Event::Lost(link, _) => self.lost(link),
                 Event::Over(None) => break,
                 Event::Over(failure) => return Err(elsewhere(failure)),
                 _ => {}
@@ -298,22 +307,29 @@ impl Talk<'_> {
             values: BTreeMap::new(),
             tally: Tally::default(),
         };
-        while !self.workers.values().all(|worker| worker.is_done) {
+        while !(self.again.is_empty() && self.workers.values().all(|worker| worker.is_done)) {
             match self.next()? {
+                // Made again: all of it, since what came of it is not known there.
+                Event::Open(link) => self.cluster.say(link, Message::Fetch(job)),
                 Event::Partition(dataset, index, bytes) => {
                     let value = self.decode(dataset, &bytes)?;
                     fetched.values.insert((dataset, index), value);
                 }
                 Event::Fetched(link, tally) => {
-                    self.worker(link).is_done = true;
+                    (self.worker(link).is_done, self.worker(link).lost) = (true, None);
                     fetched.tally.tasks += tally.tasks;
                     fetched.tally.threads += tally.threads;
                     fetched.tally.busy += tally.busy;
                     fetched.tally.peak_bytes += tally.peak_bytes;
                 }
                 Event::Lost(link, why) if !self.worker(link).is_done => {
-                    let worker = self.worker(link).member.worker.to_string();
-                    return Err(ClusterError::ResultsGone { worker, why }.into());
+                    let worker = self.worker(link);
+                    let since = *worker.lost.get_or_insert_with(Instant::now);
+                    if since.elapsed() > REDIALED_FOR {
+                        let worker = worker.member.worker.to_string();
+                        return Err(ClusterError::ResultsGone { worker, why }.into());
+                    }
+                    self.lost(link);
                 }
                 _ => {}
             }
@@ -362,6 +378,33 @@ impl Talk<'_> {
         }
     }
 
+    fn dial(&mut self, to: Link) -> Result<(), Error> {
+        let visited = self.cluster.board.visit(to.member.at);
+        let link = visited.map_err(|source| ClusterError::System { source })?;
+        self.workers.insert(link, to);
+        Ok(())
+    }
+
+    /// A worker is dialed again after a while.
+    fn lost(&mut self, link: LinkId) {
+        if let Some(worker) = self.workers.remove(&link) {
+            let lost = worker.lost.or(Some(Instant::now()));
+            let again = Link::new(worker.member, lost);
+            self.again.push((Instant::now() + REDIAL, again));
+        }
+    }
+
+    fn dial_again(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        for (due, worker) in std::mem::take(&mut self.again) {
+            match due <= now {
+                true => self.dial(worker)?,
+                false => self.again.push((due, worker)),
+            }
+        }
+        Ok(())
+    }
+
     fn worker(&mut self, link: LinkId) -> &mut Link {
         self.workers.get_mut(&link).expect("a link to a worker")
     }
@@ -373,6 +416,7 @@ impl Talk<'_> {
             if self.caller.check().is_err() {
                 return Err(Failure::Interrupted.into());
             }
+            self.dial_again()?;
             match self.inbox.recv_timeout(LOOKS) {
                 Ok(heard) => return self.understand(heard),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -97,6 +97,8 @@ struct State {
     again: Option<Instant>,
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobId, Arc<Hosted>>,
+    /// Why jobs cannot run here: said again on a new link.
+    unprepared: BTreeMap<JobId, String>,
 }
 
 impl WorkerProcess {
@@ -300,9 +302,12 @@ impl Shared {
             threads: self.pool.threads(),
             memory_bytes: self.budget.budget_bytes(),
             listens_at: self.listens_at,
+            jobs: state.jobs.keys().copied().collect(),
         };
-        self.control()
-            .say(link, [framed(Message::Register(register))]);
+        let unsaid = state.unprepared.iter();
+        let unsaid = unsaid.map(|(job, why)| Message::Unprepared { job: *job, why });
+        let messages = std::iter::once(Message::Register(register)).chain(unsaid);
+        self.control().say(link, messages.map(framed));
     }
 
     fn told(self: &Arc<Self>, message: Message<'_>) -> Result<(), Refused> {
@@ -318,7 +323,10 @@ impl Shared {
             }
             Message::Prepare(prepare) => self.prepare(prepare),
             Message::Release(job) => {
-                let job = self.state().jobs.remove(&job);
+                let mut state = self.state();
+                state.unprepared.remove(&job);
+                let job = state.jobs.remove(&job);
+                drop(state);
                 job.iter().for_each(|job| job.release());
             }
             other => return Err(format!("a controller does not say {other:?}").into()),
@@ -346,11 +354,14 @@ impl Shared {
         state.again = Some(now + REDIAL);
     }
 
-    fn say_to_controller(&self, message: Message<'_>) {
-        let link = self.state().link;
-        if let Some(link) = link {
+    /// Tells the controller that a job cannot run here.
+    fn say_unprepared(&self, job: JobId, why: String) {
+        let mut state = self.state();
+        if let Some(link) = state.link.filter(|_| state.is_open) {
+            let message = Message::Unprepared { job, why: &why };
             self.control().say(link, [framed(message)]);
         }
+        state.unprepared.insert(job, why);
     }
 
     // ---- jobs
@@ -363,10 +374,24 @@ impl Shared {
         hosted.clone()
     }
 
+    /// What a client has begun to send, and the controller never spoke of, is dropped with its link.
+    fn lost_client(&self, link: LinkId) {
+        let mut state = self.state();
+        let dropped = state.jobs.values().filter(|job| job.is_only_from(link));
+        let dropped: Vec<Arc<Hosted>> = dropped.cloned().collect();
+        for job in &dropped {
+            state.jobs.remove(&job.id());
+        }
+        drop(state);
+        dropped.iter().for_each(|job| job.release());
+    }
+
     fn prepare(self: &Arc<Self>, prepare: Prepare) {
         let me = self.state().me;
-        if let Some(me) = me {
-            self.hosted(prepare.job).on_prepare(me, prepare);
+        let Some(me) = me else { return };
+        let job = prepare.job;
+        if let Some(why) = self.hosted(job).on_prepare(me, prepare) {
+            self.say_unprepared(job, why);
         }
     }
 }
@@ -406,7 +431,7 @@ impl Reception for Clients {
             return Ok(());
         };
         match message(frame)? {
-            Message::Program(part) => shared.hosted(part.job).on_part(&part)?,
+            Message::Program(part) => shared.hosted(part.job).on_part(link, &part)?,
             Message::Fetch(job) => match shared.state().jobs.get(&job) {
                 Some(job) => job.on_fetch(link),
                 None => return Err(format!("there is no job {job} here").into()),
@@ -414,5 +439,11 @@ impl Reception for Clients {
             other => return Err(format!("a client does not say {other:?}").into()),
         }
         Ok(())
+    }
+
+    fn on_lost(&self, link: LinkId, _: &Lost) {
+        if let Some(shared) = shared(&self.0) {
+            shared.lost_client(link);
+        }
     }
 }

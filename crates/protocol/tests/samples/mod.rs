@@ -361,6 +361,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         threads: 18,
         memory_bytes: 1 << 34,
         listens_at: at,
+        jobs: vec![job],
     };
     let load = Load {
         memory_bytes: 1 << 33,

@@ -33,7 +33,13 @@ pub(super) struct Hosted {
 
 #[derive(Default)]
 struct State {
+    /// Why it has no thread.
+    failed: Option<String>,
+    /// Whether the controller has spoken of it.
+    is_known: bool,
     prepared: Option<(WorkerId, Prepare)>,
+    /// Who sends the program.
+    from: Option<LinkId>,
     parts: Parts,
     program: Option<Vec<u8>>,
     job: Option<Arc<Job>>,
@@ -56,7 +62,8 @@ impl Hosted {
         let builder = std::thread::Builder::new().name(format!("brambling-job-{}", id.0));
         if let Err(error) = builder.spawn(move || serving.serve()) {
             let why = format!("the system gives no thread for the job: {error}");
-            shared.say_to_controller(Message::Unprepared { job: id, why: &why });
+            // Not here: whoever makes this job holds the worker's lock.
+            hosted.state().failed = Some(why);
         }
         hosted
     }
@@ -71,14 +78,29 @@ impl Hosted {
 
     // ---- what is said to it
 
-    pub(super) fn on_prepare(&self, me: WorkerId, prepare: Prepare) {
+    /// The controller has placed it. Why it cannot run, if that is known already.
+    pub(super) fn on_prepare(&self, me: WorkerId, prepare: Prepare) -> Option<String> {
+        let mut state = self.state();
         // Said again after a link was lost: it is the same.
-        self.state().prepared.get_or_insert((me, prepare));
+        if !std::mem::replace(&mut state.is_known, true) {
+            state.prepared = Some((me, prepare));
+        }
         self.news.notify_all();
+        state.failed.take()
     }
 
-    pub(super) fn on_part(&self, part: &Part<'_>) -> Result<(), BadPart> {
+    /// Whether nobody has spoken of it but who sends its program there.
+    pub(super) fn is_only_from(&self, link: LinkId) -> bool {
+        let state = self.state();
+        state.from == Some(link) && !state.is_known
+    }
+
+    /// Parts come in order on one link; whoever has lost it begins again.
+    pub(super) fn on_part(&self, from: LinkId, part: &Part<'_>) -> Result<(), BadPart> {
         let mut state = self.state();
+        if state.from.replace(from) != Some(from) {
+            state.parts = Parts::default();
+        }
         if let Some(whole) = state.parts.take(part)? {
             state.program.get_or_insert(whole);
             drop(state);
@@ -153,8 +175,7 @@ impl Hosted {
         let job = match made {
             Ok(job) => job,
             Err(why) => {
-                let job = self.id;
-                return shared.say_to_controller(Message::Unprepared { job, why: &why });
+                return shared.say_unprepared(self.id, why);
             }
         };
         let mut state = self.state();
@@ -168,8 +189,7 @@ impl Hosted {
         let ended = shared.pool.run(&job, &mut *caller);
         // The controller hears of failures from the job itself, but not of one that the pool has seen: that it stalled.
         if let Err(failure @ Failure::Stalled { .. }) = &ended {
-            let (job, why) = (self.id, shared.source.explain(failure));
-            shared.say_to_controller(Message::Unprepared { job, why: &why });
+            shared.say_unprepared(self.id, shared.source.explain(failure));
         }
         drop((ended, caller, shared));
         self.answer(job);
