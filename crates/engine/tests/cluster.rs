@@ -8,6 +8,7 @@ use brambling::prelude::*;
 use brambling::program::{Bindings, Plan};
 use brambling::{Caller, Error, Interrupted, QuietCaller, Settings};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Far longer than anything here takes.
@@ -322,4 +323,39 @@ fn who_takes_no_part_is_told_why() {
     assert!(error.to_string().contains("is gone"), "{error}");
     let error = Cluster::connect(&at).map(drop).unwrap_err();
     assert!(error.to_string().contains("start one with"), "{error}");
+}
+
+#[test]
+fn links_that_break_lose_no_job_and_no_result() {
+    let (_controller, at) = start_controller();
+    let workers = [start_worker(&at, 1), start_worker(&at, 1)];
+    let cluster = Cluster::connect(&at).unwrap();
+    let text = "heat 6 30 slow";
+    let expected = here(text);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (workers, over) = (&workers, &done);
+        scope.spawn(move || {
+            // Less often than they are made again, or nothing would ever come through.
+            while !over.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(170));
+                workers.iter().for_each(WorkerProcess::cut);
+            }
+        });
+        for _ in 0..6 {
+            let found = run(&cluster, text, &mut QuietCaller);
+            if found.is_err() {
+                done.store(true, Ordering::SeqCst);
+            }
+            assert_eq!(found.unwrap(), expected);
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    let status = cluster.status().unwrap();
+    let names: Vec<String> = status
+        .workers
+        .iter()
+        .map(|worker| worker.id.to_string())
+        .collect();
+    assert_eq!(names, ["w1", "w2"], "they are the same workers");
 }

@@ -15,7 +15,7 @@ use brambling_protocol::message::{Load, Message, Prepare, Register};
 use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 use hosted::Hosted;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -97,6 +97,8 @@ struct State {
     again: Option<Instant>,
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobId, Arc<Hosted>>,
+    /// The links of clients.
+    clients: BTreeSet<LinkId>,
     /// Why jobs cannot run here: said again on a new link.
     unprepared: BTreeMap<JobId, String>,
 }
@@ -168,6 +170,20 @@ impl WorkerProcess {
     /// Its name in the cluster, once the controller has given it one.
     pub fn name(&self) -> Option<WorkerId> {
         self.shared.state().me
+    }
+
+    /// Ends its links outside of jobs, which are made again: for tests.
+    #[doc(hidden)]
+    pub fn cut(&self) {
+        let state = self.shared.state();
+        let (control, clients) = (state.link, state.clients.clone());
+        drop(state);
+        control
+            .into_iter()
+            .for_each(|link| self.shared.control().hang_up(link));
+        clients
+            .into_iter()
+            .for_each(|link| self.shared.board().hang_up(link));
     }
 
     /// Waits for its end, or for a change of its name, at most so long.
@@ -377,6 +393,7 @@ impl Shared {
     /// What a client has begun to send, and the controller never spoke of, is dropped with its link.
     fn lost_client(&self, link: LinkId) {
         let mut state = self.state();
+        state.clients.remove(&link);
         let dropped = state.jobs.values().filter(|job| job.is_only_from(link));
         let dropped: Vec<Arc<Hosted>> = dropped.cloned().collect();
         for job in &dropped {
@@ -430,6 +447,7 @@ impl Reception for Clients {
         let Some(shared) = shared(&self.0) else {
             return Ok(());
         };
+        shared.state().clients.insert(link);
         match message(frame)? {
             Message::Program(part) => shared.hosted(part.job).on_part(link, &part)?,
             Message::Fetch(job) => match shared.state().jobs.get(&job) {
