@@ -204,7 +204,8 @@ fn run_worker(
     };
     let worker = WorkerProcess::start(options, source)?;
     if arguments.attached {
-        end_with_input(asked.0.clone());
+        // Whoever started it holds the other end: it ends with them, also when they are killed.
+        brambling::cluster::set_when_input_ends(asked.0.clone())?;
     }
     let mut is_told = false;
     while !asked.to_end(host) {
@@ -218,15 +219,6 @@ fn run_worker(
         }
     }
     Ok(())
-}
-
-/// Asks the process to end when whoever started it is gone.
-fn end_with_input(asked: Arc<AtomicBool>) {
-    std::thread::spawn(move || {
-        // What comes is of no interest; an error is an end as well.
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        asked.store(true, Ordering::SeqCst);
-    });
 }
 
 /// Worker processes. Dropping it ends them: each sees that its input ends.

@@ -18,6 +18,7 @@ pub use client::Cluster;
 pub use controller::{ControllerOptions, ControllerProcess};
 pub use error::ClusterError;
 pub use rendezvous::{Rendezvous, TOKEN_VARIABLE};
+pub use wire::set_when_input_ends;
 pub use worker::{Source, WorkerEnd, WorkerOptions, WorkerProcess};
 
 /// The port of a controller when nobody names one.

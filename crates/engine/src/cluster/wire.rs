@@ -8,6 +8,7 @@ use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::message::Message;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Random bytes of the system.
 pub(super) fn random() -> std::io::Result<Nonce> {
@@ -63,4 +64,21 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, ClusterError> {
         .to_socket_addrs()
         .map_err(|error| failed(Some(error)))?;
     found.next().ok_or_else(|| failed(None))
+}
+
+/// Sets a flag when standard input ends. What comes there is of no interest.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn set_when_input_ends(flag: Arc<AtomicBool>) -> Result<(), ClusterError> {
+    let watch = move || {
+        // An error is an end as well.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        flag.store(true, Ordering::SeqCst);
+    };
+    let builder = std::thread::Builder::new().name("brambling-input".into());
+    let started = builder.spawn(watch);
+    started
+        .map(drop)
+        .map_err(|source| ClusterError::System { source })
 }
