@@ -15,6 +15,8 @@ BESIDE = {"ARCHITECTURE.md": "architecture.md", "CHANGELOG.md": "changelog.md", 
 ELSEWHERE = {"README.md#benches": "benchmarks.md", "README.md": "index.md", "SECURITY.md": None, "LICENSE": None}
 MERMAID = re.compile(r"^```mermaid\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 RUST = re.compile(r"^```rust\n.*?^```$", re.MULTILINE | re.DOTALL)
+# What says how a block is tested, which the highlighter takes for a fence that is none.
+TESTED = re.compile(r"^(```\w+)[ ,][^\n]*$", re.MULTILINE)
 # What rustdoc compiles and does not show.
 HIDDEN = re.compile(r"^# .*\n", re.MULTILINE)
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
@@ -30,6 +32,7 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     beside = page.file.src_uri in BESIDE.values()
+    markdown = TESTED.sub(r"\1", markdown)
     markdown = RUST.sub(lambda block: HIDDEN.sub("", block[0]), markdown)
     return LINK.sub(lambda link: _link(link, beside), MERMAID.sub(_picture, markdown))
 
