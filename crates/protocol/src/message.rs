@@ -257,12 +257,17 @@ pub struct Parts {
 pub struct BadPart;
 
 impl Parts {
-    /// The whole, once this was its last part. Memory grows with what has come, not with what is announced.
+    /// The whole, once this was its last part. A first part begins anew: whoever has lost a link sends all of it again. Memory grows with
+    /// what has come, not with what is announced.
     ///
     /// # Errors
     /// When the part does not follow those before it.
     pub fn take(&mut self, part: &Part<'_>) -> Result<Option<Vec<u8>>, BadPart> {
-        let whole = *self.whole.get_or_insert(part.whole_bytes);
+        if part.first_byte == 0 {
+            self.bytes.clear();
+            self.whole = Some(part.whole_bytes);
+        }
+        let whole = self.whole.ok_or(BadPart)?;
         let here = self.bytes.len() as u64;
         let end = here.checked_add(part.bytes.len() as u64).ok_or(BadPart)?;
         let is_next = part.whole_bytes == whole && part.first_byte == here && end <= whole;

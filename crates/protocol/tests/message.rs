@@ -49,16 +49,24 @@ fn parts_that_do_not_follow_each_other_are_refused() {
     for first in refused {
         assert_eq!(Parts::default().take(&first), Err(BadPart), "{first:?}");
     }
-    for second in [
-        part(9, 0, b"abc"),
-        part(9, 4, b"abc"),
-        part(8, 3, b"abc"),
-        part(9, 3, b""),
-    ] {
+    for second in [part(9, 4, b"abc"), part(8, 3, b"abc"), part(9, 3, b"")] {
         let mut taken = Parts::default();
         assert_eq!(taken.take(&part(9, 0, b"abc")), Ok(None));
         assert_eq!(taken.take(&second), Err(BadPart), "{second:?}");
     }
+}
+
+#[test]
+fn who_begins_again_sends_all_of_it_again() {
+    let mut taken = Parts::default();
+    assert_eq!(taken.take(&part(9, 0, b"abc")), Ok(None));
+    assert_eq!(taken.take(&part(6, 0, b"xyz")), Ok(None));
+    // What is left of the first link comes late.
+    assert_eq!(taken.take(&part(9, 3, b"def")), Err(BadPart));
+    assert_eq!(
+        taken.take(&part(6, 3, b"uvw")),
+        Ok(Some(b"xyzuvw".to_vec()))
+    );
 }
 
 proptest! {

@@ -95,12 +95,10 @@ impl Hosted {
         state.from == Some(link) && !state.is_known
     }
 
-    /// Parts come in order on one link; whoever has lost it begins again.
+    /// Parts come in order; who has lost the link begins again on another.
     pub(super) fn on_part(&self, from: LinkId, part: &Part<'_>) -> Result<(), BadPart> {
         let mut state = self.state();
-        if state.from.replace(from) != Some(from) {
-            state.parts = Parts::default();
-        }
+        state.from = Some(from);
         if let Some(whole) = state.parts.take(part)? {
             state.program.get_or_insert(whole);
             drop(state);
