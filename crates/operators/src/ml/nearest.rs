@@ -9,10 +9,16 @@
 //! Rows are turned into columns of sixteen (or eight), so that a vector holds one column of eight rows and the
 //! least score is found lane by lane. Centres are taken in groups whose scores stay in registers: every value
 //! of a row is then read once a group, and every value of a centre once for sixteen rows.
+//!
+//! AVX-512 scores in singles first, which is half the work; `singles` proves most labels, and the rest is scored
+//! again in doubles.
 
 use super::tile::{Column, Tile};
-use crate::simd::{F64x8, Isa, Kernel, Line, Walk, dispatch, prefetch_line};
+use crate::simd::{F64x8, Isa, Kernel, Line, Walk, dispatch, dispatch_pair, prefetch_line};
 use serde::{Deserialize, Serialize};
+use singles::{Proving, Singles};
+
+mod singles;
 
 /// Centres as the kernel reads them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +32,8 @@ pub struct Centres {
     halves: Vec<f64>,
     /// Each place's index in the low bits of a double.
     names: Vec<f64>,
+    /// The same in singles, where the kernel uses them.
+    singles: Singles,
 }
 
 /// Sizes of a group that a kernel was compiled for, by how many registers there are.
@@ -65,6 +73,11 @@ impl Centres {
             }
             self.halves[index] = 0.5 * square;
         }
+        self.singles.clear();
+        if isa == Isa::V4 {
+            self.singles
+                .prepare(count, columns, &self.negated, &self.halves);
+        }
     }
 
     /// How many centres there are.
@@ -81,7 +94,7 @@ impl Centres {
     /// Bytes that the buffers own.
     pub fn heap_bytes(&self) -> usize {
         let values = self.negated.capacity() + self.halves.capacity() + self.names.capacity();
-        values * size_of::<f64>()
+        values * size_of::<f64>() + self.singles.heap_bytes()
     }
 }
 
@@ -287,6 +300,16 @@ impl Then for Labelling<'_> {
 
 fn run(isa: Isa, x: &[f64], centres: &Centres, then: impl Then) {
     assert!(centres.count > 0 && x.len().is_multiple_of(centres.columns));
+    match centres.group {
+        _ if centres.singles.is_empty() => by_doubles(isa, x, centres, then),
+        8 => dispatch_pair(isa, Proving::<_, 8> { x, centres, then }),
+        10 => dispatch_pair(isa, Proving::<_, 10> { x, centres, then }),
+        12 => dispatch_pair(isa, Proving::<_, 12> { x, centres, then }),
+        other => unreachable!("no kernel in singles for groups of {other}"),
+    }
+}
+
+fn by_doubles(isa: Isa, x: &[f64], centres: &Centres, then: impl Then) {
     match centres.group {
         5 => dispatch(isa, Nearest::<_, 1, 5> { x, centres, then }),
         8 => dispatch(isa, Nearest::<_, 2, 8> { x, centres, then }),

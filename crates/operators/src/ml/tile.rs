@@ -1,6 +1,6 @@
 //! Rows turned into columns, so that a vector holds one column of eight rows.
 
-use crate::simd::{Eight, F64x8, Line};
+use crate::simd::{Eight, F32x16, F64x8, Line, SingleLine};
 
 /// Columns that a tile on the stack has room for; wider rows take one from the heap.
 const COLUMNS_ON_STACK: usize = 64;
@@ -110,5 +110,74 @@ fn turn_few<const PARTS: usize>(rows: &[f64], tile: &mut [Column<PARTS>]) {
         for (column, &value) in tile.iter_mut().zip(values) {
             column[row / 8].0[row % 8] = value;
         }
+    }
+}
+
+/// One column of `16 * PARTS` rows, in singles.
+pub(super) type SingleColumn<const PARTS: usize> = [SingleLine; PARTS];
+
+/// Room for the columns of some rows, in singles.
+pub(super) struct SingleTile<const PARTS: usize> {
+    on_stack: [SingleColumn<PARTS>; COLUMNS_ON_STACK],
+    on_heap: Vec<SingleColumn<PARTS>>,
+    columns: usize,
+}
+
+impl<const PARTS: usize> SingleTile<PARTS> {
+    /// For rows of at least four columns.
+    #[inline(always)]
+    pub(super) fn new(columns: usize) -> Self {
+        let on_heap = if columns > COLUMNS_ON_STACK {
+            vec![[SingleLine::default(); PARTS]; columns]
+        } else {
+            Vec::new()
+        };
+        SingleTile {
+            on_stack: [[SingleLine([0.0; 16]); PARTS]; COLUMNS_ON_STACK],
+            on_heap,
+            columns,
+        }
+    }
+
+    /// Turns and rounds as many rows as there is room for, given one after another.
+    #[inline(always)]
+    pub(super) fn turn<S: F32x16>(&mut self, rows: &[f64]) -> &[SingleColumn<PARTS>] {
+        let columns = self.columns;
+        let tile = if columns > COLUMNS_ON_STACK {
+            &mut self.on_heap[..]
+        } else {
+            &mut self.on_stack[..columns]
+        };
+        let mut part = 0;
+        while part < PARTS {
+            let low = Eight::of(&rows[part * 16 * columns..], columns);
+            let high = Eight::of(&rows[(part * 16 + 8) * columns..], columns);
+            let (fours, rest) = tile.as_chunks_mut::<4>();
+            for (at, into) in fours.iter_mut().enumerate() {
+                turn_four_singles::<S, PARTS>([low, high], part, at * 4, into);
+            }
+            if !rest.is_empty() {
+                // The last four, some of them once more.
+                let into = tile.last_chunk_mut().expect("four columns");
+                turn_four_singles::<S, PARTS>([low, high], part, columns - 4, into);
+            }
+            part += 1;
+        }
+        tile
+    }
+}
+
+#[inline(always)]
+fn turn_four_singles<S: F32x16, const PARTS: usize>(
+    [low, high]: [Eight<'_>; 2],
+    part: usize,
+    at: usize,
+    into: &mut [SingleColumn<PARTS>; 4],
+) {
+    let turned = S::turn_four(low.fours(at), high.fours(at));
+    let mut column = 0;
+    while column < 4 {
+        turned[column].store(&mut into[column][part].0);
+        column += 1;
     }
 }

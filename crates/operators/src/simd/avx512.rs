@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::{F64x8, MANTISSA_BITS, OCTAVE_SHIFT_BITS, SQRT_HALF_BITS, TWO_52};
+use super::vector::{F32x16, F64x8, MANTISSA_BITS, OCTAVE_SHIFT_BITS, SQRT_HALF_BITS, TWO_52};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512d);
@@ -197,6 +197,87 @@ impl F64x8 for Avx512 {
             ))
         })
     }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Singles(__m512);
+
+impl F32x16 for Singles {
+    type Mask = __mmask16;
+
+    #[inline(always)]
+    fn splat(x: f32) -> Self {
+        Singles(v4!(_mm512_set1_ps(x)))
+    }
+    #[inline(always)]
+    fn load(lanes: &[f32; 16]) -> Self {
+        Singles(v4!(_mm512_loadu_ps(lanes.as_ptr())))
+    }
+    #[inline(always)]
+    fn store(self, lanes: &mut [f32; 16]) {
+        v4!(_mm512_storeu_ps(lanes.as_mut_ptr(), self.0));
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        Singles(v4!(_mm512_sub_ps(self.0, other.0)))
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        Singles(v4!(_mm512_fmadd_ps(self.0, factor.0, addend.0)))
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        Singles(v4!(_mm512_sqrt_ps(self.0)))
+    }
+    #[inline(always)]
+    fn lesser(self, other: Self) -> Self {
+        // With a NaN, and of equal operands, this and the next return the second.
+        Singles(v4!(_mm512_min_ps(self.0, other.0)))
+    }
+    #[inline(always)]
+    fn greater(self, other: Self) -> Self {
+        Singles(v4!(_mm512_max_ps(self.0, other.0)))
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> Self::Mask {
+        v4!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, other.0))
+    }
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        Singles(v4!(_mm512_mask_blend_ps(mask, no.0, yes.0)))
+    }
+    #[inline(always)]
+    fn lanes(mask: Self::Mask) -> u16 {
+        mask
+    }
+    #[inline(always)]
+    fn turn_four(low: [&[f64; 4]; 8], high: [&[f64; 4]; 8]) -> [Self; 4] {
+        let [a, b, c, d, e, f, g, h] = low;
+        let [i, j, k, l, m, n, o, p] = high;
+        v4!({
+            // Every fourth row, so that turning four by four within quarters sorts them.
+            let (rows_0, rows_1) = (quarters(a, e, i, m), quarters(b, f, j, n));
+            let (rows_2, rows_3) = (quarters(c, g, k, o), quarters(d, h, l, p));
+            let low_01 = _mm512_castps_pd(_mm512_unpacklo_ps(rows_0, rows_1));
+            let low_23 = _mm512_castps_pd(_mm512_unpacklo_ps(rows_2, rows_3));
+            let high_01 = _mm512_castps_pd(_mm512_unpackhi_ps(rows_0, rows_1));
+            let high_23 = _mm512_castps_pd(_mm512_unpackhi_ps(rows_2, rows_3));
+            [
+                Singles(_mm512_castpd_ps(_mm512_unpacklo_pd(low_01, low_23))),
+                Singles(_mm512_castpd_ps(_mm512_unpackhi_pd(low_01, low_23))),
+                Singles(_mm512_castpd_ps(_mm512_unpacklo_pd(high_01, high_23))),
+                Singles(_mm512_castpd_ps(_mm512_unpackhi_pd(high_01, high_23))),
+            ]
+        })
+    }
+}
+
+/// Four rows of four, rounded to singles, one after another.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn quarters(a: &[f64; 4], b: &[f64; 4], c: &[f64; 4], d: &[f64; 4]) -> __m512 {
+    let (low, high) = (_mm512_cvtpd_ps(halves(a, b)), _mm512_cvtpd_ps(halves(c, d)));
+    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
 }
 
 /// `low` in lanes 0 to 3, `high` in lanes 4 to 7.

@@ -20,7 +20,7 @@ mod avx512;
 pub use isa::{Isa, ParseIsaError, SelectError, active, detect, select};
 pub use rows::Value;
 pub(crate) use rows::{Eight, Rows, Walk, prefetch_ahead, prefetch_line};
-pub(crate) use vector::{F64x8, Line};
+pub(crate) use vector::{F32x16, F64x8, Line, SingleLine};
 
 /// A kernel's body. Implementations of `run` and all that it calls in its hot loop must be
 /// `#[inline(always)]` and free of closures: code that is not inlined is compiled without the
@@ -50,6 +50,30 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     }
 }
 
+/// A kernel over doubles and singles. What is asked of a [`Kernel`] is asked of it too.
+pub(crate) trait PairKernel {
+    type Output;
+    fn run<V: F64x8, S: F32x16>(self) -> Self::Output;
+}
+
+/// Runs `kernel` compiled for `isa`.
+///
+/// # Panics
+/// If `isa` has no vectors of singles, or the CPU lacks it.
+#[allow(unsafe_code)] // As in `dispatch`.
+pub(crate) fn dispatch_pair<K: PairKernel>(isa: Isa, kernel: K) -> K::Output {
+    assert!(isa <= detect(), "this CPU lacks {isa}");
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `detect` found all features of x86-64-v4.
+        Isa::V4 => unsafe { pair_on_v4(kernel) },
+        other => {
+            let _ = kernel;
+            unreachable!("{other} has no kernel over singles")
+        }
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
 fn on_v3<K: Kernel>(kernel: K) -> K::Output {
@@ -60,4 +84,10 @@ fn on_v3<K: Kernel>(kernel: K) -> K::Output {
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt")]
 fn on_v4<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<avx512::Avx512>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt")]
+fn pair_on_v4<K: PairKernel>(kernel: K) -> K::Output {
+    kernel.run::<avx512::Avx512, avx512::Singles>()
 }

@@ -18,6 +18,36 @@ pub(super) const MANTISSA_BITS: u64 = (1 << 52) - 1;
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [f64; 8]);
 
+/// Sixteen singles in memory, on a cache line of their own.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct SingleLine(pub(crate) [f32; 16]);
+
+/// Sixteen singles, each operation lane by lane as of [`F64x8`]. Only AVX-512 has them.
+pub(crate) trait F32x16: Copy {
+    type Mask: Copy;
+
+    fn splat(x: f32) -> Self;
+    fn load(lanes: &[f32; 16]) -> Self;
+    fn store(self, lanes: &mut [f32; 16]);
+    fn sub(self, other: Self) -> Self;
+    /// `self · factor + addend`, rounded once.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+    fn sqrt(self) -> Self;
+    /// `self` where it is less, else `other`.
+    fn lesser(self, other: Self) -> Self;
+    /// `self` where it is greater, else `other`.
+    fn greater(self, other: Self) -> Self;
+    /// False where either is NaN.
+    fn less(self, other: Self) -> Self::Mask;
+    /// `yes` where `mask`, else `no`.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+    /// Bit `i` is lane `i`.
+    fn lanes(mask: Self::Mask) -> u16;
+    /// Four columns of sixteen rows, rounded: lane `i` of vector `j` is value `j` of row `i`.
+    fn turn_four(low: [&[f64; 4]; 8], high: [&[f64; 4]; 8]) -> [Self; 4];
+}
+
 /// Eight doubles. Every operation is defined lane by lane by IEEE 754, so all implementations give
 /// the same bits, NaN payloads excepted; `canonical` removes that exception.
 ///

@@ -1,0 +1,274 @@
+//! Labels by 32-bit scores, where a bound of their error proves that 64-bit scores give the same.
+//!
+//! # The bound
+//! Let `u = 2⁻²⁴` and `e = 2⁻¹²⁶`: what rounds to a single is off by at most `u` of itself, or by `e` if it is too
+//! small for that. (That holds too where the CPU was told to take tiny numbers for zero.) A row is `x`, a centre `c`
+//! with half square `h`, all doubles; `x̃`, `c̃` and `h̃` are the singles they round to, and `d ≤ 2¹⁶` counts columns.
+//! For all centres `H ≥ h` and `K ≥ |c| + 2⁻⁶³`, and `K ≤ 2⁶⁰`. For the row, `N² = |x̃|² + 2⁻¹²⁶`.
+//!
+//! * `√d·e ≤ 2⁻¹¹⁸` is less than `2⁻³⁰·u` of `N`, and of `K`: neither is below `2⁻⁶³`. So `|x̃ − x| ≤ u·|x| + √d·e`
+//!   gives `|x| ≤ (1 + 4u)·N`, and likewise `|c̃| ≤ (1 + 2u)·K`. With Cauchy and Schwarz the products of the
+//!   rounded values are off by at most
+//!   `Σ|x̃c̃ − xc| ≤ |x̃ − x|·|c̃| + |x|·|c̃ − c| ≤ 2u·(1 + 2⁻¹⁶)·N·K`, and `|h̃ − h| ≤ u·H + e`.
+//! * `d` multiply-adds of singles are off by at most `γ·(h̃ + |x̃|·|c̃|)` and `d·e`, each of the latter grown by less
+//!   than `1 + γ`, where `γ = d·u / (1 − d·u) ≤ 1.004·d·u`. No step overflows: `N²` is finite where anything is
+//!   proven, so `N ≤ 2⁶⁴`, and no sum of parts is beyond `2¹²⁶`.
+//! * `d` multiply-adds of doubles, which is what the label is defined by, are off by less than `2⁻²⁸·d·u·(H + N·K)`
+//!   and `d·2⁻¹⁰²²`.
+//!
+//! Together a 32-bit score is off the 64-bit one by less than `E = 1.01·(d + 2)·(u·(N·K + H) + e)`. If every other
+//! centre's 32-bit score is more than `2E` above the least, then its 64-bit score is above that centre's too: the
+//! label is proven, and is the first of equal ones since there is none.
+//!
+//! The kernel takes `2.25·(d + 3)` for `2.02·(d + 2)`. That covers its own rounding: the computed `N` is at most
+//! `(d/2 + 2)·u ≤ 2⁻⁸` of itself too small (the sum starts with `2⁻¹²⁶`, so no part of it is tiny), and the bound is
+//! one multiply-add of it. The difference that is compared is rounded, which keeps its order with a single. Whatever
+//! is no number, or infinite, makes the bound so, and proves nothing.
+
+use super::{Centres, Labelling, Then, by_doubles};
+use crate::ml::tile::{SingleColumn, SingleTile};
+use crate::simd::{F32x16, F64x8, Isa, PairKernel, prefetch_line};
+use serde::{Deserialize, Serialize};
+
+/// Rows with fewer columns are scored in doubles: turning them costs more.
+const MIN_COLUMNS: usize = 4;
+/// As the bound asks for.
+const MAX_COLUMNS: usize = 1 << 16;
+const MAX_NORM: f64 = (1_u64 << 60) as f64;
+/// 2⁻⁶³
+const MIN_NORM: f64 = 1.0 / (1_u64 << 63) as f64;
+const UNIT: f64 = 1.0 / (1_u64 << 24) as f64;
+
+/// Centres in singles, in the places that [`Centres`] gives them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Singles {
+    negated: Vec<f32>,
+    halves: Vec<f32>,
+    /// Singles whose bits are each place's index. They are only moved.
+    names: Vec<f32>,
+    /// The bound of a row of norm `N` is `slope · N + offset`.
+    slope: f32,
+    offset: f32,
+}
+
+impl Singles {
+    /// None: what is asked for is found by doubles alone.
+    pub(super) fn clear(&mut self) {
+        self.negated.clear();
+        self.halves.clear();
+        self.names.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Rounds centres in their places. None are left if no label could be proven.
+    pub(super) fn prepare(
+        &mut self,
+        count: usize,
+        columns: usize,
+        negated: &[f64],
+        halves: &[f64],
+    ) {
+        self.clear();
+        let half = halves[..count].iter().copied().fold(0.0, f64::max);
+        let norm = (2.0 * half).sqrt() * (1.0 + UNIT) + MIN_NORM;
+        let columns_fit = (MIN_COLUMNS..=MAX_COLUMNS).contains(&columns);
+        // A square that is no number was passed over.
+        let numbers = halves[..count].iter().all(|half| !half.is_nan());
+        if !(columns_fit && numbers && norm <= MAX_NORM) {
+            return;
+        }
+        let share = 2.25 * (columns + 3) as f64;
+        self.slope = above(share * UNIT * norm);
+        self.offset = above(share * (UNIT * half + f64::from(f32::MIN_POSITIVE)));
+        self.negated.extend(negated.iter().map(|&x| x as f32));
+        self.halves.extend(halves.iter().map(|&half| half as f32));
+        let names = (0..halves.len()).map(|place| f32::from_bits(place as u32));
+        self.names.extend(names);
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let values = self.negated.capacity() + self.halves.capacity() + self.names.capacity();
+        values * size_of::<f32>()
+    }
+}
+
+/// A normal single not below `bound`.
+fn above(bound: f64) -> f32 {
+    ((bound * (1.0 + 2.0 * UNIT)) as f32).max(f32::MIN_POSITIVE)
+}
+
+/// Vectors of sixteen rows that are scored at a time: every value of a centre is then read once for all.
+const PARTS: usize = 2;
+
+/// [`super::Nearest`], with scores in singles as long as they prove labels.
+pub(super) struct Proving<'a, T, const GROUP: usize> {
+    pub(super) x: &'a [f64],
+    pub(super) centres: &'a Centres,
+    pub(super) then: T,
+}
+
+impl<T: Then, const GROUP: usize> PairKernel for Proving<'_, T, GROUP> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: F64x8, S: F32x16>(mut self) {
+        let (isa, columns) = (Isa::V4, self.centres.columns);
+        let mut tile = SingleTile::<PARTS>::new(columns);
+        let (mut tiles, mut unproven, mut left) = (0, 0, self.x);
+        // Data whose labels are often not proven cost both scores: then doubles are cheaper.
+        while unproven * 8 <= tiles + 32 {
+            let Some((here, rest)) = left.split_at_checked(16 * PARTS * columns) else {
+                break;
+            };
+            let turned = tile.turn::<S>(here);
+            let last = &here[here.len() - 1];
+            let (mut labels, proven) = proven::<S, GROUP>(turned, &self.centres.singles, last);
+            let mut part = 0;
+            while part < PARTS {
+                if proven[part] != u16::MAX {
+                    let x = &here[part * 16 * columns..][..16 * columns];
+                    let rest = &mut labels[part][..];
+                    by_doubles(isa, x, self.centres, Labelling { rest });
+                    unproven += 1;
+                }
+                part += 1;
+            }
+            tiles += PARTS;
+            self.then.rows::<V>(here, columns, labels.as_flattened());
+            left = rest;
+        }
+        by_doubles(isa, left, self.centres, self.then);
+    }
+}
+
+/// The two least scores of rows, and whose the least is.
+#[derive(Clone, Copy)]
+struct Best<S> {
+    least: S,
+    second: S,
+    label: S,
+}
+
+/// The index of each row's nearest centre, and the lanes in which that is proven.
+#[inline(always)]
+fn proven<S: F32x16, const GROUP: usize>(
+    tile: &[SingleColumn<PARTS>],
+    centres: &Singles,
+    start: &f64,
+) -> ([[u32; 16]; PARTS], [u16; PARTS]) {
+    let mut best = [Best {
+        least: S::splat(f32::INFINITY),
+        second: S::splat(f32::INFINITY),
+        label: S::splat(0.0),
+    }; PARTS];
+    let mut squares = [S::splat(f32::MIN_POSITIVE); PARTS];
+    let (mut negated, _) = centres.negated.as_chunks::<GROUP>();
+    let (halves, _) = centres.halves.as_chunks::<GROUP>();
+    let (names, _) = centres.names.as_chunks::<GROUP>();
+    let mut first = true;
+    for (halves, names) in halves.iter().zip(names) {
+        let (group, later) = negated.split_at(tile.len());
+        negated = later;
+        let scores = if first {
+            scores::<S, GROUP, true>(tile, group, halves, &mut squares, start)
+        } else {
+            scores::<S, GROUP, false>(tile, group, halves, &mut squares, start)
+        };
+        first = false;
+        better(&mut best, &scores, names);
+    }
+    let mut labels = [[0; 16]; PARTS];
+    let mut proven = [0; PARTS];
+    let mut part = 0;
+    while part < PARTS {
+        let Best {
+            least,
+            second,
+            label,
+        } = best[part];
+        let slope = S::splat(centres.slope);
+        let bound = squares[part]
+            .sqrt()
+            .mul_add(slope, S::splat(centres.offset));
+        proven[part] = S::lanes(bound.less(second.sub(least)));
+        let mut lanes = [0.0; 16];
+        label.store(&mut lanes);
+        let mut lane = 0;
+        while lane < 16 {
+            labels[part][lane] = lanes[lane].to_bits();
+            lane += 1;
+        }
+        part += 1;
+    }
+    (labels, proven)
+}
+
+#[inline(always)]
+fn better<S: F32x16, const GROUP: usize>(
+    best: &mut [Best<S>; PARTS],
+    scores: &[[S; PARTS]; GROUP],
+    names: &[f32; GROUP],
+) {
+    let mut at = 0;
+    while at < GROUP {
+        let here = S::splat(names[at]);
+        let mut part = 0;
+        while part < PARTS {
+            let (score, best) = (scores[at][part], &mut best[part]);
+            let closer = score.less(best.least);
+            best.second = score.greater(best.least).lesser(best.second);
+            best.least = score.lesser(best.least);
+            best.label = S::select(closer, here, best.label);
+            part += 1;
+        }
+        at += 1;
+    }
+}
+
+/// The scores of a tile's rows for a group of centres. With the first group the rows' squares are added up, and
+/// each line of a tile further on is asked for.
+#[inline(always)]
+fn scores<S: F32x16, const GROUP: usize, const FIRST: bool>(
+    tile: &[SingleColumn<PARTS>],
+    group: &[[f32; GROUP]],
+    halves: &[f32; GROUP],
+    squares: &mut [S; PARTS],
+    start: &f64,
+) -> [[S; PARTS]; GROUP] {
+    let mut scores = [[S::splat(0.0); PARTS]; GROUP];
+    let mut at = 0;
+    while at < GROUP {
+        scores[at] = [S::splat(halves[at]); PARTS];
+        at += 1;
+    }
+    let mut line = 0;
+    for (column, values) in tile.iter().zip(group) {
+        let mut x = [S::splat(0.0); PARTS];
+        let mut part = 0;
+        while part < PARTS {
+            x[part] = S::load(&column[part].0);
+            if FIRST {
+                // A column of sixteen rows is as long as two lines.
+                prefetch_line(start, line);
+                prefetch_line(start, line + 1);
+                line += 2;
+                squares[part] = x[part].mul_add(x[part], squares[part]);
+            }
+            part += 1;
+        }
+        at = 0;
+        while at < GROUP {
+            let value = S::splat(values[at]);
+            part = 0;
+            while part < PARTS {
+                scores[at][part] = x[part].mul_add(value, scores[at][part]);
+                part += 1;
+            }
+            at += 1;
+        }
+    }
+    scores
+}
