@@ -115,7 +115,7 @@ impl<T: Then, const GROUP: usize> PairKernel for Proving<'_, T, GROUP> {
 
     #[inline(always)]
     fn run<V: F64x8, S: F32x16>(mut self) {
-        let (isa, columns) = (Isa::V4, self.centres.columns);
+        let columns = self.centres.columns;
         let mut tile = SingleTile::<PARTS>::new(columns);
         let (mut tiles, mut unproven, mut left) = (0, 0, self.x);
         // Data whose labels are often not proven cost both scores: then doubles are cheaper.
@@ -130,8 +130,7 @@ impl<T: Then, const GROUP: usize> PairKernel for Proving<'_, T, GROUP> {
             while part < PARTS {
                 if proven[part] != u16::MAX {
                     let x = &here[part * 16 * columns..][..16 * columns];
-                    let rest = &mut labels[part][..];
-                    by_doubles(isa, x, self.centres, Labelling { rest });
+                    mend::<GROUP>(x, self.centres, !proven[part], &mut labels[part]);
                     unproven += 1;
                 }
                 part += 1;
@@ -140,8 +139,54 @@ impl<T: Then, const GROUP: usize> PairKernel for Proving<'_, T, GROUP> {
             self.then.rows::<V>(here, columns, labels.as_flattened());
             left = rest;
         }
-        by_doubles(isa, left, self.centres, self.then);
+        by_doubles(Isa::V4, left, self.centres, self.then);
     }
+}
+
+/// Rows of sixteen that are scored one by one; of more, all are.
+const MAX_ALONE: u32 = 4;
+
+/// Finds the labels of the `unproven` of sixteen rows with doubles.
+#[inline(always)]
+fn mend<const GROUP: usize>(x: &[f64], centres: &Centres, unproven: u16, labels: &mut [u32; 16]) {
+    if unproven.count_ones() > MAX_ALONE {
+        by_doubles(Isa::V4, x, centres, Labelling { rest: labels });
+        return;
+    }
+    let mut left = unproven;
+    while left != 0 {
+        let row = left.trailing_zeros() as usize;
+        labels[row] = alone::<GROUP>(&x[row * centres.columns..][..centres.columns], centres);
+        left &= left - 1;
+    }
+}
+
+/// The index of one row's nearest centre: as `nearest` finds it.
+#[inline(always)]
+fn alone<const GROUP: usize>(row: &[f64], centres: &Centres) -> u32 {
+    let (mut negated, _) = centres.negated.as_chunks::<GROUP>();
+    let (halves, _) = centres.halves.as_chunks::<GROUP>();
+    let (mut least, mut label, mut place) = (f64::INFINITY, 0, 0);
+    for halves in halves {
+        let (group, later) = negated.split_at(row.len());
+        negated = later;
+        let mut scores = *halves;
+        for (x, values) in row.iter().zip(group) {
+            let mut at = 0;
+            while at < GROUP {
+                scores[at] = x.mul_add(values[at], scores[at]);
+                at += 1;
+            }
+        }
+        let mut at = 0;
+        while at < GROUP {
+            if scores[at] < least {
+                (least, label) = (scores[at], place);
+            }
+            (at, place) = (at + 1, place + 1);
+        }
+    }
+    label
 }
 
 /// The two least scores of rows, and whose the least is.
