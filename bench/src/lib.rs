@@ -1,6 +1,8 @@
 //! Benches, each printed next to its limit: what the same machine does for a hand-written loop in
 //! the same run.
 
+mod cluster;
+mod described;
 pub mod limits;
 mod report;
 mod session;
@@ -11,10 +13,12 @@ mod uniform;
 
 mod benches;
 
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 
 pub use brambling::graph::Precision;
-pub use report::{Figures, Limit, Line, PatternFigures, Report, SweepFigures, Table};
+pub use described::program;
+pub use report::{Figures, Limit, Line, PatternFigures, Report, SizeFigures, SweepFigures, Table};
 pub use task_times::{Spread, StageFigures, TaskTimesFigures};
 
 /// How a bench is run.
@@ -36,7 +40,15 @@ pub struct Options {
     pub partitions_per_core: Vec<u32>,
     /// Whether `logistic`, `kmeans` and `pagerank` also time each task of an iteration.
     pub task_times: bool,
+    /// Workers of a cluster on this machine, of [`WORKERS_RANGE`], beside one process of as many threads. `threads` are then those
+    /// of each worker, one unless told.
+    pub workers: Option<u32>,
+    /// What begins a `brambling` command in another process: workers are started so.
+    pub command: Vec<OsString>,
 }
+
+/// How many workers a bench can start.
+pub const WORKERS_RANGE: RangeInclusive<u32> = 1..=64;
 
 /// How many centres `kmeans` can have.
 pub const K_RANGE: RangeInclusive<u32> = 1..=1_024;
@@ -52,15 +64,17 @@ pub(crate) enum Own {
     Dtype,
     PartitionsPerCore,
     TaskTimes,
+    Workers,
 }
 
 impl Own {
-    const ALL: [Own; 5] = [
+    const ALL: [Own; 6] = [
         Own::K,
         Own::Graph,
         Own::Dtype,
         Own::PartitionsPerCore,
         Own::TaskTimes,
+        Own::Workers,
     ];
 
     /// As it is typed.
@@ -71,6 +85,7 @@ impl Own {
             Own::Dtype => "--dtype",
             Own::PartitionsPerCore => "--partitions-per-core",
             Own::TaskTimes => "--task-times",
+            Own::Workers => "--workers",
         }
     }
 
@@ -81,12 +96,13 @@ impl Own {
             Own::Dtype => options.dtype.is_some(),
             Own::PartitionsPerCore => !options.partitions_per_core.is_empty(),
             Own::TaskTimes => options.task_times,
+            Own::Workers => options.workers.is_some(),
         }
     }
 }
 
 /// A graph that `pagerank` can rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum GraphName {
     /// Graph500's Kronecker graph of scale 21, edge factor 16, undirected, without self-loops and duplicates.
     #[default]
@@ -169,6 +185,11 @@ impl Options {
             }),
         };
         in_range(Own::K, self.k.as_slice(), K_RANGE)?;
+        in_range(Own::Workers, self.workers.as_slice(), WORKERS_RANGE)?;
+        let beside = [Own::PartitionsPerCore, Own::TaskTimes];
+        if let (Some(_), Some(own)) = (self.workers, beside.iter().find(|own| own.is_given(self))) {
+            return Err(BenchError::NotWithWorkers { option: own.name() });
+        }
         in_range(
             Own::PartitionsPerCore,
             &self.partitions_per_core,
@@ -205,6 +226,12 @@ pub enum BenchError {
         /// What can be asked for.
         range: RangeInclusive<u32>,
     },
+    /// An option that says nothing about workers.
+    #[error("{option} is measured in one process; leave out it or --workers")]
+    NotWithWorkers {
+        /// The option, as it is typed.
+        option: &'static str,
+    },
     /// The user interrupted it.
     #[error("interrupted")]
     Interrupted,
@@ -220,7 +247,7 @@ pub enum BenchError {
         what: String,
     },
     /// What the machine has cannot be found out.
-    #[error("the CPUs of this process cannot be read")]
+    #[error("the system does not give what the bench asks of it: {0}")]
     Machine(#[source] std::io::Error),
 }
 

@@ -171,6 +171,55 @@ pub enum Figures {
         /// Most memory that was resident at once during that run.
         peak_rss_bytes: u64,
     },
+    /// `logistic`, `kmeans` and `pagerank` on workers
+    OnWorkers {
+        /// Processes.
+        workers: u32,
+        /// Of each.
+        threads_per_worker: u32,
+        /// Centres of `kmeans`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        k: Option<usize>,
+        /// Which graph of `pagerank`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        graph: Option<&'static str>,
+        /// Of ranks in `pagerank`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dtype: Option<&'static str>,
+        /// Of the samples, or of vertices.
+        partitions: u32,
+        /// On the workers.
+        ms_per_iteration: Figure,
+        /// In one process of as many threads.
+        one_process_ms: Figure,
+        /// One process's time ÷ the workers', within each round.
+        share_of_one_process: Figure,
+    },
+    /// `barrier` on workers
+    BarrierOnWorkers {
+        /// Processes.
+        workers: u32,
+        /// By number of shards.
+        us_per_iteration: BTreeMap<&'static str, Figure>,
+        /// The calibration: eight bytes to another thread and back over loopback TCP, both polling.
+        polled_round_trip_us: Figure,
+    },
+    /// `task-rate` on workers
+    TaskRateOnWorkers {
+        /// Processes.
+        workers: u32,
+        /// CPU time of all workers ÷ tasks.
+        cpu_ns_per_task: Figure,
+        /// The same of one worker.
+        one_worker_cpu_ns_per_task: Figure,
+    },
+    /// `shuffle`
+    Shuffle {
+        /// Processes.
+        workers: u32,
+        /// From small pieces to large ones.
+        sizes: Vec<SizeFigures>,
+    },
     /// `logistic`, `kmeans` and `pagerank` with several numbers of partitions
     Sweep {
         /// Centres of `kmeans`.
@@ -189,6 +238,19 @@ pub enum Figures {
         /// From few partitions to many.
         sweep: Vec<SweepFigures>,
     },
+}
+
+/// Pieces of one size between two workers.
+#[derive(Clone, Debug, Serialize)]
+pub struct SizeFigures {
+    /// Of a piece.
+    pub message_bytes: usize,
+    /// Ours, over both directions.
+    pub bytes_per_s: Figure,
+    /// Bare sockets in the same pattern, the best loop.
+    pub raw_tcp_bytes_per_s: Figure,
+    /// Ours ÷ bare sockets.
+    pub share: Figure,
 }
 
 /// An iteration with so many partitions.

@@ -1,7 +1,10 @@
 //! One run of a bench: its options resolved, interruptions and errors carried through the rounds.
 
+use crate::cluster::Running;
+use crate::described::Described;
 use crate::report::{Figures, Limit, Line, Report};
 use crate::{BenchError, Options};
+use brambling::cluster::Cluster;
 use brambling::graph::AnalysisError;
 use brambling::ml::FitError;
 use brambling::program::Program;
@@ -9,10 +12,12 @@ use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings, Tas
 use brambling_machine::cpu::{self, Processor};
 use brambling_machine::measure::Measured;
 use brambling_machine::{Isa, Rounds};
+use std::sync::Arc;
 
 /// What the closures of the rounds share.
 pub(crate) struct Session<'a> {
     pub(crate) bench: &'static str,
+    /// Of the engine and of every limit, over all workers.
     pub(crate) threads: u32,
     /// Where the threads of the limits are pinned.
     pub(crate) places: Vec<usize>,
@@ -28,6 +33,8 @@ pub(crate) struct Session<'a> {
 pub(crate) struct How {
     pub(crate) partitions: Option<u32>,
     pub(crate) times: Option<TaskTimes>,
+    /// On these workers, who make the program of the description; none: in this process.
+    pub(crate) on: Option<(Arc<Cluster>, Described)>,
 }
 
 /// Asks the bench's caller while a job runs.
@@ -47,7 +54,10 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>, BenchError> {
         let mut settings = Settings::default();
         settings.threads = options.threads;
-        let threads = settings.resolve().map_err(brambling::Error::from)?.threads;
+        let threads = match options.workers {
+            Some(workers) => workers * options.threads.unwrap_or(1),
+            None => settings.resolve().map_err(brambling::Error::from)?.threads,
+        };
         let processor = Processor::read().map_err(BenchError::Machine)?;
         Ok(Session {
             bench,
@@ -108,8 +118,34 @@ impl<'a> Session<'a> {
             .map_err(|error| self.job_error(error))
     }
 
+    /// Starts the workers that were asked for.
+    pub(crate) fn start_workers(&self, workers: u32) -> Result<Running, BenchError> {
+        let threads = self.options.threads.unwrap_or(1);
+        Running::start(&self.options.command, workers, threads)
+    }
+
+    /// Runs a program on workers, who make it of the description.
+    pub(crate) fn run_on(
+        &mut self,
+        running: &Running,
+        program: Program,
+        described: &Described,
+    ) -> Result<Outcome, BenchError> {
+        let options = RunOptions::new().on(&running.cluster);
+        options
+            .described_by(described.bytes())
+            .run_with(program, &mut Ask(self.interrupted))
+            .map_err(|error| self.job_error(error))
+    }
+
     fn run_options(&self, how: &How) -> RunOptions {
-        let mut options = RunOptions::new().threads(self.threads);
+        let mut options = match &how.on {
+            None => RunOptions::new().threads(self.threads),
+            Some((cluster, described)) => {
+                let options = RunOptions::new().on(cluster);
+                options.described_by(described.bytes())
+            }
+        };
         if let Some(partitions) = how.partitions {
             options = options.partitions(partitions);
         }
@@ -149,6 +185,11 @@ impl<'a> Session<'a> {
                 what: format!("the graph was refused: {refused}"),
             },
         })
+    }
+
+    /// The system does not give what a limit needs.
+    pub(crate) fn system(&self, error: std::io::Error) -> BenchError {
+        BenchError::Machine(error)
     }
 
     fn job_error(&self, error: brambling::Error) -> BenchError {

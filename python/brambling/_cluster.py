@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from brambling import _native
-from brambling._errors import Error, SettingsError
+from brambling._errors import SettingsError
 
 if TYPE_CHECKING:
     from brambling._program.program import Program
@@ -19,7 +19,7 @@ _open: list[Cluster] = []
 
 class Cluster:
     """
-    A connection to a cluster: while it is open, `Program.run` runs there. Made by `connect`.
+    A connection to a cluster: while it is open, programs, models and analyses of graphs run there. Made by `connect`.
 
     A context manager; `close` ends it as well.
     """
@@ -76,7 +76,7 @@ class Cluster:
 
 def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | None = None) -> Cluster:
     """
-    Run programs on a cluster from now on: until the connection is closed, or to the end of its `with` block.
+    Run programs, models and analyses of graphs on a cluster from now on: until the connection is closed, or to the end of its `with` block.
 
     Parameters
     ----------
@@ -109,12 +109,3 @@ def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | 
 def current() -> Cluster | None:
     """The connection that is in use."""
     return _open[-1] if _open else None
-
-
-def refuse(what: str) -> None:
-    """Say that something runs in this process only, where a cluster is in use."""
-    if _open:
-        raise Error(
-            f"{what} runs in this process only, and {_open[-1]!r} is in use; call it outside of the `with` block of "
-            "br.connect, or close the connection first. Programs of br.Program run on clusters"
-        )

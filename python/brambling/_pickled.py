@@ -8,6 +8,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -31,13 +32,26 @@ def _refuse_file(file: io.TextIOWrapper) -> Any:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # It has no types.
     dispatch_table = ChainMap({io.TextIOWrapper: _refuse_file}, cloudpickle.Pickler.dispatch_table)
 
+    def __init__(self, *arguments: Any, modules: set[str], **how: Any) -> None:
+        super().__init__(*arguments, **how)
+        self._modules = modules
 
-def apart(value: Any) -> tuple[bytes, list[memoryview]]:
+    def reducer_override(self, obj: Any) -> Any:
+        # Functions, classes and modules: what other processes have to import, or what is defined where.
+        name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
+        if isinstance(name, str):
+            self._modules.add(name)
+        return super().reducer_override(obj)
+
+
+def apart(value: Any, modules: set[str] | None = None) -> tuple[bytes, list[memoryview]]:
     """
     A value's pickle, and what its arrays hold, in the order in which `together` wants it.
 
-    Functions and classes of the script, and of modules that are not installed, go along.
+    Functions and classes of the script, and of modules that are not installed, go along. The modules that they belong to are
+    added to `modules`.
     """
+    modules = set() if modules is None else modules
     buffers: list[memoryview] = []
 
     def lend(buffer: pickle.PickleBuffer) -> bool:
@@ -52,7 +66,7 @@ def apart(value: Any) -> tuple[bytes, list[memoryview]]:
         pickle.Pickler(stream, protocol=5, buffer_callback=lend).dump(value)
     else:
         with modules_by_value():
-            _Pickler(stream, protocol=5, buffer_callback=lend).dump(value)
+            _Pickler(stream, protocol=5, buffer_callback=lend, modules=modules).dump(value)
     return stream.getvalue(), buffers
 
 

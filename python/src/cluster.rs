@@ -107,7 +107,7 @@ pub struct PyCluster {
 }
 
 impl PyCluster {
-    fn open(&self) -> PyResult<Arc<Cluster>> {
+    pub fn open(&self) -> PyResult<Arc<Cluster>> {
         self.cluster.clone().ok_or_else(|| {
             let text = "the connection to the cluster was closed; connect again with br.connect";
             crate::raise("ClusterError", text.to_owned())

@@ -1,7 +1,7 @@
 //! Algorithms on graphs over arrays of Python, borrowed for as long as they run.
 
 use crate::borrowed::borrowed;
-use crate::run::{PyCaller, check_here, options};
+use crate::run::{PyCaller, options_in_use};
 use brambling::graph::{
     self as analysis, AnalysisError, EdgeList, Found, Ids, PageRank, Precision,
 };
@@ -30,9 +30,9 @@ fn run<T: Send>(
     py: Python<'_>,
     analyse: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, AnalysisError> + Send,
 ) -> PyResult<T> {
-    check_here(py)?;
+    let options = options_in_use(py, None)?;
     let mut caller = PyCaller::default();
-    let found = py.detach(|| analyse(&options(None), &mut caller));
+    let found = py.detach(|| analyse(&options, &mut caller));
     found.map_err(|error| match error {
         AnalysisError::Run(error) => caller.raise(py, error),
         other => crate::raise("BuildError", other.to_string()),

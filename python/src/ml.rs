@@ -1,7 +1,7 @@
 //! Models over arrays of Python, borrowed for as long as they are fitted.
 
 use crate::borrowed::borrowed;
-use crate::run::{PyCaller, check_here, options};
+use crate::run::{PyCaller, options_in_use};
 use brambling::ml::{FitError, KMeans, KMeansStart, LogisticRegression, Solver, Table};
 use brambling::operators::ml::distances;
 use brambling::operators::ml::logistic::{Linear, margins_block};
@@ -48,7 +48,6 @@ pub fn fit_logistic<'py>(
     max_iter: u64,
     threads: Option<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    check_here(py)?;
     let (x, y) = (table(x)?, borrowed(y)?);
     let solver = if lbfgs {
         Solver::Lbfgs
@@ -62,7 +61,7 @@ pub fn fit_logistic<'py>(
         max_iter,
         solver,
     };
-    let options = options(threads);
+    let options = options_in_use(py, threads)?;
     let mut caller = PyCaller::default();
     let result = PyDict::new(py);
     macro_rules! tell {
@@ -101,14 +100,13 @@ pub fn start_k_means<'py>(
     seed: u64,
     threads: Option<u32>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    check_here(py)?;
     let x = borrowed(x)?;
     let start = if plus_plus {
         KMeansStart::PlusPlus
     } else {
         KMeansStart::Random
     };
-    let options = options(threads);
+    let options = options_in_use(py, threads)?;
     let mut caller = PyCaller::default();
     let centres = py.detach(|| start.centres(x, columns, clusters, seed, &options, &mut caller));
     let centres = centres.map_err(|error| raise(py, &mut caller, error))?;
@@ -128,10 +126,9 @@ pub fn fit_k_means<'py>(
     max_iter: u64,
     threads: Option<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    check_here(py)?;
     let (x, centres) = (borrowed(x)?, contiguous(&centres)?.to_vec());
     let model = KMeans { tol, max_iter };
-    let options = options(threads);
+    let options = options_in_use(py, threads)?;
     let mut caller = PyCaller::default();
     let fitted = py.detach(|| model.fit(x, columns, centres, &options, &mut caller));
     let fitted = fitted.map_err(|error| raise(py, &mut caller, error))?;

@@ -1,6 +1,7 @@
 //! Running a program from Python: the calling thread runs the stages, and Ctrl-C ends the job.
 
 use crate::builder::{Handle, build_error};
+use crate::cluster::PyCluster;
 use crate::value::{PyBlocks, PyValue};
 use brambling::program::Program;
 use brambling::{Advance, Caller, Error, Failure, Interrupted, RunOptions, SettingsError};
@@ -151,7 +152,7 @@ pub fn settings_error(error: SettingsError) -> PyErr {
     crate::raise("SettingsError", text)
 }
 
-pub fn options(threads: Option<u32>) -> RunOptions {
+fn options(threads: Option<u32>) -> RunOptions {
     match threads {
         Some(threads) => RunOptions::new().threads(threads),
         None => RunOptions::new(),
@@ -173,13 +174,17 @@ pub fn check_process() -> PyResult<()> {
     ))
 }
 
-/// As [`check_process`], for what runs in this process only: refuses where a cluster is in use.
-pub fn check_here(py: Python<'_>) -> PyResult<()> {
+/// How a model or an analysis runs: on the cluster that is in use, else on threads of this process.
+pub fn options_in_use(py: Python<'_>, threads: Option<u32>) -> PyResult<RunOptions> {
     check_process()?;
-    let refuse = py.import("brambling._cluster")?.getattr("refuse")?;
-    refuse
-        .call1(("A model or an analysis of a graph",))
-        .map(drop)
+    let options = options(threads);
+    let current = py.import("brambling._cluster")?.call_method0("current")?;
+    if current.is_none() {
+        return Ok(options);
+    }
+    let cluster = current.getattr("_native")?;
+    let cluster = cluster.cast::<PyCluster>()?.borrow().open()?;
+    Ok(options.on(&cluster))
 }
 
 /// The kept datasets of a finished job.

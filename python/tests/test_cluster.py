@@ -1,6 +1,5 @@
 """Programs on the processes of a cluster, which the command starts: the bits of one process, and what is said when something is wrong."""
 
-import contextlib
 import json
 import os
 import re
@@ -12,68 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import PATIENCE_S, address_of, command, doubled, environment, eventually, is_alive, running
 from test_travel import PROGRAMS, bits
 
 import brambling as br
-
-# Far longer than anything here takes.
-PATIENCE_S = 120
-
-
-def environment(state):
-    """Where processes of a test find its clusters, and no others."""
-    return {**os.environ, "XDG_STATE_HOME": str(state)}
-
-
-def command(state, *arguments, **how):
-    return subprocess.Popen(
-        [sys.executable, "-m", "brambling", *arguments], env=environment(state), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
-
-
-def address_of(process):
-    """The address that a controller or a cluster prints first."""
-    line = process.stdout.readline()
-    found = re.search(r"at (\S+:\d+)", line)
-    assert found, line + process.stderr.read()
-    return found[1]
-
-
-@contextlib.contextmanager
-def running(state, *arguments):
-    """A process of a cluster, and the address that it prints; ended as Ctrl-C does."""
-    with command(state, *arguments) as process:
-        try:
-            yield process, address_of(process)
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=PATIENCE_S)
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-
-
-def eventually(holds):
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A cluster of two workers for tests that leave it as it was."""
-    state = tmp_path_factory.mktemp("state")
-    with running(state, "cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0") as (_, address):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("XDG_STATE_HOME", str(state))
-            yield address
-
 
 @pytest.mark.parametrize("build", PROGRAMS, ids=lambda build: build.__name__)
 def test_a_program_gives_the_bits_of_one_process(shared, build):
@@ -87,13 +28,6 @@ def test_a_program_gives_the_bits_of_one_process(shared, build):
         assert bits(found[name]) == bits(expected[name]), name
     assert found.tally["tasks"] > 0
     assert found.tally["threads"] == 2
-
-
-def doubled():
-    p = br.Program("doubled")
-    x = p.dataset("x", value=21, partitions=4)
-    p.update(x, lambda x: 2 * x)
-    return p
 
 
 def test_the_last_connection_that_is_open_is_in_use(shared):
@@ -160,38 +94,46 @@ class Nowhere:
         return refuses_to_be, ()
 
 
-def test_what_runs_here_only_is_refused(shared):
-    rows = np.arange(20.0).reshape(10, 2)
+def fitted_and_ranked():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(5_000, 4))
+    classes = (rows[:, 0] > 0.5).astype(int) + (rows[:, 1] > 0)
+    towns = np.array(["Aachen", "Bonn", "Celle", "Dresden", "Essen"])
+    src, dst = towns[rng.integers(0, 4, 60)], towns[rng.integers(1, 5, 60)]
+    return {
+        "two classes": br.ml.LogisticRegression().fit(rows, classes > 0).coef_,
+        "descent": br.ml.LogisticRegression(solver="gradient-descent", tol=0.1).fit(rows, classes > 0).coef_,
+        "three classes": br.ml.LogisticRegression().fit(rows.astype(np.float32), classes).coef_,
+        "k-means": br.ml.KMeans(n_clusters=3, random_state=0).fit(rows).cluster_centers_,
+        "pagerank": br.graph.pagerank(src, dst, weight=rng.random(60))["rank"],
+        "components": br.graph.connected_components(src, dst)["component"],
+        "bfs": br.graph.bfs(src, dst, "Aachen")["distance"],
+        "sssp": br.graph.sssp(src, dst, rng.random(60), source="Aachen")["distance"],
+        "labels": br.graph.label_propagation(src, dst, iterations=3)["label"],
+        "clustering": br.graph.local_clustering(src, dst)["coefficient"],
+    }
+
+
+def test_models_and_analyses_of_graphs_give_the_same_bits(shared):
+    here = fitted_and_ranked()
     with br.connect(shared) as cluster:
-        for call in (
-            lambda: br.ml.KMeans(n_clusters=2).fit(rows),
-            lambda: br.ml.LogisticRegression().fit(rows, [0, 1] * 5),
-            lambda: br.graph.pagerank([1, 2], [2, 1]),
-        ):
-            with pytest.raises(br.Error, match="runs in this process only") as caught:
-                call()
-            assert repr(cluster) in str(caught.value)
+        before = len(cluster.status()["jobs"])
+        there = fitted_and_ranked()
+        # K-means has two: where to begin, and the search.
+        assert len(cluster.status()["jobs"]) >= min(before + 11, 100)
+    for name, found in here.items():
+        assert np.array_equal(np.asarray(there[name]), np.asarray(found)), name
+
+
+def test_what_is_wrong_with_rows_is_told_by_a_worker(shared):
+    rows = np.arange(20.0).reshape(10, 2)
+    rows[3, 1] = np.finfo(float).max
+    with br.connect(shared):
+        with pytest.raises(br.ClusterError, match=r"worker w\d.*squares of X") as caught:
+            br.ml.LogisticRegression(solver="gradient-descent").fit(rows, [0, 1] * 5)
+        assert "Traceback" not in str(caught.value)
         with pytest.raises(br.SettingsError, match="threads = 2"):
             doubled().run(threads=2)
-
-
-def test_a_worker_that_is_killed_ends_the_job_and_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0")
-    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
-        victim = cluster.status()["workers"][1]
-        p = br.Program("long")
-        x = p.dataset("x", value=0, partitions=6)
-        with p.loop(1_000_000):
-            p.update(x, lambda x: time.sleep(0.001) or x + 1)
-        killing = subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(0.5); os.kill({victim['pid']}, 9)"])
-        with pytest.raises(br.ClusterError) as caught:
-            p.run()
-        assert killing.wait(PATIENCE_S) == 0
-        assert re.search(
-            rf"worker w2 \(process {victim['pid']} on .*\) is gone, and with it 3 of the job's shards", str(caught.value))
-        assert doubled().run()["x"] == [42] * 4
-        assert [worker["id"] for worker in cluster.status()["workers"]] == ["w1"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -226,36 +168,6 @@ def test_workers_that_are_started_by_themselves(tmp_path, monkeypatch):
                               capture_output=True, timeout=PATIENCE_S)
         assert json.loads(done.stdout)["jobs"][0]["state"] == "succeeded"
         assert f"brambling worker --controller {address}" in controller.stdout.readline()
-
-
-def complaint(state, *arguments, **variables):
-    """What a command says that fails with exit code 1."""
-    done = subprocess.run(
-        [sys.executable, "-m", "brambling", *arguments], env={**environment(state), **variables}, text=True,
-        capture_output=True, timeout=PATIENCE_S)
-    assert done.returncode == 1, done
-    assert done.stdout == ""
-    return done.stderr
-
-
-def test_who_cannot_take_part_is_told_why_and_the_way_out(tmp_path, shared):
-    other = {"BRAMBLING_TOKEN": "ab" * 32}
-    for arguments in (("status",), ("worker", "--threads", "1")):
-        text = complaint(tmp_path, *arguments, "--controller", shared, **other)
-        assert "another token" in text and shared in text
-        text = complaint(tmp_path, *arguments, "--controller", shared)
-        assert "--token-file" in text and "BRAMBLING_TOKEN" in text
-        text = complaint(tmp_path, *arguments, "--controller", shared, BRAMBLING_TOKEN="abc")
-        assert "64 hexadecimal digits" in text and "BRAMBLING_TOKEN" in text
-        text = complaint(tmp_path, *arguments, "--controller", "127.0.0.1:1", **other)
-        assert "no controller at 127.0.0.1:1" in text and "brambling cluster" in text
-        text = complaint(tmp_path, *arguments, "--controller", "nowhere.invalid:1", **other)
-        assert "nowhere.invalid:1" in text and "HOST:PORT" in text
-    text = complaint(tmp_path, "controller", "--bind", shared)
-    assert shared in text and "--bind" in text
-    text = complaint(tmp_path, "worker", "--controller", shared, "--memory", "much", **other)
-    assert "much" in text and "8GB" in text
-    assert "no cluster of this account" in complaint(tmp_path, "status")
 
 
 def test_a_token_file_of_another_account_is_taken(tmp_path, shared, monkeypatch):

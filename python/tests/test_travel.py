@@ -496,7 +496,7 @@ def some_bytes():
 def test_another_version_is_refused():
     data = some_bytes()
     own = f"brambling {br.__version__} on Python {sys.version_info[0]}.{sys.version_info[1]}"
-    for place, was in [(4, 1), (7, sys.version_info[1]), (9, ord(br.__version__[0]))]:
+    for place, was in [(4, 2), (7, sys.version_info[1]), (9, ord(br.__version__[0]))]:
         assert data[place] == was
         other = bytearray(data)
         other[place] += 1
@@ -506,6 +506,25 @@ def test_another_version_is_refused():
         assert text.startswith("this program was built with brambling ") and own in text
         assert text.endswith("install the same versions of both on every machine")
     assert isinstance(caught.value, br.Error)
+
+
+def test_another_version_of_a_package_is_refused(tmp_path):
+    for version in ("1.5", "2.0"):
+        package = tmp_path / version / "site-packages/toolbox"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"__version__ = {version!r}\ndef kernel(x):\n    return x\n")
+    build = ("import brambling as br; from toolbox import kernel; from brambling._program.travel import dumps; p = br.Program('p'); "
+             "p.map({0}, p.dataset('x', value=1)); open('program', 'wb').write(dumps(p))")
+    load = "from brambling._program.travel import loads; loads(open('program', 'rb').read()); print('loaded')"
+    # By name, and by what a function of the script uses.
+    for kernel in ("kernel", "lambda x: kernel(x)"):
+        at = f"import sys; sys.path.insert(0, {str(tmp_path)!r} + '/{{}}/site-packages'); "
+        run_in(tmp_path, at.format("1.5") + build.format(kernel))
+        assert run_in(tmp_path, at.format("1.5") + load) == "loaded\n"
+        said = run_in(tmp_path, at.format("2.0") + load.replace("; loads(", "\ntry: loads(").replace("; print('loaded')",
+                      "\nexcept Exception as e: print(type(e).__name__, e)"))
+        assert said == ("VersionMismatch the program was built with toolbox 1.5, and here is toolbox 2.0; install the same version on "
+                        "every machine\n")
 
 
 def test_bytes_that_are_no_program_are_refused():

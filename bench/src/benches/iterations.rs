@@ -1,6 +1,7 @@
 //! What `logistic`, `kmeans` and `pagerank` share: ours is a job of iterations, with so many partitions.
 
 use crate::BenchError;
+use crate::described::Described;
 use crate::report::{Figures, Limit, Line, Report, SweepFigures, limit_lines, ratio};
 use crate::session::{Counts, How, Session};
 use crate::task_times::TaskTimesFigures;
@@ -32,7 +33,7 @@ pub(super) type Ours<'o> = &'o dyn Fn(&mut Session<'_>, &How) -> Result<Job, Ben
 fn with_partitions(session: &Session<'_>, per_core: u32) -> How {
     How {
         partitions: Some(per_core * session.threads),
-        times: None,
+        ..How::default()
     }
 }
 
@@ -136,6 +137,73 @@ fn check(
         format!("{count} partitions a core gave another result than the fewest, at {wrong:?}")
     })
 }
+
+/// Ours on workers, in turn with ours in one process of as many threads, beside the limits that `rounds` has. Both find the same
+/// bits.
+pub(super) fn on_workers<'a>(
+    session: &mut Session<'a>,
+    rounds: Rounds<'_, Session<'a>>,
+    described: impl Fn(u32) -> Described,
+    subject: Subject,
+    ours: Ours<'_>,
+) -> Result<Report, BenchError> {
+    let workers = session.options.workers.expect("it was asked for");
+    let running = session.start_workers(workers)?;
+    let here = How::default();
+    let first = ours(session, &here)?;
+    let there = &How {
+        partitions: Some(first.partitions),
+        on: Some((running.cluster.clone(), described(first.partitions))),
+        ..How::default()
+    };
+    // The workers make their data, and keep it.
+    ours(session, there)?;
+    let first = &first;
+    let checked = move |session: &mut Session<'_>, how: &How| {
+        let job = ours(session, how)?;
+        let bits = |found: &[f64]| found.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
+        session.check(bits(&job.found) == bits(&first.found), || {
+            "one process and the workers find different bits".into()
+        })?;
+        Ok(job.ms_per_iteration)
+    };
+    let here = &here;
+    let rounds = rounds
+        .ours(ONE_PROCESS, move |session: &mut Session<'a>| {
+            session.sample(|session| checked(session, here))
+        })
+        .ours(WORKERS, move |session| {
+            session.sample(|session| checked(session, there))
+        });
+    let measured = session.measure(rounds)?;
+    let pairs = measured
+        .samples(ONE_PROCESS)
+        .iter()
+        .zip(measured.samples(WORKERS));
+    let shares: Vec<f64> = pairs.map(|(one, workers)| one / workers).collect();
+    let share = Figure::of(&shares);
+    let (one, ours) = (measured.figure(ONE_PROCESS), measured.figure(WORKERS));
+    let figures = Figures::OnWorkers {
+        workers,
+        threads_per_worker: session.options.threads.unwrap_or(1),
+        k: subject.k,
+        graph: subject.graph,
+        dtype: subject.dtype,
+        partitions: first.partitions,
+        ms_per_iteration: ours,
+        one_process_ms: one,
+        share_of_one_process: share,
+    };
+    let lines = vec![
+        Line::new(format!("an iteration on {workers} workers"), ours, "ms"),
+        Line::new("in one process of as many threads", one, "ms"),
+        Line::new("share of one process's speed", share.scaled(100.0), "%"),
+    ];
+    Ok(session.report(Counts::of([&measured]), figures, Vec::new(), lines))
+}
+
+const ONE_PROCESS: &str = "one-process";
+const WORKERS: &str = "workers";
 
 /// The limit of an iteration.
 pub(super) struct Ideal {

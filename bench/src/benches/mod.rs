@@ -1,12 +1,14 @@
 //! The benches. Each measures ours and its limits in the same rounds, and checks what was computed.
 
-mod barrier;
+pub(crate) mod barrier;
 mod iterations;
-mod kmeans;
-mod logistic;
-mod pagerank;
+pub(crate) mod kmeans;
+pub(crate) mod logistic;
+mod made;
+pub(crate) mod pagerank;
+pub(crate) mod shuffle;
 mod task_graph;
-mod task_rate;
+pub(crate) mod task_rate;
 
 use crate::session::Session;
 use crate::{BenchError, Own, Report};
@@ -20,17 +22,17 @@ pub(crate) struct Bench {
     pub(crate) run: fn(&mut Session<'_>) -> Result<Report, BenchError>,
 }
 
-pub(crate) const ALL: [Bench; 6] = [
+pub(crate) const ALL: [Bench; 7] = [
     Bench {
         name: "task-rate",
         claim: "what it costs to spawn and dispatch a task",
-        takes: &[],
+        takes: &[Own::Workers],
         run: task_rate::run,
     },
     Bench {
         name: "barrier",
         claim: "a signal, a broadcast and a reduction in every iteration",
-        takes: &[],
+        takes: &[Own::Workers],
         run: barrier::run,
     },
     Bench {
@@ -42,13 +44,13 @@ pub(crate) const ALL: [Bench; 6] = [
     Bench {
         name: "logistic",
         claim: "logistic regression over 10 million rows, beside the memory's bandwidth",
-        takes: &[Own::PartitionsPerCore, Own::TaskTimes],
+        takes: &[Own::PartitionsPerCore, Own::TaskTimes, Own::Workers],
         run: logistic::run,
     },
     Bench {
         name: "kmeans",
         claim: "k-means over 10 million rows, beside bare loops; --k N: centres, 10 unless told",
-        takes: &[Own::K, Own::PartitionsPerCore, Own::TaskTimes],
+        takes: &[Own::K, Own::PartitionsPerCore, Own::TaskTimes, Own::Workers],
         run: kmeans::run,
     },
     Bench {
@@ -59,7 +61,14 @@ pub(crate) const ALL: [Bench; 6] = [
             Own::Dtype,
             Own::PartitionsPerCore,
             Own::TaskTimes,
+            Own::Workers,
         ],
         run: pagerank::run,
+    },
+    Bench {
+        name: "shuffle",
+        claim: "pieces between two workers, beside bare sockets",
+        takes: &[Own::Workers],
+        run: shuffle::run,
     },
 ];

@@ -2,16 +2,21 @@
 //! millions of tasks a second with a tenth of its time spent on overhead. Not claimed: tasks that wait
 //! for memory or for each other.
 //!
+//! On workers: a task of sixteen workers costs within a tenth the CPU time that it costs one. Nobody tells them what to run.
+//!
 //! The program is that of Canary's §5.2: a loop of compute stages over ten shards a core. First every
 //! task bumps its partition's counter; then it works for a calibrated time.
 
 use crate::BenchError;
+use crate::cluster::Running;
+use crate::described::Described;
 use crate::report::{Figures, Line, Report, ratio};
 use crate::session::{Counts, Session, limit};
 use crate::sweep::{Point, Sweep};
+use brambling::Tally;
 use brambling::prelude::*;
 use brambling_machine::crew;
-use brambling_machine::probes::indirect_call_ns;
+use brambling_machine::probes::{indirect_call_ns, process_cpu_time};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -20,6 +25,9 @@ const STAGES: u64 = 5;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     let turns = if session.options.smoke { 200 } else { 40_000 };
+    if let Some(workers) = session.options.workers {
+        return on_workers(session, workers, turns * 5);
+    }
     let rounds = session
         .rounds()
         .limit("call", "indirect-call", |session: &mut Session<'_>| {
@@ -58,8 +66,71 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     Ok(session.report(Counts::of([&measured]), figures, limits, lines))
 }
 
+/// The loop over the workers of a cluster, beside one of them with as many shards as each of the others: their CPU time.
+fn on_workers(session: &mut Session<'_>, workers: u32, turns: u64) -> Result<Report, BenchError> {
+    let (one, all) = (&session.start_workers(1)?, &session.start_workers(workers)?);
+    let per_worker = session.options.threads.unwrap_or(1) * SHARDS_PER_CORE;
+    let rounds = session
+        .rounds()
+        .limit("call", "indirect-call", |session: &mut Session<'_>| {
+            session.sample(|_| Ok(indirect_call_ns()))
+        })
+        .ours("one", move |session| {
+            session.sample(|session| cpu_ns_per_task(session, one, per_worker, turns))
+        })
+        .ours("all", move |session| {
+            // As long a job: all of them share this machine's CPUs.
+            let turns = (turns / u64::from(workers)).max(1);
+            session.sample(|session| cpu_ns_per_task(session, all, workers * per_worker, turns))
+        });
+    let measured = session.measure(rounds)?;
+    let (one, all) = (measured.figure("one"), measured.figure("all"));
+    let figures = Figures::TaskRateOnWorkers {
+        workers,
+        cpu_ns_per_task: all,
+        one_worker_cpu_ns_per_task: one,
+    };
+    let limits = vec![limit(&measured, "indirect-call", 1.0, "ns")];
+    let lines = vec![
+        Line::new(
+            format!("CPU time of a task on {workers} workers"),
+            all,
+            "ns",
+        )
+        .note(ratio(all, one, "that on one")),
+        Line::new("on one worker", one, "ns"),
+    ];
+    Ok(session.report(Counts::of([&measured]), figures, limits, lines))
+}
+
+/// The difference of two jobs of which one has three times as many turns: what a job costs to begin is in both.
+fn cpu_ns_per_task(
+    session: &mut Session<'_>,
+    running: &Running,
+    shards: u32,
+    turns: u64,
+) -> Result<f64, BenchError> {
+    let mut spent = [0.0; 2];
+    for (spent, turns) in spent.iter_mut().zip([turns, 3 * turns]) {
+        let before = cpu_ns(session, running)?;
+        let (program, counters) = program(shards, turns, 0);
+        let described = Described::TaskRate { shards, turns };
+        let outcome = session.run_on(running, program, &described)?;
+        check(session, outcome, &counters, shards, turns)?;
+        *spent = cpu_ns(session, running)? - before;
+    }
+    Ok((spent[1] - spent[0]) / (2 * turns * STAGES * u64::from(shards)) as f64)
+}
+
+/// CPU time of all workers since they began, in nanoseconds.
+fn cpu_ns(session: &Session<'_>, running: &Running) -> Result<f64, BenchError> {
+    let times = running.pids().into_iter().map(process_cpu_time);
+    let total = times.sum::<std::io::Result<Duration>>();
+    Ok(total.map_err(|error| session.system(error))?.as_secs_f64() * 1e9)
+}
+
 /// A loop of compute stages over ten shards a core, with `work` in each task.
-fn program(shards: u32, turns: u64, work: u64) -> (Program, Dataset<u64>) {
+pub(crate) fn program(shards: u32, turns: u64, work: u64) -> (Program, Dataset<u64>) {
     let mut p = Program::new("task-rate");
     let counters = p.dataset::<u64>("counters", shards);
     p.repeat(turns, |p| {
@@ -80,8 +151,20 @@ fn core_ns(session: &mut Session<'_>, turns: u64, work: u64) -> Result<f64, Benc
     let threads = session.threads;
     let shards = threads * SHARDS_PER_CORE;
     let (program, counters) = program(shards, turns, work);
-    let mut outcome = session.run(program, threads)?;
-    let counts = outcome.take_all(&counters);
+    let outcome = session.run(program, threads)?;
+    let (tally, tasks) = check(session, outcome, &counters, shards, turns)?;
+    Ok(f64::from(threads) * tally.wall.as_secs_f64() * 1e9 / tasks as f64)
+}
+
+/// What the job did, and its tasks, when it counted right.
+fn check(
+    session: &Session<'_>,
+    mut outcome: Outcome,
+    counters: &Dataset<u64>,
+    shards: u32,
+    turns: u64,
+) -> Result<(Tally, u64), BenchError> {
+    let counts = outcome.take_all(counters);
     let expected = turns * STAGES;
     session.check(counts.iter().all(|&count| count == expected), || {
         format!("counters are {counts:?}, not {expected} each")
@@ -90,7 +173,7 @@ fn core_ns(session: &mut Session<'_>, turns: u64, work: u64) -> Result<f64, Benc
     session.check(tally.tasks == tasks, || {
         format!("{} tasks were retired, not {tasks}", tally.tasks)
     })?;
-    Ok(f64::from(threads) * tally.wall.as_secs_f64() * 1e9 / tasks as f64)
+    Ok((tally, tasks))
 }
 
 fn ns_per_task(session: &mut Session<'_>, turns: u64) -> Result<f64, BenchError> {

@@ -5,6 +5,7 @@ pub mod kmeans;
 pub mod logistic;
 pub mod pagerank;
 pub mod task_graph;
+pub mod tcp;
 
 /// The loops whose instruction set this CPU has.
 fn available<L: Copy>(all: &[L], isa: fn(L) -> brambling_machine::Isa) -> Vec<L> {

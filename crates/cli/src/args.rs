@@ -2,6 +2,7 @@
 
 use crate::Host;
 use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
+use crate::shards::{DrainArguments, MoveArguments};
 use brambling_bench::{GraphName, Precision};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -39,6 +40,7 @@ Examples:
   brambling bench pagerank --graph lognormal
   brambling bench logistic --task-times   how long its tasks take, by stage
   brambling bench kmeans --partitions-per-core 1,2,4,8,16
+  brambling bench logistic --workers 2    two workers beside one process of two threads
   brambling bench task-graph --json       for other programs to read; keys are stable
 
 Each figure is the median of seven rounds or more with its extremes. Ours and every limit are
@@ -83,6 +85,21 @@ Examples:
 
 JSON with `workers` (id, pid, host, threads, shards, memory_bytes, idle_share) and `jobs` (id, name,
 state, generation, position: tasks that have run, failure).";
+
+const MOVE_HELP: &str = "\
+Examples:
+  brambling move w2 --shard 0.3            shard 3 of group 0, of the job that runs
+  brambling move w2 --shard 0.3 --job j7 --controller 10.0.0.7:7077
+
+It ends when the shard is there. What the job computes stays the same to the last bit.";
+
+const DRAIN_HELP: &str = "\
+Examples:
+  brambling drain w2
+  brambling drain w2 --controller 10.0.0.7:7077
+
+The worker gets no shards of new jobs, and those it has move to the others. When it holds none, its process ends with
+exit code 0. The job that runs goes on.";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -143,6 +160,10 @@ pub(crate) enum Command {
         /// Also how long each task of an iteration takes, in the benches logistic, kmeans and pagerank
         #[arg(long)]
         task_times: bool,
+        /// Workers, 1 to 64, of a cluster on this machine, in benches that can run on one: beside one process of as many
+        /// threads, or beside one worker. --threads are then those of each worker, 1 unless given
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+        workers: Option<u32>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -176,6 +197,12 @@ pub(crate) enum Command {
     /// Say how a cluster fares, as JSON
     #[command(after_help = STATUS_HELP)]
     Status(Where),
+    /// Move a shard of a running job to another worker
+    #[command(after_help = MOVE_HELP)]
+    Move(MoveArguments),
+    /// Move all that a worker holds to the others, and end it
+    #[command(after_help = DRAIN_HELP)]
+    Drain(DrainArguments),
     /// Print what makes a shell complete this command
     #[command(after_help = COMPLETIONS_HELP)]
     Completions {

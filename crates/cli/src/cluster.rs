@@ -2,16 +2,15 @@
 
 use crate::{FAILED, Host, OK, Streams};
 use brambling::cluster::{
-    Cluster, ClusterError, ControllerOptions, ControllerProcess, JobState, Rendezvous, Status,
-    WorkerEnd, WorkerOptions, WorkerProcess,
+    Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, JobState, Rendezvous,
+    Share, Source, Status, WorkerEnd, WorkerOptions, WorkerProcess,
 };
-use brambling::{Error, Settings};
+use brambling::program::Program;
+use brambling::{Caller, Error, Failure, Settings};
 use serde::Serialize;
 use signal_hook::consts::SIGTERM;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,8 +19,6 @@ use std::time::{Duration, Instant};
 const LOOKS: Duration = Duration::from_millis(50);
 /// How long the workers of `cluster` may take to register.
 const STARTING: Duration = Duration::from_secs(60);
-/// How long they may take to end by themselves.
-const ENDING: Duration = Duration::from_secs(5);
 
 /// Where a cluster is, as the user gave it.
 #[derive(clap::Args)]
@@ -31,6 +28,12 @@ pub(crate) struct Where {
     controller: Option<String>,
     #[command(flatten)]
     token: TokenFile,
+}
+
+impl Where {
+    pub(crate) fn find(&self) -> Result<Rendezvous, ClusterError> {
+        Rendezvous::find(self.controller.as_deref(), self.token.token_file.as_deref())
+    }
 }
 
 #[derive(clap::Args)]
@@ -78,7 +81,7 @@ pub(crate) struct ClusterArguments {
 }
 
 /// Prints what went wrong; the exit code.
-fn fail(streams: &mut Streams<'_>, error: &dyn std::error::Error) -> u8 {
+pub(crate) fn fail(streams: &mut Streams<'_>, error: &dyn std::error::Error) -> u8 {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -171,6 +174,21 @@ pub(crate) fn controller(
     OK
 }
 
+/// What the host builds, and the benches' programs.
+struct WithBenches(Box<dyn Source>);
+
+impl Source for WithBenches {
+    fn program(&self, bytes: &[u8]) -> Result<Program, String> {
+        brambling_bench::program(bytes).unwrap_or_else(|| self.0.program(bytes))
+    }
+    fn caller(&self) -> Box<dyn Caller> {
+        self.0.caller()
+    }
+    fn explain(&self, failure: &Failure) -> String {
+        self.0.explain(failure)
+    }
+}
+
 pub(crate) fn worker(
     arguments: WorkerArguments,
     host: &mut dyn Host,
@@ -202,15 +220,23 @@ fn run_worker(
         settings,
         bind: None,
     };
-    let worker = WorkerProcess::start(options, source)?;
+    let worker = WorkerProcess::start(options, Box::new(WithBenches(source)))?;
     if arguments.attached {
         // Whoever started it holds the other end: it ends with them, also when they are killed.
         brambling::cluster::set_when_input_ends(asked.0.clone())?;
     }
     let mut is_told = false;
     while !asked.to_end(host) {
-        if let Some(WorkerEnd::Failed(error)) = worker.wait(LOOKS) {
-            return Err(error.into());
+        match worker.wait(LOOKS) {
+            Some(WorkerEnd::Failed(error)) => return Err(error.into()),
+            Some(WorkerEnd::Drained) => {
+                let name = worker.name().map_or_else(String::new, |it| it.to_string());
+                streams.out(format!(
+                    "worker {name} was drained: it holds nothing, and ends\n"
+                ));
+                return Ok(());
+            }
+            Some(WorkerEnd::Asked) | None => {}
         }
         if let (false, Some(name)) = (is_told || arguments.attached, worker.name()) {
             let at = worker.listens_at();
@@ -219,68 +245,6 @@ fn run_worker(
         }
     }
     Ok(())
-}
-
-/// Worker processes. Dropping it ends them: each sees that its input ends.
-struct Workers(Vec<Child>);
-
-impl Workers {
-    fn start(
-        command: &[OsString],
-        at: &Rendezvous,
-        arguments: &ClusterArguments,
-    ) -> Result<Workers, Error> {
-        let memory = Settings::default().resolve()?.memory_bytes / u64::from(arguments.workers);
-        let (program, first) = command.split_first().expect("a command has a program");
-        let mut workers = Workers(Vec::new());
-        for _ in 0..arguments.workers {
-            let mut command = Command::new(program);
-            command.args(first).arg("worker").arg("--attached");
-            command.args(["--controller", &at.address.to_string()]);
-            command.args(["--threads", &arguments.threads.to_string()]);
-            command.args(["--memory", &memory.to_string()]);
-            command.env(brambling::cluster::TOKEN_VARIABLE, at.token.to_hex());
-            // What kernels print is seen, and is no answer of this command's.
-            let err = std::io::stderr();
-            command.stdin(Stdio::piped()).stdout(err);
-            let child = command.spawn();
-            let child = child.map_err(|source| ClusterError::System { source })?;
-            workers.0.push(child);
-        }
-        Ok(workers)
-    }
-
-    /// Those that have ended since the last call.
-    fn ended(&mut self) -> Vec<String> {
-        let mut ended = Vec::new();
-        self.0.retain_mut(|child| match child.try_wait() {
-            Ok(Some(status)) => {
-                ended.push(format!(
-                    "the worker of process {} has ended: {status}",
-                    child.id()
-                ));
-                false
-            }
-            _ => true,
-        });
-        ended
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(|child| drop(child.stdin.take()));
-        let deadline = Instant::now() + ENDING;
-        while !self.0.is_empty() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-            let _ = self.ended();
-        }
-        for child in &mut self.0 {
-            // It does not end by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 pub(crate) fn cluster(
@@ -301,7 +265,15 @@ fn run_cluster(
 ) -> Result<(), Error> {
     let asked = Asked::watch()?;
     let running = Running::start(&arguments.bind, None)?;
-    let mut workers = Workers::start(&host.command(), &running.at, arguments)?;
+    let memory_bytes = Settings::default().resolve()?.memory_bytes / u64::from(arguments.workers);
+    let share = Share {
+        threads: arguments.threads,
+        memory_bytes,
+    };
+    // What kernels print is seen, and is no answer of this command's.
+    let prints = || std::io::stderr().into();
+    let command = host.command();
+    let mut workers = Children::start(&command, &running.at, arguments.workers, share, prints)?;
     let count = arguments.workers as usize;
     let deadline = Instant::now() + STARTING;
     let mut is_told = false;
@@ -309,7 +281,7 @@ fn run_cluster(
         for text in workers.ended() {
             streams.err(text);
         }
-        if workers.0.is_empty() {
+        if workers.running() == 0 {
             let why = "all workers have ended; what they said stands above".into();
             return Err(ClusterError::Refused { why }.into());
         }

@@ -19,6 +19,7 @@ mod config;
 mod doctor;
 mod nearest;
 mod run;
+mod shards;
 mod table;
 
 pub use cluster::status_json;
@@ -132,6 +133,7 @@ pub fn main_to(
             dtype,
             partitions_per_core,
             task_times,
+            workers,
             json,
             smoke,
         } => {
@@ -140,6 +142,7 @@ pub fn main_to(
             (options.graph, options.dtype) = (graph, dtype);
             options.partitions_per_core = partitions_per_core;
             options.task_times = task_times;
+            (options.workers, options.command) = (workers, host.command());
             bench::run(name.as_deref(), &options, json, host, &mut streams)
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
@@ -147,6 +150,8 @@ pub fn main_to(
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),
         Command::Worker(arguments) => cluster::worker(arguments, host, &mut streams),
         Command::Cluster(arguments) => cluster::cluster(&arguments, host, &mut streams),
+        Command::Move(arguments) => shards::move_shard(&arguments, host, &mut streams),
+        Command::Drain(arguments) => shards::drain(&arguments, host, &mut streams),
         Command::Status(at) => cluster::status(&at, &mut streams),
         Command::Completions { shell } => {
             streams.out(args::completions(shell));

@@ -251,3 +251,30 @@ fn the_doctor_says_what_there_is() {
     }
     assert!(found["settings"]["threads"].as_u64().unwrap() >= 1);
 }
+
+#[test]
+fn workers_shards_and_jobs_are_named_as_status_names_them() {
+    let mut host = FakeHost::default();
+    let wrong = [
+        ("move x2 --shard 0.3", "such as w2"),
+        ("move w2 --shard 3", "such as 0.3"),
+        ("move w2 --shard 0.3 --job 1.2", "such as j1"),
+        ("move w2", "--shard"),
+        ("drain", "WORKER"),
+    ];
+    for (line, why) in wrong {
+        let (code, _, err) = call(&mut host, line);
+        assert_eq!(code, USAGE, "{line}");
+        assert!(err.contains(why), "{err}");
+    }
+    // Understood, and nobody is there.
+    for line in [
+        "move w2 --shard 0.3 --job j1",
+        "move 2 --shard g0.3",
+        "drain w2",
+    ] {
+        let (code, _, err) = call(&mut host, &format!("{line} --controller 127.0.0.1:1"));
+        assert_eq!(code, FAILED, "{line}: {err}");
+        assert!(err.contains("127.0.0.1:1"), "{err}");
+    }
+}

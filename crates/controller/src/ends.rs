@@ -1,10 +1,12 @@
-//! When a job is over: all its shards have finished, or it has failed on a worker.
+//! When a job is over: all its shards have finished and none is on its way, or it has failed on a worker.
 //!
 //! Workers say which shards have finished, each once, in ranges: what the controller hears grows with shards, not with
 //! tasks. Until the end is told, a worker that has nothing to run stays: shards may still come to it, and others may
-//! still ask it.
+//! still ask it. A shard that has finished may be on its way to another worker: its results are to be fetched from there, so it
+//! arrives before the end is told.
 
 use crate::{Controller, ControllerError, Effect};
+use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Ended, Failed, Finished};
 use brambling_protocol::{JobId, WorkerId};
@@ -14,6 +16,8 @@ use std::collections::BTreeSet;
 #[derive(Default)]
 pub(crate) struct Ends {
     finished: BTreeSet<ShardId>,
+    /// All of them have.
+    are_complete: bool,
     /// How the job has ended, once it has.
     over: Option<Result<(), String>>,
 }
@@ -22,6 +26,11 @@ impl Ends {
     /// Whether the job is over.
     pub(crate) fn are_told(&self) -> bool {
         self.over.is_some()
+    }
+
+    /// Whether no move may begin any more: the job is over, or waits only for shards that are on their way.
+    pub(crate) fn are_near(&self) -> bool {
+        self.are_told() || self.are_complete
     }
 }
 
@@ -53,10 +62,20 @@ impl Controller {
             at.ends.finished.extend(shards);
         }
         let shards: u64 = at.map.counts().into_iter().map(u64::from).sum();
-        if at.ends.finished.len() as u64 == shards {
-            self.end(finished.job, Ok(()));
-        }
+        at.ends.are_complete = at.ends.finished.len() as u64 == shards;
+        self.end_if_complete(finished.job);
         Ok(())
+    }
+
+    /// Ends a job whose shards have all finished, unless one is on its way.
+    pub(crate) fn end_if_complete(&mut self, job: JobId) {
+        let is_due = self.jobs.get(&job).is_some_and(|at| {
+            let lies_still = at.moves.values().all(|it| !it.is_published);
+            at.ends.are_complete && (lies_still || mutants::is_on("jobs-end-while-shards-move"))
+        });
+        if is_due {
+            self.end(job, Ok(()));
+        }
     }
 
     pub(crate) fn on_failed(&mut self, from: WorkerId, failed: &Failed<'_>) {

@@ -4,6 +4,8 @@
 //! cluster at all, and which job has it, is the [registry](registry::Registry)'s. How a shard moves, and why it has one owner per
 //! version, is told in [`Controller::order`].
 
+pub mod balance;
+mod drains;
 mod ends;
 mod moves;
 mod placement;
@@ -18,9 +20,10 @@ use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, MapError, PartitionMap, Priority, Received,
     Sequence, SessionError, WorkerId,
 };
+use drains::Leaving;
 use ends::Ends;
 use moves::Move;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A frame about shards has no more entries than this: it stays small, however many shards there are.
@@ -58,6 +61,11 @@ pub enum Effect {
         shard: ShardId,
         /// Who had no room.
         to: WorkerId,
+    },
+    /// A worker has left: it is no member any more, and holds nothing.
+    Left {
+        /// The worker.
+        worker: WorkerId,
     },
     /// A job is over; the workers are being told. It comes once for each job.
     Ended {
@@ -112,6 +120,11 @@ struct Job {
 pub struct Controller {
     workers: BTreeMap<WorkerId, FrameSession>,
     jobs: BTreeMap<JobId, Job>,
+    /// Threads, where they are known.
+    threads: BTreeMap<WorkerId, u32>,
+    leaving: BTreeMap<WorkerId, Leaving>,
+    /// Who has left.
+    gone: BTreeSet<WorkerId>,
     effects: Vec<Effect>,
 }
 
@@ -142,7 +155,7 @@ impl Controller {
     /// A worker joins. Everybody hears of it, and it hears of everybody, where the shards are, and what is over. Shards come to it when
     /// they are ordered to.
     pub fn join(&mut self, worker: WorkerId) {
-        if self.workers.contains_key(&worker) {
+        if self.workers.contains_key(&worker) || self.gone.contains(&worker) {
             return;
         }
         let others: Vec<WorkerId> = self.workers.keys().copied().collect();
@@ -155,6 +168,7 @@ impl Controller {
             self.tell_map(worker, job);
             self.tell_end(worker, job);
         }
+        self.tell_leavers(worker);
     }
 
     /// Where a job's shards are, as of the newest version that was given.
@@ -183,6 +197,10 @@ impl Controller {
     /// What no honest worker sends; nothing changed then but that the frame counts as received.
     pub fn on_frame(&mut self, from: WorkerId, bytes: &[u8]) -> Result<(), ControllerError> {
         let (frame, _) = Frame::decode(bytes)?;
+        if self.gone.contains(&from) {
+            // It had said all that mattered.
+            return Ok(());
+        }
         let peer = self
             .workers
             .get_mut(&from)
@@ -200,10 +218,12 @@ impl Controller {
             Body::Arrived(arrived) => self.on_arrived(from, &arrived)?,
             Body::Finished(finished) => self.on_finished(from, &finished)?,
             Body::Failed(failed) => self.on_failed(from, &failed),
+            Body::Parted(parted) => self.on_parted(from, parted),
             _ => {}
         }
-        let peer = self.workers.get_mut(&from).expect("just seen");
-        if let Some(received) = peer.ack() {
+        // Who has just left is told nothing.
+        let peer = self.workers.get_mut(&from);
+        if let Some(received) = peer.and_then(|peer| peer.ack()) {
             let priority = Priority::FIRST;
             let body = Body::Ack(Ack { received });
             let bytes = Frame {
@@ -235,6 +255,9 @@ impl Controller {
         worker: WorkerId,
         received: Sequence,
     ) -> Result<(), ControllerError> {
+        if self.gone.contains(&worker) {
+            return Ok(());
+        }
         let peer = self.workers.get_mut(&worker);
         let session = peer.ok_or(ControllerError::Stranger(worker))?;
         let again = session.on_reconnect(received)?;
@@ -246,14 +269,7 @@ impl Controller {
         let Some(peer) = self.workers.get_mut(&to) else {
             return;
         };
-        let priority = Priority::FIRST;
-        if let Some(bytes) = peer.say(priority, body) {
-            self.effects.push(Effect::Send {
-                to,
-                priority,
-                bytes,
-            });
-        }
+        self.effects.extend(say(peer, to, body));
     }
 
     /// Tells a worker every entry of a job's map.
@@ -273,6 +289,17 @@ impl Controller {
             self.send(to, &update);
         }
     }
+}
+
+/// Says something in a session, which keeps it.
+fn say(peer: &mut FrameSession, to: WorkerId, body: &Body<'_>) -> Option<Effect> {
+    let priority = Priority::FIRST;
+    let bytes = peer.say(priority, body)?;
+    Some(Effect::Send {
+        to,
+        priority,
+        bytes,
+    })
 }
 
 /// Sends what a session has kept.

@@ -9,10 +9,11 @@ use brambling_protocol::{Entry, EntryRange, JobId, MapError, Version, WorkerId};
 /// A move that was ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Move {
-    to: WorkerId,
+    pub(crate) from: WorkerId,
+    pub(crate) to: WorkerId,
     version: Version,
     /// Whether the new version was published: there was room.
-    is_published: bool,
+    pub(crate) is_published: bool,
 }
 
 /// Why a move is not ordered.
@@ -22,7 +23,7 @@ pub enum Refusal {
     /// There is no such job.
     #[error("there is no job {0}")]
     UnknownJob(JobId),
-    /// It has ended: its shards stay where they are.
+    /// It has ended, or all its shards have finished: they stay where they are.
     #[error("job {0} is over")]
     Over(JobId),
     /// The program has no such shard.
@@ -34,6 +35,9 @@ pub enum Refusal {
     /// There is no such worker.
     #[error("there is no worker {0}")]
     UnknownWorker(WorkerId),
+    /// It leaves.
+    #[error("worker {0} is being drained; move the shard to another")]
+    Leaving(WorkerId),
     /// It is there.
     #[error("shard {0} is there already")]
     AlreadyThere(ShardId),
@@ -60,12 +64,15 @@ impl Controller {
         bytes: u64,
     ) -> Result<(), Refusal> {
         let at = self.jobs.get_mut(&job).ok_or(Refusal::UnknownJob(job))?;
-        if at.ends.are_told() {
+        if at.ends.are_near() {
             return Err(Refusal::Over(job));
         }
         let entry = at.map.entry(shard)?.ok_or(Refusal::NotPlaced(shard))?;
         if !self.workers.contains_key(&to) {
             return Err(Refusal::UnknownWorker(to));
+        }
+        if self.leaving.contains_key(&to) {
+            return Err(Refusal::Leaving(to));
         }
         if at.moves.contains_key(&shard) && !mutants::is_on("moves-overtake") {
             return Err(Refusal::OnItsWay(shard));
@@ -78,6 +85,7 @@ impl Controller {
         at.moves.insert(
             shard,
             Move {
+                from: entry.owner,
                 to,
                 version,
                 is_published,
@@ -118,7 +126,9 @@ impl Controller {
             at.moves.remove(&shard);
             let to = from;
             self.effects.push(Effect::Stays { job, shard, to });
-        } else if at.ends.are_told() && !ordered.is_published {
+            self.note_full(ordered.from, to);
+            self.go_on();
+        } else if at.ends.are_near() && !ordered.is_published {
             // Its shard stays where it is, as all do from the end on.
             at.moves.remove(&shard);
         } else if !ordered.is_published {
@@ -163,6 +173,8 @@ impl Controller {
         at.moves.remove(&shard);
         let to = from;
         self.effects.push(Effect::Moved { job, shard, to });
+        self.end_if_complete(job);
+        self.go_on();
         Ok(())
     }
 

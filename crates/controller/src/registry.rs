@@ -5,19 +5,25 @@
 //!
 //! # Rules
 //! * A worker is known by its process: a link that it makes again gives it its name again, a process that was started again is
-//!   another worker. It takes part in jobs that begin after it came.
+//!   another worker. It takes part in the job that runs, from when it comes, and in those that begin after it came.
 //! * A worker whose link is lost has [`RETURN_TIME`] to come back. Then it is gone, and every job of which it is a member ends with an
 //!   error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link.
 //! * One job has the cluster at a time, from [`Accepted`] until its client is done with it or gone; others wait in the order in which
 //!   they came.
 //! * A client's jobs end with its link.
+//! * A worker that is drained gets no shards of new jobs. It ends when it has left the job that runs, or when that is over.
+
+mod drains;
+mod wishes;
 
 use crate::placement::place;
+use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Accepted, JobState, JobStatus, Load, Member, Message, Prepare, Register, Registered, Status,
-    Submit, WorkerStatus,
+    Accepted, JobState, JobStatus, Load, Member, Message, Move, Prepare, Register, Registered,
+    Status, Submit, WorkerStatus,
 };
 use brambling_protocol::{Generation, JobId, PartitionMap, WorkerId};
+use drains::Drain;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -68,6 +74,31 @@ pub enum Order {
         /// Its process, for the error.
         process: String,
     },
+    /// A worker has come while the job runs: its controller takes it in ([`Controller::join`](crate::Controller::join)), and the
+    /// registry is told where shards are ([`Registry::on_admitted`]).
+    Admit {
+        /// Which.
+        job: JobId,
+        /// Who.
+        worker: WorkerId,
+    },
+    /// A shard is to move ([`Controller::order`](crate::Controller::order)); a refusal goes to [`Registry::on_stays`].
+    Move {
+        /// Of which job.
+        job: JobId,
+        /// Which.
+        shard: ShardId,
+        /// Where.
+        to: WorkerId,
+    },
+    /// A worker is to leave the job ([`Controller::drain`](crate::Controller::drain)); [`Registry::on_left`] is to be told when it
+    /// has.
+    Drain {
+        /// Which.
+        job: JobId,
+        /// Who.
+        worker: WorkerId,
+    },
     /// The job's controller is not needed any more.
     Forget(JobId),
     /// Somebody asks how the cluster fares: tell them [`Registry::status`].
@@ -88,6 +119,10 @@ pub enum Told {
     Accepted(Accepted),
     Over { job: JobId, failure: Option<String> },
     Refused { why: String },
+    Moved(Move),
+    Admitted { job: JobId, member: Member },
+    Left { job: JobId, worker: WorkerId },
+    Drained(WorkerId),
 }
 
 impl Told {
@@ -104,6 +139,16 @@ impl Told {
                 failure: failure.as_deref(),
             },
             Told::Refused { why } => Message::Refused { why },
+            Told::Moved(it) => Message::Moved(*it),
+            Told::Admitted { job, member } => Message::Admitted {
+                job: *job,
+                member: *member,
+            },
+            Told::Left { job, worker } => Message::Left {
+                job: *job,
+                worker: *worker,
+            },
+            Told::Drained(worker) => Message::Drained(*worker),
         }
     }
 }
@@ -138,6 +183,7 @@ struct Worker {
     threads: u32,
     listens_at: SocketAddr,
     load: Load,
+    drain: Drain,
 }
 
 struct Job {
@@ -165,6 +211,10 @@ pub struct Registry {
     /// The one that has the cluster.
     current: Option<JobId>,
     queued: VecDeque<JobId>,
+    /// Who wants to hear what becomes of a shard's move.
+    wishes: BTreeMap<(JobId, ShardId), Caller>,
+    /// Who wants to hear that a worker has been drained.
+    drains: Vec<(WorkerId, Caller)>,
     orders: Vec<Order>,
 }
 
@@ -179,6 +229,8 @@ impl Registry {
             next_job: 1,
             current: None,
             queued: VecDeque::new(),
+            wishes: BTreeMap::new(),
+            drains: Vec::new(),
             orders: Vec::new(),
         }
     }
@@ -219,6 +271,8 @@ impl Registry {
             Message::Submit(submit) => return self.on_submit(from, &submit),
             Message::Cancel(job) => self.on_cancel(from, job),
             Message::Done(job) => self.on_done(from, job),
+            Message::Move(wish) => self.on_move(from, wish),
+            Message::Drain(worker) => self.on_drain(from, worker),
             Message::Ask => self.orders.push(Order::Report { to: from }),
             _ => return Err(RegistryError::WrongWay),
         }
@@ -232,6 +286,8 @@ impl Registry {
                 (worker.caller, worker.lost_at) = (None, Some(now));
             }
         }
+        self.wishes.retain(|_, by| *by != caller);
+        self.drains.retain(|(_, by)| *by != caller);
         let mut jobs = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.client == Some(caller) {
@@ -255,6 +311,7 @@ impl Registry {
         let gone = self.workers.iter().filter(|(_, it)| is_gone(it));
         for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
             let worker = self.workers.remove(&id).expect("just seen");
+            self.forget_drain(id);
             self.lose(id, &worker);
         }
     }
@@ -283,13 +340,16 @@ impl Registry {
             self.next_worker += 1;
             WorkerId(self.next_worker)
         });
-        let load = match self.workers.remove(&id) {
-            Some(before) => before.load,
-            None => Load {
-                memory_bytes: 0,
-                idle_permille: 1_000,
-                tasks: Vec::new(),
-            },
+        let (load, drain) = match self.workers.remove(&id) {
+            Some(before) => (before.load, before.drain),
+            None => {
+                let load = Load {
+                    memory_bytes: 0,
+                    idle_permille: 1_000,
+                    tasks: Vec::new(),
+                };
+                (load, Drain::default())
+            }
         };
         let worker = Worker {
             epoch: register.epoch,
@@ -300,11 +360,50 @@ impl Registry {
             threads: register.threads,
             listens_at: register.listens_at,
             load,
+            drain,
         };
         self.workers.insert(id, worker);
         self.tell(from, Told::Registered(Registered { worker: id }));
         self.catch_up(from, id, &register.jobs);
+        match self.workers[&id].drain {
+            Drain::No => self.admit(id),
+            Drain::Asked => {}
+            // It was told, and perhaps has not heard it.
+            Drain::Done => self.tell(from, Told::Drained(id)),
+        }
         self.begin_next();
+    }
+
+    /// A worker that is no member of the job that runs becomes one.
+    fn admit(&mut self, worker: WorkerId) {
+        let Some(id) = self.current else { return };
+        let job = &self.jobs[&id];
+        if job.state == JobState::Running && !job.members.contains(&worker) {
+            self.orders.push(Order::Admit { job: id, worker });
+        }
+    }
+
+    /// The job's controller has taken a worker in, and says where shards are: the worker prepares itself, and the client sends it the
+    /// program.
+    pub fn on_admitted(&mut self, id: JobId, worker: WorkerId, map: &PartitionMap) {
+        let (Some(it), Some(job)) = (self.workers.get(&worker), self.jobs.get_mut(&id)) else {
+            return;
+        };
+        let (caller, at) = (it.caller, it.listens_at);
+        let Some(prepare) = &mut job.prepare else {
+            return;
+        };
+        let member = Member { worker, at };
+        job.members.push(worker);
+        prepare.members.push(member);
+        prepare.map = map.entries().collect();
+        let (prepare, client) = (prepare.clone(), job.client);
+        if let Some(caller) = caller {
+            self.tell(caller, Told::Prepare(prepare));
+        }
+        if let Some(client) = client {
+            self.tell(client, Told::Admitted { job: id, member });
+        }
     }
 
     /// What a worker may have missed while it had no link: jobs that began, and jobs that nobody asks for any more.
@@ -391,7 +490,7 @@ impl Registry {
         let members: Vec<(WorkerId, u32)> = self
             .workers
             .iter()
-            .filter(|(_, worker)| worker.caller.is_some())
+            .filter(|(_, worker)| worker.caller.is_some() && worker.drain == Drain::No)
             .map(|(id, worker)| (*id, worker.threads))
             .collect();
         if self.current.is_some() || members.is_empty() {
@@ -470,7 +569,9 @@ impl Registry {
             Some(_) => JobState::Failed,
         };
         job.failure = failure.clone();
-        if let Some(client) = job.client {
+        let client = job.client;
+        self.end_wishes(id);
+        if let Some(client) = client {
             self.tell(client, Told::Over { job: id, failure });
         }
     }
@@ -502,6 +603,7 @@ impl Registry {
                 self.tell(to, Told::Release(id));
             }
             self.orders.push(Order::Forget(id));
+            self.end_drains();
         }
         self.forget_old();
         self.begin_next();
@@ -536,8 +638,13 @@ impl Registry {
             position: job.tasks.values().sum(),
             failure: job.failure.clone(),
         };
+        // Who was drained only has to hear it.
+        let there = self
+            .workers
+            .iter()
+            .filter(|(_, it)| it.drain != Drain::Done);
         Status {
-            workers: self.workers.iter().map(worker).collect(),
+            workers: there.map(worker).collect(),
             jobs: self.jobs.iter().map(job).collect(),
         }
     }

@@ -4,7 +4,7 @@
 
 use brambling_controller::{Controller, ControllerError, Effect, Refusal};
 use brambling_program::{GroupId, ShardId};
-use brambling_protocol::frame::{Body, Failed, Finished, Frame, Reserved, ShardRange};
+use brambling_protocol::frame::{Arrived, Body, Failed, Finished, Frame, Reserved, ShardRange};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
@@ -210,6 +210,52 @@ fn a_move_that_has_no_room_before_the_end_is_dropped() {
     assert_eq!(controller.moving(JOB), 0);
     let stays = controller.map(JOB).unwrap().entry(shard).unwrap();
     assert_eq!(stays.map(|entry| entry.owner), Some(A));
+}
+
+/// Its results are to be fetched from where it arrives; until then nobody is told that the job is over, and nothing else moves.
+#[test]
+fn a_job_ends_when_the_last_shard_that_moves_has_arrived() {
+    let mut controller = controller();
+    let shard = |index| ShardId {
+        group: GroupId(0),
+        index,
+    };
+    let (job, generation, version) = (JOB, NOW, 2);
+    let room = |index| Reserved {
+        job,
+        generation,
+        shard: shard(index),
+        version,
+        granted: true,
+    };
+    for index in [0, 1] {
+        controller.order(JOB, shard(index), B, 0).unwrap();
+    }
+    say(&mut controller, B, 0, Body::Reserved(room(0))).unwrap();
+    controller.take_effects();
+    say(&mut controller, A, 0, finished(&[(0, 0, 5), (1, 0, 2)])).unwrap();
+    assert_eq!(told(&mut controller), (vec![], 0));
+    assert!(!controller.is_over(JOB));
+    assert_eq!(
+        controller.order(JOB, shard(2), B, 0),
+        Err(Refusal::Over(JOB))
+    );
+    // What is granted room only now stays.
+    say(&mut controller, B, 1, Body::Reserved(room(1))).unwrap();
+    assert_eq!(controller.moving(JOB), 1);
+    assert_eq!(controller.held(JOB, A), 6);
+    let arrived = Arrived {
+        job,
+        generation,
+        shard: shard(0),
+        version,
+    };
+    say(&mut controller, B, 2, Body::Arrived(arrived)).unwrap();
+    let effects = controller.take_effects();
+    let ended = Effect::Ended { job, failure: None };
+    assert_eq!(effects.iter().filter(|it| **it == ended).count(), 1);
+    assert!(controller.is_over(JOB));
+    assert_eq!(controller.moving(JOB), 0);
 }
 
 /// A newcomer hears where all shards are, in frames that stay small.

@@ -64,6 +64,7 @@ fn sent(controller: &mut Controller) -> Vec<(WorkerId, String)> {
         }
         Effect::Moved { to, .. } => (to, "moved".into()),
         Effect::Stays { to, .. } => (to, "stays".into()),
+        Effect::Left { worker } => (worker, "left".into()),
         Effect::Ended { .. } => panic!("no shard has finished here"),
     };
     controller.take_effects().into_iter().map(sent).collect()

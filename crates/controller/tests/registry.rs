@@ -1,10 +1,11 @@
 //! Workers register, clients submit; what the registry tells whom.
 
 use brambling_controller::registry::{Caller, Order, RETURN_TIME, Registry, RegistryError, Told};
+use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{
-    JobState, Load, Message, Prepare, Register, Registered, Status, Submit,
+    JobState, Load, Message, Move, Prepare, Register, Registered, Status, Submit,
 };
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{JobId, PartitionMap, WorkerId};
 use std::time::Duration;
 
 const VERSION: &str = "1.2.3";
@@ -349,7 +350,7 @@ fn a_worker_that_comes_back_hears_what_it_missed() {
         told(&orders, back)[0],
         &Told::Registered(Registered { worker })
     );
-    // A worker that came later is no member.
+    // A worker that came later is told when the job's controller has taken it in.
     let orders = say(&mut registry, OTHER, register(9, None));
     assert!(matches!(
         told(&orders, OTHER)[..],
@@ -360,4 +361,186 @@ fn a_worker_that_comes_back_hears_what_it_missed() {
     let orders = say(&mut registry, A, register(1, Some(worker)));
     let released = [JobId(1), JobId(77)].map(Told::Release);
     assert_eq!(told(&orders, A)[1..], released.each_ref()[..]);
+}
+
+#[test]
+fn a_worker_that_comes_while_a_job_runs_takes_part() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    let (job, worker) = (JobId(1), WorkerId(3));
+    let orders = say(&mut registry, OTHER, register(9, None));
+    assert!(orders.contains(&Order::Admit { job, worker }), "{orders:?}");
+    let map = PartitionMap::new([4]);
+    registry.on_admitted(job, worker, &map);
+    let orders = registry.take_orders();
+    let [Told::Prepare(prepare)] = told(&orders, OTHER)[..] else {
+        panic!("{orders:?}");
+    };
+    let ports: Vec<u16> = prepare.members.iter().map(|it| it.at.port()).collect();
+    assert_eq!((ports, &prepare.map[..]), (vec![1, 3, 9], &[][..]));
+    let [
+        Told::Admitted {
+            job: JobId(1),
+            member,
+        },
+    ] = told(&orders, CLIENT)[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!((member.worker, member.at.port()), (worker, 9));
+    // Its link breaks: it is the same member, and hears again what it may have missed.
+    registry.on_lost(OTHER, Duration::ZERO);
+    let orders = say(&mut registry, OTHER, register(9, Some(worker)));
+    assert!(!orders.contains(&Order::Admit { job, worker }));
+    assert!(told(&orders, OTHER).contains(&&Told::Prepare(prepare.clone())));
+    // Who cannot build the program ends the job, and so does its death.
+    let why = "no such module";
+    let orders = say(&mut registry, OTHER, Message::Unprepared { job, why });
+    assert!(matches!(&orders[..], [Order::Cancel { why, .. }] if why.contains("on worker w3")));
+    registry.on_lost(OTHER, Duration::ZERO);
+    registry.on_tick(RETURN_TIME);
+    let orders = registry.take_orders();
+    assert!(matches!(
+        orders[..],
+        [Order::Lose {
+            worker: WorkerId(3),
+            ..
+        }]
+    ));
+    // To what is over nobody comes.
+    registry.on_over(job, None);
+    let orders = say(&mut registry, OTHER, register(11, None));
+    assert!(!orders.iter().any(|it| matches!(it, Order::Admit { .. })));
+}
+
+#[test]
+fn who_wants_a_shard_moved_hears_what_becomes_of_it() {
+    let mut registry = two_workers();
+    let (group, to) = (GroupId(0), WorkerId(2));
+    let shard = ShardId { group, index: 1 };
+    let wish = |job: Option<u64>, index, to| {
+        let (job, shard) = (job.map(JobId), ShardId { group, index });
+        Message::Move(Move { job, shard, to })
+    };
+    let asks = |registry: &mut Registry, wish| {
+        let orders = say(registry, OTHER, wish);
+        refusal(&orders, OTHER).to_owned()
+    };
+    assert!(asks(&mut registry, wish(None, 1, to)).contains("no job has the cluster"));
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, CLIENT, submit(&[4]));
+    for (wish, why) in [
+        (wish(Some(9), 1, to), "no job j9"),
+        (wish(Some(2), 1, to), "waits for its turn"),
+        (wish(None, 4, to), "no shard 0.4"),
+        (wish(None, 1, WorkerId(7)), "no worker w7"),
+    ] {
+        let text = asks(&mut registry, wish);
+        assert!(text.contains(why), "{text}");
+    }
+    let job = JobId(1);
+    let ordered = [Order::Move { job, shard, to }];
+    assert_eq!(say(&mut registry, OTHER, wish(None, 1, to)), ordered);
+    assert!(asks(&mut registry, wish(Some(1), 1, to)).contains("on its way"));
+    registry.on_moved(job, shard, to);
+    let moved = Move {
+        job: Some(job),
+        shard,
+        to,
+    };
+    assert_eq!(told(&registry.take_orders(), OTHER), [&Told::Moved(moved)]);
+    say(&mut registry, OTHER, wish(None, 1, to));
+    registry.on_stays(job, shard, "no room");
+    assert_eq!(refusal(&registry.take_orders(), OTHER), "no room");
+    // Nobody is told of what nobody asked for, nor who is gone.
+    registry.on_moved(job, shard, to);
+    say(&mut registry, OTHER, wish(None, 1, to));
+    registry.on_lost(OTHER, Duration::ZERO);
+    registry.on_moved(job, shard, to);
+    assert_eq!(registry.take_orders(), []);
+    // What was on its way when the job ended.
+    say(&mut registry, OTHER, wish(None, 1, to));
+    registry.on_over(job, None);
+    assert!(refusal(&registry.take_orders(), OTHER).contains("job j1 is over"));
+    assert!(asks(&mut registry, wish(Some(1), 1, to)).contains("job j1 is over"));
+}
+
+#[test]
+fn a_shard_weighs_its_part_of_what_its_holder_holds() {
+    let mut registry = two_workers();
+    let load = Load {
+        memory_bytes: 1_000,
+        idle_permille: 0,
+        tasks: vec![],
+    };
+    say(&mut registry, A, Message::Load(load));
+    assert_eq!(registry.shard_bytes(WorkerId(1), 8), 125);
+    assert_eq!(registry.shard_bytes(WorkerId(1), 0), 1_000);
+    assert_eq!(registry.shard_bytes(WorkerId(7), 8), 0);
+}
+
+#[test]
+fn a_worker_that_is_drained_leaves_the_job_and_is_no_loss() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    let (job, worker) = (JobId(1), WorkerId(1));
+    let orders = say(&mut registry, OTHER, Message::Drain(WorkerId(7)));
+    assert!(refusal(&orders, OTHER).contains("no worker w7"));
+    let orders = say(&mut registry, OTHER, Message::Drain(worker));
+    assert_eq!(orders, [Order::Drain { job, worker }]);
+    // Once is enough, and the last one stays.
+    assert_eq!(say(&mut registry, CLIENT, Message::Drain(worker)), []);
+    let orders = say(&mut registry, OTHER, Message::Drain(WorkerId(2)));
+    assert!(refusal(&orders, OTHER).contains("the last one"));
+    registry.on_left(job, worker);
+    let orders = registry.take_orders();
+    let drained = Told::Drained(worker);
+    assert_eq!(told(&orders, A), [&Told::Release(job), &drained]);
+    assert_eq!(told(&orders, OTHER), [&drained]);
+    assert_eq!(
+        told(&orders, CLIENT),
+        [&Told::Left { job, worker }, &drained]
+    );
+    assert_eq!(status(&registry).workers.len(), 1);
+    // It has not heard it: it hears it again, and nothing of the job.
+    registry.on_lost(A, Duration::ZERO);
+    let orders = say(&mut registry, A, register(1, Some(worker)));
+    assert!(told(&orders, A).contains(&&drained));
+    assert!(!orders.iter().any(|it| matches!(it, Order::Admit { .. })));
+    // Its end is nobody's loss.
+    registry.on_lost(A, Duration::ZERO);
+    registry.on_tick(RETURN_TIME);
+    assert_eq!(registry.take_orders(), []);
+}
+
+#[test]
+fn a_worker_that_is_drained_takes_no_part_in_what_begins() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, OTHER, Message::Drain(WorkerId(1)));
+    // Its job ends before it has left: then it does.
+    registry.on_over(JobId(1), None);
+    registry.take_orders();
+    let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
+    let drained = Told::Drained(WorkerId(1));
+    assert_eq!(told(&orders, A), [&Told::Release(JobId(1)), &drained]);
+    assert_eq!(told(&orders, OTHER), [&drained]);
+    let begun = orders.iter().find_map(|it| match it {
+        Order::Begin { members, .. } => Some(&members[..]),
+        _ => None,
+    });
+    assert_eq!(begun, Some(&[WorkerId(2)][..]));
+    // Who dies before it was drained was not.
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, OTHER, Message::Drain(WorkerId(1)));
+    registry.on_lost(A, Duration::ZERO);
+    registry.on_tick(RETURN_TIME);
+    let orders = registry.take_orders();
+    assert!(
+        refusal(&orders, OTHER).contains("lost before"),
+        "{orders:?}"
+    );
+    assert!(orders.iter().any(|it| matches!(it, Order::Lose { .. })));
 }

@@ -5,6 +5,7 @@
 //! of them. The controller places its shards and never sees the bytes; results are fetched from the workers that hold them.
 //! `docs/cluster.md` tells how processes find each other and what happens when one of them is gone.
 
+mod children;
 mod client;
 mod controller;
 mod error;
@@ -12,8 +13,11 @@ mod rendezvous;
 mod wire;
 mod worker;
 
+pub use brambling_program::{GroupId, ShardId};
 pub use brambling_protocol::greeting::Token;
 pub use brambling_protocol::message::{JobState, JobStatus, Status, WorkerStatus};
+pub use brambling_protocol::{JobId, WorkerId};
+pub use children::{Children, Share};
 pub use client::Cluster;
 pub use controller::{ControllerOptions, ControllerProcess};
 pub use error::ClusterError;

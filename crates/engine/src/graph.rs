@@ -1,5 +1,8 @@
 //! Algorithms on graphs.
 
+use crate::recipe::{self, Call, Recipe};
+use crate::run::Run;
+use crate::stopwatch::Stopwatch;
 use crate::{Caller, Error, Failure, Outcome, RunOptions, Tally};
 pub use brambling_operators::graph::edges::{EdgeList, GraphError, Ids};
 use brambling_operators::graph::meeting::{Cell, Real};
@@ -9,8 +12,7 @@ pub use brambling_operators::graph::relabel::{Relabelled, relabel};
 use brambling_operators::graph::vertex_cut::VertexCut;
 use brambling_operators::graph::{clustering, propagation, reach};
 use brambling_program::{Foreign, Program};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How [`pagerank`] ranks, and when it stops. As networkx has it.
 #[derive(Clone, Debug)]
@@ -121,7 +123,8 @@ pub fn pagerank(
     how: &PageRank,
     options: &RunOptions,
 ) -> Result<Ranked, AnalysisError> {
-    rank(edges, how, options, |p| options.run(p))
+    let caller = None;
+    rank(edges, how, Run { options, caller })
 }
 
 /// As [`pagerank`]; `caller` is asked for interruptions.
@@ -134,15 +137,15 @@ pub fn pagerank_with(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Ranked, AnalysisError> {
-    rank(edges, how, options, |p| options.run_with(p, caller))
+    let caller = Some(caller);
+    rank(edges, how, Run { options, caller })
 }
 
-fn rank(
-    edges: &EdgeList,
-    how: &PageRank,
-    options: &RunOptions,
-    run: impl FnOnce(Program) -> Result<Outcome, Error>,
-) -> Result<Ranked, AnalysisError> {
+fn rank(edges: &EdgeList, how: &PageRank, run: Run<'_, '_>) -> Result<Ranked, AnalysisError> {
+    let call = Call::PageRank {
+        how: how.clone(),
+        edges: edges.clone(),
+    };
     let how = ranking::PageRank {
         damping: how.damping,
         tol: how.tol,
@@ -151,29 +154,30 @@ fn rank(
         precision: how.precision,
     };
     how.check(edges)?;
-    let partitions = options.resolve()?.partitions;
+    let partitions = run.options.resolve()?.partitions;
     let partitions = partitions.unwrap_or_else(|| partitions_of(edges.vertices, edges.len()));
+    let recipe = Recipe { call, partitions };
     match how.precision {
-        Precision::F64 => search::<f64>(&how, edges, partitions, run),
-        Precision::F32 => search::<f32>(&how, edges, partitions, run),
+        Precision::F64 => search::<f64>(&how, edges, recipe, run),
+        Precision::F32 => search::<f32>(&how, edges, recipe, run),
     }
 }
 
 fn search<R: Real>(
     how: &ranking::PageRank,
     edges: &EdgeList,
-    partitions: u32,
-    run: impl FnOnce(Program) -> Result<Outcome, Error>,
+    recipe: Recipe,
+    run: Run<'_, '_>,
 ) -> Result<Ranked, AnalysisError> {
-    let times = Times::default();
-    let watch = times.clone();
+    let partitions = recipe.partitions;
     let mut p = Program::new("pagerank");
-    let ranking = how.build::<R>(&mut p, edges.clone(), partitions, move |_| watch.note());
-    let started = Instant::now();
-    let mut outcome = run(p)?;
+    let watch = Stopwatch::start(&mut p);
+    let look = |p: &mut Program, search: &_| Stopwatch::look(p, &watch, search);
+    let ranking = how.build::<R>(&mut p, edges.clone(), partitions, look);
+    let mut outcome = run.run(p, recipe)?;
     let search = outcome.take(&ranking.search);
+    let watch = outcome.take(&watch);
     let vertices = outcome.take_all(&ranking.vertices);
-    let (dealt, ended) = times.read().unwrap_or((started, started));
     let ranks = vertices
         .into_iter()
         .map(|part| part.ranks.into_iter().map(Into::into));
@@ -184,26 +188,9 @@ fn search<R: Real>(
         converged: search.converged,
         change: search.change,
         tally: outcome.tally(),
-        dealing: dealt - started,
-        search: ended - dealt,
+        dealing: watch.first(),
+        search: watch.rest(),
     })
-}
-
-/// When the search was first seen, and when last.
-#[derive(Clone, Default)]
-struct Times(Arc<Mutex<Option<(Instant, Instant)>>>);
-
-impl Times {
-    fn note(&self) {
-        let now = Instant::now();
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = times.map_or(now, |(first, _)| first);
-        *times = Some((first, now));
-    }
-
-    fn read(&self) -> Option<(Instant, Instant)> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What an algorithm found for each vertex.
@@ -236,7 +223,8 @@ pub fn connected_components(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<u32>, AnalysisError> {
-    let job = Analysis::new("connected-components", edges, options)?;
+    let what = recipe::Analysis::Components;
+    let job = Analysis::new("connected-components", what, edges, options)?;
     job.reach(caller, reach::components)
 }
 
@@ -261,7 +249,8 @@ pub fn bfs(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<Option<u32>>, AnalysisError> {
-    let job = Analysis::new("bfs", edges, options)?;
+    let what = recipe::Analysis::Bfs(from);
+    let job = Analysis::new("bfs", what, edges, options)?;
     let from = start(edges, from)?;
     let found = job.reach(caller, |p, edges, parts| reach::hops(p, edges, parts, from))?;
     let hops = |hops| if hops == u32::MAX { None } else { Some(hops) };
@@ -292,7 +281,8 @@ pub fn sssp(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<f64>, AnalysisError> {
-    let job = Analysis::new("sssp", edges, options)?;
+    let what = recipe::Analysis::Sssp(from);
+    let job = Analysis::new("sssp", what, edges, options)?;
     let from = start(edges, from)?;
     job.reach(caller, |p, edges, parts| {
         reach::distances(p, edges, parts, from)
@@ -321,7 +311,8 @@ pub fn label_propagation(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<u32>, AnalysisError> {
-    let job = Analysis::new("label-propagation", edges, options)?;
+    let what = recipe::Analysis::LabelPropagation(turns);
+    let job = Analysis::new("label-propagation", what, edges, options)?;
     job.run(
         caller,
         |p, edges, parts| propagation::propagate(p, edges, parts, turns),
@@ -351,7 +342,8 @@ pub fn local_clustering(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<f64>, AnalysisError> {
-    let job = Analysis::new("local-clustering", edges, options)?;
+    let what = recipe::Analysis::LocalClustering;
+    let job = Analysis::new("local-clustering", what, edges, options)?;
     job.run(caller, clustering::coefficients, |outcome, found| {
         outcome.take_all(&found).into_iter()
     })
@@ -360,6 +352,7 @@ pub fn local_clustering(
 /// A job over a graph that was looked at.
 struct Analysis<'a> {
     name: &'static str,
+    what: recipe::Analysis,
     edges: &'a EdgeList,
     options: &'a RunOptions,
     partitions: u32,
@@ -368,6 +361,7 @@ struct Analysis<'a> {
 impl<'a> Analysis<'a> {
     fn new(
         name: &'static str,
+        what: recipe::Analysis,
         edges: &'a EdgeList,
         options: &'a RunOptions,
     ) -> Result<Analysis<'a>, AnalysisError> {
@@ -376,6 +370,7 @@ impl<'a> Analysis<'a> {
         let partitions = given.unwrap_or_else(|| partitions_of(edges.vertices, edges.len()));
         Ok(Analysis {
             name,
+            what,
             edges,
             options,
             partitions,
@@ -391,7 +386,18 @@ impl<'a> Analysis<'a> {
     ) -> Result<Found<V>, AnalysisError> {
         let mut p = Program::new(self.name);
         let dataset = build(&mut p, self.edges.clone(), self.partitions);
-        let mut outcome = self.options.run_with(p, caller)?;
+        let recipe = Recipe {
+            call: Call::Analysis {
+                what: self.what,
+                edges: self.edges.clone(),
+            },
+            partitions: self.partitions,
+        };
+        let run = Run {
+            options: self.options,
+            caller: Some(caller),
+        };
+        let mut outcome = run.run(p, recipe)?;
         let parts = take(&mut outcome, dataset);
         Ok(Found {
             values: by_vertex(self.edges.vertices, self.partitions, parts),

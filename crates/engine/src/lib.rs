@@ -25,8 +25,10 @@ pub mod graph;
 mod interrupt;
 pub mod ml;
 mod outcome;
+mod recipe;
 mod run;
 mod settings;
+mod stopwatch;
 mod task_times;
 
 pub use brambling_machine as machine;

@@ -58,14 +58,16 @@ pub use k_means::{FittedKMeans, KMeans};
 pub use k_means_init::KMeansStart;
 pub use table::Table;
 
+use crate::recipe::{Call, Recipe};
+use crate::run::Run;
+use crate::stopwatch::Stopwatch;
 use crate::{Caller, Error, Failure, RunOptions, Tally};
 use brambling_operators::ml::logistic::{Linear, margins_block};
 use brambling_operators::ml::logistic_regression::{self as descent, partitions_of};
 use brambling_operators::ml::samples::SamplesError;
 use brambling_operators::simd;
 use brambling_program::{BLOCK_ROWS, Foreign, Program};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Logistic regression for labels 0 and 1: the weights w and intercept b that minimise
 /// ½‖w‖² + C · Σ log-loss. For more classes there is [`LogisticRegression::fit_classes`].
@@ -224,13 +226,8 @@ impl LogisticRegression {
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<Fitted, FitError> {
-        self.fit_with(
-            x.into(),
-            y,
-            columns,
-            |p| options.run_with(p, caller),
-            options,
-        )
+        let caller = Some(caller);
+        self.fit_with(x.into(), y, columns, Run { options, caller })
     }
 
     /// As [`LogisticRegression::fit`], over vectors of our own. Ctrl-C ends it early.
@@ -245,7 +242,8 @@ impl LogisticRegression {
         options: &RunOptions,
     ) -> Result<Fitted, FitError> {
         let (x, y) = (x.into(), Foreign::owned(y));
-        self.fit_with(x, y, columns, |p| options.run(p), options)
+        let caller = None;
+        self.fit_with(x, y, columns, Run { options, caller })
     }
 
     fn fit_with(
@@ -253,12 +251,11 @@ impl LogisticRegression {
         x: Table,
         y: Foreign<f64>,
         columns: usize,
-        run: impl FnOnce(Program) -> Result<crate::Outcome, Error>,
-        options: &RunOptions,
+        run: Run<'_, '_>,
     ) -> Result<Fitted, FitError> {
         match self.solver {
-            Solver::Lbfgs => self.fit_two_by_lbfgs(x, y, columns, run, options),
-            Solver::GradientDescent => self.fit_by_descent(x.doubles(), y, columns, run, options),
+            Solver::Lbfgs => self.fit_two_by_lbfgs(x, y, columns, run),
+            Solver::GradientDescent => self.fit_by_descent(x.doubles(), y, columns, run),
         }
     }
 
@@ -267,23 +264,27 @@ impl LogisticRegression {
         x: Foreign<f64>,
         y: Foreign<f64>,
         columns: usize,
-        run: impl FnOnce(Program) -> Result<crate::Outcome, Error>,
-        options: &RunOptions,
+        run: Run<'_, '_>,
     ) -> Result<Fitted, FitError> {
         let rows = self.check(x.len(), y.len(), columns)?;
-        let partitions = options.resolve()?.partitions;
+        let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
-        let clock = Clock::default();
+        let call = Call::Logistic {
+            model: *self,
+            x: Table::Doubles(x.clone()),
+            y: y.clone(),
+            columns,
+            classes: 2,
+        };
         let mut p = Program::new("logistic regression");
-        let descent = self.descent();
-        let watch = clock.clone();
-        let model = descent.build(&mut p, x, y, columns, partitions, move |model| {
-            watch.tick(model.iterations == 0);
-        });
-        let started = Instant::now();
-        let mut outcome = run(p)?;
+        let watch = Stopwatch::start(&mut p);
+        let look = |p: &mut Program, model: &_| Stopwatch::look(p, &watch, model);
+        let model = self
+            .descent()
+            .build(&mut p, x, y, columns, partitions, look);
+        let mut outcome = run.run(p, Recipe { call, partitions })?;
         let model = outcome.take(&model);
-        let (stepped, ended) = clock.read().unwrap_or((started, started));
+        let watch = outcome.take(&watch);
         Ok(Fitted {
             coef: model.weights,
             intercept: model.intercept,
@@ -292,8 +293,8 @@ impl LogisticRegression {
             converged: model.converged,
             largest_gradient: model.largest_gradient,
             tally: outcome.tally(),
-            first_pass: stepped - started,
-            descent: ended - stepped,
+            first_pass: watch.first(),
+            descent: watch.rest(),
         })
     }
 
@@ -327,25 +328,5 @@ impl LogisticRegression {
             return Err(SamplesError::NoRows.into());
         }
         Ok(rows)
-    }
-}
-
-/// When the first pass had ended, and when the last one.
-#[derive(Clone, Default)]
-struct Clock(Arc<Mutex<Option<(Instant, Instant)>>>);
-
-impl Clock {
-    fn tick(&self, is_first: bool) {
-        let now = Instant::now();
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = match *times {
-            Some((first, _)) if !is_first => first,
-            _ => now,
-        };
-        *times = Some((first, now));
-    }
-
-    fn read(&self) -> Option<(Instant, Instant)> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,13 @@
-//! Running a program on the threads of this process.
+//! Running a program: on the threads of this process, or on a cluster's workers.
 
+use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
-use crate::{Error, Outcome, Resolved, Settings, TaskTimes};
+use crate::recipe::Recipe;
+use crate::{Error, Failure, Outcome, Resolved, Settings, TaskTimes};
 use brambling_memory::{Budget, Floors};
 use brambling_operators::simd;
 use brambling_program::{Bindings, Plan, Program};
-use brambling_worker::executor::{Caller, Job, JobOptions, Pool};
+use brambling_worker::executor::{Caller, Job, JobOptions, Pool, QuietCaller};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,6 +30,20 @@ pub struct RunOptions {
     settings: Settings,
     bindings: Bindings,
     task_times: Option<TaskTimes>,
+    place: Place,
+}
+
+/// Where a program runs.
+#[derive(Clone, Debug, Default)]
+enum Place {
+    #[default]
+    Here,
+    On {
+        cluster: Arc<Cluster>,
+        described: Option<Arc<[u8]>>,
+    },
+    /// It does not: whoever wants the program itself takes it from there.
+    Nowhere(Arc<Mutex<Option<Program>>>),
 }
 
 thread_local! {
@@ -99,6 +115,55 @@ impl RunOptions {
         self
     }
 
+    /// Runs on a cluster's workers instead of this process's threads: models of [`ml`](crate::ml) and analyses of
+    /// [`graph`](crate::graph), whose arrays go to every worker, and programs that are [described](RunOptions::described_by).
+    ///
+    /// ```no_run
+    /// use brambling::cluster::{Cluster, Rendezvous};
+    /// use brambling::ml::LogisticRegression;
+    /// use brambling::prelude::*;
+    /// use std::sync::Arc;
+    ///
+    /// let cluster = Arc::new(Cluster::connect(&Rendezvous::find(None, None)?)?);
+    /// let options = RunOptions::new().on(&cluster);
+    /// let (x, y) = (vec![1.0, 2.0, 3.0, 4.0], vec![0.0, 0.0, 1.0, 1.0]);
+    /// let fitted = LogisticRegression::default().fit_owned(x, y, 1, &options)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn on(mut self, cluster: &Arc<Cluster>) -> Self {
+        self.place = Place::On {
+            cluster: cluster.clone(),
+            described: None,
+        };
+        self
+    }
+
+    /// What a worker's [`Source`](crate::cluster::Source) builds the same program of. Says nothing about programs that run here.
+    #[must_use]
+    pub fn described_by(mut self, bytes: impl Into<Arc<[u8]>>) -> Self {
+        if let Place::On { described, .. } = &mut self.place {
+            *described = Some(bytes.into());
+        }
+        self
+    }
+
+    /// The program that `call` would run with the options that it is given: for a [`Source`](crate::cluster::Source), which
+    /// builds what its client runs. The program is not run: `call` sees its run interrupted.
+    ///
+    /// # Errors
+    /// What `call` returned, when it has run no program.
+    pub fn program_of<R>(
+        mut self,
+        call: impl FnOnce(&RunOptions, &mut dyn Caller) -> R,
+    ) -> Result<Program, R> {
+        let slot = Arc::default();
+        self.place = Place::Nowhere(Arc::clone(&slot));
+        let returned = call(&self, &mut QuietCaller);
+        let taken = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.ok_or(returned)
+    }
+
     /// The settings, every source consulted.
     ///
     /// # Errors
@@ -120,6 +185,51 @@ impl RunOptions {
     /// # Errors
     /// As [`RunOptions::run`].
     pub fn run_with(&self, program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
+        let name = program.spec().name.clone();
+        self.run_recipe(program, caller, || {
+            Err(ClusterError::NoDescription { name })
+        })
+    }
+
+    /// Runs a program that `recipe` describes to workers, unless the caller has described it.
+    pub(crate) fn run_recipe(
+        &self,
+        program: Program,
+        caller: &mut dyn Caller,
+        recipe: impl FnOnce() -> Result<Vec<u8>, ClusterError>,
+    ) -> Result<Outcome, Error> {
+        match &self.place {
+            Place::Here => self.run_here(program, caller),
+            Place::On { cluster, described } => {
+                self.refuse_own()?;
+                let plan = Plan::compile(Arc::new(program), &self.bindings)?;
+                match described {
+                    Some(bytes) => cluster.run(plan, bytes, caller),
+                    None => cluster.run(plan, &recipe()?, caller),
+                }
+            }
+            Place::Nowhere(slot) => {
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(program);
+                Err(Failure::Interrupted.into())
+            }
+        }
+    }
+
+    /// Refuses what says how this process works, where others do.
+    fn refuse_own(&self) -> Result<(), ClusterError> {
+        let own = [
+            ("threads", self.settings.threads.is_some()),
+            ("memory", self.settings.memory.is_some()),
+            ("stall_seconds", self.settings.stall_seconds.is_some()),
+            ("task_times", self.task_times.is_some()),
+        ];
+        match own.into_iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((option, _)) => Err(ClusterError::OwnOption { option }),
+        }
+    }
+
+    fn run_here(&self, program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
         if IN_JOB.get() || on_worker_thread() {
             return Err(Error::Nested);
         }
@@ -140,6 +250,23 @@ impl RunOptions {
             times.keep(&job);
         }
         Ok(Outcome::new(job))
+    }
+}
+
+/// A program on its way: how it is run, and who waits for it.
+pub(crate) struct Run<'o, 'c> {
+    pub(crate) options: &'o RunOptions,
+    /// None: Ctrl-C ends it.
+    pub(crate) caller: Option<&'c mut dyn Caller>,
+}
+
+impl Run<'_, '_> {
+    pub(crate) fn run(self, program: Program, recipe: Recipe) -> Result<Outcome, Error> {
+        let bytes = || Ok(recipe.encoded());
+        match self.caller {
+            Some(caller) => self.options.run_recipe(program, caller, bytes),
+            None => self.options.run_recipe(program, &mut CtrlC::watch(), bytes),
+        }
     }
 }
 

@@ -1,11 +1,16 @@
 //! A controller, workers and clients in one process, over TCP: programs give the bits of one process, and who takes no part is told why.
 
 use brambling::cluster::{
-    Cluster, ClusterError, ControllerOptions, ControllerProcess, JobState, Rendezvous, Source,
-    Token, WorkerEnd, WorkerOptions, WorkerProcess,
+    Cluster, ClusterError, ControllerOptions, ControllerProcess, GroupId, JobId, JobState,
+    Rendezvous, ShardId, Source, Token, WorkerEnd, WorkerId, WorkerOptions, WorkerProcess,
 };
+use brambling::graph::{
+    EdgeList, PageRank, Precision, bfs, connected_components, label_propagation, local_clustering,
+    pagerank, sssp,
+};
+use brambling::ml::{KMeans, KMeansStart, LogisticRegression, Solver};
 use brambling::prelude::*;
-use brambling::program::{Bindings, Plan};
+use brambling::program::{Bindings, Foreign, Plan};
 use brambling::{Caller, Error, Interrupted, QuietCaller, Settings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -170,6 +175,146 @@ fn programs_give_the_bits_of_one_process_on_any_number_of_workers() {
             .iter()
             .all(|job| job.state == JobState::Succeeded)
     );
+}
+
+/// Values that look random, from 0 to below 1.
+fn noise(count: usize) -> Vec<f64> {
+    let word = |at: usize| (at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let values = (0..count).map(|at| (word(at) ^ (word(at) >> 29)) >> 11);
+    values.map(|it| it as f64 / (1u64 << 53) as f64).collect()
+}
+
+/// What models and analyses of graphs find, by name, as bits.
+fn found(options: &RunOptions) -> Vec<(&'static str, Vec<u64>)> {
+    const ROWS: usize = 9_000;
+    const COLUMNS: usize = 3;
+    let bits = |values: &[f64]| values.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
+    let whole = |values: &[u32]| values.iter().map(|it| u64::from(*it)).collect::<Vec<_>>();
+    let caller = &mut QuietCaller;
+    let x = noise(ROWS * COLUMNS);
+    let margin = |row: &[f64]| row[0] - row[1] + 0.3 * row[2];
+    let margins: Vec<f64> = x.chunks(COLUMNS).map(margin).collect();
+    let two: Vec<f64> = margins
+        .iter()
+        .map(|it| f64::from(u8::from(*it > 0.2)))
+        .collect();
+    let three: Vec<f64> = margins
+        .iter()
+        .map(|it| (it.clamp(-0.6, 0.6) * 2.4 + 1.5).floor())
+        .collect();
+    let mut found = Vec::new();
+    for solver in [Solver::Lbfgs, Solver::GradientDescent] {
+        let model = LogisticRegression {
+            max_iter: 20,
+            solver,
+            ..Default::default()
+        };
+        let fitted = model
+            .fit_owned(x.clone(), two.clone(), COLUMNS, options)
+            .unwrap();
+        let name = ["descent", "lbfgs"][usize::from(solver == Solver::Lbfgs)];
+        found.push((
+            name,
+            bits(&[&fitted.coef[..], &[fitted.intercept]].concat()),
+        ));
+    }
+    let singles: Vec<f32> = x.iter().map(|&it| it as f32).collect();
+    let classes = LogisticRegression::default();
+    let classes = classes
+        .fit_classes_owned(singles, three, COLUMNS, 3, options)
+        .unwrap();
+    found.push(("classes", bits(&classes.coef)));
+    let start = KMeansStart::PlusPlus
+        .centres_owned(x.clone(), COLUMNS, 5, 7, options)
+        .unwrap();
+    let groups = KMeans::default()
+        .fit_owned(x, COLUMNS, start, options)
+        .unwrap();
+    found.push(("k-means", bits(&groups.centres)));
+
+    let ends = noise(8_000);
+    let ends: Vec<u32> = ends.iter().map(|it| (it * it * 600.0) as u32).collect();
+    let (sources, targets) = ends.split_at(4_000);
+    let edges = EdgeList::new(600, sources.to_vec(), targets.to_vec()).weighted(noise(4_000));
+    for precision in [Precision::F64, Precision::F32] {
+        let how = PageRank {
+            precision,
+            personalization: Some(Foreign::owned(noise(600))),
+            ..Default::default()
+        };
+        let ranked = pagerank(&edges, &how, options).unwrap();
+        found.push((precision.name(), bits(&ranked.ranks)));
+    }
+    let components = connected_components(&edges, options, caller).unwrap();
+    found.push(("components", whole(&components.values)));
+    let hops = bfs(&edges, 3, options, caller).unwrap().values;
+    let hops: Vec<u32> = hops.iter().map(|it| it.unwrap_or(u32::MAX)).collect();
+    found.push(("bfs", whole(&hops)));
+    found.push((
+        "sssp",
+        bits(&sssp(&edges, 3, options, caller).unwrap().values),
+    ));
+    let labels = label_propagation(&edges, 4, options, caller).unwrap();
+    found.push(("labels", whole(&labels.values)));
+    let clustering = local_clustering(&edges, options, caller).unwrap();
+    found.push(("clustering", bits(&clustering.values)));
+    found
+}
+
+#[test]
+fn same_bits_on_any_number_of_workers() {
+    let partitions = RunOptions::new().partitions(9);
+    let expected = found(&partitions.clone().threads(2));
+    let heated = here("heat 20 30 fast");
+    let (_controller, at) = start_controller();
+    let cluster = Arc::new(Cluster::connect(&at).unwrap());
+    let mut workers = Vec::new();
+    for count in [1, 2, 4, 16] {
+        workers.extend((workers.len()..count).map(|_| start_worker(&at, 1)));
+        let heat = run(&cluster, "heat 20 30 fast", &mut QuietCaller).unwrap();
+        assert_eq!(heat, heated, "heat on {count} workers");
+        let found = found(&partitions.clone().on(&cluster));
+        for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+            assert_eq!(found, expected, "{name} on {count} workers");
+        }
+    }
+}
+
+#[test]
+fn what_runs_on_a_cluster_says_what_does_not() {
+    let (_controller, at) = start_controller();
+    let _worker = start_worker(&at, 1);
+    let cluster = Arc::new(Cluster::connect(&at).unwrap());
+    let program = || heat(3, 2, false).program;
+    let options = RunOptions::new().on(&cluster);
+    let refused = |options: &RunOptions| options.run(program()).map(drop).unwrap_err().to_string();
+    assert!(refused(&options).contains("RunOptions::described_by"));
+    let described = options.described_by(&b"heat 3 2 fast"[..]);
+    assert!(described.run(program()).is_ok());
+    assert!(refused(&described.clone().threads(2)).contains("option threads"));
+    assert!(refused(&described.clone().memory("1GB")).contains("option memory"));
+    let times = brambling::TaskTimes::new();
+    assert!(refused(&described.task_times(&times)).contains("option task_times"));
+    // What is wrong with the data is told by a worker.
+    let model = LogisticRegression::default();
+    let on = RunOptions::new().on(&cluster);
+    let (x, y) = (vec![1.0, f64::NAN, 3.0], vec![0.0, 1.0, 1.0]);
+    let error = model
+        .fit_owned(x, y, 1, &on)
+        .map(drop)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("worker w1") && error.contains("row 1"),
+        "{error}"
+    );
+    // And what is wrong with the call, here.
+    let model = LogisticRegression { c: -1.0, ..model };
+    let error = model
+        .fit_owned(vec![1.0], vec![0.0], 1, &on)
+        .map(drop)
+        .unwrap_err();
+    assert!(error.to_string().contains("C = -1"), "{error}");
 }
 
 #[test]
@@ -358,4 +503,240 @@ fn links_that_break_lose_no_job_and_no_result() {
         .map(|worker| worker.id.to_string())
         .collect();
     assert_eq!(names, ["w1", "w2"], "they are the same workers");
+}
+
+/// Who says nothing after a greeting is sent away soon; a client has said something.
+#[test]
+fn a_client_may_think_before_it_runs_something() {
+    let (_controller, at) = start_controller();
+    let _worker = start_worker(&at, 1);
+    let cluster = Cluster::connect(&at).unwrap();
+    // Longer than a stranger may be silent.
+    std::thread::sleep(Duration::from_secs(7));
+    let found = run(&cluster, "heat 8 20 fast", &mut QuietCaller).unwrap();
+    assert_eq!(found, here("heat 8 20 fast"));
+}
+
+/// A shard of the program `heat`: a cell of its line.
+fn cell(index: u32) -> ShardId {
+    let group = GroupId(0);
+    ShardId { group, index }
+}
+
+/// Runs `text` on the cluster, and meanwhile does something else, again and again, until the job is over. Gives what the job left.
+fn run_while(at: &Rendezvous, text: &str, mut meanwhile: impl FnMut(&Cluster)) -> (Vec<u64>, u64) {
+    let (runner, other) = (Cluster::connect(at).unwrap(), Cluster::connect(at).unwrap());
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || run(&runner, text, &mut QuietCaller));
+        while !running.is_finished() {
+            meanwhile(&other);
+            // The other tests have the machine as well.
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        running.join().unwrap().unwrap()
+    })
+}
+
+/// Moves some cell to some worker, if the job still runs and the cell is elsewhere; whether it moved.
+fn move_one(cluster: &Cluster, random: &mut u64, cells: u32, workers: &[WorkerId]) -> bool {
+    *random = random
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    let index = (*random >> 33) as u32 % cells;
+    let to = workers[(*random >> 13) as usize % workers.len()];
+    match cluster.move_shard(None, cell(index), to, &mut QuietCaller) {
+        Ok(_) => true,
+        Err(error) => {
+            let text = error.to_string();
+            let is_honest = [
+                "is there already",
+                "is over",
+                "no job has the cluster",
+                "no worker",
+            ];
+            assert!(is_honest.iter().any(|it| text.contains(it)), "{text}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_shard_moves_where_a_user_wants_it_and_who_asks_for_what_cannot_be_is_told_why() {
+    let (_controller, at) = start_controller();
+    let workers = [start_worker(&at, 1), start_worker(&at, 1)];
+    let names = workers.each_ref().map(|worker| worker.name().unwrap());
+    let text = "heat 4 60 slow";
+    let (mut moved, mut told) = (0, Vec::new());
+    let cluster = Cluster::connect(&at).unwrap();
+    let ask = |cluster: &Cluster, job, shard, to| {
+        let asked = cluster.move_shard(job, shard, to, &mut QuietCaller);
+        asked.map_err(|error| error.to_string())
+    };
+    let idle = ask(&cluster, None, cell(0), names[1]).unwrap_err();
+    assert!(idle.contains("no job has the cluster"), "{idle}");
+    let found = run_while(&at, text, |cluster| {
+        let status = cluster.status().unwrap();
+        if status.jobs.iter().all(|job| job.position == 0) || moved == 2 {
+            return std::thread::sleep(Duration::from_millis(5));
+        }
+        if let Ok(job) = ask(cluster, None, cell(0), names[1 - moved]) {
+            assert_eq!(job, JobId(1));
+            moved += 1;
+            let held = |status: brambling::cluster::Status| {
+                status
+                    .workers
+                    .iter()
+                    .map(|it| it.shards)
+                    .collect::<Vec<_>>()
+            };
+            // The line's cells, and the sum, which is on the second.
+            let expected = [vec![1, 4], vec![2, 3]];
+            assert_eq!(held(cluster.status().unwrap()), expected[moved - 1]);
+        }
+        let wrong = [
+            (Some(JobId(9)), cell(0), names[0], "no job j9"),
+            (
+                None,
+                cell(4),
+                names[0],
+                "has no shard 0.4; its groups, from 0, have [4, 1] shards",
+            ),
+            (None, cell(0), WorkerId(7), "no worker w7"),
+            (None, cell(3), names[1], "is there already"),
+        ];
+        for (job, shard, to, why) in wrong {
+            let text = ask(cluster, job, shard, to).unwrap_err();
+            if !text.contains("over") {
+                assert!(text.contains(why), "{text}");
+                told.push(why);
+            }
+        }
+    });
+    assert_eq!(found, here(text));
+    assert_eq!(moved, 2);
+    assert!(told.len() >= 4);
+    let over = ask(&cluster, Some(JobId(1)), cell(0), names[1]).unwrap_err();
+    assert!(over.contains("job j1 is over"), "{over}");
+}
+
+/// The end of the job falls among moves: what they carry is fetched from where it arrives.
+#[test]
+fn what_moves_when_a_job_ends_is_not_lost() {
+    let (_controller, at) = start_controller();
+    let workers = [
+        start_worker(&at, 1),
+        start_worker(&at, 1),
+        start_worker(&at, 1),
+    ];
+    let names = workers.each_ref().map(|worker| worker.name().unwrap());
+    let mut random = 5;
+    for turns in 0..40 {
+        let text = format!("heat 6 {} fast", turns % 8);
+        let found = run_while(&at, &text, |cluster| {
+            move_one(cluster, &mut random, 6, &names);
+        });
+        assert_eq!(found, here(&text), "{text}");
+    }
+}
+
+/// Waits until a worker has been told that it is drained, and ends it.
+fn see_drained(worker: WorkerProcess) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match worker.wait(Duration::from_millis(50)) {
+            Some(WorkerEnd::Drained) => return,
+            Some(other) => panic!("{other:?}"),
+            None => assert!(
+                Instant::now() < deadline,
+                "it does not hear that it is drained"
+            ),
+        }
+    }
+}
+
+#[test]
+fn same_bits_while_shards_move_and_workers_come_and_go() {
+    let (_controller, at) = start_controller();
+    let mut workers = vec![start_worker(&at, 1), start_worker(&at, 2)];
+    let text = "heat 12 160 slow";
+    let (mut random, mut moves, mut drains, mut took_part) = (7, 0, 0, 0);
+    let found = run_while(&at, text, |cluster| {
+        let names: Vec<WorkerId> = workers.iter().filter_map(WorkerProcess::name).collect();
+        moves += u32::from(move_one(cluster, &mut random, 12, &names));
+        match moves {
+            10 if workers.len() == 2 && drains == 0 => workers.push(start_worker(&at, 1)),
+            // The first, which has the lowest name, then one that came while the job ran.
+            20.. if drains < 2 && workers.len() > 1 => {
+                let leaver = workers.remove(drains);
+                let status = cluster.status().unwrap();
+                took_part += usize::from(status.workers.iter().all(|it| it.shards > 0));
+                cluster
+                    .drain(leaver.name().unwrap(), &mut QuietCaller)
+                    .unwrap();
+                let status = cluster.status().unwrap();
+                let is_it = |id| Some(id) == leaver.name();
+                let left = status.workers.iter().find(|it| is_it(it.id));
+                assert_eq!(left.map_or(0, |it| it.shards), 0);
+                see_drained(leaver);
+                drains += 1;
+                workers.push(start_worker(&at, 1));
+            }
+            _ => {}
+        }
+    });
+    assert_eq!(found, here(text));
+    assert!(moves > 30, "{moves}");
+    assert_eq!((drains, workers.len()), (2, 3));
+    assert!(took_part > 0, "nothing moved to who came");
+    // Those that left are nobody's loss, and the others have the next job to themselves.
+    let cluster = Cluster::connect(&at).unwrap();
+    let next = run(&cluster, "heat 8 20 fast", &mut QuietCaller).unwrap();
+    assert_eq!(next, here("heat 8 20 fast"));
+    assert!(
+        cluster
+            .status()
+            .unwrap()
+            .jobs
+            .iter()
+            .all(|job| job.failure.is_none())
+    );
+}
+
+#[test]
+fn a_worker_that_is_drained_gets_nothing_more_and_ends() {
+    let (_controller, at) = start_controller();
+    let cluster = Cluster::connect(&at).unwrap();
+    let drain = |name| {
+        let drained = cluster.drain(name, &mut QuietCaller);
+        drained.map_err(|error| error.to_string())
+    };
+    assert!(drain(WorkerId(1)).unwrap_err().contains("no worker w1"));
+    let first = start_worker(&at, 1);
+    let why = drain(first.name().unwrap()).unwrap_err();
+    assert!(
+        why.contains("the last one") && why.contains("brambling worker"),
+        "{why}"
+    );
+    // Without a job it goes at once.
+    let second = start_worker(&at, 1);
+    drain(first.name().unwrap()).unwrap();
+    see_drained(first);
+    let found = run(&cluster, "heat 8 20 fast", &mut QuietCaller).unwrap();
+    assert_eq!(found, here("heat 8 20 fast"));
+    // With one that ends meanwhile it goes then.
+    for turns in 0..8 {
+        let leaver = start_worker(&at, 1);
+        let name = leaver.name().unwrap();
+        let text = format!("heat 6 {turns} fast");
+        let mut leaver = Some(leaver);
+        let found = run_while(&at, &text, |_| {
+            if let Some(leaver) = leaver.take() {
+                drain(name).unwrap();
+                see_drained(leaver);
+            }
+        });
+        assert_eq!(found, here(&text), "{text}");
+    }
+    assert_eq!(cluster.status().unwrap().workers.len(), 1);
+    drop(second);
 }

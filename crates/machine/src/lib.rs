@@ -1,5 +1,5 @@
 //! What the hardware can do: the CPUs this process may use, the limits its control group sets, and
-//! probes that measure memory bandwidth, calls, the distance between two cores and flops.
+//! probes that measure memory bandwidth, calls, the distance between two cores, small messages and flops.
 //!
 //! This crate stands alone: it knows nothing of programs, and nothing of the engine.
 
@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod crew;
 pub mod isa;
 pub mod measure;
+pub mod network;
 pub mod pin;
 pub mod probes;
 

@@ -11,8 +11,8 @@ mod error;
 mod header;
 
 pub use control::{
-    Ack, Arrived, Call, Credit, Ended, Failed, Finished, Hello, Joined, LoopEnd, MapUpdate,
-    Reserve, Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery,
+    Ack, Arrived, Call, Credit, Ended, Failed, Finished, Gone, Hello, Joined, Leaves, LoopEnd,
+    MapUpdate, Parted, Reserve, Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery,
 };
 pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
 pub use error::FrameError;
@@ -73,6 +73,12 @@ pub enum Body<'a> {
     Call(Call),
     /// What processes say to each other outside of jobs.
     Message(Message<'a>),
+    /// A worker leaves.
+    Leaves(Leaves),
+    /// Nothing is on its way to it, or from it.
+    Parted(Parted),
+    /// It has left.
+    Gone(Gone),
 }
 
 impl Body<'_> {
@@ -97,6 +103,9 @@ impl Body<'_> {
             Body::Ended(_) => Kind::Ended,
             Body::Call(_) => Kind::Call,
             Body::Message(_) => Kind::Message,
+            Body::Leaves(_) => Kind::Leaves,
+            Body::Parted(_) => Kind::Parted,
+            Body::Gone(_) => Kind::Gone,
         }
     }
 }
@@ -137,6 +146,9 @@ impl<'a> Frame<'a> {
             Body::Ended(body) => control::encode(body, out),
             Body::Call(body) => control::encode(body, out),
             Body::Message(body) => control::encode(body, out),
+            Body::Leaves(body) => control::encode(body, out),
+            Body::Parted(body) => control::encode(body, out),
+            Body::Gone(body) => control::encode(body, out),
         }
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
         let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
@@ -183,6 +195,9 @@ impl<'a> Frame<'a> {
             Kind::Ended => Body::Ended(control::decode(body)?),
             Kind::Call => Body::Call(control::decode(body)?),
             Kind::Message => Body::Message(control::decode(body)?),
+            Kind::Leaves => Body::Leaves(control::decode(body)?),
+            Kind::Parted => Body::Parted(control::decode(body)?),
+            Kind::Gone => Body::Gone(control::decode(body)?),
         };
         Ok(Frame {
             priority: header.priority(),

@@ -6,7 +6,7 @@
 
 use crate::ids::{Generation, JobId, WorkerId};
 use crate::map::EntryRange;
-use brambling_program::DatasetId;
+use brambling_program::{DatasetId, ShardId};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -86,6 +86,39 @@ pub enum Message<'a> {
     },
     /// The controller to a client: its program is a job now, and begins when it is its turn.
     Queued(JobId),
+    /// A client to the controller: move a shard.
+    Move(Move),
+    /// The controller to a client: the shard that it wanted moved is there.
+    Moved(Move),
+    /// The controller to a client: a worker takes part in its job from now on, and expects the program.
+    Admitted {
+        /// The job.
+        job: JobId,
+        /// The worker.
+        member: Member,
+    },
+    /// The controller to a client: a worker takes no part in its job any more. It holds nothing of it.
+    Left {
+        /// The job.
+        job: JobId,
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// A client to the controller: a worker is to hold nothing any more, and to end.
+    Drain(WorkerId),
+    /// The controller to a client: it holds nothing any more. To the worker: it may end.
+    Drained(WorkerId),
+}
+
+/// A wish that a shard moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Move {
+    /// Of which job; none: of the one that runs.
+    pub job: Option<JobId>,
+    /// The shard.
+    pub shard: ShardId,
+    /// Where it is to be.
+    pub to: WorkerId,
 }
 
 /// What a worker is.

@@ -45,6 +45,8 @@ pub struct Deeds {
     pub moves: u64,
     /// Workers that joined.
     pub joins: u64,
+    /// Workers that left.
+    pub leaves: u64,
     /// Controllers that fell silent.
     pub silences: u64,
 }
@@ -97,6 +99,9 @@ pub(crate) struct Cluster<'a> {
     /// How many workers may still join, and how.
     joins: u64,
     newcomer: NodeOptions,
+    /// How many workers may still leave, and whether one was told to.
+    leaves: u64,
+    is_drained: bool,
     shards: Vec<ShardId>,
     deeds: Deeds,
 }
@@ -119,6 +124,7 @@ impl<'a> Cluster<'a> {
         let calm = random.pick(&[0, 1, 1, 4]);
         let silent_at = random.one_in(3).then(|| random.below(1_000));
         let joins = random.below(3);
+        let leaves = random.below(3);
         let shards = plan.counts.iter().zip(0..).flat_map(|(count, group)| {
             let group = GroupId(group);
             (0..*count).map(move |index| ShardId { group, index })
@@ -136,6 +142,8 @@ impl<'a> Cluster<'a> {
             is_silent: false,
             joins,
             newcomer: options,
+            leaves,
+            is_drained: false,
             shards: shards.collect(),
             deeds: Deeds::default(),
         };
@@ -164,6 +172,7 @@ impl<'a> Cluster<'a> {
             52..56 => self.flush(),
             56 => self.depart(),
             57 if self.random.one_in(8) => self.join(),
+            57 if self.random.one_in(8) => self.drain(),
             57 => self.order(),
             58 => self.hear(),
             59 | 60 => self.complete(),
@@ -211,6 +220,9 @@ impl<'a> Cluster<'a> {
         }
         let at = packet.to.0 as usize;
         let worker = &mut self.workers[at];
+        if worker.has_left {
+            return true;
+        }
         let held = worker.node.held();
         if let Err(error) = worker.node.on_frame(packet.from, &packet.bytes) {
             panic!(
@@ -279,12 +291,48 @@ impl<'a> Cluster<'a> {
             me,
             ..self.newcomer.clone()
         };
-        let map = PartitionMap::new(self.plan.counts.iter().copied());
+        // A process is told where shards are when it is told of the job. Here only those are that would perhaps not hear it later: from a
+        // controller that falls silent, or of entries that name who has left.
+        let is_needed = self.is_drained || self.silent_at.is_some();
+        let map = match self.controller.map(JOB).filter(|_| is_needed) {
+            Some(map) => map.clone(),
+            None => PartitionMap::new(self.plan.counts.iter().copied()),
+        };
         self.workers
             .push(Worker::new(Node::new(self.plan, map, options)));
         self.controller.join(me);
         self.collect_controller();
         true
+    }
+
+    /// A worker is to leave, if another stays.
+    fn drain(&mut self) -> bool {
+        let at = worker_id(self.worker());
+        let count = self.workers.len();
+        let stays = |id: &WorkerId| *id != at && !self.controller.is_leaving(*id);
+        let staying = (0..count).filter(|at| !self.workers[*at].has_left);
+        if self.leaves == 0 || self.is_silent || !staying.map(worker_id).any(|id| stays(&id)) {
+            return true;
+        }
+        self.leaves -= 1;
+        self.is_drained = true;
+        self.watch.note(|| format!("{at} is to leave"));
+        self.controller.drain(at, 100);
+        self.collect_controller();
+        true
+    }
+
+    /// A worker has left: its process ends.
+    fn let_go(&mut self, at: WorkerId) {
+        self.deeds.leaves += 1;
+        self.watch.note(|| format!("{at} has left"));
+        for party in 0..=self.workers.len() {
+            self.network.cut(at, self.name(party));
+        }
+        let worker = &mut self.workers[at.0 as usize];
+        worker.has_left = true;
+        assert_eq!(worker.shards.len(), 0, "{at} leaves with shards");
+        assert_eq!(worker.node.held(), 0, "{at} leaves with pieces");
     }
 
     /// A move is ordered, if it makes sense.
@@ -316,14 +364,15 @@ impl<'a> Cluster<'a> {
                     self.network.send(WorkerId::CONTROLLER, to, bytes);
                 }
                 Effect::Moved { .. } => self.deeds.moves += 1,
+                Effect::Left { worker } => self.let_go(worker),
                 Effect::Ended { failure, .. } => {
                     assert_eq!(failure, None, "nothing fails here");
                     let finished: usize = self.workers.iter().map(Worker::finished).sum();
-                    let on_their_way = self.controller.moving(JOB);
-                    assert!(
-                        finished + on_their_way >= self.shards.len(),
-                        "the job is over before {} of its shards have finished",
-                        self.shards.len() - finished
+                    // Also none is on its way: results are fetched from where shards are.
+                    assert_eq!(
+                        finished,
+                        self.shards.len(),
+                        "the job is over before all of its shards have finished and arrived"
                     );
                 }
                 Effect::Stays { shard, to, .. } => {
@@ -336,6 +385,10 @@ impl<'a> Cluster<'a> {
     fn tick(&mut self) -> bool {
         let at = self.worker();
         self.workers[at].node.on_tick();
+        if !self.is_silent {
+            self.controller.on_tick();
+            self.collect_controller();
+        }
         self.collect(at)
     }
 
@@ -355,6 +408,10 @@ impl<'a> Cluster<'a> {
     }
 
     fn reconnect_between(&mut self, a: usize, b: usize) {
+        let has_left = |party: usize| self.workers.get(party).is_some_and(|it| it.has_left);
+        if has_left(a) || has_left(b) {
+            return;
+        }
         self.deeds.breaks += 1;
         self.watch
             .note(|| format!("w{a} and w{b} lose their connection"));
@@ -394,6 +451,9 @@ impl<'a> Cluster<'a> {
     /// Carries out what a node asked for; whether there was anything.
     fn collect(&mut self, at: usize) -> bool {
         let effects = self.workers[at].node.take_effects();
+        if self.workers[at].has_left {
+            return false;
+        }
         let any = !effects.is_empty();
         for effect in effects {
             self.workers[at].perform(effect, self.plan, &mut self.network, &mut self.watch);
@@ -401,8 +461,14 @@ impl<'a> Cluster<'a> {
         any
     }
 
+    /// Some worker that has not left.
     fn worker(&mut self) -> usize {
-        self.random.below(self.workers.len() as u64) as usize
+        loop {
+            let at = self.random.below(self.workers.len() as u64) as usize;
+            if !self.workers[at].has_left {
+                return at;
+            }
+        }
     }
 
     fn is_quiet(&self) -> bool {
@@ -443,7 +509,12 @@ impl<'a> Cluster<'a> {
             }
             while self.deliver() || !self.network.is_empty() {}
         }
-        for (at, worker) in self.workers.iter().enumerate() {
+        let staying = self
+            .workers
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| !it.has_left);
+        for (at, worker) in staying {
             assert_eq!(worker.node.held(), 0, "w{at} holds something for ever");
             assert!(worker.node.is_settled(), "w{at} has not sent everything");
         }
@@ -452,7 +523,7 @@ impl<'a> Cluster<'a> {
             "a move has not ended"
         );
         assert!(
-            self.is_silent || self.watch.ended() == count,
+            self.is_silent || self.watch.ended() + self.deeds.leaves as usize >= count,
             "{} of {count} workers know that the job is over",
             self.watch.ended()
         );

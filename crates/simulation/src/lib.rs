@@ -3,9 +3,11 @@
 //!
 //! * [`random_program`] makes a valid program from a seed.
 //! * [`simulate`] runs a program on a cluster of simulated workers.
+//! * [`costed`] runs a job of a given shape in virtual time, with measured costs, on as many workers as one likes.
 //! * [`interpret`] runs a program in order, whole datasets in memory, sharing no code with worker and exchange.
 
 mod cluster;
+pub mod costed;
 mod interpreter;
 mod kernels;
 mod ports;

@@ -1,9 +1,9 @@
 //! Random programs on simulated clusters give, bit for bit, what the sequential interpreter gives.
 //!
 //! Catches what frames that are late, repeated, reordered and lost with their connection can break, news of the map
-//! that come late, shards that move and workers that join while all this happens, a controller that falls silent, wake-ups that are missed, and
+//! that come late, shards that move and workers that join and leave while all this happens, a controller that falls silent, wake-ups that are missed, and
 //! what invariants 1 to 7 and 10 forbid.
-//! No worker leaves or dies here: that comes later.
+//! No worker dies here: that comes later.
 
 use brambling_simulation::{Deeds, random_program, seeds, simulate};
 
@@ -20,6 +20,7 @@ fn ten_thousand_seeds() {
         all.moves += deeds.moves;
         all.silences += deeds.silences;
         all.joins += deeds.joins;
+        all.leaves += deeds.leaves;
     }
     // A simulation in which nothing goes wrong shows nothing.
     let eventful = all.tasks > 0
@@ -29,6 +30,7 @@ fn ten_thousand_seeds() {
         && all.lost > 0
         && all.moves > 0
         && all.silences > 0
-        && all.joins > 0;
+        && all.joins > 0
+        && all.leaves > 0;
     assert!(eventful || seeds(10_000).count() < 100, "{all:?}");
 }

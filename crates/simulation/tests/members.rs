@@ -131,6 +131,7 @@ impl Network {
                 }),
                 Effect::Moved { .. } => self.moves += 1,
                 Effect::Stays { shard, .. } => panic!("there is room for {shard}"),
+                Effect::Left { worker } => panic!("{worker} was not told to leave"),
                 Effect::Ended { failure, .. } => {
                     self.is_over = true;
                     self.failure = failure;

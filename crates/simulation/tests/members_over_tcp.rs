@@ -95,6 +95,7 @@ impl Control {
                 }
                 Effect::Ended { failure, .. } => assert_eq!(failure, None),
                 Effect::Stays { shard, .. } => panic!("there is room for {shard}"),
+                Effect::Left { worker } => panic!("{worker} was not told to leave"),
             }
         }
         result

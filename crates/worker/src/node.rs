@@ -14,6 +14,7 @@ mod around;
 mod ends;
 mod error;
 mod items;
+mod leaving;
 mod members;
 mod moving;
 mod outbound;
@@ -33,6 +34,7 @@ use brambling_protocol::{
     Version, WorkerId,
 };
 use items::{items, join};
+use leaving::Leavers;
 use moving::Moving;
 use relations::Relations;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +90,8 @@ pub enum Effect {
         /// Where it stands, and its data.
         body: Vec<u8>,
     },
+    /// A worker has left: no link to it is needed any more.
+    Forget(WorkerId),
     /// The job is over: start no task of it any more.
     End {
         /// What went wrong on which worker, if anything did.
@@ -124,6 +128,7 @@ pub struct Node {
     finished: BTreeSet<ShardId>,
     waiting: Waiting,
     moving: Moving,
+    leavers: Leavers,
     effects: Vec<Effect>,
 }
 
@@ -163,6 +168,7 @@ impl Node {
             finished: BTreeSet::new(),
             waiting: Waiting::default(),
             moving: Moving::default(),
+            leavers: Leavers::default(),
             effects: Vec::new(),
             options,
         }
@@ -197,6 +203,11 @@ impl Node {
             && workers
                 .map(|worker| &self.peers[worker])
                 .all(|peer| peer.is_settled())
+    }
+
+    /// Whether this worker has left the job: it hears nothing, and what it says is no news.
+    pub fn has_left(&self) -> bool {
+        self.leavers.has_gone()
     }
 
     /// What the shard sees of the world.
@@ -300,6 +311,9 @@ impl Node {
     /// A frame has come from a peer, or from the controller.
     pub fn on_frame(&mut self, from: WorkerId, bytes: &[u8]) -> Result<(), NodeError> {
         let (frame, _) = Frame::decode(bytes)?;
+        if self.leavers.have_left(from) {
+            return Ok(());
+        }
         // Whoever has a connection was let in: a worker that is news here.
         self.on_joined(from);
         if let Some(sequence) = frame.sequence {
@@ -308,7 +322,7 @@ impl Node {
                 return Ok(());
             }
         }
-        self.on_body(from, frame.body)?;
+        self.on_body(from, frame.sequence, frame.body)?;
         // A peer keeps what it was not told of: large frames not for long, small ones until there are some.
         let frames = if bytes.len() >= LARGE_FRAME_BYTES {
             1
@@ -316,6 +330,7 @@ impl Node {
             FRAMES_PER_ACK
         };
         self.acknowledge(from, frames);
+        self.part();
         Ok(())
     }
 
@@ -327,7 +342,12 @@ impl Node {
         }
     }
 
-    fn on_body(&mut self, from: WorkerId, body: Body<'_>) -> Result<(), NodeError> {
+    fn on_body(
+        &mut self,
+        from: WorkerId,
+        sequence: Option<Sequence>,
+        body: Body<'_>,
+    ) -> Result<(), NodeError> {
         let NodeOptions {
             job, generation, ..
         } = self.options;
@@ -385,6 +405,8 @@ impl Node {
                 }
             }
             Body::Joined(joined) => self.on_joined(joined.worker),
+            Body::Leaves(leaves) => self.on_leaves(leaves, sequence),
+            Body::Gone(gone) => self.on_gone(gone),
             Body::Reserve(reserve) if here((reserve.job, reserve.generation)) => {
                 self.on_reserve(&reserve)?;
             }
@@ -420,6 +442,9 @@ impl Node {
     /// A new connection, on which the peer says that it has every frame before `received`. Whoever has one was let in: a
     /// newcomer may call before the controller has named it, and is greeted.
     pub fn on_reconnect(&mut self, peer: WorkerId, received: Sequence) -> Result<(), NodeError> {
+        if self.leavers.have_left(peer) {
+            return Ok(());
+        }
         if !self.knows(peer) && peer != self.options.me {
             // Nothing was said to it.
             let _ = FrameSession::default().on_reconnect(received)?;
@@ -429,11 +454,13 @@ impl Node {
         let session = self.peers.get_mut(&peer).ok_or(NodeError::Stranger(peer))?;
         let again = session.on_reconnect(received)?;
         self.effects.extend(again.map(sending(peer)));
+        self.part();
         Ok(())
     }
 
     /// Now and then: asks for outcomes that shards here wait for, and acknowledges what has come.
     pub fn on_tick(&mut self) {
+        self.part();
         for peer in self.peers.keys().copied().collect::<Vec<_>>() {
             self.acknowledge(peer, 1);
         }

@@ -355,7 +355,7 @@ impl Run {
                 Effect::Send { bytes, .. } => {
                     Frame::decode(&bytes).unwrap();
                 }
-                Effect::End { .. } => {}
+                Effect::End { .. } | Effect::Forget(_) => {}
             }
         }
         done

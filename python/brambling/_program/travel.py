@@ -1,12 +1,13 @@
 """
 A program as bytes, for another process with the same package to build and run.
 
-The bytes: what they are and who wrote them, the places of arrays, a pickle, the arrays. An array that several statements read is
+The bytes: what they are, who wrote them and with which packages, the places of arrays, a pickle, the arrays. An array that several statements read is
 there once; what is read-only is not copied when the program is built again, but read where the bytes lie.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from brambling import _native
+from brambling import _native, _packages
 from brambling._errors import BuildError, VersionMismatch
 from brambling._pickled import apart, together
 from brambling._program.tape import Tape
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from brambling._program.program import Program
 
 _MAGIC = b"BRPY"
-_FORMAT = 1
+_FORMAT = 2
 # Major and minor version of Python, bytes of the package's version.
 _WRITER = struct.Struct("<BBB")
+# Bytes of what says the packages' versions.
+_PACKAGES = struct.Struct("<I")
 # Bytes of the pickle, and how many arrays there are.
 _COUNTS = struct.Struct("<QQ")
 # Where an array lies, its bytes, and whether it may be written.
@@ -71,11 +74,14 @@ def dumps(program: Program) -> bytes:
         name: Described(it._id, it.partitions, it._blocks, tape.is_kept(it._id)) for name, it in program._datasets.items()
     }
     try:
-        stream, lent = apart((tape.name, tape.seed, tape.told, datasets, tape.hash()))
+        modules = {"numpy"}
+        stream, lent = apart((tape.name, tape.seed, tape.told, datasets, tape.hash()), modules)
     except Exception as error:  # Whatever the parts of users' objects raise.
         raise refusal(tape.told, error) from error
     version = _native.__version__.encode()
+    packages = json.dumps(_packages.versions(modules)).encode()
     head = _MAGIC + struct.pack("<H", _FORMAT) + _WRITER.pack(*sys.version_info[:2], len(version)) + version
+    head += _PACKAGES.pack(len(packages)) + packages
     # Arrays follow what has a place for each of them.
     end = len(head) + _COUNTS.size + len(lent) * _PLACE.size + len(stream)
     known: dict[tuple[int, int], int] = {}
@@ -102,16 +108,17 @@ def loads(data: bytes | bytearray | memoryview) -> Loaded:
     Raises
     ------
     VersionMismatch
-        It was written by another version of the package or of Python.
+        It was written by another version of the package or of Python, or with other versions of packages that its functions use.
     BuildError
         These are no such bytes, or what the program needs is not installed here.
     """
     memory = memoryview(data).cast("B").toreadonly()
     try:
-        stream, buffers = _read(memory)
-    except (struct.error, IndexError, UnicodeDecodeError):
+        packages, stream, buffers = _read(memory)
+    except (struct.error, IndexError, ValueError):
         raise BuildError(f"these {memory.nbytes} bytes are not a whole program; send what dumps gave") from None
     try:
+        _packages.compare(packages)
         name, seed, told, datasets, built = together(stream, buffers)
         tape = Tape(name, seed)
         tape.tell_again(told)
@@ -120,6 +127,8 @@ def loads(data: bytes | bytearray | memoryview) -> Loaded:
             f"the program needs the package `{error.name}`, which is not installed here; install it, in the same version, on "
             "every machine"
         ) from error
+    except VersionMismatch:
+        raise
     except Exception as error:  # Whatever the parts of users' objects raise.
         raise BuildError(
             f"the program cannot be built again here ({type(error).__name__}: {error}); install the same versions of its "
@@ -130,8 +139,8 @@ def loads(data: bytes | bytearray | memoryview) -> Loaded:
     return Loaded(tape.native, name, seed, datasets)
 
 
-def _read(memory: memoryview) -> tuple[memoryview, list[Any]]:
-    """The pickle, and the arrays' memory."""
+def _read(memory: memoryview) -> tuple[dict[str, str], memoryview, list[Any]]:
+    """The packages' versions, the pickle, and the arrays' memory."""
     if memory[:4] != _MAGIC:
         raise BuildError("these bytes are not a program; send what dumps gave")
     (form,) = struct.unpack_from("<H", memory, 4)
@@ -144,6 +153,12 @@ def _read(memory: memoryview) -> tuple[memoryview, list[Any]]:
             f"this program was built with brambling {version} on Python {major}.{minor} (format {form}), and here are brambling "
             f"{own[0]} on Python {own[1]}.{own[2]} (format {_FORMAT}); install the same versions of both on every machine"
         )
+    at += length
+    (length,) = _PACKAGES.unpack_from(memory, at)
+    at += _PACKAGES.size
+    packages = json.loads(bytes(_span(memory, at, length)))
+    if not isinstance(packages, dict):
+        raise ValueError("no packages' versions")
     at += length
     size, count = _COUNTS.unpack_from(memory, at)
     at += _COUNTS.size
@@ -159,7 +174,7 @@ def _read(memory: memoryview) -> tuple[memoryview, list[Any]]:
             buffers.append(writable.setdefault((place, nbytes), bytearray(span)))
         else:
             buffers.append(span)
-    return stream, buffers
+    return packages, stream, buffers
 
 
 def _span(memory: memoryview, start: int, nbytes: int) -> memoryview:

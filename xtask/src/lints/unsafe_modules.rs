@@ -20,6 +20,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "a limit has to be measured with the CPU's own vector loads and prefetches",
     ),
     (
+        "crates/machine/src/probes/process.rs",
+        "the clocks of processes that libc reads",
+    ),
+    (
         "crates/machine/src/probes/flops.rs",
         "a limit has to be measured with functions compiled for the CPU at hand",
     ),

@@ -15,7 +15,15 @@ pub(super) const AGREEMENT: f64 = 1e-9;
 /// Rows whose labels are compared one by one.
 const LABELLED_ROWS: usize = 20_001;
 
-/// Does so many iterations, and refuses a search that ended before.
+/// Does so many iterations.
+pub(super) fn model(iterations: u64) -> KMeans {
+    KMeans {
+        tol: 0.0,
+        max_iter: iterations,
+    }
+}
+
+/// Refuses a search that ended before.
 pub(super) fn fit(
     session: &mut Session<'_>,
     data: &Data,
@@ -23,10 +31,7 @@ pub(super) fn fit(
     iterations: u64,
     how: &How,
 ) -> Result<FittedKMeans, BenchError> {
-    let model = KMeans {
-        tol: 0.0,
-        max_iter: iterations,
-    };
+    let model = model(iterations);
     let (x, centres) = (data.x.clone(), start.as_flattened().to_vec());
     let fitted = session.fit(how, |options, caller| {
         model.fit(x, FEATURES, centres, options, caller)

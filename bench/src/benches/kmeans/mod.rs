@@ -11,12 +11,16 @@ mod data;
 
 use super::iterations::{self, Ideal, Job, Subject};
 use crate::BenchError;
+use crate::benches::made::Made;
+use crate::described::Described;
 use crate::limits::kmeans::{BareLoop, Centre, FEATURES, Members, Problem, plain_loop};
 use crate::report::{
     Figures, Line, Report, limit_lines, limits, memory_line, ratio, share_of_ideal,
 };
 use crate::session::{Counts, How, Session};
+use brambling::RunOptions;
 use brambling::operators::ml::logistic_regression::partitions_of;
+use brambling::program::Program;
 use brambling_machine::measure::Measured;
 use brambling_machine::probes::{
     ReadLoop, flops_per_ns, peak_rss_bytes, read_bandwidth, reset_peak_rss,
@@ -96,6 +100,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     if iterations::is_sweep(session) {
         return sweep(session, &sizes, &data, &problem, &start);
     }
+    if session.options.workers.is_some() {
+        return on_workers(session, &sizes, &data, &problem, &start);
+    }
     let given = Given {
         sizes,
         data: &data,
@@ -160,6 +167,47 @@ fn sweep(
         &ideal(&measured),
         limits,
     ))
+}
+
+/// Ours on workers beside ours in one process, and what reading and arithmetic take.
+fn on_workers(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+    problem: &Problem<'_>,
+    start: &[Centre],
+) -> Result<Report, BenchError> {
+    let (slices, places) = (problem.slices(), session.places.clone());
+    let rounds = with_ideals(session.rounds(), sizes, data, &slices, &places);
+    let described = |partitions| Described::KMeans {
+        k: sizes.k,
+        rows: sizes.rows,
+        iterations: sizes.iterations,
+        partitions,
+    };
+    let subject = Subject {
+        k: Some(sizes.k),
+        ..Subject::default()
+    };
+    let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, start, how);
+    iterations::on_workers(session, rounds, described, subject, &ours)
+}
+
+/// What a worker runs: it makes the data once.
+pub(crate) fn program(
+    k: usize,
+    rows: usize,
+    iterations: u64,
+    partitions: u32,
+) -> Result<Program, String> {
+    static MADE: Made<usize, Data> = Made::new();
+    let data = MADE.get(&rows, || Data::generate(rows, 1));
+    let (x, centres) = (data.x.clone(), data.start(k).as_flattened().to_vec());
+    let options = RunOptions::new().partitions(partitions);
+    let program = options.program_of(|options, caller| {
+        check::model(iterations).fit(x, FEATURES, centres, options, caller)
+    });
+    program.map_err(|refused| format!("the fit was refused: {refused:?}"))
 }
 
 fn reads() -> impl Iterator<Item = &'static str> {

@@ -15,19 +15,24 @@ pub(super) fn some_model() -> Model {
     }
 }
 
-/// Fits by so many iterations, whatever they reach.
+/// Does so many iterations, whatever they reach.
+pub(super) fn model(iterations: u64) -> LogisticRegression {
+    LogisticRegression {
+        tol: 0.0,
+        max_iter: iterations,
+        solver: Solver::GradientDescent,
+        ..LogisticRegression::default()
+    }
+}
+
+/// Fits by so many iterations.
 pub(super) fn fit(
     session: &mut Session<'_>,
     data: &Data,
     iterations: u64,
     how: &How,
 ) -> Result<Fitted, BenchError> {
-    let model = LogisticRegression {
-        tol: 0.0,
-        max_iter: iterations,
-        solver: Solver::GradientDescent,
-        ..LogisticRegression::default()
-    };
+    let model = model(iterations);
     let (x, y) = (data.x.clone(), data.y.clone());
     let fitted = session.fit(how, |options, caller| {
         model.fit(x, y, FEATURES, options, caller)

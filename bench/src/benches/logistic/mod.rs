@@ -11,12 +11,16 @@ mod data;
 
 use super::iterations::{self, Ideal, Job, Subject};
 use crate::BenchError;
+use crate::benches::made::Made;
+use crate::described::Described;
 use crate::limits::logistic::{BareLoop, FEATURES, Gradient, Model, Problem, plain_loop};
 use crate::report::{
     Figures, Line, Report, limit_lines, limits, memory_line, ratio, share_of_ideal,
 };
 use crate::session::{Counts, How, Session};
+use brambling::RunOptions;
 use brambling::operators::ml::logistic_regression::partitions_of;
+use brambling::program::Program;
 use brambling_machine::measure::Measured;
 use brambling_machine::probes::{ReadLoop, peak_rss_bytes, read_bandwidth, reset_peak_rss};
 use brambling_machine::{Isa, Rounds};
@@ -55,6 +59,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     check::fit_follows_the_gradient(session, &data, &problem)?;
     if iterations::is_sweep(session) {
         return sweep(session, &sizes, &data, &problem);
+    }
+    if session.options.workers.is_some() {
+        return on_workers(session, &sizes, &data, &problem);
     }
     let model = check::some_model();
     let right = plain_loop(&problem, &model);
@@ -114,6 +121,36 @@ fn sweep(
     Ok(iterations::sweep_report(
         session, subject, &measured, sweep, &ideal, limits,
     ))
+}
+
+/// Ours on workers beside ours in one process, and reading alone.
+fn on_workers(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+    problem: &Problem<'_>,
+) -> Result<Report, BenchError> {
+    let (slices, places) = (problem.slices(), session.places.clone());
+    let rounds = with_reads(session.rounds(), data, &slices, &places);
+    let described = |partitions| Described::Logistic {
+        rows: sizes.rows,
+        iterations: sizes.iterations,
+        partitions,
+    };
+    let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, how);
+    iterations::on_workers(session, rounds, described, Subject::default(), &ours)
+}
+
+/// What a worker runs: it makes the data once.
+pub(crate) fn program(rows: usize, iterations: u64, partitions: u32) -> Result<Program, String> {
+    static MADE: Made<usize, Data> = Made::new();
+    let data = MADE.get(&rows, || Data::generate(rows, 1));
+    let (x, y) = (data.x.clone(), data.y.clone());
+    let options = RunOptions::new().partitions(partitions);
+    let program = options.program_of(|options, caller| {
+        check::model(iterations).fit(x, y, FEATURES, options, caller)
+    });
+    program.map_err(|refused| format!("the fit was refused: {refused:?}"))
 }
 
 fn reads() -> impl Iterator<Item = &'static str> {

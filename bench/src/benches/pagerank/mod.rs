@@ -10,14 +10,18 @@ mod check;
 mod data;
 
 use super::iterations::{self, Ideal, Job, Subject};
+use super::made::Made;
+use crate::described::{Described, is_single};
 use crate::limits::pagerank::{BareLoop, Gathers, InEdges, Real, plain_loop};
 use crate::report::{
     Figures, Line, Report, limit_lines, limits, memory_line, ratio, share_of_ideal,
 };
 use crate::session::{Counts, How, Session};
 use crate::uniform::below;
-use crate::{BenchError, Precision};
-use brambling::graph::Ranked;
+use crate::{BenchError, GraphName, Precision};
+use brambling::RunOptions;
+use brambling::graph::{PageRank, Ranked, pagerank_with};
+use brambling::program::Program;
 use brambling_machine::Rounds;
 use brambling_machine::measure::Measured;
 use brambling_machine::probes::{peak_rss_bytes, reset_peak_rss};
@@ -95,6 +99,9 @@ fn run_with<R: Real>(session: &mut Session<'_>, data: &Data) -> Result<Report, B
     if iterations::is_sweep(session) {
         return sweep::<R>(session, &sizes, data);
     }
+    if session.options.workers.is_some() {
+        return on_workers::<R>(session, &sizes, data);
+    }
     // The first run, before there is anything else: its memory counts.
     reset_peak_rss();
     let before = peak_rss_bytes().unwrap_or(0);
@@ -169,6 +176,63 @@ fn sweep<R: Real>(
     ))
 }
 
+/// Ours on workers beside ours in one process, and as many gathers as there are edges.
+fn on_workers<R: Real>(
+    session: &mut Session<'_>,
+    sizes: &Sizes,
+    data: &Data,
+) -> Result<Report, BenchError> {
+    let first = rank(session, data, sizes.compared, &How::default())?;
+    let in_edges = InEdges::new(data.vertices, &data.sources, &data.targets);
+    check::ours_agrees::<R>(session, &in_edges, sizes.compared, &first)?;
+    drop((first, in_edges));
+    let (gathering, places) = (Gathering::<R>::new(sizes.gathers), session.places.clone());
+    let rounds = with_gathers(session.rounds(), &gathering, &places);
+    let (graph, dtype) = (session.options.graph, session.options.dtype);
+    let (graph, dtype) = (graph.unwrap_or_default(), dtype.unwrap_or_default());
+    let smoke = session.options.smoke;
+    let described = |partitions| Described::PageRank {
+        graph,
+        dtype: is_single(dtype),
+        smoke,
+        iterations: sizes.iterations,
+        partitions,
+    };
+    let subject = Subject {
+        graph: Some(graph.name()),
+        dtype: Some(dtype.name()),
+        ..Subject::default()
+    };
+    let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, how);
+    iterations::on_workers(session, rounds, described, subject, &ours)
+}
+
+/// What a worker runs: it makes the graph once.
+pub(crate) fn program(
+    graph: GraphName,
+    dtype: Precision,
+    smoke: bool,
+    iterations: u64,
+    partitions: u32,
+) -> Result<Program, String> {
+    static MADE: Made<(GraphName, bool), Data> = Made::new();
+    let data = MADE.get(&(graph, smoke), || Data::generate(graph, smoke, 1));
+    let options = RunOptions::new().partitions(partitions);
+    let program = options.program_of(|options, caller| {
+        pagerank_with(&data.list(), &search(dtype, iterations), options, caller)
+    });
+    program.map_err(|refused| format!("the graph was refused: {refused:?}"))
+}
+
+fn search(precision: Precision, iterations: u64) -> PageRank {
+    PageRank {
+        tol: 0.0,
+        max_iter: iterations,
+        precision,
+        ..PageRank::default()
+    }
+}
+
 /// Gathers from the cache: seconds of each.
 fn with_gathers<'r, 'a, R: Real>(
     mut rounds: Rounds<'r, Session<'a>>,
@@ -200,14 +264,9 @@ fn rank(
     iterations: u64,
     how: &How,
 ) -> Result<Ranked, BenchError> {
-    let search = brambling::graph::PageRank {
-        tol: 0.0,
-        max_iter: iterations,
-        precision: session.options.dtype.unwrap_or_default(),
-        ..Default::default()
-    };
+    let search = search(session.options.dtype.unwrap_or_default(), iterations);
     let ranked = session.analyse(how, |options, caller| {
-        brambling::graph::pagerank_with(&data.list(), &search, options, caller)
+        pagerank_with(&data.list(), &search, options, caller)
     })?;
     session.check(ranked.iterations == iterations, || {
         format!(

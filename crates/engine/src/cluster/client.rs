@@ -5,9 +5,9 @@ use super::{ClusterError, Rendezvous, Status, VERSION};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
-use brambling_program::{DatasetId, Plan, Value};
-use brambling_protocol::JobId;
-use brambling_protocol::message::{Accepted, Member, Message, Parts, Submit, parts};
+use brambling_program::{DatasetId, Plan, ShardId, Value};
+use brambling_protocol::message::{Accepted, Member, Message, Move, Parts, Submit, parts};
+use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Advance, Caller, Failure, Tally};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -51,6 +51,12 @@ enum Heard {
     Open(LinkId),
     Frame(LinkId, Vec<u8>),
     Lost(LinkId, String),
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cluster({})", self.address)
+    }
 }
 
 struct Desk(Mutex<Sender<Heard>>);
@@ -103,12 +109,15 @@ impl Cluster {
             Ok(Heard::Frame(..)) => return Err(missing("it speaks before it is asked".into())),
             Err(_) => return Err(missing("it does not answer".into())),
         }
-        Ok(Cluster {
+        let cluster = Cluster {
             address: at.address,
             board,
             controller,
             inbox: Mutex::new(inbox),
-        })
+        };
+        // Who says nothing after the greeting is sent away soon, and a client may think for long before it runs something.
+        cluster.status()?;
+        Ok(cluster)
     }
 
     /// Where the controller is.
@@ -121,26 +130,101 @@ impl Cluster {
     /// # Errors
     /// When the controller is gone or does not answer.
     pub fn status(&self) -> Result<Status, ClusterError> {
-        let inbox = self.inbox();
-        self.say(self.controller, Message::Ask);
         let deadline = Instant::now() + ANSWER;
+        let look = || match Instant::now() < deadline {
+            true => Ok(()),
+            false => Err(self.gone("it does not answer".into())),
+        };
+        self.ask(Message::Ask, look, |answer| match answer {
+            Message::Status(status) => Some(Ok(status)),
+            // Of an earlier conversation that was broken off.
+            _ => None,
+        })
+    }
+
+    /// Moves a shard of a job that runs, or of the only one, to a worker; gives the job when the shard is there. What it computes
+    /// stays the same to the last bit. A connection has one conversation at a time: while a program runs on this one, give
+    /// another.
+    ///
+    /// `caller` is asked for interruptions, which leave the order as it is.
+    ///
+    /// # Errors
+    /// Why the shard stays where it is; or what became of the cluster.
+    pub fn move_shard(
+        &self,
+        job: Option<JobId>,
+        shard: ShardId,
+        to: WorkerId,
+        caller: &mut dyn Caller,
+    ) -> Result<JobId, Error> {
+        let wish = Move { job, shard, to };
+        self.ask(
+            Message::Move(wish),
+            looking(caller),
+            |answer| match answer {
+                Message::Moved(moved) if (moved.shard, moved.to) == (shard, to) => {
+                    moved.job.map(Ok)
+                }
+                Message::Refused { why } => Some(Err(refused(why).into())),
+                _ => None,
+            },
+        )
+    }
+
+    /// Drains a worker: it gets no shards of new jobs, those it has move to the others, by their threads, and when it holds none its
+    /// process ends. Gives when it has been told so. `caller` is asked for interruptions, which leave the order as it is.
+    ///
+    /// # Errors
+    /// When there is no such worker, or no other one; or what became of the cluster.
+    pub fn drain(&self, worker: WorkerId, caller: &mut dyn Caller) -> Result<(), Error> {
+        let question = Message::Drain(worker);
+        self.ask(question, looking(caller), |answer| match answer {
+            Message::Drained(it) if it == worker => Some(Ok(())),
+            Message::Refused { why } => Some(Err(refused(why).into())),
+            _ => None,
+        })
+    }
+
+    /// Asks the controller, and waits for what is an answer; looks now and then whether to go on.
+    fn ask<R, E: From<ClusterError>>(
+        &self,
+        question: Message<'_>,
+        mut look: impl FnMut() -> Result<(), E>,
+        answer: impl Fn(Message<'_>) -> Option<Result<R, E>>,
+    ) -> Result<R, E> {
+        let inbox = self.inbox();
+        self.forget_earlier(&inbox)?;
+        self.say(self.controller, question);
         loop {
-            let patience = deadline.saturating_duration_since(Instant::now());
-            match inbox.recv_timeout(patience) {
+            look()?;
+            match inbox.recv_timeout(LOOKS) {
                 Ok(Heard::Frame(link, frame)) if link == self.controller => {
-                    match message(&frame).map_err(|why| self.broken(why))? {
-                        Message::Status(status) => return Ok(status),
-                        // Of an earlier conversation that was broken off.
-                        _ => continue,
+                    let said = message(&frame).map_err(|why| self.broken(why))?;
+                    if let Some(answer) = answer(said) {
+                        return answer;
                     }
                 }
                 Ok(Heard::Lost(link, why)) if link == self.controller => {
-                    return Err(self.gone(why));
+                    return Err(self.gone(why).into());
                 }
-                Ok(_) => {}
-                Err(_) => return Err(self.gone("it does not answer".into())),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.gone("this side ended".into()).into());
+                }
             }
         }
+    }
+
+    /// What an earlier conversation left is of no interest, but that the controller is gone.
+    fn forget_earlier(&self, inbox: &Receiver<Heard>) -> Result<(), ClusterError> {
+        for heard in inbox.try_iter() {
+            if let Heard::Lost(link, why) = heard
+                && link == self.controller
+            {
+                return Err(self.gone(why));
+            }
+        }
+        Ok(())
     }
 
     /// Runs a program on the cluster's workers, who build it from `bytes`, and fetches the datasets that it keeps.
@@ -152,14 +236,7 @@ impl Cluster {
     /// How the job failed, and on which worker; or what became of the cluster.
     pub fn run(&self, plan: Plan, bytes: &[u8], caller: &mut dyn Caller) -> Result<Outcome, Error> {
         let inbox = self.inbox();
-        // What an earlier conversation left.
-        for heard in inbox.try_iter() {
-            if let Heard::Lost(link, why) = heard
-                && link == self.controller
-            {
-                return Err(self.gone(why).into());
-            }
-        }
+        self.forget_earlier(&inbox)?;
         let started = Instant::now();
         let mut talk = Talk {
             cluster: self,
@@ -207,6 +284,8 @@ struct Link {
     /// The partition that comes in parts.
     parts: Parts,
     is_done: bool,
+    /// Whether it was sent the program: who was not holds nothing.
+    has_program: bool,
     /// Since when there is none.
     lost: Option<Instant>,
 }
@@ -217,6 +296,7 @@ impl Link {
             member,
             parts: Parts::default(),
             is_done: false,
+            has_program: false,
             lost,
         }
     }
@@ -239,6 +319,8 @@ struct Talk<'a> {
 enum Event {
     Queued(JobId),
     Accepted(Accepted),
+    Admitted(Member),
+    Left(WorkerId),
     Over(Option<String>),
     Open(LinkId),
     Lost(LinkId, String),
@@ -275,7 +357,10 @@ impl Talk<'_> {
                 Event::Open(link) => {
                     let program = parts(job, bytes).map(|part| framed(Message::Program(part)));
                     self.cluster.board.say(link, program);
+                    self.worker(link).has_program = true;
                 }
+                Event::Admitted(member) => self.dial(Link::new(member, None))?,
+                Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 // The controller tells whether that ends the job.
                 Event::Lost(link, _) => self.lost(link),
                 Event::Over(None) => break,
@@ -300,6 +385,8 @@ impl Talk<'_> {
     }
 
     fn fetch(&mut self, job: JobId) -> Result<Fetched, Error> {
+        // Who came too late for the program holds nothing.
+        self.part_from(|worker| !worker.has_program);
         for link in self.workers.keys() {
             self.cluster.say(*link, Message::Fetch(job));
         }
@@ -311,6 +398,7 @@ impl Talk<'_> {
             match self.next()? {
                 // Made again: all of it, since what came of it is not known there.
                 Event::Open(link) => self.cluster.say(link, Message::Fetch(job)),
+                Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 Event::Partition(dataset, index, bytes) => {
                     let value = self.decode(dataset, &bytes)?;
                     fetched.values.insert((dataset, index), value);
@@ -385,11 +473,28 @@ impl Talk<'_> {
         Ok(())
     }
 
+    /// Of these workers nothing is expected any more.
+    fn part_from(&mut self, are_meant: impl Fn(&Link) -> bool) {
+        self.again.retain(|(_, worker)| !are_meant(worker));
+        let board = &self.cluster.board;
+        self.workers.retain(|link, worker| {
+            let stays = !are_meant(worker);
+            if !stays {
+                board.hang_up(*link);
+            }
+            stays
+        });
+    }
+
     /// A worker is dialed again after a while.
     fn lost(&mut self, link: LinkId) {
         if let Some(worker) = self.workers.remove(&link) {
             let lost = worker.lost.or(Some(Instant::now()));
-            let again = Link::new(worker.member, lost);
+            let has_program = worker.has_program;
+            let again = Link {
+                has_program,
+                ..Link::new(worker.member, lost)
+            };
             self.again.push((Instant::now() + REDIAL, again));
         }
     }
@@ -455,13 +560,12 @@ impl Talk<'_> {
             Message::Accepted(accepted) if self.job == Some(accepted.job) => {
                 Event::Accepted(accepted)
             }
+            Message::Admitted { job, member } if self.job == Some(job) => Event::Admitted(member),
+            Message::Left { job, worker } if self.job == Some(job) => Event::Left(worker),
             Message::Over { job, failure } if self.job == Some(job) => {
                 Event::Over(failure.map(str::to_owned))
             }
-            Message::Refused { why } => {
-                let why = why.to_owned();
-                return Err(ClusterError::Refused { why }.into());
-            }
+            Message::Refused { why } => return Err(refused(why).into()),
             Message::Status(status) => {
                 self.show(&status);
                 Event::None
@@ -517,10 +621,7 @@ impl Talk<'_> {
                 };
                 Event::Fetched(link, tally)
             }
-            Message::Refused { why } => {
-                let why = why.to_owned();
-                return Err(ClusterError::Refused { why }.into());
-            }
+            Message::Refused { why } => return Err(refused(why).into()),
             _ => Event::None,
         })
     }
@@ -534,6 +635,19 @@ impl Talk<'_> {
         for link in self.workers.keys() {
             self.cluster.board.hang_up(*link);
         }
+    }
+}
+
+fn refused(why: &str) -> ClusterError {
+    let why = why.to_owned();
+    ClusterError::Refused { why }
+}
+
+/// Whether a caller has not interrupted.
+fn looking(caller: &mut dyn Caller) -> impl FnMut() -> Result<(), Error> {
+    || match caller.check() {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Failure::Interrupted.into()),
     }
 }
 

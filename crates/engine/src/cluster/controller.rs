@@ -6,6 +6,7 @@ use brambling_controller::registry::{Caller, Order, Registry};
 use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
+use brambling_program::ShardId;
 use brambling_protocol::message::Message;
 use brambling_protocol::{JobId, Sequence, WorkerId};
 use std::collections::BTreeMap;
@@ -120,6 +121,7 @@ impl Shared {
         let mut state = self.state();
         while !state.has_ended {
             state.registry.on_tick(self.started.elapsed());
+            state.jobs.values_mut().for_each(Controller::on_tick);
             state.act(self);
             let waited = self.ends.wait_timeout(state, TICK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -148,23 +150,63 @@ impl State {
             for order in orders {
                 self.order(shared, order);
             }
-            let mut ended = Vec::new();
+            let mut effects = Vec::new();
             for (job, machine) in &mut self.jobs {
-                for effect in machine.take_effects() {
-                    match effect {
-                        Effect::Send { to, bytes, .. } => shared.board().send(*job, [(to, bytes)]),
-                        Effect::Ended { job, failure } => ended.push((job, failure)),
-                        Effect::Moved { .. } | Effect::Stays { .. } => {}
-                    }
-                }
+                effects.extend(machine.take_effects().into_iter().map(|it| (*job, it)));
             }
-            let quiet = ended.is_empty();
-            for (job, failure) in ended {
-                self.registry.on_over(job, failure);
-            }
-            if idle && quiet {
+            if idle && effects.is_empty() {
                 return;
             }
+            for (job, effect) in effects {
+                self.perform(shared, job, effect);
+            }
+        }
+    }
+
+    fn perform(&mut self, shared: &Arc<Shared>, of: JobId, effect: Effect) {
+        match effect {
+            Effect::Send { to, bytes, .. } => shared.board().send(of, [(to, bytes)]),
+            Effect::Ended { job, failure } => self.registry.on_over(job, failure),
+            Effect::Left { worker } => {
+                shared.board().forget(of, worker);
+                self.registry.on_left(of, worker);
+            }
+            Effect::Moved { job, shard, to } => self.registry.on_moved(job, shard, to),
+            Effect::Stays { job, shard, to } => {
+                let why = format!(
+                    "worker {to} has no room for shard {shard}; move it to another, or make room there"
+                );
+                self.registry.on_stays(job, shard, why);
+            }
+        }
+    }
+
+    /// A shard is to move; what it weighs is guessed from what its holder holds.
+    fn order_move(&mut self, job: JobId, shard: ShardId, to: WorkerId) {
+        let Some(machine) = self.jobs.get_mut(&job) else {
+            return self
+                .registry
+                .on_stays(job, shard, format!("there is no job {job}"));
+        };
+        let entry = machine.map(job).and_then(|map| map.entry(shard).ok()?);
+        let bytes = entry.map_or(0, |entry| {
+            let held = machine.held(job, entry.owner);
+            self.registry.shard_bytes(entry.owner, held)
+        });
+        if let Err(why) = machine.order(job, shard, to, bytes) {
+            self.registry.on_stays(job, shard, why.to_string());
+        }
+    }
+
+    /// A worker takes part in a job that runs.
+    fn admit(&mut self, job: JobId, worker: WorkerId) {
+        let Some(machine) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        machine.join(worker);
+        machine.weigh(worker, self.registry.threads(worker));
+        if let Some(map) = machine.map(job) {
+            self.registry.on_admitted(job, worker, map);
         }
     }
 
@@ -185,7 +227,10 @@ impl State {
                 members,
                 map,
             } => {
-                let mut machine = Controller::new(members);
+                let mut machine = Controller::new(members.iter().copied());
+                for worker in members {
+                    machine.weigh(worker, self.registry.threads(worker));
+                }
                 machine.begin(job, generation, map);
                 self.jobs.insert(job, machine);
                 let side = Side {
@@ -208,6 +253,14 @@ impl State {
             } => {
                 if let Some(machine) = self.jobs.get_mut(&job) {
                     machine.lose(job, worker, &process);
+                }
+            }
+            Order::Admit { job, worker } => self.admit(job, worker),
+            Order::Move { job, shard, to } => self.order_move(job, shard, to),
+            Order::Drain { job, worker } => {
+                if let Some(machine) = self.jobs.get_mut(&job) {
+                    let held = machine.held(job, worker);
+                    machine.drain(worker, self.registry.shard_bytes(worker, held));
                 }
             }
             Order::Forget(job) => {

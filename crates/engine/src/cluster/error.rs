@@ -82,6 +82,24 @@ pub enum ClusterError {
         /// What to do.
         why: String,
     },
+    /// Workers cannot build the program.
+    #[error(
+        "the workers cannot build the program `{name}`: they build models, analyses of graphs, and programs that are \
+         described to them with RunOptions::described_by"
+    )]
+    NoDescription {
+        /// The program.
+        name: String,
+    },
+    /// An option says how this process works, and others do.
+    #[error(
+        "the option {option} is of this process, and the program runs on a cluster; its workers have been started with theirs: \
+         leave it out"
+    )]
+    OwnOption {
+        /// As the method of `RunOptions` is called.
+        option: &'static str,
+    },
     /// A token that is none.
     #[error("the token in {place} cannot be used: {why}")]
     BadToken {

@@ -60,6 +60,8 @@ pub struct WorkerOptions {
 pub enum WorkerEnd {
     /// It was asked to.
     Asked,
+    /// It was drained: it holds nothing any more.
+    Drained,
     /// It cannot take part any more.
     Failed(ClusterError),
 }
@@ -222,7 +224,7 @@ impl Shared {
     }
 
     fn state_end(&self, mut state: MutexGuard<'_, State>) -> Option<WorkerEnd> {
-        state.end.take_if(|end| matches!(end, WorkerEnd::Failed(_)))
+        state.end.take_if(|end| !matches!(end, WorkerEnd::Asked))
     }
 
     fn board(&self) -> &Switchboard {
@@ -338,6 +340,10 @@ impl Shared {
                 self.news.notify_all();
             }
             Message::Prepare(prepare) => self.prepare(prepare),
+            Message::Drained(_) => {
+                self.state().end.get_or_insert(WorkerEnd::Drained);
+                self.news.notify_all();
+            }
             Message::Release(job) => {
                 let mut state = self.state();
                 state.unprepared.remove(&job);
@@ -452,7 +458,8 @@ impl Reception for Clients {
             Message::Program(part) => shared.hosted(part.job).on_part(link, &part)?,
             Message::Fetch(job) => match shared.state().jobs.get(&job) {
                 Some(job) => job.on_fetch(link),
-                None => return Err(format!("there is no job {job} here").into()),
+                // What never was here has left nothing.
+                None => shared.board().say(link, [framed(hosted::nothing(job))]),
             },
             other => return Err(format!("a client does not say {other:?}").into()),
         }

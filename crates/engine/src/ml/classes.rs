@@ -1,7 +1,10 @@
 //! Logistic regression by L-BFGS, for two classes and more.
 
-use super::{Clock, FitError, Fitted, LogisticRegression, Table};
-use crate::{Caller, Error, Outcome, RunOptions, Tally};
+use super::{FitError, Fitted, LogisticRegression, Table};
+use crate::recipe::{Call, Recipe};
+use crate::run::Run;
+use crate::stopwatch::Stopwatch;
+use crate::{Caller, RunOptions, Tally};
 use brambling_operators::ml::lbfgs::{Search, State};
 use brambling_operators::ml::logistic_lbfgs::{self, Shape};
 use brambling_operators::ml::logistic_regression::partitions_of;
@@ -9,7 +12,7 @@ use brambling_operators::ml::samples::SamplesError;
 use brambling_operators::ml::softmax::{Linears, margins_block, probabilities_block};
 use brambling_operators::simd;
 use brambling_program::{BLOCK_ROWS, Dataset, Foreign, Program};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A fitted model of three or more classes, and how it was found.
 #[derive(Clone, Debug)]
@@ -128,8 +131,9 @@ impl LogisticRegression {
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<FittedClasses, FitError> {
-        let run = |p| options.run_with(p, caller);
-        self.fit_classes_with(x.into(), y, columns, classes, run, options)
+        let caller = Some(caller);
+        let run = Run { options, caller };
+        self.fit_classes_with(x.into(), y, columns, classes, run)
     }
 
     /// As [`LogisticRegression::fit_classes`], over vectors of our own. Ctrl-C ends it early.
@@ -145,7 +149,9 @@ impl LogisticRegression {
         options: &RunOptions,
     ) -> Result<FittedClasses, FitError> {
         let (x, y) = (x.into(), Foreign::owned(y));
-        self.fit_classes_with(x, y, columns, classes, |p| options.run(p), options)
+        let caller = None;
+        let run = Run { options, caller };
+        self.fit_classes_with(x, y, columns, classes, run)
     }
 
     fn fit_classes_with(
@@ -154,8 +160,7 @@ impl LogisticRegression {
         y: Foreign<f64>,
         columns: usize,
         classes: usize,
-        run: impl FnOnce(Program) -> Result<Outcome, Error>,
-        options: &RunOptions,
+        run: Run<'_, '_>,
     ) -> Result<FittedClasses, FitError> {
         let refuse = |range| FitError::Parameter {
             name: "classes",
@@ -169,7 +174,7 @@ impl LogisticRegression {
             return Err(refuse("2, or the solver L-BFGS"));
         }
         let shape = Shape { columns, classes };
-        let found = self.search(x, y, shape, run, options)?;
+        let found = self.search(x, y, shape, run)?;
         let mut coef = found.search.point;
         let intercepts = coef.split_off(shape.weights());
         Ok(FittedClasses {
@@ -191,14 +196,13 @@ impl LogisticRegression {
         x: Table,
         y: Foreign<f64>,
         columns: usize,
-        run: impl FnOnce(Program) -> Result<Outcome, Error>,
-        options: &RunOptions,
+        run: Run<'_, '_>,
     ) -> Result<Fitted, FitError> {
         let shape = Shape {
             columns,
             classes: 2,
         };
-        let found = self.search(x, y, shape, run, options)?;
+        let found = self.search(x, y, shape, run)?;
         let mut coef = found.search.point;
         let intercept = coef.pop().expect("there is one");
         Ok(Fitted {
@@ -219,34 +223,38 @@ impl LogisticRegression {
         x: Table,
         y: Foreign<f64>,
         shape: Shape,
-        run: impl FnOnce(Program) -> Result<Outcome, Error>,
-        options: &RunOptions,
+        run: Run<'_, '_>,
     ) -> Result<Found, FitError> {
         let rows = self.check(x.len(), y.len(), shape.columns)?;
-        let partitions = options.resolve()?.partitions;
+        let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, shape.columns));
-        let clock = Clock::default();
-        let watch = clock.clone();
-        let observe = move |search: &Search| watch.tick(search.evaluations == 1);
+        let call = Call::Logistic {
+            model: *self,
+            x: x.clone(),
+            y: y.clone(),
+            columns: shape.columns,
+            classes: shape.classes,
+        };
         let mut p = Program::new("logistic regression");
+        let watch = Stopwatch::start(&mut p);
+        let look = |p: &mut Program, search: &_| Stopwatch::look(p, &watch, search);
         let model = self.descent();
         let search: Dataset<Search> = match x {
             Table::Doubles(x) => {
-                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, observe)
+                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, look)
             }
             Table::Singles(x) => {
-                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, observe)
+                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, look)
             }
         };
-        let started = Instant::now();
-        let mut outcome = run(p)?;
+        let mut outcome = run.run(p, Recipe { call, partitions })?;
         let search = outcome.take(&search);
-        let (first, ended) = clock.read().unwrap_or((started, started));
+        let watch = outcome.take(&watch);
         Ok(Found {
             search,
             tally: outcome.tally(),
-            first_pass: first - started,
-            descent: ended - first,
+            first_pass: watch.first(),
+            descent: watch.rest(),
         })
     }
 }

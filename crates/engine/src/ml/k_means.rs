@@ -1,16 +1,18 @@
 //! k-means.
 
 use super::FitError;
-use crate::{Caller, Error, Outcome, RunOptions, Tally};
+use crate::recipe::{Call, Recipe};
+use crate::run::Run;
+use crate::stopwatch::Stopwatch;
+use crate::{Caller, RunOptions, Tally};
 use brambling_operators::ml::distances;
-use brambling_operators::ml::k_means::{self as lloyd, Clustering};
+use brambling_operators::ml::k_means as lloyd;
 use brambling_operators::ml::logistic_regression::partitions_of;
 use brambling_operators::ml::nearest::labels;
 use brambling_operators::ml::samples::SamplesError;
 use brambling_operators::simd;
 use brambling_program::{Foreign, Program};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// k-means by Lloyd's iterations, from centres that the caller gives: each row belongs to its nearest centre,
 /// and each centre moves to the mean of its rows.
@@ -122,8 +124,8 @@ impl KMeans {
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<FittedKMeans, FitError> {
-        let run = |p| options.run_with(p, caller);
-        self.fit_with(x, columns, centres, run, options)
+        let caller = Some(caller);
+        self.fit_with(x, columns, centres, Run { options, caller })
     }
 
     /// As [`KMeans::fit`], over a vector of our own. Ctrl-C ends it early.
@@ -138,7 +140,8 @@ impl KMeans {
         options: &RunOptions,
     ) -> Result<FittedKMeans, FitError> {
         let x = Foreign::owned(x);
-        self.fit_with(x, columns, centres, |p| options.run(p), options)
+        let caller = None;
+        self.fit_with(x, columns, centres, Run { options, caller })
     }
 
     fn fit_with(
@@ -146,22 +149,26 @@ impl KMeans {
         x: Foreign<f64>,
         columns: usize,
         centres: Vec<f64>,
-        run: impl FnOnce(Program) -> Result<Outcome, Error>,
-        options: &RunOptions,
+        run: Run<'_, '_>,
     ) -> Result<FittedKMeans, FitError> {
         let rows = self.check(&x, columns, &centres)?;
-        let partitions = options.resolve()?.partitions;
+        let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
-        let times = Times::default();
+        let call = Call::KMeans {
+            model: *self,
+            x: x.clone(),
+            columns,
+            centres: centres.clone(),
+        };
         let mut p = Program::new("k-means");
+        let watch = Stopwatch::start(&mut p);
         let search = lloyd::KMeans {
             tol: self.tol,
             max_iter: self.max_iter,
         };
-        let watch = times.clone();
-        let observe = move |_: &Clustering| watch.note();
-        let model = search.build(&mut p, x, columns, centres, partitions, observe);
-        let mut outcome = run(p)?;
+        let look = |p: &mut Program, model: &_| Stopwatch::look(p, &watch, model);
+        let model = search.build(&mut p, x, columns, centres, partitions, look);
+        let mut outcome = run.run(p, Recipe { call, partitions })?;
         let model = outcome.take(&model);
         Ok(FittedKMeans {
             centres: model.centres,
@@ -169,7 +176,7 @@ impl KMeans {
             iterations: model.iterations,
             converged: model.converged,
             tally: outcome.tally(),
-            search: times.between(),
+            search: outcome.take(&watch).rest(),
         })
     }
 
@@ -196,23 +203,5 @@ impl KMeans {
             return refuse("centres", *value, "finite numbers");
         }
         Ok(rows)
-    }
-}
-
-/// When the model was first seen, and when last.
-#[derive(Clone, Default)]
-struct Times(Arc<Mutex<Option<(Instant, Instant)>>>);
-
-impl Times {
-    fn note(&self) {
-        let now = Instant::now();
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = times.map_or(now, |(first, _)| first);
-        *times = Some((first, now));
-    }
-
-    fn between(&self) -> Duration {
-        let times = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        times.map_or(Duration::ZERO, |(first, last)| last - first)
     }
 }

@@ -1,7 +1,9 @@
 //! Where k-means begins.
 
 use super::FitError;
-use crate::{Caller, Error, Outcome, RunOptions};
+use crate::recipe::{Call, Recipe};
+use crate::run::Run;
+use crate::{Caller, RunOptions};
 use brambling_operators::ml::k_means_init::{k_means_plus_plus, rows_at_random};
 use brambling_operators::ml::logistic_regression::partitions_of;
 use brambling_operators::ml::samples::SamplesError;
@@ -47,8 +49,8 @@ impl KMeansStart {
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<Vec<f64>, FitError> {
-        let run = |p| options.run_with(p, caller);
-        self.centres_with(x, columns, clusters, seed, run, options)
+        let caller = Some(caller);
+        self.centres_with(x, columns, clusters, seed, Run { options, caller })
     }
 
     /// As [`KMeansStart::centres`], over a vector of our own. Ctrl-C ends it early.
@@ -64,7 +66,8 @@ impl KMeansStart {
         options: &RunOptions,
     ) -> Result<Vec<f64>, FitError> {
         let x = Foreign::owned(x);
-        self.centres_with(x, columns, clusters, seed, |p| options.run(p), options)
+        let caller = None;
+        self.centres_with(x, columns, clusters, seed, Run { options, caller })
     }
 
     fn centres_with(
@@ -73,8 +76,7 @@ impl KMeansStart {
         columns: usize,
         clusters: usize,
         seed: u64,
-        run: impl FnOnce(Program) -> Result<Outcome, Error>,
-        options: &RunOptions,
+        run: Run<'_, '_>,
     ) -> Result<Vec<f64>, FitError> {
         let rows = check(&x, columns, clusters)?;
         let centres = match self {
@@ -83,11 +85,19 @@ impl KMeansStart {
                 .flat_map(|row| x[row as usize * columns..][..columns].iter().copied())
                 .collect(),
             KMeansStart::PlusPlus => {
-                let partitions = options.resolve()?.partitions;
+                let partitions = run.options.resolve()?.partitions;
                 let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
                 let mut p = Program::new("k-means++").with_seed(seed);
                 let chosen = k_means_plus_plus(&mut p, x.clone(), columns, clusters, partitions);
-                run(p)?.take(&chosen).centres
+                let call = Call::KMeansStart {
+                    x: x.clone(),
+                    columns,
+                    clusters,
+                    seed,
+                };
+                run.run(p, Recipe { call, partitions })?
+                    .take(&chosen)
+                    .centres
             }
         };
         if centres.iter().all(|value| value.is_finite()) {

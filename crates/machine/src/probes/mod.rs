@@ -5,10 +5,15 @@ pub mod bandwidth;
 pub mod call;
 pub mod flops;
 pub mod memory;
+pub mod process;
 pub mod spin;
+pub mod wake;
 
+pub use crate::network::polled::polled_round_trip_us;
 pub use bandwidth::{ReadLoop, read_bandwidth};
 pub use call::indirect_call_ns;
 pub use flops::flops_per_ns;
 pub use memory::{peak_rss_bytes, reset_peak_rss};
+pub use process::process_cpu_time;
 pub use spin::spin_round_trip_us;
+pub use wake::wake_us;

@@ -159,8 +159,8 @@ impl PageRank {
         })
     }
 
-    /// Adds the program's stages to `p`. `observe` is called with the search before the first iteration and
-    /// after each. Weights whose sums overflow fail the job; the error's source is a [`GraphError`].
+    /// Adds the program's stages to `p`. `observe` may add some before the first iteration and where one ends.
+    /// Weights whose sums overflow fail the job; the error's source is a [`GraphError`].
     ///
     /// # Movement
     /// Edges move once, into a grid of at most `partitions` partitions ([`VertexCut`]). In an iteration a
@@ -173,7 +173,7 @@ impl PageRank {
         p: &mut Program,
         edges: EdgeList,
         partitions: u32,
-        observe: impl Fn(&Search) + Clone + Send + Sync + 'static,
+        observe: impl Fn(&mut Program, &Dataset<Search>),
     ) -> Ranking<R> {
         let cut = VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX));
         let parameters = encoded(&(self.damping, self.tol, self.max_iter, edges.vertices));
@@ -202,7 +202,6 @@ impl PageRank {
             .write(&mass)
             .run(|vertices: &Vertices<R>, mass: &mut Mass| *mass = [0.0, vertices.dangling()]);
         p.reduce_to(Sum, &mass, &total);
-        let told = observe.clone();
         p.compute("start").read(&total).write(&search).run(
             move |total: &Mass, search: &mut Search| {
                 *search = Search {
@@ -210,9 +209,9 @@ impl PageRank {
                     dangling: total[1],
                     ..Search::default()
                 };
-                told(search);
             },
         );
+        observe(p, &search);
         let local = p.like::<Search, _>("local search", &vertices);
         let shares = p.like::<Lending<R>, _>("shares", &vertices);
         p.repeat_while(
@@ -248,11 +247,8 @@ impl PageRank {
                     .read(&total)
                     .update(&search)
                     .named("graph.pagerank.judge", parameters.clone())
-                    .run(move |total: &Mass, search: &mut Search| {
-                        search.advance(total, rule)?;
-                        observe(search);
-                        Ok::<(), KernelError>(())
-                    });
+                    .run(move |total: &Mass, search: &mut Search| search.advance(total, rule));
+                observe(p, &search);
             },
         );
         Ranking { vertices, search }

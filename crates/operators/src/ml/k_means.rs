@@ -71,7 +71,7 @@ impl KMeans {
     /// centre and moves each centre to the mean of its rows. A centre without rows moves to the row that is
     /// farthest from its own. The dataset that it gives has one partition and is kept.
     ///
-    /// `observe` is called with the model before the first iteration and after each. NaN and infinities fail the job; the error's
+    /// `observe` may add stages before the first iteration and where one ends. NaN and infinities fail the job; the error's
     /// source is a [`SamplesError`].
     ///
     /// # Movement
@@ -86,7 +86,7 @@ impl KMeans {
         columns: usize,
         centres: Vec<f64>,
         partitions: u32,
-        observe: impl Fn(&Clustering) + Clone + Send + Sync + 'static,
+        observe: impl Fn(&mut Program, &Dataset<Clustering>),
     ) -> Dataset<Clustering> {
         if let Err(error) = SamplesError::check(centres.len(), 0, columns) {
             panic!("{error}");
@@ -110,7 +110,7 @@ impl KMeans {
         let members = p.temporary::<Members>("members", 1);
         let Self { tol, max_iter } = *self;
         statistics(p, &samples, &model, columns, tol);
-        p.compute("start").read(&model).run(observe.clone());
+        observe(p, &model);
         p.repeat_while(
             "searching",
             &model,
@@ -137,7 +137,7 @@ impl KMeans {
                         model.advance(members, max_iter)
                     });
                 relocate(p, &samples, &prepared, &model);
-                p.compute("observe").read(&model).run(observe);
+                observe(p, &model);
             },
         );
         model

@@ -43,7 +43,7 @@ impl Shape {
 /// indexes of classes, from 0 on. What is minimised is that sum ÷ (C · rows), so that the search's value and
 /// gradient are means over rows. The dataset that it gives has one partition and is kept.
 ///
-/// `observe` is called with the search after each pass over the data. NaN, infinities and labels that are no
+/// `observe` may add stages where a pass over the data ends. NaN, infinities and labels that are no
 /// index fail the job; the error's source is a [`SamplesError`].
 ///
 /// # Movement
@@ -58,7 +58,7 @@ pub fn build<E: Value + Payload>(
     y: Foreign<f64>,
     shape: Shape,
     partitions: u32,
-    observe: impl Fn(&Search) + Clone + Send + Sync + 'static,
+    observe: impl Fn(&mut Program, &Dataset<Search>),
 ) -> Dataset<Search> {
     assert!(shape.classes >= 2);
     let rule = Rule {
@@ -100,10 +100,9 @@ pub fn build<E: Value + Payload>(
             .update(&trial)
             .named("ml.logistic.lbfgs", rule.encoded())
             .run(move |sums: &Sums, search: &mut Search, trial: &mut Trial| {
-                rule.advance(sums, search, trial)?;
-                observe(search);
-                Ok::<(), KernelError>(())
+                rule.advance(sums, search, trial)
             });
+        observe(p, &search);
     });
     search
 }

@@ -30,7 +30,7 @@ impl LogisticRegression {
     /// Adds the program's stages to `p`: gradient descent on ½‖w‖² + C · Σ log-loss over the table, with
     /// step 1/L, where L bounds the curvature. The dataset that it gives has one partition and is kept.
     ///
-    /// `observe` is called with the model when its step is known, and after each iteration. NaN, infinities
+    /// `observe` may add stages where the model's step is known, and where an iteration ends. NaN, infinities
     /// and labels other than 0 and 1 fail the job; the error's source is a [`SamplesError`].
     ///
     /// # Movement
@@ -45,7 +45,7 @@ impl LogisticRegression {
         y: Foreign<f64>,
         columns: usize,
         partitions: u32,
-        observe: impl Fn(&Model) + Clone + Send + Sync + 'static,
+        observe: impl Fn(&mut Program, &Dataset<Model>),
     ) -> Dataset<Model> {
         let rows = y.len() as f64;
         let samples = p.load(
@@ -69,16 +69,15 @@ impl LogisticRegression {
             .into(&grams, gram_of_block);
         p.reduce_blocks(Sum, &grams, &gram, Gram::clone_from);
         let parameters = encoded(&(c, fit_intercept));
-        let told = observe.clone();
         p.compute("step size")
             .read(&gram)
             .update(&model)
             .named("ml.logistic.step_size", parameters)
             .run(move |gram: &Gram, model: &mut Model| {
                 model.step = step_size(gram, columns, c, fit_intercept)?;
-                told(model);
                 Ok::<(), KernelError>(())
             });
+        observe(p, &model);
 
         let local = p.like::<Model, _>("local model", &samples);
         let gradients = p.like::<Blocks<Gradient>, _>("block gradients", &samples);
@@ -103,10 +102,9 @@ impl LogisticRegression {
                         max_iter,
                         rows,
                     };
-                    model.descend(&gradient.0, rule)?;
-                    observe(model);
-                    Ok::<(), KernelError>(())
+                    model.descend(&gradient.0, rule)
                 });
+            observe(p, &model);
         });
         model
     }

@@ -176,6 +176,27 @@ pub struct Joined {
     pub worker: WorkerId,
 }
 
+/// A worker leaves. No shard is there any more, and as far as the controller knows none comes: whoever hears this says nothing new to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Leaves {
+    /// The worker.
+    pub worker: WorkerId,
+}
+
+/// Nothing that was said to a worker that leaves is on its way any more; from that worker itself: nor is anything that it said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Parted {
+    /// The worker that leaves.
+    pub worker: WorkerId,
+}
+
+/// To a worker that leaves: nobody says anything to it any more. To the others: it has left, and is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Gone {
+    /// The worker.
+    pub worker: WorkerId,
+}
+
 /// A shard has arrived and runs: the controller may move it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Arrived {

@@ -60,11 +60,14 @@ pub enum Kind {
     Ended = 16,
     Call = 17,
     Message = 18,
+    Leaves = 19,
+    Parted = 20,
+    Gone = 21,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 21] = [
         Kind::Hello,
         Kind::Data,
         Kind::Signal,
@@ -83,6 +86,9 @@ impl Kind {
         Kind::Ended,
         Kind::Call,
         Kind::Message,
+        Kind::Leaves,
+        Kind::Parted,
+        Kind::Gone,
     ];
 }
 

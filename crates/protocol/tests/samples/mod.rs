@@ -4,8 +4,8 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::*;
 use brambling_protocol::message::{
-    Accepted, JobState, JobStatus, Load, Member, Message, Part, Prepare, Register, Registered,
-    Status, Submit, WorkerStatus,
+    Accepted, JobState, JobStatus, Load, Member, Message, Move, Part, Prepare, Register,
+    Registered, Status, Submit, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
@@ -304,6 +304,36 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             },
         ),
         (
+            "leaves",
+            numbered(
+                0,
+                14,
+                Body::Leaves(Leaves {
+                    worker: WorkerId(12),
+                }),
+            ),
+        ),
+        (
+            "parted",
+            numbered(
+                0,
+                15,
+                Body::Parted(Parted {
+                    worker: WorkerId(12),
+                }),
+            ),
+        ),
+        (
+            "gone",
+            numbered(
+                0,
+                16,
+                Body::Gone(Gone {
+                    worker: WorkerId(12),
+                }),
+            ),
+        ),
+        (
             "ack",
             Frame {
                 priority: Priority::FIRST,
@@ -406,6 +436,15 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         busy_ns: 1_000_000_007,
         peak_bytes: 1 << 33,
     };
+    let member = Member { worker, at };
+    let wish = Move {
+        job: Some(job),
+        shard: ShardId {
+            group: GroupId(2),
+            index: 700,
+        },
+        to: worker,
+    };
     let all = [
         ("register", Message::Register(register)),
         ("registered", Message::Registered(Registered { worker })),
@@ -426,6 +465,12 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("partition", partition),
         ("fetched", fetched),
         ("queued", Message::Queued(job)),
+        ("move", Message::Move(wish)),
+        ("moved", Message::Moved(wish)),
+        ("admitted", Message::Admitted { job, member }),
+        ("left", Message::Left { job, worker }),
+        ("drain", Message::Drain(worker)),
+        ("drained", Message::Drained(worker)),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

@@ -38,6 +38,8 @@ pub(super) struct Worker {
     pub(super) shards: BTreeMap<ShardId, Resident>,
     /// Shards to be run, each once.
     pub(super) awake: Vec<ShardId>,
+    /// It has left the job: its process is no more.
+    pub(super) has_left: bool,
     /// Shards that have to leave.
     draining: Vec<ShardId>,
 }
@@ -51,6 +53,7 @@ impl Worker {
             node,
             shards: BTreeMap::new(),
             awake: Vec::new(),
+            has_left: false,
             draining: Vec::new(),
         }
     }
@@ -105,6 +108,7 @@ impl Worker {
             }
             Effect::Send { to, bytes, .. } => network.send(self.node.me(), to, bytes),
             Effect::Wake(shard) => self.wake(shard),
+            Effect::Forget(_) => {}
             Effect::End { failure } => {
                 assert_eq!(failure, None, "nothing fails here");
                 watch.ends(self.node.me());

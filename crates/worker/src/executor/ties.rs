@@ -25,6 +25,8 @@ pub trait Carrier: Send + Sync {
     fn poll(&self) {}
     /// A thread that polled does so no longer: it goes to sleep.
     fn rest(&self) {}
+    /// A worker has left the job: its link is not needed any more.
+    fn forget(&self, _worker: WorkerId) {}
     /// A failure of this worker's as the cluster should read it.
     fn explain(&self, failure: &Failure) -> String {
         failure.to_string()
@@ -138,6 +140,7 @@ impl Ties {
                     drop(arrived);
                     job.post(number);
                 }
+                Effect::Forget(worker) => self.carrier.forget(worker),
                 Effect::End { failure } => job.end(failure),
             }
         }

@@ -21,10 +21,13 @@ impl Node {
 
     /// There is a worker: greets it, unless it is known.
     pub(super) fn on_joined(&mut self, worker: WorkerId) {
-        if worker == self.options.me || self.knows(worker) {
+        if worker == self.options.me || self.knows(worker) || self.leavers.have_left(worker) {
             return;
         }
         self.peers.entry(worker).or_default();
+        if self.leavers.leave(worker) {
+            return;
+        }
         self.options.peers.push(worker);
         let me = self.options.me;
         self.send(

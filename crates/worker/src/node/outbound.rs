@@ -171,6 +171,9 @@ impl Node {
         if !mutants::is_on("strangers-are-told-nothing") {
             self.on_joined(to);
         }
+        if self.leavers.are_parted_from(to) {
+            return;
+        }
         let Some(peer) = self.peers.get_mut(&to) else {
             return;
         };

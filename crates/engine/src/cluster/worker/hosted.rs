@@ -3,6 +3,7 @@
 use super::super::wire::framed;
 use super::Shared;
 use crate::Error;
+use crate::recipe::Recipe;
 use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{Bindings, DatasetId, Plan};
@@ -158,11 +159,7 @@ impl Hosted {
     }
 
     fn serve(&self) {
-        let both = |state: &mut State| match (&state.prepared, &state.program) {
-            (Some(_), Some(_)) => state.prepared.take().zip(state.program.take()),
-            _ => None,
-        };
-        let Some(((me, prepare), program)) = self.await_news(both) else {
+        let Some(((me, prepare), program)) = self.await_both() else {
             return;
         };
         let Some(shared) = self.shared.upgrade() else {
@@ -173,7 +170,9 @@ impl Hosted {
         let job = match made {
             Ok(job) => job,
             Err(why) => {
-                return shared.say_unprepared(self.id, why);
+                shared.say_unprepared(self.id, why);
+                drop(shared);
+                return self.answer_nothing();
             }
         };
         let mut state = self.state();
@@ -193,6 +192,34 @@ impl Hosted {
         self.answer(job);
     }
 
+    /// What the controller and the client have to say before the job can be made. Who asks before that what it left hears that
+    /// it left nothing here: the job is over, and its shards were elsewhere.
+    fn await_both(&self) -> Option<((WorkerId, Prepare), Vec<u8>)> {
+        loop {
+            let found = self.await_news(|state| match (&state.prepared, &state.program) {
+                (Some(_), Some(_)) => state.prepared.take().zip(state.program.take()).map(Ok),
+                _ => state.fetches.pop().map(Err),
+            })?;
+            match found {
+                Ok(both) => return Some(both),
+                Err(link) => self.say_nothing(link),
+            }
+        }
+    }
+
+    /// The job cannot run here: nobody gets anything.
+    fn answer_nothing(&self) {
+        while let Some(link) = self.await_news(|state| state.fetches.pop()) {
+            self.say_nothing(link);
+        }
+    }
+
+    fn say_nothing(&self, to: LinkId) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().say(to, [framed(nothing(self.id))]);
+        }
+    }
+
     /// The job, as the client has described it and the controller has placed it.
     fn make(
         &self,
@@ -201,7 +228,10 @@ impl Hosted {
         prepare: &Prepare,
         program: &[u8],
     ) -> Result<Arc<Job>, String> {
-        let program = shared.source.program(program)?;
+        let program = match Recipe::program(program) {
+            Some(known) => known?,
+            None => shared.source.program(program)?,
+        };
         let plan = Plan::compile(Arc::new(program), &Bindings::default());
         let plan = plan.map_err(|error| Error::from(error).to_string())?;
         if plan.counts != prepare.shards {
@@ -323,6 +353,17 @@ impl Hosted {
     }
 }
 
+/// The answer of a worker that has nothing of a job.
+pub(super) fn nothing(job: JobId) -> Message<'static> {
+    Message::Fetched {
+        job,
+        tasks: 0,
+        threads: 0,
+        busy_ns: 0,
+        peak_bytes: 0,
+    }
+}
+
 /// A thread that carries frames may still hold it, for a moment.
 fn sole(mut job: Arc<Job>) -> Job {
     loop {
@@ -357,6 +398,11 @@ impl Carrier for Wire {
     fn rest(&self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.board().rest();
+        }
+    }
+    fn forget(&self, worker: WorkerId) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().forget(self.job, worker);
         }
     }
     fn explain(&self, failure: &Failure) -> String {

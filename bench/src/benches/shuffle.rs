@@ -1,0 +1,167 @@
+//! Claim: pieces of 1 MB and more go between two workers at three quarters of the rate of bare sockets in the same pattern, both ways
+//! at once, where the receiver reads what came. Not claimed: pieces of a few kilobytes, for which a turn costs more than its bytes.
+//!
+//! In each turn both shards send the other a piece and add up the one that came.
+
+use crate::BenchError;
+use crate::cluster::Running;
+use crate::described::Described;
+use crate::limits::tcp::{self, Loop};
+use crate::report::{Figures, Line, Report, SizeFigures};
+use crate::session::{Counts, Session};
+use brambling::operators::{numerics, simd};
+use brambling::prelude::*;
+use brambling_machine::Figure;
+
+const WORKERS: u32 = 2;
+/// Of a piece, in bytes.
+const SIZES: [usize; 6] = [1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26];
+/// That go each way in a job, or a little more.
+const JOB_BYTES: usize = 1 << 28;
+
+struct Size {
+    message_bytes: usize,
+    turns: u64,
+}
+
+pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
+    let workers = session.options.workers.unwrap_or(WORKERS);
+    session.check(workers == WORKERS, || {
+        format!("two workers exchange pieces, not {workers}; leave out --workers or give 2")
+    })?;
+    let smoke = session.options.smoke;
+    let sizes = SIZES.map(|message_bytes| Size {
+        message_bytes,
+        turns: match smoke {
+            true => 4,
+            false => (JOB_BYTES / message_bytes).clamp(8, 4_000) as u64,
+        },
+    });
+    let sizes = if smoke { &sizes[..2] } else { &sizes[..] };
+    let running = &session.start_workers(workers)?;
+    let mut counts = Vec::new();
+    let mut figures = Vec::new();
+    for size in sizes {
+        let (measured, figure) = measure(session, running, size)?;
+        counts.push(measured);
+        figures.push(figure);
+    }
+    let lines = figures.iter().flat_map(lines_of).collect();
+    let figures = Figures::Shuffle {
+        workers,
+        sizes: figures,
+    };
+    Ok(session.report(Counts::of(&counts), figures, Vec::new(), lines))
+}
+
+fn measure(
+    session: &mut Session<'_>,
+    running: &Running,
+    size: &Size,
+) -> Result<(brambling_machine::measure::Measured, SizeFigures), BenchError> {
+    let places = &session.places.clone();
+    let mut rounds = session.rounds();
+    for raw in Loop::ALL {
+        rounds = rounds.limit("raw", raw.name(), move |session: &mut Session<'_>| {
+            session.sample(|session| {
+                let seconds = tcp::exchange(raw, places, size.message_bytes, size.turns);
+                seconds.map_err(|error| session.system(error))
+            })
+        });
+    }
+    let rounds = rounds.ours("engine", move |session| {
+        session.sample(|session| seconds_a_turn(session, running, size))
+    });
+    let measured = session.measure(rounds)?;
+    let (_, raw) = measured.best(Loop::ALL.iter().map(|raw| raw.name()));
+    let ours = measured.figure("engine");
+    let both_ways = 2.0 * size.message_bytes as f64;
+    let bytes_per_s = |seconds: Figure| seconds.rate(both_ways);
+    let figure = SizeFigures {
+        message_bytes: size.message_bytes,
+        bytes_per_s: bytes_per_s(ours),
+        raw_tcp_bytes_per_s: bytes_per_s(raw),
+        share: ours.rate(raw.median),
+    };
+    Ok((measured, figure))
+}
+
+fn lines_of(size: &SizeFigures) -> [Line; 2] {
+    let name = match size.message_bytes {
+        small if small < 1 << 20 => format!("{} KB", small >> 10),
+        large => format!("{} MB", large >> 20),
+    };
+    let share = format!("{:.2} of bare sockets", size.share.median);
+    [
+        Line::new(
+            format!("{name}, both ways"),
+            size.bytes_per_s.scaled(1e-9),
+            "GB/s",
+        )
+        .note(share),
+        Line::new(
+            format!("limit: {name}, bare sockets"),
+            size.raw_tcp_bytes_per_s.scaled(1e-9),
+            "GB/s",
+        ),
+    ]
+}
+
+/// The difference of two jobs of which one has three times as many turns: what a job costs to begin is in both.
+fn seconds_a_turn(
+    session: &mut Session<'_>,
+    running: &Running,
+    size: &Size,
+) -> Result<f64, BenchError> {
+    let words = size.message_bytes / size_of::<f64>();
+    let mut took = [0.0; 2];
+    let turns = [size.turns / 2, size.turns + size.turns / 2];
+    for (took, turns) in took.iter_mut().zip(turns) {
+        let (program, sums) = program(words, turns);
+        let described = Described::Shuffle { words, turns };
+        let mut outcome = session.run_on(running, program, &described)?;
+        let marks: u64 = (0..turns).sum();
+        let expected = (marks + turns * (words as u64 - 1)) as f64;
+        let sums = outcome.take_all(&sums);
+        session.check(sums.iter().all(|&sum| sum == expected), || {
+            format!("the pieces add up to {sums:?}, not {expected} each")
+        })?;
+        *took = outcome.tally().wall.as_secs_f64();
+    }
+    Ok((took[1] - took[0]) / (turns[1] - turns[0]) as f64)
+}
+
+/// Two shards, each of which sends the other a piece, marked with the turn, and adds up what came.
+pub(crate) fn program(words: usize, turns: u64) -> (Program, Dataset<f64>) {
+    let mut p = Program::new("shuffle");
+    let turn = p.dataset::<u64>("turn", WORKERS);
+    let sums = p.like::<f64, _>("sums", &turn);
+    p.keep(&sums);
+    p.repeat(turns, |p| {
+        let other = Relation::Offsets {
+            offsets: vec![-1, 1],
+            wrap: false,
+        };
+        let exchange = p.exchange::<Vec<f64>>("pieces", other);
+        p.scatter("send", &exchange).read(&turn).run(
+            move |turn: &u64, out: &mut Outbox<'_, Vec<f64>>| {
+                out.for_each(|_, piece| {
+                    // The buffers of earlier turns come again: what is sent is written there once.
+                    piece.resize(words, 1.0);
+                    piece[0] = *turn as f64;
+                });
+            },
+        );
+        p.compute("next")
+            .update(&turn)
+            .run(|turn: &mut u64| *turn += 1);
+        p.gather("add up", &exchange).update(&sums).run(
+            |inbox: &mut Inbox<'_, Vec<f64>>, sum: &mut f64| {
+                for (_, piece) in inbox {
+                    *sum += numerics::sum(simd::active(), piece);
+                }
+            },
+        );
+    });
+    (p, sums)
+}

@@ -1,0 +1,69 @@
+//! A cluster for the time of a bench: a controller in this process, workers as its children.
+
+use crate::BenchError;
+use brambling::cluster::{
+    Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, Rendezvous, Share,
+};
+use brambling::{Error, Settings};
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long workers may take to register.
+const STARTING: Duration = Duration::from_secs(60);
+
+/// Ends with its workers when it is dropped.
+pub(crate) struct Running {
+    pub(crate) cluster: Arc<Cluster>,
+    children: Children,
+    _controller: ControllerProcess,
+}
+
+impl Running {
+    pub(crate) fn start(
+        command: &[OsString],
+        workers: u32,
+        threads: u32,
+    ) -> Result<Running, BenchError> {
+        let token = Rendezvous::new_token().map_err(Error::from)?;
+        let bind = "127.0.0.1:0".parse().expect("an address");
+        let options = ControllerOptions {
+            bind,
+            token: token.clone(),
+        };
+        let controller = ControllerProcess::start(options).map_err(Error::from)?;
+        let address = controller.address();
+        let at = Rendezvous { address, token };
+        let memory = Settings::default().resolve().map_err(Error::from)?;
+        let share = Share {
+            threads,
+            memory_bytes: memory.memory_bytes / u64::from(workers),
+        };
+        let mut children =
+            Children::start(command, &at, workers, share, || std::io::stderr().into())
+                .map_err(Error::from)?;
+        let deadline = Instant::now() + STARTING;
+        while controller.workers() < workers as usize {
+            let ended = children.ended();
+            if !ended.is_empty() || Instant::now() > deadline {
+                let why = match ended.first() {
+                    Some(ended) => format!("{ended}; what it said stands above"),
+                    None => "workers do not register".to_owned(),
+                };
+                return Err(Error::from(ClusterError::Refused { why }).into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let cluster = Arc::new(Cluster::connect(&at).map_err(Error::from)?);
+        Ok(Running {
+            cluster,
+            children,
+            _controller: controller,
+        })
+    }
+
+    /// The workers' processes.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.children.pids().collect()
+    }
+}

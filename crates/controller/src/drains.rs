@@ -1,0 +1,240 @@
+//! How a worker leaves while jobs run: its shards move to the others, then nobody speaks to it any more, then it goes.
+//!
+//! # Rules
+//! * From the order on nothing moves to it. Its shards move, some at a time, to whoever has the fewest for its threads.
+//! * When none is there, and none on its way, all others hear where shards are and that it [`Leaves`]. Each says [`Parted`] when its own map
+//!   does not name the worker, and all that it sent there was acknowledged.
+//! * When all have, the worker hears that it may go ([`Gone`]), and says [`Parted`] when all that it forwarded was acknowledged.
+//! * Then it is no member: the others forget it, and its end is nobody's loss.
+//!
+//! # Why nothing is lost
+//! Who has parted sends no piece there: its map is as new as the controller's was when no shard was there, and versions only grow. What
+//! was sent before has come to the worker, which forwards it; and it goes only when those to whom it forwarded have that.
+
+use crate::{Controller, Effect};
+use brambling_program::ShardId;
+use brambling_protocol::frame::{Body, Gone, Leaves, Parted};
+use brambling_protocol::{JobId, WorkerId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// So many shards of a worker that leaves are on their way at a time.
+const MOVES_AT_ONCE: usize = 64;
+
+/// A worker that leaves.
+pub(crate) struct Leaving {
+    /// How large its shards are thought to be.
+    bytes: u64,
+    /// Who had no room lately.
+    full: BTreeSet<WorkerId>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Its shards move.
+    Emptying,
+    /// These may still have sent it something.
+    Parting(BTreeSet<WorkerId>),
+    /// It goes when what it forwarded has come.
+    Going,
+}
+
+impl Controller {
+    /// How many threads a worker has: its share of what moves. One, unless it is said.
+    pub fn weigh(&mut self, worker: WorkerId, threads: u32) {
+        self.threads.insert(worker, threads.max(1));
+    }
+
+    /// A worker is to leave; [`Effect::Left`] tells when it has. `bytes` is how large its shards are thought to be.
+    pub fn drain(&mut self, worker: WorkerId, bytes: u64) {
+        if !self.workers.contains_key(&worker) || self.leaving.contains_key(&worker) {
+            return;
+        }
+        let (full, stage) = (BTreeSet::new(), Stage::Emptying);
+        let leaving = Leaving { bytes, full, stage };
+        self.leaving.insert(worker, leaving);
+        self.empty(worker);
+    }
+
+    /// Whether a worker leaves.
+    pub fn is_leaving(&self, worker: WorkerId) -> bool {
+        self.leaving.contains_key(&worker)
+    }
+
+    /// Now and then: who had no room may have some now.
+    pub fn on_tick(&mut self) {
+        for worker in self.leaving.keys().copied().collect::<Vec<_>>() {
+            if let Some(leaving) = self.leaving.get_mut(&worker) {
+                leaving.full.clear();
+            }
+            self.empty(worker);
+        }
+    }
+
+    /// A worker had no room for a shard of another.
+    pub(crate) fn note_full(&mut self, holder: WorkerId, full: WorkerId) {
+        if let Some(leaving) = self.leaving.get_mut(&holder) {
+            leaving.full.insert(full);
+        }
+    }
+
+    /// A move has ended: those that leave go on.
+    pub(crate) fn go_on(&mut self) {
+        for worker in self.leaving.keys().copied().collect::<Vec<_>>() {
+            self.empty(worker);
+        }
+    }
+
+    /// Orders moves of a worker that leaves; when it has no shards it is to be parted from.
+    fn empty(&mut self, worker: WorkerId) {
+        if !matches!(self.leaving[&worker].stage, Stage::Emptying) {
+            return;
+        }
+        let mut is_empty = true;
+        for job in self.jobs.keys().copied().collect::<Vec<_>>() {
+            is_empty &= self.empty_of(worker, job);
+        }
+        if is_empty {
+            self.begin_parting(worker);
+        }
+    }
+
+    /// Orders moves of a job's shards; whether none is there, nor on its way there or from there.
+    fn empty_of(&mut self, worker: WorkerId, job: JobId) -> bool {
+        let at = &self.jobs[&job];
+        let touches = at
+            .moves
+            .values()
+            .filter(|it| it.from == worker || it.to == worker);
+        let on_their_way = touches.count();
+        let here: Vec<ShardId> = at
+            .map
+            .entries()
+            .filter(|range| range.entry.owner == worker)
+            .flat_map(|range| {
+                let group = range.group;
+                (range.first..range.end).map(move |index| ShardId { group, index })
+            })
+            .filter(|shard| !at.moves.contains_key(shard))
+            .collect();
+        if at.ends.are_near() || on_their_way > MOVES_AT_ONCE / 2 {
+            return false;
+        }
+        if here.is_empty() {
+            return on_their_way == 0;
+        }
+        let mut held = self.candidates(worker, job);
+        let bytes = self.leaving[&worker].bytes;
+        for shard in here.into_iter().take(MOVES_AT_ONCE - on_their_way) {
+            // Fewest for its threads, once this one has come.
+            let share = |(to, held): &(&WorkerId, &mut u64)| {
+                let threads = self.threads.get(*to).copied().unwrap_or(1);
+                ((**held + 1) << 32) / u64::from(threads)
+            };
+            let Some((to, held)) = held.iter_mut().min_by_key(share) else {
+                break;
+            };
+            *held += 1;
+            let to = *to;
+            let ordered = self.order(job, shard, to, bytes);
+            debug_assert!(ordered.is_ok(), "{ordered:?}");
+        }
+        false
+    }
+
+    /// Who may get shards of a worker that leaves, and how many each has.
+    fn candidates(&self, worker: WorkerId, job: JobId) -> BTreeMap<WorkerId, u64> {
+        let full = &self.leaving[&worker].full;
+        let may = |it: &&WorkerId| !self.leaving.contains_key(*it) && !full.contains(*it);
+        let mut held: BTreeMap<WorkerId, u64> =
+            self.workers.keys().filter(may).map(|it| (*it, 0)).collect();
+        let at = &self.jobs[&job];
+        for range in at.map.entries() {
+            if let Some(held) = held.get_mut(&range.entry.owner) {
+                *held += u64::from(range.end - range.first);
+            }
+        }
+        for coming in at.moves.values().filter(|it| !it.is_published) {
+            if let Some(held) = held.get_mut(&coming.to) {
+                *held += 1;
+            }
+        }
+        held
+    }
+
+    fn begin_parting(&mut self, worker: WorkerId) {
+        let others = self.workers.keys().copied().filter(|it| *it != worker);
+        let others: BTreeSet<WorkerId> = others.collect();
+        for &to in &others {
+            for job in self.jobs.keys().copied().collect::<Vec<_>>() {
+                self.tell_map(to, job);
+            }
+            self.send(to, &Body::Leaves(Leaves { worker }));
+        }
+        if let Some(leaving) = self.leaving.get_mut(&worker) {
+            leaving.stage = Stage::Parting(others);
+        }
+        self.dismiss_if_parted(worker);
+    }
+
+    /// A newcomer, which has heard where shards are, hears who leaves and who has left.
+    pub(crate) fn tell_leavers(&mut self, to: WorkerId) {
+        for (worker, leaving) in &mut self.leaving {
+            match &mut leaving.stage {
+                Stage::Emptying => continue,
+                Stage::Parting(awaited) => drop(awaited.insert(to)),
+                Stage::Going => {}
+            }
+            let body = Body::Leaves(Leaves { worker: *worker });
+            let peer = self.workers.get_mut(&to).expect("it has just joined");
+            self.effects.extend(crate::say(peer, to, &body));
+        }
+        for worker in self.gone.iter().copied().collect::<Vec<_>>() {
+            self.send(to, &Body::Gone(Gone { worker }));
+        }
+    }
+
+    /// Nothing of `from` is on its way to a worker that leaves.
+    pub(crate) fn on_parted(&mut self, from: WorkerId, parted: Parted) {
+        let Parted { worker } = parted;
+        let Some(leaving) = self.leaving.get_mut(&worker) else {
+            return;
+        };
+        match &mut leaving.stage {
+            Stage::Parting(awaited) => {
+                awaited.remove(&from);
+                self.dismiss_if_parted(worker);
+            }
+            Stage::Going if from == worker => self.let_go(worker),
+            Stage::Going | Stage::Emptying => {}
+        }
+    }
+
+    fn dismiss_if_parted(&mut self, worker: WorkerId) {
+        let leaving = self.leaving.get_mut(&worker).expect("the caller saw it");
+        let has_parted = matches!(&leaving.stage, Stage::Parting(awaited) if awaited.is_empty());
+        if has_parted {
+            leaving.stage = Stage::Going;
+            self.send(worker, &Body::Gone(Gone { worker }));
+        }
+    }
+
+    /// It is no member any more.
+    fn let_go(&mut self, worker: WorkerId) {
+        self.leaving.remove(&worker);
+        self.workers.remove(&worker);
+        self.threads.remove(&worker);
+        self.gone.insert(worker);
+        for to in self.workers.keys().copied().collect::<Vec<_>>() {
+            self.send(to, &Body::Gone(Gone { worker }));
+        }
+        self.effects.push(Effect::Left { worker });
+        // Others that leave wait for nothing of it: all that it said has come.
+        for other in self.leaving.keys().copied().collect::<Vec<_>>() {
+            let parted = Parted { worker: other };
+            let stage = &self.leaving[&other].stage;
+            if matches!(stage, Stage::Parting(awaited) if awaited.contains(&worker)) {
+                self.on_parted(worker, parted);
+            }
+        }
+    }
+}

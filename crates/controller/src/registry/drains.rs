@@ -1,0 +1,113 @@
+//! Workers that are to end: they hold nothing when they do.
+
+use super::{Caller, Order, Registry, Told};
+use brambling_protocol::{JobId, WorkerId};
+
+/// Whether a worker is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Drain {
+    #[default]
+    No,
+    /// When it holds nothing.
+    Asked,
+    /// It was told.
+    Done,
+}
+
+impl Registry {
+    /// A client wants a worker drained. It hears when that is done, or why it is not.
+    pub(super) fn on_drain(&mut self, from: Caller, id: WorkerId) {
+        let stays = |(other, it): (&WorkerId, &super::Worker)| {
+            *other != id && it.drain == Drain::No && it.caller.is_some()
+        };
+        let others_stay = self.workers.iter().any(stays);
+        let Some(worker) = self.workers.get_mut(&id) else {
+            let why =
+                format!("there is no worker {id}; `brambling status` lists those that there are");
+            return self.refuse(from, why);
+        };
+        if worker.drain == Drain::No && !others_stay {
+            let why = format!(
+                "worker {id} is the last one that takes shards; start another first, with `brambling worker`"
+            );
+            return self.refuse(from, why);
+        }
+        let before = worker.drain;
+        if before == Drain::No {
+            worker.drain = Drain::Asked;
+        }
+        self.drains.push((id, from));
+        match self
+            .current
+            .filter(|job| self.jobs[job].members.contains(&id))
+        {
+            Some(job) if before == Drain::No => self.orders.push(Order::Drain { job, worker: id }),
+            Some(_) => {}
+            None => self.end_drain(id),
+        }
+    }
+
+    /// A worker has left the job that runs: it is no member any more, and its end is no loss.
+    pub fn on_left(&mut self, id: JobId, worker: WorkerId) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        job.members.retain(|member| *member != worker);
+        if let Some(prepare) = &mut job.prepare {
+            prepare.members.retain(|member| member.worker != worker);
+        }
+        if let Some(client) = job.client {
+            self.tell(client, Told::Left { job: id, worker });
+        }
+        if let Some(caller) = self.workers.get(&worker).and_then(|it| it.caller) {
+            self.tell(caller, Told::Release(id));
+        }
+        self.end_drain(worker);
+    }
+
+    /// No job runs: who is to end does.
+    pub(super) fn end_drains(&mut self) {
+        let asked = self
+            .workers
+            .iter()
+            .filter(|(_, it)| it.drain == Drain::Asked);
+        for worker in asked.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.end_drain(worker);
+        }
+    }
+
+    fn end_drain(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        worker.drain = Drain::Done;
+        let caller = worker.caller;
+        let (those, others) = std::mem::take(&mut self.drains)
+            .into_iter()
+            .partition(|(it, _)| *it == id);
+        self.drains = others;
+        let those: Vec<(WorkerId, Caller)> = those;
+        for to in caller
+            .into_iter()
+            .chain(those.into_iter().map(|(_, by)| by))
+        {
+            self.tell(to, Told::Drained(id));
+        }
+    }
+
+    /// A worker is gone: who wanted it drained has that, one way or the other.
+    pub(super) fn forget_drain(&mut self, id: WorkerId) {
+        for (_, by) in self
+            .drains
+            .extract_if(.., |(it, _)| *it == id)
+            .collect::<Vec<_>>()
+        {
+            self.refuse(by, format!("worker {id} was lost before it was drained"));
+        }
+    }
+
+    /// How many threads a worker has.
+    pub fn threads(&self, worker: WorkerId) -> u32 {
+        self.workers.get(&worker).map_or(1, |worker| worker.threads)
+    }
+}

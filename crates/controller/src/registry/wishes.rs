@@ -1,0 +1,93 @@
+//! What clients want done with shards and workers, and what they are told of it.
+
+use super::{Caller, JobState, Order, Registry, Told};
+use brambling_program::ShardId;
+use brambling_protocol::message::Move;
+use brambling_protocol::{JobId, WorkerId};
+
+impl Registry {
+    /// A client wants a shard moved. It hears when that is there, or why it stays.
+    pub(super) fn on_move(&mut self, from: Caller, wish: Move) {
+        match self.movable(&wish) {
+            Ok(job) => {
+                let Move { shard, to, .. } = wish;
+                self.wishes.insert((job, shard), from);
+                self.orders.push(Order::Move { job, shard, to });
+            }
+            Err(why) => self.refuse(from, why),
+        }
+    }
+
+    /// The job of which a shard is to move, or why it cannot.
+    fn movable(&self, wish: &Move) -> Result<JobId, String> {
+        let Move { job, shard, to } = *wish;
+        let id = job.or(self.current).ok_or(
+            "no job has the cluster; its shards can be moved while one runs (`brambling status` lists the jobs)",
+        )?;
+        let job = self.jobs.get(&id);
+        let job = job.ok_or_else(|| {
+            format!("there is no job {id}; `brambling status` lists those that there are")
+        })?;
+        match job.state {
+            JobState::Queued => {
+                return Err(format!(
+                    "job {id} waits for its turn; move its shards when it runs"
+                ));
+            }
+            JobState::Succeeded | JobState::Failed => return Err(format!("job {id} is over")),
+            JobState::Running => {}
+        }
+        let shards = job.shards.get(shard.group.index());
+        if shards.is_none_or(|count| shard.index >= *count) {
+            return Err(format!(
+                "job {id} has no shard {}.{}; its groups, from 0, have {:?} shards",
+                shard.group.0, shard.index, job.shards
+            ));
+        }
+        if !self.workers.contains_key(&to) {
+            return Err(format!(
+                "there is no worker {to}; `brambling status` lists those that there are"
+            ));
+        }
+        if self.wishes.contains_key(&(id, shard)) {
+            return Err(format!(
+                "shard {shard} is on its way already; move it again when it has arrived"
+            ));
+        }
+        Ok(id)
+    }
+
+    /// A shard has moved.
+    pub fn on_moved(&mut self, job: JobId, shard: ShardId, to: WorkerId) {
+        if let Some(by) = self.wishes.remove(&(job, shard)) {
+            let job = Some(job);
+            self.tell(by, Told::Moved(Move { job, shard, to }));
+        }
+    }
+
+    /// A shard does not move.
+    pub fn on_stays(&mut self, job: JobId, shard: ShardId, why: impl Into<String>) {
+        if let Some(by) = self.wishes.remove(&(job, shard)) {
+            self.refuse(by, why);
+        }
+    }
+
+    /// A job is over: what was to move stays.
+    pub(super) fn end_wishes(&mut self, job: JobId) {
+        let of_job = |(at, _): &(&(JobId, ShardId), &Caller)| at.0 == job;
+        let ended = self.wishes.iter().filter(of_job).map(|(_, by)| *by);
+        for by in ended.collect::<Vec<_>>() {
+            self.refuse(
+                by,
+                format!("job {job} is over; its shards stay where they are"),
+            );
+        }
+        self.wishes.retain(|at, _| at.0 != job);
+    }
+
+    /// How large a shard of a worker that holds so many is thought to be.
+    pub fn shard_bytes(&self, worker: WorkerId, held: u32) -> u64 {
+        let load = self.workers.get(&worker).map(|worker| &worker.load);
+        load.map_or(0, |load| load.memory_bytes) / u64::from(held.max(1))
+    }
+}

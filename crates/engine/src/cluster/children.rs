@@ -1,0 +1,95 @@
+//! Workers as children of a process: they end with it.
+
+use super::{ClusterError, Rendezvous, TOKEN_VARIABLE};
+use std::ffi::OsString;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long children may take to end by themselves.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// What each worker has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Threads.
+    pub threads: u32,
+    /// Its memory budget.
+    pub memory_bytes: u64,
+}
+
+/// Worker processes on this machine. Dropping it ends them: each sees that its standard input ends, which it also does when this
+/// process is killed.
+pub struct Children(Vec<Child>);
+
+impl Children {
+    /// Starts workers. `command` begins a `brambling` command: what it is followed by is said here. What kernels print goes where
+    /// `prints` says.
+    ///
+    /// # Errors
+    /// When the system starts no process; those that were started end again.
+    pub fn start(
+        command: &[OsString],
+        at: &Rendezvous,
+        workers: u32,
+        share: Share,
+        prints: impl Fn() -> Stdio,
+    ) -> Result<Children, ClusterError> {
+        let (program, first) = command.split_first().expect("a command has a program");
+        let mut children = Children(Vec::new());
+        for _ in 0..workers {
+            let mut command = Command::new(program);
+            command.args(first).arg("worker").arg("--attached");
+            command.args(["--controller", &at.address.to_string()]);
+            command.args(["--threads", &share.threads.to_string()]);
+            command.args(["--memory", &share.memory_bytes.to_string()]);
+            command.env(TOKEN_VARIABLE, at.token.to_hex());
+            command.stdin(Stdio::piped()).stdout(prints());
+            let child = command.spawn();
+            let child = child.map_err(|source| ClusterError::System { source })?;
+            children.0.push(child);
+        }
+        Ok(children)
+    }
+
+    /// How many run.
+    pub fn running(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Their processes.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().map(Child::id)
+    }
+
+    /// Those that have ended since the last call, in words.
+    pub fn ended(&mut self) -> Vec<String> {
+        let mut ended = Vec::new();
+        self.0.retain_mut(|child| match child.try_wait() {
+            Ok(Some(status)) => {
+                ended.push(format!(
+                    "the worker of process {} has ended: {status}",
+                    child.id()
+                ));
+                false
+            }
+            _ => true,
+        });
+        ended
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(|child| drop(child.stdin.take()));
+        let deadline = Instant::now() + ENDING;
+        while !self.0.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+            let _ = self.ended();
+        }
+        for child in &mut self.0 {
+            // It does not end by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The real controller, and what its work costs: every message is a frame that it decodes or encodes.
+
+use super::outcome::ControllerLoad;
+use super::{Costs, Nanos};
+use brambling_controller::registry::{Caller, Order, Registry};
+use brambling_controller::{Controller, Effect};
+use brambling_program::ShardId;
+use brambling_protocol::frame::{Body, Frame, Kind};
+use brambling_protocol::message::{Message, Register, Submit};
+use brambling_protocol::{JobId, WorkerId};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+/// A frame, shared until it has gone.
+pub(super) type Bytes = Arc<[u8]>;
+
+/// Both sides of this simulation are of one version.
+const VERSION: &str = "simulated";
+/// The link of the client whose job it is.
+const CLIENT: Caller = Caller(u64::MAX);
+
+/// A frame that the controller has written.
+pub(super) struct Outgoing {
+    pub(super) at: Nanos,
+    pub(super) to: WorkerId,
+    pub(super) bytes: Bytes,
+}
+
+/// What has come of its orders.
+pub(super) enum News {
+    Moved,
+    Over,
+}
+
+/// Registry and job machine on a processor of their own (Canary, §5.1: the controller has one core).
+pub(super) struct Control {
+    costs: Costs,
+    registry: Registry,
+    job: Option<(JobId, Controller)>,
+    /// When the processor has nothing more to do.
+    free: Nanos,
+    cpu_ns: f64,
+    load: ControllerLoad,
+    out: Vec<Outgoing>,
+    news: Vec<News>,
+}
+
+impl Control {
+    pub(super) fn new(costs: Costs) -> Control {
+        Control {
+            costs,
+            registry: Registry::new(VERSION),
+            job: None,
+            free: 0,
+            cpu_ns: 0.0,
+            load: ControllerLoad::default(),
+            out: Vec::new(),
+            news: Vec::new(),
+        }
+    }
+
+    pub(super) fn load(&self) -> ControllerLoad {
+        ControllerLoad {
+            cpu_s: self.cpu_ns / 1e9,
+            ..self.load
+        }
+    }
+
+    pub(super) fn job(&self) -> JobId {
+        self.job.as_ref().expect("it has begun").0
+    }
+
+    pub(super) fn machine(&self) -> &Controller {
+        &self.job.as_ref().expect("it has begun").1
+    }
+
+    /// Whoever has sent all this can be told.
+    pub(super) fn take(&mut self) -> (Vec<Outgoing>, Vec<News>) {
+        (
+            std::mem::take(&mut self.out),
+            std::mem::take(&mut self.news),
+        )
+    }
+
+    fn spend(&mut self, now: Nanos, ns: f64) {
+        self.free = self.free.max(now) + ns as Nanos;
+        self.cpu_ns += ns;
+    }
+
+    /// A worker says who it is, in the frame of a process that does.
+    pub(super) fn register(&mut self, now: Nanos, worker: WorkerId, threads: u32) {
+        let register = Message::Register(Register {
+            version: VERSION,
+            known_as: None,
+            epoch: u64::from(worker.0),
+            pid: worker.0,
+            host: "host",
+            threads,
+            memory_bytes: 1 << 35,
+            listens_at: SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + worker.0), 7078)),
+            jobs: Vec::new(),
+        });
+        self.on_message(now, worker, &Frame::message(register).to_bytes());
+    }
+
+    /// A client's job: from here to the frames by which its members hear of it and of its map.
+    pub(super) fn submit(&mut self, now: Nanos, shards: &[u32]) {
+        let submit = Frame::message(Message::Submit(Submit {
+            version: VERSION,
+            name: "iterations",
+            shards: shards.to_vec(),
+        }));
+        self.take_in(now, CLIENT, &submit.to_bytes());
+    }
+
+    /// What a worker says outside of the job.
+    pub(super) fn on_message(&mut self, now: Nanos, from: WorkerId, bytes: &[u8]) {
+        self.take_in(now, Caller(u64::from(from.0)), bytes);
+    }
+
+    fn take_in(&mut self, now: Nanos, from: Caller, bytes: &[u8]) {
+        self.load.messages_in += 1;
+        self.load.bytes_in += bytes.len() as u64;
+        self.spend(now, self.costs.report_in_ns);
+        let Body::Message(message) = Frame::decode(bytes).expect("a whole frame").0.body else {
+            unreachable!("outside of a job there are messages alone");
+        };
+        self.load.reports += u64::from(matches!(message, Message::Load(_)));
+        let taken = self.registry.on_message(from, message);
+        taken.expect("a worker that follows the rules");
+        for order in self.registry.take_orders() {
+            self.carry_out(now, order);
+        }
+    }
+
+    fn carry_out(&mut self, now: Nanos, order: Order) {
+        match order {
+            Order::Begin {
+                job,
+                generation,
+                members,
+                map,
+            } => {
+                let mut machine = Controller::new(members);
+                machine.begin(job, generation, map);
+                self.job = Some((job, machine));
+            }
+            Order::Tell { to, what } => {
+                let bytes = Frame::message(what.message()).to_bytes();
+                let ns =
+                    self.costs.table_byte_ns * bytes.len() as f64 + self.costs.machine.write_ns;
+                self.spend(now, ns);
+                self.count_out(&bytes);
+                if to != CLIENT {
+                    let (at, to) = (self.free, WorkerId(to.0 as u32));
+                    self.out.push(Outgoing { at, to, bytes });
+                }
+            }
+            other => unreachable!("nobody is lost and nothing is cancelled here: {other:?}"),
+        }
+    }
+
+    fn count_out(&mut self, bytes: &[u8]) {
+        self.load.messages_out += 1;
+        self.load.bytes_out += bytes.len() as u64;
+        self.count_ack(bytes);
+    }
+
+    fn count_ack(&mut self, bytes: &[u8]) {
+        let header = brambling_protocol::frame::Header::decode(bytes).expect("a whole frame");
+        self.load.acks += u64::from(header.kind() == Kind::Ack);
+    }
+
+    /// A frame of the job has come from a worker.
+    pub(super) fn on_frame(&mut self, now: Nanos, from: WorkerId, bytes: &[u8]) {
+        self.load.messages_in += 1;
+        self.load.bytes_in += bytes.len() as u64;
+        self.count_ack(bytes);
+        self.spend(now, self.costs.controller_in_ns);
+        let machine = &mut self.job.as_mut().expect("a job's frame").1;
+        let taken = machine.on_frame(from, bytes);
+        taken.expect("a worker that follows the rules");
+        self.perform(now);
+    }
+
+    /// A worker joins the job.
+    pub(super) fn join(&mut self, now: Nanos, worker: WorkerId) {
+        self.job.as_mut().expect("it has begun").1.join(worker);
+        self.perform(now);
+    }
+
+    /// Orders a move.
+    pub(super) fn order(&mut self, now: Nanos, shard: ShardId, to: WorkerId, bytes: u64) {
+        let (job, machine) = self.job.as_mut().expect("it has begun");
+        let ordered = machine.order(*job, shard, to, bytes);
+        ordered.expect("an order that makes sense, of a job that runs");
+        self.perform(now);
+    }
+
+    fn perform(&mut self, now: Nanos) {
+        let machine = &mut self.job.as_mut().expect("it has begun").1;
+        for effect in machine.take_effects() {
+            match effect {
+                Effect::Send { to, bytes, .. } => {
+                    let ns = self.costs.controller_out_ns + self.costs.machine.write_ns;
+                    self.spend(now, ns);
+                    self.count_out(&bytes);
+                    let at = self.free;
+                    self.out.push(Outgoing { at, to, bytes });
+                }
+                Effect::Moved { .. } => self.news.push(News::Moved),
+                Effect::Stays { shard, .. } => unreachable!("there is room for {shard}"),
+                Effect::Left { worker } => unreachable!("{worker} was emptied, and stays"),
+                Effect::Ended { failure, .. } => {
+                    assert_eq!(failure, None, "nothing fails here");
+                    self.news.push(News::Over);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! A worker: its side of what the controller says, which is real, and its cores, which are modelled.
+
+use super::Nanos;
+use super::control::Bytes;
+use brambling_program::ShardId;
+use brambling_protocol::frame::{
+    Ack, Arrived, Body, Finished, Frame, Reserve, Reserved, ShardRange,
+};
+use brambling_protocol::message::{Load, Message};
+use brambling_protocol::{
+    Applied, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Version,
+};
+use std::collections::VecDeque;
+
+const NOW: Generation = Generation(0);
+/// After how many frames a node acknowledges at once (`worker::node`).
+const FRAMES_PER_ACK: u64 = 32;
+/// How long an idle thread polls before it sleeps (`worker::executor::thread`).
+pub(super) const POLL: Nanos = 75_000;
+/// How long a shard waits before it is stolen (there as well).
+pub(super) const STEAL_AFTER: Nanos = 20_000;
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Core {
+    /// It polls, and later sleeps, since then.
+    Idle(Nanos),
+    /// It was told to look for shards, or is busy otherwise; an event will come.
+    Called,
+    /// It runs a shard.
+    Runs(u32),
+}
+
+/// What a frame of the controller has meant.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// Entries of the map that are news, with how many there were.
+    pub(super) updates: Vec<EntryRange>,
+    /// Frames for the controller.
+    pub(super) answers: Vec<Bytes>,
+    pub(super) is_over: bool,
+}
+
+/// One worker.
+pub(super) struct Worker {
+    job: JobId,
+    session: FrameSession,
+    pub(super) map: PartitionMap,
+    pub(super) knows_map: bool,
+    /// Whether a tick is due that acknowledges.
+    pub(super) ack_is_due: bool,
+    pub(super) is_over: bool,
+
+    /// When the helper that takes frames in has nothing more to do.
+    pub(super) helper_free: Nanos,
+    pub(super) cores: Vec<Core>,
+    /// By core: the shards that live there.
+    pub(super) homes: Vec<Vec<u32>>,
+    /// By core: those of them that are ready.
+    pub(super) ready: Vec<VecDeque<u32>>,
+    pub(super) ready_since: Nanos,
+    /// How many iterations have begun here.
+    pub(super) begun: u32,
+    /// Shards here that have not run the iteration that has begun, without those that came too late for its partial result.
+    pub(super) missing: u32,
+    /// Workers below this one whose partial results have not come.
+    pub(super) below: u32,
+    /// Shards in the partial result that is here.
+    pub(super) folded: u32,
+    /// Whether the partial result has gone up.
+    pub(super) has_sent: bool,
+}
+
+impl Worker {
+    pub(super) fn new(job: JobId, cores: u32, map: PartitionMap, knows_map: bool) -> Worker {
+        let cores = cores as usize;
+        Worker {
+            job,
+            session: FrameSession::default(),
+            map,
+            knows_map,
+            ack_is_due: false,
+            is_over: false,
+            helper_free: 0,
+            cores: vec![Core::Idle(0); cores],
+            homes: vec![Vec::new(); cores],
+            ready: vec![VecDeque::new(); cores],
+            ready_since: 0,
+            begun: 0,
+            missing: 0,
+            below: 0,
+            folded: 0,
+            has_sent: true,
+        }
+    }
+
+    // ---- what the controller hears and says
+
+    fn say(&mut self, body: &Body<'_>) -> Bytes {
+        let said = self.session.say(Priority::FIRST, body);
+        said.expect("fewer frames under way than the window takes")
+    }
+
+    /// The numbered frame's news, and the answers to it.
+    pub(super) fn on_controller(&mut self, bytes: &[u8]) -> Heard {
+        let (frame, _) = Frame::decode(bytes).expect("the controller sends whole frames");
+        let mut heard = Heard::default();
+        if let Some(sequence) = frame.sequence {
+            let _ = self.session.receive(sequence).expect("an honest session");
+        }
+        match frame.body {
+            Body::MapUpdate(update) => {
+                self.knows_map = true;
+                for entry in update.entries {
+                    let applied = self.map.apply(&entry).expect("an entry of the job");
+                    assert_eq!(applied, Applied::Newer, "the controller told it twice");
+                    heard.updates.push(entry);
+                }
+            }
+            Body::Reserve(reserve) => heard.answers.push(self.grant(&reserve)),
+            Body::Ended(_) => {
+                assert!(!self.is_over, "the job ends once");
+                (self.is_over, heard.is_over) = (true, true);
+            }
+            Body::Ack(ack) => {
+                let opened = self.session.on_ack(ack.received);
+                assert_eq!(opened.expect("an honest session").count(), 0);
+            }
+            Body::Joined(_) => {}
+            other => unreachable!("the controller says no {:?}", other.kind()),
+        }
+        if let Some(received) = self.session.ack_after(FRAMES_PER_ACK) {
+            heard.answers.push(ack(received));
+        }
+        heard
+    }
+
+    fn grant(&mut self, reserve: &Reserve) -> Bytes {
+        let Reserve {
+            job,
+            generation,
+            shard,
+            version,
+            ..
+        } = *reserve;
+        let granted = true;
+        self.say(&Body::Reserved(Reserved {
+            job,
+            generation,
+            shard,
+            version,
+            granted,
+        }))
+    }
+
+    /// A tick: what has come is acknowledged, if it was not yet.
+    pub(super) fn tick(&mut self) -> Option<Bytes> {
+        self.ack_is_due = false;
+        self.session.ack().map(ack)
+    }
+
+    pub(super) fn arrived(&mut self, shard: ShardId, version: Version) -> Bytes {
+        let (job, generation) = (self.job, NOW);
+        self.say(&Body::Arrived(Arrived {
+            job,
+            generation,
+            shard,
+            version,
+        }))
+    }
+
+    pub(super) fn finished(&mut self, shards: &[ShardRange]) -> Bytes {
+        let (job, generation) = (self.job, NOW);
+        let shards = shards.to_vec();
+        self.say(&Body::Finished(Finished {
+            job,
+            generation,
+            shards,
+        }))
+    }
+
+    /// How it fares, as it says four times a second.
+    pub(super) fn report(&self, tasks: u64) -> Bytes {
+        let load = Load {
+            memory_bytes: 1 << 30,
+            idle_permille: 100,
+            tasks: vec![(self.job, tasks)],
+        };
+        Frame::message(Message::Load(load)).to_bytes()
+    }
+
+    // ---- shards and cores
+
+    /// A shard lives here from now on, where there are fewest.
+    pub(super) fn take_in(&mut self, shard: u32) -> usize {
+        let fewest = (0..self.homes.len()).min_by_key(|core| self.homes[*core].len());
+        let core = fewest.expect("a worker has cores");
+        self.homes[core].push(shard);
+        core
+    }
+
+    /// A shard lives here no more.
+    pub(super) fn let_go(&mut self, shard: u32) {
+        for core in 0..self.homes.len() {
+            self.homes[core].retain(|it| *it != shard);
+            self.ready[core].retain(|it| *it != shard);
+        }
+    }
+
+    pub(super) fn runs(&self, shard: u32) -> bool {
+        self.cores.contains(&Core::Runs(shard))
+    }
+
+    pub(super) fn resident(&self) -> impl Iterator<Item = u32> + '_ {
+        self.homes.iter().flatten().copied()
+    }
+
+    /// What a core runs next: its own oldest, or the newest of the longest queue once that has waited; or when to look again.
+    pub(super) fn next(&mut self, core: usize, now: Nanos) -> Result<u32, Option<Nanos>> {
+        if let Some(shard) = self.ready[core].pop_front() {
+            return Ok(shard);
+        }
+        let longest = (0..self.ready.len()).max_by_key(|core| self.ready[*core].len());
+        let victim = longest.expect("a worker has cores");
+        if self.ready[victim].is_empty() {
+            return Err(None);
+        }
+        let may_steal = self.ready_since + STEAL_AFTER;
+        if now < may_steal {
+            return Err(Some(may_steal));
+        }
+        Ok(self.ready[victim].pop_back().expect("just seen"))
+    }
+}
+
+fn ack(received: u64) -> Bytes {
+    let frame = Frame {
+        priority: Priority::FIRST,
+        sequence: None,
+        body: Body::Ack(Ack { received }),
+    };
+    frame.to_bytes()
+}

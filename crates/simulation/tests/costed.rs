@@ -1,0 +1,190 @@
+//! The cluster in virtual time: every task once, a controller that does not hear of tasks, a central scheduler that has a rate.
+//!
+//! Costs are constants here, so that a run is the same on every machine. That each shard runs each iteration once, and that all maps agree at
+//! the end, the simulation itself asserts.
+
+use brambling_simulation::costed::{
+    Change, Costs, Lengths, LocalOutcome, Network, Scale, Scenario, Spread, Work, central,
+    figure_5, figure_6, figure_8, local,
+};
+
+const RELAYED: Spread = Spread::Relayed { fan_out: 3 };
+
+fn work(workers: u32) -> Work {
+    Work {
+        workers,
+        cores: 3,
+        shards_per_core: 4,
+        iterations: 30,
+        stages: 1,
+        stage_ns: 1e6,
+        lengths: Lengths::Pages,
+        model_bytes: 100,
+        shard_bytes: 100_000,
+        seed: 3,
+    }
+}
+
+fn run(work: Work, spread: Spread, changes: &[Change]) -> LocalOutcome {
+    local(&Scenario {
+        changes: changes.to_vec(),
+        ..Scenario::quiet(work, Costs::of_our_machine(), spread)
+    })
+}
+
+/// Catches tasks that are lost or run twice, and tasks that are counted and did not run.
+#[test]
+fn every_task_of_every_iteration_runs_once() {
+    for workers in [1, 2, 7, 20] {
+        for spread in [Spread::Direct, RELAYED] {
+            let work = work(workers);
+            let ran = run(work, spread, &[]);
+            assert_eq!(ran.iterations, work.iterations);
+            let tasks = work.tasks_per_iteration() * u64::from(work.iterations);
+            assert_eq!(ran.tasks, tasks, "{workers} workers, {spread:?}");
+            let turns = u64::from(work.shards() * work.iterations);
+            assert_eq!(ran.turns, turns, "{workers} workers, {spread:?}");
+            assert!(ran.iteration_ms.median * 1e6 > work.ideal_ns());
+        }
+    }
+}
+
+/// The same while shards leave a worker, and others come to a new one. Catches a shard that runs twice because it moved, or whose result is
+/// missing, and orders that come to nothing.
+#[test]
+fn every_task_runs_once_while_workers_leave_and_come() {
+    for workers in [3, 7, 20] {
+        for spread in [Spread::Direct, RELAYED] {
+            for (leaves_at, joins_at) in [(1, 2), (2, 9), (12, 3)] {
+                let work = work(workers);
+                let leaves = Change::Drain {
+                    at: leaves_at,
+                    worker: workers / 2,
+                };
+                let joins = Change::Join { at: joins_at };
+                let ran = run(work, spread, &[leaves, joins]);
+                let of_one = u64::from(work.cores * work.shards_per_core);
+                let share = u64::from(work.shards() / workers);
+                if leaves_at < joins_at {
+                    // Who was drained counts no more among those that share.
+                    assert_eq!(ran.moves, of_one + share, "{workers} workers, {spread:?}");
+                } else {
+                    assert!(ran.moves > share && ran.moves < of_one + share);
+                }
+                assert_eq!(ran.change_ms.len(), 2);
+                let tasks = work.tasks_per_iteration() * u64::from(ran.iterations);
+                assert_eq!(ran.tasks, tasks, "{workers} workers, {spread:?}");
+            }
+        }
+    }
+}
+
+/// Catches choices that come from anywhere but the scenario.
+#[test]
+fn a_run_is_the_same_each_time() {
+    let changes = [Change::Drain { at: 2, worker: 1 }, Change::Join { at: 4 }];
+    let ran = || run(work(7), RELAYED, &changes);
+    assert_eq!(ran(), ran());
+}
+
+/// What the controller hears and says, reports of the time that passes aside, does not depend on how many tasks there are: a hundred times as many
+/// in the same iterations change nothing. Catches messages of tasks, and of iterations.
+#[test]
+fn the_controller_hears_nothing_of_tasks() {
+    let quiet = |work| run(work, RELAYED, &[]).controller;
+    let few = quiet(work(7));
+    let more_tasks = Work {
+        stages: 100,
+        stage_ns: 1e4,
+        ..work(7)
+    };
+    let more_iterations = Work {
+        iterations: 300,
+        ..work(7)
+    };
+    let more_shards = Work {
+        shards_per_core: 40,
+        stage_ns: 1e5,
+        ..work(7)
+    };
+    for work in [more_tasks, more_iterations, more_shards] {
+        let many = quiet(work);
+        let without_reports = many.messages() - many.reports;
+        assert_eq!(without_reports, few.messages() - few.reports, "{work:?}");
+    }
+}
+
+/// Reports follow the clock: four a second from each worker.
+#[test]
+fn workers_report_four_times_a_second() {
+    let long = Work {
+        iterations: 600,
+        ..work(7)
+    };
+    let ran = run(long, Spread::Direct, &[]);
+    let expected = ran.virtual_s * 4.0 * 7.0;
+    let found = ran.controller.reports as f64;
+    assert!(
+        (found - expected).abs() < 2.0 * 7.0,
+        "{found} for {expected}"
+    );
+}
+
+/// An order is told to all: moves cost messages, as many as there are workers.
+#[test]
+fn a_move_is_told_to_every_worker() {
+    let quiet = run(work(20), RELAYED, &[]).controller;
+    let changes = [Change::Drain { at: 2, worker: 1 }];
+    let moved = run(work(20), RELAYED, &changes);
+    let more = moved.controller.messages_out - quiet.messages_out;
+    let acks = moved.controller.acks;
+    assert!(more >= moved.moves * 20, "{more}");
+    assert!(more <= moved.moves * 20 + moved.moves + acks, "{more}");
+}
+
+/// A central scheduler dispatches at its rate and no faster, however many cores wait; and below its rate the kernels decide. Catches tasks that
+/// run without it.
+#[test]
+fn a_central_scheduler_saturates_at_its_rate() {
+    let network = Network::of_the_paper();
+    let rate = 2_600.0;
+    for workers in [2, 8, 64] {
+        let work = work(workers);
+        let slots = f64::from(work.workers * work.cores);
+        let cores_could = slots * 1e9 / (work.stage_ns + 2.0 * network.latency_ns as f64);
+        let ran = central(&work, &network, rate);
+        assert_eq!(ran.tasks, u64::from(work.shards() * work.iterations));
+        assert!(ran.tasks_per_s() <= rate, "{workers} workers");
+        assert!(ran.tasks_per_s() >= 0.85 * rate.min(cores_could), "{ran:?}");
+    }
+    // Fast enough, it is as good as any: what is left is the network's.
+    let even = Work {
+        lengths: Lengths::Even,
+        ..work(8)
+    };
+    let unbounded = central(&even, &network, 1e9);
+    assert!(unbounded.iteration_ms.median * 1e6 < 1.1 * even.ideal_ns());
+}
+
+/// The figures say what the paper's say. Their values are this model's and may change; what they are about may not.
+#[test]
+fn the_figures_have_the_papers_shape() {
+    let costs = Costs::of_our_machine();
+    let scale = Scale {
+        workers: 8,
+        partitions: 4,
+        partitions_on: 8,
+        iterations: 4,
+    };
+    let throughput = figure_5(&costs, scale);
+    let (one, eight) = (&throughput[0], &throughput[3]);
+    assert_eq!((one.workers, eight.workers), (1, 8));
+    assert!(eight.relayed > 7.0 * one.relayed && eight.relayed < eight.alone);
+    assert!(eight.central_spark < 1.01 * one.central_spark);
+    let scaling = figure_6(&costs, scale).logistic;
+    assert!(scaling[3].relayed_ms < scaling[0].relayed_ms / 7.0);
+    for row in figure_8(&costs, scale) {
+        assert!(row.relayed_ms < row.central_spark_ms && row.relayed_ms > row.ideal_ms);
+        assert!(row.central_spark_tasks_per_s < 2_600.0);
+    }
+}

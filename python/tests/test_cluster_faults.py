@@ -1,0 +1,99 @@
+"""Processes of a cluster that die, starve, or are called by strangers."""
+
+import contextlib
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from processes import PATIENCE_S, descriptors, doubled, eventually, ports_of, resident_kb, running
+
+import brambling as br
+
+# A claim gives more.
+STARVED_S = float(os.environ.get("BRAMBLING_STARVED_S", "2"))
+STRANGERS = 1_000
+
+
+def test_a_worker_that_is_killed_ends_the_job_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0")
+    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
+        victim = cluster.status()["workers"][1]
+        p = br.Program("long")
+        x = p.dataset("x", value=0, partitions=6)
+        with p.loop(1_000_000):
+            p.update(x, lambda x: time.sleep(0.001) or x + 1)
+        killing = subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(0.5); os.kill({victim['pid']}, 9)"])
+        with pytest.raises(br.ClusterError) as caught:
+            p.run()
+        assert killing.wait(PATIENCE_S) == 0
+        assert re.search(
+            rf"worker w2 \(process {victim['pid']} on .*\) is gone, and with it 3 of the job's shards", str(caught.value))
+        assert doubled().run()["x"] == [42] * 4
+        assert [worker["id"] for worker in cluster.status()["workers"]] == ["w1"]
+
+
+def counted(turns):
+    """Every turn needs both workers: their values are added up, and the sum is sent to all of them."""
+    p = br.Program("counted")
+    x = p.dataset("x", value=0, partitions=4)
+    with p.loop(turns):
+        p.update(x, lambda x, total: time.sleep(0.001) or total // 4 + 1, p.all_reduce("sum", x))
+    return p
+
+
+def test_a_worker_that_gets_no_cpu_is_not_dead(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0")
+    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
+        starved = cluster.status()["workers"][1]["pid"]
+
+        def starve():
+            time.sleep(0.3)
+            os.kill(starved, signal.SIGSTOP)
+            time.sleep(STARVED_S)
+            os.kill(starved, signal.SIGCONT)
+
+        starving = threading.Thread(target=starve)
+        starving.start()
+        found = counted(500).run()
+        starving.join()
+        assert found["x"] == [500] * 4
+        assert [worker["pid"] for worker in cluster.status()["workers"]][1] == starved
+
+
+def test_a_thousand_connections_without_a_token_cost_nothing_that_matters(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4 * STRANGERS:
+        pytest.skip(f"this account may have {hard} descriptors, too few for {STRANGERS} connections")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4 * STRANGERS), hard))
+    arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0")
+    with running(tmp_path, *arguments) as (process, address), br.connect(address) as cluster, contextlib.ExitStack() as stack:
+        pids = [process.pid, *(worker["pid"] for worker in cluster.status()["workers"])]
+        assert doubled().run()["x"] == [42] * 4
+        before = {pid: (descriptors(pid), resident_kb(pid)) for pid in pids}
+        for pid in pids:
+            port, = ports_of(pid)
+            for at in range(STRANGERS):
+                stranger = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
+                if at % 2:
+                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                        stranger.sendall(os.urandom(at % 300))
+        # Meanwhile those who know the token are served.
+        assert counted(50).run()["x"] == [50] * 4
+        with br.connect(address) as another:
+            assert len(another.status()["workers"]) == 2
+        for pid, (files, kb) in before.items():
+            # At most so many are greeted at once, and none for long.
+            assert descriptors(pid) <= files + 64 + 8, pid
+            assert resident_kb(pid) <= kb + 8_192, pid
+            eventually(lambda pid=pid, files=files: descriptors(pid) <= files + 8)
