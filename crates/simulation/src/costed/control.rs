@@ -128,8 +128,14 @@ impl Control {
         self.load.reports += u64::from(matches!(message, Message::Load(_)));
         let taken = self.registry.on_message(from, message);
         taken.expect("a worker that follows the rules");
-        for order in self.registry.take_orders() {
-            self.carry_out(now, order);
+        loop {
+            let orders = self.registry.take_orders();
+            if orders.is_empty() {
+                return;
+            }
+            for order in orders {
+                self.carry_out(now, order);
+            }
         }
     }
 
@@ -156,6 +162,7 @@ impl Control {
                     self.out.push(Outgoing { at, to, bytes });
                 }
             }
+            Order::Admit { job, worker } => self.admit(now, job, worker),
             other => unreachable!("nobody is lost and nothing is cancelled here: {other:?}"),
         }
     }
@@ -183,9 +190,12 @@ impl Control {
         self.perform(now);
     }
 
-    /// A worker joins the job.
-    pub(super) fn join(&mut self, now: Nanos, worker: WorkerId) {
-        self.job.as_mut().expect("it has begun").1.join(worker);
+    /// A worker that has registered while the job runs joins it.
+    fn admit(&mut self, now: Nanos, job: JobId, worker: WorkerId) {
+        let machine = &mut self.job.as_mut().expect("it has begun").1;
+        machine.join(worker);
+        let map = machine.map(job).expect("a job that runs");
+        self.registry.on_admitted(job, worker, map);
         self.perform(now);
     }
 

@@ -126,7 +126,8 @@ impl Worker {
                 let opened = self.session.on_ack(ack.received);
                 assert_eq!(opened.expect("an honest session").count(), 0);
             }
-            Body::Joined(_) => {}
+            // What a newcomer is told outside of the job comes before the map, and says no more than it.
+            Body::Joined(_) | Body::Message(_) => {}
             other => unreachable!("the controller says no {:?}", other.kind()),
         }
         if let Some(received) = self.session.ack_after(FRAMES_PER_ACK) {

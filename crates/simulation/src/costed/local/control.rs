@@ -192,15 +192,12 @@ impl Run<'_> {
     fn join(&mut self, now: Nanos) {
         let work = self.scenario.work;
         let newcomer = self.workers.len() as u32;
-        self.control.register(now, id(newcomer), work.cores);
         let job = self.control.job();
         let map = PartitionMap::new([work.shards(), 1]);
         let worker = Worker::new(job, work.cores, map, false);
         self.workers.push(worker);
         self.place_in_tree.push(None);
-        // Who is registered hears so on a link of its own, which is not of this job.
-        let _ = self.control.take();
-        self.control.join(now, id(newcomer));
+        self.control.register(now, id(newcomer), work.cores);
         self.pass_on(now);
         self.agenda
             .note(now + REPORTS, Event::Report { worker: newcomer });
