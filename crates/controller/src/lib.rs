@@ -15,7 +15,7 @@ pub use moves::Refusal;
 pub use placement::place;
 
 use brambling_program::ShardId;
-use brambling_protocol::frame::{Ack, Body, Frame, FrameError, Joined, MapUpdate};
+use brambling_protocol::frame::{Ack, Body, Frame, FrameError, Joined, MapUpdate, Packet};
 use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, MapError, PartitionMap, Priority, Received,
     Sequence, SessionError, WorkerId,
@@ -24,13 +24,12 @@ use drains::Leaving;
 use ends::Ends;
 use moves::Move;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A frame about shards has no more entries than this: it stays small, however many shards there are.
 const ENTRIES_MAX: usize = 1 << 12;
 
 /// A frame, shared until it has gone.
-pub type Bytes = Arc<[u8]>;
+pub type Bytes = bytes::Bytes;
 
 /// What whoever runs the controller has to do, or may want to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -294,7 +293,7 @@ impl Controller {
 /// Says something in a session, which keeps it.
 fn say(peer: &mut FrameSession, to: WorkerId, body: &Body<'_>) -> Option<Effect> {
     let priority = Priority::FIRST;
-    let bytes = peer.say(priority, body)?;
+    let bytes = peer.say(priority, body)?.to_bytes();
     Some(Effect::Send {
         to,
         priority,
@@ -303,10 +302,10 @@ fn say(peer: &mut FrameSession, to: WorkerId, body: &Body<'_>) -> Option<Effect>
 }
 
 /// Sends what a session has kept.
-fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Bytes))) -> Effect {
-    move |(_, (priority, bytes))| Effect::Send {
+fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Packet))) -> Effect {
+    move |(_, (priority, packet))| Effect::Send {
         to,
         priority: *priority,
-        bytes: bytes.clone(),
+        bytes: packet.to_bytes(),
     }
 }

@@ -26,7 +26,7 @@ pub mod transports;
 
 pub use credits::{Credits, OPEN_TURNS, UnknownDestination};
 pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState};
-pub use parcel::{Item, Parcel, coalesce, parcels};
+pub use parcel::{Item, Parcel, Weight, coalesce, parcels};
 pub use room::{NoRoom, Room};
 pub use router::{Effect, Router, RouterError};
 pub use sources::{Relation, Sources};

@@ -38,6 +38,24 @@ impl<P> Item<P> {
             payload,
         }
     }
+
+    /// The same with another payload.
+    pub fn map<Q>(self, payload: impl FnOnce(P) -> Q) -> Item<Q> {
+        match self {
+            Item::Piece {
+                source,
+                chunk,
+                last,
+                payload: before,
+            } => Item::Piece {
+                source,
+                chunk,
+                last,
+                payload: payload(before),
+            },
+            Item::Empty { sources } => Item::Empty { sources },
+        }
+    }
 }
 
 /// An item for destinations whose entries have one version in the sender's map.
@@ -59,7 +77,19 @@ pub struct Parcel<P> {
     pub item: Item<P>,
 }
 
-impl<P: AsRef<[u8]>> Parcel<P> {
+/// A payload that knows what it takes.
+pub trait Weight {
+    /// Bytes that it occupies while it waits.
+    fn bytes(&self) -> u64;
+}
+
+impl<P: AsRef<[u8]>> Weight for P {
+    fn bytes(&self) -> u64 {
+        self.as_ref().len() as u64
+    }
+}
+
+impl<P: Weight> Parcel<P> {
     /// A parcel to destinations of a group. It occupies what its payload takes.
     pub fn new(
         (exchange, turn, group): (ExchangeId, Turn, GroupId),
@@ -68,7 +98,7 @@ impl<P: AsRef<[u8]>> Parcel<P> {
         item: Item<P>,
     ) -> Parcel<P> {
         let bytes = match &item {
-            Item::Piece { payload, .. } => payload.as_ref().len() as u64,
+            Item::Piece { payload, .. } => payload.bytes(),
             Item::Empty { .. } => 0,
         };
         Parcel {
@@ -84,7 +114,7 @@ impl<P: AsRef<[u8]>> Parcel<P> {
 }
 
 /// The parcels of a frame; `share` makes payloads that outlive it.
-pub fn parcels<P: AsRef<[u8]> + Clone>(
+pub fn parcels<P: Weight + Clone>(
     data: &Data<'_>,
     mut share: impl FnMut(&[u8]) -> P,
     mut each: impl FnMut(Parcel<P>),

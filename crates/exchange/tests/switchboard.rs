@@ -2,9 +2,10 @@
 
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost, NetOptions};
-use brambling_protocol::frame::{Ack, Body, Frame};
+use brambling_protocol::frame::{Ack, Body, Frame, Incoming};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
+use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -49,8 +50,8 @@ impl Party for Ear {
         self.tell(Heard::Connected(peer, received));
         Ok(())
     }
-    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
-        self.tell(Heard::Frame(peer, frame.to_vec()));
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+        self.tell(Heard::Frame(peer, frame.bytes().to_vec()));
         Ok(())
     }
     fn on_lost(&self, peer: WorkerId, why: &Lost) {
@@ -105,7 +106,7 @@ fn connected(events: &Receiver<Heard>) -> Heard {
     }
 }
 
-fn ack(received: u64) -> Arc<[u8]> {
+fn ack(received: u64) -> Bytes {
     let (priority, sequence) = (Priority::FIRST, None);
     let body = Body::Ack(Ack { received });
     Frame {

@@ -4,9 +4,10 @@ use brambling_exchange::transports::tcp::{
     GREETED_AT_ONCE, LinkId, Lost, Net, NetOptions, Origin, Owner,
 };
 use brambling_program::{GroupId, ShardId};
-use brambling_protocol::frame::{Ack, Body, Frame, ShardPart};
+use brambling_protocol::frame::{Ack, Body, Frame, Incoming, ShardPart};
 use brambling_protocol::greeting::{GreetingError, Listener, Nonce, Token};
 use brambling_protocol::{Generation, JobId, Priority};
+use bytes::Bytes;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,8 +42,9 @@ impl Owner for Tell {
     fn frame(
         &self,
         link: LinkId,
-        frame: &[u8],
+        frame: Incoming<'_>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let frame = frame.bytes();
         if frame == ack(666).as_ref() {
             return Err("nobody has sent so many".into());
         }
@@ -118,7 +120,7 @@ impl Side {
     }
 }
 
-fn ack(received: u64) -> Arc<[u8]> {
+fn ack(received: u64) -> Bytes {
     let (priority, sequence) = (Priority::FIRST, None);
     let body = Body::Ack(Ack { received });
     Frame {
@@ -129,7 +131,7 @@ fn ack(received: u64) -> Arc<[u8]> {
     .to_bytes()
 }
 
-fn part(bytes: &[u8]) -> Arc<[u8]> {
+fn part(bytes: &[u8]) -> Bytes {
     let shard = ShardId {
         group: GroupId(0),
         index: 0,
@@ -343,7 +345,7 @@ fn what_is_no_frame_ends_the_link_and_no_other() {
     let ((other, _), (other_there, _)) = (a.opened(), b.opened());
     let mut damaged = ack(7).to_vec();
     damaged[12] ^= 1;
-    a.net.send(to_b, [damaged.into()]);
+    a.net.send(to_b, [Bytes::from(damaged)]);
     match b.next() {
         Event::Lost(link, Lost::Frame(_)) => assert_eq!(link, to_a),
         event => panic!("{event:?}"),

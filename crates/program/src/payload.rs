@@ -61,6 +61,49 @@ pub trait Payload: Default + Clone + Send + Sync + 'static {
         }
         Ok(values)
     }
+
+    /// Values in a row as they lie in memory, where that is their encoding: so it is with numbers.
+    fn plain(_values: &[Self]) -> Option<&[u8]> {
+        None
+    }
+    /// The same, to be overwritten. Any bytes are values.
+    fn plain_mut(_values: &mut [Self]) -> Option<&mut [u8]> {
+        None
+    }
+
+    /// Appends the encoding but for its last bytes, and gives those where they lie: what is large is not copied.
+    fn encode_head<'a>(&'a self, out: &mut Vec<u8>) -> &'a [u8] {
+        self.encode(out);
+        &[]
+    }
+
+    /// It will be overwritten: what it shares with others it lets go of. Memory of its own it may keep.
+    fn let_go(&mut self) {}
+
+    /// Becomes what the bytes are the whole encoding of. They come in parts, which may be cut anywhere; memory that this value
+    /// owns is used again.
+    ///
+    /// # Errors
+    /// As [`Payload::decode`], and when bytes are left over. What the value is then is not said.
+    fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
+        decode_joined(self, parts)
+    }
+}
+
+fn decode_joined<T: Payload>(value: &mut T, parts: &[&[u8]]) -> Result<(), DecodeError> {
+    let joined;
+    let mut input = match parts {
+        [whole] => *whole,
+        _ => {
+            joined = parts.concat();
+            &joined
+        }
+    };
+    *value = T::decode(&mut input)?;
+    match input.len() {
+        0 => Ok(()),
+        left => Err(DecodeError::of::<T>(format!("{left} bytes are left over"))),
+    }
 }
 
 fn take<'a, T: Payload>(input: &mut &'a [u8], bytes: usize) -> Result<&'a [u8], DecodeError> {
@@ -120,6 +163,14 @@ macro_rules! number {
                 let mut values = vec![<$t>::default(); count];
                 values.as_mut_bytes().copy_from_slice(bytes);
                 Ok(values)
+            }
+            #[cfg(target_endian = "little")]
+            fn plain(values: &[Self]) -> Option<&[u8]> {
+                Some(values.as_bytes())
+            }
+            #[cfg(target_endian = "little")]
+            fn plain_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+                Some(values.as_mut_bytes())
             }
         }
     )*};
@@ -217,6 +268,39 @@ impl<T: Payload> Payload for Vec<T> {
         let len = decode_len::<Self>(input, usize::from(size_of::<T>() > 0))?;
         T::decode_all(len, input)
     }
+    fn encode_head<'a>(&'a self, out: &mut Vec<u8>) -> &'a [u8] {
+        match T::plain(self) {
+            Some(bytes) => {
+                self.len().encode(out);
+                bytes
+            }
+            None => {
+                self.encode(out);
+                &[]
+            }
+        }
+    }
+    fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
+        let head = parts.first().and_then(|first| first.split_first_chunk());
+        let (Some((len, rest)), true) = (head, T::plain(&[]).is_some()) else {
+            return decode_joined(self, parts);
+        };
+        let found = rest.len() + parts[1..].iter().map(|part| part.len()).sum::<usize>();
+        let len = u64::from_le_bytes(*len);
+        if u128::from(len) * size_of::<T>() as u128 != found as u128 {
+            let reason = format!("{found} bytes where {len} elements were to be");
+            return Err(DecodeError::of::<Self>(reason));
+        }
+        // As many as there are bytes for, so it fits.
+        self.resize(len as usize, T::default());
+        let mut place = T::plain_mut(self).expect("just asked");
+        for part in std::iter::once(&rest).chain(&parts[1..]) {
+            let (here, after) = place.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            place = after;
+        }
+        Ok(())
+    }
 }
 
 impl<T: Payload> Payload for Option<T> {
@@ -255,6 +339,15 @@ impl<T: Payload> Payload for Arc<T> {
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         T::decode(input).map(Arc::new)
     }
+    fn encode_head<'a>(&'a self, out: &mut Vec<u8>) -> &'a [u8] {
+        T::encode_head(self, out)
+    }
+    fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
+        match Arc::get_mut(self) {
+            Some(own) => own.decode_parts(parts),
+            None => decode_joined(self, parts),
+        }
+    }
 }
 
 impl<T: Payload + Copy, const N: usize> Payload for [T; N]
@@ -281,6 +374,12 @@ where
             *value = T::decode(input)?;
         }
         Ok(values)
+    }
+    fn plain(values: &[Self]) -> Option<&[u8]> {
+        T::plain(values.as_flattened())
+    }
+    fn plain_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+        T::plain_mut(values.as_flattened_mut())
     }
 }
 

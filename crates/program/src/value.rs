@@ -23,6 +23,9 @@ pub struct PayloadType {
     unshare: unsafe fn(*mut u8) -> *mut u8,
     heap_bytes: unsafe fn(*const u8) -> usize,
     encode: unsafe fn(*const u8, &mut Vec<u8>),
+    encode_head: unsafe fn(*const u8, &mut Vec<u8>) -> *const [u8],
+    let_go: unsafe fn(*mut u8),
+    decode_parts: unsafe fn(*mut u8, &[&[u8]]) -> Result<(), DecodeError>,
     decode: fn(&mut &[u8]) -> Result<*mut u8, DecodeError>,
 }
 
@@ -61,6 +64,12 @@ impl<T: Payload> Table for T {
         heap_bytes: |p| unsafe { &*p.cast::<T>() }.heap_bytes(),
         // SAFETY: see above.
         encode: |p, out| unsafe { &*p.cast::<T>() }.encode(out),
+        // SAFETY: see above.
+        encode_head: |p, out| unsafe { &*p.cast::<T>() }.encode_head(out),
+        // SAFETY: see above; here the value is owned, and borrowed mutably.
+        let_go: |p| unsafe { &mut *p.cast::<T>() }.let_go(),
+        // SAFETY: as above.
+        decode_parts: |p, parts| unsafe { &mut *p.cast::<T>() }.decode_parts(parts),
         decode: |input| T::decode(input).map(|value| Box::into_raw(Box::new(value)).cast()),
     };
 }
@@ -276,6 +285,32 @@ impl Value {
     pub fn encode(&self, out: &mut Vec<u8>) {
         // SAFETY: the pointer is to a value of the table's type.
         unsafe { (self.table.encode)(self.pointer, out) }
+    }
+
+    /// Appends the payload's encoding but for its last bytes, and gives those where they lie.
+    pub fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        // SAFETY: the pointer is to a value of the table's type, and what is given is borrowed from it.
+        unsafe { &*(self.table.encode_head)(self.pointer, out) }
+    }
+
+    /// It will be overwritten: what it shares with others it lets go of.
+    pub fn let_go(&mut self) {
+        if self.holding == Holding::Shared {
+            *self = Value::default_of(self.table);
+            return;
+        }
+        // SAFETY: the pointer is to a value of the table's type, owned, and borrowed mutably from self.
+        unsafe { (self.table.let_go)(self.pointer) }
+    }
+
+    /// Becomes another value of its type, of which the parts are the whole encoding. Memory that it owns is used again.
+    ///
+    /// # Errors
+    /// When the bytes are no encoding of the type.
+    pub fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
+        self.make_unique();
+        // SAFETY: the pointer is to a value of the table's type, owned now, and borrowed mutably from self.
+        unsafe { (self.table.decode_parts)(self.pointer, parts) }
     }
 }
 

@@ -9,6 +9,7 @@ mod control;
 mod data;
 mod error;
 mod header;
+mod packet;
 
 pub use control::{
     Ack, Arrived, Call, Credit, Ended, Failed, Finished, Gone, Hello, Joined, Leaves, LoopEnd,
@@ -17,10 +18,11 @@ pub use control::{
 pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
 pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
+pub use packet::{Incoming, Packet, SHARED_BYTES};
 
 use crate::ids::{Priority, Sequence};
 use crate::message::Message;
-use std::sync::Arc;
+use bytes::Bytes;
 
 /// What one peer says to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -150,8 +152,14 @@ impl<'a> Frame<'a> {
             Body::Parted(body) => control::encode(body, out),
             Body::Gone(body) => control::encode(body, out),
         }
-        let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
-        let header = Header::of(self.body.kind(), self.priority, self.sequence, body);
+        self.put_header(&mut out[start..], &[]);
+    }
+
+    /// Writes the header in front of the body, of which the last parts may lie elsewhere.
+    fn put_header(&self, bytes: &mut [u8], elsewhere: &[Bytes]) {
+        let (head, body) = bytes.split_at_mut(HEADER_BYTES);
+        let parts = std::iter::once(&*body).chain(elsewhere.iter().map(|part| &part[..]));
+        let header = Header::of(self.body.kind(), self.priority, self.sequence, parts);
         head.copy_from_slice(&header.to_bytes());
     }
 
@@ -159,10 +167,33 @@ impl<'a> Frame<'a> {
     ///
     /// # Panics
     /// As [`Frame::encode`].
-    pub fn to_bytes(&self) -> Arc<[u8]> {
+    pub fn to_bytes(&self) -> Bytes {
         let mut bytes = Vec::new();
         self.encode(&mut bytes);
         bytes.into()
+    }
+
+    /// The same, of a frame of pieces whose payloads are `payloads`, in their order: the large ones at its end are not copied.
+    ///
+    /// # Panics
+    /// As [`Frame::encode`], and when it is no frame of pieces.
+    pub fn to_packet(&self, payloads: &[Bytes]) -> Packet {
+        let Body::Data(data) = &self.body else {
+            panic!("a frame of the kind {:?} has no pieces", self.body.kind());
+        };
+        let is_small = |payload: &Bytes| payload.len() < SHARED_BYTES;
+        let copied = payloads
+            .iter()
+            .rposition(is_small)
+            .map_or(0, |last| last + 1);
+        let mut head = vec![0; HEADER_BYTES];
+        data.encode_tables(&mut head);
+        payloads[..copied]
+            .iter()
+            .for_each(|payload| head.extend_from_slice(payload));
+        let apart = &payloads[copied..];
+        self.put_header(&mut head, apart);
+        Packet::new(head.into(), apart.to_vec())
     }
 
     /// Reads one frame from the front of `bytes`, and tells how many it took.

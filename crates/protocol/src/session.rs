@@ -9,12 +9,12 @@
 //! At most [`WINDOW`] frames are under way: later ones have their numbers and wait here, and acknowledgements
 //! bring them out in the order of their numbers. So a receiver remembers that many numbers at most.
 
-use crate::frame::{Body, Frame};
+use crate::frame::{Body, Data, Frame, Packet};
 use crate::ids::{Priority, Sequence};
 use brambling_memory::mutants;
+use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// How many frames may be under way without acknowledgement: bounds what a receiver remembers.
 pub const WINDOW: u64 = 1 << 16;
@@ -67,7 +67,7 @@ pub struct Session<F> {
 }
 
 /// A session of whole frames, each kept with its class.
-pub type FrameSession = Session<(Priority, Arc<[u8]>)>;
+pub type FrameSession = Session<(Priority, Packet)>;
 
 impl FrameSession {
     /// Numbers what is said and keeps the frame until it is acknowledged. Gives its bytes if it may go now; else an
@@ -76,14 +76,37 @@ impl FrameSession {
     /// # Panics
     /// As [`Frame::encode`].
     #[must_use]
-    pub fn say(&mut self, priority: Priority, body: &Body<'_>) -> Option<Arc<[u8]>> {
-        let frame = Frame {
+    pub fn say(&mut self, priority: Priority, body: &Body<'_>) -> Option<Packet> {
+        let packet = self.numbered(priority, body.clone()).to_bytes().into();
+        self.keep(priority, packet)
+    }
+
+    /// The same of pieces, whose payloads are shared as far as they are large.
+    ///
+    /// # Panics
+    /// As [`Frame::to_packet`].
+    #[must_use]
+    pub fn say_pieces(
+        &mut self,
+        priority: Priority,
+        data: Data<'_>,
+        payloads: &[Bytes],
+    ) -> Option<Packet> {
+        let frame = self.numbered(priority, Body::Data(data));
+        let packet = frame.to_packet(payloads);
+        self.keep(priority, packet)
+    }
+
+    fn numbered<'a>(&self, priority: Priority, body: Body<'a>) -> Frame<'a> {
+        Frame {
             priority,
             sequence: Some(self.said()),
-            body: body.clone(),
-        };
-        let bytes = frame.to_bytes();
-        self.send((priority, bytes.clone())).map(|_| bytes)
+            body,
+        }
+    }
+
+    fn keep(&mut self, priority: Priority, packet: Packet) -> Option<Packet> {
+        self.send((priority, packet.clone())).map(|_| packet)
     }
 }
 

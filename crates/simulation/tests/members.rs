@@ -11,6 +11,7 @@ use brambling_program::{
     Bindings, Context, DatasetId, GroupId, Max, Plan, Program, Progress, Rng, ShardId, StageId,
 };
 use brambling_protocol::frame::Frame;
+use brambling_protocol::frame::Packet as Sent;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
 use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
@@ -38,9 +39,10 @@ struct Wire {
 }
 
 impl Carrier for Wire {
-    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>) {
+    fn send(&self, frames: Vec<(WorkerId, Priority, Sent)>) {
         let from = self.me;
-        for (to, _, bytes) in frames {
+        for (to, _, sent) in frames {
+            let bytes = sent.to_bytes();
             // Nobody listens any more when the job is over.
             let _ = self
                 .network

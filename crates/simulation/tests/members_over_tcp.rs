@@ -8,13 +8,14 @@ use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{Lost, NetOptions};
 use brambling_memory::Budget;
 use brambling_program::{DatasetId, GroupId, Plan, Rng, ShardId, StageId};
+use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
 use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
 use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
-use brambling_worker::node::{Bytes, Node, NodeOptions};
+use brambling_worker::node::{Node, NodeOptions};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -43,12 +44,12 @@ fn board(epoch: u64) -> Arc<Switchboard> {
 struct Wire(Arc<Switchboard>);
 
 impl Carrier for Wire {
-    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>) {
+    fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>) {
         let frames = frames.into_iter();
         self.0.send(JOB, frames.map(|(to, _, frame)| (to, frame)));
     }
-    fn poll(&self) {
-        self.0.poll();
+    fn poll(&self) -> bool {
+        self.0.poll()
     }
     fn rest(&self) {
         self.0.rest();
@@ -65,7 +66,7 @@ impl Party for Worker {
     fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
         Ok(self.0.on_reconnect(peer, received)?)
     }
-    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
         Ok(self.0.on_frame(peer, frame)?)
     }
     fn on_lost(&self, _: WorkerId, why: &Lost) {
@@ -109,8 +110,8 @@ impl Party for Control {
     fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
         Ok(self.with(|controller| controller.on_reconnect(peer, received))?)
     }
-    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
-        Ok(self.with(|controller| controller.on_frame(peer, frame))?)
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+        Ok(self.with(|controller| controller.on_frame(peer, frame.bytes()))?)
     }
 }
 

@@ -13,5 +13,5 @@ pub mod node;
 mod pieces;
 mod shard;
 
-pub use pieces::{PieceMap, PieceQueue};
+pub use pieces::{PieceMap, PieceQueue, Spares};
 pub use shard::{BadState, Issue, Next, Place, Shard, ShardState, Surroundings, WINDOW};

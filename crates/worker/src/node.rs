@@ -11,9 +11,9 @@
 //! * Pieces and credits of a slice wait for [`Node::flush`], so that one frame carries those of many shards.
 
 mod around;
+mod cargo;
 mod ends;
 mod error;
-mod items;
 mod leaving;
 mod members;
 mod moving;
@@ -21,6 +21,7 @@ mod outbound;
 mod relations;
 
 pub use around::Around;
+pub use cargo::{Cargo, Encoded, Piece, Taken};
 pub use error::NodeError;
 
 use brambling_exchange::{Credits, Inbox, Parcel, Router, parcels};
@@ -28,21 +29,20 @@ use brambling_memory::Budget;
 use brambling_program::{
     BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, Turn,
 };
-use brambling_protocol::frame::{Ack, Body, Frame, Retired, Signal, SignalQuery};
+use brambling_protocol::frame::{Ack, Body, Frame, Incoming, Packet, Retired, Signal, SignalQuery};
 use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Received, Sequence,
     Version, WorkerId,
 };
-use items::{items, join};
+use cargo::{items, join};
 use leaving::Leavers;
 use moving::Moving;
 use relations::Relations;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 
-/// Encoded pieces and frames, shared until the last one has gone.
-pub type Bytes = Arc<[u8]>;
+/// Encoded pieces, shared until the last one has gone.
+pub type Bytes = bytes::Bytes;
 
 /// Whose node it is, and of what.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub enum Effect {
         /// Its class.
         priority: Priority,
         /// The whole frame.
-        bytes: Bytes,
+        packet: Packet,
     },
     /// Something that the shard waited for is there: run it.
     Wake(ShardId),
@@ -113,15 +113,17 @@ pub struct Node {
     relations: Relations,
     /// The outermost loops of the program.
     loops: Vec<ProgramNode>,
-    router: Router<Bytes>,
-    inboxes: BTreeMap<ShardId, Inbox<Bytes>>,
+    router: Router<Cargo>,
+    inboxes: BTreeMap<ShardId, Inbox<Cargo>>,
     credits: Credits,
     /// Outcomes seen. A later form forgets those before the last committed cut.
     outcomes: BTreeMap<Position, bool>,
     ended: BTreeSet<LoopId>,
     peers: BTreeMap<WorkerId, FrameSession>,
     /// Parcels for other workers, by class, exchange and turn.
-    outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn), Vec<Parcel<Bytes>>>,
+    outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn), VecDeque<Parcel<Bytes>>>,
+    /// Bytes that have come from peers since they were last told.
+    come: BTreeMap<WorkerId, usize>,
     /// Credits that peers were not told yet.
     due: BTreeMap<ExchangeId, BTreeMap<u32, Turn>>,
     /// Shards that have finished, of which the controller was not told yet.
@@ -134,8 +136,8 @@ pub struct Node {
 
 /// Frames after which a peer is told at once what has come.
 const FRAMES_PER_ACK: u64 = 32;
-/// A frame of this size is acknowledged at once.
-const LARGE_FRAME_BYTES: usize = 1 << 16;
+/// Bytes after which it is.
+const BYTES_PER_ACK: usize = 1 << 20;
 /// The class of pieces until policies decide it.
 const PIECES: u8 = 3;
 
@@ -164,6 +166,7 @@ impl Node {
                 .map(|peer| (*peer, FrameSession::default()))
                 .collect(),
             outgoing: BTreeMap::new(),
+            come: BTreeMap::new(),
             due: BTreeMap::new(),
             finished: BTreeSet::new(),
             waiting: Waiting::default(),
@@ -224,7 +227,7 @@ impl Node {
         self.take_in(shard, version, inbox)
     }
 
-    /// A scatter has run: its pieces by destination. Related destinations without one get an empty mark.
+    /// A scatter has run: its pieces by ascending destination. Related destinations without one get an empty mark.
     ///
     /// # Panics
     /// If a piece is for a destination that the relation does not name.
@@ -232,20 +235,27 @@ impl Node {
         &mut self,
         shard: ShardId,
         at: (ExchangeId, Turn),
-        mut pieces: BTreeMap<u32, Bytes>,
+        pieces: impl IntoIterator<Item = (u32, Piece)>,
     ) -> Result<(), NodeError> {
+        let mut pieces = pieces.into_iter().peekable();
         let destinations = self.relations.related(at.0, at.1, shard.index);
         // Neighbours that get the same, as all do from a broadcast, share one parcel.
-        let mut runs: Vec<(Range<u32>, Option<Bytes>)> = Vec::new();
+        let mut runs: Vec<(Range<u32>, Option<Piece>)> = Vec::new();
         for destination in destinations {
-            let piece = pieces.remove(&destination);
+            let piece = pieces.next_if(|(to, _)| *to == destination);
+            let piece = piece.map(|(_, piece)| piece);
+            let is_same = |same: &Option<Piece>| match (same, &piece) {
+                (Some(same), Some(piece)) => same.is_same(piece),
+                (same, piece) => same.is_none() && piece.is_none(),
+            };
             match runs.last_mut() {
-                Some((run, same)) if run.end == destination && *same == piece => run.end += 1,
+                Some((run, same)) if run.end == destination && is_same(same) => run.end += 1,
                 _ => runs.push((destination..destination + 1, piece)),
             }
         }
+        let left = pieces.next();
         assert!(
-            pieces.is_empty(),
+            left.is_none(),
             "a piece for whom the relation does not name"
         );
         for (destinations, piece) in runs {
@@ -260,7 +270,7 @@ impl Node {
     ///
     /// # Panics
     /// If the turn is not complete, or the shard is not here.
-    pub fn take(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Vec<(u32, Vec<u8>)> {
+    pub fn take(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Vec<(u32, Taken)> {
         let mut gathered = Vec::new();
         let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
         let complete = inbox.take(at.0, at.1, &self.relations, &mut gathered);
@@ -309,8 +319,23 @@ impl Node {
     // ---- the world
 
     /// A frame has come from a peer, or from the controller.
-    pub fn on_frame(&mut self, from: WorkerId, bytes: &[u8]) -> Result<(), NodeError> {
-        let (frame, _) = Frame::decode(bytes)?;
+    pub fn on_frame<'a>(
+        &mut self,
+        from: WorkerId,
+        incoming: impl Into<Incoming<'a>>,
+    ) -> Result<(), NodeError> {
+        let incoming = incoming.into();
+        let (frame, _) = Frame::decode(incoming.bytes())?;
+        self.on_decoded(from, incoming, frame)
+    }
+
+    /// As [`Node::on_frame`], when it was decoded before.
+    pub fn on_decoded(
+        &mut self,
+        from: WorkerId,
+        incoming: Incoming<'_>,
+        frame: Frame<'_>,
+    ) -> Result<(), NodeError> {
         if self.leavers.have_left(from) {
             return Ok(());
         }
@@ -322,12 +347,13 @@ impl Node {
                 return Ok(());
             }
         }
-        self.on_body(from, frame.sequence, frame.body)?;
-        // A peer keeps what it was not told of: large frames not for long, small ones until there are some.
-        let frames = if bytes.len() >= LARGE_FRAME_BYTES {
-            1
-        } else {
-            FRAMES_PER_ACK
+        self.on_body(from, frame.sequence, frame.body, incoming)?;
+        // A peer keeps what it was not told of.
+        let come = self.come.entry(from).or_default();
+        *come += incoming.bytes().len();
+        let frames = match *come >= BYTES_PER_ACK {
+            true => 1,
+            false => FRAMES_PER_ACK,
         };
         self.acknowledge(from, frames);
         self.part();
@@ -338,6 +364,7 @@ impl Node {
     fn acknowledge(&mut self, peer: WorkerId, frames: u64) {
         let session = self.peers.get_mut(&peer);
         if let Some(received) = session.and_then(|session| session.ack_after(frames)) {
+            self.come.insert(peer, 0);
             self.hint(peer, &Body::Ack(Ack { received }));
         }
     }
@@ -347,6 +374,7 @@ impl Node {
         from: WorkerId,
         sequence: Option<Sequence>,
         body: Body<'_>,
+        incoming: Incoming<'_>,
     ) -> Result<(), NodeError> {
         let NodeOptions {
             job, generation, ..
@@ -357,7 +385,8 @@ impl Node {
             Body::Data(data) if data.head.job == job => {
                 self.expect_exchange(data.head.exchange, data.head.group)?;
                 let mut arrived = Vec::new();
-                parcels(&data, |bytes| bytes.into(), |parcel| arrived.push(parcel));
+                let keep = |payload: &[u8]| Cargo::Bytes(incoming.keep(payload));
+                parcels(&data, keep, |parcel| arrived.push(parcel));
                 for parcel in arrived {
                     if data.head.generation == generation {
                         self.learn_from(&parcel)?;
@@ -541,11 +570,11 @@ impl Node {
 }
 
 /// Sends what a session has kept.
-fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Bytes))) -> Effect {
-    move |(_, (priority, bytes))| Effect::Send {
+fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Packet))) -> Effect {
+    move |(_, (priority, packet))| Effect::Send {
         to,
         priority: *priority,
-        bytes: bytes.clone(),
+        packet: packet.clone(),
     }
 }
 

@@ -7,8 +7,8 @@ use brambling_program::{Bindings, ExchangeId, GroupId, Max, Plan, Program, Shard
 use brambling_protocol::frame::{Body, Frame};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Bytes, Effect, Node, NodeOptions};
-use std::collections::{BTreeMap, BTreeSet};
+use brambling_worker::node::{Bytes, Effect, Node, NodeOptions, Piece};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const ME: WorkerId = WorkerId(0);
@@ -61,8 +61,8 @@ fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Node {
 fn sent(node: &mut Node, to: WorkerId) -> Vec<Bytes> {
     let sent = |effect| match effect {
         Effect::Send {
-            to: peer, bytes, ..
-        } if peer == to => Some(bytes),
+            to: peer, packet, ..
+        } if peer == to => Some(packet.to_bytes()),
         _ => None,
     };
     node.take_effects().into_iter().filter_map(sent).collect()
@@ -82,7 +82,7 @@ fn check(piece_bytes: usize, frame_bytes: usize) -> (usize, usize) {
         let shard = ShardId { group, index };
         here.settle(shard, 1).unwrap();
         let sent = Bytes::from(piece(index, piece_bytes));
-        here.scattered(shard, at, BTreeMap::from([(0, sent)]))
+        here.scattered(shard, at, [(0, Piece::Encoded(sent.into()))])
             .unwrap();
     }
     let destination = ShardId {
@@ -97,7 +97,10 @@ fn check(piece_bytes: usize, frame_bytes: usize) -> (usize, usize) {
         there.on_frame(ME, frame).unwrap();
     }
     assert!(there.around(destination).is_complete(REDUCTION, 0));
-    let taken = there.take(destination, at);
+    let taken = there.take(destination, at).into_iter();
+    let taken: Vec<_> = taken
+        .map(|(source, piece)| (source, piece.to_vec()))
+        .collect();
     let expected = (0..SHARDS).map(|source| (source, piece(source, piece_bytes)));
     assert_eq!(taken, expected.collect::<Vec<_>>());
     let largest = frames.iter().map(|frame| frame.len()).max();

@@ -74,7 +74,7 @@ fn luggage(plan: &Plan, shard: ShardId) -> Vec<u8> {
     holder.on_update(&one(shard, ME, 2)).unwrap();
     holder.depart(shard, b"its data".to_vec()).unwrap();
     let part = |effect| match effect {
-        Effect::Send { bytes, .. } => match Frame::decode(&bytes).unwrap().0.body {
+        Effect::Send { packet, .. } => match Frame::decode(&packet.to_bytes()).unwrap().0.body {
             Body::ShardPart(part) => Some(part.bytes.to_vec()),
             _ => None,
         },
@@ -352,8 +352,8 @@ impl Run {
                 }
                 // What runs asks its node at once.
                 Effect::Settle { shard, .. } | Effect::Wake(shard) => self.asks(shard),
-                Effect::Send { bytes, .. } => {
-                    Frame::decode(&bytes).unwrap();
+                Effect::Send { packet, .. } => {
+                    Frame::decode(&packet.to_bytes()).unwrap();
                 }
                 Effect::End { .. } | Effect::Forget(_) => {}
             }

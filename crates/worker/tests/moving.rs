@@ -96,8 +96,8 @@ fn reserve(node: &mut Node, bytes: u64) -> bool {
         .say(Body::Reserve(reserve))
         .unwrap();
     let answer = |effect: &Effect| match effect {
-        Effect::Send { to, bytes, .. } if *to == WorkerId::CONTROLLER => {
-            match Frame::decode(bytes).unwrap().0.body {
+        Effect::Send { to, packet, .. } if *to == WorkerId::CONTROLLER => {
+            match Frame::decode(&packet.to_bytes()).unwrap().0.body {
                 Body::Reserved(reserved) => Some(reserved.granted),
                 _ => None,
             }
@@ -195,10 +195,10 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
     let mut there = node_of(newcomer, Vec::new(), Budget::unlimited());
     assert!(reserve(&mut there, 100));
     for effect in holder.take_effects() {
-        if let Effect::Send { to, bytes, .. } = effect
+        if let Effect::Send { to, packet, .. } = effect
             && to == newcomer
         {
-            there.on_frame(ME, &bytes).unwrap();
+            there.on_frame(ME, &packet.to_bytes()).unwrap();
         }
     }
     let effects = there.take_effects();
@@ -226,8 +226,9 @@ fn a_newcomer_that_calls_first_is_greeted() {
     assert!(node.knows(newcomer));
     let mut greetings = 0;
     for effect in node.take_effects() {
-        if let Effect::Send { to, bytes, .. } = effect {
+        if let Effect::Send { to, packet, .. } = effect {
             assert_eq!(to, newcomer);
+            let bytes = packet.to_bytes();
             let (frame, _) = Frame::decode(&bytes).unwrap();
             assert!(matches!(frame.body, Body::Joined(joined) if joined.worker == ME));
             greetings += 1;
@@ -337,8 +338,8 @@ fn a_shard_brings_the_map() {
     holder.take_effects();
     holder.depart(SHARD, b"where it stands".to_vec()).unwrap();
     for effect in holder.take_effects() {
-        if let Effect::Send { to: ME, bytes, .. } = effect {
-            newcomer.on_frame(PEER, &bytes).unwrap();
+        if let Effect::Send { to: ME, packet, .. } = effect {
+            newcomer.on_frame(PEER, &packet.to_bytes()).unwrap();
         }
     }
     let settled = |effect: &Effect| matches!(effect, Effect::Settle { shard: SHARD, .. });

@@ -5,7 +5,7 @@
 use brambling_memory::{Budget, Floors};
 use brambling_program::tree::TreeNode;
 use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId};
-use brambling_protocol::frame::{Body, Data, DataHead, Frame, Piece, VersionRange};
+use brambling_protocol::frame::{Body, Data, DataHead, Frame, Packet, Piece, VersionRange};
 use brambling_protocol::{Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_worker::executor::{
     Carrier, Failure, Job, JobOptions, Membership, Pool, QuietCaller,
@@ -23,8 +23,10 @@ const PEER: WorkerId = WorkerId(1);
 struct Kept(Mutex<Vec<(WorkerId, Bytes)>>);
 
 impl Carrier for Kept {
-    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>) {
-        let frames = frames.into_iter().map(|(to, _, bytes)| (to, bytes));
+    fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>) {
+        let frames = frames
+            .into_iter()
+            .map(|(to, _, packet)| (to, packet.to_bytes()));
         self.0.lock().unwrap().extend(frames);
     }
 }

@@ -7,6 +7,7 @@ use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
 use brambling_program::ShardId;
+use brambling_protocol::frame::Incoming;
 use brambling_protocol::message::Message;
 use brambling_protocol::{JobId, Sequence, WorkerId};
 use std::collections::BTreeMap;
@@ -336,9 +337,9 @@ impl Party for Side {
             .unwrap_or(Ok(()))?)
     }
 
-    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
         Ok(self
-            .with(|job| job.on_frame(peer, frame))
+            .with(|job| job.on_frame(peer, frame.bytes()))
             .unwrap_or(Ok(()))?)
     }
 }

@@ -6,6 +6,7 @@ use brambling_exchange::transports::tcp::NetOptions;
 use brambling_protocol::frame::{Body, Frame};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::message::Message;
+use bytes::Bytes;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +40,7 @@ pub(super) fn board(
 }
 
 /// A message as it goes.
-pub(super) fn framed(message: Message<'_>) -> Arc<[u8]> {
+pub(super) fn framed(message: Message<'_>) -> Bytes {
     Frame::message(message).to_bytes()
 }
 

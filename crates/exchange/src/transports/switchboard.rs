@@ -14,8 +14,9 @@
 //!   Whoever says nothing for [`GREETING_TIME`] after the greeting is sent away.
 
 use super::tcp::{GREETING_TIME, LinkId, Lost, Net, NetOptions, Origin, Owner};
-use brambling_protocol::frame::{Body, Call, FORMAT, Frame};
+use brambling_protocol::frame::{Body, Call, FORMAT, Frame, Incoming, Packet};
 use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
@@ -45,7 +46,7 @@ pub trait Party: Send + Sync {
     ///
     /// # Errors
     /// When no honest peer says that.
-    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused>;
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused>;
     /// The link is lost, and is being dialed again if this side dials; or it could not be made.
     fn on_lost(&self, _peer: WorkerId, _why: &Lost) {}
 }
@@ -221,16 +222,20 @@ impl Switchboard {
     }
 
     /// Sends frames of a job to its peers; drops those to whom there is no link.
-    pub fn send(&self, job: JobId, frames: impl IntoIterator<Item = (WorkerId, Arc<[u8]>)>) {
-        let mut by_link: Vec<(LinkId, Vec<Arc<[u8]>>)> = Vec::new();
+    pub fn send<P: Into<Packet>>(
+        &self,
+        job: JobId,
+        frames: impl IntoIterator<Item = (WorkerId, P)>,
+    ) {
+        let mut by_link: Vec<(LinkId, Vec<Packet>)> = Vec::new();
         let lines = self.shared.lines();
         for (peer, frame) in frames {
             let Some(link) = lines.peers.get(&(job, peer)).and_then(|peer| peer.link) else {
                 continue;
             };
             match by_link.iter_mut().find(|(it, _)| *it == link) {
-                Some((_, frames)) => frames.push(frame),
-                None => by_link.push((link, vec![frame])),
+                Some((_, frames)) => frames.push(frame.into()),
+                None => by_link.push((link, vec![frame.into()])),
             }
         }
         drop(lines);
@@ -252,7 +257,7 @@ impl Switchboard {
     }
 
     /// Sends frames on a link that speaks of no job. Does nothing on one that has ended.
-    pub fn say(&self, link: LinkId, frames: impl IntoIterator<Item = Arc<[u8]>>) {
+    pub fn say(&self, link: LinkId, frames: impl IntoIterator<Item: Into<Packet>>) {
         self.shared.net().send(link, frames);
     }
 
@@ -274,9 +279,9 @@ impl Switchboard {
         }
     }
 
-    /// Takes what has come. For threads that would otherwise be idle.
-    pub fn poll(&self) {
-        self.shared.net().poll();
+    /// Takes what has come; whether anything came or went. For threads that would otherwise be idle.
+    pub fn poll(&self) -> bool {
+        self.shared.net().poll()
     }
 
     /// A thread that polled goes to sleep.
@@ -365,7 +370,7 @@ impl Shared {
 
     // ---- what links say
 
-    fn call(&self, job: JobId, me: WorkerId, peer: WorkerId, party: &dyn Party) -> Arc<[u8]> {
+    fn call(&self, job: JobId, me: WorkerId, peer: WorkerId, party: &dyn Party) -> Bytes {
         let call = Call {
             job,
             worker: me,
@@ -413,7 +418,7 @@ impl Shared {
         }
     }
 
-    fn frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+    fn frame(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), Refused> {
         let lines = self.lines();
         let state = lines.links.get(&link).copied();
         match state {
@@ -433,9 +438,9 @@ impl Shared {
         }
     }
 
-    fn received(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+    fn received(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), Refused> {
         match &self.reception {
-            Some(reception) => reception.on_frame(link, frame),
+            Some(reception) => reception.on_frame(link, frame.bytes()),
             None => Err("the first frame is no call, and nobody is received here".into()),
         }
     }
@@ -446,9 +451,9 @@ impl Shared {
         mut lines: MutexGuard<'_, Lines>,
         link: LinkId,
         state: State,
-        frame: &[u8],
+        frame: Incoming<'_>,
     ) -> Result<(), Refused> {
-        let (Frame { body, .. }, _) = Frame::decode(frame)?;
+        let (Frame { body, .. }, _) = Frame::decode(frame.bytes())?;
         let Body::Call(call) = body else {
             if matches!(state, State::Called(_)) && self.reception.is_some() {
                 lines.links.insert(link, State::Visits);
@@ -564,7 +569,7 @@ impl Owner for Hearer {
             shared.opened(link, origin);
         }
     }
-    fn frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+    fn frame(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), Refused> {
         match self.0.upgrade() {
             Some(shared) => shared.frame(link, frame),
             None => Ok(()),

@@ -16,13 +16,16 @@
 //! A link's reader is locked while frames are handed up, its writer while frames are queued or written. Whoever is handed a
 //! frame may send on any link: a writer is taken under a reader, never the other way about.
 
+mod buffers;
 mod link;
 mod lost;
 
 pub use lost::Lost;
 
+use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
-use link::Link;
+use buffers::Buffers;
+use link::{Link, Look};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Waker};
 use std::collections::BTreeMap;
@@ -36,9 +39,12 @@ use std::time::{Duration, Instant};
 
 /// How long a greeting may take.
 pub const GREETING_TIME: Duration = Duration::from_secs(5);
-/// How long the helper sleeps when others have polled since it last looked: so long may frames wait when they
-/// turn to other work, and not at all when they say that they [rest](Net::rest).
+/// How long the helper sleeps when others have polled since it last looked, and twice as long each time that they still do, up to
+/// [`FAR_OUT_OF_THE_WAY`]: so long may frames wait when they turn to other work, and not at all when they say that they
+/// [rest](Net::rest). Its own looks take the processor, and perhaps a lock, from those who poll.
 const OUT_OF_THE_WAY: Duration = Duration::from_micros(500);
+/// At most.
+const FAR_OUT_OF_THE_WAY: Duration = Duration::from_millis(2);
 /// How many strangers are greeted at once; further ones are told to come again.
 pub const GREETED_AT_ONCE: usize = 64;
 /// Connections taken before links have their turn again.
@@ -63,14 +69,14 @@ pub enum Origin {
 pub trait Owner: Send + Sync {
     /// Both sides know the token: frames may go both ways.
     fn opened(&self, link: LinkId, origin: Origin);
-    /// A whole frame has come; its header is sound, its body was not looked at.
+    /// A whole frame has come; its header is sound, its body was not looked at. A large one lies in a buffer of its own.
     ///
     /// # Errors
     /// When nobody who is honest says that: the link ends, with this reason.
     fn frame(
         &self,
         link: LinkId,
-        frame: &[u8],
+        frame: Incoming<'_>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
     /// The link has ended, or never opened. What was sent may or may not have arrived.
     fn lost(&self, link: LinkId, why: Lost);
@@ -96,6 +102,7 @@ struct Shared {
     owner: Arc<dyn Owner>,
     token: Token,
     nonce: fn() -> Nonce,
+    buffers: Buffers,
     registry: Registry,
     waker: Waker,
     links: RwLock<Links>,
@@ -104,6 +111,8 @@ struct Shared {
     ends: AtomicBool,
     /// How often threads have polled, going round.
     polls: AtomicU64,
+    /// Somebody who polled rests, and the helper has not seen it yet.
+    rests: AtomicBool,
     /// When the helper last looked for greetings that take too long.
     looked: Mutex<Instant>,
 }
@@ -159,6 +168,7 @@ impl Net {
             owner,
             token: options.token,
             nonce: options.nonce,
+            buffers: Buffers::default(),
             registry,
             waker,
             links: RwLock::default(),
@@ -166,6 +176,7 @@ impl Net {
             listens_at,
             ends: AtomicBool::new(false),
             polls: AtomicU64::new(0),
+            rests: AtomicBool::new(false),
             looked: Mutex::new(Instant::now()),
         });
         let builder = std::thread::Builder::new().name("brambling-net".into());
@@ -192,23 +203,27 @@ impl Net {
     }
 
     /// Sends frames, after those before them. Does nothing on a link that has ended: its owner hears of that.
-    pub fn send(&self, link: LinkId, frames: impl IntoIterator<Item = Arc<[u8]>>) {
+    pub fn send(&self, link: LinkId, frames: impl IntoIterator<Item: Into<Packet>>) {
         if let Some(link) = self.shared.link(link) {
             link.send(frames);
         }
     }
 
-    /// Takes what has come on any link, if no other thread is at it. For threads that would otherwise be idle: while there
-    /// are some, the helper stays out of their way.
-    pub fn poll(&self) {
+    /// Takes what has come on any link, if no other thread is at it, and sends what waits there. For threads that would otherwise
+    /// be idle: while there are some, the helper stays out of their way. Whether anything came or went.
+    pub fn poll(&self) -> bool {
         self.shared.polls.fetch_add(1, Ordering::Relaxed);
+        let mut moved = false;
         for link in self.shared.all().iter() {
-            self.shared.read(link, false);
+            moved |= link.write_on();
+            moved |= self.shared.read(link, false).has_come;
         }
+        moved
     }
 
     /// A thread that polled does so no longer: the helper takes over, also if others still poll.
     pub fn rest(&self) {
+        self.shared.rests.store(true, Ordering::Relaxed);
         if let Some(helper) = &self.helper {
             helper.thread().unpark();
         }
@@ -250,7 +265,14 @@ impl Shared {
 
     fn add(&self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
         let id = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
-        let link = Link::new(id, stream, origin, self.token.clone(), (self.nonce)());
+        let link = Link::new(
+            id,
+            stream,
+            origin,
+            &self.buffers,
+            self.token.clone(),
+            (self.nonce)(),
+        );
         let link = Arc::new(link);
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
         links.insert(link.clone());
@@ -277,15 +299,15 @@ impl Shared {
         }
     }
 
-    /// Takes what has come. `waits` says whether to wait for another thread that is at it. Whether more may be there.
-    fn read(&self, link: &Link, waits: bool) -> bool {
+    /// Takes what has come. `waits` says whether to wait for another thread that is at it.
+    fn read(&self, link: &Link, waits: bool) -> Look {
         // A panic may leave what the owner holds broken, which the owner's own locks tell it; the link is sound, and ends.
         let read = AssertUnwindSafe(|| link.read(&*self.owner, waits));
         match catch_unwind(read).unwrap_or(Err(Lost::Panicked)) {
-            Ok(has_more) => has_more,
+            Ok(read) => read,
             Err(why) => {
                 self.lose(link, why);
-                false
+                Look::default()
             }
         }
     }
@@ -294,15 +316,19 @@ impl Shared {
 
     fn watch(&self, mut poll: Poll, listener: Option<TcpListener>) {
         let mut events = Events::with_capacity(256);
-        // Links of which not all was read, so that none keeps the others waiting.
+        // Links of which not all was read: none keeps the others waiting, and those who poll come first.
         let mut unread: Vec<LinkId> = Vec::new();
         let mut polls = 0;
+        let mut nap = OUT_OF_THE_WAY;
         let mut accepted = Accepted::All;
         while !self.ends.load(Ordering::SeqCst) {
             let polled = self.polls.load(Ordering::Relaxed);
             if std::mem::replace(&mut polls, polled) != polled {
                 // Somebody takes what comes, faster than a thread that has to be woken.
-                std::thread::park_timeout(OUT_OF_THE_WAY);
+                std::thread::park_timeout(nap);
+                nap = (nap * 2).min(FAR_OUT_OF_THE_WAY);
+            } else {
+                nap = OUT_OF_THE_WAY;
             }
             let patience = if unread.is_empty() && accepted != Accepted::Some {
                 GREETING_TIME / 5
@@ -314,13 +340,16 @@ impl Shared {
                 Err(error) => return self.end_all(&error),
                 Ok(()) => {}
             }
+            let has_polled = self.polls.load(Ordering::Relaxed) != polls;
+            let is_polled = !self.rests.swap(false, Ordering::Relaxed) && has_polled;
             for event in &events {
                 match (event.token(), &listener) {
                     (LISTENER, Some(_)) => accepted = Accepted::Some,
                     (WAKER, _) => {}
                     (token, _) => {
                         let link = LinkId(token.0 as u64);
-                        if self.take_up(link, event) && !unread.contains(&link) {
+                        let is_left = is_polled && self.is_open(link);
+                        if (is_left || self.take_up(link, event)) && !unread.contains(&link) {
                             unread.push(link);
                         }
                     }
@@ -329,11 +358,21 @@ impl Shared {
             if let Some(listener) = listener.as_ref().filter(|_| accepted != Accepted::All) {
                 accepted = self.accept(listener);
             }
-            unread.retain(|link| self.link(*link).is_some_and(|link| self.read(&link, true)));
+            unread.retain(|link| {
+                self.link(*link).is_some_and(|link| {
+                    let is_left = is_polled && link.is_open();
+                    link.write_on();
+                    is_left || self.read(&link, true).has_more
+                })
+            });
             self.end_slow_greetings();
         }
         let ended = io::Error::other("the process ends its connections");
         self.end_all(&ended);
+    }
+
+    fn is_open(&self, link: LinkId) -> bool {
+        self.link(link).is_some_and(|link| link.is_open())
     }
 
     /// Writes what waits, if the link takes it; whether there is something to read.
@@ -383,6 +422,7 @@ impl Shared {
         }
         *looked = now;
         drop(looked);
+        self.buffers.give_back();
         for link in self
             .all()
             .iter()

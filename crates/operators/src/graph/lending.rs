@@ -105,6 +105,23 @@ impl<T: Payload + Clone> Payload for Lent<T> {
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         Vec::decode(input).map(|values| Lent(Some(Arc::new(values))))
     }
+    fn encode_head<'a>(&'a self, out: &mut Vec<u8>) -> &'a [u8] {
+        match &self.0 {
+            Some(values) => values.encode_head(out),
+            None => {
+                self.encode(out);
+                &[]
+            }
+        }
+    }
+    fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
+        self.0.get_or_insert_default().decode_parts(parts)
+    }
+    fn let_go(&mut self) {
+        if self.0.as_mut().and_then(Arc::get_mut).is_none() {
+            self.return_it();
+        }
+    }
 }
 
 impl<T: Payload + Clone> Payload for Incoming<T> {
@@ -125,5 +142,5 @@ impl<T: Payload + Clone> Payload for Incoming<T> {
 /// As a vector is encoded.
 fn encode<T: Payload>(values: &[T], out: &mut Vec<u8>) {
     values.len().encode(out);
-    values.iter().for_each(|value| value.encode(out));
+    T::encode_all(values, out);
 }

@@ -129,6 +129,14 @@ const fn malformed(rule: &'static str) -> FrameError {
 
 impl<'a> Data<'a> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_tables(out);
+        for piece in &self.pieces {
+            out.extend_from_slice(piece.payload);
+        }
+    }
+
+    /// All before the payloads.
+    pub(super) fn encode_tables(&self, out: &mut Vec<u8>) {
         self.check().expect("the sender keeps the rules");
         let count = |len: usize| U32::new(u32::try_from(len).expect("a frame has far fewer"));
         let head = HeadRecord {
@@ -177,9 +185,6 @@ impl<'a> Data<'a> {
                 }
                 .as_bytes(),
             );
-        }
-        for piece in &self.pieces {
-            out.extend_from_slice(piece.payload);
         }
     }
 

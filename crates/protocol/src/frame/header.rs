@@ -103,24 +103,25 @@ pub struct Header {
 }
 
 impl Header {
-    pub(super) fn of(
+    /// The header of a body that lies in parts.
+    pub(super) fn of<'a>(
         kind: Kind,
         priority: Priority,
         sequence: Option<Sequence>,
-        body: &[u8],
+        body: impl Iterator<Item = &'a [u8]>,
     ) -> Header {
-        assert!(
-            body.len() <= BODY_BYTES_MAX,
-            "a body of {} bytes",
-            body.len()
-        );
-        let body_bytes = body.len() as u32;
+        let (mut bytes, mut checksum) = (0, crc32fast::Hasher::new());
+        for part in body {
+            bytes += part.len();
+            checksum.update(part);
+        }
+        assert!(bytes <= BODY_BYTES_MAX, "a body of {bytes} bytes");
         Header {
             kind,
             priority,
             sequence,
-            body_bytes,
-            body_checksum: crc32fast::hash(body),
+            body_bytes: bytes as u32,
+            body_checksum: checksum.finalize(),
         }
     }
 

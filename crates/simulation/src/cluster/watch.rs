@@ -2,7 +2,7 @@
 
 use brambling_program::{ExchangeId, LoopId, Plan, Position, ShardId, StageId, Turn};
 use brambling_protocol::{PartitionMap, Version, WorkerId};
-use brambling_worker::node::{Around, Bytes};
+use brambling_worker::node::{Around, Bytes, Taken};
 use brambling_worker::{Issue, Surroundings, WINDOW};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -197,7 +197,7 @@ impl Watch {
         id: ShardId,
         at: (ExchangeId, Turn),
         fan_in: usize,
-        taken: &[(u32, Vec<u8>)],
+        taken: &[(u32, Taken)],
     ) {
         let slot = (id, at.0, at.1);
         assert!(
@@ -213,9 +213,13 @@ impl Watch {
         let expected = sent
             .iter()
             .filter_map(|(source, piece)| Some((*source, piece.as_deref()?)));
-        let found = taken.iter().map(|(source, bytes)| (*source, &bytes[..]));
+        let found = taken
+            .iter()
+            .map(|(source, piece)| (*source, piece.to_vec()));
         assert!(
-            expected.eq(found),
+            expected
+                .map(|(source, bytes)| (source, bytes.to_vec()))
+                .eq(found),
             "{slot:?} merges other pieces than were sent (invariant 4)"
         );
     }

@@ -10,8 +10,8 @@ use brambling_program::{
     Position, Progress, ShardId, Sink, StageKind, Task, Value,
 };
 use brambling_protocol::Version;
-use brambling_worker::node::{Bytes, Effect, Node};
-use brambling_worker::{Issue, Next, PieceMap, PieceQueue, Shard, ShardState};
+use brambling_worker::node::{Bytes, Effect, Encoded, Node, Piece, Taken};
+use brambling_worker::{Issue, Next, PieceMap, PieceQueue, Shard, ShardState, Spares};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub(super) struct Worker {
     pub(super) has_left: bool,
     /// Shards that have to leave.
     draining: Vec<ShardId>,
+    /// Memory of pieces.
+    spares: BTreeMap<ExchangeId, Arc<Spares>>,
 }
 
 /// What moves with a shard: where it stands, whether it has finished, and its datasets.
@@ -55,6 +57,7 @@ impl Worker {
             awake: Vec::new(),
             has_left: false,
             draining: Vec::new(),
+            spares: BTreeMap::new(),
         }
     }
 
@@ -106,7 +109,9 @@ impl Worker {
                 watch.settles(shard, self.node.me());
                 self.unpack(shard, &body, plan);
             }
-            Effect::Send { to, bytes, .. } => network.send(self.node.me(), to, bytes),
+            Effect::Send { to, packet, .. } => {
+                network.send(self.node.me(), to, packet.to_bytes());
+            }
             Effect::Wake(shard) => self.wake(shard),
             Effect::Forget(_) => {}
             Effect::End { failure } => {
@@ -305,16 +310,31 @@ impl Worker {
         let related = places.map(|place| links.destination(turn, id.index, place).0);
         let related: Vec<u32> = related.collect();
         let piece = call.plan.program.piece_type(exchange);
-        let mut sink = PieceMap::new(id.index, related.iter().copied(), piece);
+        let spares = self.spares.entry(exchange);
+        let spares = spares
+            .or_insert_with(|| Arc::new(Spares::new(piece)))
+            .clone();
+        let mut sink = PieceMap::new(id.index, related.iter().copied(), &spares);
         let done = call.run(Port::Sink(Sink::Other(&mut sink)));
         assert_eq!(sink.fan_out() as usize, related.len());
-        let encode = |(destination, piece): (u32, Value)| {
+        let sent: Vec<(u32, Value)> = sink.sent().collect();
+        let encode = |(destination, piece): &(u32, Value)| {
             let mut bytes = Vec::new();
             piece.encode(&mut bytes);
-            (destination, Bytes::from(bytes))
+            (*destination, Bytes::from(bytes))
         };
-        let pieces: BTreeMap<u32, Bytes> = sink.sent().map(encode).collect();
-        watch.scattered(id, (exchange, turn), &related, &pieces);
+        let encoded: BTreeMap<u32, Bytes> = sent.iter().map(encode).collect();
+        watch.scattered(id, (exchange, turn), &related, &encoded);
+        // In any form, wherever they go: who sends them may be wrong about who is near.
+        let form = |(destination, value): (u32, Value)| {
+            let piece = match (u64::from(destination + id.index) + turn) % 3 {
+                0 => Piece::Value(value),
+                1 => Piece::Encoded(Encoded::of(value, &spares, 1)),
+                _ => Piece::Encoded(encoded[&destination].clone().into()),
+            };
+            (destination, piece)
+        };
+        let pieces = sent.into_iter().map(form);
         self.node
             .scattered(id, (exchange, turn), pieces)
             .expect("room for what is held");
@@ -331,12 +351,14 @@ impl Worker {
         let taken = self.node.take(id, (exchange, turn));
         let fan_in = call.links(exchange).fan_in(turn, id.index);
         watch.merged(id, (exchange, turn), fan_in as usize, &taken);
-        let table = call.plan.program.piece_type(exchange);
-        let decode = |(source, bytes): (u32, Vec<u8>)| {
-            (
-                source,
-                Value::decode(table, &mut &bytes[..]).expect("a source encoded it"),
-            )
+        let piece = call.plan.program.piece_type(exchange);
+        let spares = self.spares.entry(exchange);
+        let spares = spares
+            .or_insert_with(|| Arc::new(Spares::new(piece)))
+            .clone();
+        let decode = |(source, taken): (u32, Taken)| {
+            let value = taken.into_value(&spares);
+            (source, value.expect("a source encoded it"))
         };
         let mut pieces = PieceQueue::new(taken.into_iter().map(decode).collect());
         let done = call.run(Port::Source(Pieces::Other(&mut pieces)));

@@ -16,8 +16,7 @@ use brambling_protocol::{
     Entry, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, WorkerId,
 };
 use brambling_worker::executor::{Job, JobOptions, Pool, QuietCaller};
-use brambling_worker::node::{Bytes, Effect as Asked, Node, NodeOptions};
-use std::collections::BTreeMap;
+use brambling_worker::node::{Bytes, Effect as Asked, Node, NodeOptions, Piece};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,7 +173,7 @@ fn node(plan: &Plan, me: u32) -> Node {
 
 fn frames(node: &mut Node) -> Vec<Bytes> {
     let sent = |effect| match effect {
-        Asked::Send { bytes, .. } => Some(bytes),
+        Asked::Send { packet, .. } => Some(packet.to_bytes()),
         _ => None,
     };
     node.take_effects().into_iter().filter_map(sent).collect()
@@ -197,7 +196,7 @@ fn pieces(clock: Clock<'_>) -> (f64, f64, f64) {
                 group: group(SHARDS),
                 index,
             };
-            let pieces = BTreeMap::from([(0, piece.clone())]);
+            let pieces = [(0, Piece::Encoded(piece.clone().into()))];
             from.scattered(shard, turn, pieces).expect("there is room");
             from.flush();
             sent.extend(frames(&mut from));
@@ -322,7 +321,10 @@ fn controller(clock: Clock<'_>) -> (f64, f64, f64) {
         granted: true,
     });
     let mut session = FrameSession::default();
-    let granted = session.say(Priority::FIRST, &granted).expect("the first");
+    let granted = session
+        .say(Priority::FIRST, &granted)
+        .expect("the first")
+        .to_bytes();
     let _ = machine.take_effects();
     let out_ns = each(clock, u64::from(WORKERS), || {
         machine.on_frame(to, &granted).expect("it was asked");

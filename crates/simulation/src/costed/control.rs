@@ -9,10 +9,9 @@ use brambling_protocol::frame::{Body, Frame, Kind};
 use brambling_protocol::message::{Message, Register, Submit};
 use brambling_protocol::{JobId, WorkerId};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 
 /// A frame, shared until it has gone.
-pub(super) type Bytes = Arc<[u8]>;
+pub(super) type Bytes = bytes::Bytes;
 
 /// Both sides of this simulation are of one version.
 const VERSION: &str = "simulated";

@@ -98,7 +98,8 @@ impl Worker {
 
     fn say(&mut self, body: &Body<'_>) -> Bytes {
         let said = self.session.say(Priority::FIRST, body);
-        said.expect("fewer frames under way than the window takes")
+        let said = said.expect("fewer frames under way than the window takes");
+        said.to_bytes()
     }
 
     /// The numbered frame's news, and the answers to it.

@@ -4,7 +4,7 @@
 use super::failure::Failure;
 use super::job::{Body, Job, Resident};
 use super::watch::{Watch, Watches};
-use crate::node;
+use crate::node::{self, Taken};
 use crate::pieces::{PieceMap, PieceQueue};
 use crate::shard::{Issue, Next, Surroundings};
 use brambling_exchange::in_process::{Heard, InProcess, Mark};
@@ -387,8 +387,8 @@ impl<'a, 's> Slice<'a, 's> {
         let links = &job.ends(id).links;
         let places = 0..links.fan_out(turn, shard.index);
         let related = places.map(|place| links.destination(turn, shard.index, place).0);
-        let piece = job.plan.program.piece_type(id);
-        let mut pieces = PieceMap::new(shard.index, related, piece);
+        let ties = job.ties.as_ref().expect("the caller saw them");
+        let mut pieces = PieceMap::new(shard.index, related, ties.spares(id));
         let mut sink = Sink::Other(&mut pieces);
         // SAFETY: the sink outlives the call.
         unsafe { context.lend_sink(&mut sink) };
@@ -396,7 +396,6 @@ impl<'a, 's> Slice<'a, 's> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        let ties = job.ties.as_ref().expect("the caller saw them");
         let said = ties.scattered(job, shard, (id, turn), pieces.sent());
         told(context, said)
     }
@@ -412,11 +411,12 @@ impl<'a, 's> Slice<'a, 's> {
     ) -> Progress {
         let (job, shard) = (self.job, self.resident.id());
         let ties = job.ties.as_ref().expect("the caller saw them");
-        let piece = job.plan.program.piece_type(id);
-        let decode = |(source, bytes): (u32, Vec<u8>)| {
-            Value::decode(piece, &mut &bytes[..]).map(|value| (source, value))
+        let spares = ties.spares(id);
+        let value = |(source, taken): (u32, Taken)| {
+            let value = taken.into_value(spares);
+            value.map(|value| (source, value))
         };
-        let taken = ties.take(shard, (id, turn)).into_iter().map(decode);
+        let taken = ties.take(shard, (id, turn)).into_iter().map(value);
         let mut pieces = match taken.collect() {
             Ok(pieces) => PieceQueue::new(pieces),
             Err(error) => {
@@ -431,6 +431,7 @@ impl<'a, 's> Slice<'a, 's> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
+        pieces.into_values().for_each(|value| spares.put(value));
         let said = ties.gathered(job, shard, (id, turn));
         told(context, said)
     }

@@ -15,6 +15,9 @@ use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// The same where others are on other workers: what they send has to wake the transport's helper first, which wakes the thread, and
+/// both want a processor that a neighbour may have by then.
+const POLL_FAR: Duration = Duration::from_micros(400);
 /// How long an idle thread polls before it sleeps: about twice what a sleep and a wake-up cost.
 const POLL: Duration = Duration::from_micros(75);
 /// How long work must have waited in another thread's queue before it is stolen.
@@ -78,7 +81,11 @@ impl<'a> Worker<'a> {
 
     /// Works until the job stops. A panic of a kernel ends the job, and is told with its stage.
     pub(super) fn work(mut self, oversubscribed: bool) {
-        let poll = if oversubscribed { Duration::ZERO } else { POLL };
+        let poll = match oversubscribed {
+            true => Duration::ZERO,
+            false if self.job.ties.is_some() => POLL_FAR,
+            false => POLL,
+        };
         self.guarded(|worker| {
             worker.settle();
             let mut thief = Thief::new(worker.me, worker.job.threads());
@@ -295,13 +302,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Looks now and then what other workers have sent. It is a system call, so not at every turn.
+    /// Looks now and then what other workers have sent: whether anything was on its way. It is a system call, so not at every turn.
     #[inline]
-    fn poll(&self, spins: u32) {
-        if let Some(ties) = &self.job.ties
-            && spins.is_multiple_of(POLLED_SPINS)
-        {
-            ties.poll();
+    fn poll(&self, spins: u32) -> bool {
+        match &self.job.ties {
+            Some(ties) if spins.is_multiple_of(POLLED_SPINS) => ties.poll(),
+            _ => false,
         }
     }
 
@@ -412,7 +418,10 @@ impl<'a> Worker<'a> {
         let mut since = None;
         while !self.has_work() {
             spins += 1;
-            self.poll(spins);
+            if self.poll(spins) && since.is_some() {
+                // More of it is likely: who sleeps in the middle of a large piece is woken for its end.
+                since = Some(Instant::now());
+            }
             if !spins.is_multiple_of(SPINS) {
                 std::hint::spin_loop();
                 continue;

@@ -8,9 +8,11 @@
 use super::failure::{Failure, Rank};
 use super::job::Job;
 use crate::Surroundings;
-use crate::node::{Around, Bytes, Effect, Node, NodeError};
+use crate::node::{Around, Effect, Encoded, Node, NodeError, Piece, Taken};
+use crate::pieces::Spares;
 use brambling_exchange::RouterError;
-use brambling_program::{ExchangeId, Position, ShardId, Turn, Value};
+use brambling_program::{ExchangeId, Position, Program, ShardId, Turn, Value};
+use brambling_protocol::frame::{Frame, Incoming, Packet, SHARED_BYTES};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,9 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub trait Carrier: Send + Sync {
     /// Sends whole frames, each to a peer. Called from any thread; it must not wait for peers, and may lose frames only
     /// together with their connection: a new one is greeted by [`Job::on_reconnect`].
-    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>);
-    /// Takes what has come and hands it to the job. Called by threads that have nothing else to do, again and again.
-    fn poll(&self) {}
+    fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>);
+    /// Takes what has come and hands it to the job; whether anything came or went. Called by threads that have nothing else to do,
+    /// again and again.
+    fn poll(&self) -> bool {
+        false
+    }
     /// A thread that polled does so no longer: it goes to sleep.
     fn rest(&self) {}
     /// A worker has left the job: its link is not needed any more.
@@ -48,6 +53,10 @@ pub(super) struct Ties {
     carrier: Arc<dyn Carrier>,
     /// By number: whether the shard starts here.
     placed: Box<[bool]>,
+    /// By number: whether the shard is here, as far as known without asking the node.
+    here: Box<[AtomicBool]>,
+    /// By exchange.
+    spares: Box<[Arc<Spares>]>,
     /// By number: whether the shard has to leave.
     leaving: Box<[AtomicBool]>,
     /// Shards that have come and were not unpacked yet, by number.
@@ -61,6 +70,7 @@ impl Ties {
     /// When a shard cannot be here: the node was not fresh, or its map has another program's shards.
     pub(super) fn new(
         membership: Membership,
+        program: &Program,
         numbers: &[Box<[u32]>],
         shards: usize,
     ) -> Result<Ties, NodeError> {
@@ -77,7 +87,12 @@ impl Ties {
         Ok(Ties {
             node: Mutex::new(node),
             carrier,
+            here: placed.iter().map(|here| AtomicBool::new(*here)).collect(),
             placed: placed.into(),
+            spares: (0..program.spec().exchanges.len())
+                .map(|exchange| program.piece_type(ExchangeId(exchange as u32)))
+                .map(|piece| Arc::new(Spares::new(piece)))
+                .collect(),
             leaving: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             arrived: Mutex::default(),
             unsent: AtomicBool::new(true),
@@ -124,8 +139,8 @@ impl Ties {
                 Effect::Send {
                     to,
                     priority,
-                    bytes,
-                } => frames.push((to, priority, bytes)),
+                    packet,
+                } => frames.push((to, priority, packet)),
                 Effect::Wake(shard) => job.post(job.number(shard.group, shard.index)),
                 Effect::Drain(shard) => {
                     let number = job.number(shard.group, shard.index);
@@ -138,6 +153,7 @@ impl Ties {
                     let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
                     arrived.insert(number, body);
                     drop(arrived);
+                    self.here[number as usize].store(true, Ordering::Relaxed);
                     job.post(number);
                 }
                 Effect::Forget(worker) => self.carrier.forget(worker),
@@ -165,7 +181,12 @@ impl Ties {
         self.around(job, shard, |around| around.announce(outermost));
     }
 
-    /// A scatter has run: what it sent is encoded and goes its way.
+    /// Where pieces of an exchange get their memory.
+    pub(super) fn spares(&self, exchange: ExchangeId) -> &Arc<Spares> {
+        &self.spares[exchange.index()]
+    }
+
+    /// A scatter has run: what it sent goes its way, encoded where it leaves this process.
     pub(super) fn scattered(
         &self,
         job: &Job,
@@ -173,19 +194,25 @@ impl Ties {
         at: (ExchangeId, Turn),
         pieces: impl Iterator<Item = (u32, Value)>,
     ) -> Result<(), NodeError> {
-        let encode = |(destination, piece): (u32, Value)| {
-            let mut bytes = Vec::with_capacity(piece.bytes());
-            piece.encode(&mut bytes);
-            (destination, Bytes::from(bytes))
-        };
-        let pieces: BTreeMap<u32, Bytes> = pieces.map(encode).collect();
+        let group = job.ends(at.0).destination;
+        // Before the node is locked.
+        let pieces: Vec<(u32, Piece)> = pieces
+            .map(|(destination, value)| {
+                let number = job.number(group, destination);
+                let piece = match self.here[number as usize].load(Ordering::Relaxed) {
+                    true => Piece::Value(value),
+                    false => Piece::Encoded(Encoded::of(value, self.spares(at.0), SHARED_BYTES)),
+                };
+                (destination, piece)
+            })
+            .collect();
         let done = self.with(job, |node| node.scattered(shard, at, pieces));
         self.unsent.store(true, Ordering::Relaxed);
         done
     }
 
-    /// The encoded pieces of a complete turn, by ascending source.
-    pub(super) fn take(&self, shard: ShardId, at: (ExchangeId, Turn)) -> Vec<(u32, Vec<u8>)> {
+    /// The pieces of a complete turn, by ascending source.
+    pub(super) fn take(&self, shard: ShardId, at: (ExchangeId, Turn)) -> Vec<(u32, Taken)> {
         self.node().take(shard, at)
     }
 
@@ -225,13 +252,18 @@ impl Ties {
     pub(super) fn flush(&self, job: &Job) {
         if self.unsent.load(Ordering::Relaxed) {
             self.unsent.store(false, Ordering::Relaxed);
-            self.with(job, Node::flush);
+            // One by one, so that the first is on its way while the next is made, and what comes meanwhile is taken: large pieces
+            // both ways would fill the sockets' buffers else, which lie beyond the cache.
+            while self.with(job, Node::flush_pieces) {
+                self.poll();
+            }
+            self.with(job, Node::flush_news);
         }
     }
 
     /// Takes what has come from other workers.
-    pub(super) fn poll(&self) {
-        self.carrier.poll();
+    pub(super) fn poll(&self) -> bool {
+        self.carrier.poll()
     }
 
     /// The calling thread goes to sleep: somebody else has to look what comes.
@@ -250,6 +282,7 @@ impl Ties {
         self.with(job, |node| {
             // Inside the lock: the next order can only come after the shard has come back.
             self.leaving[number as usize].store(false, Ordering::Relaxed);
+            self.here[number as usize].store(false, Ordering::Relaxed);
             node.depart(shard, body)
         })
     }
@@ -265,12 +298,21 @@ impl Job {
     ///
     /// # Panics
     /// When the job is no member of a cluster; so do the others here.
-    pub fn on_frame(&self, from: WorkerId, frame: &[u8]) -> Result<(), NodeError> {
-        let taken = self.ties().with(self, |node| {
-            node.on_frame(from, frame)?;
-            // What it forwards would wait for a thread that perhaps sleeps.
-            node.flush();
-            Ok(())
+    pub fn on_frame<'a>(
+        &self,
+        from: WorkerId,
+        frame: impl Into<Incoming<'a>>,
+    ) -> Result<(), NodeError> {
+        let incoming = frame.into();
+        // Before the node is locked: its checksum takes a while.
+        let decoded = Frame::decode(incoming.bytes()).map_err(NodeError::from);
+        let taken = decoded.and_then(|(frame, _)| {
+            self.ties().with(self, |node| {
+                node.on_decoded(from, incoming, frame)?;
+                // What it forwards would wait for a thread that perhaps sleeps.
+                node.flush();
+                Ok(())
+            })
         });
         taken.inspect_err(|error: &NodeError| {
             // After its end nothing can go wrong with a job any more.

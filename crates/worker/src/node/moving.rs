@@ -19,7 +19,7 @@
 //! worker takes a shard only with the version for which it was asked to make room, from the one worker that held it; that
 //! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
 
-use super::{Bytes, Effect, Node, NodeError};
+use super::{Bytes, Cargo, Effect, Node, NodeError};
 use brambling_exchange::{Inbox, InboxState, Parcel, RouterError};
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{Position, ShardId, StageId, Turn};
@@ -90,7 +90,7 @@ impl Node {
         let inbox = self.inboxes.remove(&shard).expect("the shard is here");
         let luggage = Luggage {
             format: FORMAT,
-            inbox: inbox.export(|payload| payload.to_vec()),
+            inbox: inbox.export(Cargo::to_vec),
             outcomes: outcomes(&self.outcomes),
             members: self.options.peers.clone(),
             map: self.known_map(),
@@ -181,7 +181,7 @@ impl Node {
 
     /// A parcel for a shard that is not here, by a version that is news: who sent it knows that the version names
     /// this worker.
-    pub(super) fn learn_from(&mut self, parcel: &Parcel<Bytes>) -> Result<(), NodeError> {
+    pub(super) fn learn_from(&mut self, parcel: &Parcel<Cargo>) -> Result<(), NodeError> {
         for index in parcel.destinations.clone() {
             let shard = ShardId {
                 group: parcel.group,
@@ -253,7 +253,7 @@ impl Node {
         room.map_err(|source| NodeError::NoRoom { shard, source })?;
         let is_new = expected
             .parts
-            .insert(part.part, part.bytes.into())
+            .insert(part.part, Bytes::copy_from_slice(part.bytes))
             .is_none();
         if !is_new || part.part >= part.parts {
             return Err(NodeError::Parts(shard));
@@ -280,7 +280,7 @@ impl Node {
         let owner = self.options.me;
         self.on_update(&one(shard, Entry { owner, version }))?;
         let exchanges = self.relations.to_group(shard.group);
-        let inbox = luggage.inbox.map(Bytes::from);
+        let inbox = luggage.inbox.map(|piece| Cargo::Bytes(piece.into()));
         let open_turns = self.options.open_turns;
         let inbox = Inbox::import(shard, exchanges, open_turns, inbox, &self.relations)?;
         for Outcomes {
@@ -336,7 +336,7 @@ impl Node {
         &mut self,
         shard: ShardId,
         version: Version,
-        inbox: Inbox<Bytes>,
+        inbox: Inbox<Cargo>,
     ) -> Result<(), NodeError> {
         let mut effects = Vec::new();
         let owner = self.options.me;

@@ -1,11 +1,15 @@
 //! What leaves a node: for its own inboxes, for other workers, now or at the next flush.
 
-use super::{Bytes, Effect, Node, NodeError, NodeOptions, PIECES};
+use super::cargo::{Cargo, leaving};
+use super::{Bytes, Effect, Node, NodeError, PIECES};
 use brambling_exchange::{Accepted, Effect as Routed, Item, Parcel, RouterError, coalesce};
 use brambling_memory::mutants;
 use brambling_program::{ExchangeId, ShardId, Turn};
-use brambling_protocol::frame::{Body, Credit, DataHead, Frame, MapUpdate, Retired};
-use brambling_protocol::{Priority, Version, WorkerId};
+use brambling_protocol::frame::{
+    Body, Credit, Data, DataHead, Frame, MapUpdate, Packet, Retired, SHARED_BYTES,
+};
+use brambling_protocol::{FrameSession, Priority, Version, WorkerId};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// A frame about shards has no more entries than this: it stays small, however many shards there are.
@@ -13,40 +17,65 @@ pub(super) const ENTRIES_MAX: usize = 1 << 12;
 /// What a parcel takes in a frame beside its payload, at most.
 const PARCEL_BYTES: u64 = 64;
 
-/// Parcels in groups, each for one frame. A frame that grew with its turn would exceed what a frame may have.
-fn framefuls<P>(parcels: &[Parcel<P>], frame_bytes: usize) -> impl Iterator<Item = &[Parcel<P>]> {
+/// How many parcels go in one frame, from the first. A frame that grew with its turn would exceed what a frame may have.
+fn frameful(parcels: &VecDeque<Parcel<Bytes>>, frame_bytes: usize) -> usize {
     let mut used = 0;
-    parcels.chunk_by(move |before, next| {
-        let taken = |parcel: &Parcel<P>| parcel.bytes + PARCEL_BYTES;
-        used += taken(before);
-        let fits = used + taken(next) <= frame_bytes as u64;
-        if !fits {
-            used = 0;
-        }
-        fits
-    })
+    let fits = parcels.iter().take_while(|parcel| {
+        used += parcel.bytes + PARCEL_BYTES;
+        used <= frame_bytes as u64
+    });
+    fits.count().max(1)
+}
+
+/// Large payloads at a frame's end are sent from where they lie.
+fn is_large(parcel: &Parcel<Bytes>) -> bool {
+    parcel.bytes >= SHARED_BYTES as u64
+}
+
+fn payload(parcel: &Parcel<Bytes>) -> Option<Bytes> {
+    match &parcel.item {
+        Item::Piece { payload, .. } => Some(payload.clone()),
+        Item::Empty { .. } => None,
+    }
 }
 
 impl Node {
     /// Sends what waits: at the end of a slice, or when nothing else is to be done.
     pub fn flush(&mut self) {
-        self.tell_finished();
-        let NodeOptions {
-            job, generation, ..
-        } = self.options;
-        for ((to, priority, exchange, turn), parcels) in std::mem::take(&mut self.outgoing) {
-            let group = self.relations.destination_group(exchange);
-            let head = DataHead {
-                job,
-                generation,
-                exchange,
-                turn,
-                group,
-            };
-            for parcels in framefuls(&parcels, self.options.frame_bytes) {
-                self.send(to, priority, &Body::Data(coalesce(head, parcels)));
-            }
+        while self.flush_pieces() {}
+        self.flush_news();
+    }
+
+    /// Sends a frame of the pieces that wait, so that it may go before the next one is made; whether there may be more.
+    pub fn flush_pieces(&mut self) -> bool {
+        let Some(mut waiting) = self.outgoing.first_entry() else {
+            return false;
+        };
+        let (to, priority, exchange, turn) = *waiting.key();
+        let parcels = waiting.get_mut();
+        if !parcels.iter().is_sorted_by_key(|parcel| is_large(parcel)) {
+            parcels.make_contiguous().sort_by_key(is_large);
         }
+        let count = frameful(parcels, self.options.frame_bytes);
+        let parcels: Vec<Parcel<Bytes>> = match count == parcels.len() {
+            true => waiting.remove().into(),
+            false => parcels.drain(..count).collect(),
+        };
+        let head = DataHead {
+            job: self.options.job,
+            generation: self.options.generation,
+            exchange,
+            turn,
+            group: self.relations.destination_group(exchange),
+        };
+        let payloads: Vec<Bytes> = parcels.iter().filter_map(payload).collect();
+        self.send_pieces(to, priority, coalesce(head, &parcels), &payloads);
+        true
+    }
+
+    /// Sends what else waits.
+    pub fn flush_news(&mut self) {
+        self.tell_finished();
         for (exchange, due) in std::mem::take(&mut self.due) {
             for credit in self.credits_of(exchange, due) {
                 let body = Body::Credit(credit);
@@ -84,7 +113,7 @@ impl Node {
         runs.chunks(ENTRIES_MAX).map(credit).collect()
     }
 
-    pub(super) fn perform(&mut self, effects: Vec<Routed<Bytes>>) -> Result<(), NodeError> {
+    pub(super) fn perform(&mut self, effects: Vec<Routed<Cargo>>) -> Result<(), NodeError> {
         for effect in effects {
             match effect {
                 Routed::Deliver(parcel) => self.deliver(&parcel)?,
@@ -103,7 +132,7 @@ impl Node {
         Ok(())
     }
 
-    fn deliver(&mut self, parcel: &Parcel<Bytes>) -> Result<(), NodeError> {
+    fn deliver(&mut self, parcel: &Parcel<Cargo>) -> Result<(), NodeError> {
         for index in parcel.destinations.clone() {
             let shard = ShardId {
                 group: parcel.group,
@@ -127,7 +156,7 @@ impl Node {
         &mut self,
         (exchange, turn): (ExchangeId, Turn),
         destinations: &Range<u32>,
-        item: &Item<Bytes>,
+        item: &Item<Cargo>,
     ) -> Result<(), NodeError> {
         let group = self.relations.destination_group(exchange);
         let me = self.options.me;
@@ -160,13 +189,39 @@ impl Node {
         Ok(())
     }
 
-    fn post(&mut self, to: WorkerId, priority: Priority, parcel: Parcel<Bytes>) {
+    fn post(&mut self, to: WorkerId, priority: Priority, parcel: Parcel<Cargo>) {
         let key = (to, priority, parcel.exchange, parcel.turn);
-        self.outgoing.entry(key).or_default().push(parcel);
+        let about = (parcel.exchange, parcel.turn, parcel.group);
+        let items = leaving(parcel.item, self.options.chunk_bytes);
+        let parcel = |item| Parcel::new(about, parcel.destinations.clone(), parcel.version, item);
+        let parcels = items.into_iter().map(parcel);
+        self.outgoing.entry(key).or_default().extend(parcels);
     }
 
     /// A frame that is sent again until it is acknowledged.
     pub(super) fn send(&mut self, to: WorkerId, priority: Priority, body: &Body<'_>) {
+        self.say(to, priority, |peer| peer.say(priority, body));
+    }
+
+    /// The same, of pieces.
+    fn send_pieces(
+        &mut self,
+        to: WorkerId,
+        priority: Priority,
+        data: Data<'_>,
+        payloads: &[Bytes],
+    ) {
+        self.say(to, priority, |peer| {
+            peer.say_pieces(priority, data, payloads)
+        });
+    }
+
+    fn say(
+        &mut self,
+        to: WorkerId,
+        priority: Priority,
+        say: impl FnOnce(&mut FrameSession) -> Option<Packet>,
+    ) {
         // Who is named by the map, or by a request, is a worker, whether or not it was heard of.
         if !mutants::is_on("strangers-are-told-nothing") {
             self.on_joined(to);
@@ -177,11 +232,11 @@ impl Node {
         let Some(peer) = self.peers.get_mut(&to) else {
             return;
         };
-        if let Some(bytes) = peer.say(priority, body) {
+        if let Some(packet) = say(peer) {
             self.effects.push(Effect::Send {
                 to,
                 priority,
-                bytes,
+                packet,
             });
         }
     }
@@ -198,7 +253,7 @@ impl Node {
         self.effects.push(Effect::Send {
             to,
             priority,
-            bytes,
+            packet: bytes.into(),
         });
     }
 }

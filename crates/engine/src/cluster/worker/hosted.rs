@@ -7,21 +7,22 @@ use crate::recipe::Recipe;
 use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{Bindings, DatasetId, Plan};
+use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::message::{BadPart, Message, Part, Parts, Prepare, parts};
 use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
 use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Tally};
-use brambling_worker::node::{Bytes, Node, NodeOptions};
+use brambling_worker::node::{Node, NodeOptions};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How many turns of an exchange are open per destination.
 const OPEN_TURNS: u64 = 2;
 /// Larger pieces are cut.
-const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 17;
 /// Shards that move are cut into parts of so many bytes.
 const PART_BYTES: usize = 1 << 20;
 /// Pieces that are sent at once go in frames of about so many bytes.
-const FRAME_BYTES: usize = 1 << 20;
+const FRAME_BYTES: usize = CHUNK_BYTES + (1 << 12);
 /// How long the thread waits before it looks whether its worker is still there.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -382,7 +383,7 @@ struct Wire {
 }
 
 impl Carrier for Wire {
-    fn send(&self, frames: Vec<(WorkerId, Priority, Bytes)>) {
+    fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>) {
         if let Some(shared) = self.shared.upgrade() {
             let frames = frames.into_iter();
             shared
@@ -390,10 +391,9 @@ impl Carrier for Wire {
                 .send(self.job, frames.map(|(to, _, frame)| (to, frame)));
         }
     }
-    fn poll(&self) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.board().poll();
-        }
+    fn poll(&self) -> bool {
+        let shared = self.shared.upgrade();
+        shared.is_some_and(|shared| shared.board().poll())
     }
     fn rest(&self) {
         if let Some(shared) = self.shared.upgrade() {
@@ -426,7 +426,7 @@ impl Party for Side {
             None => Err("the job is over here".into()),
         }
     }
-    fn on_frame(&self, peer: WorkerId, frame: &[u8]) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
         match self.0.upgrade() {
             Some(job) => Ok(job.on_frame(peer, frame)?),
             None => Ok(()),

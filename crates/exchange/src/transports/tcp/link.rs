@@ -1,10 +1,12 @@
 //! One connection: its greeting, the frames that come, and those that go.
 
+use super::buffers::{Buffer, Buffers};
 use super::{KEEPALIVE, LinkId, Lost, Origin, Owner};
-use brambling_protocol::frame::{HEADER_BYTES, Header};
+use brambling_protocol::frame::{HEADER_BYTES, Header, Incoming, Packet};
 use brambling_protocol::greeting::{
     Answer, Challenge, Dialer, Listener, Nonce, Opening, Token, Verdict,
 };
+use bytes::Bytes;
 use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -13,11 +15,15 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Room for what comes with one call, beyond what a frame that has begun still needs.
-const READ_BYTES: usize = 1 << 18;
+/// Room for what comes with one call, where no large frame has begun.
+const READ_BYTES: usize = 1 << 16;
+/// A frame of so many bytes is read into a buffer of its own.
+const LARGE_BYTES: usize = 1 << 15;
+/// The room after a large frame: another one is likely, and what is read of it here is copied.
+const BETWEEN_BYTES: usize = 1 << 10;
 /// Calls after which others have their turn.
 const READS_AT_ONCE: u32 = 16;
 /// Frames written with one call.
@@ -35,12 +41,26 @@ pub(super) struct Link {
     writer: Mutex<Writer>,
 }
 
+/// What a look at a link has brought.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Look {
+    /// Something has come.
+    pub(super) has_come: bool,
+    /// More may be there.
+    pub(super) has_more: bool,
+}
+
 struct Reader {
     greeting: Greeting,
     /// What has come and was not handed up: `bytes[from..to]`.
     bytes: Vec<u8>,
     from: usize,
     to: usize,
+    /// A large frame that has begun, and how much of it is there. Then nothing else waits.
+    large: Option<(Buffer, usize)>,
+    /// The last frame was large.
+    was_large: bool,
+    buffers: Buffers,
 }
 
 /// Whose turn it is.
@@ -58,7 +78,8 @@ enum Greeting {
 
 #[derive(Default)]
 struct Writer {
-    queue: VecDeque<Arc<[u8]>>,
+    /// Parts of frames.
+    queue: VecDeque<Bytes>,
     /// How much of the first was written.
     written: usize,
     /// The socket takes no more: it will say when it does.
@@ -71,6 +92,7 @@ impl Link {
         id: LinkId,
         stream: TcpStream,
         origin: Origin,
+        buffers: &Buffers,
         token: Token,
         nonce: Nonce,
     ) -> Link {
@@ -95,6 +117,9 @@ impl Link {
                 bytes: vec![0; size_of::<Challenge>()],
                 from: 0,
                 to: 0,
+                large: None,
+                was_large: false,
+                buffers: buffers.clone(),
             }),
             writer: Mutex::new(Writer {
                 // Nothing goes out before there is a connection.
@@ -106,6 +131,11 @@ impl Link {
 
     pub(super) fn id(&self) -> LinkId {
         self.id
+    }
+
+    /// Whether frames go both ways.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
     }
 
     /// Whether somebody dialed who has not proved anything yet.
@@ -141,14 +171,34 @@ impl Link {
     // ---- what goes
 
     /// Queues frames, and writes what the socket takes. An error shows when the link is read.
-    pub(super) fn send(&self, frames: impl IntoIterator<Item = Arc<[u8]>>) {
+    pub(super) fn send(&self, frames: impl IntoIterator<Item: Into<Packet>>) {
         let mut writer = self.writer();
         if writer.has_ended {
             return;
         }
-        writer.queue.extend(frames);
+        let frames = frames.into_iter();
+        writer.queue.extend(frames.flat_map(|frame| frame.into()));
         // The reading side sees that the connection is broken, and ends the link.
         let _ = writer.write(&self.stream);
+    }
+
+    /// Writes what waits, if the socket takes more of it by now; whether it did. For threads that have nothing else to do.
+    pub(super) fn write_on(&self) -> bool {
+        if !self.is_open.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Whoever has the lock writes.
+        let Ok(mut writer) = self.writer.try_lock() else {
+            return false;
+        };
+        if writer.queue.is_empty() {
+            return false;
+        }
+        let before = (writer.queue.len(), writer.written);
+        writer.is_full = false;
+        // The reading side sees that the connection is broken, and ends the link.
+        let _ = writer.write(&self.stream);
+        before != (writer.queue.len(), writer.written)
     }
 
     /// The socket takes more, or is connected.
@@ -165,7 +215,9 @@ impl Link {
             }
             *is_said = true;
             let opening = dialing.1;
-            self.writer().queue.push_front(Arc::from(&opening[..]));
+            self.writer()
+                .queue
+                .push_front(Bytes::copy_from_slice(&opening));
         }
         drop(reader);
         let mut writer = self.writer();
@@ -175,13 +227,14 @@ impl Link {
 
     // ---- what comes
 
-    /// Takes what has come and hands frames up; whether more may be there. An error ends the link. Where another thread is at
-    /// it and the caller does not wait for it, nothing happens.
-    pub(super) fn read(&self, owner: &dyn Owner, waits: bool) -> Result<bool, Lost> {
+    /// Takes what has come and hands frames up. An error ends the link. Where another thread is at it and the caller does not wait
+    /// for it, nothing happens.
+    pub(super) fn read(&self, owner: &dyn Owner, waits: bool) -> Result<Look, Lost> {
+        let mut read = Look::default();
         let mut reader = match self.reader.try_lock() {
             Ok(reader) => reader,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if !waits => return Ok(false),
+            Err(TryLockError::WouldBlock) if !waits => return Ok(read),
             Err(TryLockError::WouldBlock) => {
                 self.reader.lock().unwrap_or_else(PoisonError::into_inner)
             }
@@ -190,7 +243,8 @@ impl Link {
             match (&self.stream).read(reader.room()) {
                 Ok(0) => return Err(Lost::Ended),
                 Ok(bytes) => {
-                    reader.to += bytes;
+                    reader.took(bytes);
+                    read.has_come = true;
                     self.hand_up(&mut reader, owner)?;
                 }
                 // Or it is not connected yet.
@@ -200,13 +254,14 @@ impl Link {
                         ErrorKind::WouldBlock | ErrorKind::NotConnected
                     ) =>
                 {
-                    return Ok(false);
+                    return Ok(read);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Lost::Io(error)),
             }
         }
-        Ok(true)
+        read.has_more = true;
+        Ok(read)
     }
 
     fn hand_up(&self, reader: &mut Reader, owner: &dyn Owner) -> Result<(), Lost> {
@@ -215,12 +270,23 @@ impl Link {
                 return Ok(());
             }
         }
-        while let Some(bytes) = reader.frame_bytes()? {
+        if let Some(frame) = reader.take_large() {
+            let taken = owner.frame(self.id, Incoming::from(&frame));
+            return taken.map_err(Lost::Refused);
+        }
+        while reader.large.is_none()
+            && let Some(bytes) = reader.frame_bytes()?
+        {
             let Some(frame) = reader.bytes[reader.from..reader.to].get(..bytes) else {
+                if bytes >= LARGE_BYTES {
+                    reader.begin_large(bytes);
+                }
                 return Ok(());
             };
-            owner.frame(self.id, frame).map_err(Lost::Refused)?;
+            let taken = owner.frame(self.id, Incoming::from(frame));
+            taken.map_err(Lost::Refused)?;
             reader.from += bytes;
+            reader.was_large = false;
         }
         Ok(())
     }
@@ -233,7 +299,7 @@ impl Link {
                     return Ok(false);
                 };
                 let answer = dialing.0.on_challenge(&challenge)?;
-                self.send([Arc::from(&answer[..])]);
+                self.send([Bytes::copy_from_slice(&answer)]);
                 let Greeting::Dialing(dialing, _) = reader.take(challenge.len()) else {
                     unreachable!("just seen")
                 };
@@ -254,12 +320,12 @@ impl Link {
                 let (token, nonce) = &**listening;
                 let listener = match Listener::on_opening(token.clone(), &opening, *nonce) {
                     Ok((listener, challenge)) => {
-                        self.send([Arc::from(&challenge[..])]);
+                        self.send([Bytes::copy_from_slice(&challenge)]);
                         listener
                     }
                     Err((error, refusal)) => {
                         if let Some(refusal) = refusal {
-                            self.send([Arc::from(&refusal[..])]);
+                            self.send([Bytes::copy_from_slice(&refusal)]);
                         }
                         return Err(error.into());
                     }
@@ -272,7 +338,7 @@ impl Link {
                     return Ok(false);
                 };
                 let (verdict, is_in) = listener.on_answer(&answer);
-                self.send([Arc::from(&verdict[..])]);
+                self.send([Bytes::copy_from_slice(&verdict)]);
                 is_in?;
                 reader.take(answer.len());
                 Greeting::Over
@@ -291,17 +357,21 @@ impl Link {
 impl Reader {
     /// Where to read to: while greeting, no more than a message.
     fn room(&mut self) -> &mut [u8] {
+        if self.large.is_some() {
+            let (buffer, come) = self.large.as_mut().expect("just seen");
+            return &mut buffer.place()[*come..];
+        }
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
         }
         let begun = self.to - self.from;
-        let wanted = match self.greeting {
-            Greeting::Over => self.frame_bytes().ok().flatten().unwrap_or(HEADER_BYTES),
-            _ => size_of::<Challenge>(),
-        };
-        let wanted = match self.greeting {
-            Greeting::Over => wanted.max(begun) + READ_BYTES,
-            _ => wanted,
+        let (wanted, most) = match self.greeting {
+            Greeting::Over if self.was_large => {
+                let next = self.frame_bytes().ok().flatten().unwrap_or(0);
+                (LARGE_BYTES + BETWEEN_BYTES, next.max(begun) + BETWEEN_BYTES)
+            }
+            Greeting::Over => (LARGE_BYTES + READ_BYTES, usize::MAX),
+            _ => (size_of::<Challenge>(), usize::MAX),
         };
         if self.bytes.len() - self.from < wanted {
             self.bytes.copy_within(self.from..self.to, 0);
@@ -310,7 +380,33 @@ impl Reader {
                 self.bytes.resize(wanted, 0);
             }
         }
-        &mut self.bytes[self.to..]
+        let end = self.bytes.len().min(self.from.saturating_add(most));
+        &mut self.bytes[self.to..end]
+    }
+
+    /// So many bytes have come into the room.
+    fn took(&mut self, bytes: usize) {
+        match &mut self.large {
+            Some((_, come)) => *come += bytes,
+            None => self.to += bytes,
+        }
+    }
+
+    /// A frame of so many bytes has begun, and nothing of another: the rest of it comes into a buffer of its own.
+    fn begin_large(&mut self, bytes: usize) {
+        let mut buffer = self.buffers.take(bytes);
+        let begun = &self.bytes[self.from..self.to];
+        buffer.place()[..begun.len()].copy_from_slice(begun);
+        self.large = Some((buffer, begun.len()));
+        self.from = self.to;
+    }
+
+    /// A large frame, when all of it is there.
+    fn take_large(&mut self) -> Option<Bytes> {
+        let is_whole = |(buffer, come): &mut (Buffer, usize)| *come == buffer.as_ref().len();
+        let (buffer, _) = self.large.take_if(is_whole)?;
+        self.was_large = true;
+        Some(buffer.share())
     }
 
     /// How long the frame is that begins here, once that is known.

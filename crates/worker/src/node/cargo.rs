@@ -1,0 +1,233 @@
+//! What pieces are while they travel: values as they are inside a process, bytes between processes.
+
+use super::Bytes;
+use crate::pieces::Spares;
+use brambling_exchange::{Gathered, Item, Weight};
+use brambling_program::tree::TreeNode;
+use brambling_program::{DecodeError, Value};
+use std::sync::Arc;
+
+/// What a source sends to a destination, as it is handed to its node.
+#[derive(Debug)]
+pub enum Piece {
+    /// For a shard of another process; it is sound for one of this process too.
+    Encoded(Encoded),
+    /// For a shard of this process; it is encoded if that has moved.
+    Value(Value),
+}
+
+/// A piece's encoding: what was copied, and then what lies where the kernel wrote it.
+#[derive(Clone, Debug, Default)]
+pub struct Encoded {
+    head: Bytes,
+    tail: Bytes,
+}
+
+/// A piece on its way, or a chunk of its encoding.
+#[derive(Clone, Debug)]
+pub enum Cargo {
+    /// A chunk.
+    Bytes(Bytes),
+    /// All of it, inside a process.
+    Value(Arc<Value>),
+}
+
+/// A piece that has come as a whole.
+#[derive(Clone, Debug)]
+pub enum Taken {
+    /// From a shard of this process.
+    Value(Arc<Value>),
+    /// Its encoding, in parts.
+    Parts(Vec<Bytes>),
+}
+
+/// Keeps a value for as long as its bytes are to lie where they are.
+struct Tail {
+    value: Option<Value>,
+    spares: Arc<Spares>,
+}
+
+impl AsRef<[u8]> for Tail {
+    fn as_ref(&self) -> &[u8] {
+        let value = self.value.as_ref();
+        value.map_or(&[], |value| value.encode_head(&mut Vec::new()))
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        if let Some(value) = self.value.take() {
+            self.spares.put(value);
+        }
+    }
+}
+
+impl Encoded {
+    /// Encodes a piece. Its last bytes stay where they lie if there are so many; its value is a spare one again when it has gone.
+    pub fn of(value: Value, spares: &Arc<Spares>, shared_bytes: usize) -> Encoded {
+        let mut head = Vec::new();
+        let tail = value.encode_head(&mut head);
+        if tail.len() < shared_bytes.max(1) {
+            head.extend_from_slice(tail);
+            spares.put(value);
+            return Encoded::from(Bytes::from(head));
+        }
+        let tail = Tail {
+            value: Some(value),
+            spares: spares.clone(),
+        };
+        Encoded {
+            head: head.into(),
+            tail: Bytes::from_owner(tail),
+        }
+    }
+
+    fn copied(value: &Value) -> Encoded {
+        let mut bytes = Vec::with_capacity(value.bytes());
+        value.encode(&mut bytes);
+        Encoded::from(Bytes::from(bytes))
+    }
+
+    fn is_same(&self, other: &Encoded) -> bool {
+        let lies = |bytes: &Bytes| (bytes.as_ptr(), bytes.len());
+        let same_tail = lies(&self.tail) == lies(&other.tail) || self.tail == other.tail;
+        self.head == other.head && same_tail
+    }
+}
+
+impl From<Bytes> for Encoded {
+    fn from(head: Bytes) -> Encoded {
+        let tail = Bytes::new();
+        Encoded { head, tail }
+    }
+}
+
+impl Piece {
+    /// Whether both may go as one: what is of equal bytes, as all of a broadcast is.
+    pub(super) fn is_same(&self, other: &Piece) -> bool {
+        match (self, other) {
+            (Piece::Encoded(one), Piece::Encoded(other)) => one.is_same(other),
+            _ => false,
+        }
+    }
+}
+
+impl Weight for Cargo {
+    fn bytes(&self) -> u64 {
+        match self {
+            Cargo::Bytes(bytes) => bytes.len() as u64,
+            Cargo::Value(value) => value.bytes() as u64,
+        }
+    }
+}
+
+impl Cargo {
+    /// As it travels with a shard that moves.
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        match self {
+            Cargo::Bytes(bytes) => bytes.to_vec(),
+            Cargo::Value(value) => {
+                let mut bytes = Vec::with_capacity(value.bytes());
+                value.encode(&mut bytes);
+                bytes
+            }
+        }
+    }
+}
+
+impl Taken {
+    /// The piece; its memory comes from a spare one.
+    ///
+    /// # Errors
+    /// When its bytes are no encoding of the type.
+    pub fn into_value(self, spares: &Spares) -> Result<Value, DecodeError> {
+        let parts = match self {
+            Taken::Value(value) => {
+                return Ok(Arc::try_unwrap(value).unwrap_or_else(|shared| Value::clone(&shared)));
+            }
+            Taken::Parts(parts) => parts,
+        };
+        let mut value = spares.take();
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+        value.decode_parts(&parts)?;
+        Ok(value)
+    }
+
+    /// Its encoding.
+    pub fn to_vec(&self) -> Vec<u8> {
+        match self {
+            Taken::Value(value) => Cargo::Value(value.clone()).to_vec(),
+            Taken::Parts(parts) => parts.concat(),
+        }
+    }
+}
+
+/// What a source sends to a destination: its piece, in chunks where that is large, or an empty mark.
+pub(super) fn items(source: u32, piece: Option<Piece>, chunk_bytes: usize) -> Vec<Item<Cargo>> {
+    let source = TreeNode::leaf(source.into());
+    match piece {
+        None => vec![Item::Empty {
+            sources: source.index..source.index + 1,
+        }],
+        Some(Piece::Value(value)) => vec![Item::whole(source, Cargo::Value(Arc::new(value)))],
+        Some(Piece::Encoded(encoded)) => {
+            let chunks = chunks(source, &encoded, chunk_bytes);
+            let cargo = |item: Item<Bytes>| item.map(Cargo::Bytes);
+            chunks.into_iter().map(cargo).collect()
+        }
+    }
+}
+
+/// The chunks of a piece that leaves this process: what lies elsewhere is cut, not copied.
+pub(super) fn chunks(source: TreeNode, piece: &Encoded, chunk_bytes: usize) -> Vec<Item<Bytes>> {
+    let Encoded { head, tail } = piece;
+    if tail.is_empty() && head.len() <= chunk_bytes {
+        return vec![Item::whole(source, head.clone())];
+    }
+    let count = head.len().div_ceil(chunk_bytes) + tail.len().div_ceil(chunk_bytes);
+    let cut = |bytes: &Bytes| {
+        let bytes = bytes.clone();
+        let starts = (0..bytes.len()).step_by(chunk_bytes);
+        starts.map(move |start| bytes.slice(start..bytes.len().min(start + chunk_bytes)))
+    };
+    let item = |(place, payload)| Item::Piece {
+        source,
+        chunk: place as u32,
+        last: place + 1 == count,
+        payload,
+    };
+    cut(head).chain(cut(tail)).enumerate().map(item).collect()
+}
+
+/// An item that was for this process and has to leave it, for frames.
+pub(super) fn leaving(item: Item<Cargo>, chunk_bytes: usize) -> Vec<Item<Bytes>> {
+    match item {
+        Item::Piece {
+            source,
+            payload: Cargo::Value(value),
+            ..
+        } => chunks(source, &Encoded::copied(&value), chunk_bytes),
+        item => vec![item.map(|cargo| match cargo {
+            Cargo::Bytes(bytes) => bytes,
+            Cargo::Value(_) => unreachable!("matched above"),
+        })],
+    }
+}
+
+/// Whole pieces, by source, from chunks in the order of sources and chunks.
+pub(super) fn join(chunks: Vec<Gathered<Cargo>>) -> Vec<(u32, Taken)> {
+    let mut pieces: Vec<(u32, Taken)> = Vec::new();
+    for chunk in chunks {
+        let source = chunk.source.start() as u32;
+        match (chunk.payload, pieces.last_mut()) {
+            (Cargo::Bytes(bytes), Some((last, Taken::Parts(parts))))
+                if *last == source && chunk.chunk > 0 =>
+            {
+                parts.push(bytes);
+            }
+            (Cargo::Bytes(bytes), _) => pieces.push((source, Taken::Parts(vec![bytes]))),
+            (Cargo::Value(value), _) => pieces.push((source, Taken::Value(value))),
+        }
+    }
+    pieces
+}
