@@ -1,6 +1,10 @@
 //! Which shards should move so that no worker keeps the others waiting. Pure: what workers tell goes in, proposals come out; whoever runs
 //! the controller orders them ([`Controller::order`](crate::Controller::order)), and may refuse.
 
+mod scales;
+
+pub use scales::{At, Place, SILENT, Scales, TURNS};
+
 use brambling_program::ShardId;
 use brambling_protocol::WorkerId;
 use std::collections::BTreeMap;
@@ -28,7 +32,9 @@ pub struct WorkerLoad {
     pub free_bytes: u64,
     /// Whether shards may move to it: not while it is drained.
     pub takes_shards: bool,
-    /// The shards that it holds, but those that are on their way.
+    /// How long what cannot move ran: what is on its way there, and what users have moved there.
+    pub stays: Duration,
+    /// The other shards that it holds.
     pub shards: Vec<ShardLoad>,
 }
 
@@ -53,18 +59,25 @@ pub trait Balancer {
 ///
 /// # Rules
 /// * Nothing moves unless the slowest takes more than `slack` beyond the mean, in `patience` rounds one after another: noise moves nothing.
-/// * A move pays if what it takes off the slowest worker's time, over `horizon` rounds, exceeds what the transfer takes at
-///   `bytes_per_second`; of those the one that gains most is proposed. So it never only exchanges the two.
+///   From then on shards move until it takes no more than `rest_slack` beyond: what begins goes on to the end.
+/// * A shard is thought to take as long there as here. From a worker that is slow that is too long: too few move, and the next round moves
+///   some more.
+/// * A move pays if what it takes off the slowest worker's time, over `horizon` rounds, exceeds what it costs: `move_seconds`, and the transfer
+///   at `bytes_per_second`. Of those the one that gains most is proposed. So it never only exchanges the two.
 /// * It needs room at its destination.
 /// * A shard that has moved stays for `rest` rounds, and there are at most `moves` in a round.
 #[derive(Clone, Debug)]
 pub struct Levelling {
     /// The share of the mean that is no imbalance.
     pub slack: f64,
+    /// The share of the mean that is left.
+    pub rest_slack: f64,
     /// Rounds that an imbalance has to last.
     pub patience: u32,
     /// Rounds over which a move has to pay.
     pub horizon: u32,
+    /// What any move costs.
+    pub move_seconds: f64,
     /// How fast shards travel.
     pub bytes_per_second: f64,
     /// Rounds that a shard stays where it has moved.
@@ -80,12 +93,14 @@ pub struct Levelling {
 impl Default for Levelling {
     fn default() -> Levelling {
         Levelling {
-            slack: 0.1,
+            slack: 0.06,
+            rest_slack: 0.02,
             patience: 2,
             horizon: 10,
+            move_seconds: 1e-3,
             bytes_per_second: 1e9,
             rest: 5,
-            moves: 8,
+            moves: 64,
             uneven: 0,
             resting: BTreeMap::new(),
         }
@@ -102,7 +117,7 @@ struct Side<'a> {
 
 impl<'a> Side<'a> {
     fn new(load: &'a WorkerLoad) -> Side<'a> {
-        let ran: Duration = load.shards.iter().map(|shard| shard.ran).sum();
+        let ran = load.stays + load.shards.iter().map(|shard| shard.ran).sum::<Duration>();
         Side {
             load,
             seconds: ran.as_secs_f64() / threads(load),
@@ -128,11 +143,15 @@ impl Balancer for Levelling {
             .map(|side| side.seconds * threads(side.load))
             .sum();
         let mean = all / loads.iter().map(threads).sum::<f64>().max(1.0);
-        let is_uneven = |sides: &[Side<'_>]| {
+        let is_uneven = |sides: &[Side<'_>], slack: f64| {
             let slowest = sides.iter().map(|side| side.seconds).fold(0.0, f64::max);
-            slowest > mean * (1.0 + self.slack)
+            slowest > mean * (1.0 + slack)
         };
-        if !is_uneven(&sides) {
+        let slack = match self.uneven >= self.patience {
+            true => self.rest_slack,
+            false => self.slack,
+        };
+        if !is_uneven(&sides, slack) {
             self.uneven = 0;
             return Vec::new();
         }
@@ -141,12 +160,16 @@ impl Balancer for Levelling {
             return Vec::new();
         }
         let mut proposals = Vec::new();
-        while proposals.len() < self.moves && is_uneven(&sides) {
+        while proposals.len() < self.moves && is_uneven(&sides, self.rest_slack) {
             let Some(proposal) = self.best(&mut sides) else {
                 break;
             };
             self.resting.insert(proposal.shard, self.rest + 1);
             proposals.push(proposal);
+        }
+        if proposals.is_empty() {
+            // As level as it gets.
+            self.uneven = 0;
         }
         proposals
     }
@@ -165,7 +188,8 @@ impl Levelling {
             let here = sides[from].seconds - ran / threads(sides[from].load);
             let there = sides[to].seconds + ran / threads(sides[to].load);
             let each_round = sides[from].seconds - here.max(there);
-            each_round * f64::from(self.horizon) - shard.bytes as f64 / self.bytes_per_second
+            let cost = self.move_seconds + shard.bytes as f64 / self.bytes_per_second;
+            each_round * f64::from(self.horizon) - cost
         };
         let may_move = |shard: &&ShardLoad| {
             shard.bytes <= sides[to].free_bytes && !self.resting.contains_key(&shard.shard)
@@ -213,6 +237,7 @@ mod tests {
             threads,
             free_bytes: 1 << 30,
             takes_shards: true,
+            stays: Duration::ZERO,
             shards: (0..).zip(ms).map(one).collect(),
         }
     }

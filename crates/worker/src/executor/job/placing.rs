@@ -5,6 +5,7 @@
 use super::{Body, Job, JobOptions, Resident, Station};
 use crate::executor::board::Board;
 use crate::executor::failure::{Failure, Rank};
+use crate::executor::meter::{Dial, Meter};
 use crate::executor::panics;
 use crate::executor::ties::{Membership, Ties};
 use crate::executor::times::{Notebook, time_kernels};
@@ -118,6 +119,7 @@ impl Job {
             let body = self
                 .make(resident)
                 .map_err(|failure| Box::new((rank, failure)))?;
+            resident.dial.begin(body.charged_bytes);
             // SAFETY: the shard belongs to this thread, its home, and is queued nowhere yet.
             unsafe { *resident.body.get() = Some(body) };
         }
@@ -196,6 +198,7 @@ impl Job {
             slice_tasks: 1,
             running: None,
             pending: 0,
+            meter: Meter::new(0),
             done: false,
         })
     }
@@ -246,6 +249,7 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
                     index: index as u32,
                     completions: AtomicU32::new(0),
                     slices: AtomicU32::new(0),
+                    dial: Dial::default(),
                     body: UnsafeCell::new(None),
                 });
                 homes.push(thread);
