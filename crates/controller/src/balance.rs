@@ -58,8 +58,8 @@ pub trait Balancer {
 /// Moves shards from the worker that takes longest for its threads to the one that takes least.
 ///
 /// # Rules
-/// * Nothing moves unless the slowest takes more than `slack` beyond the mean, in `patience` rounds one after another: noise moves nothing.
-///   From then on shards move until it takes no more than `rest_slack` beyond: what begins goes on to the end.
+/// * Nothing moves unless the slowest takes more than `slack` beyond the mean, and is the same in `patience` rounds one after another: noise
+///   moves nothing. From the first moves on, for `settling` rounds, shards move until the slowest takes no more than `rest_slack` beyond.
 /// * A shard is thought to take as long there as here. From a worker that is slow that is too long: too few move, and the next round moves
 ///   some more.
 /// * A move pays if what it takes off the slowest worker's time, over `horizon` rounds, exceeds what it costs: `move_seconds`, and the transfer
@@ -72,6 +72,8 @@ pub struct Levelling {
     pub slack: f64,
     /// The share of the mean that is left.
     pub rest_slack: f64,
+    /// Rounds in which what has begun goes on.
+    pub settling: u32,
     /// Rounds that an imbalance has to last.
     pub patience: u32,
     /// Rounds over which a move has to pay.
@@ -84,8 +86,10 @@ pub struct Levelling {
     pub rest: u32,
     /// Moves in a round.
     pub moves: usize,
-    /// For how many rounds the load has been uneven.
-    uneven: u32,
+    /// For how many rounds the load has been uneven, and who was the slowest.
+    uneven: Option<(WorkerId, u32)>,
+    /// Rounds in which what has begun still goes on.
+    goes_on: u32,
     /// For how many rounds shards still stay.
     resting: BTreeMap<ShardId, u32>,
 }
@@ -94,14 +98,16 @@ impl Default for Levelling {
     fn default() -> Levelling {
         Levelling {
             slack: 0.06,
-            rest_slack: 0.02,
+            rest_slack: 0.03,
+            settling: 4,
             patience: 2,
             horizon: 10,
             move_seconds: 1e-3,
             bytes_per_second: 1e9,
             rest: 5,
             moves: 64,
-            uneven: 0,
+            uneven: None,
+            goes_on: 0,
             resting: BTreeMap::new(),
         }
     }
@@ -147,16 +153,7 @@ impl Balancer for Levelling {
             let slowest = sides.iter().map(|side| side.seconds).fold(0.0, f64::max);
             slowest > mean * (1.0 + slack)
         };
-        let slack = match self.uneven >= self.patience {
-            true => self.rest_slack,
-            false => self.slack,
-        };
-        if !is_uneven(&sides, slack) {
-            self.uneven = 0;
-            return Vec::new();
-        }
-        self.uneven += 1;
-        if self.uneven < self.patience {
+        if !self.is_time(&sides, is_uneven(&sides, self.slack)) {
             return Vec::new();
         }
         let mut proposals = Vec::new();
@@ -169,13 +166,37 @@ impl Balancer for Levelling {
         }
         if proposals.is_empty() {
             // As level as it gets.
-            self.uneven = 0;
+            self.goes_on = 0;
         }
         proposals
     }
 }
 
 impl Levelling {
+    /// Whether shards may move in this round.
+    fn is_time(&mut self, sides: &[Side<'_>], is_uneven: bool) -> bool {
+        if self.goes_on > 0 {
+            self.goes_on -= 1;
+            return true;
+        }
+        let slowest = sides
+            .iter()
+            .max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+            .filter(|_| is_uneven)
+            .map(|side| side.load.worker);
+        self.uneven = slowest.map(|slowest| match self.uneven {
+            Some((before, rounds)) if before == slowest => (slowest, rounds + 1),
+            _ => (slowest, 1),
+        });
+        let lasts = self
+            .uneven
+            .is_some_and(|(_, rounds)| rounds >= self.patience);
+        if lasts {
+            (self.uneven, self.goes_on) = (None, self.settling);
+        }
+        lasts
+    }
+
     /// The move from the slowest worker that gains most, if one pays; the sides are then as if it had happened.
     fn best(&self, sides: &mut [Side<'_>]) -> Option<Proposal> {
         let by_time = |a: &&usize, b: &&usize| sides[**a].seconds.total_cmp(&sides[**b].seconds);

@@ -105,6 +105,16 @@ fn who_leaves_takes_no_part_and_who_is_strange_is_not_heard() {
     pass(&mut controller, 1..9, 1);
     assert_eq!(asked(&mut controller), []);
 
+    // Who holds nothing and leaves is no place for what another sheds.
+    let mut controller = self::controller(Scales::levelling(PERIOD));
+    let empty = WorkerId(3);
+    controller.join(empty);
+    controller.drain(empty, 1);
+    controller.on_times(empty, &times([], 0));
+    pass(&mut controller, 1..9, 1);
+    let asked_whom: Vec<WorkerId> = asked(&mut controller).iter().map(|it| it.0).collect();
+    assert_eq!(asked_whom, [FAST]);
+
     let mut controller = self::controller(Scales::levelling(PERIOD));
     for second in 1..9 {
         // A stranger's word, a shard of no group, one that is another's, and a job that is none.

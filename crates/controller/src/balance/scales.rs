@@ -7,6 +7,8 @@
 //!   one is no worse for it a holder of the others.
 //! * What a shard takes is its time for a turn, from where it is now or was last, times the turns of its group: so reports that come in the
 //!   midst of turns, and not at the same time, compare. A group of which no shard has ended [`TURNS`] turns waits for the next round.
+//! * A worker's time is that of the last round, and each shard's part of it what has been usual: noise in the time of a shard, such as when
+//!   throttling falls into its task, chooses none.
 //! * Shards on their way count where they go. A shard that a user has moved is not moved by the policy any more.
 
 use super::{Balancer, Levelling, Proposal, ShardLoad, WorkerLoad};
@@ -45,12 +47,31 @@ pub struct Place {
 struct Weight {
     /// Who told it.
     by: WorkerId,
+    /// Whether it has ended a turn there: until then what is known is from elsewhere.
+    is_settled: bool,
     /// Since the last round of its group.
     turns: u64,
     ran_ns: u64,
-    /// As of the last round in which it had ended a turn.
+    /// How long a turn took, as of the last round in which it had ended one, and as of several.
     turn_ns: f64,
+    usual_ns: f64,
     bytes: u64,
+}
+
+/// How much of what is usual a round is.
+const NEW: f64 = 0.4;
+
+impl Weight {
+    fn end_round(&mut self) {
+        if self.turns > 0 {
+            self.turn_ns = self.ran_ns as f64 / self.turns as f64;
+            self.usual_ns = match std::mem::replace(&mut self.is_settled, true) {
+                true => NEW * self.turn_ns + (1.0 - NEW) * self.usual_ns,
+                false => self.turn_ns,
+            };
+        }
+        (self.turns, self.ran_ns) = (0, 0);
+    }
 }
 
 struct Group {
@@ -98,13 +119,16 @@ impl Scales {
     pub fn on_time(&mut self, by: WorkerId, time: &ShardTime) {
         let weight = self.weights.entry(time.shard).or_insert(Weight {
             by,
+            is_settled: false,
             turns: 0,
             ran_ns: 0,
             turn_ns: 0.0,
+            usual_ns: 0.0,
             bytes: 0,
         });
         if weight.by != by {
             (weight.by, weight.turns, weight.ran_ns) = (by, 0, 0);
+            weight.is_settled = false;
         }
         weight.turns = weight.turns.saturating_add(time.turns);
         weight.ran_ns = weight.ran_ns.saturating_add(time.ran_ns);
@@ -179,14 +203,22 @@ impl Scales {
         let mut loads: BTreeMap<WorkerId, WorkerLoad> =
             places.iter().map(|it| (it.worker, load(it))).collect();
         let of_group = |index| ShardId { group: id, index };
-        for (shard, weight) in self.weights.range_mut(of_group(0)..=of_group(u32::MAX)) {
-            if weight.turns > 0 {
-                weight.turn_ns = weight.ran_ns as f64 / weight.turns as f64;
+        let of_this = of_group(0)..=of_group(u32::MAX);
+        // What the shards of a worker took, and what they usually do.
+        let mut sums = BTreeMap::<WorkerId, (f64, f64)>::new();
+        for (shard, weight) in self.weights.range_mut(of_this.clone()) {
+            weight.end_round();
+            if let Some(At::Here(worker) | At::Towards(worker)) = at(*shard) {
+                let sum = sums.entry(worker).or_default();
+                *sum = (sum.0 + weight.turn_ns, sum.1 + weight.usual_ns);
             }
-            (weight.turns, weight.ran_ns) = (0, 0);
-            let ran = Duration::from_nanos((weight.turn_ns * rate) as u64);
+        }
+        for (shard, weight) in self.weights.range(of_this) {
             let Some(at) = at(*shard) else { continue };
             let (At::Here(worker) | At::Towards(worker)) = at;
+            let (now_ns, usual_ns) = sums[&worker];
+            let ran_ns = weight.usual_ns * (now_ns / usual_ns.max(1.0)) * rate;
+            let ran = Duration::from_nanos(ran_ns as u64);
             let Some(load) = loads.get_mut(&worker) else {
                 continue;
             };

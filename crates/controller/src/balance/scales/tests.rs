@@ -23,8 +23,9 @@ struct Cluster {
     told: BTreeMap<WorkerId, u64>,
     moves: usize,
     random: u64,
-    /// By how much of its time a report may be wrong.
+    /// By how much of its time what is told of a shard may be wrong, and how much faster or slower a worker may be in a report.
     noise: f64,
+    wobble: f64,
 }
 
 impl Cluster {
@@ -44,6 +45,7 @@ impl Cluster {
             moves: 0,
             random: 1,
             noise: 0.0,
+            wobble: 0.0,
         }
     }
 
@@ -80,18 +82,26 @@ impl Cluster {
     fn tell(&mut self, worker: WorkerId) {
         let turns = self.turns as u64;
         let since = self.told.insert(worker, turns).unwrap_or(0);
-        for index in 0..self.owners.len() {
-            if self.owners[index] == worker {
-                let wrong = 1.0 + self.noise * (2.0 * self.random() - 1.0);
-                let ran_ms = self.ran_ms(index) * wrong * (turns - since) as f64;
-                let time = ShardTime {
-                    shard: shard(index as u32),
-                    turns: turns - since,
-                    ran_ns: (ran_ms * 1e6) as u64,
-                    bytes: 1 << 20,
-                };
-                self.scales.on_time(worker, &time);
-            }
+        let its: Vec<usize> = (0..self.owners.len())
+            .filter(|it| self.owners[*it] == worker)
+            .collect();
+        let wobble = 1.0 + self.wobble * (2.0 * self.random() - 1.0);
+        let (noise, mut random) = (self.noise, || self.random());
+        let wrongs: Vec<f64> = its
+            .iter()
+            .map(|_| 1.0 + noise * (2.0 * random() - 1.0))
+            .collect();
+        // What throttling adds to one shard it does not add to another: the worker's sum is right.
+        let scale = wobble * its.len() as f64 / wrongs.iter().sum::<f64>();
+        for (index, wrong) in its.into_iter().zip(wrongs) {
+            let ran_ms = self.ran_ms(index) * wrong * scale * (turns - since) as f64;
+            let time = ShardTime {
+                shard: shard(index as u32),
+                turns: turns - since,
+                ran_ns: (ran_ms * 1e6) as u64,
+                bytes: 1 << 20,
+            };
+            self.scales.on_time(worker, &time);
         }
         self.scales.on_told(worker);
     }
@@ -135,9 +145,16 @@ impl Cluster {
 
 #[test]
 fn a_worker_that_falls_to_half_sheds_within_five_seconds_and_then_nothing_moves() {
-    for (shards, noise) in [(40, 0.0), (80, 0.0), (160, 0.0), (1_000, 0.0), (160, 0.3)] {
+    for (shards, noise, wobble) in [
+        (40, 0.0, 0.0),
+        (80, 0.0, 0.0),
+        (160, 0.0, 0.0),
+        (1_000, 0.0, 0.0),
+        (80, 0.4, 0.0),
+        (160, 0.4, 0.03),
+    ] {
         let mut cluster = Cluster::even(shards);
-        cluster.noise = noise;
+        (cluster.noise, cluster.wobble) = (noise, wobble);
         cluster.pass(10);
         assert_eq!(cluster.moves, 0, "{shards} shards: it was level");
         cluster.speeds.insert(WorkerId(2), 0.2);
@@ -163,6 +180,7 @@ fn who_joins_is_filled_once_it_tells() {
     cluster.speeds.insert(WorkerId(5), 0.4);
     for _ in 0..60 {
         cluster.now_ms += 50.0;
+        cluster.turns += 1.0;
         (1..5).for_each(|worker| cluster.tell(WorkerId(worker)));
         cluster.round();
     }
@@ -198,7 +216,7 @@ fn shards_that_take_longer_than_others_are_levelled_too() {
     assert!(over < 1.05, "{over}");
 }
 
-/// Two workers with two shards of one second each, and one that has none.
+/// Who tells that a turn of which shard takes so many milliseconds.
 fn told(scales: &mut Scales, times: &[(u32, u32, u64)]) {
     for (worker, index, ms) in times {
         let time = ShardTime {
@@ -221,12 +239,13 @@ fn places(workers: &[u32]) -> Vec<Place> {
     workers.iter().map(place).collect()
 }
 
-/// The shards that a policy which moves all at once would move, second by second.
-fn rounds(scales: &mut Scales, at: impl Fn(ShardId) -> Option<At>, seconds: u64) -> Vec<usize> {
+/// Two shards of 200 ms on the first worker, one of 10 ms on the second: which are proposed to move, second by second.
+fn rounds(scales: &mut Scales, at: impl Fn(ShardId) -> Option<At>, seconds: u64) -> Vec<Vec<u32>> {
     let round = |second| {
         told(scales, &[(1, 0, 200), (1, 1, 200), (2, 2, 10)]);
         let now = Duration::from_secs(second);
-        scales.round(now, &places(&[1, 2]), &at).len()
+        let proposed = scales.round(now, &places(&[1, 2]), &at);
+        proposed.iter().map(|it| it.shard.index).collect()
     };
     (1..=seconds).map(round).collect()
 }
@@ -239,18 +258,37 @@ fn owner(shard: ShardId) -> WorkerId {
 fn what_is_on_its_way_counts_where_it_goes_and_what_users_have_moved_stays() {
     let here = |shard| Some(At::Here(owner(shard)));
     let mut scales = Scales::levelling(PERIOD);
-    assert_eq!(rounds(&mut scales, here, 2), [0, 1]);
-    // Shard 0 is on its way: as if it were there already.
+    let nothing: Vec<u32> = Vec::new();
+    assert_eq!(rounds(&mut scales, here, 2), [nothing.clone(), vec![1]]);
+    // One is on its way: as if it were there already.
     let moving = |shard: ShardId| match shard.index {
         0 => Some(At::Towards(WorkerId(2))),
         _ => here(shard),
     };
     let mut scales = Scales::levelling(PERIOD);
-    assert_eq!(rounds(&mut scales, moving, 4), [0; 4]);
+    assert_eq!(rounds(&mut scales, moving, 4), vec![nothing.clone(); 4]);
+    // Both are, which is too much: neither turns back on the way.
+    let moving = |shard: ShardId| match shard.index {
+        2 => here(shard),
+        _ => Some(At::Towards(WorkerId(2))),
+    };
+    let mut scales = Scales::levelling(PERIOD);
+    assert_eq!(rounds(&mut scales, moving, 2), [nothing.clone(), vec![2]]);
     let mut scales = Scales::levelling(PERIOD);
     scales.pin(shard(0));
     scales.pin(shard(1));
-    assert_eq!(rounds(&mut scales, here, 4), [0; 4]);
+    assert_eq!(rounds(&mut scales, here, 4), vec![nothing; 4]);
+}
+
+#[test]
+fn what_a_shard_took_at_another_worker_is_not_added_to_what_it_takes_here() {
+    let mut scales = Scales::levelling(PERIOD);
+    for (worker, ms) in [(1, 200), (2, 10), (2, 20)] {
+        told(&mut scales, &[(worker, 0, ms)]);
+    }
+    let weight = &scales.weights[&shard(0)];
+    assert_eq!((weight.by, weight.turns), (WorkerId(2), 2 * TURNS));
+    assert_eq!(weight.ran_ns, 30_000_000 * TURNS);
 }
 
 #[test]
