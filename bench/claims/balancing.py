@@ -1,8 +1,9 @@
 """
 Whether a job gets over a worker that becomes slow: four workers of one thread with 40 % of a core each, one falls to 20 %.
 
-Prints JSON: `ms_per_iteration`, the mean over iterations that begin 5 s or 10 iterations after the fall, whichever is later;
-`allowed_ms_per_iteration`, the CPU time of an iteration's kernels over the cores that are left, 1.4;
+Prints JSON: `ms_per_iteration`, the median of iterations that begin 5 s or 10 iterations after the fall, whichever is later;
+`allowed_ms_per_iteration`, the CPU time that the workers used for an iteration, over the cores that are left, 1.4: threads that wait sleep and use
+none, and `kernels_share_of_cpu` tells how much of it was the kernels';
 `unmoved_longest_gap_ms`, the longest time in which a shard that never moved ran nothing, from the fall on. The results are those of one process,
 to the last bit, or this fails.
 """
@@ -12,6 +13,7 @@ import contextlib
 import json
 import math
 import os
+import statistics
 import struct
 import sys
 import tempfile
@@ -93,13 +95,42 @@ def workers(state, address, groups):
                 worker.communicate(timeout=PATIENCE_S)
 
 
+class CpuTimes:
+    """The CPU time of processes, as it grows."""
+
+    def __init__(self, processes):
+        self.processes, self.samples, self.ends = processes, [], threading.Event()
+        self.thread = threading.Thread(target=self.sample)
+        self.thread.start()
+
+    def sample(self):
+        while not self.ends.wait(0.2):
+            ticks = 0
+            for process in self.processes:
+                fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+                ticks += int(fields[11]) + int(fields[12])
+            self.samples.append((time.monotonic(), ticks / os.sysconf("SC_CLK_TCK")))
+
+    def stop(self):
+        """A function of two moments: the CPU time between them."""
+        self.ends.set()
+        self.thread.join()
+        return lambda begin, end: self.until(end) - self.until(begin)
+
+    def until(self, moment):
+        for (before, used), (after, then_used) in zip(self.samples, self.samples[1:], strict=False):
+            if before <= moment <= after:
+                return used + (then_used - used) * (moment - before) / (after - before)
+        return self.samples[-1][1]
+
+
 def records(log):
     for file in Path(log).iterdir():
         yield from struct.iter_unpack(RECORD, file.read_bytes())
 
 
-def figures(log, fell):
-    """What the notes of all tasks tell."""
+def figures(log, fell, used_s):
+    """What the notes of all tasks tell, and the CPU time of the workers between two moments."""
     by_turn, by_shard = {}, {}
     for turn, partition, pid, at, took_s in records(log):
         by_turn.setdefault(turn, []).append((at, took_s))
@@ -113,28 +144,39 @@ def figures(log, fell):
     assert len(after) >= 10 and before, (len(after), len(before))
     cores = WORKERS * SHARE - SHARE + FALLS_TO
 
-    def mean_ms(turns):
-        return 1e3 * (turns[-1][1] - turns[0][0]) / len(turns)
+    def median_ms(turns):
+        return 1e3 * statistics.median(end - begin for begin, end, _ in turns)
 
     def allowed_ms(turns, cores):
-        return 1e3 * sum(took for *_, took in turns) / len(turns) / cores
+        return 1e3 * used_s(turns[0][0], turns[-1][1]) / len(turns) / cores
+
+    def kernels_share(turns):
+        return sum(took for *_, took in turns) / used_s(turns[0][0], turns[-1][1])
 
     unmoved = [sorted(at for at, _ in ran) for ran in by_shard.values() if len({pid for _, pid in ran}) == 1]
     gaps = [later - at for ran in unmoved for at, later in zip(ran, ran[1:], strict=False) if later >= fell]
-    pids = {}
-    for _, partition, pid, at, _ in records(log):
-        if at >= settled_at:
-            pids.setdefault(pid, set()).add(partition)
+    moves = [at for ran in by_shard.values() for at in moments_of_moves(sorted(ran))]
+    last = [ran[-1][1] for ran in (sorted(ran) for ran in by_shard.values())]
     return {
-        "ms_per_iteration": mean_ms(after),
+        "ms_per_iteration": median_ms(after),
         "allowed_ms_per_iteration": allowed_ms(after, cores),
         "unmoved_longest_gap_ms": 1e3 * max(gaps, default=0.0),
-        "moved": len(by_shard) - len(unmoved),
-        "before": {"ms_per_iteration": mean_ms(before), "allowed_ms_per_iteration": allowed_ms(before, WORKERS * SHARE)},
+        "moves": {
+            "before": sum(at < fell for at in moves),
+            "settling": sum(fell <= at < settled_at for at in moves),
+            "after": sum(at >= settled_at for at in moves),
+        },
+        "before": {"ms_per_iteration": median_ms(before), "allowed_ms_per_iteration": allowed_ms(before, WORKERS * SHARE)},
         "by_second": [round(1e3 * (end - begin)) for begin, end in by_seconds(begun_later)],
-        "shards_at_the_end": sorted(len(its) for its in pids.values()),
+        "shards_at_the_end": sorted(map(last.count, set(last))),
         "iterations": len(after),
+        "kernels_share_of_cpu": kernels_share(after),
     }
+
+
+def moments_of_moves(ran):
+    """When a shard first ran in another process than before."""
+    return [at for (_, before), (at, now) in zip(ran, ran[1:], strict=False) if before != now]
 
 
 def by_seconds(turns):
@@ -166,21 +208,11 @@ def measure(state, shards, task_s, options):
 
             falling = threading.Thread(target=fall)
             falling.start()
-            samples = []
-            def sample():
-                while True:
-                    time.sleep(1)
-                    try:
-                        samples.append((time.monotonic(), [sum(map(int, Path(f"/proc/{it.pid}/stat").read_text().split()[13:15])) for it in processes]))
-                    except OSError:
-                        return
-            threading.Thread(target=sample, daemon=True).start()
+            used = CpuTimes(processes)
             result = program(shards, turns, spins, log).run()
             falling.join()
-            found = figures(log, fell[0])
+            found = figures(log, fell[0], used.stop())
             values = result["x"]
-            for a, b in zip(samples, samples[1:]):
-                print(round(b[0] - fell[0], 1), [round((y - x) / (b[0] - a[0])) for x, y in zip(a[1], b[1])], file=sys.stderr)
     finally:
         for group in groups:
             group.remove()
@@ -192,7 +224,7 @@ def measure(state, shards, task_s, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shards", type=int, default=80)
-    parser.add_argument("--task-ms", type=float, default=2.0)
+    parser.add_argument("--task-ms", type=float, default=8.0)
     parser.add_argument("--no-balance", action="store_true", help="what happens without")
     arguments = parser.parse_args()
     options = ["--no-balance"] if arguments.no_balance else []

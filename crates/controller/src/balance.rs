@@ -317,8 +317,32 @@ mod tests {
             assert_eq!(policy.propose(&uneven), [], "it may be over the next time");
         }
         assert_ne!(policy.propose(&uneven), []);
+        // Now one is the slowest, now the other.
+        let mut policy = Levelling::default();
+        let other = [load(1, 1, &[90; 10]), load(2, 1, &[50; 10])];
+        for _ in 0..10 {
+            assert_eq!(policy.propose(&uneven), []);
+            assert_eq!(policy.propose(&other), []);
+        }
         assert_eq!(eager().propose(&[]), []);
         assert_eq!(eager().propose(&[load(1, 1, &[]), load(2, 1, &[])]), []);
+    }
+
+    #[test]
+    fn what_has_begun_goes_on_for_a_while() {
+        let mut policy = Levelling::default();
+        let uneven = [load(1, 1, &[10; 99]), load(2, 1, &[10; 30])];
+        assert_eq!(policy.propose(&uneven), []);
+        assert_ne!(policy.propose(&uneven), []);
+        // Too little to begin with.
+        let nearly = [load(1, 1, &[10; 99]), load(2, 1, &[10; 90])];
+        let rounds = (0..20).map(|_| !policy.propose(&nearly).is_empty());
+        let rounds: Vec<bool> = rounds.collect();
+        let settling = policy.settling as usize;
+        assert_eq!(
+            rounds,
+            [vec![true; settling], vec![false; 20 - settling]].concat()
+        );
     }
 
     #[test]

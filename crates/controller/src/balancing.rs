@@ -17,9 +17,6 @@ impl Controller {
 
     /// A worker tells what the shards of a job took there. What comes twice counts twice: a worker says it once.
     pub fn on_times(&mut self, from: WorkerId, times: &Times) {
-        if !self.workers.contains_key(&from) {
-            return;
-        }
         let Some(Job { map, scales, .. }) = self.jobs.get_mut(&times.job) else {
             return;
         };
@@ -56,7 +53,7 @@ impl Controller {
             .collect();
         let mut wanted = Vec::new();
         for (id, job) in &mut self.jobs {
-            if let Some(scales) = job.scales.as_mut().filter(|_| !job.ends.are_near()) {
+            if let Some(scales) = &mut job.scales {
                 let (map, moves) = (&job.map, &job.moves);
                 let at = |shard: ShardId| match moves.get(&shard) {
                     Some(moving) => Some(At::Towards(moving.to)),

@@ -110,8 +110,12 @@ fn who_leaves_takes_no_part_and_who_is_strange_is_not_heard() {
     let empty = WorkerId(3);
     controller.join(empty);
     controller.drain(empty, 1);
-    controller.on_times(empty, &times([], 0));
-    pass(&mut controller, 1..9, 1);
+    for second in 1..4 {
+        controller.on_times(SLOW, &times(0..4, 20));
+        controller.on_times(FAST, &times(4..8, 10));
+        controller.on_times(empty, &times([], 0));
+        controller.balance(Duration::from_secs(second), |_| 1 << 40);
+    }
     let asked_whom: Vec<WorkerId> = asked(&mut controller).iter().map(|it| it.0).collect();
     assert_eq!(asked_whom, [FAST]);
 

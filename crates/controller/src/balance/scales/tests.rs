@@ -151,7 +151,7 @@ fn a_worker_that_falls_to_half_sheds_within_five_seconds_and_then_nothing_moves(
         (160, 0.0, 0.0),
         (1_000, 0.0, 0.0),
         (80, 0.4, 0.0),
-        (160, 0.4, 0.03),
+        (160, 0.4, 0.045),
     ] {
         let mut cluster = Cluster::even(shards);
         (cluster.noise, cluster.wobble) = (noise, wobble);
@@ -289,6 +289,24 @@ fn what_a_shard_took_at_another_worker_is_not_added_to_what_it_takes_here() {
     let weight = &scales.weights[&shard(0)];
     assert_eq!((weight.by, weight.turns), (WorkerId(2), 2 * TURNS));
     assert_eq!(weight.ran_ns, 30_000_000 * TURNS);
+}
+
+#[test]
+fn one_round_makes_no_shard_large() {
+    let mut scales = Scales::levelling(PERIOD);
+    let at = |shard: ShardId| Some(At::Here(WorkerId(if shard.index < 3 { 1 } else { 2 })));
+    told(
+        &mut scales,
+        &[(1, 0, 100), (1, 1, 100), (1, 2, 100), (2, 3, 40)],
+    );
+    assert_eq!(scales.round(PERIOD, &places(&[1, 2]), at), []);
+    // By these times the third would be as large there as all are here.
+    told(
+        &mut scales,
+        &[(1, 0, 20), (1, 1, 10), (1, 2, 270), (2, 3, 40)],
+    );
+    let proposed = scales.round(2 * PERIOD, &places(&[1, 2]), at);
+    assert_eq!(proposed[0].shard, shard(2));
 }
 
 #[test]
