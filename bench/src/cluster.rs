@@ -2,7 +2,8 @@
 
 use crate::BenchError;
 use brambling::cluster::{
-    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, Rendezvous, Share,
+    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess,
+    Rendezvous, Share,
 };
 use brambling::{Error, Settings};
 use std::ffi::OsString;
