@@ -2,7 +2,8 @@
 
 use crate::BenchError;
 use brambling::cluster::{
-    Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, Rendezvous, Share,
+    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess,
+    Rendezvous, Share,
 };
 use brambling::{Error, Settings};
 use std::ffi::OsString;
@@ -30,6 +31,7 @@ impl Running {
         let options = ControllerOptions {
             bind,
             token: token.clone(),
+            balance_each: Some(BALANCE_EACH),
         };
         let controller = ControllerProcess::start(options).map_err(Error::from)?;
         let address = controller.address();

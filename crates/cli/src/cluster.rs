@@ -2,8 +2,8 @@
 
 use crate::{FAILED, Host, OK, Streams};
 use brambling::cluster::{
-    Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, JobState, Rendezvous,
-    Share, Source, Status, WorkerEnd, WorkerOptions, WorkerProcess,
+    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, JobState,
+    Rendezvous, Share, Source, Status, WorkerEnd, WorkerOptions, WorkerProcess,
 };
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
@@ -49,7 +49,22 @@ pub(crate) struct ControllerArguments {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7077")]
     bind: String,
     #[command(flatten)]
+    balance: Balance,
+    #[command(flatten)]
     token: TokenFile,
+}
+
+#[derive(clap::Args)]
+struct Balance {
+    /// Leave shards where they are, unless somebody moves them or drains their worker
+    #[arg(long)]
+    no_balance: bool,
+}
+
+impl Balance {
+    fn each(&self) -> Option<Duration> {
+        (!self.no_balance).then_some(BALANCE_EACH)
+    }
 }
 
 #[derive(clap::Args)]
@@ -78,6 +93,8 @@ pub(crate) struct ClusterArguments {
     /// Where the controller listens; port 0 is any free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7077")]
     bind: String,
+    #[command(flatten)]
+    balance: Balance,
 }
 
 /// Prints what went wrong; the exit code.
@@ -119,7 +136,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(bind: &str, token_file: Option<&Path>) -> Result<Running, ClusterError> {
+    fn start(
+        bind: &str,
+        balance: &Balance,
+        token_file: Option<&Path>,
+    ) -> Result<Running, ClusterError> {
         let bind: SocketAddr = bind.parse().map_err(|_| ClusterError::Address {
             text: bind.to_owned(),
             source: None,
@@ -131,6 +152,7 @@ impl Running {
         let options = ControllerOptions {
             bind,
             token: token.clone(),
+            balance_each: balance.each(),
         };
         let controller = ControllerProcess::start(options)?;
         let address = controller.address();
@@ -156,8 +178,8 @@ pub(crate) fn controller(
     streams: &mut Streams<'_>,
 ) -> u8 {
     let token_file = arguments.token.token_file.as_deref();
-    let started =
-        Asked::watch().and_then(|asked| Ok((asked, Running::start(&arguments.bind, token_file)?)));
+    let start = || Running::start(&arguments.bind, &arguments.balance, token_file);
+    let started = Asked::watch().and_then(|asked| Ok((asked, start()?)));
     let (asked, running) = match started {
         Ok(started) => started,
         Err(error) => return fail(streams, &error),
@@ -264,7 +286,7 @@ fn run_cluster(
     streams: &mut Streams<'_>,
 ) -> Result<(), Error> {
     let asked = Asked::watch()?;
-    let running = Running::start(&arguments.bind, None)?;
+    let running = Running::start(&arguments.bind, &arguments.balance, None)?;
     let memory_bytes = Settings::default().resolve()?.memory_bytes / u64::from(arguments.workers);
     let share = Share {
         threads: arguments.threads,

@@ -1,6 +1,10 @@
 //! Which shards should move so that no worker keeps the others waiting. Pure: what workers tell goes in, proposals come out; whoever runs
 //! the controller orders them ([`Controller::order`](crate::Controller::order)), and may refuse.
 
+mod scales;
+
+pub use scales::{At, Place, SILENT, Scales, TURNS};
+
 use brambling_program::ShardId;
 use brambling_protocol::WorkerId;
 use std::collections::BTreeMap;
@@ -28,7 +32,9 @@ pub struct WorkerLoad {
     pub free_bytes: u64,
     /// Whether shards may move to it: not while it is drained.
     pub takes_shards: bool,
-    /// The shards that it holds, but those that are on their way.
+    /// How long what cannot move ran: what is on its way there, and what users have moved there.
+    pub stays: Duration,
+    /// The other shards that it holds.
     pub shards: Vec<ShardLoad>,
 }
 
@@ -52,27 +58,38 @@ pub trait Balancer {
 /// Moves shards from the worker that takes longest for its threads to the one that takes least.
 ///
 /// # Rules
-/// * Nothing moves unless the slowest takes more than `slack` beyond the mean, in `patience` rounds one after another: noise moves nothing.
-/// * A move pays if what it takes off the slowest worker's time, over `horizon` rounds, exceeds what the transfer takes at
-///   `bytes_per_second`; of those the one that gains most is proposed. So it never only exchanges the two.
+/// * Nothing moves unless the slowest takes more than `slack` beyond the mean, and is the same in `patience` rounds one after another: noise
+///   moves nothing. From the first moves on, for `settling` rounds, shards move until the slowest takes no more than `rest_slack` beyond.
+/// * A shard is thought to take as long there as here. From a worker that is slow that is too long: too few move, and the next round moves
+///   some more.
+/// * A move pays if what it takes off the slowest worker's time, over `horizon` rounds, exceeds what it costs: `move_seconds`, and the transfer
+///   at `bytes_per_second`. Of those the one that gains most is proposed. So it never only exchanges the two.
 /// * It needs room at its destination.
 /// * A shard that has moved stays for `rest` rounds, and there are at most `moves` in a round.
 #[derive(Clone, Debug)]
 pub struct Levelling {
     /// The share of the mean that is no imbalance.
     pub slack: f64,
+    /// The share of the mean that is left.
+    pub rest_slack: f64,
+    /// Rounds in which what has begun goes on.
+    pub settling: u32,
     /// Rounds that an imbalance has to last.
     pub patience: u32,
     /// Rounds over which a move has to pay.
     pub horizon: u32,
+    /// What any move costs.
+    pub move_seconds: f64,
     /// How fast shards travel.
     pub bytes_per_second: f64,
     /// Rounds that a shard stays where it has moved.
     pub rest: u32,
     /// Moves in a round.
     pub moves: usize,
-    /// For how many rounds the load has been uneven.
-    uneven: u32,
+    /// For how many rounds the load has been uneven, and who was the slowest.
+    uneven: Option<(WorkerId, u32)>,
+    /// Rounds in which what has begun still goes on.
+    goes_on: u32,
     /// For how many rounds shards still stay.
     resting: BTreeMap<ShardId, u32>,
 }
@@ -80,13 +97,17 @@ pub struct Levelling {
 impl Default for Levelling {
     fn default() -> Levelling {
         Levelling {
-            slack: 0.1,
+            slack: 0.06,
+            rest_slack: 0.03,
+            settling: 4,
             patience: 2,
             horizon: 10,
+            move_seconds: 1e-3,
             bytes_per_second: 1e9,
             rest: 5,
-            moves: 8,
-            uneven: 0,
+            moves: 64,
+            uneven: None,
+            goes_on: 0,
             resting: BTreeMap::new(),
         }
     }
@@ -102,7 +123,7 @@ struct Side<'a> {
 
 impl<'a> Side<'a> {
     fn new(load: &'a WorkerLoad) -> Side<'a> {
-        let ran: Duration = load.shards.iter().map(|shard| shard.ran).sum();
+        let ran = load.stays + load.shards.iter().map(|shard| shard.ran).sum::<Duration>();
         Side {
             load,
             seconds: ran.as_secs_f64() / threads(load),
@@ -128,31 +149,54 @@ impl Balancer for Levelling {
             .map(|side| side.seconds * threads(side.load))
             .sum();
         let mean = all / loads.iter().map(threads).sum::<f64>().max(1.0);
-        let is_uneven = |sides: &[Side<'_>]| {
+        let is_uneven = |sides: &[Side<'_>], slack: f64| {
             let slowest = sides.iter().map(|side| side.seconds).fold(0.0, f64::max);
-            slowest > mean * (1.0 + self.slack)
+            slowest > mean * (1.0 + slack)
         };
-        if !is_uneven(&sides) {
-            self.uneven = 0;
-            return Vec::new();
-        }
-        self.uneven += 1;
-        if self.uneven < self.patience {
+        if !self.is_time(&sides, is_uneven(&sides, self.slack)) {
             return Vec::new();
         }
         let mut proposals = Vec::new();
-        while proposals.len() < self.moves && is_uneven(&sides) {
+        while proposals.len() < self.moves && is_uneven(&sides, self.rest_slack) {
             let Some(proposal) = self.best(&mut sides) else {
                 break;
             };
             self.resting.insert(proposal.shard, self.rest + 1);
             proposals.push(proposal);
         }
+        if proposals.is_empty() {
+            // As level as it gets.
+            self.goes_on = 0;
+        }
         proposals
     }
 }
 
 impl Levelling {
+    /// Whether shards may move in this round.
+    fn is_time(&mut self, sides: &[Side<'_>], is_uneven: bool) -> bool {
+        if self.goes_on > 0 {
+            self.goes_on -= 1;
+            return true;
+        }
+        let slowest = sides
+            .iter()
+            .max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+            .filter(|_| is_uneven)
+            .map(|side| side.load.worker);
+        self.uneven = slowest.map(|slowest| match self.uneven {
+            Some((before, rounds)) if before == slowest => (slowest, rounds + 1),
+            _ => (slowest, 1),
+        });
+        let lasts = self
+            .uneven
+            .is_some_and(|(_, rounds)| rounds >= self.patience);
+        if lasts {
+            (self.uneven, self.goes_on) = (None, self.settling);
+        }
+        lasts
+    }
+
     /// The move from the slowest worker that gains most, if one pays; the sides are then as if it had happened.
     fn best(&self, sides: &mut [Side<'_>]) -> Option<Proposal> {
         let by_time = |a: &&usize, b: &&usize| sides[**a].seconds.total_cmp(&sides[**b].seconds);
@@ -165,7 +209,8 @@ impl Levelling {
             let here = sides[from].seconds - ran / threads(sides[from].load);
             let there = sides[to].seconds + ran / threads(sides[to].load);
             let each_round = sides[from].seconds - here.max(there);
-            each_round * f64::from(self.horizon) - shard.bytes as f64 / self.bytes_per_second
+            let cost = self.move_seconds + shard.bytes as f64 / self.bytes_per_second;
+            each_round * f64::from(self.horizon) - cost
         };
         let may_move = |shard: &&ShardLoad| {
             shard.bytes <= sides[to].free_bytes && !self.resting.contains_key(&shard.shard)
@@ -213,6 +258,7 @@ mod tests {
             threads,
             free_bytes: 1 << 30,
             takes_shards: true,
+            stays: Duration::ZERO,
             shards: (0..).zip(ms).map(one).collect(),
         }
     }
@@ -271,8 +317,32 @@ mod tests {
             assert_eq!(policy.propose(&uneven), [], "it may be over the next time");
         }
         assert_ne!(policy.propose(&uneven), []);
+        // Now one is the slowest, now the other.
+        let mut policy = Levelling::default();
+        let other = [load(1, 1, &[90; 10]), load(2, 1, &[50; 10])];
+        for _ in 0..10 {
+            assert_eq!(policy.propose(&uneven), []);
+            assert_eq!(policy.propose(&other), []);
+        }
         assert_eq!(eager().propose(&[]), []);
         assert_eq!(eager().propose(&[load(1, 1, &[]), load(2, 1, &[])]), []);
+    }
+
+    #[test]
+    fn what_has_begun_goes_on_for_a_while() {
+        let mut policy = Levelling::default();
+        let uneven = [load(1, 1, &[10; 99]), load(2, 1, &[10; 30])];
+        assert_eq!(policy.propose(&uneven), []);
+        assert_ne!(policy.propose(&uneven), []);
+        // Too little to begin with.
+        let nearly = [load(1, 1, &[10; 99]), load(2, 1, &[10; 90])];
+        let rounds = (0..20).map(|_| !policy.propose(&nearly).is_empty());
+        let rounds: Vec<bool> = rounds.collect();
+        let settling = policy.settling as usize;
+        assert_eq!(
+            rounds,
+            [vec![true; settling], vec![false; 20 - settling]].concat()
+        );
     }
 
     #[test]

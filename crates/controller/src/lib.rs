@@ -5,6 +5,7 @@
 //! version, is told in [`Controller::order`].
 
 pub mod balance;
+mod balancing;
 mod drains;
 mod ends;
 mod moves;
@@ -14,6 +15,7 @@ pub mod registry;
 pub use moves::Refusal;
 pub use placement::place;
 
+use balance::Scales;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Ack, Body, Frame, FrameError, Joined, MapUpdate, Packet};
 use brambling_protocol::{
@@ -112,6 +114,8 @@ struct Job {
     map: PartitionMap,
     moves: BTreeMap<ShardId, Move>,
     ends: Ends,
+    /// None when it is not balanced.
+    scales: Option<Scales>,
 }
 
 /// Membership, the partition maps of jobs, and the shards on their way.
@@ -147,6 +151,7 @@ impl Controller {
                 map,
                 moves,
                 ends,
+                scales: None,
             },
         );
     }

@@ -20,7 +20,7 @@ use crate::placement::place;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
     Accepted, JobState, JobStatus, Load, Member, Message, Move, Prepare, Register, Registered,
-    Status, Submit, WorkerStatus,
+    Status, Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Generation, JobId, PartitionMap, WorkerId};
 use drains::Drain;
@@ -98,6 +98,14 @@ pub enum Order {
         job: JobId,
         /// Who.
         worker: WorkerId,
+    },
+    /// A worker tells what the shards of a job took there: the job's controller hears it
+    /// ([`Controller::on_times`](crate::Controller::on_times)).
+    Weigh {
+        /// Who.
+        worker: WorkerId,
+        /// What.
+        times: Times,
     },
     /// The job's controller is not needed any more.
     Forget(JobId),
@@ -181,6 +189,8 @@ struct Worker {
     pid: u32,
     host: String,
     threads: u32,
+    /// Its budget.
+    memory_bytes: u64,
     listens_at: SocketAddr,
     load: Load,
     drain: Drain,
@@ -263,6 +273,10 @@ impl Registry {
             Message::Load(load) => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.on_load(worker, load);
+            }
+            Message::Times(times) => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.orders.push(Order::Weigh { worker, times });
             }
             Message::Unprepared { job, why } => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
@@ -358,6 +372,7 @@ impl Registry {
             pid: register.pid,
             host: register.host.to_owned(),
             threads: register.threads,
+            memory_bytes: register.memory_bytes,
             listens_at: register.listens_at,
             load,
             drain,

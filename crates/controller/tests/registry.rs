@@ -3,7 +3,7 @@
 use brambling_controller::registry::{Caller, Order, RETURN_TIME, Registry, RegistryError, Told};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{
-    JobState, Load, Message, Move, Prepare, Register, Registered, Status, Submit,
+    JobState, Load, Message, Move, Prepare, Register, Registered, ShardTime, Status, Submit, Times,
 };
 use brambling_protocol::{JobId, PartitionMap, WorkerId};
 use std::time::Duration;
@@ -263,6 +263,7 @@ fn what_nobody_says_who_follows_the_rules_ends_the_link() {
     };
     let wrong = [
         (Message::Load(load), RegistryError::NotRegistered),
+        (Message::Times(times(&[])), RegistryError::NotRegistered),
         (
             Message::Unprepared {
                 job: JobId(1),
@@ -301,6 +302,44 @@ fn a_job_that_waits_can_be_cancelled_and_one_that_a_member_cannot_prepare_ends()
     let why = "on worker w2: no such module".to_owned();
     assert_eq!(orders, [Order::Cancel { job, why }]);
     assert!(refusal(&say(&mut registry, OTHER, Message::Cancel(JobId(9))), OTHER).contains("j9"));
+}
+
+fn times(shards: &[ShardTime]) -> Times {
+    let (job, shards) = (JobId(1), shards.to_vec());
+    Times { job, shards }
+}
+
+#[test]
+fn times_go_to_the_controller_of_the_job_and_room_is_what_the_budget_leaves() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    let took = ShardTime {
+        shard: ShardId {
+            group: GroupId(0),
+            index: 3,
+        },
+        turns: 2,
+        ran_ns: 7,
+        bytes: 1,
+    };
+    let told = times(&[took]);
+    let (worker, message) = (WorkerId(2), Message::Times(told.clone()));
+    // Twice: what it means the job's controller knows.
+    for _ in 0..2 {
+        let orders = say(&mut registry, B, message.clone());
+        let times = told.clone();
+        assert_eq!(orders, [Order::Weigh { worker, times }]);
+    }
+    let all = registry.free_bytes(worker);
+    let load = Load {
+        memory_bytes: 77,
+        idle_permille: 0,
+        tasks: vec![],
+    };
+    say(&mut registry, B, Message::Load(load));
+    assert_eq!(registry.free_bytes(worker), all - 77);
+    assert!(all > 77);
+    assert_eq!(registry.free_bytes(WorkerId(9)), 0);
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub use brambling_protocol::message::{JobState, JobStatus, Status, WorkerStatus}
 pub use brambling_protocol::{JobId, WorkerId};
 pub use children::{Children, Share};
 pub use client::Cluster;
-pub use controller::{ControllerOptions, ControllerProcess};
+pub use controller::{BALANCE_EACH, ControllerOptions, ControllerProcess};
 pub use error::ClusterError;
 pub use rendezvous::{Rendezvous, TOKEN_VARIABLE};
 pub use wire::set_when_input_ends;

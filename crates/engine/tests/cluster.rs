@@ -1,8 +1,9 @@
 //! A controller, workers and clients in one process, over TCP: programs give the bits of one process, and who takes no part is told why.
 
 use brambling::cluster::{
-    Cluster, ClusterError, ControllerOptions, ControllerProcess, GroupId, JobId, JobState,
-    Rendezvous, ShardId, Source, Token, WorkerEnd, WorkerId, WorkerOptions, WorkerProcess,
+    BALANCE_EACH, Cluster, ClusterError, ControllerOptions, ControllerProcess, GroupId, JobId,
+    JobState, Rendezvous, ShardId, Source, Token, WorkerEnd, WorkerId, WorkerOptions,
+    WorkerProcess,
 };
 use brambling::graph::{
     EdgeList, PageRank, Precision, bfs, connected_components, label_propagation, local_clustering,
@@ -89,11 +90,16 @@ impl Source for Named {
 }
 
 fn start_controller() -> (ControllerProcess, Rendezvous) {
+    start_controller_with(Some(BALANCE_EACH))
+}
+
+fn start_controller_with(balance_each: Option<Duration>) -> (ControllerProcess, Rendezvous) {
     let token = Token::new([9; 32]);
     let bind = "127.0.0.1:0".parse().unwrap();
     let options = ControllerOptions {
         bind,
         token: token.clone(),
+        balance_each,
     };
     let controller = ControllerProcess::start(options).unwrap();
     let address = controller.address();
@@ -457,9 +463,12 @@ fn who_takes_no_part_is_told_why() {
     // A port in use.
     let bind = at.address;
     let token = at.token.clone();
-    let error = ControllerProcess::start(ControllerOptions { bind, token })
-        .map(drop)
-        .unwrap_err();
+    let options = ControllerOptions {
+        bind,
+        token,
+        balance_each: None,
+    };
+    let error = ControllerProcess::start(options).map(drop).unwrap_err();
     assert!(matches!(error, ClusterError::Bind { .. }));
     assert!(error.to_string().contains("--bind"), "{error}");
     // A controller that is gone.
@@ -551,6 +560,7 @@ fn move_one(cluster: &Cluster, random: &mut u64, cells: u32, workers: &[WorkerId
             let is_honest = [
                 "is there already",
                 "is over",
+                "is on its way",
                 "no job has the cluster",
                 "no worker",
             ];
@@ -562,7 +572,7 @@ fn move_one(cluster: &Cluster, random: &mut u64, cells: u32, workers: &[WorkerId
 
 #[test]
 fn a_shard_moves_where_a_user_wants_it_and_who_asks_for_what_cannot_be_is_told_why() {
-    let (_controller, at) = start_controller();
+    let (_controller, at) = start_controller_with(None);
     let workers = [start_worker(&at, 1), start_worker(&at, 1)];
     let names = workers.each_ref().map(|worker| worker.name().unwrap());
     let text = "heat 4 60 slow";

@@ -108,6 +108,9 @@ pub enum Message<'a> {
     Drain(WorkerId),
     /// The controller to a client: it holds nothing any more. To the worker: it may end.
     Drained(WorkerId),
+    /// A worker to the controller, at most once a second: what the shards of a job took there since it last said so. Many of them
+    /// come in several messages.
+    Times(Times),
 }
 
 /// A wish that a shard moves.
@@ -160,6 +163,28 @@ pub struct Load {
     pub idle_permille: u16,
     /// For each job here: tasks that have run.
     pub tasks: Vec<(JobId, u64)>,
+}
+
+/// What the shards of a job took on a worker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Times {
+    /// The job.
+    pub job: JobId,
+    /// Shards that are there.
+    pub shards: Vec<ShardTime>,
+}
+
+/// What a shard took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShardTime {
+    /// Which.
+    pub shard: ShardId,
+    /// Turns that it has ended meanwhile: blocks of the program that it entered, the body of a loop once for each turn.
+    pub turns: u64,
+    /// How long its slices ran in them, by the clock.
+    pub ran_ns: u64,
+    /// Bytes of its datasets.
+    pub bytes: u64,
 }
 
 /// A job as a worker has to know it before it runs.

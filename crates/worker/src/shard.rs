@@ -299,6 +299,12 @@ impl Shard {
             .map(|entry| (&code.tasks[entry.task as usize], entry.turn))
     }
 
+    /// How many blocks of the program it has entered, the body of a loop once more for each turn. Only grows.
+    pub fn entered(&self) -> u64 {
+        let add = |sum: u64, it: &u64| sum.wrapping_add(*it);
+        self.entered.iter().fold(0, add)
+    }
+
     /// The instruction that the shard stands at.
     pub fn op(&self, code: &Code) -> Op {
         code.ops[self.at as usize]

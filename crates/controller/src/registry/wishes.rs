@@ -85,6 +85,12 @@ impl Registry {
         self.wishes.retain(|at, _| at.0 != job);
     }
 
+    /// How many bytes a worker has room for, as it told last.
+    pub fn free_bytes(&self, worker: WorkerId) -> u64 {
+        let worker = self.workers.get(&worker);
+        worker.map_or(0, |it| it.memory_bytes.saturating_sub(it.load.memory_bytes))
+    }
+
     /// How large a shard of a worker that holds so many is thought to be.
     pub fn shard_bytes(&self, worker: WorkerId, held: u32) -> u64 {
         let load = self.workers.get(&worker).map(|worker| &worker.load);

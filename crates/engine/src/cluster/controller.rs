@@ -2,6 +2,7 @@
 
 use super::wire::{board, epoch, framed, message};
 use super::{ClusterError, Token, VERSION};
+use brambling_controller::balance::Scales;
 use brambling_controller::registry::{Caller, Order, Registry};
 use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
@@ -26,7 +27,13 @@ pub struct ControllerOptions {
     pub bind: SocketAddr,
     /// What the processes of its cluster know.
     pub token: Token,
+    /// How often it looks whether shards of a job should move to other workers, [`BALANCE_EACH`] for example; none: shards move when somebody
+    /// asks for it. Workers tell once a second what shards take, so that more often is of no use.
+    pub balance_each: Option<Duration>,
 }
+
+/// How often a controller balances, unless it is told otherwise.
+pub const BALANCE_EACH: Duration = Duration::from_secs(1);
 
 /// A controller. Dropping it ends it: workers and clients see that its links end.
 pub struct ControllerProcess {
@@ -48,6 +55,7 @@ struct State {
     jobs: BTreeMap<JobId, Controller>,
     links: BTreeMap<LinkId, Caller>,
     next_caller: u64,
+    balance_each: Option<Duration>,
     has_ended: bool,
 }
 
@@ -57,12 +65,17 @@ impl ControllerProcess {
     /// # Errors
     /// When the address cannot be bound, or the system gives no threads.
     pub fn start(options: ControllerOptions) -> Result<ControllerProcess, ClusterError> {
-        let ControllerOptions { bind, token } = options;
+        let ControllerOptions {
+            bind,
+            token,
+            balance_each,
+        } = options;
         let state = State {
             registry: Registry::new(VERSION),
             jobs: BTreeMap::new(),
             links: BTreeMap::new(),
             next_caller: 0,
+            balance_each,
             has_ended: false,
         };
         let shared = Arc::new(Shared {
@@ -123,6 +136,7 @@ impl Shared {
         while !state.has_ended {
             state.registry.on_tick(self.started.elapsed());
             state.jobs.values_mut().for_each(Controller::on_tick);
+            state.balance(self.started.elapsed());
             state.act(self);
             let waited = self.ends.wait_timeout(state, TICK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -182,7 +196,14 @@ impl State {
         }
     }
 
-    /// A shard is to move; what it weighs is guessed from what its holder holds.
+    fn balance(&mut self, now: Duration) {
+        let State { jobs, registry, .. } = self;
+        for machine in jobs.values_mut() {
+            machine.balance(now, |worker| registry.free_bytes(worker));
+        }
+    }
+
+    /// A shard is to move because a user wants it; what it weighs is guessed from what its holder holds.
     fn order_move(&mut self, job: JobId, shard: ShardId, to: WorkerId) {
         let Some(machine) = self.jobs.get_mut(&job) else {
             return self
@@ -194,8 +215,9 @@ impl State {
             let held = machine.held(job, entry.owner);
             self.registry.shard_bytes(entry.owner, held)
         });
-        if let Err(why) = machine.order(job, shard, to, bytes) {
-            self.registry.on_stays(job, shard, why.to_string());
+        match machine.order(job, shard, to, bytes) {
+            Ok(()) => machine.pin(job, shard),
+            Err(why) => self.registry.on_stays(job, shard, why.to_string()),
         }
     }
 
@@ -233,6 +255,9 @@ impl State {
                     machine.weigh(worker, self.registry.threads(worker));
                 }
                 machine.begin(job, generation, map);
+                if let Some(period) = self.balance_each {
+                    machine.put_on(job, Scales::levelling(period));
+                }
                 self.jobs.insert(job, machine);
                 let side = Side {
                     job,
@@ -262,6 +287,11 @@ impl State {
                 if let Some(machine) = self.jobs.get_mut(&job) {
                     let held = machine.held(job, worker);
                     machine.drain(worker, self.registry.shard_bytes(worker, held));
+                }
+            }
+            Order::Weigh { worker, times } => {
+                if let Some(machine) = self.jobs.get_mut(&times.job) {
+                    machine.on_times(worker, &times);
                 }
             }
             Order::Forget(job) => {

@@ -1,6 +1,7 @@
 //! A process that holds shards: it registers with a controller and runs what it is told to.
 
 mod hosted;
+mod times;
 
 use super::wire::{board, epoch, framed, message};
 use super::{ClusterError, Rendezvous, VERSION};
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// How often a worker tells how it fares.
 const REPORTS: Duration = Duration::from_millis(250);
+/// How often it tells what shards take.
+const TIMES: Duration = Duration::from_secs(1);
 /// How often its jobs are told that time passes.
 const TICK: Duration = Duration::from_millis(5);
 /// How long a controller is dialed before a worker gives up.
@@ -239,6 +242,7 @@ impl Shared {
 
     fn beat(self: &Arc<Self>) {
         let mut reported = Instant::now();
+        let mut told = Instant::now();
         let mut busy = Duration::ZERO;
         let mut state = self.state();
         while state.end.is_none() {
@@ -253,6 +257,12 @@ impl Shared {
                 let load = self.load(&jobs, since, &mut busy);
                 self.control().say(link, [framed(Message::Load(load))]);
                 reported = now;
+            }
+            if let Some(link) = link.filter(|_| now - told >= TIMES) {
+                let times = jobs.iter().flat_map(|job| job.times());
+                let times = times.map(|it| framed(Message::Times(it)));
+                self.control().say(link, times);
+                told = now;
             }
             state = self.state();
             let patience = if jobs.is_empty() { REDIAL } else { TICK };

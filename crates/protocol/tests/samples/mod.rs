@@ -5,7 +5,7 @@ use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, Shard
 use brambling_protocol::frame::*;
 use brambling_protocol::message::{
     Accepted, JobState, JobStatus, Load, Member, Message, Move, Part, Prepare, Register,
-    Registered, Status, Submit, WorkerStatus,
+    Registered, ShardTime, Status, Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
@@ -445,6 +445,15 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         },
         to: worker,
     };
+    let times = Times {
+        job,
+        shards: vec![ShardTime {
+            shard: wish.shard,
+            turns: 9,
+            ran_ns: 108_000_007,
+            bytes: 128 << 20,
+        }],
+    };
     let all = [
         ("register", Message::Register(register)),
         ("registered", Message::Registered(Registered { worker })),
@@ -471,6 +480,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("left", Message::Left { job, worker }),
         ("drain", Message::Drain(worker)),
         ("drained", Message::Drained(worker)),
+        ("times", Message::Times(times)),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

@@ -6,6 +6,7 @@ mod placing;
 use super::board::Board;
 use super::failure::{Failure, Rank};
 use super::mail::Mail;
+use super::meter::{Dial, Meter};
 use super::ready::Ready;
 use super::sleep::Bed;
 use super::tally::{Tally, ThreadTally};
@@ -59,6 +60,7 @@ pub(super) struct Body {
     pub(super) running: Option<Position>,
     /// Completions that were asked for and have not arrived.
     pub(super) pending: u32,
+    pub(super) meter: Meter,
     pub(super) done: bool,
 }
 
@@ -79,6 +81,7 @@ pub(super) struct Resident {
     pub(super) completions: AtomicU32,
     /// Slices begun, going round. Written by the owner.
     pub(super) slices: AtomicU32,
+    pub(super) dial: Dial,
     /// Made by the shard's home thread when the job starts, so that its memory is first touched there.
     pub(super) body: UnsafeCell<Option<Body>>,
 }

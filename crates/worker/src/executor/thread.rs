@@ -30,8 +30,9 @@ const SPINS: u32 = 64;
 const FLUSHED_EACH: Duration = Duration::from_micros(50);
 /// Polls of an idle thread's queue between two of what carries frames.
 const POLLED_SPINS: u32 = 8;
-/// Slices of short tasks between two readings of the clock.
-const SLICES_UNREAD: u32 = 64;
+/// Slices of short tasks between two readings of the clock. A prime: the shard that ran last is taken for all of them, and of any other number of
+/// shards that take turns each is the last one as often.
+const SLICES_UNREAD: u32 = 61;
 /// A share of so many tasks means that a task takes less than half a microsecond.
 const SHORT_SHARE: u32 = 256;
 /// Tasks after which a slice is timed by itself.
@@ -209,7 +210,10 @@ impl<'a> Worker<'a> {
         let resident = &self.job.residents[number as usize];
         // SAFETY: the shard belongs to this thread, by `owners`, and was taken from its run queue.
         let Some(body) = unsafe { &mut *resident.body.get() }.as_mut() else {
-            return self.unpack(number);
+            self.unpack(number);
+            // It is nobody's time.
+            self.read_clock();
+            return;
         };
         if body.done {
             return self.leave_when_done(number);
@@ -223,10 +227,11 @@ impl<'a> Worker<'a> {
         count(&self.station.tally.tasks, u64::from(tasks));
         count(&self.station.tally.slices, 1);
         if tasks >= TIMED_TASKS || body.slice_tasks < SHORT_SHARE || self.slices >= SLICES_UNREAD {
-            self.time_slice(body, tasks);
+            self.time_slice(resident, body, tasks);
         }
         if matches!(end, End::Leaving) {
             self.depart(number);
+            self.read_clock();
         } else {
             self.leave(resident, body, number, end, failure);
         }
@@ -251,6 +256,7 @@ impl<'a> Worker<'a> {
         });
         match made.and_then(|body| job.charge_arrived(resident, body)) {
             Ok(body) => {
+                resident.dial.begin(body.charged_bytes);
                 // SAFETY: the shard belongs to this thread, by `owners`, and it has no other reference.
                 unsafe { *resident.body.get() = Some(body) };
                 job.post(number);
@@ -276,6 +282,7 @@ impl<'a> Worker<'a> {
         let place = unsafe { &mut *resident.body.get() };
         let has_pending = place.as_ref().is_some_and(|body| body.pending > 0);
         if !has_pending && let Some(body) = place.take() {
+            resident.dial.end();
             let bytes = travel::pack(&body);
             job.uncharge(&body);
             drop(body);
@@ -290,15 +297,20 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn time_slice(&mut self, body: &mut Body, tasks: u32) {
+    fn time_slice(&mut self, resident: &Resident, body: &mut Body, tasks: u32) {
         let alone = self.slices == 1;
         let took_ns = self.read_clock();
         if alone || tasks >= TIMED_TASKS {
             body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
         }
         self.share_work();
-        if self.job.ties.is_some() && self.clock - self.flushed >= FLUSHED_EACH {
-            self.flush();
+        if self.job.ties.is_some() {
+            let entered = body.shard.entered();
+            let bytes = body.charged_bytes;
+            body.meter.add(&resident.dial, took_ns, entered, bytes);
+            if self.clock - self.flushed >= FLUSHED_EACH {
+                self.flush();
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! How a shard travels: its data and where it stands, as bytes.
 
 use super::job::{Body, Job};
+use super::meter::Meter;
 use crate::shard::{Shard, ShardState};
 use brambling_program::{ShardId, Value};
 use serde::{Deserialize, Serialize};
@@ -58,8 +59,10 @@ pub(super) fn unpack(job: &Job, shard: ShardId, bytes: &[u8]) -> Result<Body, Un
             _ => Err(Unreadable("data")),
         }
     };
+    let shard = Shard::import(shard, code, packed.state).map_err(|_| Unreadable("position"))?;
     Ok(Body {
-        shard: Shard::import(shard, code, packed.state).map_err(|_| Unreadable("position"))?,
+        meter: Meter::new(shard.entered()),
+        shard,
         cells: datasets
             .iter()
             .zip(&packed.cells)

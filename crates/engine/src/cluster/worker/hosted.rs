@@ -2,13 +2,14 @@
 
 use super::super::wire::framed;
 use super::Shared;
+use super::times::Told;
 use crate::Error;
 use crate::recipe::Recipe;
 use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{Bindings, DatasetId, Plan};
 use brambling_protocol::frame::{Incoming, Packet};
-use brambling_protocol::message::{BadPart, Message, Part, Parts, Prepare, parts};
+use brambling_protocol::message::{BadPart, Message, Part, Parts, Prepare, Times, parts};
 use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
 use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Tally};
 use brambling_worker::node::{Node, NodeOptions};
@@ -30,6 +31,8 @@ pub(super) struct Hosted {
     id: JobId,
     shared: Weak<Shared>,
     state: Mutex<State>,
+    /// What the controller was told of its shards' times.
+    told: Mutex<Told>,
     news: Condvar,
 }
 
@@ -58,6 +61,7 @@ impl Hosted {
             id,
             shared: Arc::downgrade(shared),
             state: Mutex::default(),
+            told: Mutex::default(),
             news: Condvar::new(),
         });
         let serving = hosted.clone();
@@ -131,6 +135,14 @@ impl Hosted {
         if let Some(job) = job {
             job.on_tick();
         }
+    }
+
+    /// What its shards took since this was asked last; nothing before it runs here.
+    pub(super) fn times(&self) -> Vec<Times> {
+        let job = self.state().job.clone();
+        let Some(job) = job else { return Vec::new() };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.next(self.id, job.readings())
     }
 
     pub(super) fn tally(&self) -> Tally {

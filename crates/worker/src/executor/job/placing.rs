@@ -5,6 +5,7 @@
 use super::{Body, Job, JobOptions, Resident, Station};
 use crate::executor::board::Board;
 use crate::executor::failure::{Failure, Rank};
+use crate::executor::meter::{Dial, Meter};
 use crate::executor::panics;
 use crate::executor::ties::{Membership, Ties};
 use crate::executor::times::{Notebook, time_kernels};
@@ -119,6 +120,7 @@ impl Job {
             let body = self
                 .make(resident)
                 .map_err(|failure| Box::new((rank, failure)))?;
+            resident.dial.begin(body.charged_bytes);
             // SAFETY: the shard belongs to this thread, its home, and is queued nowhere yet.
             unsafe { *resident.body.get() = Some(body) };
         }
@@ -197,6 +199,7 @@ impl Job {
             slice_tasks: 1,
             running: None,
             pending: 0,
+            meter: Meter::new(0),
             done: false,
         })
     }
@@ -247,6 +250,7 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
                     index: index as u32,
                     completions: AtomicU32::new(0),
                     slices: AtomicU32::new(0),
+                    dial: Dial::default(),
                     body: UnsafeCell::new(None),
                 });
                 homes.push(thread);
