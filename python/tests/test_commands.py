@@ -122,8 +122,6 @@ def test_a_script_that_is_submitted_has_a_job_a_log_and_no_terminal(shared, tmp_
     assert (found["name"], found["state"], found["failure"]) == ("quick", "succeeded", None)
     assert found["position"] <= found["tasks_total"] == 4
     assert found["workers"] == ["w1", "w2"]
-    log = logs_folder() / found["client"]["log"]
-    assert stat.S_IMODE(log.stat().st_mode) == 0o600 and stat.S_IMODE(log.parent.stat().st_mode) == 0o700
     table = said("jobs", *at).splitlines()
     assert re.match(r"JOB +STATE +NAME +GENERATION +TASKS +WORKERS +WHOSE", table[0])
     (line,) = (line for line in table if line.startswith(f"{name} "))
@@ -142,6 +140,8 @@ def test_a_script_of_several_jobs_has_one_log(shared, tmp_path):
 
 def test_a_job_is_cancelled_by_its_name_and_its_client_is_told_by_whom(shared, tmp_path):
     with long_job(shared, tmp_path) as name:
+        # At once, and not when the script ends.
+        eventually(lambda: said("logs", name, "--controller", shared) == "begins\n")
         assert said("cancel", name, "--controller", shared, USER="bob") == f"job {name} is over\n"
         followed = said("logs", name, "--follow", "--controller", shared)
         pattern = rf"begins\nends\n.*ClusterError: job {name} was cancelled by bob on \S+ \(process \d+\)\n"
@@ -156,6 +156,14 @@ def test_a_job_is_cancelled_by_its_name_and_its_client_is_told_by_whom(shared, t
     eventually(lambda: is_over(shared, name))
     text = complaint("cancel", name, "--controller", shared)
     assert f"job {name} is over already: it has succeeded" in text
+
+
+def test_who_cancels_waits_for_the_end_no_longer_than_they_want(shared, tmp_path):
+    with long_job(shared, tmp_path) as name:
+        text = complaint("cancel", name, "--patience", "0", "--controller", shared)
+        assert f"job {name} is not over after 0 s" in text and "brambling jobs" in text
+        # It was told to end all the same.
+        eventually(lambda: is_over(shared, name))
 
 
 def test_a_job_that_waits_is_cancelled_before_it_begins(shared, tmp_path):
@@ -256,6 +264,12 @@ def test_a_script_outlives_the_terminal_that_submitted_it(shared, tmp_path):
     eventually(lambda: not is_alive(pid))
 
 
+def test_logs_are_read_by_nobody_else(shared, tmp_path):
+    name = submitted(shared, script(tmp_path, QUICK))
+    log = logs_folder() / job(shared, name)["client"]["log"]
+    assert (stat.S_IMODE(log.stat().st_mode), stat.S_IMODE(log.parent.stat().st_mode)) == (0o600, 0o700)
+
+
 def test_logs_are_of_those_who_submitted(shared, tmp_path):
     folder = logs_folder()
     at = ("--controller", shared)
@@ -303,6 +317,20 @@ print(workers(), len(cluster_jobs()))
     text = complaint("jobs", BRAMBLING_CONTROLLER="127.0.0.1:1")
     assert "127.0.0.1:1" in text
     assert said("jobs", "--controller", shared, BRAMBLING_CONTROLLER="127.0.0.1:1").startswith("JOB")
+
+
+def test_kernels_run_their_programs_where_they_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with running(tmp_path, "controller", "--bind", "127.0.0.1:0") as (_, address):
+        # The worker finds its controller by the variable. In its kernels it would wait for itself.
+        monkeypatch.setenv("BRAMBLING_CONTROLLER", address)
+        with running(tmp_path, "worker", "--threads", "1"):
+            p = br.Program("inner")
+            x = p.dataset("x", value=None, partitions=2)
+            p.update(x, lambda x: repr(br._cluster.current()))
+            assert p.run()[x] == ["None", "None"]
+            assert repr(br._cluster.current()) == f"<cluster at {address}>"
+            br._cluster.current().close()
 
 
 def test_a_cluster_without_jobs_says_how_to_have_some(tmp_path, monkeypatch):

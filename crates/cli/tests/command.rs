@@ -270,7 +270,7 @@ fn workers_shards_and_jobs_are_named_as_status_names_them() {
             "submit --controller 127.0.0.1:1 haet --rows 5",
             "did you mean: brambling submit heat",
         ),
-        ("top --twice", "--once"),
+        ("top --twice", "--twice"),
     ];
     for (line, why) in wrong {
         let (code, _, err) = call(&mut host, line);

@@ -95,7 +95,7 @@ fn any_client_may_end_a_job_and_all_hear_who_did() {
     let ends = Order::Cancel { job, why };
     for _ in 0..2 {
         let orders = say(&mut registry, OTHER, Message::Cancel(job));
-        assert_eq!(orders, [ends.clone()]);
+        assert_eq!(orders, std::slice::from_ref(&ends));
     }
     let orders = say(&mut registry, THIRD, Message::Cancel(job));
     assert!(

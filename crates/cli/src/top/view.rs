@@ -135,7 +135,7 @@ mod tests {
                 id: JobId(id),
                 name: "heat\n".into(),
                 state,
-                generation: Default::default(),
+                generation: serde_json::from_str("0").unwrap(),
                 position,
                 failure: None,
             },
