@@ -78,8 +78,8 @@ def job(address, name):
     return found
 
 
-def submitted(address, path, *arguments):
-    text = said("submit", "--controller", address, path, *arguments)
+def submitted(address, path, *arguments, **variables):
+    text = said("submit", "--controller", address, path, *arguments, **variables)
     assert re.fullmatch(r"j\d+\n", text), text
     return text.strip()
 
@@ -136,6 +136,22 @@ def test_a_script_of_several_jobs_has_one_log(shared, tmp_path):
     both = [it["id"] for it in json.loads(said("jobs", "--json", "--controller", shared)) if it["client"]["log"] == log]
     assert len(both) == 2 and both[0] == name
     assert said("logs", both[1], "--controller", shared) == whole
+
+
+def test_a_log_is_followed_until_its_script_ends(shared, tmp_path):
+    # What is written late is seen, however long there was nothing to read; and unbuffered.
+    go = tmp_path / "go"
+    text = QUICK + f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nprint('ends')"
+    name = submitted(shared, script(tmp_path, text), PYTHONUNBUFFERED="")
+    arguments = [*COMMAND, "logs", name, "--follow", "--controller", shared]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "begins\n"
+        assert process.stdout.readline() == "[42, 42, 42, 42]\n"
+        # Twice as long as it takes to look again.
+        time.sleep(0.2)
+        go.touch()
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (0, "ends\n")
 
 
 def test_a_job_is_cancelled_by_its_name_and_its_client_is_told_by_whom(shared, tmp_path):
