@@ -141,7 +141,13 @@ def test_a_script_of_several_jobs_has_one_log(shared, tmp_path):
 def test_a_log_is_followed_until_its_script_ends(shared, tmp_path):
     # What is written late is seen, however long there was nothing to read; and unbuffered.
     go = tmp_path / "go"
-    text = QUICK + f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nprint('ends')"
+    text = QUICK + f"""
+import os, time
+deadline = time.monotonic() + {PATIENCE_S}
+while not os.path.exists({str(go)!r}) and time.monotonic() < deadline:
+    time.sleep(0.01)
+print("ends" if os.path.exists({str(go)!r}) else "nobody came")
+"""
     name = submitted(shared, script(tmp_path, text), PYTHONUNBUFFERED="")
     arguments = [*COMMAND, "logs", name, "--follow", "--controller", shared]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
