@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Those that are open, the last one first in use.
 _open: list[Cluster] = []
+# Whether this process is a worker.
+_is_worker = False
 
 
 class Cluster:
@@ -81,7 +83,8 @@ def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | 
     Parameters
     ----------
     address : str, optional
-        "HOST:PORT" of the controller; without a port, 7077. By default the one cluster of this account on this machine.
+        "HOST:PORT" of the controller; without a port, 7077. By default what the variable BRAMBLING_CONTROLLER says, else the one
+        cluster of this account on this machine.
     token_file : path, optional
         The file that the controller wrote. By default the one on this account, or the token in BRAMBLING_TOKEN.
 
@@ -107,5 +110,14 @@ def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | 
 
 
 def current() -> Cluster | None:
-    """The connection that is in use."""
+    """The connection that is in use: the last one, or where BRAMBLING_CONTROLLER says that programs run."""
+    if not _open and not _is_worker and os.environ.get("BRAMBLING_CONTROLLER"):
+        # Open to the end of the process. Who connects meanwhile uses that.
+        connect()
     return _open[-1] if _open else None
+
+
+def be_worker() -> None:
+    """What kernels run in this process runs here, whatever its environment says: the cluster waits for it."""
+    global _is_worker
+    _is_worker = True

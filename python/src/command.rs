@@ -52,6 +52,14 @@ impl brambling_cli::Host for PyHost {
     }
 
     fn source(&self) -> Option<Box<dyn brambling::cluster::Source>> {
+        // What kernels run does not wait for the cluster, which waits for them.
+        self.ask(
+            |host| {
+                let module = host.py().import("brambling._cluster")?;
+                module.call_method0("be_worker").map(drop)
+            },
+            (),
+        );
         Some(Box::new(PySource))
     }
 

@@ -2,7 +2,11 @@
 
 use crate::Host;
 use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
+use crate::jobs::{CancelArguments, JobsArguments};
+use crate::logs::LogsArguments;
 use crate::shards::{DrainArguments, MoveArguments};
+use crate::submit::SubmitArguments;
+use crate::top::TopArguments;
 use brambling_bench::{GraphName, Precision};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -100,6 +104,52 @@ Examples:
 
 The worker gets no shards of new jobs, and those it has move to the others. When it holds none, its process ends with
 exit code 0. The job that runs goes on.";
+
+const SUBMIT_HELP: &str = "\
+Examples:
+  brambling submit train.py --rows 1000
+  id=$(brambling submit train.py)            standard output is the job's name alone, such as j7
+  brambling submit --controller 10.0.0.7:7077 word_count
+
+Programs, models and analyses of the script run on the cluster; it needs no br.connect. The command ends when the script has its first job;
+the script goes on when the terminal is closed, and what it prints goes to its log: brambling logs JOB.
+Its later jobs are listed by brambling jobs, with logs that are the same. Ctrl-C before it has a job ends it.
+
+A script that ends without a job gives its exit code, and what it said goes to standard error.";
+
+const JOBS_HELP: &str = "\
+Examples:
+  brambling jobs
+  brambling jobs --json | jq '.[] | select(.state == \"running\") | .id'
+
+TASKS: those that have run, as the workers last told, and of how many where that is known before. WHOSE: the account and host
+of its client. JSON has `id`, `name`, `state`, `generation`, `position`, `tasks_total`, `workers`, `client` (user, host, pid, log) and
+`failure`. The last 100 jobs are remembered, while the controller lives.";
+
+const CANCEL_HELP: &str = "\
+Examples:
+  brambling cancel j7
+  brambling cancel j7 --controller 10.0.0.7:7077 --patience 5
+
+Its client raises br.ClusterError, which says who has cancelled it: the job ends, and its script only if it ends by that. Kernels that run
+end by themselves. Exit code 1: there is no such job, or it was over before.";
+
+const LOGS_HELP: &str = "\
+Examples:
+  brambling logs j7
+  brambling logs j7 --follow                 until the script has ended
+
+Logs are files of the account and machine where brambling submit was called, in ~/.local/state/brambling/logs. What kernels print is seen where
+the workers run.";
+
+const TOP_HELP: &str = "\
+Examples:
+  brambling top
+  brambling top --controller 10.0.0.7:7077
+  brambling top --once                       as when the output is no terminal
+
+Once a second. IDLE is the share of its threads' time in which no task ran, lately; TASKS/S counts since the picture before.
+`q` or Ctrl-C ends it.";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -203,6 +253,31 @@ pub(crate) enum Command {
     /// Move all that a worker holds to the others, and end it
     #[command(after_help = DRAIN_HELP)]
     Drain(DrainArguments),
+    /// Run a script on a cluster, detached from this terminal; prints its job's name
+    #[command(
+        after_help = SUBMIT_HELP,
+        override_usage = "brambling submit [OPTIONS] FILE.py|EXAMPLE [ARGS]..."
+    )]
+    Submit(SubmitArguments),
+    /// As run, in a session of its own
+    #[command(hide = true)]
+    RunDetached {
+        script: String,
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// List a cluster's jobs
+    #[command(after_help = JOBS_HELP)]
+    Jobs(JobsArguments),
+    /// End a job, whoever's it is
+    #[command(after_help = CANCEL_HELP)]
+    Cancel(CancelArguments),
+    /// Print what a script that was submitted has said
+    #[command(after_help = LOGS_HELP)]
+    Logs(LogsArguments),
+    /// Show workers and jobs, live
+    #[command(after_help = TOP_HELP)]
+    Top(TopArguments),
     /// Print what makes a shell complete this command
     #[command(after_help = COMPLETIONS_HELP)]
     Completions {
@@ -258,7 +333,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>, host: &dyn Host) -
         return Parsed::Help(versions(host));
     }
     let names_a_script = |arg: &OsString| !arg.to_string_lossy().starts_with('-');
-    if args[1] == "run" && args.get(2).is_some_and(names_a_script) {
+    if (args[1] == "run" || args[1] == "run-detached") && args.get(2).is_some_and(names_a_script) {
         // What follows the script is the script's, `--help` included.
         args.insert(3, "--".into());
     }

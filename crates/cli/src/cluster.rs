@@ -2,7 +2,7 @@
 
 use crate::{FAILED, Host, OK, Streams};
 use brambling::cluster::{
-    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, JobState,
+    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, JobStatus,
     Rendezvous, Share, Source, Status, WorkerEnd, WorkerOptions, WorkerProcess,
 };
 use brambling::program::Program;
@@ -23,7 +23,7 @@ const STARTING: Duration = Duration::from_secs(60);
 /// Where a cluster is, as the user gave it.
 #[derive(clap::Args)]
 pub(crate) struct Where {
-    /// The controller's address; the port is 7077 unless given
+    /// The controller's address; the port is 7077 unless given. Otherwise BRAMBLING_CONTROLLER, or the one cluster of this account
     #[arg(long, value_name = "HOST:PORT")]
     controller: Option<String>,
     #[command(flatten)]
@@ -33,6 +33,10 @@ pub(crate) struct Where {
 impl Where {
     pub(crate) fn find(&self) -> Result<Rendezvous, ClusterError> {
         Rendezvous::find(self.controller.as_deref(), self.token.token_file.as_deref())
+    }
+
+    pub(crate) fn names_a_token_file(&self) -> bool {
+        self.token.token_file.is_some()
     }
 }
 
@@ -113,17 +117,17 @@ pub(crate) fn fail(streams: &mut Streams<'_>, error: &dyn std::error::Error) -> 
 }
 
 /// Whether the process was asked to end, by Ctrl-C or SIGTERM.
-struct Asked(Arc<AtomicBool>);
+pub(crate) struct Asked(Arc<AtomicBool>);
 
 impl Asked {
-    fn watch() -> Result<Asked, ClusterError> {
+    pub(crate) fn watch() -> Result<Asked, ClusterError> {
         let asked = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGTERM, asked.clone())
             .map_err(|source| ClusterError::System { source })?;
         Ok(Asked(asked))
     }
 
-    fn to_end(&self, host: &mut dyn Host) -> bool {
+    pub(crate) fn to_end(&self, host: &mut dyn Host) -> bool {
         self.0.load(Ordering::SeqCst) || host.interrupted()
     }
 }
@@ -339,7 +343,7 @@ struct WorkerLine {
 }
 
 #[derive(Serialize)]
-struct JobLine {
+pub(crate) struct JobLine {
     id: String,
     name: String,
     /// queued, running, succeeded or failed.
@@ -348,6 +352,19 @@ struct JobLine {
     /// Tasks that have run.
     position: u64,
     failure: Option<String>,
+}
+
+impl From<JobStatus> for JobLine {
+    fn from(status: JobStatus) -> JobLine {
+        JobLine {
+            id: status.id.to_string(),
+            name: status.name,
+            state: crate::jobs::state(status.state),
+            generation: status.generation.0,
+            position: status.position,
+            failure: status.failure,
+        }
+    }
 }
 
 impl From<Status> for Report {
@@ -361,19 +378,7 @@ impl From<Status> for Report {
             memory_bytes: it.memory_bytes,
             idle_share: f64::from(it.idle_permille) / 1_000.0,
         });
-        let jobs = status.jobs.into_iter().map(|it| JobLine {
-            id: it.id.to_string(),
-            name: it.name,
-            state: match it.state {
-                JobState::Queued => "queued",
-                JobState::Running => "running",
-                JobState::Succeeded => "succeeded",
-                JobState::Failed => "failed",
-            },
-            generation: it.generation.0,
-            position: it.position,
-            failure: it.failure,
-        });
+        let jobs = status.jobs.into_iter().map(JobLine::from);
         Report {
             workers: workers.collect(),
             jobs: jobs.collect(),

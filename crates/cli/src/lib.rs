@@ -17,17 +17,21 @@ mod bench;
 mod cluster;
 mod config;
 mod doctor;
+mod jobs;
+mod logs;
 mod nearest;
 mod run;
 mod shards;
+mod submit;
 mod table;
+mod top;
 
 pub use cluster::status_json;
 
 use args::{Command, Parsed};
 use brambling::cluster::Source;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 /// All went well.
@@ -85,6 +89,8 @@ pub struct HostBench {
 struct Streams<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
+    /// Whether somebody sees what is written to `out` as it is written.
+    is_terminal: bool,
 }
 
 impl Streams<'_> {
@@ -101,7 +107,13 @@ impl Streams<'_> {
 
 /// Runs the command. `args` begins with the program's own name; the result is the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>, host: &mut dyn Host) -> u8 {
-    main_to(args, host, &mut std::io::stdout(), &mut std::io::stderr())
+    let mut out = std::io::stdout();
+    let streams = Streams {
+        is_terminal: out.is_terminal(),
+        out: &mut out,
+        err: &mut std::io::stderr(),
+    };
+    with_streams(args, host, streams)
 }
 
 /// As [`main`], writing elsewhere. A script that the host runs writes where it likes.
@@ -111,7 +123,20 @@ pub fn main_to(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
-    let mut streams = Streams { out, err };
+    let is_terminal = false;
+    let streams = Streams {
+        out,
+        err,
+        is_terminal,
+    };
+    with_streams(args, host, streams)
+}
+
+fn with_streams(
+    args: impl IntoIterator<Item = OsString>,
+    host: &mut dyn Host,
+    mut streams: Streams<'_>,
+) -> u8 {
     let command = match args::parse(args, host) {
         Parsed::Command(command) => command,
         Parsed::Help(text) => {
@@ -153,6 +178,14 @@ pub fn main_to(
         Command::Move(arguments) => shards::move_shard(&arguments, host, &mut streams),
         Command::Drain(arguments) => shards::drain(&arguments, host, &mut streams),
         Command::Status(at) => cluster::status(&at, &mut streams),
+        Command::Submit(arguments) => submit::submit(&arguments, host, &mut streams),
+        Command::RunDetached { script, args } => {
+            submit::run_detached(&script, &args, host, &mut streams)
+        }
+        Command::Jobs(arguments) => jobs::jobs(&arguments, &mut streams),
+        Command::Cancel(arguments) => jobs::cancel(&arguments, host, &mut streams),
+        Command::Top(arguments) => top::top(&arguments, host, &mut streams),
+        Command::Logs(arguments) => logs::logs(&arguments, host, &mut streams),
         Command::Completions { shell } => {
             streams.out(args::completions(shell));
             OK

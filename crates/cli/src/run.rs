@@ -10,29 +10,47 @@ pub(crate) fn run(
     host: &mut dyn Host,
     streams: &mut Streams<'_>,
 ) -> u8 {
-    let examples = host.examples();
-    let is_example = examples.iter().any(|(name, _)| name == script);
-    let path = Path::new(script);
-    if path.is_file() {
-        return host.run_script(path, args);
+    match find("run", script, host) {
+        Ok(Is::File) => host.run_script(Path::new(script), args),
+        Ok(Is::Example) => host.run_example(script, args),
+        Err(why) => {
+            streams.err(why);
+            USAGE
+        }
     }
-    if is_example {
-        return host.run_example(script, args);
-    }
-    streams.err(unknown(script, path, &examples));
-    USAGE
 }
 
-fn unknown(script: &str, path: &Path, examples: &[(String, String)]) -> String {
+/// What a script is.
+pub(crate) enum Is {
+    File,
+    Example,
+}
+
+/// What the script is that a command was given, or why it is none.
+pub(crate) fn find(command: &str, script: &str, host: &dyn Host) -> Result<Is, String> {
+    let examples = host.examples();
+    let path = Path::new(script);
+    if path.is_file() {
+        return Ok(Is::File);
+    }
+    if examples.iter().any(|(name, _)| name == script) {
+        return Ok(Is::Example);
+    }
+    Err(unknown(command, script, path, &examples))
+}
+
+fn unknown(command: &str, script: &str, path: &Path, examples: &[(String, String)]) -> String {
     let mut text = if path.is_dir() {
         format!("error: {script} is a directory; give a Python file in it\n")
     } else {
         format!("error: {script} is neither a file nor an example\n")
     };
     if path.with_extension("py").is_file() {
-        text.push_str(&format!("\n  did you mean: brambling run {script}.py\n"));
+        text.push_str(&format!(
+            "\n  did you mean: brambling {command} {script}.py\n"
+        ));
     } else if let Some(name) = nearest(script, examples.iter().map(|(name, _)| name.as_str())) {
-        text.push_str(&format!("\n  did you mean: brambling run {name}\n"));
+        text.push_str(&format!("\n  did you mean: brambling {command} {name}\n"));
     }
     text.push_str("\nExamples:\n");
     text.push_str(&crate::table::two_columns(

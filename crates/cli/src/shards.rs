@@ -39,9 +39,9 @@ fn worker(text: &str) -> Result<WorkerId, String> {
     number.ok_or_else(|| "a worker is named as `brambling status` does, such as w2".into())
 }
 
-fn job(text: &str) -> Result<JobId, String> {
+pub(crate) fn job(text: &str) -> Result<JobId, String> {
     let number = numbered(text, 'j').map(JobId);
-    number.ok_or_else(|| "a job is named as `brambling status` does, such as j1".into())
+    number.ok_or_else(|| "a job is named as `brambling jobs` does, such as j1".into())
 }
 
 fn shard(text: &str) -> Result<ShardId, String> {
@@ -54,7 +54,7 @@ fn shard(text: &str) -> Result<ShardId, String> {
 }
 
 /// Asks whoever runs the command for interruptions.
-struct Looks<'a>(&'a mut dyn Host);
+pub(crate) struct Looks<'a>(pub(crate) &'a mut dyn Host);
 
 impl Caller for Looks<'_> {
     fn check(&mut self) -> Result<(), Interrupted> {
@@ -89,11 +89,11 @@ pub(crate) fn drain(
     tell(said, streams)
 }
 
-fn connect(at: &Where) -> Result<Cluster, Error> {
+pub(crate) fn connect(at: &Where) -> Result<Cluster, Error> {
     Ok(Cluster::connect(&at.find()?)?)
 }
 
-fn tell(said: Result<String, Error>, streams: &mut Streams<'_>) -> u8 {
+pub(crate) fn tell(said: Result<String, Error>, streams: &mut Streams<'_>) -> u8 {
     match said {
         Ok(text) => {
             streams.out(text);

@@ -24,6 +24,37 @@ pub(crate) fn columns(rows: &[[String; 3]]) -> String {
         .collect()
 }
 
+/// Rows of any number of columns, each as wide as its widest cell.
+pub(crate) fn rows<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A text of somebody else's as it may stand on a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let letters = text.lines().next().unwrap_or_default().chars();
+    letters.filter(|letter| !letter.is_control()).collect()
+}
+
+/// As many letters of a text.
+pub(crate) fn cut(text: &str, letters: usize) -> String {
+    match text.chars().count() > letters {
+        true => text.chars().take(letters - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
 /// A table of numbers under its heads, each aligned to the right.
 pub(crate) fn numbers(table: &Table) -> String {
     let heads = table.heads.iter().map(|&head| head.to_owned()).collect();
@@ -93,6 +124,17 @@ mod tests {
         };
         let expected = "       tasks     µs\n  a     1234  0.500\n  sum      7   12.2\n";
         assert_eq!(numbers(&table), expected);
+    }
+
+    #[test]
+    fn what_others_say_stays_in_its_line_and_cell() {
+        let cells = [["a", "bb", ""], ["ccc", "", "d"]].map(|row| row.map(str::to_owned));
+        assert_eq!(rows(&cells), "a    bb\nccc      d\n");
+        assert_eq!(shown("\u{1b}[2Jone\ttwo\nthree"), "[2Jonetwo");
+        assert_eq!(
+            (cut("abcd", 4), cut("abcde", 4)),
+            ("abcd".into(), "abc…".into())
+        );
     }
 
     #[test]

@@ -261,20 +261,51 @@ fn workers_shards_and_jobs_are_named_as_status_names_them() {
         ("move w2 --shard 0.3 --job 1.2", "such as j1"),
         ("move w2", "--shard"),
         ("drain", "WORKER"),
+        ("cancel 1.2", "such as j1"),
+        ("cancel", "JOB"),
+        ("cancel j1 --patience soon", "--patience"),
+        ("logs train.py", "such as j1"),
+        ("submit", "FILE.py"),
+        (
+            "submit --controller 127.0.0.1:1 haet --rows 5",
+            "did you mean: brambling submit heat",
+        ),
+        ("top --twice", "--twice"),
     ];
     for (line, why) in wrong {
         let (code, _, err) = call(&mut host, line);
         assert_eq!(code, USAGE, "{line}");
         assert!(err.contains(why), "{err}");
     }
+    assert!(host.ran.is_empty(), "{:?}", host.ran);
     // Understood, and nobody is there.
     for line in [
         "move w2 --shard 0.3 --job j1",
         "move 2 --shard g0.3",
         "drain w2",
+        "cancel j1",
+        "cancel 1 --patience 3",
+        "logs j1 --follow",
+        "jobs --json",
+        "top --once",
     ] {
         let (code, _, err) = call(&mut host, &format!("{line} --controller 127.0.0.1:1"));
         assert_eq!(code, FAILED, "{line}: {err}");
         assert!(err.contains("127.0.0.1:1"), "{err}");
     }
+}
+
+#[test]
+fn what_follows_a_script_that_is_submitted_is_the_scripts() {
+    // Its `--help` and `--controller` are no options of submit: what is wrong is that nobody is there.
+    let line = "submit --controller 127.0.0.1:1 heat --help --controller 127.0.0.1:2";
+    let (code, out, err) = call(&mut FakeHost::default(), line);
+    assert_eq!((code, out.as_str()), (FAILED, ""), "{err}");
+    assert!(err.contains("127.0.0.1:1;"), "{err}");
+    let (code, out, _) = call(&mut FakeHost::default(), "submit --help");
+    assert_eq!(code, OK);
+    assert!(
+        out.contains("id=$(brambling submit train.py)") && out.contains("[ARGS]..."),
+        "{out}"
+    );
 }

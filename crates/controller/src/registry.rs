@@ -10,19 +10,21 @@
 //!   error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link.
 //! * One job has the cluster at a time, from [`Accepted`] until its client is done with it or gone; others wait in the order in which
 //!   they came.
-//! * A client's jobs end with its link.
+//! * A client's jobs end with its link, or when any client wants them ended.
 //! * A worker that is drained gets no shards of new jobs. It ends when it has left the job that runs, or when that is over.
 
+mod clients;
 mod drains;
 mod wishes;
 
 use crate::placement::place;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Accepted, JobState, JobStatus, Load, Member, Message, Move, Prepare, Register, Registered,
-    Status, Submit, Times, WorkerStatus,
+    Accepted, Client, JobDetails, JobState, JobStatus, Load, Member, Message, Move, Prepare,
+    Register, Registered, Status, Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Generation, JobId, PartitionMap, WorkerId};
+use clients::Clients;
 use drains::Drain;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -131,6 +133,7 @@ pub enum Told {
     Admitted { job: JobId, member: Member },
     Left { job: JobId, worker: WorkerId },
     Drained(WorkerId),
+    Jobs(Vec<JobDetails>),
 }
 
 impl Told {
@@ -157,6 +160,7 @@ impl Told {
                 worker: *worker,
             },
             Told::Drained(worker) => Message::Drained(*worker),
+            Told::Jobs(jobs) => Message::Jobs(jobs.clone()),
         }
     }
 }
@@ -198,6 +202,8 @@ struct Worker {
 
 struct Job {
     client: Option<Caller>,
+    /// Who that is, also after it is gone.
+    by: Option<Client>,
     name: String,
     shards: Vec<u32>,
     state: JobState,
@@ -207,6 +213,21 @@ struct Job {
     prepare: Option<Prepare>,
     /// By worker: tasks that have run.
     tasks: BTreeMap<WorkerId, u64>,
+    /// Where its client knows that.
+    tasks_total: Option<u64>,
+}
+
+impl Job {
+    fn status(&self, id: JobId) -> JobStatus {
+        JobStatus {
+            id,
+            name: self.name.clone(),
+            state: self.state,
+            generation: GENERATION,
+            position: self.tasks.values().sum(),
+            failure: self.failure.clone(),
+        }
+    }
 }
 
 const GENERATION: Generation = Generation(0);
@@ -225,6 +246,7 @@ pub struct Registry {
     wishes: BTreeMap<(JobId, ShardId), Caller>,
     /// Who wants to hear that a worker has been drained.
     drains: Vec<(WorkerId, Caller)>,
+    clients: Clients,
     orders: Vec<Order>,
 }
 
@@ -241,6 +263,7 @@ impl Registry {
             queued: VecDeque::new(),
             wishes: BTreeMap::new(),
             drains: Vec::new(),
+            clients: Clients::default(),
             orders: Vec::new(),
         }
     }
@@ -287,6 +310,9 @@ impl Registry {
             Message::Done(job) => self.on_done(from, job),
             Message::Move(wish) => self.on_move(from, wish),
             Message::Drain(worker) => self.on_drain(from, worker),
+            Message::Introduce(client) => self.on_introduce(from, &client),
+            Message::Expects { job, tasks } => self.on_expects(from, job, tasks),
+            Message::AskJobs => self.tell(from, Told::Jobs(self.job_details())),
             Message::Ask => self.orders.push(Order::Report { to: from }),
             _ => return Err(RegistryError::WrongWay),
         }
@@ -302,6 +328,7 @@ impl Registry {
         }
         self.wishes.retain(|_, by| *by != caller);
         self.drains.retain(|(_, by)| *by != caller);
+        self.clients.forget(caller);
         let mut jobs = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.client == Some(caller) {
@@ -311,8 +338,9 @@ impl Registry {
         }
         // Those that wait first: else the end of one would begin the next.
         for job in jobs.into_iter().rev() {
-            self.cancel(job, "the client that asked for it is gone".into());
-            self.release(job);
+            let why = "the client that asked for it is gone";
+            self.cancel(job, why.into());
+            self.release(job, why);
         }
     }
 
@@ -485,6 +513,7 @@ impl Registry {
         self.next_job += 1;
         let job = Job {
             client: Some(from),
+            by: self.clients.of(from),
             name: submit.name.to_owned(),
             shards: submit.shards.clone(),
             state: JobState::Queued,
@@ -492,6 +521,7 @@ impl Registry {
             members: Vec::new(),
             prepare: None,
             tasks: BTreeMap::new(),
+            tasks_total: None,
         };
         self.jobs.insert(id, job);
         self.queued.push_back(id);
@@ -551,16 +581,6 @@ impl Registry {
         }
     }
 
-    fn on_cancel(&mut self, from: Caller, job: JobId) {
-        match self.jobs.get(&job) {
-            Some(it) if matches!(it.state, JobState::Running | JobState::Queued) => {
-                self.cancel(job, "it was cancelled".into());
-            }
-            Some(_) => {}
-            None => self.refuse(from, format!("there is no job {job}")),
-        }
-    }
-
     /// Ends a job that has not ended.
     fn cancel(&mut self, id: JobId, why: String) {
         match self.jobs.get(&id).map(|job| job.state) {
@@ -586,6 +606,7 @@ impl Registry {
         job.failure = failure.clone();
         let client = job.client;
         self.end_wishes(id);
+        self.tell_enders(id);
         if let Some(client) = client {
             self.tell(client, Told::Over { job: id, failure });
         }
@@ -597,19 +618,23 @@ impl Registry {
             .get(&id)
             .is_some_and(|job| job.client == Some(from))
         {
-            self.cancel(id, "its client is done with it".into());
-            self.release(id);
+            let why = "its client is done with it";
+            self.cancel(id, why.into());
+            self.release(id, why);
         }
     }
 
-    /// Nobody asks for a job any more: its members drop what they have of it, and the next one begins.
-    fn release(&mut self, id: JobId) {
+    /// Nobody asks for a job any more: its members drop what they have of it, and the next one begins. `why` is how it has ended, if
+    /// nothing else has ended it.
+    fn release(&mut self, id: JobId, why: &str) {
         if let Some(job) = self.jobs.get_mut(&id) {
             (job.client, job.prepare) = (None, None);
             if !matches!(job.state, JobState::Succeeded) {
                 job.state = JobState::Failed;
+                job.failure.get_or_insert_with(|| why.to_owned());
             }
         }
+        self.tell_enders(id);
         if self.current == Some(id) {
             self.current = None;
             let members = self.jobs[&id].members.clone();
@@ -645,14 +670,6 @@ impl Registry {
             memory_bytes: worker.load.memory_bytes,
             idle_permille: worker.load.idle_permille,
         };
-        let job = |(id, job): (&JobId, &Job)| JobStatus {
-            id: *id,
-            name: job.name.clone(),
-            state: job.state,
-            generation: GENERATION,
-            position: job.tasks.values().sum(),
-            failure: job.failure.clone(),
-        };
         // Who was drained only has to hear it.
         let there = self
             .workers
@@ -660,7 +677,7 @@ impl Registry {
             .filter(|(_, it)| it.drain != Drain::Done);
         Status {
             workers: there.map(worker).collect(),
-            jobs: self.jobs.iter().map(job).collect(),
+            jobs: self.jobs.iter().map(|(id, job)| job.status(*id)).collect(),
         }
     }
 }

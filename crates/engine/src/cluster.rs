@@ -9,24 +9,31 @@ mod children;
 mod client;
 mod controller;
 mod error;
+mod jobs;
 mod rendezvous;
 mod wire;
 mod worker;
 
 pub use brambling_program::{GroupId, ShardId};
 pub use brambling_protocol::greeting::Token;
-pub use brambling_protocol::message::{JobState, JobStatus, Status, WorkerStatus};
+pub use brambling_protocol::message::{
+    Client, JobDetails, JobState, JobStatus, Status, WorkerStatus,
+};
 pub use brambling_protocol::{JobId, WorkerId};
 pub use children::{Children, Share};
 pub use client::Cluster;
 pub use controller::{BALANCE_EACH, ControllerOptions, ControllerProcess};
 pub use error::ClusterError;
-pub use rendezvous::{Rendezvous, TOKEN_VARIABLE};
+pub use jobs::ourselves;
+pub use rendezvous::{CONTROLLER_VARIABLE, Rendezvous, TOKEN_VARIABLE};
 pub use wire::set_when_input_ends;
 pub use worker::{Source, WorkerEnd, WorkerOptions, WorkerProcess};
 
 /// The port of a controller when nobody names one.
 pub const DEFAULT_PORT: u16 = 7077;
+
+/// The variable that holds the name of the log that a process writes to, of one that `brambling submit` has started.
+pub const SUBMISSION_VARIABLE: &str = "BRAMBLING_SUBMISSION";
 
 /// What processes compare when they meet.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -45,7 +45,7 @@ pub enum Message<'a> {
         /// What went wrong on which worker, if anything did.
         failure: Option<&'a str>,
     },
-    /// A client to the controller: end a job.
+    /// A client to the controller: end a job, whoever's it is. `Over` is the answer, once it is.
     Cancel(JobId),
     /// A client to the controller: it has what it wants of a job of its.
     Done(JobId),
@@ -111,6 +111,45 @@ pub enum Message<'a> {
     /// A worker to the controller, at most once a second: what the shards of a job took there since it last said so. Many of them
     /// come in several messages.
     Times(Times),
+    /// A client to the controller: who it is, for those who ask whose a job is and who has ended it. Changes nothing else.
+    Introduce(Client),
+    /// A client to the controller: its job has so many tasks, where that is known before it runs.
+    Expects {
+        /// The job.
+        job: JobId,
+        /// How many.
+        tasks: u64,
+    },
+    /// A client to the controller: what is known of each job?
+    AskJobs,
+    /// The answer, by name.
+    Jobs(Vec<JobDetails>),
+}
+
+/// Who a client is, in its own words.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Client {
+    /// The account.
+    pub user: String,
+    /// The machine's name.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// The name of the log that its output goes to, if it was started without a terminal.
+    pub log: Option<String>,
+}
+
+/// A job, whose it is and who runs it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobDetails {
+    /// How it fares.
+    pub status: JobStatus,
+    /// How many tasks it has, where that is known.
+    pub tasks_total: Option<u64>,
+    /// Who runs it, or ran it at its end.
+    pub workers: Vec<WorkerId>,
+    /// Whose it is, if they said so.
+    pub client: Option<Client>,
 }
 
 /// A wish that a shard moves.

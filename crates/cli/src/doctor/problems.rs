@@ -2,11 +2,14 @@
 
 use super::Problem;
 use crate::nearest::nearest;
+use brambling::cluster::{CONTROLLER_VARIABLE, SUBMISSION_VARIABLE, TOKEN_VARIABLE};
 use brambling::{ENVIRONMENT, FILE_NAME, Resolved, SETTINGS, SettingsError};
 use brambling_machine::cpu::Processor;
 
 const PREFIX: &str = "BRAMBLING_";
 
+/// Variables that say where a cluster is and what its processes know.
+const OF_CLUSTERS: [&str; 3] = [CONTROLLER_VARIABLE, TOKEN_VARIABLE, SUBMISSION_VARIABLE];
 /// Variables of this repository's own tools.
 const OF_OUR_TOOLS: [&str; 2] = ["BRAMBLING_COMMAND", "BRAMBLING_SEEDS"];
 
@@ -83,6 +86,7 @@ pub(super) fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<Prob
     let mut unknown: Vec<String> = names
         .filter(|name| name.starts_with(PREFIX))
         .filter(|name| !ENVIRONMENT.contains(&&name[..]) && !OF_OUR_TOOLS.contains(&&name[..]))
+        .filter(|name| !OF_CLUSTERS.contains(&&name[..]))
         .collect();
     let settings = ENVIRONMENT.map(without_prefix);
     unknown.sort();

@@ -1,5 +1,6 @@
 //! A client: runs programs on a cluster, and fetches what they leave.
 
+use super::jobs::ourselves;
 use super::wire::{board, epoch, framed, message};
 use super::{ClusterError, Rendezvous, Status, VERSION};
 use crate::{Error, Outcome};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How long a process that listens may take to answer a greeting.
 const GREETING: Duration = Duration::from_secs(6);
 /// How long the answer to a question may take.
-const ANSWER: Duration = Duration::from_secs(10);
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
 /// How often a caller is asked for interruptions.
 const LOOKS: Duration = Duration::from_millis(20);
 /// How long after it was lost the link to a worker is made again, and for how long that is tried.
@@ -115,6 +116,7 @@ impl Cluster {
             controller,
             inbox: Mutex::new(inbox),
         };
+        cluster.say(controller, Message::Introduce(ourselves()));
         // Who says nothing after the greeting is sent away soon, and a client may think for long before it runs something.
         cluster.status()?;
         Ok(cluster)
@@ -186,7 +188,7 @@ impl Cluster {
     }
 
     /// Asks the controller, and waits for what is an answer; looks now and then whether to go on.
-    fn ask<R, E: From<ClusterError>>(
+    pub(super) fn ask<R, E: From<ClusterError>>(
         &self,
         question: Message<'_>,
         mut look: impl FnMut() -> Result<(), E>,
@@ -263,7 +265,7 @@ impl Cluster {
         self.board.say(to, [framed(message)]);
     }
 
-    fn gone(&self, why: String) -> ClusterError {
+    pub(super) fn gone(&self, why: String) -> ClusterError {
         ClusterError::ControllerGone {
             at: self.address,
             why,
@@ -342,6 +344,10 @@ impl Talk<'_> {
         );
         let job = self.queued()?;
         self.job = Some(job);
+        if let Some(tasks) = self.plan.task_count() {
+            let expects = Message::Expects { job, tasks };
+            self.cluster.say(self.cluster.controller, expects);
+        }
         let accepted = loop {
             match self.next()? {
                 Event::Accepted(accepted) => break accepted,
@@ -638,13 +644,13 @@ impl Talk<'_> {
     }
 }
 
-fn refused(why: &str) -> ClusterError {
+pub(super) fn refused(why: &str) -> ClusterError {
     let why = why.to_owned();
     ClusterError::Refused { why }
 }
 
 /// Whether a caller has not interrupted.
-fn looking(caller: &mut dyn Caller) -> impl FnMut() -> Result<(), Error> {
+pub(super) fn looking(caller: &mut dyn Caller) -> impl FnMut() -> Result<(), Error> {
     || match caller.check() {
         Ok(()) => Ok(()),
         Err(_) => Err(Failure::Interrupted.into()),

@@ -1,7 +1,9 @@
 //! What can go wrong between processes.
 
+use brambling_protocol::JobId;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Why a process takes no part in a cluster, or a program did not run there.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,17 @@ pub enum ClusterError {
     Refused {
         /// Why, and the way out.
         why: String,
+    },
+    /// A job that was cancelled has not ended yet.
+    #[error(
+        "job {job} is not over after {} s; it was told to end, and does when the cluster hears of it: `brambling jobs` says whether",
+        after.as_secs()
+    )]
+    NotOver {
+        /// Which.
+        job: JobId,
+        /// How long it was waited for.
+        after: Duration,
     },
     /// A worker that holds results is gone.
     #[error("the results on {worker} cannot be fetched: {why}")]

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// The variable that holds a token.
 pub const TOKEN_VARIABLE: &str = "BRAMBLING_TOKEN";
+/// The variable that holds a controller's address, where none is named.
+pub const CONTROLLER_VARIABLE: &str = "BRAMBLING_CONTROLLER";
 
 /// What the file says.
 #[derive(Serialize, Deserialize)]
@@ -28,8 +30,8 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Finds a cluster. `address` is HOST:PORT or HOST; none: the one cluster of this account. The token comes from
-    /// `token_file`, else from BRAMBLING_TOKEN, else from the file that a controller of this account wrote.
+    /// Finds a cluster. `address` is HOST:PORT or HOST; none: what BRAMBLING_CONTROLLER says, else the one cluster of this account. The
+    /// token comes from `token_file`, else from BRAMBLING_TOKEN, else from the file that a controller of this account wrote.
     ///
     /// # Errors
     /// Names what is missing, and the way out.
@@ -39,7 +41,9 @@ impl Rendezvous {
     ) -> Result<Rendezvous, ClusterError> {
         let folder = folder()?;
         let known = |address: SocketAddr| read(&path_in(&folder, address));
-        let Some(text) = address else {
+        let variable = std::env::var(CONTROLLER_VARIABLE);
+        let variable = variable.ok().filter(|text| !text.is_empty());
+        let Some(text) = address.or(variable.as_deref()) else {
             return the_only_one(&folder);
         };
         let text = match text.parse::<SocketAddr>().is_ok() || text.contains(':') {
@@ -84,6 +88,20 @@ impl Rendezvous {
             (None, Ok(text)) => parsed(&text, TOKEN_VARIABLE).map(Some),
             (None, Err(_)) => Ok(None),
         }
+    }
+
+    /// Where what commands leave for later ones is kept: files of this account.
+    ///
+    /// # Errors
+    /// When the environment names no place for it.
+    pub fn state_folder() -> Result<PathBuf, ClusterError> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let state = set("XDG_STATE_HOME").map(PathBuf::from);
+        let home = || set("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+        let folder = state.or_else(home).ok_or_else(|| ClusterError::WhichCluster {
+            why: "neither XDG_STATE_HOME nor HOME is set, so there is no place for the cluster's file; set one of them".into(),
+        })?;
+        Ok(folder.join("brambling"))
     }
 
     /// Writes the file by which other processes of this account find the cluster, and gives its path.
@@ -139,13 +157,7 @@ impl Rendezvous {
 }
 
 fn folder() -> Result<PathBuf, ClusterError> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let state = set("XDG_STATE_HOME").map(PathBuf::from);
-    let home = || set("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let folder = state.or_else(home).ok_or_else(|| ClusterError::WhichCluster {
-        why: "neither XDG_STATE_HOME nor HOME is set, so there is no place for the cluster's file; set one of them".into(),
-    })?;
-    Ok(folder.join("brambling/clusters"))
+    Ok(Rendezvous::state_folder()?.join("clusters"))
 }
 
 fn path_in(folder: &Path, address: SocketAddr) -> PathBuf {

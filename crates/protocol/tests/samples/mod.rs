@@ -4,8 +4,8 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::*;
 use brambling_protocol::message::{
-    Accepted, JobState, JobStatus, Load, Member, Message, Move, Part, Prepare, Register,
-    Registered, ShardTime, Status, Submit, Times, WorkerStatus,
+    Accepted, Client, JobDetails, JobState, JobStatus, Load, Member, Message, Move, Part, Prepare,
+    Register, Registered, ShardTime, Status, Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
@@ -454,6 +454,22 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             bytes: 128 << 20,
         }],
     };
+    let client = Client {
+        user: "ada".into(),
+        host: "node-7".into(),
+        pid: 4_711,
+        log: Some("train-0f3a.log".into()),
+    };
+    let jobs = vec![JobDetails {
+        status: status.jobs[0].clone(),
+        tasks_total: Some(1 << 40),
+        workers: vec![worker],
+        client: Some(client.clone()),
+    }];
+    let expects = Message::Expects {
+        job,
+        tasks: 1 << 40,
+    };
     let all = [
         ("register", Message::Register(register)),
         ("registered", Message::Registered(Registered { worker })),
@@ -481,6 +497,10 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("drain", Message::Drain(worker)),
         ("drained", Message::Drained(worker)),
         ("times", Message::Times(times)),
+        ("introduce", Message::Introduce(client)),
+        ("expects", expects),
+        ("ask-jobs", Message::AskJobs),
+        ("jobs", Message::Jobs(jobs)),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

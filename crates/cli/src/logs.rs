@@ -1,0 +1,183 @@
+//! `brambling logs`: what a script that `brambling submit` has started has said. Its log is a file of the account that started it; who holds it
+//! open to write holds a lock on it, so that others see when nothing more comes.
+
+use crate::cluster::{Where, fail};
+use crate::shards::{connect, job};
+use crate::{Host, INTERRUPTED, OK, Streams, jobs};
+use brambling::Error;
+use brambling::cluster::{Client, ClusterError, JobId, Rendezvous, ourselves};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a log that is followed is looked at.
+const LOOKS: Duration = Duration::from_millis(100);
+/// Digits that tell logs of the same script apart, on all machines.
+const DIGITS: usize = 12;
+
+#[derive(clap::Args)]
+pub(crate) struct LogsArguments {
+    /// A job, as `brambling jobs` names it
+    #[arg(value_name = "JOB", value_parser = job)]
+    job: JobId,
+    /// Print what comes as well, until the script has ended
+    #[arg(long, short)]
+    follow: bool,
+    #[command(flatten)]
+    at: Where,
+}
+
+/// A new log.
+pub(crate) struct Log {
+    /// What the cluster knows it by.
+    pub name: String,
+    pub path: PathBuf,
+    /// Locked.
+    pub file: File,
+}
+
+fn folder() -> Result<PathBuf, ClusterError> {
+    Ok(Rendezvous::state_folder()?.join("logs"))
+}
+
+fn at_path(path: &Path) -> impl Fn(std::io::Error) -> ClusterError {
+    let path = path.to_owned();
+    move |source| ClusterError::File {
+        path: path.clone(),
+        source,
+    }
+}
+
+impl Log {
+    /// Makes the log of a script, which nobody else can read.
+    pub(crate) fn create(script: &Path) -> Result<Log, ClusterError> {
+        let folder = folder()?;
+        let mut made = DirBuilder::new();
+        let made = made.recursive(true).mode(0o700).create(&folder);
+        made.map_err(at_path(&folder))?;
+        let stem = script.file_stem().unwrap_or_default().to_string_lossy();
+        let random = Rendezvous::new_token()?.to_hex();
+        let name = format!("{stem}-{}.log", &random[..DIGITS]);
+        let path = folder.join(&name);
+        let mut options = OpenOptions::new();
+        let options = options.append(true).create_new(true).mode(0o600);
+        let file = options.open(&path).map_err(at_path(&path))?;
+        file.lock().map_err(at_path(&path))?;
+        Ok(Log { name, path, file })
+    }
+}
+
+pub(crate) fn logs(
+    arguments: &LogsArguments,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> u8 {
+    let LogsArguments { job, follow, at } = arguments;
+    let opened = open(*job, at);
+    let printed = opened
+        .and_then(|(file, path)| Ok(print(file, *follow, host, streams).map_err(at_path(&path))?));
+    match printed {
+        Ok(code) => code,
+        Err(error) => fail(streams, &error),
+    }
+}
+
+/// The log of a job's script, if it is here.
+fn open(job: JobId, at: &Where) -> Result<(File, PathBuf), Error> {
+    let client = jobs::details(&connect(at)?, job)?.client;
+    let (client, name) = match client {
+        Some(Client {
+            log: Some(ref name),
+            ..
+        }) => (client.clone().expect("just seen"), name.clone()),
+        _ => return Err(refused(no_log(job, client.as_ref())).into()),
+    };
+    let folder = folder()?;
+    let path = folder.join(&name);
+    // Names come from whoever knows the token: none leads out of the folder.
+    let is_name = Path::new(&name)
+        .file_name()
+        .is_some_and(|it| it == name.as_str());
+    let opened = match is_name {
+        true => File::open(&path),
+        false => Err(ErrorKind::NotFound.into()),
+    };
+    match opened {
+        Ok(file) => Ok((file, path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(refused(elsewhere(job, &client, &folder)).into())
+        }
+        Err(error) => Err(at_path(&path)(error).into()),
+    }
+}
+
+fn refused(why: String) -> ClusterError {
+    ClusterError::Refused { why }
+}
+
+fn no_log(job: JobId, client: Option<&Client>) -> String {
+    let of = client.map_or_else(String::new, |it| {
+        format!(": process {} of {} on {}", it.pid, it.user, it.host)
+    });
+    format!(
+        "job {job} has no log; it was not started by `brambling submit`, and its output is where its client was started{of}"
+    )
+}
+
+fn elsewhere(job: JobId, client: &Client, folder: &Path) -> String {
+    let Client { user, host, .. } = client;
+    let here = ourselves();
+    if *host != here.host {
+        return format!(
+            "the log of job {job} is not on {}: it was submitted on {host} by {user}; run `brambling logs {job}` there",
+            here.host
+        );
+    }
+    format!(
+        "the log of job {job} is not in {}: it was submitted by {user}, and logs are read by the account that has submitted them; or it was removed",
+        folder.display()
+    )
+}
+
+/// Prints what is there; when followed, also what comes until nobody writes any more.
+fn print(
+    mut file: File,
+    follow: bool,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> std::io::Result<u8> {
+    loop {
+        // Asked before the rest is read, so that nothing comes after it.
+        let has_ended = !follow || !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        if !copy(&mut file, streams)? || has_ended {
+            return Ok(OK);
+        }
+        if host.interrupted() {
+            return Ok(INTERRUPTED);
+        }
+        std::thread::sleep(LOOKS);
+    }
+}
+
+/// Copies up to the file's end. False: nobody reads any more.
+fn copy(file: &mut File, streams: &mut Streams<'_>) -> std::io::Result<bool> {
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let read = file.read(&mut bytes)?;
+        if read == 0 {
+            return Ok(streams.out.flush().is_ok());
+        }
+        if streams.out.write_all(&bytes[..read]).is_err() {
+            return Ok(false);
+        }
+    }
+}
+
+/// All that a log says, where it went wrong.
+pub(crate) fn print_to_errors(log: &Log, streams: &mut Streams<'_>) {
+    if let Ok(mut file) = File::open(&log.path) {
+        let _ = std::io::copy(&mut file, &mut streams.err);
+    }
+}

@@ -1,0 +1,206 @@
+//! What is shown of a cluster, as lines.
+
+use super::Snapshot;
+use crate::jobs::{state, tasks};
+use crate::table::{cut, number, rows, shown};
+use brambling::cluster::{JobDetails, JobId, JobState, WorkerStatus};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Letters of a full bar.
+const BAR: usize = 20;
+/// The most letters of a name.
+const NAME_MAX: usize = 32;
+
+/// Tasks in a second, of jobs that were there before.
+#[derive(Default)]
+pub(super) struct Rates(BTreeMap<JobId, f64>);
+
+impl Rates {
+    pub(super) fn between(before: &Snapshot, now: &Snapshot) -> Rates {
+        let seconds = now.taken.duration_since(before.taken).as_secs_f64();
+        let then: BTreeMap<JobId, u64> = positions(before).collect();
+        let rate = |(job, position): (JobId, u64)| {
+            let tasks = position.saturating_sub(*then.get(&job)?);
+            Some((job, tasks as f64 / seconds.max(f64::MIN_POSITIVE)))
+        };
+        Rates(positions(now).filter_map(rate).collect())
+    }
+}
+
+fn positions(at: &Snapshot) -> impl Iterator<Item = (JobId, u64)> {
+    let jobs = at.jobs.iter();
+    jobs.map(|job| (job.status.id, job.status.position))
+}
+
+pub(super) fn lines(address: SocketAddr, now: &Snapshot, rates: &Rates) -> Vec<String> {
+    let workers = &now.status.workers;
+    let threads: u32 = workers.iter().map(|it| it.threads).sum();
+    let running = of_state(&now.jobs, JobState::Running).count();
+    let queued = of_state(&now.jobs, JobState::Queued).count();
+    let mut text = format!(
+        "brambling at {address}: {} workers, {threads} threads; {running} jobs running, {queued} waiting\n\n",
+        workers.len()
+    );
+    let heads = [
+        "WORKER", "HOST", "PID", "THREADS", "SHARDS", "MEMORY", "IDLE",
+    ];
+    let mut table = vec![heads.map(str::to_owned)];
+    table.extend(workers.iter().map(worker));
+    text += &rows(&table);
+    text += "\n";
+    let heads = ["JOB", "STATE", "NAME", "TASKS", "TASKS/S", "WHOSE"];
+    let mut table = vec![heads.map(str::to_owned)];
+    table.extend(in_order(&now.jobs).map(|it| job(it, rates)));
+    text += &rows(&table);
+    text.lines().map(str::to_owned).collect()
+}
+
+fn of_state(jobs: &[JobDetails], state: JobState) -> impl Iterator<Item = &JobDetails> {
+    jobs.iter().filter(move |job| job.status.state == state)
+}
+
+/// Those that run, those that wait, and those that are over, the last one first.
+fn in_order(jobs: &[JobDetails]) -> impl Iterator<Item = &JobDetails> {
+    let is_over =
+        |job: &&JobDetails| matches!(job.status.state, JobState::Succeeded | JobState::Failed);
+    let over = jobs.iter().rev().filter(is_over);
+    let others = of_state(jobs, JobState::Running).chain(of_state(jobs, JobState::Queued));
+    others.chain(over)
+}
+
+fn worker(it: &WorkerStatus) -> [String; 7] {
+    [
+        it.id.to_string(),
+        cut(&shown(&it.host), NAME_MAX),
+        it.pid.to_string(),
+        it.threads.to_string(),
+        it.shards.to_string(),
+        bytes(it.memory_bytes),
+        bar(it.idle_permille),
+    ]
+}
+
+fn job(it: &JobDetails, rates: &Rates) -> [String; 6] {
+    let rate = rates.0.get(&it.status.id).copied();
+    let rate = rate.filter(|_| it.status.state == JobState::Running);
+    let client = it.client.as_ref();
+    [
+        it.status.id.to_string(),
+        state(it.status.state).into(),
+        cut(&shown(&it.status.name), NAME_MAX),
+        tasks(it),
+        rate.map_or_else(String::new, number),
+        client.map_or_else(String::new, |it| shown(&format!("{}@{}", it.user, it.host))),
+    ]
+}
+
+/// A share as a bar, with its percents.
+fn bar(permille: u16) -> String {
+    let permille = usize::from(permille.min(1_000));
+    let full = (permille * BAR + 500) / 1_000;
+    let (full, empty) = ("█".repeat(full), "░".repeat(BAR - full));
+    format!("{full}{empty} {:3} %", (permille + 5) / 10)
+}
+
+fn bytes(count: u64) -> String {
+    if count < 1_024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1_024.0;
+    for unit in ["KiB", "MiB", "GiB"] {
+        if value < 1_024.0 {
+            return format!("{} {unit}", number(value));
+        }
+        value /= 1_024.0;
+    }
+    format!("{} TiB", number(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling::cluster::{Client, JobStatus, Status, WorkerId};
+    use std::time::{Duration, Instant};
+
+    fn job(id: u64, state: JobState, position: u64, total: Option<u64>) -> JobDetails {
+        let client = Client {
+            user: "ada".into(),
+            host: "node-7".into(),
+            pid: 7,
+            log: None,
+        };
+        JobDetails {
+            status: JobStatus {
+                id: JobId(id),
+                name: "heat\n".into(),
+                state,
+                generation: serde_json::from_str("0").unwrap(),
+                position,
+                failure: None,
+            },
+            tasks_total: total,
+            workers: vec![WorkerId(1)],
+            client: Some(client),
+        }
+    }
+
+    fn snapshot(jobs: Vec<JobDetails>, taken: Instant) -> Snapshot {
+        let worker = WorkerStatus {
+            id: WorkerId(1),
+            pid: 4711,
+            host: "node-7".into(),
+            threads: 4,
+            shards: 12,
+            memory_bytes: 3 << 29,
+            idle_permille: 254,
+        };
+        let status = Status {
+            workers: vec![worker],
+            jobs: Vec::new(),
+        };
+        Snapshot {
+            status,
+            jobs,
+            taken,
+        }
+    }
+
+    #[test]
+    fn what_runs_stands_first_and_with_its_rate() {
+        let address = "10.0.0.7:7077".parse().unwrap();
+        let start = Instant::now();
+        let before = vec![
+            job(1, JobState::Succeeded, 9, None),
+            job(2, JobState::Failed, 3, None),
+            job(3, JobState::Queued, 0, None),
+            job(4, JobState::Running, 100, Some(1_000)),
+        ];
+        let mut after = before.clone();
+        after[3].status.position = 350;
+        let before = snapshot(before, start);
+        let after = snapshot(after, start + Duration::from_secs(2));
+        let found = lines(address, &after, &Rates::between(&before, &after));
+        let expected = [
+            "brambling at 10.0.0.7:7077: 1 workers, 4 threads; 1 jobs running, 1 waiting",
+            "",
+            "WORKER  HOST    PID   THREADS  SHARDS  MEMORY    IDLE",
+            "w1      node-7  4711  4        12      1.50 GiB  █████░░░░░░░░░░░░░░░  25 %",
+            "",
+            "JOB  STATE      NAME  TASKS            TASKS/S  WHOSE",
+            "j4   running    heat  350/1000 (35 %)  125      ada@node-7",
+            "j3   queued     heat  0                         ada@node-7",
+            "j2   failed     heat  3                         ada@node-7",
+            "j1   succeeded  heat  9                         ada@node-7",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn bars_and_bytes_have_their_limits() {
+        assert!(bar(0).starts_with("░░"), "{}", bar(0));
+        assert!(bar(u16::MAX).ends_with("█ 100 %"), "{}", bar(u16::MAX));
+        let found = [0, 1 << 10, 3 << 20, u64::MAX].map(bytes);
+        assert_eq!(found, ["0 B", "1.00 KiB", "3.00 MiB", "16777216 TiB"]);
+    }
+}

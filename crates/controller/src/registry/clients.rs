@@ -1,0 +1,105 @@
+//! Who clients are, what is known of their jobs, and jobs that somebody wants ended.
+
+use super::{Caller, Job, JobState, Registry, Told};
+use brambling_protocol::JobId;
+use brambling_protocol::message::{Client, JobDetails};
+use std::collections::BTreeMap;
+
+/// The most characters of a name that a client gives itself.
+const NAME_MAX: usize = 200;
+
+/// Those that have said who they are, and those that wait for a job's end.
+#[derive(Default)]
+pub(super) struct Clients {
+    known: BTreeMap<Caller, Client>,
+    /// Who wants to hear that a job is over, for having asked for that.
+    enders: Vec<(JobId, Caller)>,
+}
+
+impl Clients {
+    pub(super) fn of(&self, caller: Caller) -> Option<Client> {
+        self.known.get(&caller).cloned()
+    }
+
+    pub(super) fn forget(&mut self, caller: Caller) {
+        self.known.remove(&caller);
+        self.enders.retain(|(_, by)| *by != caller);
+    }
+}
+
+/// A name as it may be shown on a terminal.
+fn cleaned(name: &str) -> String {
+    let shown = name.chars().filter(|letter| !letter.is_control());
+    shown.take(NAME_MAX).collect()
+}
+
+impl Registry {
+    /// A client says who it is.
+    pub(super) fn on_introduce(&mut self, from: Caller, client: &Client) {
+        let client = Client {
+            user: cleaned(&client.user),
+            host: cleaned(&client.host),
+            pid: client.pid,
+            log: client.log.as_deref().map(cleaned),
+        };
+        self.clients.known.insert(from, client);
+    }
+
+    /// A client says how many tasks its job has.
+    pub(super) fn on_expects(&mut self, from: Caller, id: JobId, tasks: u64) {
+        let job = self.jobs.get_mut(&id);
+        if let Some(job) = job.filter(|job| job.client == Some(from)) {
+            job.tasks_total = Some(tasks);
+        }
+    }
+
+    /// Somebody wants a job ended, whoever's it is. They hear when it is over, or why it is not ended.
+    pub(super) fn on_cancel(&mut self, from: Caller, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else {
+            let why = format!("there is no job {id}; `brambling jobs` lists those that there are");
+            return self.refuse(from, why);
+        };
+        match job.state {
+            JobState::Queued | JobState::Running => {}
+            JobState::Succeeded => {
+                return self.refuse(from, format!("job {id} is over already: it has succeeded"));
+            }
+            JobState::Failed => {
+                let why = job.failure.as_deref().unwrap_or("it has failed");
+                let why = format!("job {id} is over already: {why}");
+                return self.refuse(from, why);
+            }
+        }
+        // Whose job it is hears of its end anyway.
+        if job.client != Some(from) && !self.clients.enders.contains(&(id, from)) {
+            self.clients.enders.push((id, from));
+        }
+        let by = match self.clients.known.get(&from) {
+            Some(it) => format!("{} on {} (process {})", it.user, it.host, it.pid),
+            None => "a client that has not said who it is".into(),
+        };
+        self.cancel(id, format!("job {id} was cancelled by {by}"));
+    }
+
+    /// A job is over: who has asked for that hears it, once.
+    pub(super) fn tell_enders(&mut self, id: JobId) {
+        let failure = self.jobs.get(&id).and_then(|job| job.failure.clone());
+        let theirs = |(it, _): &mut (JobId, Caller)| *it == id;
+        let told: Vec<_> = self.clients.enders.extract_if(.., theirs).collect();
+        for (job, by) in told {
+            let failure = failure.clone();
+            self.tell(by, Told::Over { job, failure });
+        }
+    }
+
+    /// What is known of each job.
+    pub fn job_details(&self) -> Vec<JobDetails> {
+        let details = |(id, job): (&JobId, &Job)| JobDetails {
+            status: job.status(*id),
+            tasks_total: job.tasks_total,
+            workers: job.members.clone(),
+            client: job.by.clone(),
+        };
+        self.jobs.iter().map(details).collect()
+    }
+}
