@@ -53,7 +53,7 @@ impl Node {
         };
         let (to, priority, exchange, turn) = *waiting.key();
         let parcels = waiting.get_mut();
-        if !parcels.iter().is_sorted_by_key(|parcel| is_large(parcel)) {
+        if !parcels.iter().is_sorted_by_key(is_large) {
             parcels.make_contiguous().sort_by_key(is_large);
         }
         let count = frameful(parcels, self.options.frame_bytes);

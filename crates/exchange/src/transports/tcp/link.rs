@@ -357,10 +357,14 @@ impl Link {
 impl Reader {
     /// Where to read to: while greeting, no more than a message.
     fn room(&mut self) -> &mut [u8] {
-        if self.large.is_some() {
-            let (buffer, come) = self.large.as_mut().expect("just seen");
-            return &mut buffer.place()[*come..];
+        match self.large {
+            Some((ref mut buffer, come)) => &mut buffer.place()[come..],
+            None => self.shared_room(),
         }
+    }
+
+    /// The same where no large frame has begun.
+    fn shared_room(&mut self) -> &mut [u8] {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
         }
