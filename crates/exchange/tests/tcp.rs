@@ -185,6 +185,44 @@ fn frames_arrive_whole_and_in_order_both_ways() {
     }
 }
 
+/// Frames around every size at which they are read another way, one after the other, whoever reads them.
+#[test]
+fn frames_of_any_size_arrive_whole() {
+    let (a, to_b, b, to_a) = pair();
+    let around = |size: usize| (size - 90..size + 10).step_by(9);
+    let sizes: Vec<usize> = [1 << 10, 1 << 15, 1 << 16, 3 << 15, 1 << 17, 1 << 20]
+        .into_iter()
+        .flat_map(around)
+        .collect();
+    // Small ones after large ones, and large ones after each other.
+    let sizes = sizes
+        .iter()
+        .chain(sizes.iter().rev())
+        .chain(&[5, 1 << 18, 0]);
+    let frames: Vec<Bytes> = sizes
+        .enumerate()
+        .map(|(place, bytes)| part(&(0..*bytes).map(|at| (at + place) as u8).collect::<Vec<_>>()))
+        .collect();
+    let over = AtomicBool::new(false);
+    for polls in [false, true] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while polls && !over.load(Ordering::Relaxed) {
+                    b.net.poll();
+                }
+            });
+            for frame in &frames {
+                a.net.send(to_b, [frame.clone()]);
+            }
+            for frame in &frames {
+                assert!(b.frame(to_a) == *frame, "another frame than was sent");
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        over.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Threads that poll and the helper take frames from the same links; still each comes once and in order.
 #[test]
 fn polling_threads_and_the_helper_do_not_disturb_each_other() {

@@ -461,3 +461,77 @@ pub mod payload_serde {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Debug;
+
+    /// Whatever way a value is encoded, and wherever its bytes are cut, it is what comes back.
+    fn travels<T: Payload + PartialEq + Debug>(value: &T, mut spare: T) {
+        let (mut whole, mut head) = (Vec::new(), Vec::new());
+        value.encode(&mut whole);
+        let tail = value.encode_head(&mut head);
+        assert_eq!([&head[..], tail].concat(), whole, "{value:?}");
+        for first in 0..=whole.len() {
+            for second in [first, (first + 3).min(whole.len()), whole.len()] {
+                let parts = [&whole[..first], &whole[first..second], &whole[second..]];
+                spare.decode_parts(&parts).unwrap();
+                assert_eq!(&spare, value, "cut at {first} and {second}");
+            }
+        }
+        spare.decode_parts(&[&whole]).unwrap();
+        assert_eq!(&spare, value);
+        for cut in 0..whole.len() {
+            assert!(
+                spare.decode_parts(&[&whole[..cut]]).is_err(),
+                "{value:?}, {cut} bytes"
+            );
+        }
+        let more = [&whole[..], &[0; 8]];
+        assert!(spare.decode_parts(&more).is_err(), "{value:?} and more");
+    }
+
+    #[test]
+    fn values_travel_in_parts() {
+        travels(&vec![1.5f64, -0.0, 7e300], vec![9.0; 10]);
+        travels(&vec![1.5f64; 20], Vec::new());
+        travels(&Vec::<f64>::new(), vec![1.0]);
+        travels(&vec![[1u16, 2, 3]; 5], vec![[0; 3]; 2]);
+        travels(&vec![true, false], vec![true; 9]);
+        travels(&vec!["a".to_owned(), "bc".into()], Vec::new());
+        travels(&(3u8, vec![1u32, 2]), (0, vec![7; 7]));
+        travels(&Some(vec![4i64]), None);
+        let shared = Arc::new(vec![1u64]);
+        travels(&Arc::new(vec![2u64, 3]), shared.clone());
+        assert_eq!(*shared, [1], "others see what they saw");
+    }
+
+    /// Numbers in a row are not copied to be sent, nor is memory taken for them each time they come.
+    #[test]
+    fn numbers_in_a_row_stay_where_they_lie() {
+        let values = vec![0.5f64; 1_000];
+        let tail = values.encode_head(&mut Vec::new());
+        assert_eq!(tail.as_ptr(), values.as_ptr().cast());
+        assert_eq!(tail.len(), 8_000);
+        let mut bytes = Vec::new();
+        values.encode(&mut bytes);
+        let mut spare = vec![1.0f64; 2_000];
+        let at = spare.as_ptr();
+        spare
+            .decode_parts(&[&bytes[..5_000], &bytes[5_000..]])
+            .unwrap();
+        assert_eq!((spare.as_ptr(), &spare), (at, &values));
+    }
+
+    /// A length that is not borne out by bytes takes no memory.
+    #[test]
+    fn hostile_lengths_are_refused() {
+        let mut spare = Vec::<f64>::new();
+        for len in [u64::MAX, u64::MAX / 8 + 1, 1 << 40] {
+            let head = len.to_le_bytes();
+            assert!(spare.decode_parts(&[&head, &[0; 16]]).is_err());
+            assert_eq!(spare.capacity(), 0);
+        }
+    }
+}

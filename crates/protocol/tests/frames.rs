@@ -6,6 +6,7 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId};
 use brambling_protocol::frame::*;
 use brambling_protocol::{Generation, JobId, Priority};
+use bytes::Bytes;
 use proptest::prelude::*;
 
 fn encoded(frame: &Frame<'_>) -> Vec<u8> {
@@ -55,6 +56,81 @@ fn frames_follow_each_other_in_a_stream() {
     assert!(rest.is_empty());
 }
 
+/// A frame of pieces whose payloads are these.
+fn pieces(payloads: &[Bytes]) -> Frame<'_> {
+    let piece = |(place, payload): (usize, &'_ Bytes)| Piece {
+        first: 0,
+        end: 1,
+        source: TreeNode::leaf(place as u64),
+        chunk: 0,
+        last: true,
+        // As long as the test.
+        payload: Box::leak(payload.to_vec().into_boxed_slice()),
+    };
+    let data = Data {
+        head: DataHead {
+            job: JobId(1),
+            generation: Generation(0),
+            exchange: ExchangeId(2),
+            turn: 3,
+            group: GroupId(4),
+        },
+        versions: vec![VersionRange {
+            first: 0,
+            end: 1,
+            version: 1,
+        }],
+        pieces: payloads.iter().enumerate().map(piece).collect(),
+        empties: Vec::new(),
+    };
+    Frame {
+        priority: Priority::FIRST,
+        sequence: Some(5),
+        body: Body::Data(data),
+    }
+}
+
+/// However its payloads lie, a frame has the same bytes; the large ones at its end are not copied.
+#[test]
+fn a_packet_is_its_frame() {
+    let payload = |bytes: usize| Bytes::from((0..bytes).map(|at| at as u8).collect::<Vec<_>>());
+    for (sizes, shared) in [
+        (&[][..], 0),
+        (&[10], 0),
+        (&[SHARED_BYTES - 1], 0),
+        (&[SHARED_BYTES], 1),
+        (&[0, 7, 5_000, 70_000], 2),
+        (&[5_000, 7, 70_000], 1),
+        (&[5_000, 7], 0),
+    ] {
+        let payloads: Vec<Bytes> = sizes.iter().map(|bytes| payload(*bytes)).collect();
+        let frame = pieces(&payloads);
+        let packet = frame.to_packet(&payloads);
+        assert!(packet.to_bytes() == encoded(&frame), "{sizes:?}");
+        assert_eq!(packet.bytes(), packet.to_bytes().len());
+        let apart: Vec<_> = packet.parts().skip(1).map(|part| part.as_ptr()).collect();
+        let last = &payloads[payloads.len() - shared..];
+        assert_eq!(
+            apart,
+            last.iter().map(|part| part.as_ptr()).collect::<Vec<_>>()
+        );
+    }
+}
+
+/// What is kept of a frame that came is shared where it is large and the frame's buffer can be kept, and copied else.
+#[test]
+fn parts_are_kept() {
+    let buffer = Bytes::from(vec![1; 3 * SHARED_BYTES]);
+    let (large, small) = (&buffer[7..7 + SHARED_BYTES], &buffer[9..SHARED_BYTES]);
+    let incoming = Incoming::from(&buffer);
+    assert_eq!(incoming.keep(large).as_ptr(), large.as_ptr());
+    assert_ne!(incoming.keep(small).as_ptr(), small.as_ptr());
+    let lent = Incoming::from(&buffer[..]);
+    assert_ne!(lent.keep(large).as_ptr(), large.as_ptr());
+    assert_eq!(lent.keep(large), large);
+}
+
+#[test]
 fn every_flipped_bit_is_noticed() {
     for (name, frame) in samples::frames() {
         let bytes = encoded(&frame);

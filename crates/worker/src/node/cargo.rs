@@ -231,3 +231,87 @@ pub(super) fn join(chunks: Vec<Gathered<Cargo>>) -> Vec<(u32, Taken)> {
     }
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_program::PayloadType;
+
+    fn spares() -> Arc<Spares> {
+        Arc::new(Spares::new(PayloadType::of::<Vec<f64>>()))
+    }
+
+    fn numbers() -> Vec<f64> {
+        (0..1_000).map(f64::from).collect()
+    }
+
+    fn gathered(items: Vec<Item<Bytes>>) -> Vec<Gathered<Cargo>> {
+        let gathered = |item| match item {
+            Item::Piece {
+                source,
+                chunk,
+                last,
+                payload,
+            } => Gathered {
+                source,
+                chunk,
+                last,
+                payload: Cargo::Bytes(payload),
+            },
+            Item::Empty { .. } => panic!("a piece was sent"),
+        };
+        items.into_iter().map(gathered).collect()
+    }
+
+    /// Cut anywhere, a piece comes as it was sent; its memory is spare once nobody holds what was sent.
+    #[test]
+    fn pieces_are_cut_and_joined() {
+        for (shared_bytes, chunk_bytes) in [(1, 3), (1, 100), (1, 1 << 20), (1 << 20, 100)] {
+            let spares = spares();
+            let value = Value::new(numbers());
+            let lay = value.as_ptr();
+            let encoded = Encoded::of(value, &spares, shared_bytes);
+            let items = chunks(TreeNode::leaf(7), &encoded, chunk_bytes);
+            let last = |item: &Item<Bytes>| matches!(item, Item::Piece { last: true, .. });
+            assert!(
+                items
+                    .iter()
+                    .rev()
+                    .map(last)
+                    .eq((0..items.len()).map(|at| at == 0))
+            );
+            drop(encoded);
+            let [(7, taken)] = &join(gathered(items))[..] else {
+                panic!("one piece was sent");
+            };
+            let came = taken
+                .clone()
+                .into_value(&Spares::new(PayloadType::of::<Vec<f64>>()));
+            assert_eq!(came.unwrap().get::<Vec<f64>>(), Some(&numbers()));
+            let is_spare = shared_bytes > 1;
+            let spare = spares.take();
+            assert_eq!(spare.as_ptr() == lay, is_spare, "while its bytes are held");
+        }
+        let spares = spares();
+        let value = Value::new(numbers());
+        let lay = value.as_ptr();
+        drop(Encoded::of(value, &spares, 1));
+        assert_eq!(spares.take().as_ptr(), lay, "nobody holds its bytes");
+    }
+
+    /// A value that was for this process leaves it in as many chunks as any other.
+    #[test]
+    fn values_that_leave_are_encoded() {
+        let item = Item::whole(
+            TreeNode::leaf(0),
+            Cargo::Value(Arc::new(Value::new(numbers()))),
+        );
+        let items = leaving(item, 1 << 10);
+        assert_eq!(items.len(), 8);
+        let [(0, taken)] = &join(gathered(items))[..] else {
+            panic!("one piece was sent");
+        };
+        let came = taken.clone().into_value(&spares()).unwrap();
+        assert_eq!(came.get::<Vec<f64>>(), Some(&numbers()));
+    }
+}
