@@ -3,8 +3,8 @@
 //! Sources are numbered by falling degree and cut into blocks of 65,536: what the edges of a block read is
 //! one table of 512 KiB, and a place in it takes two bytes. Most edges of a skewed graph are in its first
 //! block. In a block the edges of a target are a row; rows of equal length lie together, so that the loop
-//! over a row has a length that the compiler knows and the processor need not guess, and eight of them lie side
-//! by side: a vector takes an edge of each.
+//! over a row has a length that the compiler knows, or that the processor need not guess, and eight of them lie
+//! side by side: a vector takes an edge of each.
 
 use super::meeting::{Cell, Meeting, Real, Sums, TABLE};
 use super::rows;
@@ -12,8 +12,8 @@ use super::vertex_cut::{Edge, VertexCut};
 use crate::simd::Isa;
 use serde::{Deserialize, Serialize};
 
-/// Rows longer than this lie behind the others.
-pub(super) const SHORT: usize = 16;
+/// Rows longer than this lie behind the others, and none of them side by side.
+pub(super) const SHORT: usize = 64;
 
 /// Edges on their way into a partition.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -41,8 +41,9 @@ pub(super) struct SourceBlock {
     /// The slot of each source, by its place in the table.
     sources: Vec<u32>,
     /// How many rows there are of each length from 1 to [`SHORT`].
-    pub(super) counts: [u32; SHORT],
-    /// The target of each row, as a place among the partition's: the short rows by length, then the others.
+    pub(super) counts: Vec<u32>,
+    /// The target of each row, as a place among the partition's: the short rows by length, then the others, by length too, so that
+    /// the processor can guess where each ends.
     pub(super) targets: Vec<u32>,
     /// The lengths of the others.
     pub(super) lengths: Vec<u32>,
@@ -120,7 +121,10 @@ impl BlockedEdges {
 
 impl SourceBlock {
     fn heap_bytes(&self) -> usize {
-        (self.sources.capacity() + self.targets.capacity() + self.lengths.capacity())
+        (self.sources.capacity()
+            + self.counts.capacity()
+            + self.targets.capacity()
+            + self.lengths.capacity())
             * size_of::<u32>()
             + self.places.capacity() * size_of::<u16>()
             + self.weights.capacity() * size_of::<f64>()
@@ -288,7 +292,7 @@ impl SourceBlock {
     /// Lays out edges that are sorted by target.
     fn new<W: Weight>(slots: &[u32], edges: &[Placed<W>]) -> SourceBlock {
         let rows = || edges.chunk_by(|a, b| a.target == b.target);
-        let mut counts = [0; SHORT];
+        let mut counts = vec![0; SHORT];
         let mut longer = 0;
         for row in rows() {
             match counts.get_mut(row.len() - 1) {
@@ -307,17 +311,22 @@ impl SourceBlock {
         }
         let mut block = SourceBlock {
             sources: slots.to_vec(),
-            counts,
+            counts: counts.clone(),
             targets: vec![0; nexts[SHORT].target + longer],
             lengths: Vec::with_capacity(longer),
             places: vec![0; edges.len()],
             weights: vec![0.0; if W::WEIGHTED { edges.len() } else { 0 }],
         };
+        let mut long = Vec::with_capacity(longer);
         for row in rows() {
             match counts.get(row.len() - 1) {
                 Some(&count) => block.put_short(row, count as usize, &mut nexts[row.len() - 1]),
-                None => block.put_long(row, &mut nexts[SHORT]),
+                None => long.push(row),
             }
+        }
+        long.sort_by_key(|row| row.len());
+        for row in long {
+            block.put_long(row, &mut nexts[SHORT]);
         }
         block
     }

@@ -4,7 +4,7 @@
 //! A short row's edges are joined one after another, a long row's in eight lanes, lane `i` the edges `i`, `i + 8`,
 //! …, which then meet in pairs. Neither the instruction set nor which rows lie side by side enters.
 
-use super::blocked_edges::SourceBlock;
+use super::blocked_edges::{SHORT, SourceBlock};
 use super::meeting::{Meeting, Table};
 use crate::simd::{F64x8, Isa, Kernel, dispatch};
 
@@ -75,12 +75,13 @@ impl<M: Meeting, const WEIGHTED: bool> Kernel for Meet<'_, M, WEIGHTED> {
 
     #[inline(always)]
     fn run<S: F64x8>(mut self) {
-        macro_rules! short {
-            ($($length:literal),*) => {$(
-                self.short::<S, $length>(self.block.counts[$length - 1] as usize);
-            )*};
+        macro_rules! equal {
+            ($($length:literal),*) => {$(self.equal::<S>($length);)*};
         }
-        short!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
+        equal!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
+        for length in 17..=SHORT {
+            self.equal::<S>(length);
+        }
         for (&target, &length) in self.rows.targets.iter().zip(&self.block.lengths) {
             let (places, weights) = self.rows.next::<WEIGHTED>(length as usize);
             let all = long::<M, S, WEIGHTED>(self.table, places, weights);
@@ -93,18 +94,20 @@ impl<M: Meeting, const WEIGHTED: bool> Kernel for Meet<'_, M, WEIGHTED> {
 impl<M: Meeting, const WEIGHTED: bool> Meet<'_, M, WEIGHTED> {
     /// All rows of a length.
     #[inline(always)]
-    fn short<S: F64x8, const LENGTH: usize>(&mut self, count: usize) {
+    fn equal<S: F64x8>(&mut self, length: usize) {
+        let count = self.block.counts[length - 1] as usize;
         let (targets, rest) = self.rows.targets.split_at(count);
         self.rows.targets = rest;
         let (eights, ones) = targets.as_chunks::<8>();
-        let (places, weights) = self.rows.next::<WEIGHTED>(eights.len() * 8 * LENGTH);
-        let places = places.as_chunks::<8>().0.as_chunks::<LENGTH>().0;
-        let weights = weights.as_chunks::<8>().0.as_chunks::<LENGTH>().0;
-        for (at, (targets, places)) in eights.iter().zip(places).enumerate() {
+        let (places, weights) = self.rows.next::<WEIGHTED>(eights.len() * 8 * length);
+        let mut weights = weights.as_chunks::<8>().0.chunks_exact(length);
+        let places = places.as_chunks::<8>().0.chunks_exact(length);
+        for (targets, places) in eights.iter().zip(places) {
             let mut all = M::nothing::<S>();
             if WEIGHTED {
                 let mut lanes = M::lanes::<S>(all);
-                for (places, weights) in places.iter().zip(&weights[at]) {
+                let weights = weights.next().into_iter().flatten();
+                for (places, weights) in places.iter().zip(weights) {
                     join_weighted::<M>(self.table, places, weights, &mut lanes);
                 }
                 put::<M>(self.into, targets, &lanes);
@@ -116,10 +119,10 @@ impl<M: Meeting, const WEIGHTED: bool> Meet<'_, M, WEIGHTED> {
             }
         }
         for &target in ones {
-            let (places, weights) = self.rows.next::<WEIGHTED>(LENGTH);
+            let (places, weights) = self.rows.next::<WEIGHTED>(length);
             let mut all = M::NOTHING;
             let mut at = 0;
-            while at < LENGTH {
+            while at < length {
                 all = join_one::<M, WEIGHTED>(self.table, places, weights, at, all);
                 at += 1;
             }
