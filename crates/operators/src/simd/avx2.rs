@@ -65,6 +65,13 @@ impl F64x8 for Avx2 {
         ))
     }
     #[inline(always)]
+    fn widen(lanes: &[f32; 8]) -> Self {
+        v3!(Avx2(
+            _mm256_cvtps_pd(_mm_loadu_ps(lanes.as_ptr())),
+            _mm256_cvtps_pd(_mm_loadu_ps(lanes.as_ptr().add(4)))
+        ))
+    }
+    #[inline(always)]
     unsafe fn widen_masked(from: *const f32, mask: Self::Mask) -> Self {
         v3!(Avx2(
             _mm256_cvtps_pd(_mm_maskload_ps(from, halves(mask.0))),

@@ -51,6 +51,10 @@ impl F64x8 for Avx512 {
         Avx512(v4!(_mm512_maskz_loadu_pd(mask, from)))
     }
     #[inline(always)]
+    fn widen(lanes: &[f32; 8]) -> Self {
+        Avx512(v4!(_mm512_cvtps_pd(_mm256_loadu_ps(lanes.as_ptr()))))
+    }
+    #[inline(always)]
     unsafe fn widen_masked(from: *const f32, mask: Self::Mask) -> Self {
         Avx512(v4!(_mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, from))))
     }

@@ -48,6 +48,10 @@ impl F64x8 for Portable {
         lanes!(i => if mask[i] { unsafe { *from.add(i) } } else { 0.0 })
     }
     #[inline(always)]
+    fn widen(lanes: &[f32; 8]) -> Self {
+        lanes!(i => f64::from(lanes[i]))
+    }
+    #[inline(always)]
     unsafe fn widen_masked(from: *const f32, mask: Self::Mask) -> Self {
         // SAFETY: the caller says that the lanes in `mask` are readable.
         lanes!(i => if mask[i] { f64::from(unsafe { *from.add(i) }) } else { 0.0 })

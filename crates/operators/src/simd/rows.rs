@@ -28,6 +28,8 @@ mod load {
         /// # Safety
         /// The lanes in `mask` must be readable; the others are not touched.
         unsafe fn load<V: F64x8>(from: *const Self, mask: V::Mask) -> V;
+        /// All of eight values.
+        fn load_eight<V: F64x8>(lanes: &[Self; 8]) -> V;
     }
 
     impl Load for f64 {
@@ -35,6 +37,10 @@ mod load {
         unsafe fn load<V: F64x8>(from: *const f64, mask: V::Mask) -> V {
             // SAFETY: the caller's promise is the same.
             unsafe { V::load_masked(from, mask) }
+        }
+        #[inline(always)]
+        fn load_eight<V: F64x8>(lanes: &[f64; 8]) -> V {
+            V::load(lanes)
         }
     }
 
@@ -44,9 +50,27 @@ mod load {
             // SAFETY: the caller's promise is the same.
             unsafe { V::widen_masked(from, mask) }
         }
+        #[inline(always)]
+        fn load_eight<V: F64x8>(lanes: &[f32; 8]) -> V {
+            V::widen(lanes)
+        }
     }
 }
 use load::Load;
+
+/// Eight values, or the first of them. Not with a mask where none is needed: masked loads are slower, and the compiler keeps them.
+///
+/// # Safety
+/// The lanes of the mask must be readable; all, if there is none.
+#[inline(always)]
+unsafe fn load_vector<V: F64x8, E: Load>(at: *const E, mask: Option<V::Mask>) -> V {
+    match mask {
+        // SAFETY: the caller's promise is the same.
+        Some(mask) => unsafe { E::load(at, mask) },
+        // SAFETY: the caller says that eight are readable.
+        None => E::load_eight(unsafe { &*at.cast() }),
+    }
+}
 
 /// A row-major matrix read as rows of vectors. The last vector of a row holds its remaining columns
 /// and zeros.
@@ -88,13 +112,11 @@ impl<'a, V: F64x8, E: Value> Rows<'a, V, E> {
     #[inline(always)]
     pub(crate) fn load(&self, row: usize, vector: usize) -> V {
         assert!(row < self.rows && vector < self.vectors());
-        let mask = if vector + 1 == self.vectors() {
-            self.tail
-        } else {
-            V::first(8)
-        };
-        // SAFETY: the row exists, and the mask ends with it.
-        unsafe { E::load(self.base.add(row * self.columns + vector * 8), mask) }
+        // SAFETY: the row exists, and has so many vectors.
+        let at = unsafe { self.base.add(row * self.columns + vector * 8) };
+        let is_last = vector + 1 == self.vectors();
+        // SAFETY: all vectors but the last are whole; the tail ends with the row.
+        unsafe { load_vector(at, is_last.then_some(self.tail)) }
     }
 
     /// Turns up to eight rows from `first` on into columns, whole vectors of them; what lies beyond the last
@@ -159,13 +181,10 @@ impl<V: F64x8, const VECTORS: usize, E: Value> Octet<'_, V, VECTORS, E> {
     #[inline(always)]
     pub(crate) fn load(&self, row: usize, vector: usize) -> V {
         assert!(row < 8 && vector < VECTORS);
-        let mask = if vector + 1 == VECTORS {
-            self.tail
-        } else {
-            V::first(8)
-        };
-        // SAFETY: the row exists, and the mask ends with it.
-        unsafe { E::load(self.base.add(row * self.columns + vector * 8), mask) }
+        // SAFETY: the row exists, and has so many vectors.
+        let at = unsafe { self.base.add(row * self.columns + vector * 8) };
+        // SAFETY: all vectors but the last are whole; the tail ends with the row.
+        unsafe { load_vector(at, (vector + 1 == VECTORS).then_some(self.tail)) }
     }
 
     /// The same rows, such that the compiler does not know it and reads them again: a second read of
@@ -243,13 +262,10 @@ impl<V: F64x8, const VECTORS: usize> Row<'_, V, VECTORS> {
     #[inline(always)]
     pub(crate) fn load(&self, vector: usize) -> V {
         assert!(vector < VECTORS);
-        let mask = if vector + 1 == VECTORS {
-            self.tail
-        } else {
-            V::first(8)
-        };
-        // SAFETY: the row is one of the walk's, and the mask ends with it.
-        unsafe { V::load_masked(self.base.add(vector * 8), mask) }
+        // SAFETY: the row is one of the walk's, and has so many vectors.
+        let at = unsafe { self.base.add(vector * 8) };
+        // SAFETY: all vectors but the last are whole; the tail ends with the row.
+        unsafe { load_vector(at, (vector + 1 == VECTORS).then_some(self.tail)) }
     }
 }
 

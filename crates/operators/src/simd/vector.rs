@@ -69,6 +69,8 @@ pub trait F64x8: Copy {
     /// The lanes in `mask` must be readable; the others are not touched.
     #[allow(unsafe_code)] // Implemented in this module's siblings, called by `Rows` alone.
     unsafe fn load_masked(from: *const f64, mask: Self::Mask) -> Self;
+    /// Each single as the double that equals it.
+    fn widen(lanes: &[f32; 8]) -> Self;
     /// Lanes `mask` of the eight singles at `from`, each as the double that equals it, the others zero.
     ///
     /// # Safety
