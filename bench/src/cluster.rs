@@ -3,9 +3,11 @@
 use crate::BenchError;
 use brambling::cluster::{
     BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess,
-    Rendezvous, Share,
+    Rendezvous, Share, Traffic,
 };
 use brambling::{Error, Settings};
+use brambling_machine::probes::{self, thread_cpu_time};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +19,17 @@ const STARTING: Duration = Duration::from_secs(60);
 pub(crate) struct Running {
     pub(crate) cluster: Arc<Cluster>,
     children: Children,
-    _controller: ControllerProcess,
+    controller: ControllerProcess,
+    /// The threads of the controller.
+    threads: BTreeSet<u32>,
+}
+
+/// What a controller has done since it began.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    /// Heard and said.
+    pub(crate) messages: u64,
+    pub(crate) cpu: Duration,
 }
 
 impl Running {
@@ -33,7 +45,9 @@ impl Running {
             token: token.clone(),
             balance_each: Some(BALANCE_EACH),
         };
+        let others = probes::threads().map_err(BenchError::Machine)?;
         let controller = ControllerProcess::start(options).map_err(Error::from)?;
+        let all = probes::threads().map_err(BenchError::Machine)?;
         let address = controller.address();
         let at = Rendezvous { address, token };
         let memory = Settings::default().resolve().map_err(Error::from)?;
@@ -60,7 +74,18 @@ impl Running {
         Ok(Running {
             cluster,
             children,
-            _controller: controller,
+            controller,
+            threads: all.difference(&others).copied().collect(),
+        })
+    }
+
+    /// What the controller has done.
+    pub(crate) fn controller_load(&self) -> std::io::Result<Load> {
+        let Traffic { heard, said } = self.controller.traffic();
+        let times = self.threads.iter().map(|&thread| thread_cpu_time(thread));
+        Ok(Load {
+            messages: heard + said,
+            cpu: times.sum::<std::io::Result<Duration>>()?,
         })
     }
 

@@ -37,6 +37,7 @@ pub(crate) enum Described {
     TaskRate {
         shards: u32,
         turns: u64,
+        work: u64,
     },
     Shuffle {
         words: usize,
@@ -87,9 +88,11 @@ impl Described {
                 partitions,
             } => benches::pagerank::program(graph, precision(dtype), smoke, iterations, partitions),
             Described::Barrier { shards, turns } => Ok(benches::barrier::program(shards, turns).0),
-            Described::TaskRate { shards, turns } => {
-                Ok(benches::task_rate::program(shards, turns, 0).0)
-            }
+            Described::TaskRate {
+                shards,
+                turns,
+                work,
+            } => Ok(benches::task_rate::program(shards, turns, work).0),
             Described::Shuffle { words, turns } => Ok(benches::shuffle::program(words, turns).0),
         }
     }

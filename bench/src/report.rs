@@ -220,6 +220,15 @@ pub enum Figures {
         /// From small pieces to large ones.
         sizes: Vec<SizeFigures>,
     },
+    /// `controller-load`
+    ControllerLoad {
+        /// By workers, and then by tasks.
+        runs: Vec<LoadFigures>,
+        /// Messages of a second: the most ÷ the least over numbers of tasks, of the workers for which that is most.
+        messages_over_tasks: f64,
+        /// The same of CPU time.
+        cpu_over_tasks: f64,
+    },
     /// `logistic`, `kmeans` and `pagerank` with several numbers of partitions
     Sweep {
         /// Centres of `kmeans`.
@@ -251,6 +260,19 @@ pub struct SizeFigures {
     pub raw_tcp_bytes_per_s: Figure,
     /// Ours ÷ bare sockets.
     pub share: Figure,
+}
+
+/// What a second of a job brings the controller.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadFigures {
+    /// Processes.
+    pub workers: u32,
+    /// Of the job, about.
+    pub tasks: u64,
+    /// Frames that it hears and says.
+    pub messages_per_s: Figure,
+    /// CPU time of its threads.
+    pub cpu_ms_per_s: Figure,
 }
 
 /// An iteration with so many partitions.

@@ -131,10 +131,25 @@ impl<'a> Session<'a> {
         program: Program,
         described: &Described,
     ) -> Result<Outcome, BenchError> {
+        self.run_watched(running, program, described, &mut || {})
+    }
+
+    /// The same, while `look` is called some fifty times a second.
+    pub(crate) fn run_watched(
+        &mut self,
+        running: &Running,
+        program: Program,
+        described: &Described,
+        look: &mut dyn FnMut(),
+    ) -> Result<Outcome, BenchError> {
+        let mut looking = || {
+            look();
+            (self.interrupted)()
+        };
         let options = RunOptions::new().on(&running.cluster);
         options
             .described_by(described.bytes())
-            .run_with(program, &mut Ask(self.interrupted))
+            .run_with(program, &mut Ask(&mut looking))
             .map_err(|error| self.job_error(error))
     }
 

@@ -1,6 +1,7 @@
 //! The benches. Each measures ours and its limits in the same rounds, and checks what was computed.
 
 pub(crate) mod barrier;
+mod controller_load;
 mod iterations;
 pub(crate) mod kmeans;
 pub(crate) mod logistic;
@@ -22,7 +23,7 @@ pub(crate) struct Bench {
     pub(crate) run: fn(&mut Session<'_>) -> Result<Report, BenchError>,
 }
 
-pub(crate) const ALL: [Bench; 7] = [
+pub(crate) const ALL: [Bench; 8] = [
     Bench {
         name: "task-rate",
         claim: "what it costs to spawn and dispatch a task",
@@ -70,5 +71,11 @@ pub(crate) const ALL: [Bench; 7] = [
         claim: "pieces between two workers, beside bare sockets",
         takes: &[Own::Workers],
         run: shuffle::run,
+    },
+    Bench {
+        name: "controller-load",
+        claim: "what the controller hears and computes, over 1e5 to 1e9 tasks (some ten minutes)",
+        takes: &[],
+        run: controller_load::run,
     },
 ];

@@ -20,8 +20,8 @@ use brambling_machine::probes::{indirect_call_ns, process_cpu_time};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-const SHARDS_PER_CORE: u32 = 10;
-const STAGES: u64 = 5;
+pub(crate) const SHARDS_PER_CORE: u32 = 10;
+pub(crate) const STAGES: u64 = 5;
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     let turns = if session.options.smoke { 200 } else { 40_000 };
@@ -114,7 +114,11 @@ fn cpu_ns_per_task(
     for (spent, turns) in spent.iter_mut().zip([turns, 3 * turns]) {
         let before = cpu_ns(session, running)?;
         let (program, counters) = program(shards, turns, 0);
-        let described = Described::TaskRate { shards, turns };
+        let described = Described::TaskRate {
+            shards,
+            turns,
+            work: 0,
+        };
         let outcome = session.run_on(running, program, &described)?;
         check(session, outcome, &counters, shards, turns)?;
         *spent = cpu_ns(session, running)? - before;
@@ -157,7 +161,7 @@ fn core_ns(session: &mut Session<'_>, turns: u64, work: u64) -> Result<f64, Benc
 }
 
 /// What the job did, and its tasks, when it counted right.
-fn check(
+pub(crate) fn check(
     session: &Session<'_>,
     mut outcome: Outcome,
     counters: &Dataset<u64>,

@@ -88,7 +88,7 @@ pub enum Effect {
         /// The shard.
         shard: ShardId,
         /// Where it stands, and its data.
-        body: Vec<u8>,
+        body: Bytes,
     },
     /// A worker has left: no link to it is needed any more.
     Forget(WorkerId),
@@ -439,7 +439,9 @@ impl Node {
             Body::Reserve(reserve) if here((reserve.job, reserve.generation)) => {
                 self.on_reserve(&reserve)?;
             }
-            Body::ShardPart(part) if here((part.job, part.generation)) => self.on_part(&part)?,
+            Body::ShardPart(part) if here((part.job, part.generation)) => {
+                self.on_part(&part, incoming.keep(part.bytes))?;
+            }
             Body::Ended(ended) if here((ended.job, ended.generation)) => {
                 let failure = ended.failure.map(str::to_owned);
                 self.effects.push(Effect::End { failure });

@@ -204,7 +204,7 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
     let effects = there.take_effects();
     let settles = Effect::Settle {
         shard: SHARD,
-        body: b"its data".to_vec(),
+        body: bytes::Bytes::from_static(b"its data"),
     };
     assert!(effects.contains(&settles), "{effects:?}");
     assert!(there.knows(ME) && there.knows(PEER));

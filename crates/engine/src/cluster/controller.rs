@@ -13,6 +13,7 @@ use brambling_protocol::message::Message;
 use brambling_protocol::{JobId, Sequence, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,6 +48,17 @@ struct Shared {
     started: Instant,
     state: Mutex<State>,
     ends: Condvar,
+    heard: AtomicU64,
+    said: AtomicU64,
+}
+
+/// What a controller has heard and said since it began: frames, greetings aside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// From workers and clients.
+    pub heard: u64,
+    /// To them. What is sent again on a new link counts once more.
+    pub said: u64,
 }
 
 struct State {
@@ -83,6 +95,8 @@ impl ControllerProcess {
             started: Instant::now(),
             state: Mutex::new(state),
             ends: Condvar::new(),
+            heard: AtomicU64::new(0),
+            said: AtomicU64::new(0),
         });
         let desk = Arc::new(Desk(Arc::downgrade(&shared)));
         let board = board(Some(bind), token, epoch()?, desk)
@@ -104,6 +118,14 @@ impl ControllerProcess {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What it has heard and said until now.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            heard: self.shared.heard.load(Ordering::Relaxed),
+            said: self.shared.said.load(Ordering::Relaxed),
+        }
     }
 
     /// How many workers take part now.
@@ -180,7 +202,10 @@ impl State {
 
     fn perform(&mut self, shared: &Arc<Shared>, of: JobId, effect: Effect) {
         match effect {
-            Effect::Send { to, bytes, .. } => shared.board().send(of, [(to, bytes)]),
+            Effect::Send { to, bytes, .. } => {
+                shared.said.fetch_add(1, Ordering::Relaxed);
+                shared.board().send(of, [(to, bytes)]);
+            }
             Effect::Ended { job, failure } => self.registry.on_over(job, failure),
             Effect::Left { worker } => {
                 shared.board().forget(of, worker);
@@ -304,6 +329,7 @@ impl State {
     fn say(&self, shared: &Shared, to: Caller, message: Message<'_>) {
         let link = self.links.iter().find(|(_, caller)| **caller == to);
         if let Some((link, _)) = link {
+            shared.said.fetch_add(1, Ordering::Relaxed);
             shared.board().say(*link, [framed(message)]);
         }
     }
@@ -317,6 +343,7 @@ impl Reception for Desk {
         let Some(shared) = self.0.upgrade() else {
             return Ok(());
         };
+        shared.heard.fetch_add(1, Ordering::Relaxed);
         let message = message(frame)?;
         let mut state = shared.state();
         let known = state.links.get(&link).copied();
@@ -368,6 +395,9 @@ impl Party for Side {
     }
 
     fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.heard.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(self
             .with(|job| job.on_frame(peer, frame.bytes()))
             .unwrap_or(Ok(()))?)

@@ -14,6 +14,6 @@ pub use bandwidth::{ReadLoop, read_bandwidth};
 pub use call::indirect_call_ns;
 pub use flops::flops_per_ns;
 pub use memory::{peak_rss_bytes, reset_peak_rss};
-pub use process::process_cpu_time;
+pub use process::{process_cpu_time, thread_cpu_time, threads};
 pub use spin::spin_round_trip_us;
 pub use wake::wake_us;

@@ -1,6 +1,7 @@
-//! What other processes have used.
-#![allow(unsafe_code)] // The system's clocks of processes.
+//! What processes, and threads of this one, have used.
+#![allow(unsafe_code)] // The system's clocks of processes and threads.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
@@ -16,6 +17,34 @@ pub fn process_cpu_time(pid: u32) -> io::Result<Duration> {
     if error != 0 {
         return Err(io::Error::from_raw_os_error(error));
     }
+    read(clock)
+}
+
+/// The threads of this process, as the system names them.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn threads() -> io::Result<BTreeSet<u32>> {
+    let number = |entry: io::Result<std::fs::DirEntry>| {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse().ok());
+        number.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    };
+    std::fs::read_dir("/proc/self/task")?.map(number).collect()
+}
+
+/// The CPU time that a thread of this process has used since it began.
+///
+/// # Errors
+/// When there is no such thread.
+pub fn thread_cpu_time(thread: u32) -> io::Result<Duration> {
+    let thread = libc::clockid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // The system's own encoding of a thread's scheduler clock: as `pthread_getcpuclockid` has it.
+    const OF_A_THREAD: libc::clockid_t = 0b110;
+    read((!thread << 3) | OF_A_THREAD)
+}
+
+fn read(clock: libc::clockid_t) -> io::Result<Duration> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -41,5 +70,29 @@ mod tests {
         }
         assert!(process_cpu_time(std::process::id()).unwrap() > before);
         assert!(process_cpu_time(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_thread_is_told_from_the_others() {
+        let before = threads().unwrap();
+        let (ready, go_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_millis(20) {
+                    std::hint::spin_loop();
+                }
+                ready.wait();
+                go_on.wait();
+            });
+            ready.wait();
+            let busy = threads().unwrap().difference(&before).any(|&thread| {
+                // Others of this test binary may have come, and gone.
+                thread_cpu_time(thread).is_ok_and(|time| time >= Duration::from_millis(1))
+            });
+            go_on.wait();
+            assert!(busy);
+        });
+        assert!(thread_cpu_time(u32::MAX >> 4).is_err());
     }
 }

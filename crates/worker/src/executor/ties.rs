@@ -14,6 +14,7 @@ use brambling_exchange::RouterError;
 use brambling_program::{ExchangeId, Position, Program, ShardId, Turn, Value};
 use brambling_protocol::frame::{Frame, Incoming, Packet, SHARED_BYTES};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +61,7 @@ pub(super) struct Ties {
     /// By number: whether the shard has to leave.
     leaving: Box<[AtomicBool]>,
     /// Shards that have come and were not unpacked yet, by number.
-    arrived: Mutex<BTreeMap<u32, Vec<u8>>>,
+    arrived: Mutex<BTreeMap<u32, Bytes>>,
     /// Whether something waits in the node for a flush.
     unsent: AtomicBool,
 }
@@ -110,7 +111,7 @@ impl Ties {
     }
 
     /// What has come for a shard's number, once.
-    pub(super) fn take_arrived(&self, number: u32) -> Option<Vec<u8>> {
+    pub(super) fn take_arrived(&self, number: u32) -> Option<Bytes> {
         let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         arrived.remove(&number)
     }

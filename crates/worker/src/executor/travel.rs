@@ -5,18 +5,20 @@ use super::meter::Meter;
 use crate::shard::{Shard, ShardState};
 use brambling_program::{ShardId, Value};
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 /// The form in which shards are packed.
 const FORMAT: u16 = 1;
 
+/// `B` are bytes.
 #[derive(Serialize, Deserialize)]
-struct Packed {
+struct Packed<B> {
     format: u16,
     state: ShardState,
     done: bool,
     slice_tasks: u32,
     /// The datasets, in the group's order.
-    cells: Vec<Vec<u8>>,
+    cells: Vec<B>,
 }
 
 /// Why a shard cannot be unpacked: it was packed by another build, or not by one of ours.
@@ -29,7 +31,7 @@ pub(super) fn pack(body: &Body) -> Vec<u8> {
     let encode = |cell: &Value| {
         let mut bytes = Vec::with_capacity(cell.bytes());
         cell.encode(&mut bytes);
-        bytes
+        ByteBuf::from(bytes)
     };
     let packed = Packed {
         format: FORMAT,
@@ -43,14 +45,15 @@ pub(super) fn pack(body: &Body) -> Vec<u8> {
 
 /// A shard from what [`pack`] gave; its bytes are not charged yet.
 pub(super) fn unpack(job: &Job, shard: ShardId, bytes: &[u8]) -> Result<Body, Unreadable> {
-    let packed: Packed = postcard::from_bytes(bytes).map_err(|_| Unreadable("form"))?;
+    let packed: Packed<&serde_bytes::Bytes> =
+        postcard::from_bytes(bytes).map_err(|_| Unreadable("form"))?;
     let plan = &job.plan;
     let datasets = &plan.groups[shard.group.index()].datasets;
     if packed.format != FORMAT || packed.cells.len() != datasets.len() {
         return Err(Unreadable("form"));
     }
     let code = &plan.codes[shard.group.index()];
-    let cell = |(dataset, bytes): (&_, &Vec<u8>)| {
+    let cell = |(dataset, bytes): (&_, &&serde_bytes::Bytes)| {
         let mut input = &bytes[..];
         let table = plan.program.payload_type(*dataset);
         let value = Value::decode(table, &mut input).map_err(|_| Unreadable("data"))?;

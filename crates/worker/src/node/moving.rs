@@ -23,9 +23,10 @@ use super::{Bytes, Cargo, Effect, Node, NodeError};
 use brambling_exchange::{Inbox, InboxState, Parcel, RouterError};
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{Position, ShardId, StageId, Turn};
-use brambling_protocol::frame::{Arrived, Body, MapUpdate, Reserve, Reserved, ShardPart};
+use brambling_protocol::frame::{Arrived, Body, Incoming, MapUpdate, Reserve, Reserved, ShardPart};
 use brambling_protocol::{Entry, EntryRange, Priority, Version, WorkerId};
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The form in which shards travel.
@@ -49,18 +50,18 @@ struct Expected {
     parts: BTreeMap<u32, Bytes>,
 }
 
-/// All that moves with a shard.
+/// All that moves with a shard; `B` are bytes.
 #[derive(Serialize, Deserialize)]
-struct Luggage {
+struct Luggage<B> {
     format: u16,
-    inbox: InboxState<Vec<u8>>,
+    inbox: InboxState<B>,
     outcomes: Vec<Outcomes>,
     /// Whom its last holder knew.
     members: Vec<WorkerId>,
     /// Where its last holder believed shards to be.
     map: Vec<EntryRange>,
     /// Where the shard stands and its data: whoever runs shards knows their form.
-    body: Vec<u8>,
+    body: B,
 }
 
 /// The same outcome of a signal, some turns long.
@@ -90,11 +91,11 @@ impl Node {
         let inbox = self.inboxes.remove(&shard).expect("the shard is here");
         let luggage = Luggage {
             format: FORMAT,
-            inbox: inbox.export(Cargo::to_vec),
+            inbox: inbox.export(|cargo| ByteBuf::from(cargo.to_vec())),
             outcomes: outcomes(&self.outcomes),
             members: self.options.peers.clone(),
             map: self.known_map(),
-            body,
+            body: ByteBuf::from(body),
         };
         if !mutants::is_on("departed-shards-stay") {
             self.router.leave(shard);
@@ -241,20 +242,17 @@ impl Node {
         Ok(())
     }
 
-    /// A part of a shard has come.
-    pub(super) fn on_part(&mut self, part: &ShardPart<'_>) -> Result<(), NodeError> {
+    /// A part of a shard has come; `bytes` are the part's.
+    pub(super) fn on_part(&mut self, part: &ShardPart<'_>, bytes: Bytes) -> Result<(), NodeError> {
         let (shard, version) = (part.shard, part.version);
         let expected = self.moving.expected.get_mut(&shard);
         let expected = expected.filter(|expected| expected.version == version);
         let expected = expected.ok_or(NodeError::Unexpected { shard, version })?;
-        expected.bytes += part.bytes.len() as u64;
+        expected.bytes += bytes.len() as u64;
         let missing = expected.bytes.saturating_sub(expected.room.bytes());
         let room = expected.room.grow(missing);
         room.map_err(|source| NodeError::NoRoom { shard, source })?;
-        let is_new = expected
-            .parts
-            .insert(part.part, Bytes::copy_from_slice(part.bytes))
-            .is_none();
+        let is_new = expected.parts.insert(part.part, bytes).is_none();
         if !is_new || part.part >= part.parts {
             return Err(NodeError::Parts(shard));
         }
@@ -262,17 +260,16 @@ impl Node {
             return Ok(());
         }
         let expected = self.moving.expected.remove(&shard).expect("just seen");
-        let bytes: Vec<u8> = expected
-            .parts
-            .values()
-            .flat_map(|part| part.iter().copied())
-            .collect();
+        let parts: Vec<Bytes> = expected.parts.into_values().collect();
+        let bytes = Bytes::from(parts.concat());
+        drop(parts);
         self.arrive(shard, version, &bytes)
     }
 
     /// All of a shard is here: it goes on.
-    fn arrive(&mut self, shard: ShardId, version: Version, bytes: &[u8]) -> Result<(), NodeError> {
-        let luggage: Luggage = postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
+    fn arrive(&mut self, shard: ShardId, version: Version, bytes: &Bytes) -> Result<(), NodeError> {
+        let luggage: Luggage<&serde_bytes::Bytes> =
+            postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
         if luggage.format != FORMAT {
             return Err(NodeError::State(shard));
         }
@@ -280,7 +277,8 @@ impl Node {
         let owner = self.options.me;
         self.on_update(&one(shard, Entry { owner, version }))?;
         let exchanges = self.relations.to_group(shard.group);
-        let inbox = luggage.inbox.map(|piece| Cargo::Bytes(piece.into()));
+        let keep = |piece: &serde_bytes::Bytes| Incoming::from(bytes).keep(piece);
+        let inbox = luggage.inbox.map(|piece| Cargo::Bytes(keep(piece)));
         let open_turns = self.options.open_turns;
         let inbox = Inbox::import(shard, exchanges, open_turns, inbox, &self.relations)?;
         for Outcomes {
@@ -305,7 +303,7 @@ impl Node {
         for entry in &luggage.map {
             self.on_update(entry)?;
         }
-        let body = luggage.body;
+        let body = bytes.slice_ref(luggage.body);
         self.effects.push(Effect::Settle { shard, body });
         self.take_in(shard, version, inbox)?;
         for (exchange, turns) in self.retired(shard) {
