@@ -173,21 +173,23 @@ impl<'a> Frame<'a> {
         bytes.into()
     }
 
-    /// The same, of a frame of pieces whose payloads are `payloads`, in their order: the large ones at its end are not copied.
+    /// The same, of a frame of pieces or of a shard's part whose payloads are `payloads`, in their order: the large ones at its end
+    /// are not copied.
     ///
     /// # Panics
-    /// As [`Frame::encode`], and when it is no frame of pieces.
+    /// As [`Frame::encode`], and when it is another frame.
     pub fn to_packet(&self, payloads: &[Bytes]) -> Packet {
-        let Body::Data(data) = &self.body else {
-            panic!("a frame of the kind {:?} has no pieces", self.body.kind());
-        };
+        let mut head = vec![0; HEADER_BYTES];
+        match &self.body {
+            Body::Data(data) => data.encode_tables(&mut head),
+            Body::ShardPart(part) => part.encode_head(&mut head),
+            other => panic!("a frame of the kind {:?} has no payloads", other.kind()),
+        }
         let is_small = |payload: &Bytes| payload.len() < SHARED_BYTES;
         let copied = payloads
             .iter()
             .rposition(is_small)
             .map_or(0, |last| last + 1);
-        let mut head = vec![0; HEADER_BYTES];
-        data.encode_tables(&mut head);
         payloads[..copied]
             .iter()
             .for_each(|payload| head.extend_from_slice(payload));

@@ -9,7 +9,7 @@
 //! At most [`WINDOW`] frames are under way: later ones have their numbers and wait here, and acknowledgements
 //! bring them out in the order of their numbers. So a receiver remembers that many numbers at most.
 
-use crate::frame::{Body, Data, Frame, Packet};
+use crate::frame::{Body, Frame, Packet};
 use crate::ids::{Priority, Sequence};
 use brambling_memory::mutants;
 use bytes::Bytes;
@@ -81,18 +81,18 @@ impl FrameSession {
         self.keep(priority, packet)
     }
 
-    /// The same of pieces, whose payloads are shared as far as they are large.
+    /// The same of what has payloads, which are shared as far as they are large.
     ///
     /// # Panics
     /// As [`Frame::to_packet`].
     #[must_use]
-    pub fn say_pieces(
+    pub fn say_with(
         &mut self,
         priority: Priority,
-        data: Data<'_>,
+        body: &Body<'_>,
         payloads: &[Bytes],
     ) -> Option<Packet> {
-        let frame = self.numbered(priority, Body::Data(data));
+        let frame = self.numbered(priority, body.clone());
         let packet = frame.to_packet(payloads);
         self.keep(priority, packet)
     }

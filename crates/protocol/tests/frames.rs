@@ -3,7 +3,7 @@
 mod samples;
 
 use brambling_program::tree::TreeNode;
-use brambling_program::{ExchangeId, GroupId};
+use brambling_program::{ExchangeId, GroupId, ShardId};
 use brambling_protocol::frame::*;
 use brambling_protocol::{Generation, JobId, Priority};
 use bytes::Bytes;
@@ -114,6 +114,34 @@ fn a_packet_is_its_frame() {
             apart,
             last.iter().map(|part| part.as_ptr()).collect::<Vec<_>>()
         );
+    }
+}
+
+#[test]
+fn a_part_of_a_shard_is_not_copied() {
+    for bytes in [0, 1, 127, 128, SHARED_BYTES - 1, SHARED_BYTES, 100_000] {
+        let bytes = Bytes::from(vec![5; bytes]);
+        let part = ShardPart {
+            job: JobId(3),
+            generation: Generation(1),
+            shard: ShardId {
+                group: GroupId(2),
+                index: 300,
+            },
+            version: 4,
+            part: 1,
+            parts: 2,
+            bytes: &bytes,
+        };
+        let frame = Frame {
+            priority: Priority::LAST,
+            sequence: Some(7),
+            body: Body::ShardPart(part),
+        };
+        let packet = frame.to_packet(std::slice::from_ref(&bytes));
+        assert!(packet.to_bytes() == encoded(&frame), "{}", bytes.len());
+        let is_shared = packet.parts().any(|it| it.as_ptr() == bytes.as_ptr());
+        assert_eq!(is_shared, bytes.len() >= SHARED_BYTES);
     }
 }
 

@@ -88,7 +88,7 @@ pub enum Effect {
         /// The shard.
         shard: ShardId,
         /// Where it stands, and its data.
-        body: Bytes,
+        body: Vec<Bytes>,
     },
     /// A worker has left: no link to it is needed any more.
     Forget(WorkerId),

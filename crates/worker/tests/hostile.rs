@@ -81,7 +81,7 @@ fn luggage(plan: &Plan, shard: ShardId) -> Vec<u8> {
         _ => None,
     };
     let effects = holder.take_effects().into_iter();
-    effects.filter_map(part).next().unwrap()
+    effects.filter_map(part).collect::<Vec<_>>().concat()
 }
 
 #[derive(Clone, Debug)]
@@ -382,7 +382,7 @@ impl Run {
                     Luggage::Garbage(bytes) => bytes,
                     Luggage::Honest => &self.luggage,
                     Luggage::Empty => {
-                        damaged = vec![1, 0, 0, 0, 0, 0];
+                        damaged = [&5u64.to_le_bytes()[..], &[2, 0, 0, 0, 0]].concat();
                         &damaged
                     }
                     Luggage::Damaged(at, byte) => {

@@ -144,15 +144,19 @@ fn parts_that_do_not_fit_and_states_that_cannot_be_read_are_refused() {
         "{refused:?}"
     );
 
-    let mut garbage = node(Budget::unlimited());
-    assert!(reserve(&mut garbage, 10));
     // A list of outcomes that is said to have 2⁶⁴ − 1 elements.
-    let endless = [1, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
-    let refused = Says(&mut garbage, PEER, 0).say(part(VERSION, (0, 1), &endless));
-    assert!(
-        matches!(refused, Err(NodeError::State(SHARD))),
-        "{refused:?}"
-    );
+    let endless = [2, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
+    let of_length = |bytes: u64| [&bytes.to_le_bytes()[..], &endless].concat();
+    let lengths = [12, 11, 13, u64::MAX, u64::MAX - 8].map(of_length);
+    for garbage in lengths.into_iter().chain([vec![], vec![0; 7]]) {
+        let mut node = node(Budget::unlimited());
+        assert!(reserve(&mut node, 10));
+        let refused = Says(&mut node, PEER, 0).say(part(VERSION, (0, 1), &garbage));
+        assert!(
+            matches!(refused, Err(NodeError::State(SHARD))),
+            "{garbage:?}: {refused:?}"
+        );
+    }
 }
 
 #[test]
@@ -204,7 +208,7 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
     let effects = there.take_effects();
     let settles = Effect::Settle {
         shard: SHARD,
-        body: bytes::Bytes::from_static(b"its data"),
+        body: vec![bytes::Bytes::from_static(b"its data")],
     };
     assert!(effects.contains(&settles), "{effects:?}");
     assert!(there.knows(ME) && there.knows(PEER));

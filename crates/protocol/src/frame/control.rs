@@ -165,7 +165,7 @@ pub struct ShardPart<'a> {
     /// How many there are.
     pub parts: u32,
     /// The part.
-    #[serde(borrow)]
+    #[serde(borrow, with = "serde_bytes")]
     pub bytes: &'a [u8],
 }
 
@@ -258,6 +258,22 @@ pub struct Ended<'a> {
 
 pub(super) fn encode<T: Serialize>(body: &T, out: &mut Vec<u8>) {
     postcard::to_io(body, out).expect("plain values written to memory");
+}
+
+impl ShardPart<'_> {
+    /// Its encoding, without its bytes at the end.
+    pub(super) fn encode_head(&self, out: &mut Vec<u8>) {
+        encode(
+            &ShardPart {
+                bytes: &[],
+                ..*self
+            },
+            out,
+        );
+        // The length of no bytes, instead of which that of all of them ends the head.
+        out.pop();
+        encode(&self.bytes.len(), out);
+    }
 }
 
 pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, FrameError> {

@@ -107,7 +107,7 @@ impl Worker {
             }
             Effect::Settle { shard, body } => {
                 watch.settles(shard, self.node.me());
-                self.unpack(shard, &body, plan);
+                self.unpack(shard, &body.concat(), plan);
             }
             Effect::Send { to, packet, .. } => {
                 network.send(self.node.me(), to, packet.to_bytes());

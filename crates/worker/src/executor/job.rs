@@ -428,8 +428,8 @@ impl Job {
             .ties
             .as_ref()
             .and_then(|ties| ties.take_arrived(number as u32));
-        if let Some(bytes) = arrived {
-            let body = travel::unpack(self, ShardId { group, index }, &bytes);
+        if let Some(parts) = arrived {
+            let body = travel::unpack(self, ShardId { group, index }, &parts.concat());
             let body = body.map_err(|error| Failure::Internal {
                 message: error.to_string(),
             })?;

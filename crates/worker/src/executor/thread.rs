@@ -247,10 +247,11 @@ impl<'a> Worker<'a> {
     fn unpack(&self, number: u32) {
         let (job, resident) = (self.job, &self.job.residents[number as usize]);
         let ties = job.ties.as_ref().expect("settled before it was queued");
-        let Some(bytes) = ties.take_arrived(number) else {
+        let Some(parts) = ties.take_arrived(number) else {
             return;
         };
-        let made = travel::unpack(job, resident.id(), &bytes);
+        let made = travel::unpack(job, resident.id(), &parts.concat());
+        drop(parts);
         let made = made.map_err(|error| Failure::Internal {
             message: format!("{}: {error}", resident.id()),
         });

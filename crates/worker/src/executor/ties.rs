@@ -61,7 +61,7 @@ pub(super) struct Ties {
     /// By number: whether the shard has to leave.
     leaving: Box<[AtomicBool]>,
     /// Shards that have come and were not unpacked yet, by number.
-    arrived: Mutex<BTreeMap<u32, Bytes>>,
+    arrived: Mutex<BTreeMap<u32, Vec<Bytes>>>,
     /// Whether something waits in the node for a flush.
     unsent: AtomicBool,
 }
@@ -111,7 +111,7 @@ impl Ties {
     }
 
     /// What has come for a shard's number, once.
-    pub(super) fn take_arrived(&self, number: u32) -> Option<Bytes> {
+    pub(super) fn take_arrived(&self, number: u32) -> Option<Vec<Bytes>> {
         let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         arrived.remove(&number)
     }

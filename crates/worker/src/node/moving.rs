@@ -30,7 +30,7 @@ use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The form in which shards travel.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 
 /// Shards on their way out and in.
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct Expected {
     parts: BTreeMap<u32, Bytes>,
 }
 
-/// All that moves with a shard; `B` are bytes.
+/// What moves with a shard before its body, which says where it stands and has its data: whoever runs shards knows its form. `B` are bytes.
 #[derive(Serialize, Deserialize)]
 struct Luggage<B> {
     format: u16,
@@ -60,8 +60,6 @@ struct Luggage<B> {
     members: Vec<WorkerId>,
     /// Where its last holder believed shards to be.
     map: Vec<EntryRange>,
-    /// Where the shard stands and its data: whoever runs shards knows their form.
-    body: B,
 }
 
 /// The same outcome of a signal, some turns long.
@@ -95,28 +93,26 @@ impl Node {
             outcomes: outcomes(&self.outcomes),
             members: self.options.peers.clone(),
             map: self.known_map(),
-            body: ByteBuf::from(body),
         };
         if !mutants::is_on("departed-shards-stay") {
             self.router.leave(shard);
         }
-        let bytes = postcard::to_stdvec(&luggage).expect("plain values written to memory");
+        let luggage = postcard::to_stdvec(&luggage).expect("plain values written to memory");
         let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
         let Entry { owner, version } = entry.expect("flagged by a version");
-        let parts = bytes.chunks(self.options.part_bytes);
-        let count = parts.len() as u32;
-        for (part, bytes) in (0..).zip(parts) {
-            let (job, generation) = (self.options.job, self.options.generation);
+        let parts = parts(&luggage, body, self.options.part_bytes);
+        for (at, bytes) in parts.iter().enumerate() {
             let part = ShardPart {
-                job,
-                generation,
+                job: self.options.job,
+                generation: self.options.generation,
                 shard,
                 version,
-                part,
-                parts: count,
+                part: at as u32,
+                parts: parts.len() as u32,
                 bytes,
             };
-            self.send(owner, Priority::LAST, &Body::ShardPart(part));
+            let body = Body::ShardPart(part);
+            self.send_with(owner, Priority::LAST, &body, std::slice::from_ref(bytes));
         }
         Ok(())
     }
@@ -260,14 +256,19 @@ impl Node {
             return Ok(());
         }
         let expected = self.moving.expected.remove(&shard).expect("just seen");
-        let parts: Vec<Bytes> = expected.parts.into_values().collect();
-        let bytes = Bytes::from(parts.concat());
-        drop(parts);
-        self.arrive(shard, version, &bytes)
+        let parts = luggage_and_body(expected.parts.into_values());
+        let (luggage, body) = parts.ok_or(NodeError::State(shard))?;
+        self.arrive(shard, version, &luggage, body)
     }
 
     /// All of a shard is here: it goes on.
-    fn arrive(&mut self, shard: ShardId, version: Version, bytes: &Bytes) -> Result<(), NodeError> {
+    fn arrive(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+        bytes: &Bytes,
+        body: Vec<Bytes>,
+    ) -> Result<(), NodeError> {
         let luggage: Luggage<&serde_bytes::Bytes> =
             postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
         if luggage.format != FORMAT {
@@ -303,7 +304,6 @@ impl Node {
         for entry in &luggage.map {
             self.on_update(entry)?;
         }
-        let body = bytes.slice_ref(luggage.body);
         self.effects.push(Effect::Settle { shard, body });
         self.take_in(shard, version, inbox)?;
         for (exchange, turns) in self.retired(shard) {
@@ -345,6 +345,34 @@ impl Node {
         self.router.arrive(shard, &mut effects);
         self.perform(effects)
     }
+}
+
+/// The luggage with its length before it, and then the body, in parts of which each goes in a frame. The body is cut, not copied.
+fn parts(luggage: &[u8], body: Vec<u8>, part_bytes: usize) -> Vec<Bytes> {
+    let mut first = (luggage.len() as u64).to_le_bytes().to_vec();
+    first.extend_from_slice(luggage);
+    let cut = |bytes: Bytes| {
+        let starts = (0..bytes.len()).step_by(part_bytes);
+        starts.map(move |start| bytes.slice(start..bytes.len().min(start + part_bytes)))
+    };
+    cut(first.into()).chain(cut(body.into())).collect()
+}
+
+/// The luggage, and the body's parts. None: they are not what [`parts`] makes.
+fn luggage_and_body(mut parts: impl Iterator<Item = Bytes>) -> Option<(Bytes, Vec<Bytes>)> {
+    let mut first = parts.next()?;
+    let bytes = usize::try_from(u64::from_le_bytes(*first.first_chunk()?)).ok()?;
+    let end = bytes.checked_add(size_of::<u64>())?;
+    if first.len() < end {
+        let mut row = first.to_vec();
+        while row.len() < end {
+            row.extend_from_slice(&parts.next()?);
+        }
+        first = row.into();
+    }
+    let body = std::iter::once(first.split_off(end)).chain(parts);
+    let luggage = first.slice(size_of::<u64>()..);
+    Some((luggage, body.filter(|part| !part.is_empty()).collect()))
 }
 
 fn one(shard: ShardId, entry: Entry) -> EntryRange {

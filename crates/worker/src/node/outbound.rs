@@ -6,7 +6,7 @@ use brambling_exchange::{Accepted, Effect as Routed, Item, Parcel, RouterError, 
 use brambling_memory::mutants;
 use brambling_program::{ExchangeId, ShardId, Turn};
 use brambling_protocol::frame::{
-    Body, Credit, Data, DataHead, Frame, MapUpdate, Packet, Retired, SHARED_BYTES,
+    Body, Credit, DataHead, Frame, MapUpdate, Packet, Retired, SHARED_BYTES,
 };
 use brambling_protocol::{FrameSession, Priority, Version, WorkerId};
 use std::collections::VecDeque;
@@ -69,7 +69,8 @@ impl Node {
             group: self.relations.destination_group(exchange),
         };
         let payloads: Vec<Bytes> = parcels.iter().filter_map(payload).collect();
-        self.send_pieces(to, priority, coalesce(head, &parcels), &payloads);
+        let body = Body::Data(coalesce(head, &parcels));
+        self.send_with(to, priority, &body, &payloads);
         true
     }
 
@@ -203,17 +204,15 @@ impl Node {
         self.say(to, priority, |peer| peer.say(priority, body));
     }
 
-    /// The same, of pieces.
-    fn send_pieces(
+    /// The same, of what has payloads.
+    pub(super) fn send_with(
         &mut self,
         to: WorkerId,
         priority: Priority,
-        data: Data<'_>,
+        body: &Body<'_>,
         payloads: &[Bytes],
     ) {
-        self.say(to, priority, |peer| {
-            peer.say_pieces(priority, data, payloads)
-        });
+        self.say(to, priority, |peer| peer.say_with(priority, body, payloads));
     }
 
     fn say(
