@@ -10,8 +10,8 @@
 //! least score is found lane by lane. Centres are taken in groups whose scores stay in registers: every value
 //! of a row is then read once a group, and every value of a centre once for sixteen rows.
 //!
-//! AVX-512 scores more than one group in singles first, which is half the work; `singles` proves most labels, and the rest is scored
-//! again in doubles.
+//! More than one group is scored in singles first, which is half the work; `singles` proves most labels, and the rest is scored again
+//! in doubles. Only where there are no vectors of singles, all are scored in doubles.
 
 use super::tile::{Column, Tile};
 use crate::simd::{F64x8, Isa, Kernel, Line, Walk, dispatch, dispatch_pair, prefetch_line};
@@ -75,7 +75,7 @@ impl Centres {
         }
         self.singles.clear();
         // A single group is scored about as fast as memory gives the rows; singles were not seen to gain there.
-        if isa == Isa::V4 && places > group {
+        if isa > Isa::V2 && places > group {
             self.singles
                 .prepare(count, columns, &self.negated, &self.halves);
         }
@@ -257,14 +257,8 @@ impl Adding<'_> {
         let (sums, _) = self.sums.as_chunks_mut::<VECTORS>();
         let counts = &mut self.counts[..sums.len()];
         for (row, &label) in Walk::<V, VECTORS>::new(x, columns, labels.len()).zip(labels) {
-            let sums = &mut sums[label as usize];
             counts[label as usize] += 1;
-            let mut vector = 0;
-            while vector < VECTORS {
-                let sum = V::load(&sums[vector].0).add(row.load(vector));
-                sum.store(&mut sums[vector].0);
-                vector += 1;
-            }
+            row.add_to(&mut sums[label as usize]);
         }
     }
 
@@ -303,9 +297,10 @@ fn run(isa: Isa, x: &[f64], centres: &Centres, then: impl Then) {
     assert!(centres.count > 0 && x.len().is_multiple_of(centres.columns));
     match centres.group {
         _ if centres.singles.is_empty() => by_doubles(isa, x, centres, then),
-        8 => dispatch_pair(isa, Proving::<_, 8> { x, centres, then }),
-        10 => dispatch_pair(isa, Proving::<_, 10> { x, centres, then }),
-        12 => dispatch_pair(isa, Proving::<_, 12> { x, centres, then }),
+        5 => dispatch_pair(isa, Proving::<_, 1, 5>::new(isa, x, centres, then)),
+        8 => dispatch_pair(isa, Proving::<_, 2, 8>::new(isa, x, centres, then)),
+        10 => dispatch_pair(isa, Proving::<_, 2, 10>::new(isa, x, centres, then)),
+        12 => dispatch_pair(isa, Proving::<_, 2, 12>::new(isa, x, centres, then)),
         other => unreachable!("no kernel in singles for groups of {other}"),
     }
 }

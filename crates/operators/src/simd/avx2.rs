@@ -3,7 +3,9 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::{F64x8, MANTISSA_BITS, OCTAVE_SHIFT_BITS, ROUNDER, SQRT_HALF_BITS, TWO_52};
+use super::vector::{
+    F32x16, F64x8, MANTISSA_BITS, OCTAVE_SHIFT_BITS, ROUNDER, SQRT_HALF_BITS, TWO_52,
+};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(__m256d, __m256d);
@@ -63,6 +65,19 @@ impl F64x8 for Avx2 {
             _mm256_maskload_pd(from, _mm256_castpd_si256(mask.0)),
             _mm256_maskload_pd(from.wrapping_add(4), _mm256_castpd_si256(mask.1)),
         ))
+    }
+    #[inline(always)]
+    unsafe fn add_first(into: &mut [f64; 8], from: *const f64, mask: Self::Mask, lanes: usize) {
+        // Half a vector, as the last of rows of twenty columns: without a mask, and without the other half.
+        if lanes == 4 {
+            v3!({
+                let sum = _mm256_add_pd(_mm256_loadu_pd(into.as_ptr()), _mm256_loadu_pd(from));
+                _mm256_storeu_pd(into.as_mut_ptr(), sum);
+            });
+        } else {
+            let more = v3!(Self::load_masked(from, mask));
+            Self::load(into).add(more).store(into);
+        }
     }
     #[inline(always)]
     fn widen(lanes: &[f32; 8]) -> Self {
@@ -296,4 +311,120 @@ fn halves(mask: __m256d) -> __m128i {
         let odd = _mm_shuffle_ps::<0b11_01_11_01>(_mm_castpd_ps(low), _mm_castpd_ps(high));
         _mm_castps_si128(odd)
     })
+}
+
+/// Two registers of 256 bits: lanes 0 to 7 and 8 to 15.
+#[derive(Clone, Copy)]
+pub(crate) struct Singles(__m256, __m256);
+
+macro_rules! both_singles {
+    ($operation:ident($($argument:expr),*)) => {
+        v3!(Singles($operation($($argument.0),*), $operation($($argument.1),*)))
+    };
+}
+
+impl F32x16 for Singles {
+    /// All bits of a lane set, or none.
+    type Mask = Singles;
+
+    #[inline(always)]
+    fn splat(x: f32) -> Self {
+        v3!(Singles(_mm256_set1_ps(x), _mm256_set1_ps(x)))
+    }
+    #[inline(always)]
+    fn load(lanes: &[f32; 16]) -> Self {
+        v3!(Singles(
+            _mm256_loadu_ps(lanes.as_ptr()),
+            _mm256_loadu_ps(lanes.as_ptr().add(8))
+        ))
+    }
+    #[inline(always)]
+    fn store(self, lanes: &mut [f32; 16]) {
+        v3!({
+            _mm256_storeu_ps(lanes.as_mut_ptr(), self.0);
+            _mm256_storeu_ps(lanes.as_mut_ptr().add(8), self.1);
+        });
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        both_singles!(_mm256_sub_ps(self, other))
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        both_singles!(_mm256_fmadd_ps(self, factor, addend))
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        both_singles!(_mm256_sqrt_ps(self))
+    }
+    #[inline(always)]
+    fn lesser(self, other: Self) -> Self {
+        // With a NaN, and of equal operands, this and the next return the second.
+        both_singles!(_mm256_min_ps(self, other))
+    }
+    #[inline(always)]
+    fn greater(self, other: Self) -> Self {
+        both_singles!(_mm256_max_ps(self, other))
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> Self::Mask {
+        v3!(Singles(
+            _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0),
+            _mm256_cmp_ps::<_CMP_LT_OQ>(self.1, other.1),
+        ))
+    }
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        both_singles!(_mm256_blendv_ps(no, yes, mask))
+    }
+    #[inline(always)]
+    fn lanes(mask: Self::Mask) -> u16 {
+        v3!({
+            let (low, high) = (_mm256_movemask_ps(mask.0), _mm256_movemask_ps(mask.1));
+            (low | high << 8) as u16
+        })
+    }
+    #[inline(always)]
+    fn turn_four(low: [&[f64; 4]; 8], high: [&[f64; 4]; 8]) -> [Self; 4] {
+        let [a0, a1, a2, a3] = four_columns(low);
+        let [b0, b1, b2, b3] = four_columns(high);
+        [
+            Singles(a0, b0),
+            Singles(a1, b1),
+            Singles(a2, b2),
+            Singles(a3, b3),
+        ]
+    }
+}
+
+/// Eight rows of four, rounded to singles and turned.
+#[inline(always)]
+fn four_columns([a, b, c, d, e, f, g, h]: [&[f64; 4]; 8]) -> [__m256; 4] {
+    v3!({
+        let (ae, bf, cg, dh) = (rounded(a, e), rounded(b, f), rounded(c, g), rounded(d, h));
+        let low_ab = _mm256_castps_pd(_mm256_unpacklo_ps(ae, bf));
+        let low_cd = _mm256_castps_pd(_mm256_unpacklo_ps(cg, dh));
+        let high_ab = _mm256_castps_pd(_mm256_unpackhi_ps(ae, bf));
+        let high_cd = _mm256_castps_pd(_mm256_unpackhi_ps(cg, dh));
+        [
+            _mm256_castpd_ps(_mm256_unpacklo_pd(low_ab, low_cd)),
+            _mm256_castpd_ps(_mm256_unpackhi_pd(low_ab, low_cd)),
+            _mm256_castpd_ps(_mm256_unpacklo_pd(high_ab, high_cd)),
+            _mm256_castpd_ps(_mm256_unpackhi_pd(high_ab, high_cd)),
+        ]
+    })
+}
+
+/// `low` in lanes 0 to 3, `high` in lanes 4 to 7, rounded to singles.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn rounded(low: &[f64; 4], high: &[f64; 4]) -> __m256 {
+    // SAFETY: both are four doubles.
+    let (low, high) = unsafe {
+        (
+            _mm256_cvtpd_ps(_mm256_loadu_pd(low.as_ptr())),
+            _mm256_cvtpd_ps(_mm256_loadu_pd(high.as_ptr())),
+        )
+    };
+    _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(low), high)
 }

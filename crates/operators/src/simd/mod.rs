@@ -65,6 +65,9 @@ pub(crate) fn dispatch_pair<K: PairKernel>(isa: Isa, kernel: K) -> K::Output {
     assert!(isa <= detect(), "this CPU lacks {isa}");
     match isa {
         #[cfg(target_arch = "x86_64")]
+        // SAFETY: `detect` found all features of x86-64-v3.
+        Isa::V3 => unsafe { pair_on_v3(kernel) },
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: `detect` found all features of x86-64-v4.
         Isa::V4 => unsafe { pair_on_v4(kernel) },
         other => {
@@ -84,6 +87,12 @@ fn on_v3<K: Kernel>(kernel: K) -> K::Output {
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt")]
 fn on_v4<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<avx512::Avx512>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
+fn pair_on_v3<K: PairKernel>(kernel: K) -> K::Output {
+    kernel.run::<avx2::Avx2, avx2::Singles>()
 }
 
 #[cfg(target_arch = "x86_64")]

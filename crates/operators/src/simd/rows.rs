@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::F64x8;
+use super::{F64x8, Line};
 
 /// How far ahead of the rows in use a kernel asks for memory. Found by measurement, see
 /// `examples/gradient_rate.rs`; the CPU's own prefetchers stop at the end of each 4 KiB page.
@@ -224,6 +224,7 @@ pub(crate) struct Walk<'a, V: F64x8, const VECTORS: usize> {
 pub(crate) struct Row<'a, V: F64x8, const VECTORS: usize> {
     base: *const f64,
     tail: V::Mask,
+    tail_lanes: usize,
     values: PhantomData<&'a [f64]>,
 }
 
@@ -251,6 +252,7 @@ impl<'a, V: F64x8, const VECTORS: usize> Iterator for Walk<'a, V, VECTORS> {
         let row = Row {
             base: self.next,
             tail: self.tail,
+            tail_lanes: self.columns - (VECTORS - 1) * 8,
             values: PhantomData,
         };
         self.next = self.next.wrapping_add(self.columns);
@@ -259,13 +261,23 @@ impl<'a, V: F64x8, const VECTORS: usize> Iterator for Walk<'a, V, VECTORS> {
 }
 
 impl<V: F64x8, const VECTORS: usize> Row<'_, V, VECTORS> {
+    /// Adds the row to sums.
     #[inline(always)]
-    pub(crate) fn load(&self, vector: usize) -> V {
-        assert!(vector < VECTORS);
-        // SAFETY: the row is one of the walk's, and has so many vectors.
-        let at = unsafe { self.base.add(vector * 8) };
-        // SAFETY: all vectors but the last are whole; the tail ends with the row.
-        unsafe { load_vector(at, (vector + 1 == VECTORS).then_some(self.tail)) }
+    pub(crate) fn add_to(&self, sums: &mut [Line; VECTORS]) {
+        let mut vector = 0;
+        while vector + 1 < VECTORS {
+            // SAFETY: the row is one of the walk's, and all vectors but the last are whole.
+            let more = unsafe { load_vector::<V, f64>(self.base.add(vector * 8), None) };
+            V::load(&sums[vector].0)
+                .add(more)
+                .store(&mut sums[vector].0);
+            vector += 1;
+        }
+        // SAFETY: the tail ends with the row.
+        unsafe {
+            let at = self.base.add(vector * 8);
+            V::add_first(&mut sums[vector].0, at, self.tail, self.tail_lanes);
+        }
     }
 }
 

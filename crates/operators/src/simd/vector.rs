@@ -23,7 +23,7 @@ pub(crate) struct Line(pub(crate) [f64; 8]);
 #[repr(C, align(64))]
 pub(crate) struct SingleLine(pub(crate) [f32; 16]);
 
-/// Sixteen singles, each operation lane by lane as of [`F64x8`]. Only AVX-512 has them.
+/// Sixteen singles, each operation lane by lane as of [`F64x8`]. The portable kernels have none.
 pub(crate) trait F32x16: Copy {
     type Mask: Copy;
 
@@ -69,6 +69,17 @@ pub trait F64x8: Copy {
     /// The lanes in `mask` must be readable; the others are not touched.
     #[allow(unsafe_code)] // Implemented in this module's siblings, called by `Rows` alone.
     unsafe fn load_masked(from: *const f64, mask: Self::Mask) -> Self;
+    /// Adds the `lanes` doubles at `from` to the first of `into`, 1 to 8.
+    ///
+    /// # Safety
+    /// So many must be readable; `mask` is their [`F64x8::first`].
+    #[inline(always)]
+    #[allow(unsafe_code)] // As above.
+    unsafe fn add_first(into: &mut [f64; 8], from: *const f64, mask: Self::Mask, _lanes: usize) {
+        // SAFETY: the caller's promise is the same.
+        let more = unsafe { Self::load_masked(from, mask) };
+        Self::load(into).add(more).store(into);
+    }
     /// Each single as the double that equals it.
     fn widen(lanes: &[f32; 8]) -> Self;
     /// Lanes `mask` of the eight singles at `from`, each as the double that equals it, the others zero.

@@ -100,17 +100,28 @@ fn above(bound: f64) -> f32 {
     ((bound * (1.0 + 2.0 * UNIT)) as f32).max(f32::MIN_POSITIVE)
 }
 
-/// Vectors of sixteen rows that are scored at a time: every value of a centre is then read once for all.
-const PARTS: usize = 2;
-
-/// [`super::Nearest`], with scores in singles as long as they prove labels.
-pub(super) struct Proving<'a, T, const GROUP: usize> {
-    pub(super) x: &'a [f64],
-    pub(super) centres: &'a Centres,
-    pub(super) then: T,
+/// [`super::Nearest`], with scores in singles as long as they prove labels. `PARTS` vectors of sixteen rows are scored at a time:
+/// every value of a centre is then read once for all.
+pub(super) struct Proving<'a, T, const PARTS: usize, const GROUP: usize> {
+    isa: Isa,
+    x: &'a [f64],
+    centres: &'a Centres,
+    then: T,
 }
 
-impl<T: Then, const GROUP: usize> PairKernel for Proving<'_, T, GROUP> {
+impl<'a, T, const PARTS: usize, const GROUP: usize> Proving<'a, T, PARTS, GROUP> {
+    /// For a kernel that is run with `isa`.
+    pub(super) fn new(isa: Isa, x: &'a [f64], centres: &'a Centres, then: T) -> Self {
+        Proving {
+            isa,
+            x,
+            centres,
+            then,
+        }
+    }
+}
+
+impl<T: Then, const PARTS: usize, const GROUP: usize> PairKernel for Proving<'_, T, PARTS, GROUP> {
     type Output = ();
 
     #[inline(always)]
@@ -125,12 +136,13 @@ impl<T: Then, const GROUP: usize> PairKernel for Proving<'_, T, GROUP> {
             };
             let turned = tile.turn::<S>(here);
             let last = &here[here.len() - 1];
-            let (mut labels, proven) = proven::<S, GROUP>(turned, &self.centres.singles, last);
+            let (mut labels, proven) =
+                proven::<S, PARTS, GROUP>(turned, &self.centres.singles, last);
             let mut part = 0;
             while part < PARTS {
                 if proven[part] != u16::MAX {
                     let x = &here[part * 16 * columns..][..16 * columns];
-                    mend::<GROUP>(x, self.centres, !proven[part], &mut labels[part]);
+                    mend::<GROUP>(self.isa, x, self.centres, !proven[part], &mut labels[part]);
                     unproven += 1;
                 }
                 part += 1;
@@ -139,7 +151,7 @@ impl<T: Then, const GROUP: usize> PairKernel for Proving<'_, T, GROUP> {
             self.then.rows::<V>(here, columns, labels.as_flattened());
             left = rest;
         }
-        by_doubles(Isa::V4, left, self.centres, self.then);
+        by_doubles(self.isa, left, self.centres, self.then);
     }
 }
 
@@ -148,9 +160,15 @@ const MAX_ALONE: u32 = 4;
 
 /// Finds the labels of the `unproven` of sixteen rows with doubles.
 #[inline(always)]
-fn mend<const GROUP: usize>(x: &[f64], centres: &Centres, unproven: u16, labels: &mut [u32; 16]) {
+fn mend<const GROUP: usize>(
+    isa: Isa,
+    x: &[f64],
+    centres: &Centres,
+    unproven: u16,
+    labels: &mut [u32; 16],
+) {
     if unproven.count_ones() > MAX_ALONE {
-        by_doubles(Isa::V4, x, centres, Labelling { rest: labels });
+        by_doubles(isa, x, centres, Labelling { rest: labels });
         return;
     }
     let mut left = unproven;
@@ -199,7 +217,7 @@ struct Best<S> {
 
 /// The index of each row's nearest centre, and the lanes in which that is proven.
 #[inline(always)]
-fn proven<S: F32x16, const GROUP: usize>(
+fn proven<S: F32x16, const PARTS: usize, const GROUP: usize>(
     tile: &[SingleColumn<PARTS>],
     centres: &Singles,
     start: &f64,
@@ -213,16 +231,14 @@ fn proven<S: F32x16, const GROUP: usize>(
     let (mut negated, _) = centres.negated.as_chunks::<GROUP>();
     let (halves, _) = centres.halves.as_chunks::<GROUP>();
     let (names, _) = centres.names.as_chunks::<GROUP>();
-    let mut first = true;
-    for (halves, names) in halves.iter().zip(names) {
+    for (number, (halves, names)) in halves.iter().zip(names).enumerate() {
         let (group, later) = negated.split_at(tile.len());
         negated = later;
-        let scores = if first {
-            scores::<S, GROUP, true>(tile, group, halves, &mut squares, start)
-        } else {
-            scores::<S, GROUP, false>(tile, group, halves, &mut squares, start)
+        let scores = match number {
+            0 => scores::<S, PARTS, GROUP, 0>(tile, group, halves, &mut squares, start),
+            1 => scores::<S, PARTS, GROUP, 1>(tile, group, halves, &mut squares, start),
+            _ => scores::<S, PARTS, GROUP, 2>(tile, group, halves, &mut squares, start),
         };
-        first = false;
         better(&mut best, &scores, names);
     }
     let mut labels = [[0; 16]; PARTS];
@@ -252,7 +268,7 @@ fn proven<S: F32x16, const GROUP: usize>(
 }
 
 #[inline(always)]
-fn better<S: F32x16, const GROUP: usize>(
+fn better<S: F32x16, const PARTS: usize, const GROUP: usize>(
     best: &mut [Best<S>; PARTS],
     scores: &[[S; PARTS]; GROUP],
     names: &[f32; GROUP],
@@ -273,10 +289,11 @@ fn better<S: F32x16, const GROUP: usize>(
     }
 }
 
-/// The scores of a tile's rows for a group of centres. With the first group the rows' squares are added up, and
-/// each line of a tile further on is asked for.
+/// The scores of a tile's rows for a group of centres: the first, the second, or a later one. With the first the rows' squares are added
+/// up. With the first two each line of a tile further on is asked for, half of them with each: all at once would be more than a core
+/// has on their way.
 #[inline(always)]
-fn scores<S: F32x16, const GROUP: usize, const FIRST: bool>(
+fn scores<S: F32x16, const PARTS: usize, const GROUP: usize, const NUMBER: usize>(
     tile: &[SingleColumn<PARTS>],
     group: &[[f32; GROUP]],
     halves: &[f32; GROUP],
@@ -295,11 +312,12 @@ fn scores<S: F32x16, const GROUP: usize, const FIRST: bool>(
         let mut part = 0;
         while part < PARTS {
             x[part] = S::load(&column[part].0);
-            if FIRST {
+            if NUMBER < 2 {
                 // A column of sixteen rows is as long as two lines.
-                prefetch_line(start, line);
-                prefetch_line(start, line + 1);
+                prefetch_line(start, line + NUMBER);
                 line += 2;
+            }
+            if NUMBER == 0 {
                 squares[part] = x[part].mul_add(x[part], squares[part]);
             }
             part += 1;
