@@ -4,10 +4,6 @@
 //! target belongs to the column. So a vertex is known to the partitions of one row and of one column only,
 //! whatever its degree: at most 2·√partitions mirrors. Cutting vertices instead of edges is PowerGraph's
 //! (Gonzalez et al., OSDI 2012, with its constraint by a grid); Canary computes PageRank so (Qu et al., §5).
-//!
-//! Partitions are numbered column by column. Neighbours in number share a worker, so that what the edge partitions of a column
-//! send each of its vertex partitions, sums of which each takes a part, stays there as far as it can; between workers there is what
-//! a vertex partition sends along its row: a value for each vertex, once to each worker.
 
 use brambling_program::{Relation, Table};
 use std::ops::Range;
@@ -113,13 +109,13 @@ impl VertexCut {
     /// The grid row of a partition.
     #[inline]
     pub fn row_of(self, part: u32) -> u32 {
-        part % self.rows
+        part / self.columns
     }
 
     /// The grid column of a partition.
     #[inline]
     pub fn column_of(self, part: u32) -> u32 {
-        part / self.rows
+        part % self.columns
     }
 
     /// The partition of an edge, and the slots that its ends have there.
@@ -131,7 +127,7 @@ impl VertexCut {
             source: (self.column_of(from) << self.slot_shift) | source,
             target: self.row_of(to) * self.stride + target,
         };
-        (self.column_of(to) * self.rows + self.row_of(from), edge)
+        (self.row_of(from) * self.columns + self.column_of(to), edge)
     }
 
     /// How many slots an edge partition has for sources. Some may be of no vertex.
@@ -164,14 +160,14 @@ impl VertexCut {
     }
 
     /// The edge partitions of a vertex partition's row: they know its vertices as sources.
-    pub fn row_peers(self, part: u32) -> impl Iterator<Item = u32> {
-        (self.row_of(part)..self.partitions()).step_by(self.rows as usize)
+    pub fn row_peers(self, part: u32) -> Range<u32> {
+        let start = self.row_of(part) * self.columns;
+        start..start + self.columns
     }
 
     /// The edge partitions of a vertex partition's column: they know its vertices as targets.
-    pub fn column_peers(self, part: u32) -> Range<u32> {
-        let start = self.column_of(part) * self.rows;
-        start..start + self.rows
+    pub fn column_peers(self, part: u32) -> impl Iterator<Item = u32> {
+        (self.column_of(part)..self.partitions()).step_by(self.columns as usize)
     }
 
     /// Between vertex and edge partitions of a row: both ways, since it is symmetric.
