@@ -3,7 +3,7 @@
 use crate::BenchError;
 use brambling::cluster::{
     BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess,
-    Rendezvous, Share, Traffic,
+    JOBS_AT_ONCE, Rendezvous, Share, Traffic,
 };
 use brambling::{Error, Settings};
 use brambling_machine::probes::{self, thread_cpu_time};
@@ -44,6 +44,7 @@ impl Running {
             bind,
             token: token.clone(),
             balance_each: Some(BALANCE_EACH),
+            jobs_at_once: JOBS_AT_ONCE,
         };
         let others = probes::threads().map_err(BenchError::Machine)?;
         let controller = ControllerProcess::start(options).map_err(Error::from)?;

@@ -65,7 +65,7 @@ class Cluster:
         state = "" if self in _open else ", closed"
         return f"<cluster at {self.address}{state}>"
 
-    def _run(self, program: Program, threads: int | None) -> _native.Outcome:
+    def _run(self, program: Program, threads: int | None, weight: int | None) -> _native.Outcome:
         from brambling._program.travel import dumps
 
         if threads is not None:
@@ -73,7 +73,7 @@ class Cluster:
                 f"argument: threads = {threads} is of this process, and the program runs on {self!r}, whose workers have "
                 "threads of their own; leave it out"
             )
-        return self._native.run(program._builder.native, dumps(program))
+        return self._native.run(program._builder.native, dumps(program), None if weight is None else int(weight))
 
 
 def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | None = None) -> Cluster:

@@ -589,9 +589,11 @@ impl Builder {
         Ok((blocks.first, blocks.list(py)?, blocks.whole(py)?))
     }
 
-    fn run(&self, py: Python<'_>, threads: Option<u32>) -> PyResult<Outcome> {
+    #[pyo3(signature = (threads, weight))]
+    fn run(&self, py: Python<'_>, threads: Option<u32>, weight: Option<u32>) -> PyResult<Outcome> {
         let program = self.state.program.clone();
-        crate::run::run(py, program, self.state.handles.clone(), threads)
+        let options = crate::run::options(threads, weight);
+        crate::run::run(py, program, self.state.handles.clone(), &options)
     }
 }
 

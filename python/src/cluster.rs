@@ -146,14 +146,22 @@ impl PyCluster {
     }
 
     /// Runs a program that the workers build of bytes.
-    fn run(&self, py: Python<'_>, builder: &Builder, bytes: &[u8]) -> PyResult<Outcome> {
+    #[pyo3(signature = (builder, bytes, weight))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        builder: &Builder,
+        bytes: &[u8],
+        weight: Option<u32>,
+    ) -> PyResult<Outcome> {
         run::check_process()?;
         let cluster = self.open()?;
         let (program, handles) = (builder.program(), builder.handles());
         let mut caller = PyCaller::default();
         let outcome = py.detach(|| {
             let plan = Plan::compile(Arc::new(program), &Bindings::default())?;
-            cluster.run(plan, bytes, &mut caller)
+            let weight = run::options(None, weight).resolve()?.weight;
+            cluster.run(plan, bytes, weight, &mut caller)
         });
         match outcome {
             Ok(outcome) => Ok(Outcome::new(outcome, handles)),

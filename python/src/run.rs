@@ -152,11 +152,10 @@ pub fn settings_error(error: SettingsError) -> PyErr {
     crate::raise("SettingsError", text)
 }
 
-fn options(threads: Option<u32>) -> RunOptions {
-    match threads {
-        Some(threads) => RunOptions::new().threads(threads),
-        None => RunOptions::new(),
-    }
+pub fn options(threads: Option<u32>, weight: Option<u32>) -> RunOptions {
+    let options = RunOptions::new();
+    let options = threads.map_or(options.clone(), |threads| options.threads(threads));
+    weight.map_or(options.clone(), |weight| options.weight(weight))
 }
 
 /// Refuses to run in a process that was forked off one whose threads it does not have: it would wait for
@@ -177,7 +176,7 @@ pub fn check_process() -> PyResult<()> {
 /// How a model or an analysis runs: on the cluster that is in use, else on threads of this process.
 pub fn options_in_use(py: Python<'_>, threads: Option<u32>) -> PyResult<RunOptions> {
     check_process()?;
-    let options = options(threads);
+    let options = options(threads, None);
     let current = py.import("brambling._cluster")?.call_method0("current")?;
     if current.is_none() {
         return Ok(options);
@@ -204,10 +203,9 @@ pub fn run(
     py: Python<'_>,
     program: Program,
     handles: Vec<Handle>,
-    threads: Option<u32>,
+    options: &RunOptions,
 ) -> PyResult<Outcome> {
     check_process()?;
-    let options = options(threads);
     let mut caller = PyCaller::default();
     let outcome = py.detach(|| options.run_with(program, &mut caller));
     match outcome {

@@ -1,5 +1,6 @@
 """What the command does with the jobs of a cluster, as users call it: submit, jobs, logs, cancel, top."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -11,6 +12,7 @@ import stat
 import subprocess
 import sys
 import termios
+import threading
 import time
 from pathlib import Path
 
@@ -78,8 +80,8 @@ def job(address, name):
     return found
 
 
-def submitted(address, path, *arguments, **variables):
-    text = said("submit", "--controller", address, path, *arguments, **variables)
+def submitted(address, path, *arguments, options=(), **variables):
+    text = said("submit", "--controller", address, *options, path, *arguments, **variables)
     assert re.fullmatch(r"j\d+\n", text), text
     return text.strip()
 
@@ -189,12 +191,55 @@ def test_who_cancels_waits_for_the_end_no_longer_than_they_want(shared, tmp_path
 
 
 def test_a_job_that_waits_is_cancelled_before_it_begins(shared, tmp_path):
+    arguments = ("cluster", "--workers", "1", "--threads", "1", "--bind", "127.0.0.1:0", "--jobs-at-once", "1")
+    state = Path(os.environ["XDG_STATE_HOME"])
+    with running(state, *arguments) as (_, address), long_job(address, tmp_path) as first:
+        second = submitted(address, script(tmp_path, QUICK, "waits.py"))
+        assert job(address, second)["state"] == "queued"
+        said("cancel", second, "--controller", address)
+        assert f"job {second} was cancelled" in said("logs", second, "--follow", "--controller", address)
+        assert runs(address, first)
+
+
+def test_jobs_run_side_by_side_and_one_that_ends_leaves_the_others(shared, tmp_path):
     with long_job(shared, tmp_path) as first:
-        second = submitted(shared, script(tmp_path, QUICK))
-        assert job(shared, second)["state"] == "queued"
-        said("cancel", second, "--controller", shared)
-        assert f"job {second} was cancelled" in said("logs", second, "--follow", "--controller", shared)
+        # What is shorter does not wait for it, however heavy that is.
+        name = submitted(shared, script(tmp_path, QUICK, "quick.py"), options=("--weight", "3"))
+        assert said("logs", name, "--follow", "--controller", shared) == "begins\n[42, 42, 42, 42]\n"
+        failing = script(tmp_path, QUICK.replace("2 * x", "x / 0"), "fails.py")
+        name = submitted(shared, failing, options=("--weight", "1000"))
+        assert "ZeroDivisionError" in said("logs", name, "--follow", "--controller", shared)
+        assert job(shared, name)["state"] == "failed"
+        before = job(shared, first)["position"]
+        eventually(lambda: job(shared, first)["position"] > before)
         assert runs(shared, first)
+    text = complaint("submit", "--weight", "0", "--controller", shared, script(tmp_path, QUICK), code=2)
+    assert "--weight" in text and "1..=1000" in text
+
+
+def test_threads_of_a_process_run_programs_at_once():
+    # The long one ends when the other has run: one after another they would wait for ever.
+    has_run = threading.Event()
+
+    def long():
+        p = br.Program("long")
+        goes_on = p.dataset("goes_on", value=True)
+        deadline = time.monotonic() + PATIENCE_S
+        with p.loop(while_=lambda it: it, on=goes_on):
+            p.update(goes_on, lambda goes_on: not has_run.is_set() and time.monotonic() < deadline)
+        p.run(weight=2)
+        return has_run.is_set()
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        waiting = threads.submit(long)
+        p = br.Program("quick")
+        x = p.dataset("x", value=21, partitions=4)
+        p.update(x, lambda x: 2 * x)
+        assert p.run()[x] == [42] * 4
+        has_run.set()
+        assert waiting.result(timeout=PATIENCE_S)
+    with pytest.raises(br.SettingsError, match="1 to 1000"):
+        p.run(weight=0)
 
 
 def test_what_cannot_be_done_is_told_with_its_reason(shared, tmp_path):

@@ -92,7 +92,7 @@ state, generation, position: tasks that have run, failure).";
 
 const MOVE_HELP: &str = "\
 Examples:
-  brambling move w2 --shard 0.3            shard 3 of group 0, of the job that runs
+  brambling move w2 --shard 0.3            shard 3 of group 0, of the only job that runs
   brambling move w2 --shard 0.3 --job j7 --controller 10.0.0.7:7077
 
 It ends when the shard is there. What the job computes stays the same to the last bit.";
@@ -103,16 +103,18 @@ Examples:
   brambling drain w2 --controller 10.0.0.7:7077
 
 The worker gets no shards of new jobs, and those it has move to the others. When it holds none, its process ends with
-exit code 0. The job that runs goes on.";
+exit code 0. The jobs that run go on.";
 
 const SUBMIT_HELP: &str = "\
 Examples:
   brambling submit train.py --rows 1000
   id=$(brambling submit train.py)            standard output is the job's name alone, such as j7
   brambling submit --controller 10.0.0.7:7077 word_count
+  brambling submit --weight 4 urgent.py      four times the threads' time of a job of weight 1
 
 Programs, models and analyses of the script run on the cluster; it needs no br.connect. The command ends when the script has its first job;
 the script goes on when the terminal is closed, and what it prints goes to its log: brambling logs JOB.
+Jobs run side by side, as many as the controller's --jobs-at-once allows, and share the workers' threads by their weights.
 Its later jobs are listed by brambling jobs, with logs that are the same. Ctrl-C before it has a job ends it.
 
 A script that ends without a job gives its exit code, and what it said goes to standard error.";

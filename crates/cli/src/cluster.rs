@@ -2,8 +2,9 @@
 
 use crate::{FAILED, Host, OK, Streams};
 use brambling::cluster::{
-    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, JobStatus,
-    Rendezvous, Share, Source, Status, WorkerEnd, WorkerOptions, WorkerProcess,
+    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess,
+    JOBS_AT_ONCE, JobStatus, Rendezvous, Share, Source, Status, WorkerEnd, WorkerOptions,
+    WorkerProcess,
 };
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
@@ -53,20 +54,24 @@ pub(crate) struct ControllerArguments {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7077")]
     bind: String,
     #[command(flatten)]
-    balance: Balance,
+    jobs: Jobs,
     #[command(flatten)]
     token: TokenFile,
 }
 
+/// What a controller does with jobs.
 #[derive(clap::Args)]
-struct Balance {
+struct Jobs {
+    /// How many jobs run at a time, 1 to 1000; further ones wait
+    #[arg(long, value_name = "N", default_value_t = JOBS_AT_ONCE, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    jobs_at_once: u32,
     /// Leave shards where they are, unless somebody moves them or drains their worker
     #[arg(long)]
     no_balance: bool,
 }
 
-impl Balance {
-    fn each(&self) -> Option<Duration> {
+impl Jobs {
+    fn balance_each(&self) -> Option<Duration> {
         (!self.no_balance).then_some(BALANCE_EACH)
     }
 }
@@ -98,7 +103,7 @@ pub(crate) struct ClusterArguments {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7077")]
     bind: String,
     #[command(flatten)]
-    balance: Balance,
+    jobs: Jobs,
 }
 
 /// Prints what went wrong; the exit code.
@@ -140,11 +145,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(
-        bind: &str,
-        balance: &Balance,
-        token_file: Option<&Path>,
-    ) -> Result<Running, ClusterError> {
+    fn start(bind: &str, jobs: &Jobs, token_file: Option<&Path>) -> Result<Running, ClusterError> {
         let bind: SocketAddr = bind.parse().map_err(|_| ClusterError::Address {
             text: bind.to_owned(),
             source: None,
@@ -156,7 +157,8 @@ impl Running {
         let options = ControllerOptions {
             bind,
             token: token.clone(),
-            balance_each: balance.each(),
+            balance_each: jobs.balance_each(),
+            jobs_at_once: jobs.jobs_at_once,
         };
         let controller = ControllerProcess::start(options)?;
         let address = controller.address();
@@ -182,7 +184,7 @@ pub(crate) fn controller(
     streams: &mut Streams<'_>,
 ) -> u8 {
     let token_file = arguments.token.token_file.as_deref();
-    let start = || Running::start(&arguments.bind, &arguments.balance, token_file);
+    let start = || Running::start(&arguments.bind, &arguments.jobs, token_file);
     let started = Asked::watch().and_then(|asked| Ok((asked, start()?)));
     let (asked, running) = match started {
         Ok(started) => started,
@@ -290,7 +292,7 @@ fn run_cluster(
     streams: &mut Streams<'_>,
 ) -> Result<(), Error> {
     let asked = Asked::watch()?;
-    let running = Running::start(&arguments.bind, &arguments.balance, None)?;
+    let running = Running::start(&arguments.bind, &arguments.jobs, None)?;
     let memory_bytes = Settings::default().resolve()?.memory_bytes / u64::from(arguments.workers);
     let share = Share {
         threads: arguments.threads,

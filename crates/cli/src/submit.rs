@@ -11,6 +11,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+/// The setting in the script's environment.
+const WEIGHT_VARIABLE: &str = "BRAMBLING_WEIGHT";
 /// How often it is looked whether the script has a job.
 const LOOKS: Duration = Duration::from_millis(50);
 
@@ -18,6 +20,9 @@ const LOOKS: Duration = Duration::from_millis(50);
 pub(crate) struct SubmitArguments {
     #[command(flatten)]
     at: Where,
+    /// Its jobs' share of the threads beside other jobs, 1 to 1000; otherwise as for any program
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    weight: Option<u32>,
     /// A Python file, or the name of an example; and what is passed on to it
     #[arg(
         value_name = "FILE.py|EXAMPLE",
@@ -84,7 +89,7 @@ pub(crate) fn submit(
         streams.err(why);
         return USAGE;
     }
-    let submitted = start(script, args, &arguments.at, host);
+    let submitted = start(script, args, arguments, host);
     let came = submitted.and_then(|(cluster, log, script)| {
         let came = wait(&cluster, &log, script, host)?;
         Ok((came, log))
@@ -103,7 +108,7 @@ pub(crate) fn submit(
 fn start(
     script: &str,
     args: &[String],
-    at: &Where,
+    SubmitArguments { at, weight, .. }: &SubmitArguments,
     host: &dyn Host,
 ) -> Result<(Cluster, Log, Script), ClusterError> {
     let found = at.find()?;
@@ -118,6 +123,9 @@ fn start(
         .args(args);
     connects(&mut command, at, &found);
     command.env(SUBMISSION_VARIABLE, &log.name);
+    if let Some(weight) = weight {
+        command.env(WEIGHT_VARIABLE, weight.to_string());
+    }
     // What it says is in its log when it says it.
     command.env("PYTHONUNBUFFERED", "1");
     let script = Script::start(command, &log)?;

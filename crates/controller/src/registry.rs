@@ -8,8 +8,8 @@
 //!   another worker. It takes part in the job that runs, from when it comes, and in those that begin after it came.
 //! * A worker whose link is lost has [`RETURN_TIME`] to come back. Then it is gone, and every job of which it is a member ends with an
 //!   error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link.
-//! * One job has the cluster at a time, from [`Accepted`] until its client is done with it or gone; others wait in the order in which
-//!   they came.
+//! * So many jobs run [at a time](Registry::with_jobs_at_once), each on all workers, from [`Accepted`] until its client is done with it or gone; others wait
+//!   in the order in which they came. A worker's threads are shared by the jobs' weights.
 //! * A client's jobs end with its link, or when any client wants them ended.
 //! * A worker that is drained gets no shards of new jobs. It ends when it has left the job that runs, or when that is over.
 
@@ -26,12 +26,16 @@ use brambling_protocol::message::{
 use brambling_protocol::{Generation, JobId, PartitionMap, WorkerId};
 use clients::Clients;
 use drains::Drain;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long a worker may be without a link.
 pub const RETURN_TIME: Duration = Duration::from_millis(500);
+/// How many jobs run at a time, unless the controller is told otherwise: each takes a thread of its own and memory on every worker.
+pub const JOBS_AT_ONCE: u32 = 16;
+/// The largest weight of a job.
+pub const WEIGHT_MAX: u32 = 1_000;
 /// Jobs that have ended and are still told of.
 pub const REMEMBERED: usize = 100;
 
@@ -134,6 +138,7 @@ pub enum Told {
     Left { job: JobId, worker: WorkerId },
     Drained(WorkerId),
     Jobs(Vec<JobDetails>),
+    Weigh { job: JobId, weight: u32 },
 }
 
 impl Told {
@@ -161,6 +166,10 @@ impl Told {
             },
             Told::Drained(worker) => Message::Drained(*worker),
             Told::Jobs(jobs) => Message::Jobs(jobs.clone()),
+            Told::Weigh { job, weight } => Message::Weigh {
+                job: *job,
+                weight: *weight,
+            },
         }
     }
 }
@@ -215,6 +224,7 @@ struct Job {
     tasks: BTreeMap<WorkerId, u64>,
     /// Where its client knows that.
     tasks_total: Option<u64>,
+    weight: u32,
 }
 
 impl Job {
@@ -239,8 +249,9 @@ pub struct Registry {
     next_worker: u32,
     jobs: BTreeMap<JobId, Job>,
     next_job: u64,
-    /// The one that has the cluster.
-    current: Option<JobId>,
+    /// Those that have begun and were not released.
+    running: BTreeSet<JobId>,
+    jobs_at_once: u32,
     queued: VecDeque<JobId>,
     /// Who wants to hear what becomes of a shard's move.
     wishes: BTreeMap<(JobId, ShardId), Caller>,
@@ -259,13 +270,21 @@ impl Registry {
             next_worker: 0,
             jobs: BTreeMap::new(),
             next_job: 1,
-            current: None,
+            running: BTreeSet::new(),
+            jobs_at_once: JOBS_AT_ONCE,
             queued: VecDeque::new(),
             wishes: BTreeMap::new(),
             drains: Vec::new(),
             clients: Clients::default(),
             orders: Vec::new(),
         }
+    }
+
+    /// The same with so many jobs at a time, at least one; further ones wait.
+    #[must_use]
+    pub fn with_jobs_at_once(mut self, jobs: u32) -> Registry {
+        self.jobs_at_once = jobs.max(1);
+        self
     }
 
     /// What has to be done since the last call.
@@ -312,6 +331,7 @@ impl Registry {
             Message::Drain(worker) => self.on_drain(from, worker),
             Message::Introduce(client) => self.on_introduce(from, &client),
             Message::Expects { job, tasks } => self.on_expects(from, job, tasks),
+            Message::Weigh { job, weight } => self.on_weigh(from, job, weight),
             Message::AskJobs => self.tell(from, Told::Jobs(self.job_details())),
             Message::Ask => self.orders.push(Order::Report { to: from }),
             _ => return Err(RegistryError::WrongWay),
@@ -417,12 +437,13 @@ impl Registry {
         self.begin_next();
     }
 
-    /// A worker that is no member of the job that runs becomes one.
+    /// A worker that is no member of the jobs that run becomes one.
     fn admit(&mut self, worker: WorkerId) {
-        let Some(id) = self.current else { return };
-        let job = &self.jobs[&id];
-        if job.state == JobState::Running && !job.members.contains(&worker) {
-            self.orders.push(Order::Admit { job: id, worker });
+        for &id in &self.running {
+            let job = &self.jobs[&id];
+            if job.state == JobState::Running && !job.members.contains(&worker) {
+                self.orders.push(Order::Admit { job: id, worker });
+            }
         }
     }
 
@@ -442,7 +463,7 @@ impl Registry {
         prepare.map = map.entries().collect();
         let (prepare, client) = (prepare.clone(), job.client);
         if let Some(caller) = caller {
-            self.tell(caller, Told::Prepare(prepare));
+            self.tell_prepare(caller, prepare);
         }
         if let Some(client) = client {
             self.tell(client, Told::Admitted { job: id, member });
@@ -451,15 +472,28 @@ impl Registry {
 
     /// What a worker may have missed while it had no link: jobs that began, and jobs that nobody asks for any more.
     fn catch_up(&mut self, to: Caller, worker: WorkerId, has: &[JobId]) {
-        let current = self.current;
-        for &job in has.iter().filter(|job| current != Some(**job)) {
-            self.tell(to, Told::Release(job));
+        for &job in has.iter().filter(|job| !self.running.contains(job)) {
+            self.orders.push(Order::Tell {
+                to,
+                what: Told::Release(job),
+            });
         }
-        let current = current.and_then(|job| self.jobs.get(&job));
-        let prepare = current.and_then(|job| job.prepare.clone());
         let is_member = |member: &Member| member.worker == worker;
-        if let Some(prepare) = prepare.filter(|it| it.members.iter().any(is_member)) {
-            self.tell(to, Told::Prepare(prepare));
+        let prepares = self.running.iter();
+        let prepares = prepares.filter_map(|job| self.jobs[job].prepare.clone());
+        let prepares = prepares.filter(|it| it.members.iter().any(is_member));
+        for prepare in prepares.collect::<Vec<_>>() {
+            self.tell_prepare(to, prepare);
+        }
+    }
+
+    /// A worker hears of a job, and what that weighs.
+    fn tell_prepare(&mut self, to: Caller, prepare: Prepare) {
+        let job = prepare.job;
+        self.tell(to, Told::Prepare(prepare));
+        let weight = self.jobs[&job].weight;
+        if weight != 1 {
+            self.tell(to, Told::Weigh { job, weight });
         }
     }
 
@@ -522,6 +556,7 @@ impl Registry {
             prepare: None,
             tasks: BTreeMap::new(),
             tasks_total: None,
+            weight: 1,
         };
         self.jobs.insert(id, job);
         self.queued.push_back(id);
@@ -530,26 +565,29 @@ impl Registry {
         Ok(())
     }
 
-    /// The first job that waits has the cluster, if nobody has it.
+    /// Jobs that wait begin, as long as there is room for them.
     fn begin_next(&mut self) {
-        let members: Vec<(WorkerId, u32)> = self
-            .workers
-            .iter()
-            .filter(|(_, worker)| worker.caller.is_some() && worker.drain == Drain::No)
-            .map(|(id, worker)| (*id, worker.threads))
-            .collect();
-        if self.current.is_some() || members.is_empty() {
-            return;
+        while self.running.len() < self.jobs_at_once as usize && !self.queued.is_empty() {
+            let takes = |worker: &Worker| worker.caller.is_some() && worker.drain == Drain::No;
+            let workers = self.workers.iter().filter(|(_, worker)| takes(worker));
+            let members: Vec<(WorkerId, u32)> =
+                workers.map(|(id, worker)| (*id, worker.threads)).collect();
+            if members.is_empty() {
+                return;
+            }
+            if let Some(id) = self.queued.pop_front() {
+                self.begin(id, &members);
+            }
         }
-        let Some(id) = self.queued.pop_front() else {
-            return;
-        };
-        self.current = Some(id);
+    }
+
+    fn begin(&mut self, id: JobId, members: &[(WorkerId, u32)]) {
+        self.running.insert(id);
         let job = self.jobs.get_mut(&id).expect("a job that waits");
         job.state = JobState::Running;
         job.members = members.iter().map(|(id, _)| *id).collect();
         let (shards, client) = (job.shards.clone(), job.client);
-        let map = place(&shards, &members);
+        let map = place(&shards, members);
         let member = |(worker, _): &(WorkerId, u32)| Member {
             worker: *worker,
             at: self.workers[worker].listens_at,
@@ -573,7 +611,7 @@ impl Registry {
         }
         let callers = members.iter().filter_map(|(id, _)| self.workers[id].caller);
         for to in callers.collect::<Vec<_>>() {
-            self.tell(to, Told::Prepare(prepare.clone()));
+            self.tell_prepare(to, prepare.clone());
         }
         if let Some(client) = client {
             let members = to_reach;
@@ -635,8 +673,7 @@ impl Registry {
             }
         }
         self.tell_enders(id);
-        if self.current == Some(id) {
-            self.current = None;
+        if self.running.remove(&id) {
             let members = self.jobs[&id].members.clone();
             let callers = members.iter().filter_map(|id| self.workers.get(id)?.caller);
             for to in callers.collect::<Vec<_>>() {
@@ -666,7 +703,7 @@ impl Registry {
             pid: worker.pid,
             host: worker.host.clone(),
             threads: worker.threads,
-            shards: self.current.map_or(0, |job| held(job, *id)),
+            shards: self.running.iter().map(|job| held(*job, *id)).sum(),
             memory_bytes: worker.load.memory_bytes,
             idle_permille: worker.load.idle_permille,
         };

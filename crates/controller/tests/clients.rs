@@ -40,7 +40,7 @@ fn client(user: &str) -> Client {
 
 /// A registry with a worker, and `jobs` jobs of the owner's: the first has the cluster.
 fn with_jobs(jobs: u64) -> Registry {
-    let mut registry = Registry::new("1");
+    let mut registry = Registry::new("1").with_jobs_at_once(1);
     let register = Register {
         version: "1",
         known_as: None,

@@ -43,7 +43,7 @@ fn say(registry: &mut Registry, from: Caller, message: Message<'_>) -> Vec<Order
 
 /// A registry with the workers 1 (one thread) and 2 (three).
 fn two_workers() -> Registry {
-    let mut registry = Registry::new(VERSION);
+    let mut registry = Registry::new(VERSION).with_jobs_at_once(1);
     for (caller, pid, id) in [(A, 1, 1), (B, 3, 2)] {
         let worker = WorkerId(id);
         let what = Told::Registered(Registered { worker });
@@ -465,7 +465,7 @@ fn who_wants_a_shard_moved_hears_what_becomes_of_it() {
         let orders = say(registry, OTHER, wish);
         refusal(&orders, OTHER).to_owned()
     };
-    assert!(asks(&mut registry, wish(None, 1, to)).contains("no job has the cluster"));
+    assert!(asks(&mut registry, wish(None, 1, to)).contains("no job runs"));
     say(&mut registry, CLIENT, submit(&[4]));
     say(&mut registry, CLIENT, submit(&[4]));
     for (wish, why) in [
@@ -582,4 +582,101 @@ fn a_worker_that_is_drained_takes_no_part_in_what_begins() {
         "{orders:?}"
     );
     assert!(orders.iter().any(|it| matches!(it, Order::Lose { .. })));
+}
+
+/// Jobs that run side by side, as many as there may be.
+#[test]
+fn jobs_run_side_by_side_and_each_is_released_by_itself() {
+    let mut registry = two_workers().with_jobs_at_once(2);
+    for _ in 0..3 {
+        say(&mut registry, CLIENT, submit(&[4]));
+    }
+    let states = |registry: &Registry| [1, 2, 3].map(|job| state(registry, job));
+    let (running, queued) = (JobState::Running, JobState::Queued);
+    assert_eq!(states(&registry), [running, running, queued]);
+    let held = |job: JobId, _| if job == JobId(1) { 3 } else { 4 };
+    assert_eq!(registry.status(held).workers[0].shards, 7);
+    // Two run: a shard's job must be named.
+    let shard = ShardId {
+        group: GroupId(0),
+        index: 1,
+    };
+    let to = WorkerId(2);
+    let wish = |job| Message::Move(Move { job, shard, to });
+    let orders = say(&mut registry, OTHER, wish(None));
+    assert!(refusal(&orders, OTHER).contains("--job"));
+    let job = JobId(2);
+    let ordered = say(&mut registry, OTHER, wish(Some(job)));
+    assert_eq!(ordered, [Order::Move { job, shard, to }]);
+    // The end of one begins the next, and leaves the other alone.
+    registry.on_over(JobId(1), None);
+    registry.take_orders();
+    assert_eq!(states(&registry)[2], queued);
+    let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
+    assert_eq!(told(&orders, A)[0], &Told::Release(JobId(1)));
+    assert_eq!(told(&orders, A).len(), 2, "{orders:?}");
+    assert!(matches!(told(&orders, A)[1], Told::Prepare(it) if it.job == JobId(3)));
+    assert_eq!(states(&registry)[1..], [running, running]);
+    // Who comes takes part in both.
+    let orders = say(&mut registry, OTHER, register(9, None));
+    let worker = WorkerId(3);
+    for job in [2, 3].map(JobId) {
+        assert!(orders.contains(&Order::Admit { job, worker }), "{orders:?}");
+    }
+}
+
+/// A worker hears what a job weighs when that is said, and when it hears of the job.
+#[test]
+fn what_a_job_weighs_is_told_to_its_members() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    let job = JobId(1);
+    let weigh = |weight| Message::Weigh { job, weight };
+    // Only its own client may say so.
+    assert_eq!(say(&mut registry, OTHER, weigh(5)), []);
+    for (said, weight) in [(3, 3), (0, 1), (u32::MAX, 1_000), (7, 7)] {
+        let orders = say(&mut registry, CLIENT, weigh(said));
+        for worker in [A, B] {
+            assert_eq!(told(&orders, worker), [&Told::Weigh { job, weight }]);
+        }
+    }
+    // One that waits weighs when it begins.
+    say(&mut registry, OTHER, submit(&[4]));
+    let second = JobId(2);
+    let light = Message::Weigh {
+        job: second,
+        weight: 2,
+    };
+    assert_eq!(say(&mut registry, OTHER, light), []);
+    let orders = say(&mut registry, CLIENT, Message::Done(job));
+    let weighs = Told::Weigh {
+        job: second,
+        weight: 2,
+    };
+    assert_eq!(told(&orders, B).last(), Some(&&weighs));
+}
+
+/// A worker that several jobs have ends when the last of them has let go of it.
+#[test]
+fn who_is_drained_ends_when_no_job_has_it() {
+    let mut registry = two_workers().with_jobs_at_once(2);
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, CLIENT, submit(&[4]));
+    let worker = WorkerId(2);
+    let orders = say(&mut registry, OTHER, Message::Drain(worker));
+    for job in [1, 2].map(JobId) {
+        assert!(orders.contains(&Order::Drain { job, worker }), "{orders:?}");
+    }
+    let is_told = |registry: &mut Registry| {
+        let orders = registry.take_orders();
+        let drained = &Told::Drained(worker);
+        (
+            told(&orders, B).contains(&drained),
+            told(&orders, OTHER).contains(&drained),
+        )
+    };
+    registry.on_left(JobId(1), worker);
+    assert_eq!(is_told(&mut registry), (false, false));
+    registry.on_left(JobId(2), worker);
+    assert_eq!(is_told(&mut registry), (true, true));
 }

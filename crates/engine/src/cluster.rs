@@ -22,7 +22,7 @@ pub use brambling_protocol::message::{
 pub use brambling_protocol::{JobId, WorkerId};
 pub use children::{Children, Share};
 pub use client::Cluster;
-pub use controller::{BALANCE_EACH, ControllerOptions, ControllerProcess, Traffic};
+pub use controller::{BALANCE_EACH, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Traffic};
 pub use error::ClusterError;
 pub use jobs::ourselves;
 pub use rendezvous::{CONTROLLER_VARIABLE, Rendezvous, TOKEN_VARIABLE};

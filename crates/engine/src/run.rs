@@ -101,6 +101,13 @@ impl RunOptions {
         self
     }
 
+    /// The job's share of the threads while other jobs run on them, 1 to 1,000: twice as much as a job of half its weight.
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.settings.weight = Some(weight);
+        self
+    }
+
     /// Binds a symbolic partition count.
     #[must_use]
     pub fn bind(mut self, symbol: impl Into<String>, count: u32) -> Self {
@@ -202,10 +209,11 @@ impl RunOptions {
             Place::Here => self.run_here(program, caller),
             Place::On { cluster, described } => {
                 self.refuse_own()?;
+                let weight = self.resolve()?.weight;
                 let plan = Plan::compile(Arc::new(program), &self.bindings)?;
                 match described {
-                    Some(bytes) => cluster.run(plan, bytes, caller),
-                    None => cluster.run(plan, &recipe()?, caller),
+                    Some(bytes) => cluster.run(plan, bytes, weight, caller),
+                    None => cluster.run(plan, &recipe()?, weight, caller),
                 }
             }
             Place::Nowhere(slot) => {
@@ -241,8 +249,9 @@ impl RunOptions {
             budget: Budget::new(settings.memory_bytes, Floors::of(settings.memory_bytes)),
             stall: settings.stall,
             timed_calls: self.task_times.as_ref().map(TaskTimes::tasks_per_thread),
+            weight: settings.weight,
         };
-        let job = Job::new(plan, pool.threads(), options);
+        let job = Job::new(plan, pool.beds(), options);
         let in_job = InJob::enter();
         pool.run(&job, caller)?;
         drop(in_job);

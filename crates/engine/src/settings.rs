@@ -8,6 +8,7 @@ pub use table::{ENVIRONMENT, SETTINGS, Setting};
 
 use brambling_machine::cpu::Processor;
 use brambling_operators::simd::{self, Isa};
+use brambling_worker::executor::WEIGHT_MAX;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -72,6 +73,8 @@ pub struct Settings {
     pub progress: Option<bool>,
     /// What is logged: off, error, warning, info or debug. For other languages' packages.
     pub log: Option<String>,
+    /// A job's share of the threads beside other jobs, 1 to 1,000.
+    pub weight: Option<u32>,
 }
 
 /// How much is logged.
@@ -129,6 +132,8 @@ pub struct Resolved {
     pub progress: bool,
     /// How much is logged.
     pub log: Log,
+    /// A job's share of the threads beside other jobs.
+    pub weight: u32,
 }
 
 impl Resolved {
@@ -145,6 +150,7 @@ impl Resolved {
             "stall_seconds" => self.stall.as_secs_f64().to_string(),
             "progress" => self.progress.to_string(),
             "log" => self.log.name().to_owned(),
+            "weight" => self.weight.to_string(),
             _ => unreachable!("a setting's key"),
         }
     }
@@ -192,7 +198,16 @@ impl Settings {
     }
 
     fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Settings, SettingsError> {
-        let [threads, partitions, isa, memory, stall, progress, log] = ENVIRONMENT;
+        let [
+            threads,
+            partitions,
+            isa,
+            memory,
+            stall,
+            progress,
+            log,
+            weight,
+        ] = ENVIRONMENT;
         let settings = Settings {
             threads: parsed(&get, threads, "give a number")?,
             partitions: parsed(&get, partitions, "give a number")?,
@@ -201,6 +216,7 @@ impl Settings {
             stall_seconds: parsed(&get, stall, "give a number")?,
             progress: parsed(&get, progress, "give true or false")?,
             log: get(log),
+            weight: parsed(&get, weight, "give a number")?,
         };
         settings.check(Place::Environment)?;
         Ok(settings)
@@ -237,6 +253,7 @@ impl Settings {
             stall_seconds: self.stall_seconds.or(other.stall_seconds),
             progress: self.progress.or(other.progress),
             log: self.log.or(other.log),
+            weight: self.weight.or(other.weight),
         }
     }
 
@@ -250,6 +267,7 @@ impl Settings {
             "stall_seconds" => self.stall_seconds.is_some(),
             "progress" => self.progress.is_some(),
             "log" => self.log.is_some(),
+            "weight" => self.weight.is_some(),
             _ => unreachable!("a setting's key"),
         }
     }
@@ -287,6 +305,14 @@ impl Settings {
                 "stall_seconds",
                 seconds.to_string(),
                 "give a positive number of seconds",
+            ),
+            Settings {
+                weight: Some(weight),
+                ..
+            } if !(1..=WEIGHT_MAX).contains(weight) => refuse(
+                "weight",
+                weight.to_string(),
+                "give a number from 1 to 1000; a job of weight 2 gets twice the time of one of weight 1",
             ),
             Settings { isa: Some(isa), .. } if check_isa(isa).is_err() => {
                 refuse("isa", isa.clone(), &check_isa(isa).expect_err("just seen"))
@@ -331,6 +357,7 @@ impl Settings {
             stall: Duration::from_secs_f64(self.stall_seconds.unwrap_or(60.0).min(1e9)),
             progress: self.progress.unwrap_or(true),
             log: self.log.as_deref().and_then(Log::named).unwrap_or(Log::Off),
+            weight: self.weight.unwrap_or(1),
         })
     }
 }

@@ -74,6 +74,7 @@ fn start_controller(balance_each: Option<Duration>) -> (ControllerProcess, Rende
         bind: "127.0.0.1:0".parse().unwrap(),
         token: token.clone(),
         balance_each,
+        jobs_at_once: 1,
     };
     let controller = ControllerProcess::start(options).unwrap();
     let address = controller.address();
@@ -115,7 +116,7 @@ fn run_until(
     let plan = Plan::compile(Arc::new(program), &Bindings::default()).unwrap();
     let (runner, other) = (Cluster::connect(at).unwrap(), Cluster::connect(at).unwrap());
     std::thread::scope(|scope| {
-        let running = scope.spawn(move || runner.run(plan, b"ring", &mut QuietCaller));
+        let running = scope.spawn(move || runner.run(plan, b"ring", 1, &mut QuietCaller));
         let deadline = Instant::now() + PATIENCE;
         let mut has_held = false;
         while !has_held && !running.is_finished() && Instant::now() < deadline {

@@ -1,9 +1,9 @@
 //! A controller, workers and clients in one process, over TCP: programs give the bits of one process, and who takes no part is told why.
 
 use brambling::cluster::{
-    BALANCE_EACH, Cluster, ClusterError, ControllerOptions, ControllerProcess, GroupId, JobId,
-    JobState, Rendezvous, ShardId, Source, Token, WorkerEnd, WorkerId, WorkerOptions,
-    WorkerProcess,
+    BALANCE_EACH, Cluster, ClusterError, ControllerOptions, ControllerProcess, GroupId,
+    JOBS_AT_ONCE, JobId, JobState, Rendezvous, ShardId, Source, Token, WorkerEnd, WorkerId,
+    WorkerOptions, WorkerProcess,
 };
 use brambling::graph::{
     EdgeList, PageRank, Precision, bfs, connected_components, label_propagation, local_clustering,
@@ -100,6 +100,7 @@ fn start_controller_with(balance_each: Option<Duration>) -> (ControllerProcess, 
         bind,
         token: token.clone(),
         balance_each,
+        jobs_at_once: JOBS_AT_ONCE,
     };
     let controller = ControllerProcess::start(options).unwrap();
     let address = controller.address();
@@ -131,7 +132,7 @@ fn run(cluster: &Cluster, text: &str, caller: &mut dyn Caller) -> Result<(Vec<u6
         total,
     } = built(text.as_bytes()).unwrap();
     let plan = Plan::compile(Arc::new(program), &Bindings::default()).unwrap();
-    let mut outcome = cluster.run(plan, text.as_bytes(), caller)?;
+    let mut outcome = cluster.run(plan, text.as_bytes(), 1, caller)?;
     assert!(outcome.tally().tasks > 0);
     Ok(bits(&mut outcome, &line, &total))
 }
@@ -420,13 +421,13 @@ fn what_a_worker_cannot_build_is_told_to_who_asked() {
         let program = built(text.as_bytes()).unwrap().program;
         Plan::compile(Arc::new(program), &Bindings::default()).unwrap()
     };
-    let error = cluster.run(plan("heat 4 2 fast"), b"cold", &mut QuietCaller);
+    let error = cluster.run(plan("heat 4 2 fast"), b"cold", 1, &mut QuietCaller);
     let text = error.unwrap_err().to_string();
     assert!(
         text.contains("on worker w1: there is no such program"),
         "{text}"
     );
-    let error = cluster.run(plan("heat 4 2 fast"), b"heat 5 2 fast", &mut QuietCaller);
+    let error = cluster.run(plan("heat 4 2 fast"), b"heat 5 2 fast", 1, &mut QuietCaller);
     let text = error.unwrap_err().to_string();
     assert!(text.contains("[5, 1]") && text.contains("[4, 1]"), "{text}");
     let found = run(&cluster, "heat 8 20 fast", &mut QuietCaller).unwrap();
@@ -467,6 +468,7 @@ fn who_takes_no_part_is_told_why() {
         bind,
         token,
         balance_each: None,
+        jobs_at_once: JOBS_AT_ONCE,
     };
     let error = ControllerProcess::start(options).map(drop).unwrap_err();
     assert!(matches!(error, ClusterError::Bind { .. }));
@@ -561,7 +563,7 @@ fn move_one(cluster: &Cluster, random: &mut u64, cells: u32, workers: &[WorkerId
                 "is there already",
                 "is over",
                 "is on its way",
-                "no job has the cluster",
+                "no job runs",
                 "no worker",
             ];
             assert!(is_honest.iter().any(|it| text.contains(it)), "{text}");
@@ -583,7 +585,7 @@ fn a_shard_moves_where_a_user_wants_it_and_who_asks_for_what_cannot_be_is_told_w
         asked.map_err(|error| error.to_string())
     };
     let idle = ask(&cluster, None, cell(0), names[1]).unwrap_err();
-    assert!(idle.contains("no job has the cluster"), "{idle}");
+    assert!(idle.contains("no job runs"), "{idle}");
     let found = run_while(&at, text, |cluster| {
         let status = cluster.status().unwrap();
         if status.jobs.iter().all(|job| job.position == 0) || moved == 2 {

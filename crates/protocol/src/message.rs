@@ -124,6 +124,13 @@ pub enum Message<'a> {
     AskJobs,
     /// The answer, by name.
     Jobs(Vec<JobDetails>),
+    /// A client to the controller: its job's share of threads beside other jobs. The controller to a member of the job: the same.
+    Weigh {
+        /// The job.
+        job: JobId,
+        /// Its weight: 1 unless somebody says otherwise.
+        weight: u32,
+    },
 }
 
 /// Who a client is, in its own words.

@@ -233,7 +233,7 @@ impl Cluster {
         map: &PartitionMap,
         network: &Sender<Packet>,
     ) -> Arc<Job> {
-        let threads = self.pools[me.0 as usize].threads();
+        let beds = self.pools[me.0 as usize].beds();
         let everybody = (0..self.pools.len() as u32).map(WorkerId);
         let options = NodeOptions {
             me,
@@ -258,7 +258,7 @@ impl Cluster {
             }),
             placed: placed.map(|shard| (shard, 1)).collect(),
         };
-        Job::member(plan.clone(), threads, JobOptions::default(), membership).unwrap()
+        Job::member(plan.clone(), beds, JobOptions::default(), membership).unwrap()
     }
 }
 

@@ -167,8 +167,8 @@ fn member(
         carrier: Arc::new(Wire(board.clone())),
         placed: here.map(|shard| (shard, 1)).collect(),
     };
-    let threads = pools[me.0 as usize].threads();
-    Job::member(plan.clone(), threads, JobOptions::default(), membership).unwrap()
+    let beds = pools[me.0 as usize].beds();
+    Job::member(plan.clone(), beds, JobOptions::default(), membership).unwrap()
 }
 
 /// What a run left.

@@ -27,9 +27,9 @@ fn options() -> JobOptions {
 fn execute(random: &RandomProgram, threads: u32, options: JobOptions, pools: &[Pool]) -> Job {
     let program = Arc::new(random.program.clone());
     let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
-    let mut job = Job::new(plan, threads, options);
-    pools[threads as usize - 1]
-        .run(&job, &mut QuietCaller)
+    let pool = &pools[threads as usize - 1];
+    let mut job = Job::new(plan, pool.beds(), options);
+    pool.run(&job, &mut QuietCaller)
         .unwrap_or_else(|failure| panic!("{failure}\n{}", random.program.spec()));
     // A completion may still hold it, for a moment.
     loop {

@@ -23,8 +23,9 @@ fn run(budget: &Budget, program: Program, caller: &mut dyn Caller) -> (Result<()
         budget: budget.clone(),
         ..JobOptions::default()
     };
-    let job = Job::new(plan, THREADS, options);
-    let ended = Pool::new(THREADS, true).unwrap().run(&job, caller);
+    let pool = Pool::new(THREADS, true).unwrap();
+    let job = Job::new(plan, pool.beds(), options);
+    let ended = pool.run(&job, caller);
     drop(job);
     assert_eq!(budget.in_use_bytes(), PRIOR_BYTES, "after {ended:?}");
     drop(prior);

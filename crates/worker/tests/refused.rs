@@ -44,7 +44,7 @@ impl Kept {
 }
 
 /// A member of a job that holds no shard and knows of none; it may hold so many bytes.
-fn member(budget_bytes: u64, carrier: &Arc<Kept>) -> Arc<Job> {
+fn member(pool: &Pool, budget_bytes: u64, carrier: &Arc<Kept>) -> Arc<Job> {
     let mut p = Program::new("reduce");
     let counts = p.dataset::<u64>("counts", 3);
     p.all_reduce(Max, &counts, &counts);
@@ -66,7 +66,7 @@ fn member(budget_bytes: u64, carrier: &Arc<Kept>) -> Arc<Job> {
         carrier: carrier.clone(),
         placed: Vec::new(),
     };
-    Job::member(plan, 1, JobOptions::default(), membership).unwrap()
+    Job::member(plan, pool.beds(), JobOptions::default(), membership).unwrap()
 }
 
 /// A piece of the reduction for its only destination, which is nowhere yet.
@@ -110,13 +110,14 @@ fn piece(job: &Job, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn a_piece_for_which_there_is_no_room_ends_the_job() {
     let carrier = Arc::<Kept>::default();
-    let job = member(1_000, &carrier);
+    let pool = Pool::new(1, true).unwrap();
+    let job = member(&pool, 1_000, &carrier);
     let frame = piece(&job, &[7; 2_000]);
     let refused = job.on_frame(PEER, &frame);
     assert!(matches!(refused, Err(NodeError::Router(_))), "{refused:?}");
     // It counts as received: nobody sends it again.
     assert_eq!(job.received(PEER), 1);
-    let ended = Pool::new(1, true).unwrap().run(&job, &mut QuietCaller);
+    let ended = pool.run(&job, &mut QuietCaller);
     assert!(
         matches!(ended, Err(Failure::OutOfMemory { .. })),
         "{ended:?}"
@@ -132,7 +133,8 @@ fn a_piece_for_which_there_is_no_room_ends_the_job() {
 #[test]
 fn what_no_honest_peer_sends_ends_the_job() {
     let carrier = Arc::<Kept>::default();
-    let job = member(1 << 20, &carrier);
+    let pool = Pool::new(1, true).unwrap();
+    let job = member(&pool, 1 << 20, &carrier);
     let frame = piece(&job, &[7; 20]);
     job.on_frame(PEER, &frame).unwrap();
     let elsewhere = Frame {

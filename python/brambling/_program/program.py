@@ -51,7 +51,7 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
         """The program as a Mermaid flowchart."""
         return self._builder.picture()
 
-    def run(self, *, threads: int | None = None) -> Result:
+    def run(self, *, threads: int | None = None, weight: int | None = None) -> Result:
         """
         Run the program on the threads of this process, or on the cluster that `connect` has named.
 
@@ -61,6 +61,9 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
         ----------
         threads : int, optional
             By default BRAMBLING_THREADS, the settings file, or the CPUs of this process. Not on a cluster.
+        weight : int, optional
+            The job's share of the threads while others run on them: one of weight 2 gets twice as much as one of weight 1. By default
+            BRAMBLING_WEIGHT, the settings file, or 1.
 
         Returns
         -------
@@ -88,12 +91,17 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
             )
         if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
             raise SettingsError(f'argument: threads = "{threads}" is not usable: give a number from 1 to 1024')
+        if weight is not None and (not isinstance(weight, int | np.integer) or not 1 <= weight <= 1000):
+            raise SettingsError(
+                f'argument: weight = "{weight}" is not usable: give a number from 1 to 1000; a job of weight 2 gets twice the time of '
+                "one of weight 1"
+            )
         cluster = _cluster.current()
         _log.began(self.name, self._builder.text(), threads)
         if cluster is not None:
-            outcome = cluster._run(self, threads)
+            outcome = cluster._run(self, threads, weight)
         else:
             with one_blas_thread():
-                outcome = self._builder.run(None if threads is None else int(threads))
+                outcome = self._builder.run(None if threads is None else int(threads), None if weight is None else int(weight))
         kept = {name: it for name, it in self._datasets.items() if self._builder.is_kept(it._id)}
         return Result(outcome, self, kept)

@@ -80,6 +80,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "each thread fills the cells of its shards before any of them is queued",
     ),
     (
+        "crates/worker/src/executor/seats.rs",
+        "a worker borrows the job that its seat keeps",
+    ),
+    (
         "crates/worker/src/executor/slice.rs",
         "calls kernels over erased pointers whose types the plan fixed",
     ),

@@ -1,6 +1,6 @@
 //! Who clients are, what is known of their jobs, and jobs that somebody wants ended.
 
-use super::{Caller, Job, JobState, Registry, Told};
+use super::{Caller, Job, JobState, Registry, Told, WEIGHT_MAX};
 use brambling_protocol::JobId;
 use brambling_protocol::message::{Client, JobDetails};
 use std::collections::BTreeMap;
@@ -50,6 +50,23 @@ impl Registry {
         let job = self.jobs.get_mut(&id);
         if let Some(job) = job.filter(|job| job.client == Some(from)) {
             job.tasks_total = Some(tasks);
+        }
+    }
+
+    /// A client says what its job weighs: those who run it hear it.
+    pub(super) fn on_weigh(&mut self, from: Caller, id: JobId, weight: u32) {
+        let job = self.jobs.get_mut(&id);
+        let Some(job) = job.filter(|job| job.client == Some(from)) else {
+            return;
+        };
+        job.weight = weight.clamp(1, WEIGHT_MAX);
+        let weight = job.weight;
+        if self.running.contains(&id) {
+            let members = job.members.iter();
+            let callers = members.filter_map(|member| self.workers.get(member)?.caller);
+            for to in callers.collect::<Vec<_>>() {
+                self.tell(to, Told::Weigh { job: id, weight });
+            }
         }
     }
 

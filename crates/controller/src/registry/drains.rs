@@ -37,17 +37,23 @@ impl Registry {
             worker.drain = Drain::Asked;
         }
         self.drains.push((id, from));
-        match self
-            .current
-            .filter(|job| self.jobs[job].members.contains(&id))
-        {
-            Some(job) if before == Drain::No => self.orders.push(Order::Drain { job, worker: id }),
-            Some(_) => {}
-            None => self.end_drain(id),
+        let jobs = self.jobs_of(id);
+        if jobs.is_empty() {
+            return self.end_drain(id);
+        }
+        if before == Drain::No {
+            let drain = |job| Order::Drain { job, worker: id };
+            self.orders.extend(jobs.into_iter().map(drain));
         }
     }
 
-    /// A worker has left the job that runs: it is no member any more, and its end is no loss.
+    /// The jobs of which a worker is a member.
+    fn jobs_of(&self, worker: WorkerId) -> Vec<JobId> {
+        let has_it = |job: &&JobId| self.jobs[*job].members.contains(&worker);
+        self.running.iter().filter(has_it).copied().collect()
+    }
+
+    /// A worker has left a job: it is no member any more, and its end is no loss.
     pub fn on_left(&mut self, id: JobId, worker: WorkerId) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -62,17 +68,19 @@ impl Registry {
         if let Some(caller) = self.workers.get(&worker).and_then(|it| it.caller) {
             self.tell(caller, Told::Release(id));
         }
-        self.end_drain(worker);
+        self.end_drains();
     }
 
-    /// No job runs: who is to end does.
+    /// Who is to end does, once no job that runs has it.
     pub(super) fn end_drains(&mut self) {
         let asked = self
             .workers
             .iter()
             .filter(|(_, it)| it.drain == Drain::Asked);
         for worker in asked.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.end_drain(worker);
+            if self.jobs_of(worker).is_empty() {
+                self.end_drain(worker);
+            }
         }
     }
 

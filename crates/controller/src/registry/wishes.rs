@@ -21,9 +21,19 @@ impl Registry {
     /// The job of which a shard is to move, or why it cannot.
     fn movable(&self, wish: &Move) -> Result<JobId, String> {
         let Move { job, shard, to } = *wish;
-        let id = job.or(self.current).ok_or(
-            "no job has the cluster; its shards can be moved while one runs (`brambling status` lists the jobs)",
-        )?;
+        let mut running = self.running.iter().copied();
+        let id = match (job, running.next(), running.next()) {
+            (Some(job), ..) => job,
+            (None, Some(only), None) => only,
+            (None, None, _) => {
+                return Err(
+                    "no job runs; its shards can be moved while one does (`brambling status` lists the jobs)".into(),
+                );
+            }
+            (None, Some(_), Some(_)) => {
+                return Err("several jobs run: say whose shard is to move, with --job".into());
+            }
+        };
         let job = self.jobs.get(&id);
         let job = job.ok_or_else(|| {
             format!("there is no job {id}; `brambling status` lists those that there are")

@@ -236,7 +236,13 @@ impl Cluster {
     ///
     /// # Errors
     /// How the job failed, and on which worker; or what became of the cluster.
-    pub fn run(&self, plan: Plan, bytes: &[u8], caller: &mut dyn Caller) -> Result<Outcome, Error> {
+    pub fn run(
+        &self,
+        plan: Plan,
+        bytes: &[u8],
+        weight: u32,
+        caller: &mut dyn Caller,
+    ) -> Result<Outcome, Error> {
         let inbox = self.inbox();
         self.forget_earlier(&inbox)?;
         let started = Instant::now();
@@ -250,7 +256,7 @@ impl Cluster {
             workers: BTreeMap::new(),
             again: Vec::new(),
         };
-        let result = talk.run(bytes);
+        let result = talk.run(bytes, weight);
         talk.part();
         let Fetched { values, mut tally } = result?;
         tally.wall = started.elapsed();
@@ -333,7 +339,7 @@ enum Event {
 }
 
 impl Talk<'_> {
-    fn run(&mut self, bytes: &[u8]) -> Result<Fetched, Error> {
+    fn run(&mut self, bytes: &[u8], weight: u32) -> Result<Fetched, Error> {
         self.cluster.say(
             self.cluster.controller,
             Message::Submit(Submit {
@@ -347,6 +353,10 @@ impl Talk<'_> {
         if let Some(tasks) = self.plan.task_count() {
             let expects = Message::Expects { job, tasks };
             self.cluster.say(self.cluster.controller, expects);
+        }
+        if weight != 1 {
+            let weigh = Message::Weigh { job, weight };
+            self.cluster.say(self.cluster.controller, weigh);
         }
         let accepted = loop {
             match self.next()? {

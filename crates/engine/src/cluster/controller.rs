@@ -3,6 +3,7 @@
 use super::wire::{board, epoch, framed, message};
 use super::{ClusterError, Token, VERSION};
 use brambling_controller::balance::Scales;
+pub use brambling_controller::registry::JOBS_AT_ONCE;
 use brambling_controller::registry::{Caller, Order, Registry};
 use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
@@ -31,6 +32,8 @@ pub struct ControllerOptions {
     /// How often it looks whether shards of a job should move to other workers, [`BALANCE_EACH`] for example; none: shards move when somebody
     /// asks for it. Workers tell once a second what shards take, so that more often is of no use.
     pub balance_each: Option<Duration>,
+    /// How many jobs run at a time, [`JOBS_AT_ONCE`] for example: they share the workers' threads by their weights, and further ones wait.
+    pub jobs_at_once: u32,
 }
 
 /// How often a controller balances, unless it is told otherwise.
@@ -81,9 +84,10 @@ impl ControllerProcess {
             bind,
             token,
             balance_each,
+            jobs_at_once,
         } = options;
         let state = State {
-            registry: Registry::new(VERSION),
+            registry: Registry::new(VERSION).with_jobs_at_once(jobs_at_once),
             jobs: BTreeMap::new(),
             links: BTreeMap::new(),
             next_caller: 0,

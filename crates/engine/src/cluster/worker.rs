@@ -350,6 +350,10 @@ impl Shared {
                 self.news.notify_all();
             }
             Message::Prepare(prepare) => self.prepare(prepare),
+            Message::Weigh { job, weight } => {
+                let job = self.state().jobs.get(&job).cloned();
+                job.iter().for_each(|job| job.on_weigh(weight));
+            }
             Message::Drained(_) => {
                 self.state().end.get_or_insert(WorkerEnd::Drained);
                 self.news.notify_all();

@@ -21,7 +21,7 @@ pub struct Setting {
 }
 
 /// Every setting.
-pub const SETTINGS: [Setting; 7] = [
+pub const SETTINGS: [Setting; 8] = [
     Setting {
         key: "threads",
         variable: "BRAMBLING_THREADS",
@@ -84,6 +84,15 @@ pub const SETTINGS: [Setting; 7] = [
         example: "log = \"info\"",
         values: "`off`, `error`, `warning`, `info`, `debug`",
         default: "`off`",
+    },
+    Setting {
+        key: "weight",
+        variable: "BRAMBLING_WEIGHT",
+        in_rust: "`RunOptions::weight`",
+        in_python: "`p.run(weight=…)`",
+        example: "weight = 2",
+        values: "1 to 1,000",
+        default: "1",
     },
 ];
 

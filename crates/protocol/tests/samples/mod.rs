@@ -501,6 +501,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("expects", expects),
         ("ask-jobs", Message::AskJobs),
         ("jobs", Message::Jobs(jobs)),
+        ("weigh", Message::Weigh { job, weight: 300 }),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

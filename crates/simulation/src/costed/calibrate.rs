@@ -80,8 +80,8 @@ fn each(clock: Clock<'_>, many: u64, run: impl FnOnce()) -> f64 {
 
 fn run(clock: Clock<'_>, program: Program, each_of: u64) -> f64 {
     let plan = Plan::compile(Arc::new(program), &Bindings::default()).expect("a valid program");
-    let job = Job::new(plan, 1, JobOptions::default());
     let pool = Pool::new(1, true).expect("a thread");
+    let job = Job::new(plan, pool.beds(), JobOptions::default());
     let ran = || {
         let ended = pool.run(&job, &mut QuietCaller);
         ended.expect("kernels that do not fail");

@@ -8,7 +8,7 @@ use super::failure::{Failure, Rank};
 use super::mail::Mail;
 use super::meter::{Dial, Meter};
 use super::ready::Ready;
-use super::sleep::Bed;
+use super::sleep::Beds;
 use super::tally::{Tally, ThreadTally};
 use super::ties::Ties;
 use super::times::{KernelTimes, Notebook};
@@ -36,7 +36,13 @@ pub struct JobOptions {
     pub stall: Duration,
     /// For how many calls of kernels a thread has room to note how long they took; none: nothing is timed.
     pub timed_calls: Option<usize>,
+    /// Its share of the threads while other jobs run on them: a job of weight 2 gets twice the time of one of weight 1. 1 to
+    /// [`WEIGHT_MAX`]; [`Job::weigh`] changes it.
+    pub weight: u32,
 }
+
+/// The largest [weight](JobOptions::weight) of a job.
+pub const WEIGHT_MAX: u32 = 1_000;
 
 impl Default for JobOptions {
     fn default() -> JobOptions {
@@ -44,6 +50,7 @@ impl Default for JobOptions {
             budget: Budget::unlimited(),
             stall: Duration::from_secs(60),
             timed_calls: None,
+            weight: 1,
         }
     }
 }
@@ -104,7 +111,6 @@ unsafe impl Sync for Resident {}
 pub(super) struct Station {
     pub(super) zone: Zone,
     pub(super) mail: Mail,
-    pub(super) bed: Bed,
     /// Its run queue. Touched inside the zone only.
     pub(super) ready: UnsafeCell<Ready>,
     /// How many are queued, for thieves to see.
@@ -118,7 +124,7 @@ pub(super) struct Station {
 #[repr(align(128))]
 pub(super) struct Published(pub(super) AtomicU32);
 
-const _: () = assert!(align_of::<Bed>() == 128 && align_of::<Ready>() == 128);
+const _: () = assert!(align_of::<Ready>() == 128);
 
 // SAFETY: the run queue is touched only inside the zone: by its owner, or by a thief that locked it out.
 unsafe impl Sync for Station {}
@@ -128,7 +134,6 @@ impl Station {
         Station {
             zone: Zone::default(),
             mail: Mail::new(shards),
-            bed: Bed::default(),
             ready: UnsafeCell::new(Ready::new(shards)),
             queued: Published(AtomicU32::new(0)),
             idle: AtomicBool::new(false),
@@ -149,6 +154,8 @@ pub struct Job {
     /// The thread that each shard belongs to now.
     owners: Box<[AtomicU32]>,
     pub(super) stations: Box<[Station]>,
+    /// Where its threads sleep.
+    pub(super) beds: Beds,
     /// Where each station's thread keeps how long kernels ran; none when the job is not timed.
     pub(super) notebooks: Box<[Notebook]>,
     /// What ties the job to other workers; none when all of it is in this process.
@@ -161,8 +168,11 @@ pub struct Job {
     pub(super) settled: AtomicU32,
     pub(super) unfinished: AtomicUsize,
     pub(super) stop: AtomicBool,
+    /// Whether other jobs run on the same threads, which then take turns.
+    pub(super) shares: AtomicBool,
     pub(super) failure: Mutex<Option<(Rank, Failure)>>,
     pub(super) options: JobOptions,
+    weight: AtomicU32,
     /// Bytes of pieces in slots, as the budget knows them. Mailboxes know theirs.
     pub(super) exchange_bytes: AtomicI64,
     pub(super) pending: AtomicUsize,
@@ -216,7 +226,7 @@ impl Job {
     #[inline]
     pub(super) fn needs_mail(&self, number: u32) -> bool {
         let owner = self.owners[number as usize].load(Ordering::Acquire);
-        owner == self.threads() || self.stations[owner as usize].bed.is_asleep()
+        owner == self.threads() || self.beds.of(owner).is_asleep()
     }
 
     /// The run queue of a thread.
@@ -253,7 +263,7 @@ impl Job {
         if thread == self.threads() {
             self.wake_caller();
         } else {
-            self.stations[thread as usize].bed.wake();
+            self.beds.of(thread).wake();
         }
     }
 
@@ -303,16 +313,40 @@ impl Job {
         self.fail(Rank::Interrupted, Failure::Interrupted);
     }
 
+    /// Its share of the threads from now on, 1 to [`WEIGHT_MAX`].
+    pub fn weigh(&self, weight: u32) {
+        let weight = weight.clamp(1, WEIGHT_MAX);
+        self.weight.store(weight, Ordering::Relaxed);
+    }
+
+    pub(super) fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
     /// Whether the job's threads have been told to leave it.
     pub fn has_stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
+    /// Whether a thread that works for it alone has to look at the pool's other jobs, or to leave.
+    #[inline]
+    pub(super) fn calls(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.shares.load(Ordering::Relaxed)
+    }
+
+    /// Whether other jobs run on its threads.
+    pub(super) fn shares(&self) -> bool {
+        self.shares.load(Ordering::Relaxed)
+    }
+
+    /// Other jobs run on its threads from now on, or no longer do.
+    pub(super) fn share(&self, shares: bool) {
+        self.shares.store(shares, Ordering::SeqCst);
+    }
+
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.stations.iter().for_each(|station| {
-            station.bed.wake();
-        });
+        self.beds.wake_all();
         self.wake_caller();
     }
 

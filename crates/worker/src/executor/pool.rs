@@ -1,12 +1,14 @@
-//! The process's threads: they stay between jobs, and run one job at a time.
+//! The process's threads: they stay between jobs, and run as many at a time as there are.
 
 use super::failure::{Failure, Rank};
 use super::job::Job;
 use super::panics;
+use super::seats::Seats;
+use super::sleep::Beds;
 use super::stall::{Watchdog, describe};
 use super::thread::Worker;
 use brambling_exchange::in_process::fences;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -55,34 +57,83 @@ impl Caller for QuietCaller {
     }
 }
 
-#[derive(Default)]
-struct Desk {
-    job: Option<Arc<Job>>,
-    /// Grows with each job, so that a thread takes each once.
+/// A job that runs.
+struct Running {
     ticket: u64,
-    /// Threads that have not left the current job yet.
-    busy: u32,
-    closed: bool,
+    job: Arc<Job>,
+    /// Threads that have taken it and have not left it.
+    seated: u32,
+    /// It has ended: nobody takes it any more.
+    is_over: bool,
 }
 
 #[derive(Default)]
+struct Desk {
+    running: Vec<Running>,
+    closed: bool,
+}
+
+impl Desk {
+    /// The jobs that run hear whether they are several.
+    fn tell_shares(&self) {
+        let shares = self.running.len() > 1;
+        self.running.iter().for_each(|it| it.job.share(shares));
+    }
+}
+
 struct Shared {
     desk: Mutex<Desk>,
+    /// Tickets given out: each job has the next one, so that a thread takes each once.
+    tickets: AtomicU64,
     arrived: Condvar,
     left: Condvar,
+    beds: Beds,
 }
 
 impl Shared {
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Takes the jobs that came after `seen`. A thread without a job waits for one; false when there will be none.
+    fn take_jobs(&self, seen: &mut u64, seats: &mut Seats) -> bool {
+        if !seats.are_empty() && self.tickets.load(Ordering::SeqCst) == *seen {
+            return true;
+        }
+        let mut desk = self.desk();
+        loop {
+            for running in &mut desk.running {
+                if running.ticket > *seen && !running.is_over {
+                    running.seated += 1;
+                    seats.sit(running.ticket, running.job.clone());
+                }
+            }
+            *seen = self.tickets.load(Ordering::SeqCst);
+            if !seats.are_empty() {
+                return true;
+            }
+            if desk.closed {
+                return false;
+            }
+            let waited = self.arrived.wait(desk);
+            desk = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A thread has left a job.
+    fn leave(&self, ticket: u64) {
+        let mut desk = self.desk();
+        let running = desk.running.iter_mut().find(|it| it.ticket == ticket);
+        running.expect("it stays until all have left it").seated -= 1;
+        drop(desk);
+        self.left.notify_all();
+    }
 }
 
-/// Threads that run jobs, one job at a time.
+/// Threads that run jobs. Several at a time share the threads by their [weights](super::JobOptions::weight).
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    one_at_a_time: Mutex<()>,
 }
 
 impl Pool {
@@ -94,11 +145,16 @@ impl Pool {
     pub fn new(threads: u32, oversubscribed: bool) -> std::io::Result<Pool> {
         panics::install_hook();
         fences::prepare();
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::new(Shared {
+            desk: Mutex::default(),
+            tickets: AtomicU64::new(0),
+            arrived: Condvar::new(),
+            left: Condvar::new(),
+            beds: Beds::new(threads),
+        });
         let mut pool = Pool {
             shared: shared.clone(),
             threads: Vec::new(),
-            one_at_a_time: Mutex::new(()),
         };
         for thread in 0..threads {
             let shared = shared.clone();
@@ -114,41 +170,36 @@ impl Pool {
         self.threads.len() as u32
     }
 
-    /// Runs a job to its end. When this returns, no thread touches the job any more.
+    /// Where they sleep: a job is made for these.
+    pub fn beds(&self) -> &Beds {
+        &self.shared.beds
+    }
+
+    /// Runs a job to its end, beside those that other callers run. When this returns, no thread touches the job any more. Threads that
+    /// are in a kernel of another job join it after that, and leave it after that.
     ///
     /// # Errors
     /// The failure of the least rank.
     ///
     /// # Panics
-    /// When the job was placed on another number of threads.
+    /// When the job was made for another pool.
     pub fn run(&self, job: &Arc<Job>, caller: &mut dyn Caller) -> Result<(), Failure> {
-        assert_eq!(
-            job.threads(),
-            self.threads(),
+        assert!(
+            job.beds.are_of(self.beds()),
             "a job runs on the threads it was placed on"
         );
-        let turn = self
-            .one_at_a_time
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         *job.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
         if job.residents.is_empty() {
             return Ok(());
         }
-        let mut desk = self.shared.desk();
-        desk.job = Some(job.clone());
-        desk.ticket += 1;
-        desk.busy = self.threads();
-        drop(desk);
-        self.shared.arrived.notify_all();
         // Whatever the caller's own code does, the threads have left the job before this returns.
         let leaving = Leaving {
+            ticket: self.begin(job),
             shared: &self.shared,
             job,
         };
         let stalled = attend(job, caller);
         drop(leaving);
-        drop(turn);
         if let Some(after) = stalled {
             return Err(describe(job, after));
         }
@@ -159,9 +210,28 @@ impl Pool {
             .take();
         failure.map_or(Ok(()), |(_, failure)| Err(failure))
     }
+
+    /// Threads take the job from now on; its ticket.
+    fn begin(&self, job: &Arc<Job>) -> u64 {
+        let mut desk = self.shared.desk();
+        let ticket = self.shared.tickets.load(Ordering::SeqCst) + 1;
+        desk.running.push(Running {
+            ticket,
+            job: job.clone(),
+            seated: 0,
+            is_over: false,
+        });
+        self.shared.tickets.store(ticket, Ordering::SeqCst);
+        desk.tell_shares();
+        drop(desk);
+        self.shared.arrived.notify_all();
+        self.shared.beds.wake_all();
+        ticket
+    }
 }
 
 struct Leaving<'a> {
+    ticket: u64,
     shared: &'a Shared,
     job: &'a Job,
 }
@@ -170,14 +240,17 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.job.stop();
         let mut desk = self.shared.desk();
-        while desk.busy > 0 {
-            desk = self
-                .shared
-                .left
-                .wait(desk)
-                .unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let place = desk.running.iter().position(|it| it.ticket == self.ticket);
+            let place = place.expect("nobody else takes it away");
+            desk.running[place].is_over = true;
+            if desk.running[place].seated == 0 {
+                desk.running.swap_remove(place);
+                return desk.tell_shares();
+            }
+            let left = self.shared.left.wait(desk);
+            desk = left.unwrap_or_else(PoisonError::into_inner);
         }
-        desk.job = None;
     }
 }
 
@@ -227,33 +300,13 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
     None
 }
 
-/// A thread's life: job after job.
+/// A thread's life: job after job, and several at a time.
 fn serve(shared: &Shared, thread: u32, oversubscribed: bool) {
-    let mut ticket = 0;
-    loop {
-        let mut desk = shared.desk();
-        let job = loop {
-            if desk.closed {
-                return;
-            }
-            match &desk.job {
-                Some(job) if desk.ticket != ticket => break job.clone(),
-                _ => {
-                    desk = shared
-                        .arrived
-                        .wait(desk)
-                        .unwrap_or_else(PoisonError::into_inner)
-                }
-            }
-        };
-        ticket = desk.ticket;
-        drop(desk);
-        Worker::new(&job, thread).work(oversubscribed);
-        drop(job);
-        let mut desk = shared.desk();
-        desk.busy -= 1;
-        if desk.busy == 0 {
-            shared.left.notify_all();
+    let (mut seen, mut seats) = (0, Seats::new(thread, oversubscribed));
+    while shared.take_jobs(&mut seen, &mut seats) {
+        seats.work(|| shared.tickets.load(Ordering::SeqCst) != seen);
+        while let Some(ticket) = seats.leave_one() {
+            shared.leave(ticket);
         }
     }
 }

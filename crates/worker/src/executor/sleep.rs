@@ -22,6 +22,43 @@ pub struct Bed {
     bell: Condvar,
 }
 
+/// The beds of a pool's threads. A job is made for one pool: whoever has something for a shard looks whether its thread sleeps, whatever
+/// other jobs that thread works for.
+#[cfg(not(loom))]
+#[derive(Clone)]
+pub struct Beds(std::sync::Arc<[Bed]>);
+
+#[cfg(not(loom))]
+impl Beds {
+    /// For so many threads.
+    pub(super) fn new(threads: u32) -> Beds {
+        Beds((0..threads).map(|_| Bed::default()).collect())
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// A thread's bed.
+    #[inline]
+    pub(super) fn of(&self, thread: u32) -> &Bed {
+        &self.0[thread as usize]
+    }
+
+    /// Wakes all that sleep.
+    pub(super) fn wake_all(&self) {
+        self.0.iter().for_each(|bed| {
+            bed.wake();
+        });
+    }
+
+    /// Whether they are the same pool's.
+    pub(super) fn are_of(&self, other: &Beds) -> bool {
+        std::sync::Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl Default for Bed {
     fn default() -> Bed {
         Bed {

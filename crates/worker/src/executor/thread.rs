@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_micros(75);
 /// How long work must have waited in another thread's queue before it is stolen.
 const STEAL_AFTER: Duration = Duration::from_micros(20);
 /// The longest sleep: whatever went wrong, a thread looks around now and then.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
+pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Polls between two looks at the clock.
 const SPINS: u32 = 64;
 /// How long what is said to other workers may wait for more, while a thread has work.
@@ -38,12 +38,24 @@ const SHORT_SHARE: u32 = 256;
 /// Tasks after which a slice is timed by itself.
 const TIMED_TASKS: u32 = 16;
 
+/// How far a thread is with a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Its shards are to be made.
+    New,
+    /// They are, and other threads' may not be.
+    Settled,
+    Started,
+}
+
 /// One thread at work for one job.
 pub(super) struct Worker<'a> {
     job: &'a Job,
     me: u32,
     station: &'a Station,
     runner: Runner,
+    stage: Stage,
+    thief: Thief,
     /// When the clock was last read, and how many slices ran since.
     clock: Instant,
     slices: u32,
@@ -65,12 +77,13 @@ impl<'a> Worker<'a> {
             Runner::Native
         };
         let station = &job.stations[me as usize];
-        job.exchange_notes(me);
         Worker {
             job,
             me,
             station,
             runner,
+            stage: Stage::New,
+            thief: Thief::new(me, job.threads()),
             clock: Instant::now(),
             slices: 0,
             flushed: Instant::now(),
@@ -80,62 +93,115 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Works until the job stops. A panic of a kernel ends the job, and is told with its stage.
-    pub(super) fn work(mut self, oversubscribed: bool) {
-        let poll = match oversubscribed {
-            true => Duration::ZERO,
-            false if self.job.ties.is_some() => POLL_FAR,
-            false => POLL,
-        };
-        self.guarded(|worker| {
-            worker.settle();
-            let mut thief = Thief::new(worker.me, worker.job.threads());
-            while !worker.job.stop.load(Ordering::Relaxed) {
+    /// How long a thread that finds nothing to do for the job polls before it sleeps.
+    pub(super) fn patience(&self) -> Duration {
+        match self.job.ties {
+            Some(_) => POLL_FAR,
+            None => POLL,
+        }
+    }
+
+    /// Works until the job stops, or shares its threads with others. A panic of a kernel ends the job, and is told with its stage.
+    pub(super) fn work(&mut self, poll: Duration) {
+        self.within(|worker| {
+            let mut spins = 0u32;
+            while !worker.begin() && !worker.job.calls() {
+                spins += 1;
+                if spins < SPINS * 16 {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::sleep(STEAL_AFTER);
+                }
+            }
+            while !worker.job.calls() {
                 match worker.next() {
                     Some(number) => worker.run(number),
                     None => {
                         worker.flush();
-                        worker.idle(&mut thief, poll);
+                        worker.idle(poll);
                     }
                 }
             }
+            if !worker.job.has_stopped() {
+                worker.flush();
+            }
         });
-        self.job.exchange_notes(self.me);
-        self.station.zone.leave();
     }
 
-    /// Makes this thread's shards, waits for the other threads' and queues its own.
-    fn settle(&mut self) {
-        if let Err(failed) = self.job.settle(self.me) {
-            let (rank, failure) = *failed;
-            self.job.fail(rank, failure);
-        }
-        if self.job.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.job.threads() {
-            let _ = self.job.started.set(Instant::now());
-        }
-        let mut spins = 0u32;
-        while self.job.started.get().is_none() && !self.job.stop.load(Ordering::Relaxed) {
-            spins += 1;
-            if spins < SPINS * 16 {
-                std::hint::spin_loop();
-            } else {
-                std::thread::sleep(STEAL_AFTER);
+    /// Works for about so long, or until there is nothing to do; how long that was, if there was something. The first turns make the
+    /// shards whose home this is, and wait for the other threads'.
+    pub(super) fn turn(&mut self, time: Duration) -> Option<Duration> {
+        let mut ran = None;
+        self.within(|worker| {
+            let began = worker.clock;
+            let was_new = worker.stage == Stage::New;
+            if worker.begin() {
+                while !worker.job.stop.load(Ordering::Relaxed)
+                    && let Some(number) = worker.find()
+                {
+                    worker.run(number);
+                    ran = Some(worker.clock - began);
+                    if worker.clock - began >= time {
+                        break;
+                    }
+                }
+                if !worker.job.has_stopped() {
+                    worker.flush();
+                }
             }
-        }
-        for (number, &home) in self.job.homes.iter().enumerate() {
-            if home == self.me {
-                // SAFETY: inside our own zone; the reference ends with the statement.
-                unsafe { self.job.ready(self.me) }.insert(number as u32);
+            if ran.is_some() || was_new {
+                worker.read_clock();
+                ran = Some(worker.clock - began);
             }
+        });
+        ran
+    }
+
+    /// The next shard to run, wherever it has to be looked for.
+    fn find(&mut self) -> Option<u32> {
+        if let Some(number) = self.next() {
+            return Some(number);
+        }
+        if self.has_arrivals() || (self.poll(0) && self.has_arrivals()) {
+            return self.next();
         }
         self.clock = Instant::now();
+        let number = self.thief.steal(self.job, self.clock)?;
+        self.take_over(number);
+        Some(number)
+    }
+
+    /// Makes this thread's shards, waits for the other threads' and queues its own; whether that is done.
+    fn begin(&mut self) -> bool {
+        if self.stage == Stage::New {
+            self.stage = Stage::Settled;
+            if let Err(failed) = self.job.settle(self.me) {
+                let (rank, failure) = *failed;
+                self.job.fail(rank, failure);
+            }
+            if self.job.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.job.threads() {
+                let _ = self.job.started.set(Instant::now());
+                self.job.beds.wake_all();
+            }
+        }
+        if self.stage == Stage::Settled && self.job.started.get().is_some() {
+            self.stage = Stage::Started;
+            for (number, &home) in self.job.homes.iter().enumerate() {
+                if home == self.me {
+                    // SAFETY: inside our own zone; the reference ends with the statement.
+                    unsafe { self.job.ready(self.me) }.insert(number as u32);
+                }
+            }
+            self.clock = Instant::now();
+        }
+        self.stage == Stage::Started
     }
 
     /// Runs what is queued here until there is nothing more or the time is over: for the calling thread. True
     /// when the time was over first: nobody will post again what is still queued.
     pub(super) fn work_for(mut self, time: Duration) -> bool {
         let mut over = false;
-        self.guarded(|worker| {
+        self.within(|worker| {
             let started = worker.clock;
             while let Some(number) = worker.next() {
                 worker.run(number);
@@ -147,9 +213,37 @@ impl<'a> Worker<'a> {
             }
             worker.flush();
         });
+        over
+    }
+
+    /// Works inside the zone. The thread may have been elsewhere meanwhile, which is nobody's time here.
+    fn within(&mut self, work: impl FnOnce(&mut Self)) {
+        self.job.exchange_notes(self.me);
+        self.clock = Instant::now();
+        self.slices = 0;
+        self.guarded(work);
         self.job.exchange_notes(self.me);
         self.station.zone.leave();
-        over
+    }
+
+    /// Says whether the thread rests, for whoever looks whether the job stands still.
+    pub(super) fn say_idle(&self, is_idle: bool) {
+        self.station.idle.store(is_idle, Ordering::Release);
+    }
+
+    /// The thread does not poll any more: the transport's helper is to see to what comes from other workers.
+    pub(super) fn rest(&self) {
+        if let Some(ties) = &self.job.ties {
+            ties.rest();
+        }
+    }
+
+    /// Whether a thread that is about to sleep must not: asked outside of the zone, after the thread has said that it sleeps.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.station.mail.has_any()
+            || self.job.stop.load(Ordering::SeqCst)
+            || self.watches.is_any_set()
+            || (self.stage == Stage::Settled && self.job.started.get().is_some())
     }
 
     fn guarded(&mut self, run: impl FnOnce(&mut Self)) {
@@ -387,21 +481,21 @@ impl<'a> Worker<'a> {
         if unsafe { self.job.ready(self.me) }.len() == 0 {
             return;
         }
-        let pool = &self.job.stations[..self.job.threads() as usize];
-        if let Some(station) = pool.iter().find(|station| station.bed.is_asleep()) {
-            station.bed.wake();
+        let mut beds = (0..self.job.threads()).map(|thread| self.job.beds.of(thread));
+        if let Some(bed) = beds.find(|bed| bed.is_asleep()) {
+            bed.wake();
         }
     }
 
     /// Leaves a CPU on which another thread of the job works.
-    fn spread(&self) {
+    pub(super) fn spread(&self) {
         let here = self.station.cpu.load(Ordering::Relaxed);
         let pool = &self.job.stations[..self.job.threads() as usize];
         let others = || {
             let awake = pool
                 .iter()
                 .enumerate()
-                .filter(|(_, station)| !station.bed.is_asleep());
+                .filter(|(thread, _)| !self.job.beds.of(*thread as u32).is_asleep());
             awake
                 .filter(|(thread, _)| *thread as u32 != self.me)
                 .map(|(_, station)| station.cpu.load(Ordering::Relaxed))
@@ -412,10 +506,22 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// A shard was stolen: it is this thread's for a slice.
+    fn take_over(&self, number: u32) {
+        self.job.adopt(number, self.me);
+        count(&self.station.tally.stolen, 1);
+    }
+
     /// Whether there is something to do for a thread with an empty run queue.
     #[inline]
     fn has_work(&mut self) -> bool {
-        if self.station.mail.has_any() || self.job.stop.load(Ordering::Relaxed) {
+        self.job.calls() || self.has_arrivals()
+    }
+
+    /// Whether something has come for a shard of this thread.
+    #[inline]
+    fn has_arrivals(&mut self) -> bool {
+        if self.station.mail.has_any() {
             return true;
         }
         let (job, me) = (self.job, self.me);
@@ -426,7 +532,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Polls for mail and marks, then steals, then sleeps.
-    fn idle(&mut self, thief: &mut Thief, poll: Duration) {
+    fn idle(&mut self, poll: Duration) {
         let mut spins = 0u32;
         let mut since = None;
         while !self.has_work() {
@@ -447,23 +553,19 @@ impl<'a> Worker<'a> {
                 self.spread();
             }
             self.clock = Instant::now();
-            if let Some(number) = thief.steal(self.job, self.clock) {
+            if let Some(number) = self.thief.steal(self.job, self.clock) {
                 self.station.idle.store(false, Ordering::Release);
-                self.job.adopt(number, self.me);
-                count(&self.station.tally.stolen, 1);
+                self.take_over(number);
                 self.run(number);
                 return;
             }
             if since.is_some_and(|since| self.clock - since >= poll) {
-                let has_work = || {
-                    self.station.mail.has_any()
-                        || self.job.stop.load(Ordering::SeqCst)
-                        || self.watches.is_any_set()
-                };
+                let has_work =
+                    || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
                 if let Some(ties) = &self.job.ties {
                     ties.rest();
                 }
-                self.station.bed.sleep(SLEEP_MAX, has_work);
+                self.job.beds.of(self.me).sleep(SLEEP_MAX, has_work);
                 self.clock = Instant::now();
                 since = Some(self.clock);
             } else if spins.is_multiple_of(SPINS * 16) {

@@ -38,6 +38,8 @@ pub(super) struct Hosted {
 
 #[derive(Default)]
 struct State {
+    /// Its share of the threads; 0: nobody has said.
+    weight: u32,
     /// Why it has no thread.
     failed: Option<String>,
     /// Whether the controller has spoken of it.
@@ -93,6 +95,15 @@ impl Hosted {
         }
         self.news.notify_all();
         state.failed.take()
+    }
+
+    /// Its share of the threads from now on.
+    pub(super) fn on_weigh(&self, weight: u32) {
+        let mut state = self.state();
+        state.weight = weight;
+        if let Some(job) = &state.job {
+            job.weigh(weight);
+        }
     }
 
     /// Whether nobody has spoken of it but who sends its program there.
@@ -190,6 +201,8 @@ impl Hosted {
         };
         let mut state = self.state();
         state.job = Some(job.clone());
+        // It may have been said while the job was made.
+        job.weigh(state.weight.max(1));
         if state.is_released {
             job.cancel();
         }
@@ -289,8 +302,9 @@ impl Hosted {
             budget: shared.budget.clone(),
             stall: shared.stall,
             timed_calls: None,
+            weight: self.state().weight.max(1),
         };
-        Job::member(plan, shared.pool.threads(), options, membership)
+        Job::member(plan, shared.pool.beds(), options, membership)
             .map_err(|error| error.to_string())
     }
 

@@ -2,11 +2,12 @@
 //! that come later are counted here, and those that leave.
 #![allow(unsafe_code)] // Fills the cells of shards before any of them is queued.
 
-use super::{Body, Job, JobOptions, Resident, Station};
+use super::{Body, Job, JobOptions, Resident, Station, WEIGHT_MAX};
 use crate::executor::board::Board;
 use crate::executor::failure::{Failure, Rank};
 use crate::executor::meter::{Dial, Meter};
 use crate::executor::panics;
+use crate::executor::sleep::Beds;
 use crate::executor::ties::{Membership, Ties};
 use crate::executor::times::{Notebook, time_kernels};
 use crate::node::NodeError;
@@ -20,9 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock};
 
 impl Job {
-    /// Places a program's shards on threads. They are made there when the job starts.
-    pub fn new(plan: Plan, threads: u32, options: JobOptions) -> Arc<Job> {
-        Job::build(plan, threads, options, None).expect("without ties nothing is refused")
+    /// Places a program's shards on a pool's threads. They are made there when the job starts.
+    pub fn new(plan: Plan, beds: &Beds, options: JobOptions) -> Arc<Job> {
+        Job::build(plan, beds, options, None).expect("without ties nothing is refused")
     }
 
     /// This worker's part of a job in a cluster: its shards are made here, others may come and go, and the job ends when
@@ -32,19 +33,20 @@ impl Job {
     /// When a shard cannot be here: the node is not fresh, or its map is another program's.
     pub fn member(
         plan: Plan,
-        threads: u32,
+        beds: &Beds,
         options: JobOptions,
         membership: Membership,
     ) -> Result<Arc<Job>, NodeError> {
-        Job::build(plan, threads, options, Some(membership))
+        Job::build(plan, beds, options, Some(membership))
     }
 
     fn build(
         mut plan: Plan,
-        threads: u32,
+        beds: &Beds,
         options: JobOptions,
         membership: Option<Membership>,
     ) -> Result<Arc<Job>, NodeError> {
+        let threads = beds.threads();
         let notebooks = match options.timed_calls {
             None => Box::default(),
             Some(calls) => {
@@ -84,10 +86,12 @@ impl Job {
             ends: (0..plan.loops).map(|_| Board::new(shards)).collect(),
             owners,
             stations,
+            beds: beds.clone(),
             notebooks,
             settled: AtomicU32::new(0),
             unfinished: AtomicUsize::new(shards),
             stop: AtomicBool::new(false),
+            shares: AtomicBool::new(false),
             failure: Mutex::new(None),
             exchange_bytes: AtomicI64::new(0),
             pending: AtomicUsize::new(0),
@@ -95,6 +99,7 @@ impl Job {
             started: OnceLock::new(),
             wall_ns: AtomicUsize::new(0),
             weak: weak.clone(),
+            weight: AtomicU32::new(options.weight.clamp(1, WEIGHT_MAX)),
             homes,
             residents,
             numbers,

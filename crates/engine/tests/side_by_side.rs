@@ -1,0 +1,177 @@
+//! Jobs that run at once on the threads of one process.
+
+use brambling::prelude::*;
+use brambling::{Caller, Error, Interrupted, QuietCaller};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Turns until `until` says so, or nobody has patience any more; how many there were comes from `turns`.
+fn turning(
+    name: &str,
+    turns: &Arc<AtomicU64>,
+    until: impl Fn() -> bool + Send + Sync + 'static,
+) -> (Program, Dataset<bool>) {
+    let mut p = Program::new(name);
+    let goes_on = p.value("goes on", 1, true);
+    let parts = p.value("parts", 8, 1u64);
+    let sum = p.dataset::<u64>("sum", 1);
+    let turns = turns.clone();
+    let deadline = Instant::now() + PATIENCE;
+    p.repeat_while(
+        "turning",
+        &goes_on,
+        |goes_on| *goes_on,
+        |p| {
+            let work = p.compute("work").update(&parts);
+            work.run(|part: &mut u64| {
+                // Some microseconds.
+                for _ in 0..2_000 {
+                    *part = std::hint::black_box(
+                        part.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1),
+                    );
+                }
+            });
+            p.reduce_to(Sum, &parts, &sum);
+            let look = p.compute("look").read(&sum).update(&goes_on);
+            look.run(move |_: &u64, goes_on: &mut bool| {
+                turns.fetch_add(1, Ordering::Relaxed);
+                *goes_on = !until() && Instant::now() < deadline;
+            });
+        },
+    );
+    p.keep(&goes_on);
+    (p, goes_on)
+}
+
+fn run(options: &RunOptions, program: Program) -> Result<Outcome, Error> {
+    options.run_with(program, &mut QuietCaller)
+}
+
+/// Each ends when the other has begun: one after another they would not end.
+#[test]
+fn two_jobs_run_at_once() {
+    for threads in [1, 2, 3] {
+        let began = [0, 1].map(|_| Arc::new(AtomicU64::new(0)));
+        std::thread::scope(|scope| {
+            let jobs = [0, 1].map(|at| {
+                let (own, other) = (began[at].clone(), began[1 - at].clone());
+                scope.spawn(move || {
+                    let both = [own.clone(), other];
+                    // Who ends early must have counted far enough for the other one.
+                    let until = move || both.iter().all(|it| it.load(Ordering::Relaxed) > 100);
+                    let (program, goes_on) = turning("waits for another", &own, until);
+                    let begun = Instant::now();
+                    let mut outcome = run(&RunOptions::new().threads(threads), program).unwrap();
+                    assert!(!outcome.take(&goes_on));
+                    assert!(begun.elapsed() < PATIENCE, "the other one did not run");
+                })
+            });
+            for job in jobs {
+                job.join().unwrap();
+            }
+        });
+    }
+}
+
+/// On one thread, where what one job gets the other does not. How exact that is the seats' own test says: here a busy machine may
+/// stop the thread in anybody's turn.
+#[test]
+fn time_goes_by_weight() {
+    let turns = [0, 1].map(|_| Arc::new(AtomicU64::new(0)));
+    let ends = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for (own, weight) in turns.iter().zip([1, 4]) {
+            let ends = ends.clone();
+            scope.spawn(move || {
+                let (program, _) =
+                    turning("takes its share", own, move || ends.load(Ordering::Relaxed));
+                run(&RunOptions::new().threads(1).weight(weight), program).unwrap();
+            });
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let counts = || [0, 1].map(|at: usize| turns[at].load(Ordering::Relaxed));
+        while counts().contains(&0) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let before = counts();
+        while counts()[0] - before[0] < 2_000 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let after = counts();
+        ends.store(true, Ordering::Relaxed);
+        let ratio = (after[1] - before[1]) as f64 / (after[0] - before[0]) as f64;
+        assert!((1.5..8.0).contains(&ratio), "{before:?} {after:?}");
+    });
+}
+
+struct Impatient(Instant);
+
+impl Caller for Impatient {
+    fn check(&mut self) -> Result<(), Interrupted> {
+        match self.0.elapsed() > Duration::from_millis(300) {
+            true => Err(Interrupted),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A job that fails, and one that is interrupted, end alone.
+#[test]
+fn jobs_fail_alone() {
+    let turns = Arc::new(AtomicU64::new(0));
+    let ends = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (own, is_over) = (turns.clone(), ends.clone());
+        let lasting = scope.spawn(move || {
+            let (program, goes_on) =
+                turning("lasts", &own, move || is_over.load(Ordering::Relaxed));
+            run(&RunOptions::new().threads(2), program).map(|mut it| it.take(&goes_on))
+        });
+        for _ in 0..20 {
+            let mut p = Program::new("fails");
+            let values = p.value("values", 4, 0u64);
+            let fails = p.compute("fails").update(&values);
+            fails.run(|value: &mut u64| assert!(*value > 0, "on purpose"));
+            let failed = run(&RunOptions::new().threads(2), p).map(drop).unwrap_err();
+            assert!(failed.to_string().contains("on purpose"), "{failed}");
+        }
+        let (program, _) = turning("is interrupted", &Arc::default(), || false);
+        let mut caller = Impatient(Instant::now());
+        let interrupted = RunOptions::new().threads(2).run_with(program, &mut caller);
+        assert_eq!(
+            interrupted.map(drop).unwrap_err().to_string(),
+            "interrupted"
+        );
+        let before = turns.load(Ordering::Relaxed);
+        let deadline = Instant::now() + PATIENCE;
+        while turns.load(Ordering::Relaxed) == before && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert!(
+            turns.load(Ordering::Relaxed) > before,
+            "the one that lasts goes on"
+        );
+        ends.store(true, Ordering::Relaxed);
+        assert!(!lasting.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn a_weight_out_of_range_is_refused() {
+    for weight in [0, 1_001] {
+        let mut p = Program::new("weighs");
+        let _ = p.value("values", 1, 0u64);
+        let refused = run(&RunOptions::new().weight(weight), p)
+            .map(drop)
+            .unwrap_err();
+        let text = refused.to_string();
+        assert!(
+            text.contains("weight") && text.contains("1 to 1000"),
+            "{text}"
+        );
+    }
+}
