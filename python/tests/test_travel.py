@@ -29,7 +29,7 @@ from brambling._program.travel import loads
 with open(sys.argv[1], "rb") as file:
     loaded = loads(file.read())
 with one_blas_thread():
-    outcome = loaded.builder.run(int(sys.argv[3]))
+    outcome = loaded.builder.run(int(sys.argv[3]), None)
 values = {name: outcome.values(it.id) for name, it in loaded.datasets.items() if it.kept}
 with open(sys.argv[2], "wb") as file:
     pickle.dump((loaded.name, loaded.builder.hash(), values), file)
@@ -265,7 +265,7 @@ def test_a_refused_statement_does_not_travel():
         p.map(max, x, y)
     p.update(x, lambda x: x + 1)
     assert [method for method, _ in p._builder.told] == ["dataset", "dataset", "update"]
-    assert travel.loads(travel.dumps(p)).builder.run(1).values(0) == [2]
+    assert travel.loads(travel.dumps(p)).builder.run(1, None).values(0) == [2]
 
 
 def test_every_statement_of_the_builder_is_on_the_tape():
@@ -371,7 +371,7 @@ def test_arrays_travel_once(dtype, order):
     more = travel.dumps(p)
     assert len(more) - len(data) < 65536
     loaded = travel.loads(data)
-    ours, theirs = p.run(), loaded.builder.run(2)
+    ours, theirs = p.run(), loaded.builder.run(2, None)
     assert bits(theirs.values(1)) == bits(list(ours.values())[0])
 
 
