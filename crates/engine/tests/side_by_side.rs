@@ -175,3 +175,76 @@ fn a_weight_out_of_range_is_refused() {
         );
     }
 }
+
+/// Waits for what another thread signals after so long, and then stays in its kernel for so long.
+fn waits_and_stays(wait: Duration, stay: Duration) -> (Program, Dataset<u64>) {
+    let mut p = Program::new("waits and stays");
+    let done = p.dataset::<u64>("done", 2);
+    let waiting = p.compute("wait").update(&done);
+    waiting.run_with_context(move |context: &mut Context<'_>, done: &mut u64| {
+        *done += 1;
+        if *done == 2 {
+            return Progress::Done;
+        }
+        let completion = context.completion();
+        std::thread::spawn(move || {
+            std::thread::sleep(wait);
+            completion.signal();
+        });
+        Progress::Pending
+    });
+    let staying = p.compute("stay").update(&done);
+    staying.run(move |done: &mut u64| {
+        std::thread::sleep(stay);
+        *done += 1;
+    });
+    (p, done)
+}
+
+/// A job whose threads have rested and are in a long kernel then, its own or another job's, has not stalled.
+#[test]
+fn long_kernels_of_jobs_side_by_side_are_no_stalls() {
+    let stall = 0.3;
+    std::thread::scope(|scope| {
+        // They begin with a rest, so that both are there when the first kernel begins.
+        for wait in [100, 150] {
+            scope.spawn(move || {
+                let kernel = Duration::from_millis(900);
+                let (program, done) = waits_and_stays(Duration::from_millis(wait), kernel);
+                let options = RunOptions::new().threads(2).stall_seconds(stall);
+                let mut outcome = run(&options, program).unwrap();
+                assert_eq!(outcome.take_all(&done), [3, 3]);
+            });
+        }
+    });
+}
+
+/// A job that stands still is told so while another one keeps the threads busy.
+#[test]
+fn a_stall_beside_a_busy_job_is_seen() {
+    let turns = Arc::new(AtomicU64::new(0));
+    let ends = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (own, is_over) = (turns.clone(), ends.clone());
+        let busy = scope.spawn(move || {
+            let (program, goes_on) =
+                turning("is busy", &own, move || is_over.load(Ordering::Relaxed));
+            run(&RunOptions::new().threads(2), program).map(|mut it| it.take(&goes_on))
+        });
+        let mut p = Program::new("stands still");
+        let value = p.value("value", 2, 0u64);
+        let waits = p.compute("waits").update(&value);
+        waits.run_with_context(|_: &mut Context<'_>, _: &mut u64| Progress::Pending);
+        let stalled = run(&RunOptions::new().threads(2).stall_seconds(0.2), p);
+        ends.store(true, Ordering::Relaxed);
+        let message = stalled.map(drop).unwrap_err().to_string();
+        assert!(
+            message.contains("stalled") && message.contains("`waits`"),
+            "{message}"
+        );
+        assert!(
+            !busy.join().unwrap().unwrap(),
+            "the busy one was there until then"
+        );
+    });
+}

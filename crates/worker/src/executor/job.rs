@@ -22,7 +22,7 @@ use brambling_program::{
     StageId, StageKind, Value,
 };
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -115,7 +115,8 @@ pub(super) struct Station {
     pub(super) ready: UnsafeCell<Ready>,
     /// How many are queued, for thieves to see.
     pub(super) queued: Published,
-    pub(super) idle: AtomicBool,
+    /// How often its thread has looked for something to do for the job, and found nothing.
+    pub(super) looks: AtomicU64,
     /// The CPU that the thread was on when it last read the clock.
     pub(super) cpu: AtomicU32,
     pub(super) tally: ThreadTally,
@@ -136,7 +137,7 @@ impl Station {
             mail: Mail::new(shards),
             ready: UnsafeCell::new(Ready::new(shards)),
             queued: Published(AtomicU32::new(0)),
-            idle: AtomicBool::new(false),
+            looks: AtomicU64::new(0),
             cpu: AtomicU32::new(u32::MAX),
             tally: ThreadTally::default(),
         }

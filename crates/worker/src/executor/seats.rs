@@ -110,7 +110,6 @@ impl Seats {
         self.order.extend(0..seats.len());
         self.order
             .sort_unstable_by_key(|&at| (seats[at].had, seats[at].ticket));
-        let is_at_work = self.idle_since.is_none();
         for place in 0..self.order.len() {
             let at = self.order[place];
             let Some(ran) = seats[at].worker.turn(TURN) else {
@@ -122,19 +121,10 @@ impl Seats {
             for &idle in &self.order[..place] {
                 seats[idle].had = seats[idle].had.max(before);
             }
-            if !is_at_work {
-                self.idle_since = None;
-                self.say_idle(false);
-            }
+            self.idle_since = None;
             return true;
         }
         false
-    }
-
-    fn say_idle(&self, is_idle: bool) {
-        self.seats
-            .iter()
-            .for_each(|seat| seat.worker.say_idle(is_idle));
     }
 
     /// Nobody has anything to do: polls for a while, and then sleeps.
@@ -142,7 +132,6 @@ impl Seats {
         let Some(since) = self.idle_since else {
             self.idle_since = Some(Instant::now());
             self.rounds = 0;
-            self.say_idle(true);
             return;
         };
         self.rounds = self.rounds.wrapping_add(1);

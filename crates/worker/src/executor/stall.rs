@@ -10,9 +10,13 @@ use std::time::{Duration, Instant};
 /// Without a completion to wait for, nothing can move again: no need to be patient.
 const HOPELESS: Duration = Duration::from_secs(2);
 
+/// Looks of a thread after which there was nothing to do for it: one may have begun before the last thing moved.
+const LOOKS: u64 = 2;
+
 /// What the watchdog saw when it last saw something move.
 pub(super) struct Watchdog {
     pulses: Vec<u64>,
+    looks: Vec<u64>,
     since: Instant,
 }
 
@@ -20,32 +24,33 @@ impl Watchdog {
     pub(super) fn new() -> Watchdog {
         Watchdog {
             pulses: Vec::new(),
+            looks: Vec::new(),
             since: Instant::now(),
         }
     }
 
-    /// Looks at the job; gives how long nothing has moved when that is too long. A long kernel is not a stall.
+    /// Looks at the job; gives how long nothing has moved when that is too long. A long kernel is not a stall, nor is one of another
+    /// job: the job stands still when every thread has looked for something to do for it, and found nothing.
     pub(super) fn look(&mut self, job: &Job) -> Option<Duration> {
         if job.ties.is_some() {
             // What comes from elsewhere may take its time: who is alive there, the controller knows.
             return None;
         }
-        let pulses: Vec<u64> = job
-            .stations
-            .iter()
-            .map(|station| station.tally.slices.load(Ordering::Acquire))
-            .collect();
-        let (pool, caller) = job.stations.split_at(job.threads() as usize);
-        let running = pool
-            .iter()
-            .any(|station| !station.idle.load(Ordering::Acquire));
-        let queued = pool
-            .iter()
-            .chain(caller)
-            .any(|station| station.mail.has_any());
-        if running || queued || pulses != self.pulses {
+        let pulses = job.stations.iter();
+        let pulses = pulses.map(|station| station.tally.slices.load(Ordering::Acquire));
+        let pulses: Vec<u64> = pulses.collect();
+        let pool = &job.stations[..job.threads() as usize];
+        let looks = pool.iter();
+        let looks = looks.map(|station| station.looks.load(Ordering::Acquire));
+        let has_mail = job.stations.iter().any(|station| station.mail.has_any());
+        if has_mail || pulses != self.pulses {
             self.pulses = pulses;
+            self.looks = looks.collect();
             self.since = Instant::now();
+            return None;
+        }
+        let mut looked = looks.zip(&self.looks);
+        if !looked.all(|(now, before)| now >= before + LOOKS) {
             return None;
         }
         let pending = job.pending.load(Ordering::Acquire) > 0;

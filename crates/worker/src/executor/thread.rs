@@ -152,6 +152,8 @@ impl<'a> Worker<'a> {
             if ran.is_some() || was_new {
                 worker.read_clock();
                 ran = Some(worker.clock - began);
+            } else {
+                count(&worker.station.looks, 1);
             }
         });
         ran
@@ -224,11 +226,6 @@ impl<'a> Worker<'a> {
         self.guarded(work);
         self.job.exchange_notes(self.me);
         self.station.zone.leave();
-    }
-
-    /// Says whether the thread rests, for whoever looks whether the job stands still.
-    pub(super) fn say_idle(&self, is_idle: bool) {
-        self.station.idle.store(is_idle, Ordering::Release);
     }
 
     /// The thread does not poll any more: the transport's helper is to see to what comes from other workers.
@@ -548,17 +545,16 @@ impl<'a> Worker<'a> {
             if since.is_none() {
                 // The slices before, and a wait too short to matter, were work.
                 self.read_clock();
-                self.station.idle.store(true, Ordering::Release);
                 since = Some(self.clock);
                 self.spread();
             }
             self.clock = Instant::now();
             if let Some(number) = self.thief.steal(self.job, self.clock) {
-                self.station.idle.store(false, Ordering::Release);
                 self.take_over(number);
                 self.run(number);
                 return;
             }
+            count(&self.station.looks, 1);
             if since.is_some_and(|since| self.clock - since >= poll) {
                 let has_work =
                     || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
@@ -573,7 +569,6 @@ impl<'a> Worker<'a> {
             }
         }
         if since.is_some() {
-            self.station.idle.store(false, Ordering::Release);
             self.clock = Instant::now();
         }
     }
