@@ -10,7 +10,7 @@
 //! least score is found lane by lane. Centres are taken in groups whose scores stay in registers: every value
 //! of a row is then read once a group, and every value of a centre once for sixteen rows.
 //!
-//! More than one group is scored in singles first, which is half the work; `singles` proves most labels, and the rest is scored again
+//! More than one group, or a wide one, is scored in singles first, which is half the work; `singles` proves most labels, and the rest is scored again
 //! in doubles. Only where there are no vectors of singles, all are scored in doubles.
 
 use super::tile::{Column, Tile};
@@ -74,8 +74,8 @@ impl Centres {
             self.halves[index] = 0.5 * square;
         }
         self.singles.clear();
-        // A single group is scored about as fast as memory gives the rows; singles were not seen to gain there.
-        if isa > Isa::V2 && places > group {
+        // A single small group is scored about as fast as memory gives the rows.
+        if isa == Isa::V4 || isa == Isa::V3 && places > group {
             self.singles
                 .prepare(count, columns, &self.negated, &self.halves);
         }

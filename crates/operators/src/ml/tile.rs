@@ -1,6 +1,6 @@
 //! Rows turned into columns, so that a vector holds one column of eight rows.
 
-use crate::simd::{Eight, F32x16, F64x8, Line, SingleLine};
+use crate::simd::{Eight, F32x16, F64x8, Line, SingleLine, prefetch_soon};
 
 /// Columns that a tile on the stack has room for; wider rows take one from the heap.
 const COLUMNS_ON_STACK: usize = 64;
@@ -139,10 +139,16 @@ impl<const PARTS: usize> SingleTile<PARTS> {
         }
     }
 
-    /// Turns and rounds as many rows as there is room for, given one after another.
+    /// Turns and rounds as many rows as there is room for, given one after another. Meanwhile it asks for so many lines beyond `start`
+    /// with each four columns of sixteen rows.
     #[inline(always)]
-    pub(super) fn turn<S: F32x16>(&mut self, rows: &[f64]) -> &[SingleColumn<PARTS>] {
+    pub(super) fn turn<S: F32x16, const ASKED: usize>(
+        &mut self,
+        rows: &[f64],
+        start: &f64,
+    ) -> &[SingleColumn<PARTS>] {
         let columns = self.columns;
+        let mut line = 0;
         let tile = if columns > COLUMNS_ON_STACK {
             &mut self.on_heap[..]
         } else {
@@ -154,6 +160,11 @@ impl<const PARTS: usize> SingleTile<PARTS> {
             let high = Eight::of(&rows[(part * 16 + 8) * columns..], columns);
             let (fours, rest) = tile.as_chunks_mut::<4>();
             for (at, into) in fours.iter_mut().enumerate() {
+                let mut asked = 0;
+                while asked < ASKED {
+                    prefetch_soon(start, line);
+                    (line, asked) = (line + 1, asked + 1);
+                }
                 turn_four_singles::<S, PARTS>([low, high], part, at * 4, into);
             }
             if !rest.is_empty() {

@@ -8,6 +8,8 @@ use super::{F64x8, Line};
 /// How far ahead of the rows in use a kernel asks for memory. Found by measurement, see
 /// `examples/gradient_rate.rs`; the CPU's own prefetchers stop at the end of each 4 KiB page.
 const PREFETCH_BYTES: usize = 4096;
+/// The same for rows that are read in tiles as large as that: the tile after the next is further away.
+const PREFETCH_SOON_BYTES: usize = 2048;
 const LINE_BYTES: usize = 64;
 
 /// What the values of a table may be: doubles, or singles, each of which is read as the double that equals it.
@@ -320,6 +322,13 @@ impl<'a> Eight<'a> {
 #[inline(always)]
 pub(crate) fn prefetch_line(at: &f64, line: usize) {
     let ahead = std::ptr::from_ref(at).wrapping_byte_add(PREFETCH_BYTES);
+    prefetch(ahead.wrapping_byte_add(line * LINE_BYTES));
+}
+
+/// The same, not as far ahead: where all of a large tile is asked for.
+#[inline(always)]
+pub(crate) fn prefetch_soon(at: &f64, line: usize) {
+    let ahead = std::ptr::from_ref(at).wrapping_byte_add(PREFETCH_SOON_BYTES);
     prefetch(ahead.wrapping_byte_add(line * LINE_BYTES));
 }
 

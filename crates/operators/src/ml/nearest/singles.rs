@@ -27,7 +27,7 @@
 
 use super::{Centres, Labelling, Then, by_doubles};
 use crate::ml::tile::{SingleColumn, SingleTile};
-use crate::simd::{F32x16, F64x8, Isa, PairKernel, prefetch_line};
+use crate::simd::{F32x16, F64x8, Isa, PairKernel, prefetch_line, prefetch_soon};
 use serde::{Deserialize, Serialize};
 
 /// Rows with fewer columns are scored in doubles: turning them costs more.
@@ -134,10 +134,17 @@ impl<T: Then, const PARTS: usize, const GROUP: usize> PairKernel for Proving<'_,
             let Some((here, rest)) = left.split_at_checked(16 * PARTS * columns) else {
                 break;
             };
-            let turned = tile.turn::<S>(here);
             let last = &here[here.len() - 1];
-            let (mut labels, proven) =
-                proven::<S, PARTS, GROUP>(turned, &self.centres.singles, last);
+            let singles = &self.centres.singles;
+            // Memory is asked for evenly: of a single group there are too few scores to ask beside.
+            let is_single = singles.names.len() == GROUP;
+            let (mut labels, proven) = if is_single {
+                let turned = tile.turn::<S, SHARED_LINES>(here, last);
+                proven::<S, PARTS, GROUP, true>(turned, singles, last)
+            } else {
+                let turned = tile.turn::<S, 0>(here, last);
+                proven::<S, PARTS, GROUP, false>(turned, singles, last)
+            };
             let mut part = 0;
             while part < PARTS {
                 if proven[part] != u16::MAX {
@@ -215,9 +222,12 @@ struct Best<S> {
     label: S,
 }
 
-/// The index of each row's nearest centre, and the lanes in which that is proven.
+/// Half of the lines that four columns of sixteen rows take.
+const SHARED_LINES: usize = 4;
+
+/// The index of each row's nearest centre, and the lanes in which that is proven. `SINGLE`: there is one group.
 #[inline(always)]
-fn proven<S: F32x16, const PARTS: usize, const GROUP: usize>(
+fn proven<S: F32x16, const PARTS: usize, const GROUP: usize, const SINGLE: bool>(
     tile: &[SingleColumn<PARTS>],
     centres: &Singles,
     start: &f64,
@@ -235,6 +245,9 @@ fn proven<S: F32x16, const PARTS: usize, const GROUP: usize>(
         let (group, later) = negated.split_at(tile.len());
         negated = later;
         let scores = match number {
+            _ if SINGLE => {
+                scores::<S, PARTS, GROUP, ONLY>(tile, group, halves, &mut squares, start)
+            }
             0 => scores::<S, PARTS, GROUP, 0>(tile, group, halves, &mut squares, start),
             1 => scores::<S, PARTS, GROUP, 1>(tile, group, halves, &mut squares, start),
             _ => scores::<S, PARTS, GROUP, 2>(tile, group, halves, &mut squares, start),
@@ -289,9 +302,12 @@ fn better<S: F32x16, const PARTS: usize, const GROUP: usize>(
     }
 }
 
-/// The scores of a tile's rows for a group of centres: the first, the second, or a later one. With the first the rows' squares are added
-/// up. With the first two each line of a tile further on is asked for, half of them with each: all at once would be more than a core
-/// has on their way.
+/// A group that is the only one.
+const ONLY: usize = usize::MAX;
+
+/// The scores of a tile's rows for a group of centres: the first, the second, a later one, or the only one. With the first the rows'
+/// squares are added up. With the first two each line of a tile further on is asked for, half of them with each: all at once would be
+/// more than a core has on their way. With the only one it is the half that was not asked for when the rows were turned.
 #[inline(always)]
 fn scores<S: F32x16, const PARTS: usize, const GROUP: usize, const NUMBER: usize>(
     tile: &[SingleColumn<PARTS>],
@@ -306,7 +322,11 @@ fn scores<S: F32x16, const PARTS: usize, const GROUP: usize, const NUMBER: usize
         scores[at] = [S::splat(halves[at]); PARTS];
         at += 1;
     }
-    let mut line = 0;
+    let mut line = if NUMBER == ONLY {
+        PARTS * tile.len()
+    } else {
+        0
+    };
     for (column, values) in tile.iter().zip(group) {
         let mut x = [S::splat(0.0); PARTS];
         let mut part = 0;
@@ -317,7 +337,11 @@ fn scores<S: F32x16, const PARTS: usize, const GROUP: usize, const NUMBER: usize
                 prefetch_line(start, line + NUMBER);
                 line += 2;
             }
-            if NUMBER == 0 {
+            if NUMBER == ONLY {
+                prefetch_soon(start, line);
+                line += 1;
+            }
+            if NUMBER == 0 || NUMBER == ONLY {
                 squares[part] = x[part].mul_add(x[part], squares[part]);
             }
             part += 1;
