@@ -190,6 +190,14 @@ pub enum RegistryError {
         /// How many.
         shards: u64,
     },
+    /// Columns for other groups than the program has.
+    #[error("it arranges {arranged} groups of shards and submits {groups}")]
+    Arranged {
+        /// How many it has spoken of.
+        arranged: usize,
+        /// How many there are.
+        groups: usize,
+    },
 }
 
 /// The most shards of a job.
@@ -215,6 +223,8 @@ struct Job {
     by: Option<Client>,
     name: String,
     shards: Vec<u32>,
+    /// Of the grid that each group is, if it is one.
+    columns: Vec<u32>,
     state: JobState,
     failure: Option<String>,
     members: Vec<WorkerId>,
@@ -324,6 +334,7 @@ impl Registry {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.cancel(job, format!("on worker {worker}: {why}"));
             }
+            Message::Arrange { columns } => self.clients.arrange(from, columns),
             Message::Submit(submit) => return self.on_submit(from, &submit),
             Message::Cancel(job) => self.on_cancel(from, job),
             Message::Done(job) => self.on_done(from, job),
@@ -524,6 +535,7 @@ impl Registry {
     // ---- jobs
 
     fn on_submit(&mut self, from: Caller, submit: &Submit<'_>) -> Result<(), RegistryError> {
+        let columns = self.clients.arranged(from, submit.shards.len())?;
         let shards = submit.shards.iter().copied().map(u64::from).sum();
         if shards > SHARDS_MAX {
             return Err(RegistryError::TooManyShards { shards });
@@ -550,6 +562,7 @@ impl Registry {
             by: self.clients.of(from),
             name: submit.name.to_owned(),
             shards: submit.shards.clone(),
+            columns,
             state: JobState::Queued,
             failure: None,
             members: Vec::new(),
@@ -587,7 +600,7 @@ impl Registry {
         job.state = JobState::Running;
         job.members = members.iter().map(|(id, _)| *id).collect();
         let (shards, client) = (job.shards.clone(), job.client);
-        let map = place(&shards, members);
+        let map = place(&shards, &job.columns, members);
         let member = |(worker, _): &(WorkerId, u32)| Member {
             worker: *worker,
             at: self.workers[worker].listens_at,

@@ -625,6 +625,52 @@ fn jobs_run_side_by_side_and_each_is_released_by_itself() {
     }
 }
 
+/// What a client says of columns is for the program that it submits next, and for no other.
+#[test]
+fn a_grid_is_placed_by_columns_once() {
+    let mut registry = two_workers();
+    let arrange = |columns: &[u32]| {
+        let columns = columns.to_vec();
+        Message::Arrange { columns }
+    };
+    let owners = |orders: &[Order]| -> Vec<u32> {
+        let map = orders.iter().find_map(|order| match order {
+            Order::Begin { map, .. } => Some(map),
+            _ => None,
+        });
+        let map = map.expect("the job begins");
+        let shard = |index| ShardId {
+            group: GroupId(0),
+            index,
+        };
+        let owner = |index| map.entry(shard(index)).unwrap().unwrap().owner.0;
+        (0..8).map(owner).collect()
+    };
+    assert_eq!(say(&mut registry, CLIENT, arrange(&[4])), []);
+    let orders = say(&mut registry, CLIENT, submit(&[8]));
+    assert_eq!(owners(&orders), [1, 2, 2, 2, 1, 2, 2, 2]);
+    say(&mut registry, CLIENT, Message::Done(JobId(1)));
+    // Not for the one after it, nor another client's, nor for whoever comes after it.
+    let lies_as_ever = |registry: &mut Registry, client, job| {
+        let orders = say(registry, client, submit(&[8]));
+        assert_eq!(owners(&orders), [1, 1, 2, 2, 2, 2, 2, 2]);
+        say(registry, client, Message::Done(JobId(job)));
+    };
+    lies_as_ever(&mut registry, CLIENT, 2);
+    say(&mut registry, CLIENT, arrange(&[4]));
+    lies_as_ever(&mut registry, OTHER, 3);
+    registry.on_lost(CLIENT, Duration::ZERO);
+    lies_as_ever(&mut registry, CLIENT, 4);
+    // One that no program has fits.
+    say(&mut registry, OTHER, arrange(&[4, 4]));
+    let refused = registry.on_message(OTHER, submit(&[8]));
+    let expected = RegistryError::Arranged {
+        arranged: 2,
+        groups: 1,
+    };
+    assert_eq!(refused, Err(expected));
+}
+
 /// A worker hears what a job weighs when that is said, and when it hears of the job.
 #[test]
 fn what_a_job_weighs_is_told_to_its_members() {

@@ -89,6 +89,21 @@ impl<P: AsRef<[u8]>> Weight for P {
     }
 }
 
+impl<P> Parcel<P> {
+    /// The same with another payload, of as many bytes.
+    pub fn map<Q>(self, payload: impl FnOnce(P) -> Q) -> Parcel<Q> {
+        Parcel {
+            exchange: self.exchange,
+            turn: self.turn,
+            group: self.group,
+            destinations: self.destinations,
+            version: self.version,
+            bytes: self.bytes,
+            item: self.item.map(payload),
+        }
+    }
+}
+
 impl<P: Weight> Parcel<P> {
     /// A parcel to destinations of a group. It occupies what its payload takes.
     pub fn new(

@@ -32,6 +32,9 @@ impl DecodeError {
 pub trait Payload: Default + Clone + Send + Sync + 'static {
     /// Whether [`heap_bytes`](Payload::heap_bytes) is always 0, so that nobody need ask.
     const FIXED: bool = false;
+    /// Whether clones share their memory, so that a clone costs next to nothing. Of what comes alike for several shards of a worker
+    /// one is decoded then, and the others are clones of it.
+    const SHARED: bool = false;
     /// A stable name: workers compare it before a program starts.
     fn type_name() -> Cow<'static, str>;
     /// Bytes this value owns beyond its own size. Borrowed memory does not count.
@@ -327,6 +330,7 @@ impl<T: Payload> Payload for Option<T> {
 }
 
 impl<T: Payload> Payload for Arc<T> {
+    const SHARED: bool = true;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Arc<{}>", T::type_name()))
     }

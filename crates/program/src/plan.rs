@@ -41,6 +41,9 @@ pub struct Plan {
     pub group_of_stage: Vec<GroupId>,
     /// Partition count of each group.
     pub counts: Vec<u32>,
+    /// Columns of the grid that each group's shards are cells of, row by row; 0 where nobody has said so. Cells of a column had
+    /// better be on one worker ([`Program::keep_columns_together`]).
+    pub columns: Vec<u32>,
     /// Code of each group.
     pub codes: Vec<Code>,
     /// Ends of each exchange; none for one that is never used.
@@ -71,6 +74,11 @@ impl Plan {
                 )
             })
             .collect::<Result<Vec<u32>, _>>()?;
+        let columns = structure.groups.iter().map(|group| {
+            let of = |dataset: &DatasetId| program.columns.get(dataset).copied();
+            group.datasets.iter().find_map(of).unwrap_or(0)
+        });
+        let columns = columns.collect();
         let exchanges = link_exchanges(spec, &structure, &counts)?;
         let codes = (0..structure.groups.len())
             .map(|group| Compiler::new(&program, &structure, GroupId(group as u32)).compile())
@@ -89,6 +97,7 @@ impl Plan {
             group_of_dataset,
             group_of_stage,
             counts,
+            columns,
             codes,
             exchanges,
             loops,

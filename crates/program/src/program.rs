@@ -6,6 +6,7 @@ use crate::{
     KernelSpec, Node, Partitioner, Payload, PayloadType, Relation, Runner, Spec, StageId,
     StageKind, StageSpec, Use, Value,
 };
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,6 +98,7 @@ pub struct Program {
     pub(crate) open: Vec<BlockId>,
     pub(crate) errors: Vec<BuildError>,
     pub(crate) placement: Placement,
+    pub(crate) columns: BTreeMap<DatasetId, u32>,
 }
 
 static IDENTITIES: AtomicU64 = AtomicU64::new(0);
@@ -124,6 +126,7 @@ impl Program {
             open: vec![Spec::ROOT],
             errors: Vec::new(),
             placement: Placement::default(),
+            columns: BTreeMap::new(),
         }
     }
 
@@ -237,6 +240,25 @@ impl Program {
     /// Keeps a dataset beyond its last use, so that its partitions can be fetched when the job has ended.
     pub fn keep<T>(&mut self, dataset: &Dataset<T>) {
         self.spec.datasets[dataset.id.index()].keep = true;
+    }
+
+    /// Says that a dataset's partitions are the cells of a grid of so many columns, row by row, and that cells of a column had
+    /// better be on one worker: between them more is sent than within rows. No result depends on it, and where partitions are no
+    /// multiple of columns it says nothing.
+    ///
+    /// ```
+    /// use brambling_program::{Bindings, Plan, Program};
+    ///
+    /// let mut p = Program::new("grid");
+    /// let cells = p.dataset::<f64>("cells", 12);
+    /// p.keep_columns_together(&cells, 4);
+    /// p.compute("count").update(&cells).run(|cell: &mut f64| *cell += 1.0);
+    /// let plan = Plan::compile(std::sync::Arc::new(p), &Bindings::default())?;
+    /// assert_eq!(plan.columns, [4]);
+    /// # Ok::<(), brambling_program::BuildError>(())
+    /// ```
+    pub fn keep_columns_together<T>(&mut self, dataset: &Dataset<T>, columns: u32) {
+        self.columns.insert(dataset.id, columns);
     }
 
     /// Says that rows of a dataset lie by the hash of a key, as after a shuffle. For other languages' builders.

@@ -13,6 +13,7 @@ pub struct PayloadType {
     name: fn() -> Cow<'static, str>,
     layout: Layout,
     fixed: bool,
+    shared: bool,
     write_default: unsafe fn(*mut u8),
     drop_in_place: unsafe fn(*mut u8),
     new: fn() -> *mut u8,
@@ -41,6 +42,7 @@ impl<T: Payload> Table for T {
         name: T::type_name,
         layout: Layout::new::<T>(),
         fixed: T::FIXED,
+        shared: T::SHARED,
         // SAFETY: see above; here the caller owns the place.
         write_default: |p| unsafe { p.cast::<T>().write(T::default()) },
         // SAFETY: see above; here the caller owns the place.
@@ -125,6 +127,11 @@ impl PayloadType {
     /// Whether values own no heap memory.
     pub fn is_fixed(&self) -> bool {
         self.fixed
+    }
+
+    /// Whether clones of a value share its memory.
+    pub fn is_shared(&self) -> bool {
+        self.shared
     }
 }
 

@@ -131,6 +131,13 @@ pub enum Message<'a> {
         /// Its weight: 1 unless somebody says otherwise.
         weight: u32,
     },
+    /// A client to the controller, before [`Submit`](Message::Submit): which shards of the program that it submits next had better be
+    /// on one worker.
+    Arrange {
+        /// For each group: columns of the grid that its shards are cells of, row by row; 0 where they are none. Those of a column
+        /// belong together.
+        columns: Vec<u32>,
+    },
 }
 
 /// Who a client is, in its own words.

@@ -385,8 +385,8 @@ impl Node {
             Body::Data(data) if data.head.job == job => {
                 self.expect_exchange(data.head.exchange, data.head.group)?;
                 let mut arrived = Vec::new();
-                let keep = |payload: &[u8]| Cargo::Bytes(incoming.keep(payload));
-                parcels(&data, keep, |parcel| arrived.push(parcel));
+                let keep = |payload: &[u8]| incoming.keep(payload);
+                parcels(&data, keep, |parcel| arrived.push(Cargo::come(parcel)));
                 for parcel in arrived {
                     if data.head.generation == generation {
                         self.learn_from(&parcel)?;

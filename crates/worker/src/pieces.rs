@@ -17,6 +17,11 @@ impl Spares {
         Spares { piece, values }
     }
 
+    /// Whether clones of a piece share its memory.
+    pub fn are_shared(&self) -> bool {
+        self.piece.is_shared()
+    }
+
     /// A value to be overwritten: what it is is not said.
     pub fn take(&self) -> Value {
         let spare = self.values().pop();

@@ -1,6 +1,6 @@
 //! Who clients are, what is known of their jobs, and jobs that somebody wants ended.
 
-use super::{Caller, Job, JobState, Registry, Told, WEIGHT_MAX};
+use super::{Caller, Job, JobState, Registry, RegistryError, Told, WEIGHT_MAX};
 use brambling_protocol::JobId;
 use brambling_protocol::message::{Client, JobDetails};
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ pub(super) struct Clients {
     known: BTreeMap<Caller, Client>,
     /// Who wants to hear that a job is over, for having asked for that.
     enders: Vec<(JobId, Caller)>,
+    /// By client: columns of the groups that it will submit next.
+    arranged: BTreeMap<Caller, Vec<u32>>,
 }
 
 impl Clients {
@@ -21,8 +23,30 @@ impl Clients {
         self.known.get(&caller).cloned()
     }
 
+    /// A client says which shards of what it submits next belong together.
+    pub(super) fn arrange(&mut self, from: Caller, columns: Vec<u32>) {
+        self.arranged.insert(from, columns);
+    }
+
+    /// What it has said of so many groups: for each, the columns of its grid.
+    pub(super) fn arranged(
+        &mut self,
+        from: Caller,
+        groups: usize,
+    ) -> Result<Vec<u32>, RegistryError> {
+        match self.arranged.remove(&from) {
+            None => Ok(vec![0; groups]),
+            Some(columns) if columns.len() == groups => Ok(columns),
+            Some(columns) => Err(RegistryError::Arranged {
+                arranged: columns.len(),
+                groups,
+            }),
+        }
+    }
+
     pub(super) fn forget(&mut self, caller: Caller) {
         self.known.remove(&caller);
+        self.arranged.remove(&caller);
         self.enders.retain(|(_, by)| *by != caller);
     }
 }

@@ -340,6 +340,11 @@ enum Event {
 
 impl Talk<'_> {
     fn run(&mut self, bytes: &[u8], weight: u32) -> Result<Fetched, Error> {
+        if self.plan.columns.iter().any(|&columns| columns > 0) {
+            let columns = self.plan.columns.clone();
+            let arrange = Message::Arrange { columns };
+            self.cluster.say(self.cluster.controller, arrange);
+        }
         self.cluster.say(
             self.cluster.controller,
             Message::Submit(Submit {

@@ -13,10 +13,6 @@ pub(super) struct Lending<T>(Arc<Vec<T>>);
 #[derive(Clone, Debug)]
 pub(super) struct Lent<T>(Option<Arc<Vec<T>>>);
 
-/// What a partition has been lent, by source. A dataset of its own, so that its buffer is kept.
-#[derive(Clone, Debug)]
-pub(super) struct Incoming<T>(pub(super) Vec<Lent<T>>);
-
 impl<T> Default for Lending<T> {
     fn default() -> Self {
         Lending(Arc::default())
@@ -26,12 +22,6 @@ impl<T> Default for Lending<T> {
 impl<T> Default for Lent<T> {
     fn default() -> Self {
         Lent(None)
-    }
-}
-
-impl<T> Default for Incoming<T> {
-    fn default() -> Self {
-        Incoming(Vec::new())
     }
 }
 
@@ -70,9 +60,12 @@ impl<T> Lent<T> {
         self.0.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// The lender writes its buffer again in the next turn.
+    /// The lender writes its buffer again in the next turn. One that nobody else has, since it came from another process, stays for
+    /// what comes next.
     pub(super) fn return_it(&mut self) {
-        self.0 = None;
+        if self.0.as_mut().and_then(Arc::get_mut).is_none() {
+            self.0 = None;
+        }
     }
 }
 
@@ -92,6 +85,7 @@ impl<T: Payload + Clone> Payload for Lending<T> {
 }
 
 impl<T: Payload + Clone> Payload for Lent<T> {
+    const SHARED: bool = true;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("graph::Lent<{}>", T::type_name()))
     }
@@ -118,24 +112,7 @@ impl<T: Payload + Clone> Payload for Lent<T> {
         self.0.get_or_insert_default().decode_parts(parts)
     }
     fn let_go(&mut self) {
-        if self.0.as_mut().and_then(Arc::get_mut).is_none() {
-            self.return_it();
-        }
-    }
-}
-
-impl<T: Payload + Clone> Payload for Incoming<T> {
-    fn type_name() -> Cow<'static, str> {
-        Cow::Owned(format!("graph::Incoming<{}>", T::type_name()))
-    }
-    fn heap_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Lent<T>>()
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Vec::decode(input).map(Incoming)
+        self.return_it();
     }
 }
 
@@ -143,4 +120,38 @@ impl<T: Payload + Clone> Payload for Incoming<T> {
 fn encode<T: Payload>(values: &[T], out: &mut Vec<u8>) {
     values.len().encode(out);
     T::encode_all(values, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever lends writes the same memory again once all have returned it; what came by itself stays for the next.
+    #[test]
+    fn what_is_returned_is_used_again() {
+        let mut lending = Lending::default();
+        lending.fill([1.5, 2.5].into_iter());
+        let at = lending.0.as_ptr();
+        let mut lent = [Lent(Some(lending.0.clone())), Lent(Some(lending.0.clone()))];
+        assert_eq!(lent[1].values(), [1.5, 2.5]);
+        lent.iter_mut().for_each(Lent::return_it);
+        assert!(lent.iter().all(|lent| lent.values().is_empty()));
+        assert_eq!(lending.filled(2, 0.0).as_ptr(), at);
+
+        let mut bytes = Vec::new();
+        Lent(Some(Arc::new(vec![3.5; 1_000]))).encode(&mut bytes);
+        let mut came: Lent<f64> = Lent::default();
+        came.decode_parts(&[&bytes]).unwrap();
+        let at = came.values().as_ptr();
+        came.return_it();
+        came.decode_parts(&[&bytes[..100], &bytes[100..]]).unwrap();
+        assert_eq!((came.values().as_ptr(), came.values()), (at, &[3.5; 1_000][..]));
+        // A clone shares it: then it is the last one's.
+        let mut other = came.clone();
+        assert_eq!(other.values().as_ptr(), at);
+        came.return_it();
+        assert!(came.values().is_empty());
+        other.return_it();
+        assert_eq!(other.values().as_ptr(), at);
+    }
 }

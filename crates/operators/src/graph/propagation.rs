@@ -6,7 +6,7 @@
 
 use super::blocked_edges::Bin;
 use super::edges::EdgeList;
-use super::lending::{Incoming, Lending, Lent};
+use super::lending::{Lending, Lent};
 use super::pagerank::PARTITIONS_MAX;
 use super::travel::{Ways, deal};
 use super::vertex_cut::{Edge, VertexCut};
@@ -102,9 +102,10 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
         },
     );
     p.keep(&labels);
+    p.keep_columns_together(&labels, cut.columns());
     let edges = deal(p, edges, cut, Ways::Both, ByTarget::new);
+    p.keep_columns_together(&edges, cut.columns());
     let shares = p.like::<Lending<u32>, _>("shares", &labels);
-    let incoming = p.like::<Incoming<u32>, _>("lent labels", &labels);
     let counts = p.like::<Lending<Count>, _>("counts", &labels);
     p.repeat(turns, |p| {
         p.compute("share").read(&labels).update(&shares).run(
@@ -116,20 +117,17 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
             .run(|shares: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| shares.lend(out));
         p.gather("labels", &exchange)
             .read(&edges)
-            .update(&incoming)
             .update(&counts)
             .run(
                 move |inbox: &mut Inbox<'_, Lent<u32>>,
                       edges: &ByTarget,
-                      incoming: &mut Incoming<u32>,
                       counts: &mut Lending<Count>| {
-                    let lent = &mut incoming.0;
-                    lent.extend(inbox.map(|(_, piece)| std::mem::take(piece)));
+                    let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
                     counts.fill(edges.counts(|slot| {
                         let (column, place) = cut.source_of(slot);
                         lent[column].values()[place]
                     }));
-                    lent.clear();
+                    lent.into_iter().for_each(Lent::return_it);
                 },
             );
         let exchange = p.exchange::<Lent<Count>>("counts", cut.along_columns());

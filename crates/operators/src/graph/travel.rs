@@ -4,7 +4,7 @@
 
 use super::blocked_edges::{Bin, BlockedEdges};
 use super::edges::EdgeList;
-use super::lending::{Incoming, Lending, Lent};
+use super::lending::{Lending, Lent};
 use super::meeting::Meeting;
 use super::vertex_cut::VertexCut;
 use crate::simd;
@@ -137,7 +137,6 @@ impl Doors {
                 }
                 *into = joined;
             }
-            // The lender writes its buffer again in the next turn.
             piece.return_it();
         }
         changes
@@ -150,7 +149,6 @@ pub(super) struct Roads<M: Meeting> {
     edges: Dataset<BlockedEdges>,
     /// Of the vertices.
     pub(super) doors: Dataset<Doors>,
-    incoming: Dataset<Incoming<M::Value>>,
     met: Dataset<Lending<M::Value>>,
 }
 
@@ -167,9 +165,12 @@ impl<M: Meeting> Roads<M> {
         p.scatter("targets", &exchange)
             .read(&targets)
             .run(|targets: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| targets.lend(out));
+        // What goes along columns is more than what goes along rows.
+        p.keep_columns_together(&edges, cut.columns());
         let parts = p.load("parts", cut.partitions(), Partitioner::Opaque, |part, _| {
             part
         });
+        p.keep_columns_together(&parts, cut.columns());
         let doors = p.like::<Doors, _>("doors", &parts);
         p.gather("open doors", &exchange)
             .read(&parts)
@@ -182,7 +183,6 @@ impl<M: Meeting> Roads<M> {
         Roads {
             cut,
             doors,
-            incoming: p.like("lent shares", &edges),
             met: p.like("met", &edges),
             edges,
         }
@@ -202,25 +202,21 @@ impl<M: Meeting> Roads<M> {
         );
         p.gather("shares", &exchange)
             .read(&self.edges)
-            .update(&self.incoming)
             .update(&self.met)
             .named(std::any::type_name::<M>(), Vec::new())
             .run(
                 move |inbox: &mut Inbox<'_, Lent<M::Value>>,
                       edges: &BlockedEdges,
-                      incoming: &mut Incoming<M::Value>,
                       met: &mut Lending<M::Value>| {
-                    let lent = &mut incoming.0;
-                    lent.extend(inbox.map(|(_, piece)| std::mem::take(piece)));
-                    let columns: Vec<&[M::Value]> = lent.iter().map(Lent::values).collect();
+                    let lent: Vec<&mut Lent<M::Value>> = inbox.map(|(_, piece)| piece).collect();
+                    let columns: Vec<&[M::Value]> = lent.iter().map(|lent| lent.values()).collect();
                     let share = |slot: u32| {
                         let (column, place) = cut.source_of(slot);
                         columns[column][place]
                     };
                     let met = met.filled(edges.targets().len(), M::NOTHING);
                     edges.meet_into::<M>(simd::active(), share, met);
-                    // The lender writes its buffer again in the next turn.
-                    lent.clear();
+                    lent.into_iter().for_each(Lent::return_it);
                 },
             );
         let exchange = p.exchange::<Lent<M::Value>>("met", cut.along_columns());
@@ -237,5 +233,45 @@ pub(super) fn add_up(sums: &mut [f64], inbox: &mut Inbox<'_, Lent<f64>>, slots: 
         let both = sums.iter_mut().zip(&piece.values()[slots.clone()]);
         both.for_each(|(sum, value)| *sum += value);
         piece.return_it();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::pagerank::{PageRank, Precision};
+    use crate::graph::{propagation, reach};
+    use brambling_program::{Bindings, Plan};
+    use std::sync::Arc;
+
+    /// What goes along columns goes between grids that are kept together by columns, so that it stays on a worker.
+    #[test]
+    fn both_ends_of_columns_are_kept_together() {
+        let edges = || EdgeList::new(4, vec![0u32, 1, 2], vec![1u32, 2, 3]);
+        let search = PageRank {
+            damping: 0.85,
+            tol: 0.0,
+            max_iter: 1,
+            personalization: None,
+            precision: Precision::F64,
+        };
+        let builds: [(&str, &dyn Fn(&mut Program)); 3] = [
+            ("met", &|p| drop(search.build::<f64>(p, edges(), 6, |_, _| {}))),
+            ("met", &|p| drop(reach::components(p, edges(), 6))),
+            ("counts", &|p| drop(propagation::propagate(p, edges(), 6, 1))),
+        ];
+        for (exchange, build) in builds {
+            let mut p = Program::new("grid");
+            build(&mut p);
+            let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
+            let named = plan.program.spec().exchanges.iter().zip(&plan.exchanges);
+            let mut along = named.filter(|(spec, _)| spec.name == exchange);
+            let ends = along.next().unwrap().1.as_ref().unwrap();
+            for group in [ends.source, ends.destination] {
+                assert_eq!(plan.columns[group.index()], 3, "{exchange}: {group:?}");
+            }
+            // What has no columns keeps none.
+            assert!(plan.columns.contains(&0));
+        }
     }
 }

@@ -502,6 +502,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("ask-jobs", Message::AskJobs),
         ("jobs", Message::Jobs(jobs)),
         ("weigh", Message::Weigh { job, weight: 300 }),
+        ("arrange", Message::Arrange { columns: vec![0, 300] }),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

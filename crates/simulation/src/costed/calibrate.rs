@@ -298,7 +298,7 @@ fn unnumbered(body: Body<'_>) -> Bytes {
 
 fn thousand() -> PartitionMap {
     let weights: Vec<(WorkerId, u32)> = (0..WORKERS).map(|worker| (WorkerId(worker), 18)).collect();
-    place(&[180 * WORKERS], &weights)
+    place(&[180 * WORKERS], &[0], &weights)
 }
 
 /// An acknowledgement taken in; a frame of what all are told; a byte of a large table.

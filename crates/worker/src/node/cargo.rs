@@ -2,10 +2,10 @@
 
 use super::Bytes;
 use crate::pieces::Spares;
-use brambling_exchange::{Gathered, Item, Weight};
+use brambling_exchange::{Gathered, Item, Parcel, Weight};
 use brambling_program::tree::TreeNode;
 use brambling_program::{DecodeError, Value};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a source sends to a destination, as it is handed to its node.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub struct Encoded {
 pub enum Cargo {
     /// A chunk.
     Bytes(Bytes),
+    /// The first chunk of what several shards here get alike.
+    First(Bytes, Arc<Once>),
     /// All of it, inside a process.
     Value(Arc<Value>),
 }
@@ -37,9 +39,13 @@ pub enum Cargo {
 pub enum Taken {
     /// From a shard of this process.
     Value(Arc<Value>),
-    /// Its encoding, in parts.
-    Parts(Vec<Bytes>),
+    /// Its encoding, in parts; and what others decoded, who get the same.
+    Parts(Vec<Bytes>, Option<Arc<Once>>),
 }
+
+/// What several shards get alike, once the first of them has decoded it.
+#[derive(Debug, Default)]
+pub struct Once(Mutex<Option<Value>>);
 
 /// Keeps a value for as long as its bytes are to lie where they are.
 struct Tail {
@@ -115,17 +121,27 @@ impl Piece {
 impl Weight for Cargo {
     fn bytes(&self) -> u64 {
         match self {
-            Cargo::Bytes(bytes) => bytes.len() as u64,
+            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes.len() as u64,
             Cargo::Value(value) => value.bytes() as u64,
         }
     }
 }
 
 impl Cargo {
+    /// What came for some shards: of a piece for several the first chunk knows where they find what one of them has decoded.
+    pub(super) fn come(parcel: Parcel<Bytes>) -> Parcel<Cargo> {
+        let is_first = matches!(parcel.item, Item::Piece { chunk: 0, .. });
+        let once = (is_first && parcel.destinations.len() > 1).then(Arc::<Once>::default);
+        parcel.map(|bytes| match once {
+            Some(once) => Cargo::First(bytes, once),
+            None => Cargo::Bytes(bytes),
+        })
+    }
+
     /// As it travels with a shard that moves.
     pub(super) fn to_vec(&self) -> Vec<u8> {
         match self {
-            Cargo::Bytes(bytes) => bytes.to_vec(),
+            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes.to_vec(),
             Cargo::Value(value) => {
                 let mut bytes = Vec::with_capacity(value.bytes());
                 value.encode(&mut bytes);
@@ -141,24 +157,59 @@ impl Taken {
     /// # Errors
     /// When its bytes are no encoding of the type.
     pub fn into_value(self, spares: &Spares) -> Result<Value, DecodeError> {
-        let parts = match self {
+        let (parts, once) = match self {
             Taken::Value(value) => {
                 return Ok(Arc::try_unwrap(value).unwrap_or_else(|shared| Value::clone(&shared)));
             }
-            Taken::Parts(parts) => parts,
+            Taken::Parts(parts, once) => (parts, once),
         };
-        let mut value = spares.take();
-        let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
-        value.decode_parts(&parts)?;
-        Ok(value)
+        let decode = || {
+            let mut value = spares.take();
+            let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+            value.decode_parts(&parts)?;
+            Ok(value)
+        };
+        match once.filter(|_| spares.are_shared()) {
+            Some(once) => Once::get_or(once, decode),
+            None => decode(),
+        }
     }
 
     /// Its encoding.
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
             Taken::Value(value) => Cargo::Value(value.clone()).to_vec(),
-            Taken::Parts(parts) => parts.concat(),
+            Taken::Parts(parts, _) => parts.concat(),
         }
+    }
+}
+
+impl Once {
+    /// What the first one decodes. The others wait for it as long as that takes; the last one leaves nothing behind.
+    fn get_or(
+        this: Arc<Once>,
+        decode: impl FnOnce() -> Result<Value, DecodeError>,
+    ) -> Result<Value, DecodeError> {
+        let this = match Arc::try_unwrap(this) {
+            Ok(Once(last)) => {
+                let decoded = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+                return decoded.map_or_else(decode, Ok);
+            }
+            Err(shared) => shared,
+        };
+        let mut decoded = this.decoded();
+        match &*decoded {
+            Some(value) => Ok(value.clone()),
+            None => {
+                let value = decode()?;
+                *decoded = Some(value.clone());
+                Ok(value)
+            }
+        }
+    }
+
+    fn decoded(&self) -> MutexGuard<'_, Option<Value>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +259,7 @@ pub(super) fn leaving(item: Item<Cargo>, chunk_bytes: usize) -> Vec<Item<Bytes>>
             ..
         } => chunks(source, &Encoded::copied(&value), chunk_bytes),
         item => vec![item.map(|cargo| match cargo {
-            Cargo::Bytes(bytes) => bytes,
+            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes,
             Cargo::Value(_) => unreachable!("matched above"),
         })],
     }
@@ -220,12 +271,15 @@ pub(super) fn join(chunks: Vec<Gathered<Cargo>>) -> Vec<(u32, Taken)> {
     for chunk in chunks {
         let source = chunk.source.start() as u32;
         match (chunk.payload, pieces.last_mut()) {
-            (Cargo::Bytes(bytes), Some((last, Taken::Parts(parts))))
+            (Cargo::Bytes(bytes), Some((last, Taken::Parts(parts, _))))
                 if *last == source && chunk.chunk > 0 =>
             {
                 parts.push(bytes);
             }
-            (Cargo::Bytes(bytes), _) => pieces.push((source, Taken::Parts(vec![bytes]))),
+            (Cargo::Bytes(bytes), _) => pieces.push((source, Taken::Parts(vec![bytes], None))),
+            (Cargo::First(bytes, once), _) => {
+                pieces.push((source, Taken::Parts(vec![bytes], Some(once))));
+            }
             (Cargo::Value(value), _) => pieces.push((source, Taken::Value(value))),
         }
     }
@@ -235,7 +289,8 @@ pub(super) fn join(chunks: Vec<Gathered<Cargo>>) -> Vec<(u32, Taken)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brambling_program::PayloadType;
+    use brambling_program::{ExchangeId, GroupId, Payload, PayloadType};
+    use brambling_protocol::Version;
 
     fn spares() -> Arc<Spares> {
         Arc::new(Spares::new(PayloadType::of::<Vec<f64>>()))
@@ -297,6 +352,69 @@ mod tests {
         let lay = value.as_ptr();
         drop(Encoded::of(value, &spares, 1));
         assert_eq!(spares.take().as_ptr(), lay, "nobody holds its bytes");
+    }
+
+    fn come(destinations: std::ops::Range<u32>, item: Item<Bytes>) -> Gathered<Cargo> {
+        let at = (ExchangeId(0), 0, GroupId(0));
+        let parcel = Parcel::new(at, destinations, 1, item);
+        match Cargo::come(parcel).item {
+            Item::Piece {
+                source,
+                chunk,
+                last,
+                payload,
+            } => Gathered {
+                source,
+                chunk,
+                last,
+                payload,
+            },
+            Item::Empty { .. } => panic!("a piece was sent"),
+        }
+    }
+
+    /// The memory that shards get who are sent the same.
+    fn memory_of_each<T: Payload>(value: T, destinations: u32, at: fn(&T) -> *const f64) -> Vec<*const f64> {
+        let spares = Arc::new(Spares::new(PayloadType::of::<T>()));
+        let encoded = Encoded::of(Value::new(value), &spares, 1);
+        let items = chunks(TreeNode::leaf(0), &encoded, 1 << 10);
+        let first = 5;
+        let chunks: Vec<_> = items
+            .into_iter()
+            .map(|item| come(first..first + destinations, item))
+            .collect();
+        let taken = (0..destinations).map(|_| join(chunks.clone()).remove(0).1);
+        let taken: Vec<Taken> = taken.collect();
+        drop(chunks);
+        let values = taken.into_iter().map(|taken| taken.into_value(&spares).unwrap());
+        let values: Vec<Value> = values.collect();
+        let at = |value: &Value| at(value.get::<T>().expect("of this type"));
+        values.iter().map(at).collect()
+    }
+
+    /// What several shards get alike is decoded once, where they can share it.
+    #[test]
+    fn what_comes_for_several_is_decoded_once() {
+        let shared = memory_of_each(Arc::new(numbers()), 3, |it| it.as_ptr());
+        assert!(shared.iter().all(|at| *at == shared[0]), "{shared:?}");
+        let own = memory_of_each(numbers(), 3, |it| it.as_ptr());
+        assert!(own[0] != own[1] && own[1] != own[2] && own[0] != own[2]);
+        assert_eq!(memory_of_each(Arc::new(numbers()), 1, |it| it.as_ptr()).len(), 1);
+    }
+
+    /// Bytes that nobody can decode are an error for each who gets them; nothing is left behind for others.
+    #[test]
+    fn who_cannot_decode_leaves_it_to_the_next() {
+        let spares = Spares::new(PayloadType::of::<Arc<Vec<f64>>>());
+        let item = Item::whole(TreeNode::leaf(0), Bytes::from_static(b"no numbers"));
+        let gathered = come(0..2, item);
+        let taken: Vec<Taken> = (0..2)
+            .map(|_| join(vec![gathered.clone()]).remove(0).1)
+            .collect();
+        drop(gathered);
+        for taken in taken {
+            assert!(taken.into_value(&spares).is_err());
+        }
     }
 
     /// A value that was for this process leaves it in as many chunks as any other.
