@@ -31,7 +31,8 @@ class NotFitted(Error, ValueError, AttributeError):
 
 class KernelError(Error, RuntimeError):
     """
-    A kernel failed. Its own exception is the cause (`__cause__`).
+    A kernel failed, in this process or on a worker. Its own exception is the cause (`__cause__`); that of one from a worker has
+    the traceback from there as its own cause.
 
     Attributes
     ----------
@@ -52,8 +53,8 @@ class KernelError(Error, RuntimeError):
 
 class ClusterError(Error, RuntimeError):
     """
-    A cluster cannot be reached, is gone, or has lost a worker; or a program failed there: then the message has the worker, the
-    stage and the traceback.
+    A cluster cannot be reached, is gone, has lost a worker, or could not build or end a program; the message has what, where and
+    the way out.
     """
 
     __module__ = "brambling"

@@ -30,18 +30,35 @@ impl Source for PySource {
         Box::new(WorkerCaller::new())
     }
 
+    fn cause(&self, failure: &Failure) -> Vec<u8> {
+        let packed = |raised: &PyErr| -> PyResult<Vec<u8>> {
+            Python::attach(|py| {
+                let remote = py.import("brambling._remote")?;
+                remote
+                    .call_method1("packed", (raised.value(py),))?
+                    .extract()
+            })
+        };
+        // What cannot be sent is told as text.
+        let packed = raised(failure).and_then(|raised| packed(raised).ok());
+        packed.unwrap_or_default()
+    }
+
     fn explain(&self, failure: &Failure) -> String {
         let text = failure.to_string();
-        let Failure::Kernel { error, .. } = failure else {
-            return text;
-        };
-        let raised = std::error::Error::source(error);
-        let raised = raised.and_then(|source| source.downcast_ref::<PyErr>());
-        match raised {
+        match raised(failure) {
             Some(raised) => Python::attach(|py| format!("{text}\n{}", traceback(py, raised))),
             None => text,
         }
     }
+}
+
+/// The exception that a kernel raised.
+fn raised(failure: &Failure) -> Option<&PyErr> {
+    let Failure::Kernel { error, .. } = failure else {
+        return None;
+    };
+    std::error::Error::source(error)?.downcast_ref::<PyErr>()
 }
 
 /// An exception with its traceback, as the interpreter would print it.

@@ -4,10 +4,12 @@ use crate::builder::{Handle, build_error};
 use crate::cluster::PyCluster;
 use crate::value::{PyBlocks, PyValue};
 use brambling::program::Program;
-use brambling::{Advance, Caller, Error, Failure, Interrupted, RunOptions, SettingsError};
+use brambling::{
+    Advance, Caller, Error, Failure, FailureKind, Interrupted, Origin, RunOptions, SettingsError,
+};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -136,10 +138,52 @@ impl PyCaller {
             } => crate::raise_kernel_error(py, text, &stage, partition, turn, None),
             Failure::OutOfMemory { .. } => crate::raise("OutOfMemory", text),
             Failure::Stalled { .. } => crate::raise("Stalled", text),
+            Failure::Elsewhere {
+                origin: Some(origin),
+                ..
+            } => raise_far(py, text, &origin),
             Failure::Elsewhere { .. } => crate::raise("ClusterError", text),
             _ => crate::raise("Error", text),
         }
     }
+}
+
+/// The exception for a failure on a worker: the one that it would be here.
+fn raise_far(py: Python<'_>, text: String, origin: &Origin) -> PyErr {
+    match origin.kind {
+        FailureKind::OutOfMemory => return crate::raise("OutOfMemory", text),
+        FailureKind::Stalled => return crate::raise("Stalled", text),
+        FailureKind::Kernel => {}
+    }
+    let told_in = text.find(&origin.message);
+    let end = told_in.map_or(text.len(), |start| start + origin.message.len());
+    let (headline, traceback) = text.split_at(end);
+    let (headline, cause) = match cause_far(py, &origin.cause, traceback.trim_start()) {
+        Some(cause) if !cause.is_instance_of::<PyException>(py) => return cause,
+        Some(cause) => (headline.to_owned(), Some(cause)),
+        None => (text, None),
+    };
+    let Origin {
+        stage,
+        partition,
+        turn,
+        ..
+    } = origin;
+    crate::raise_kernel_error(py, headline, stage, *partition, *turn, cause)
+}
+
+/// The exception that a kernel raised on a worker, with the traceback from there; none that cannot be made here.
+fn cause_far(py: Python<'_>, packed: &[u8], traceback: &str) -> Option<PyErr> {
+    if packed.is_empty() {
+        return None;
+    }
+    let unpacked = || -> PyResult<Option<Bound<'_, PyAny>>> {
+        let remote = py.import("brambling._remote")?;
+        let packed = PyBytes::new(py, packed);
+        let made = remote.call_method1("unpacked", (packed, traceback))?;
+        Ok((!made.is_none()).then_some(made))
+    };
+    unpacked().ok().flatten().map(PyErr::from_value)
 }
 
 pub fn settings_error(error: SettingsError) -> PyErr {

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -66,14 +67,62 @@ def test_a_kernel_that_fails_is_told_with_its_worker_stage_and_traceback(shared)
     p = br.Program("failing")
     x = p.dataset("x", value="no such key", partitions=3)
     p.map(fails_deep_inside, x)
-    with br.connect(shared), pytest.raises(br.ClusterError) as caught:
+    with br.connect(shared), pytest.raises(br.KernelError) as caught:
         p.run()
-    text = str(caught.value)
-    assert re.search(r"on worker w[12]: stage `fails_deep_inside` failed on partition \d at turn 0: KeyError", text)
-    assert "Traceback (most recent call last)" in text
-    assert "in fails_deep_inside" in text
+    error = caught.value
+    assert re.fullmatch(r"on worker w[12]: stage `fails_deep_inside` failed on partition \d at turn 0: KeyError.*", str(error))
+    assert (error.stage, error.turn) == ("fails_deep_inside", 0) and error.partition in range(3)
+    # As it is in one process, and the traceback from there.
+    assert type(error.__cause__) is KeyError and error.__cause__.args == ("no such key",)
+    shown = "".join(traceback.format_exception(error))
+    assert shown.index("in fails_deep_inside") < shown.index("brambling.KernelError: on worker w")
     with br.connect(shared):
         assert doubled().run()["x"] == [42] * 4
+
+
+class Particular(Exception):
+    def __init__(self, code, text):
+        super().__init__(f"{text} ({code})")
+        self.code = code
+
+
+class Sendable(Exception):
+    pass
+
+
+def raises_particular(x):
+    raise Particular(7, "out of luck")
+
+
+def raises_sendable(x):
+    raise Sendable("as told", x)
+
+
+def leaves(x):
+    sys.exit(3)
+
+
+def failing(kernel):
+    p = br.Program("failing")
+    p.map(kernel, p.dataset("x", value=5, partitions=2))
+    return p
+
+
+def test_exceptions_of_kernels_come_as_themselves_where_they_can(shared):
+    with br.connect(shared):
+        with pytest.raises(br.KernelError) as caught:
+            failing(raises_sendable).run()
+        cause = caught.value.__cause__
+        assert type(cause).__name__ == "Sendable" and cause.args == ("as told", 5)
+        # It takes other arguments than it keeps: all of it is in the text then.
+        with pytest.raises(br.KernelError, match="out of luck") as caught:
+            failing(raises_particular).run()
+        assert caught.value.__cause__ is None and caught.value.stage == "raises_particular"
+        assert "in raises_particular" in str(caught.value)
+        # No failure of the kernel, in one process or on many.
+        with pytest.raises(SystemExit) as left:
+            failing(leaves).run()
+        assert left.value.code == 3
 
 
 def test_what_cannot_be_unpickled_there_is_told(shared):

@@ -215,6 +215,9 @@ impl Source for WithBenches {
     fn explain(&self, failure: &Failure) -> String {
         self.0.explain(failure)
     }
+    fn cause(&self, failure: &Failure) -> Vec<u8> {
+        self.0.cause(failure)
+    }
 }
 
 pub(crate) fn worker(

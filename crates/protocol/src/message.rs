@@ -138,6 +138,49 @@ pub enum Message<'a> {
         /// belong together.
         columns: Vec<u32>,
     },
+    /// A client to a worker: where did a failure begin that the controller has told?
+    AskOrigin {
+        /// The job.
+        job: JobId,
+        /// The failure, as it was told.
+        failure: &'a str,
+    },
+    /// The answer.
+    Origin {
+        /// The job.
+        job: JobId,
+        /// Nothing: not there.
+        #[serde(borrow)]
+        origin: Option<Origin<'a>>,
+    },
+}
+
+/// Where a job's failure began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Origin<'a> {
+    /// Of what kind it was.
+    pub kind: FailureKind,
+    /// The stage, if it was in one.
+    pub stage: &'a str,
+    /// The partition.
+    pub partition: u32,
+    /// The turn.
+    pub turn: u64,
+    /// What went wrong there, as it is told where nothing is far away.
+    pub message: &'a str,
+    /// What the program's own language has for it; empty when it has nothing.
+    pub cause: &'a [u8],
+}
+
+/// Kinds of failures that begin in a program. New ones are added at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum FailureKind {
+    /// A kernel returned an error, or panicked.
+    Kernel,
+    /// A memory budget was used up.
+    OutOfMemory,
+    /// Nothing moved any more.
+    Stalled,
 }
 
 /// Who a client is, in its own words.

@@ -1,16 +1,16 @@
 //! A client: runs programs on a cluster, and fetches what they leave.
 
 use super::jobs::ourselves;
-use super::wire::{board, epoch, framed, message};
+use super::wire::{self, board, epoch, framed};
 use super::{ClusterError, Rendezvous, Status, VERSION};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
 use brambling_program::{DatasetId, Plan, ShardId, Value};
-use brambling_protocol::message::{Accepted, Member, Message, Move, Parts, Submit, parts};
+use brambling_protocol::message::{self, Accepted, Member, Message, Move, Parts, Submit, parts};
 use brambling_protocol::{JobId, WorkerId};
-use brambling_worker::executor::{Advance, Caller, Failure, Tally};
-use std::collections::BTreeMap;
+use brambling_worker::executor::{Advance, Caller, Failure, Origin, Tally};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,8 @@ const LOOKS: Duration = Duration::from_millis(20);
 /// How long after it was lost the link to a worker is made again, and for how long that is tried.
 const REDIAL: Duration = Duration::from_millis(100);
 const REDIALED_FOR: Duration = Duration::from_secs(5);
+/// How long workers may take to say where a failure began.
+const ORIGIN_TIME: Duration = Duration::from_secs(2);
 /// How often the controller is asked how far a job is.
 const ASKS: Duration = Duration::from_millis(250);
 
@@ -201,7 +203,7 @@ impl Cluster {
             look()?;
             match inbox.recv_timeout(LOOKS) {
                 Ok(Heard::Frame(link, frame)) if link == self.controller => {
-                    let said = message(&frame).map_err(|why| self.broken(why))?;
+                    let said = wire::message(&frame).map_err(|why| self.broken(why))?;
                     if let Some(answer) = answer(said) {
                         return answer;
                     }
@@ -334,6 +336,7 @@ enum Event {
     Lost(LinkId, String),
     Partition(DatasetId, u32, Vec<u8>),
     Fetched(LinkId, Tally),
+    Origin(LinkId, Option<Origin>),
     /// Something that changes nothing.
     None,
 }
@@ -366,7 +369,7 @@ impl Talk<'_> {
         let accepted = loop {
             match self.next()? {
                 Event::Accepted(accepted) => break accepted,
-                Event::Over(failure) => return Err(elsewhere(failure)),
+                Event::Over(failure) => return Err(elsewhere(failure, None)),
                 _ => {}
             }
         };
@@ -385,7 +388,7 @@ impl Talk<'_> {
                 // The controller tells whether that ends the job.
                 Event::Lost(link, _) => self.lost(link),
                 Event::Over(None) => break,
-                Event::Over(failure) => return Err(elsewhere(failure)),
+                Event::Over(failure) => return Err(self.failed(failure)),
                 _ => {}
             }
         }
@@ -535,10 +538,43 @@ impl Talk<'_> {
         self.workers.get_mut(&link).expect("a link to a worker")
     }
 
+    /// The job has failed on a worker, which tells more of it.
+    fn failed(&mut self, failure: Option<String>) -> Error {
+        let origin = failure.as_deref().and_then(|failure| self.origin(failure));
+        elsewhere(failure, origin)
+    }
+
+    /// Where a failure began, if a worker knows that. Whoever does not answer soon is not waited for.
+    fn origin(&mut self, failure: &str) -> Option<Origin> {
+        let job = self.job?;
+        let deadline = Instant::now() + ORIGIN_TIME;
+        let asked = self.workers.iter().filter(|(_, worker)| worker.has_program);
+        let mut asked: BTreeSet<LinkId> = asked.map(|(link, _)| *link).collect();
+        for link in &asked {
+            self.cluster.say(*link, Message::AskOrigin { job, failure });
+        }
+        while !asked.is_empty() && Instant::now() < deadline {
+            match self.next_by(Some(deadline)).ok()? {
+                Event::Origin(_, Some(origin)) => return Some(origin),
+                Event::Origin(link, None) | Event::Lost(link, _) => drop(asked.remove(&link)),
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// The next thing that happens. Meanwhile the caller is asked, and told.
     fn next(&mut self) -> Result<Event, Error> {
+        self.next_by(None)
+    }
+
+    /// The same, or nothing by some time.
+    fn next_by(&mut self, deadline: Option<Instant>) -> Result<Event, Error> {
         let mut asked = Instant::now();
         loop {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Event::None);
+            }
             if self.caller.check().is_err() {
                 return Err(Failure::Interrupted.into());
             }
@@ -561,7 +597,7 @@ impl Talk<'_> {
         let controller = self.cluster.controller;
         match heard {
             Heard::Frame(link, frame) if link == controller => {
-                let message = message(&frame).map_err(|why| self.cluster.broken(why))?;
+                let message = wire::message(&frame).map_err(|why| self.cluster.broken(why))?;
                 self.controller_said(message)
             }
             Heard::Lost(link, why) if link == controller => Err(self.cluster.gone(why).into()),
@@ -615,7 +651,7 @@ impl Talk<'_> {
             who: format!("worker {}", worker.member.worker),
             why,
         };
-        let message = message(frame).map_err(|why| broken(why.to_string()))?;
+        let message = wire::message(frame).map_err(|why| broken(why.to_string()))?;
         Ok(match message {
             Message::Partition {
                 dataset,
@@ -642,6 +678,7 @@ impl Talk<'_> {
                 };
                 Event::Fetched(link, tally)
             }
+            Message::Origin { origin, .. } => Event::Origin(link, origin.map(come)),
             Message::Refused { why } => return Err(refused(why).into()),
             _ => Event::None,
         })
@@ -672,7 +709,20 @@ pub(super) fn looking(caller: &mut dyn Caller) -> impl FnMut() -> Result<(), Err
     }
 }
 
-fn elsewhere(failure: Option<String>) -> Error {
+fn elsewhere(failure: Option<String>, origin: Option<Origin>) -> Error {
     let failure = failure.unwrap_or_else(|| "the job ended before it began".into());
-    Failure::Elsewhere { failure }.into()
+    let origin = origin.map(Box::new);
+    Failure::Elsewhere { failure, origin }.into()
+}
+
+/// An origin as a worker has sent it.
+fn come(origin: message::Origin<'_>) -> Origin {
+    Origin {
+        kind: origin.kind,
+        stage: origin.stage.to_owned(),
+        partition: origin.partition,
+        turn: origin.turn,
+        message: origin.message.to_owned(),
+        cause: origin.cause.to_vec(),
+    }
 }

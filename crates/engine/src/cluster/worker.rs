@@ -46,6 +46,11 @@ pub trait Source: Send + Sync {
     fn explain(&self, failure: &Failure) -> String {
         failure.to_string()
     }
+    /// What the client's language makes an exception of, such as a pickle; empty when there is nothing. It reaches the client in
+    /// [`Origin::cause`](crate::Origin::cause), if it is not too large.
+    fn cause(&self, _failure: &Failure) -> Vec<u8> {
+        Vec::new()
+    }
 }
 
 /// How a worker is started.
@@ -475,6 +480,13 @@ impl Reception for Clients {
                 // What never was here has left nothing.
                 None => shared.board().say(link, [framed(hosted::nothing(job))]),
             },
+            Message::AskOrigin { job, failure } => {
+                let hosted = shared.state().jobs.get(&job).cloned();
+                let origin = hosted.and_then(|hosted| hosted.origin_of(failure));
+                let origin = origin.as_ref().map(hosted::told);
+                let answer = Message::Origin { job, origin };
+                shared.board().say(link, [framed(answer)]);
+            }
             other => return Err(format!("a client does not say {other:?}").into()),
         }
         Ok(())

@@ -145,7 +145,10 @@ mod tests {
         let at = came.values().as_ptr();
         came.return_it();
         came.decode_parts(&[&bytes[..100], &bytes[100..]]).unwrap();
-        assert_eq!((came.values().as_ptr(), came.values()), (at, &[3.5; 1_000][..]));
+        assert_eq!(
+            (came.values().as_ptr(), came.values()),
+            (at, &[3.5; 1_000][..])
+        );
         // A clone shares it: then it is the last one's.
         let mut other = came.clone();
         assert_eq!(other.values().as_ptr(), at);

@@ -255,14 +255,13 @@ mod tests {
             personalization: None,
             precision: Precision::F64,
         };
-        let builds: [(&str, &dyn Fn(&mut Program)); 3] = [
-            ("met", &|p| drop(search.build::<f64>(p, edges(), 6, |_, _| {}))),
-            ("met", &|p| drop(reach::components(p, edges(), 6))),
-            ("counts", &|p| drop(propagation::propagate(p, edges(), 6, 1))),
-        ];
-        for (exchange, build) in builds {
-            let mut p = Program::new("grid");
-            build(&mut p);
+        let mut ranks = Program::new("ranks");
+        let _ = search.build::<f64>(&mut ranks, edges(), 6, |_, _| {});
+        let mut components = Program::new("components");
+        let _ = reach::components(&mut components, edges(), 6);
+        let mut labels = Program::new("labels");
+        let _ = propagation::propagate(&mut labels, edges(), 6, 1);
+        for (exchange, p) in [("met", ranks), ("met", components), ("counts", labels)] {
             let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
             let named = plan.program.spec().exchanges.iter().zip(&plan.exchanges);
             let mut along = named.filter(|(spec, _)| spec.name == exchange);

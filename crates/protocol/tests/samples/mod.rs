@@ -4,8 +4,8 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::*;
 use brambling_protocol::message::{
-    Accepted, Client, JobDetails, JobState, JobStatus, Load, Member, Message, Move, Part, Prepare,
-    Register, Registered, ShardTime, Status, Submit, Times, WorkerStatus,
+    Accepted, Client, FailureKind, JobDetails, JobState, JobStatus, Load, Member, Message, Move,
+    Origin, Part, Prepare, Register, Registered, ShardTime, Status, Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
@@ -470,6 +470,17 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         job,
         tasks: 1 << 40,
     };
+    let origin = Message::Origin {
+        job,
+        origin: Some(Origin {
+            kind: FailureKind::Kernel,
+            stage: "gradient",
+            partition: 7,
+            turn: 1 << 33,
+            message: "stage `gradient` failed",
+            cause: b"a pickle",
+        }),
+    };
     let all = [
         ("register", Message::Register(register)),
         ("registered", Message::Registered(Registered { worker })),
@@ -502,7 +513,14 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("ask-jobs", Message::AskJobs),
         ("jobs", Message::Jobs(jobs)),
         ("weigh", Message::Weigh { job, weight: 300 }),
-        ("arrange", Message::Arrange { columns: vec![0, 300] }),
+        (
+            "arrange",
+            Message::Arrange {
+                columns: vec![0, 300],
+            },
+        ),
+        ("ask-origin", Message::AskOrigin { job, failure: why }),
+        ("origin", origin),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

@@ -3,6 +3,7 @@
 use crate::node::NodeError;
 use brambling_memory::OutOfMemory;
 use brambling_program::{GroupId, KernelError, StageId, Turn};
+pub use brambling_protocol::message::FailureKind;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub enum Failure {
     Elsewhere {
         /// Where, and why.
         failure: String,
+        /// Where it began, if that was in the program and its worker has told.
+        origin: Option<Box<Origin>>,
     },
     /// A worker said what no worker of this build says.
     #[error("a fault between workers, please report it: {}", with_causes(.0))]
@@ -84,6 +87,61 @@ pub enum Failure {
     /// The user interrupted the job.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// Where a failure began, as the worker there tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Of what kind it was.
+    pub kind: FailureKind,
+    /// The stage.
+    pub stage: String,
+    /// The partition.
+    pub partition: u32,
+    /// The turn.
+    pub turn: Turn,
+    /// What went wrong, without the worker's name and without what its language adds.
+    pub message: String,
+    /// What the program's own language has for it, such as a pickled exception; empty when it has nothing.
+    pub cause: Vec<u8>,
+}
+
+impl Origin {
+    /// What another process should know of a failure, if it began in a program; `cause` is added.
+    pub fn of(failure: &Failure, cause: Vec<u8>) -> Option<Origin> {
+        let (kind, stage, partition, turn) = match failure {
+            Failure::Kernel {
+                stage,
+                partition,
+                turn,
+                ..
+            }
+            | Failure::Panic {
+                stage,
+                partition,
+                turn,
+                ..
+            } => (FailureKind::Kernel, stage, *partition, *turn),
+            Failure::OutOfMemory {
+                stage, partition, ..
+            } => (FailureKind::OutOfMemory, stage, *partition, 0),
+            Failure::Stalled {
+                stage,
+                partition,
+                turn,
+                ..
+            } => (FailureKind::Stalled, stage, *partition, *turn),
+            _ => return None,
+        };
+        Some(Origin {
+            kind,
+            stage: stage.clone(),
+            partition,
+            turn,
+            message: failure.to_string(),
+            cause,
+        })
+    }
 }
 
 /// Which of several failures is told: the smallest, so that it depends less on which of them came first.

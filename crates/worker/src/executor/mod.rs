@@ -27,7 +27,7 @@ mod travel;
 mod watch;
 mod zone;
 
-pub use failure::{Failure, WaitsFor};
+pub use failure::{Failure, FailureKind, Origin, WaitsFor};
 pub use job::{Job, JobOptions, WEIGHT_MAX};
 pub use mail::Mail;
 pub use meter::Reading;

@@ -382,7 +382,10 @@ impl Job {
     /// The job is over, here and everywhere: its threads leave it.
     fn end(&self, failure: Option<String>) {
         match failure {
-            Some(failure) => self.fail(Rank::After, Failure::Elsewhere { failure }),
+            Some(failure) => {
+                let origin = None;
+                self.fail(Rank::After, Failure::Elsewhere { failure, origin });
+            }
             None => self.stop(),
         }
         self.note_end();

@@ -290,7 +290,6 @@ pub(super) fn join(chunks: Vec<Gathered<Cargo>>) -> Vec<(u32, Taken)> {
 mod tests {
     use super::*;
     use brambling_program::{ExchangeId, GroupId, Payload, PayloadType};
-    use brambling_protocol::Version;
 
     fn spares() -> Arc<Spares> {
         Arc::new(Spares::new(PayloadType::of::<Vec<f64>>()))
@@ -374,7 +373,11 @@ mod tests {
     }
 
     /// The memory that shards get who are sent the same.
-    fn memory_of_each<T: Payload>(value: T, destinations: u32, at: fn(&T) -> *const f64) -> Vec<*const f64> {
+    fn memory_of_each<T: Payload>(
+        value: T,
+        destinations: u32,
+        at: fn(&T) -> *const f64,
+    ) -> Vec<*const f64> {
         let spares = Arc::new(Spares::new(PayloadType::of::<T>()));
         let encoded = Encoded::of(Value::new(value), &spares, 1);
         let items = chunks(TreeNode::leaf(0), &encoded, 1 << 10);
@@ -386,7 +389,9 @@ mod tests {
         let taken = (0..destinations).map(|_| join(chunks.clone()).remove(0).1);
         let taken: Vec<Taken> = taken.collect();
         drop(chunks);
-        let values = taken.into_iter().map(|taken| taken.into_value(&spares).unwrap());
+        let values = taken
+            .into_iter()
+            .map(|taken| taken.into_value(&spares).unwrap());
         let values: Vec<Value> = values.collect();
         let at = |value: &Value| at(value.get::<T>().expect("of this type"));
         values.iter().map(at).collect()
@@ -399,7 +404,10 @@ mod tests {
         assert!(shared.iter().all(|at| *at == shared[0]), "{shared:?}");
         let own = memory_of_each(numbers(), 3, |it| it.as_ptr());
         assert!(own[0] != own[1] && own[1] != own[2] && own[0] != own[2]);
-        assert_eq!(memory_of_each(Arc::new(numbers()), 1, |it| it.as_ptr()).len(), 1);
+        assert_eq!(
+            memory_of_each(Arc::new(numbers()), 1, |it| it.as_ptr()).len(),
+            1
+        );
     }
 
     /// Bytes that nobody can decode are an error for each who gets them; nothing is left behind for others.

@@ -1,17 +1,17 @@
 //! A job on a worker, from its first word to its release. Each has a thread, which runs the stages that are the caller's own.
 
 use super::super::wire::framed;
-use super::Shared;
 use super::times::Told;
+use super::{Shared, Source};
 use crate::Error;
 use crate::recipe::Recipe;
 use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{Bindings, DatasetId, Plan};
 use brambling_protocol::frame::{Incoming, Packet};
-use brambling_protocol::message::{BadPart, Message, Part, Parts, Prepare, Times, parts};
+use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times, parts};
 use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
-use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Tally};
+use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Origin, Tally};
 use brambling_worker::node::{Node, NodeOptions};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -24,6 +24,10 @@ const CHUNK_BYTES: usize = 1 << 17;
 const PART_BYTES: usize = 1 << 20;
 /// Pieces that are sent at once go in frames of about so many bytes.
 const FRAME_BYTES: usize = CHUNK_BYTES + (1 << 12);
+/// A cause that takes more is left out.
+const CAUSE_BYTES_MAX: usize = 1 << 19;
+/// Failures that are remembered: the controller hears of the first.
+const FAILURES_MAX: usize = 4;
 /// How long the thread waits before it looks whether its worker is still there.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -55,6 +59,8 @@ struct State {
     is_released: bool,
     /// What it did, once it has ended.
     tally: Option<Tally>,
+    /// How it failed here: as it is told, and where it began.
+    failures: Vec<(String, Origin)>,
 }
 
 impl Hosted {
@@ -165,6 +171,33 @@ impl Hosted {
         }
     }
 
+    // ---- how it fails
+
+    /// A failure as the cluster reads it. Where it began is remembered for the client.
+    fn explain(&self, source: &dyn Source, failure: &Failure) -> String {
+        let text = source.explain(failure);
+        let mut cause = source.cause(failure);
+        if cause.len() > CAUSE_BYTES_MAX {
+            cause.clear();
+        }
+        let origin = Origin::of(failure, cause);
+        let mut state = self.state();
+        if state.failures.len() < FAILURES_MAX {
+            let told = origin.map(|origin| (text.clone(), origin));
+            state.failures.extend(told);
+        }
+        text
+    }
+
+    /// Where a failure began that the controller has told: it says which worker's it is, and cuts long ones.
+    pub(super) fn origin_of(&self, told: &str) -> Option<Origin> {
+        let (_, told) = told.split_once(": ")?;
+        let state = self.state();
+        let mut failures = state.failures.iter();
+        let is_it = |(text, _): &&(String, Origin)| !told.is_empty() && text.starts_with(told);
+        failures.find(is_it).map(|(_, origin)| origin.clone())
+    }
+
     // ---- its thread
 
     /// Waits until something can be taken; nothing when the job is released, or its worker has ended.
@@ -212,7 +245,7 @@ impl Hosted {
         let ended = shared.pool.run(&job, &mut *caller);
         // The controller hears of failures from the job itself, but not of one that the pool has seen: that it stalled.
         if let Err(failure @ Failure::Stalled { .. }) = &ended {
-            shared.say_unprepared(self.id, shared.source.explain(failure));
+            shared.say_unprepared(self.id, self.explain(&*shared.source, failure));
         }
         drop((ended, caller, shared));
         self.answer(job);
@@ -380,6 +413,18 @@ impl Hosted {
     }
 }
 
+/// An origin as it travels.
+pub(super) fn told(origin: &Origin) -> message::Origin<'_> {
+    message::Origin {
+        kind: origin.kind,
+        stage: &origin.stage,
+        partition: origin.partition,
+        turn: origin.turn,
+        message: &origin.message,
+        cause: &origin.cause,
+    }
+}
+
 /// The answer of a worker that has nothing of a job.
 pub(super) fn nothing(job: JobId) -> Message<'static> {
     Message::Fetched {
@@ -432,9 +477,13 @@ impl Carrier for Wire {
         }
     }
     fn explain(&self, failure: &Failure) -> String {
-        match self.shared.upgrade() {
-            Some(shared) => shared.source.explain(failure),
-            None => failure.to_string(),
+        let Some(shared) = self.shared.upgrade() else {
+            return failure.to_string();
+        };
+        let hosted = shared.state().jobs.get(&self.job).cloned();
+        match hosted {
+            Some(hosted) => hosted.explain(&*shared.source, failure),
+            None => shared.source.explain(failure),
         }
     }
 }
