@@ -61,6 +61,7 @@ const CLUSTER_HELP: &str = "\
 Examples:
   brambling cluster --workers 2 --threads 4
   brambling cluster --workers 2 --threads 1 --bind 127.0.0.1:0
+  brambling cluster --workers 2 --threads 4 --metrics 127.0.0.1:9177
 
 Then, in a script: with br.connect(\"127.0.0.1:7077\"): ...
 It ends with Ctrl-C or SIGTERM, and its workers with it.";
@@ -69,6 +70,7 @@ const CONTROLLER_HELP: &str = "\
 Examples:
   brambling controller
   brambling controller --bind 10.0.0.7:7077
+  brambling controller --metrics 127.0.0.1:9177    then http://127.0.0.1:9177/metrics is for Prometheus
 
 It writes its address and a new token to a file that only this account can read; the commands and
 br.connect find it there. For other accounts and hosts: --token-file, or the token in BRAMBLING_TOKEN.

@@ -1,10 +1,11 @@
 //! `brambling controller`, `worker`, `cluster`, `status`: the processes of a cluster, and how it fares.
 
+use crate::metrics::{self, MetricsAt};
 use crate::{FAILED, Host, OK, Streams};
 use brambling::cluster::{
     BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess,
-    JOBS_AT_ONCE, JobStatus, Rendezvous, Share, Source, Status, WorkerEnd, WorkerOptions,
-    WorkerProcess,
+    JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Rendezvous, Share, Source, Status, WorkerEnd,
+    WorkerOptions, WorkerProcess,
 };
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
@@ -56,6 +57,8 @@ pub(crate) struct ControllerArguments {
     #[command(flatten)]
     jobs: Jobs,
     #[command(flatten)]
+    metrics: MetricsAt,
+    #[command(flatten)]
     token: TokenFile,
 }
 
@@ -86,6 +89,8 @@ pub(crate) struct WorkerArguments {
     /// Its memory budget, such as 8GB; otherwise as for any program
     #[arg(long, value_name = "BYTES")]
     memory: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsAt,
     /// End when standard input does
     #[arg(long, hide = true)]
     attached: bool,
@@ -104,6 +109,8 @@ pub(crate) struct ClusterArguments {
     bind: String,
     #[command(flatten)]
     jobs: Jobs,
+    #[command(flatten)]
+    metrics: MetricsAt,
 }
 
 /// Prints what went wrong; the exit code.
@@ -139,13 +146,19 @@ impl Asked {
 
 /// A controller that others of the account find. Dropping it takes it away.
 struct Running {
+    metrics: Option<MetricsEndpoint>,
     controller: ControllerProcess,
     at: Rendezvous,
     file: PathBuf,
 }
 
 impl Running {
-    fn start(bind: &str, jobs: &Jobs, token_file: Option<&Path>) -> Result<Running, ClusterError> {
+    fn start(
+        bind: &str,
+        jobs: &Jobs,
+        metrics: &MetricsAt,
+        token_file: Option<&Path>,
+    ) -> Result<Running, ClusterError> {
         let bind: SocketAddr = bind.parse().map_err(|_| ClusterError::Address {
             text: bind.to_owned(),
             source: None,
@@ -160,11 +173,15 @@ impl Running {
             balance_each: jobs.balance_each(),
             jobs_at_once: jobs.jobs_at_once,
         };
+        let listener = metrics.bind()?;
         let controller = ControllerProcess::start(options)?;
+        let serve = |listener| controller.serve_metrics(listener);
+        let metrics = listener.map(serve).transpose()?;
         let address = controller.address();
         let at = Rendezvous { address, token };
         let file = at.publish()?;
         Ok(Running {
+            metrics,
             controller,
             at,
             file,
@@ -184,17 +201,24 @@ pub(crate) fn controller(
     streams: &mut Streams<'_>,
 ) -> u8 {
     let token_file = arguments.token.token_file.as_deref();
-    let start = || Running::start(&arguments.bind, &arguments.jobs, token_file);
+    let ControllerArguments {
+        bind,
+        jobs,
+        metrics,
+        ..
+    } = arguments;
+    let start = || Running::start(bind, jobs, metrics, token_file);
     let started = Asked::watch().and_then(|asked| Ok((asked, start()?)));
     let (asked, running) = match started {
         Ok(started) => started,
         Err(error) => return fail(streams, &error),
     };
     streams.out(format!(
-        "controller at {}; its token is in {}\nstart workers with: brambling worker --controller {}\n",
+        "controller at {}; its token is in {}\nstart workers with: brambling worker --controller {}\n{}",
         running.at.address,
         running.file.display(),
-        running.at.address
+        running.at.address,
+        metrics::told(running.metrics.as_ref())
     ));
     while !asked.to_end(host) {
         std::thread::sleep(LOOKS);
@@ -251,7 +275,10 @@ fn run_worker(
         settings,
         bind: None,
     };
+    let listener = arguments.metrics.bind()?;
     let worker = WorkerProcess::start(options, Box::new(WithBenches(source)))?;
+    let serve = |listener| worker.serve_metrics(listener);
+    let endpoint = listener.map(serve).transpose()?;
     if arguments.attached {
         // Whoever started it holds the other end: it ends with them, also when they are killed.
         brambling::cluster::set_when_input_ends(asked.0.clone())?;
@@ -271,7 +298,10 @@ fn run_worker(
         }
         if let (false, Some(name)) = (is_told || arguments.attached, worker.name()) {
             let at = worker.listens_at();
-            streams.out(format!("worker {name} at {at}: {threads} threads\n"));
+            let metrics = metrics::told(endpoint.as_ref());
+            streams.out(format!(
+                "worker {name} at {at}: {threads} threads\n{metrics}"
+            ));
             is_told = true;
         }
     }
@@ -295,7 +325,13 @@ fn run_cluster(
     streams: &mut Streams<'_>,
 ) -> Result<(), Error> {
     let asked = Asked::watch()?;
-    let running = Running::start(&arguments.bind, &arguments.jobs, None)?;
+    let ClusterArguments {
+        bind,
+        jobs,
+        metrics,
+        ..
+    } = arguments;
+    let running = Running::start(bind, jobs, metrics, None)?;
     let memory_bytes = Settings::default().resolve()?.memory_bytes / u64::from(arguments.workers);
     let share = Share {
         threads: arguments.threads,
@@ -320,8 +356,10 @@ fn run_cluster(
         if !is_told && (registered == count || Instant::now() > deadline) {
             is_told = true;
             streams.out(format!(
-                "a cluster of {registered} workers with {} threads each at {}; end it with Ctrl-C\n",
-                arguments.threads, running.at.address
+                "a cluster of {registered} workers with {} threads each at {}; end it with Ctrl-C\n{}",
+                arguments.threads,
+                running.at.address,
+                metrics::told(running.metrics.as_ref())
             ));
         }
         std::thread::sleep(LOOKS);

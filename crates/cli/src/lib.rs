@@ -19,6 +19,7 @@ mod config;
 mod doctor;
 mod jobs;
 mod logs;
+mod metrics;
 mod nearest;
 mod run;
 mod shards;

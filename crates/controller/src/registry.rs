@@ -14,8 +14,11 @@
 //! * A worker that is drained gets no shards of new jobs. It ends when it has left the job that runs, or when that is over.
 
 mod clients;
+mod counts;
 mod drains;
 mod wishes;
+
+pub use counts::{Counts, HEARTBEAT};
 
 use crate::placement::place;
 use brambling_program::ShardId;
@@ -268,6 +271,9 @@ pub struct Registry {
     /// Who wants to hear that a worker has been drained.
     drains: Vec<(WorkerId, Caller)>,
     clients: Clients,
+    counts: Counts,
+    /// When workers have told how they fare.
+    heard: BTreeMap<WorkerId, Duration>,
     orders: Vec<Order>,
 }
 
@@ -286,6 +292,8 @@ impl Registry {
             wishes: BTreeMap::new(),
             drains: Vec::new(),
             clients: Clients::default(),
+            counts: Counts::default(),
+            heard: BTreeMap::new(),
             orders: Vec::new(),
         }
     }
@@ -384,6 +392,7 @@ impl Registry {
         let gone = self.workers.iter().filter(|(_, it)| is_gone(it));
         for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
             let worker = self.workers.remove(&id).expect("just seen");
+            self.count_gone(id, &worker, now);
             self.forget_drain(id);
             self.lose(id, &worker);
         }
@@ -511,7 +520,8 @@ impl Registry {
     fn on_load(&mut self, id: WorkerId, load: Load) {
         for (job, tasks) in &load.tasks {
             if let Some(job) = self.jobs.get_mut(job) {
-                job.tasks.insert(id, *tasks);
+                let before = job.tasks.insert(id, *tasks).unwrap_or(0);
+                self.counts.tasks += tasks.saturating_sub(before);
             }
         }
         if let Some(worker) = self.workers.get_mut(&id) {
@@ -572,6 +582,7 @@ impl Registry {
             weight: 1,
         };
         self.jobs.insert(id, job);
+        self.counts.submitted += 1;
         self.queued.push_back(id);
         self.tell(from, Told::Queued(id));
         self.begin_next();
@@ -647,6 +658,7 @@ impl Registry {
 
     /// A job's controller says that it is over.
     pub fn on_over(&mut self, id: JobId, failure: Option<String>) {
+        self.count_end(id, failure.is_none());
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
@@ -678,6 +690,7 @@ impl Registry {
     /// Nobody asks for a job any more: its members drop what they have of it, and the next one begins. `why` is how it has ended, if
     /// nothing else has ended it.
     fn release(&mut self, id: JobId, why: &str) {
+        self.count_end(id, false);
         if let Some(job) = self.jobs.get_mut(&id) {
             (job.client, job.prepare) = (None, None);
             if !matches!(job.state, JobState::Succeeded) {

@@ -1,7 +1,7 @@
 //! Links over TCP on loopback: frames arrive whole and in order, strangers do not get in, and every link ends with a reason.
 
 use brambling_exchange::transports::tcp::{
-    GREETED_AT_ONCE, LinkId, Lost, Net, NetOptions, Origin, Owner,
+    Carried, GREETED_AT_ONCE, LinkId, Lost, Net, NetOptions, Origin, Owner,
 };
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::frame::{Ack, Body, Frame, Incoming, ShardPart};
@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -112,6 +112,15 @@ impl Side {
         }
     }
 
+    /// What its links have carried: bytes that the other side has may be counted here a moment later.
+    fn carries(&self, expected: Carried) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.net.carried() != expected && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert_eq!(self.net.carried(), expected);
+    }
+
     /// Nothing that strangers do gets beyond the net, except that their links end.
     fn hears_nothing(&self) {
         for event in self.events.try_iter() {
@@ -183,6 +192,56 @@ fn frames_arrive_whole_and_in_order_both_ways() {
         assert!(a.frame(to_b) == *frame, "another frame than was sent");
         assert!(b.frame(to_a) == *frame, "another frame than was sent");
     }
+}
+
+/// Also of links that have ended: what was counted never goes back.
+#[test]
+fn what_links_have_carried_is_counted_on_both_sides() {
+    let (a, to_b, b, to_a) = pair();
+    let large = part(&[7; 3_000_000]);
+    let greeted = (a.net.carried(), b.net.carried());
+    // A challenge and a verdict came for an opening and an answer, and none of them is a frame.
+    assert_eq!((greeted.0.sent_frames, greeted.0.received_frames), (0, 0));
+    assert_eq!((greeted.1.sent_frames, greeted.1.received_frames), (0, 0));
+    assert_eq!(greeted.0.sent_bytes, greeted.1.received_bytes);
+    assert_eq!(greeted.0.received_bytes, greeted.1.sent_bytes);
+    assert!(greeted.0.sent_bytes > 0 && greeted.0.received_bytes > 0);
+    a.net.send(to_b, [ack(1), large.clone()]);
+    a.net.send(to_b, [ack(2)]);
+    b.net.send(to_a, [ack(3)]);
+    (0..3).for_each(|_| drop(b.frame(to_a)));
+    a.frame(to_b);
+    let small = ack(1).len() as u64;
+    let sent = 2 * small + large.len() as u64;
+    let expected_of_a = Carried {
+        sent_bytes: greeted.0.sent_bytes + sent,
+        sent_frames: 3,
+        received_bytes: greeted.0.received_bytes + small,
+        received_frames: 1,
+    };
+    let expected_of_b = Carried {
+        sent_bytes: greeted.1.sent_bytes + small,
+        sent_frames: 1,
+        received_bytes: greeted.1.received_bytes + sent,
+        received_frames: 3,
+    };
+    a.carries(expected_of_a);
+    b.carries(expected_of_b);
+    a.net.close(to_b);
+    assert!(matches!((a.lost(), b.lost()), (Lost::Closed, Lost::Ended)));
+    // What is sent on a link that has ended goes nowhere.
+    a.net.send(to_b, [ack(4)]);
+    a.carries(expected_of_a);
+    b.carries(expected_of_b);
+    // Another link counts on.
+    a.net.dial(b.at()).unwrap();
+    let (to_b, _) = a.opened();
+    let (to_a, _) = b.opened();
+    a.net.send(to_b, [ack(5)]);
+    b.frame(to_a);
+    let now = a.net.carried();
+    assert_eq!(now.sent_frames, 4);
+    assert!(now.received_bytes > expected_of_a.received_bytes);
 }
 
 /// Frames around every size at which they are read another way, one after the other, whoever reads them.

@@ -1,5 +1,7 @@
 //! The process that knows who takes part and where shards are.
 
+mod metrics;
+
 use super::wire::{board, epoch, framed, message};
 use super::{ClusterError, Token, VERSION};
 use brambling_controller::balance::Scales;
@@ -12,6 +14,7 @@ use brambling_program::ShardId;
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::message::Message;
 use brambling_protocol::{JobId, Sequence, WorkerId};
+use metrics::Moves;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,6 +74,7 @@ struct State {
     links: BTreeMap<LinkId, Caller>,
     next_caller: u64,
     balance_each: Option<Duration>,
+    moves: Moves,
     has_ended: bool,
 }
 
@@ -92,6 +96,7 @@ impl ControllerProcess {
             links: BTreeMap::new(),
             next_caller: 0,
             balance_each,
+            moves: Moves::default(),
             has_ended: false,
         };
         let shared = Arc::new(Shared {
@@ -215,8 +220,12 @@ impl State {
                 shared.board().forget(of, worker);
                 self.registry.on_left(of, worker);
             }
-            Effect::Moved { job, shard, to } => self.registry.on_moved(job, shard, to),
+            Effect::Moved { job, shard, to } => {
+                self.moves.arrived += 1;
+                self.registry.on_moved(job, shard, to);
+            }
             Effect::Stays { job, shard, to } => {
+                self.moves.refused += 1;
                 let why = format!(
                     "worker {to} has no room for shard {shard}; move it to another, or make room there"
                 );
@@ -357,6 +366,10 @@ impl Reception for Desk {
             state.links.insert(link, caller);
             caller
         });
+        if let Message::Load(_) = message {
+            let now = shared.started.elapsed();
+            state.registry.on_heartbeat(caller, now);
+        }
         let done = state.registry.on_message(caller, message);
         state.act(&shared);
         Ok(done?)

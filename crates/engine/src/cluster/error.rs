@@ -27,6 +27,16 @@ pub enum ClusterError {
         /// Why not.
         source: std::io::Error,
     },
+    /// Metrics cannot be served at the address.
+    #[error(
+        "cannot serve metrics at {at}: {source}; give another address with --metrics, such as 127.0.0.1:0 for any free port"
+    )]
+    Metrics {
+        /// The address.
+        at: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// Nobody answers there, or whoever does is no controller.
     #[error(
         "no controller at {at}: {why}; start one with `brambling controller` or `brambling cluster`, or give its address"

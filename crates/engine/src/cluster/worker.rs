@@ -1,11 +1,13 @@
 //! A process that holds shards: it registers with a controller and runs what it is told to.
 
 mod hosted;
+mod metrics;
 mod times;
 
 use super::wire::{board, epoch, framed, message};
 use super::{ClusterError, Rendezvous, VERSION};
 use crate::{Error, Settings};
+use brambling_controller::registry::HEARTBEAT;
 use brambling_exchange::transports::local_address_towards;
 use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
@@ -16,14 +18,13 @@ use brambling_protocol::message::{Load, Message, Prepare, Register};
 use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 use hosted::Hosted;
+use metrics::{Done, Ended};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a worker tells how it fares.
-const REPORTS: Duration = Duration::from_millis(250);
 /// How often it tells what shards take.
 const TIMES: Duration = Duration::from_secs(1);
 /// How often its jobs are told that time passes.
@@ -107,6 +108,7 @@ struct State {
     again: Option<Instant>,
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobId, Arc<Hosted>>,
+    ended: Ended,
     /// The links of clients.
     clients: BTreeSet<LinkId>,
     /// Why jobs cannot run here: said again on a new link.
@@ -255,11 +257,12 @@ impl Shared {
             self.dial_if_due(&mut state, now);
             let jobs: Vec<Arc<Hosted>> = state.jobs.values().cloned().collect();
             let link = state.link.filter(|_| state.is_open && state.me.is_some());
+            let since = now - reported;
+            let due = link.filter(|_| since >= HEARTBEAT);
+            let load = due.map(|_| self.load(&mut state, since, &mut busy));
             drop(state);
             jobs.iter().for_each(|job| job.tick());
-            let since = now - reported;
-            if let Some(link) = link.filter(|_| since >= REPORTS) {
-                let load = self.load(&jobs, since, &mut busy);
+            if let Some((link, load)) = due.zip(load) {
                 self.control().say(link, [framed(Message::Load(load))]);
                 reported = now;
             }
@@ -276,12 +279,10 @@ impl Shared {
         }
     }
 
-    fn load(&self, jobs: &[Arc<Hosted>], since: Duration, busy: &mut Duration) -> Load {
-        let tallies: Vec<_> = jobs.iter().map(|job| (job.id(), job.tally())).collect();
-        let all = tallies
-            .iter()
-            .map(|(_, tally)| tally.busy)
-            .sum::<Duration>();
+    /// How it fares; `busy` is what its threads had worked when this was asked last.
+    fn load(&self, state: &mut State, since: Duration, busy: &mut Duration) -> Load {
+        let mut tasks = std::mem::take(&mut state.ended.unsaid);
+        let Done { busy: all, .. } = state.done(|job, tally| tasks.push((job, tally.tasks)));
         let worked = all.saturating_sub(*busy).as_secs_f64();
         *busy = all;
         let could = since.as_secs_f64() * f64::from(self.pool.threads());
@@ -289,10 +290,7 @@ impl Shared {
         Load {
             memory_bytes: self.budget.in_use_bytes(),
             idle_permille: (idle * 1_000.0) as u16,
-            tasks: tallies
-                .iter()
-                .map(|(id, tally)| (*id, tally.tasks))
-                .collect(),
+            tasks,
         }
     }
 
@@ -367,6 +365,7 @@ impl Shared {
                 let mut state = self.state();
                 state.unprepared.remove(&job);
                 let job = state.jobs.remove(&job);
+                job.iter().for_each(|job| state.ended.add(job));
                 drop(state);
                 job.iter().for_each(|job| job.release());
             }

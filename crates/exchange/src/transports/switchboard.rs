@@ -13,7 +13,7 @@
 //! * A link whose first frame is no call speaks of no job: a [`Reception`] has it, and it is not made again when it is lost.
 //!   Whoever says nothing for [`GREETING_TIME`] after the greeting is sent away.
 
-use super::tcp::{GREETING_TIME, LinkId, Lost, Net, NetOptions, Origin, Owner};
+use super::tcp::{Carried, GREETING_TIME, LinkId, Lost, Net, NetOptions, Origin, Owner};
 use brambling_protocol::frame::{Body, Call, FORMAT, Frame, Incoming, Packet};
 use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
 use bytes::Bytes;
@@ -172,6 +172,11 @@ impl Switchboard {
     /// Where it listens.
     pub fn listens_at(&self) -> Option<SocketAddr> {
         self.shared.net().listens_at()
+    }
+
+    /// What has gone over its links until now.
+    pub fn carried(&self) -> Carried {
+        self.shared.net().carried()
     }
 
     /// A job begins, in which this process is `me`. Its peers may call from now on.

@@ -17,9 +17,11 @@
 //! frame may send on any link: a writer is taken under a reader, never the other way about.
 
 mod buffers;
+mod carried;
 mod link;
 mod lost;
 
+pub use carried::Carried;
 pub use lost::Lost;
 
 use brambling_protocol::frame::{Incoming, Packet};
@@ -122,6 +124,8 @@ struct Links {
     by_id: BTreeMap<LinkId, Arc<Link>>,
     /// The same, for those who poll.
     all: Arc<Vec<Arc<Link>>>,
+    /// What has gone over those that are no more.
+    ended: Carried,
 }
 
 impl Links {
@@ -132,6 +136,8 @@ impl Links {
 
     fn remove(&mut self, link: LinkId) -> Option<Arc<Link>> {
         let link = self.by_id.remove(&link)?;
+        // With its end, so that whoever adds up finds it once: among the links or here.
+        self.ended += link.carried();
         self.all = Arc::new(self.by_id.values().cloned().collect());
         Some(link)
     }
@@ -227,6 +233,15 @@ impl Net {
         if let Some(helper) = &self.helper {
             helper.thread().unpark();
         }
+    }
+
+    /// What has gone over its links until now.
+    pub fn carried(&self) -> Carried {
+        let links = self.shared.links.read();
+        let links = links.unwrap_or_else(PoisonError::into_inner);
+        let mut sum = links.ended;
+        links.all.iter().for_each(|link| sum += link.carried());
+        sum
     }
 
     /// Ends a link. The owner hears of it as of any other end.

@@ -33,6 +33,16 @@ pub fn threads() -> io::Result<BTreeSet<u32>> {
     std::fs::read_dir("/proc/self/task")?.map(number).collect()
 }
 
+/// How many file descriptors this process has open.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn open_descriptors() -> io::Result<usize> {
+    let all = std::fs::read_dir("/proc/self/fd")?.count();
+    // One is the folder, which is open while it is read.
+    Ok(all.saturating_sub(1))
+}
+
 /// The CPU time that a thread of this process has used since it began.
 ///
 /// # Errors
@@ -70,6 +80,17 @@ mod tests {
         }
         assert!(process_cpu_time(std::process::id()).unwrap() > before);
         assert!(process_cpu_time(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_open_counts() {
+        let before = open_descriptors().unwrap();
+        let held: Vec<_> = (0..100)
+            .map(|_| std::fs::File::open("/dev/null").unwrap())
+            .collect();
+        let now = open_descriptors().unwrap();
+        // Other tests of this binary open files as well, and close them.
+        assert!(now.abs_diff(before + held.len()) < 50, "{before} {now}");
     }
 
     #[test]

@@ -162,6 +162,12 @@ impl Hosted {
         told.next(self.id, job.readings())
     }
 
+    /// How many of its shards are here.
+    pub(super) fn shards(&self) -> usize {
+        let job = self.state().job.clone();
+        job.map_or(0, |job| job.readings().count())
+    }
+
     pub(super) fn tally(&self) -> Tally {
         let state = self.state();
         match (&state.job, &state.tally) {

@@ -1,6 +1,7 @@
 //! One connection: its greeting, the frames that come, and those that go.
 
 use super::buffers::{Buffer, Buffers};
+use super::carried::{self, Carried, Count};
 use super::{KEEPALIVE, LinkId, Lost, Origin, Owner};
 use brambling_protocol::frame::{HEADER_BYTES, Header, Incoming, Packet};
 use brambling_protocol::greeting::{
@@ -15,7 +16,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Room for what comes with one call, where no large frame has begun.
@@ -39,6 +40,8 @@ pub(super) struct Link {
     is_open: AtomicBool,
     reader: Mutex<Reader>,
     writer: Mutex<Writer>,
+    received: Arc<Count>,
+    sent: Arc<Count>,
 }
 
 /// What a look at a link has brought.
@@ -61,6 +64,7 @@ struct Reader {
     /// The last frame was large.
     was_large: bool,
     buffers: Buffers,
+    received: Arc<Count>,
 }
 
 /// Whose turn it is.
@@ -85,6 +89,7 @@ struct Writer {
     /// The socket takes no more: it will say when it does.
     is_full: bool,
     has_ended: bool,
+    sent: Arc<Count>,
 }
 
 impl Link {
@@ -106,6 +111,7 @@ impl Link {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let keepalive = keepalive.with_interval(KEEPALIVE / 5).with_retries(5);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+        let (received, sent) = (Arc::<Count>::default(), Arc::<Count>::default());
         Link {
             id,
             origin,
@@ -120,17 +126,26 @@ impl Link {
                 large: None,
                 was_large: false,
                 buffers: buffers.clone(),
+                received: received.clone(),
             }),
             writer: Mutex::new(Writer {
                 // Nothing goes out before there is a connection.
                 is_full: origin == Origin::Dialed,
+                sent: sent.clone(),
                 ..Writer::default()
             }),
+            received,
+            sent,
         }
     }
 
     pub(super) fn id(&self) -> LinkId {
         self.id
+    }
+
+    /// What has gone over it.
+    pub(super) fn carried(&self) -> Carried {
+        carried::both(&self.sent, &self.received)
     }
 
     /// Whether frames go both ways.
@@ -176,8 +191,13 @@ impl Link {
         if writer.has_ended {
             return;
         }
-        let frames = frames.into_iter();
+        let mut count = 0;
+        let frames = frames.into_iter().inspect(|_| count += 1);
         writer.queue.extend(frames.flat_map(|frame| frame.into()));
+        // What is said before is the greeting.
+        if self.is_open() {
+            writer.sent.add_frames(count);
+        }
         // The reading side sees that the connection is broken, and ends the link.
         let _ = writer.write(&self.stream);
     }
@@ -271,6 +291,7 @@ impl Link {
             }
         }
         if let Some(frame) = reader.take_large() {
+            reader.received.add_frames(1);
             let taken = owner.frame(self.id, Incoming::from(&frame));
             return taken.map_err(Lost::Refused);
         }
@@ -283,6 +304,7 @@ impl Link {
                 }
                 return Ok(());
             };
+            reader.received.add_frames(1);
             let taken = owner.frame(self.id, Incoming::from(frame));
             taken.map_err(Lost::Refused)?;
             reader.from += bytes;
@@ -390,6 +412,7 @@ impl Reader {
 
     /// So many bytes have come into the room.
     fn took(&mut self, bytes: usize) {
+        self.received.add_bytes(bytes);
         match &mut self.large {
             Some((_, come)) => *come += bytes,
             None => self.to += bytes,
@@ -457,6 +480,7 @@ impl Writer {
     }
 
     fn wrote(&mut self, bytes: usize) {
+        self.sent.add_bytes(bytes);
         self.written += bytes;
         while let Some(first) = self.queue.front()
             && self.written >= first.len()

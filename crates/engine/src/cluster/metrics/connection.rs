@@ -1,0 +1,112 @@
+//! One connection: a request comes, an answer goes, and the other end closes.
+
+use bytes::{Buf, Bytes};
+use mio::net::TcpStream;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::Instant;
+
+/// What is read of a connection with one call.
+const READ_BYTES: usize = 1 << 12;
+/// What may come after the request before the connection is cut.
+const AFTERWARDS_MAX: usize = 1 << 16;
+
+/// A connection, and how far it is.
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// When it is cut, however far it is.
+    pub(super) deadline: Instant,
+    state: State,
+}
+
+enum State {
+    /// What has come of the request.
+    Reads(Vec<u8>),
+    /// What is to go.
+    Writes([Bytes; 2]),
+    /// The answer has gone: so many bytes came since then. To close before the other end does, with bytes of its that nobody has
+    /// read, would take the answer from it.
+    Drains(usize),
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// It waits for its other end.
+    Waits,
+    Closes,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, deadline: Instant) -> Connection {
+        Connection {
+            stream,
+            deadline,
+            state: State::Reads(Vec::new()),
+        }
+    }
+
+    /// Goes as far as the socket lets it. `answer` gives what is to be said to what has come, once that is clear.
+    pub(super) fn go_on(&mut self, mut answer: impl FnMut(&[u8]) -> Option<[Bytes; 2]>) -> Next {
+        loop {
+            let gone = match &mut self.state {
+                State::Reads(come) => read(&mut self.stream, come, &mut answer),
+                State::Writes(parts) => write(&mut self.stream, parts),
+                State::Drains(bytes) => drain(&mut self.stream, bytes),
+            };
+            match gone {
+                Ok(Some(next)) => self.state = next,
+                Ok(None) => return Next::Closes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Next::Waits,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // It is broken, and its other end knows.
+                Err(_) => return Next::Closes,
+            }
+        }
+    }
+}
+
+/// The next state; none: it is over.
+type Gone = io::Result<Option<State>>;
+
+fn read(
+    stream: &mut TcpStream,
+    come: &mut Vec<u8>,
+    answer: &mut impl FnMut(&[u8]) -> Option<[Bytes; 2]>,
+) -> Gone {
+    let mut room = [0; READ_BYTES];
+    loop {
+        let bytes = stream.read(&mut room)?;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        come.extend_from_slice(&room[..bytes]);
+        if let Some(parts) = answer(come) {
+            return Ok(Some(State::Writes(parts)));
+        }
+    }
+}
+
+fn write(stream: &mut TcpStream, parts: &mut [Bytes; 2]) -> Gone {
+    for part in parts {
+        while !part.is_empty() {
+            match stream.write(part)? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                bytes => part.advance(bytes),
+            }
+        }
+    }
+    stream.shutdown(Shutdown::Write)?;
+    Ok(Some(State::Drains(0)))
+}
+
+fn drain(stream: &mut TcpStream, come: &mut usize) -> Gone {
+    let mut room = [0; READ_BYTES];
+    while *come < AFTERWARDS_MAX {
+        match stream.read(&mut room)? {
+            0 => break,
+            bytes => *come += bytes,
+        }
+    }
+    Ok(None)
+}
