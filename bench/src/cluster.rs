@@ -43,6 +43,7 @@ impl Running {
         let options = ControllerOptions {
             bind,
             token: token.clone(),
+            tls: None,
             balance_each: Some(BALANCE_EACH),
             jobs_at_once: JOBS_AT_ONCE,
         };
@@ -50,7 +51,11 @@ impl Running {
         let controller = ControllerProcess::start(options).map_err(Error::from)?;
         let all = probes::threads().map_err(BenchError::Machine)?;
         let address = controller.address();
-        let at = Rendezvous { address, token };
+        let at = Rendezvous {
+            address,
+            token,
+            tls: None,
+        };
         let memory = Settings::default().resolve().map_err(Error::from)?;
         let share = Share {
             threads,

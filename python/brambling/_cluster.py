@@ -26,10 +26,14 @@ class Cluster:
     A context manager; `close` ends it as well.
     """
 
-    def __init__(self, address: str | None, token_file: str | os.PathLike[str] | None) -> None:
+    def __init__(
+        self, address: str | None, token_file: str | os.PathLike[str] | None, tls: str | os.PathLike[str] | None
+    ) -> None:
         if address is not None and not isinstance(address, str):
             raise SettingsError(f'address = {address!r} is not usable; give "HOST:PORT", such as "127.0.0.1:7077"')
-        self._native = _native.Cluster(address, None if token_file is None else os.fspath(token_file))
+        self._native = _native.Cluster(
+            address, None if token_file is None else os.fspath(token_file), None if tls is None else os.fspath(tls)
+        )
         self.address: str = self._native.address()
         _open.append(self)
 
@@ -76,7 +80,12 @@ class Cluster:
         return self._native.run(program._builder.native, dumps(program), None if weight is None else int(weight))
 
 
-def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | None = None) -> Cluster:
+def connect(
+    address: str | None = None,
+    *,
+    token_file: str | os.PathLike[str] | None = None,
+    tls: str | os.PathLike[str] | None = None,
+) -> Cluster:
     """
     Run programs, models and analyses of graphs on a cluster from now on: until the connection is closed, or to the end of its `with` block.
 
@@ -87,6 +96,9 @@ def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | 
         cluster of this account on this machine.
     token_file : path, optional
         The file that the controller wrote. By default the one on this account, or the token in BRAMBLING_TOKEN.
+    tls : path, optional
+        The folder with the cluster's certificates, as `brambling certs` makes it, for a cluster that uses TLS. By default the one that
+        BRAMBLING_TLS names, else the one that the file with the token names.
 
     Returns
     -------
@@ -96,7 +108,7 @@ def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | 
     Raises
     ------
     ClusterError
-        There is no controller, or it knows another token.
+        There is no controller, it knows another token, or one side uses TLS and the other does not, or with other certificates.
 
     Examples
     --------
@@ -106,7 +118,7 @@ def connect(address: str | None = None, *, token_file: str | os.PathLike[str] | 
             print(len(cluster.status()["workers"]))
             result = p.run()
     """
-    return Cluster(address, token_file)
+    return Cluster(address, token_file, tls)
 
 
 def current() -> Cluster | None:

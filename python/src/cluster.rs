@@ -135,15 +135,17 @@ impl PyCluster {
 #[pymethods]
 impl PyCluster {
     #[new]
-    #[pyo3(signature = (address, token_file))]
+    #[pyo3(signature = (address, token_file, tls))]
     fn new(
         py: Python<'_>,
         address: Option<String>,
         token_file: Option<PathBuf>,
+        tls: Option<PathBuf>,
     ) -> PyResult<PyCluster> {
         run::check_process()?;
         let connected = py.detach(|| {
-            let at = Rendezvous::find(address.as_deref(), token_file.as_deref())?;
+            let (token_file, tls) = (token_file.as_deref(), tls.as_deref());
+            let at = Rendezvous::find(address.as_deref(), token_file, tls)?;
             Cluster::connect(&at)
         });
         let cluster = Some(Arc::new(connected.map_err(raise)?));

@@ -178,7 +178,7 @@ def test_what_is_wrong_with_rows_is_told_by_a_worker(shared):
     rows = np.arange(20.0).reshape(10, 2)
     rows[3, 1] = np.finfo(float).max
     with br.connect(shared):
-        with pytest.raises(br.ClusterError, match=r"worker w\d.*squares of X") as caught:
+        with pytest.raises(br.KernelError, match=r"worker w\d.*squares of X") as caught:
             br.ml.LogisticRegression(solver="gradient-descent").fit(rows, [0, 1] * 5)
         assert "Traceback" not in str(caught.value)
         with pytest.raises(br.SettingsError, match="threads = 2"):

@@ -70,8 +70,17 @@ def test_a_worker_that_gets_no_cpu_is_not_dead(tmp_path, monkeypatch):
         assert [worker["pid"] for worker in cluster.status()["workers"]][1] == starved
 
 
-def test_a_thousand_connections_without_a_token_cost_nothing_that_matters(tmp_path, monkeypatch):
+# The first bytes of a TLS handshake that breaks off.
+HALF_OPEN = bytes([0x16, 3, 1, 1, 0, 1, 0, 0, 252])
+
+
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+def test_a_thousand_connections_without_a_token_cost_nothing_that_matters(tmp_path, monkeypatch, with_tls):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    if with_tls:
+        monkeypatch.setenv("BRAMBLING_TLS", str(tmp_path / "certs"))
+        made = subprocess.run([sys.executable, "-m", "brambling", "certs", "--dir", str(tmp_path / "certs")], check=False)
+        assert made.returncode == 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 4 * STRANGERS:
         pytest.skip(f"this account may have {hard} descriptors, too few for {STRANGERS} connections")
@@ -87,7 +96,7 @@ def test_a_thousand_connections_without_a_token_cost_nothing_that_matters(tmp_pa
                 stranger = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
                 if at % 2:
                     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                        stranger.sendall(os.urandom(at % 300))
+                        stranger.sendall((HALF_OPEN if with_tls else b"") + os.urandom(at % 300))
         # Meanwhile those who know the token are served.
         assert counted(50).run()["x"] == [50] * 4
         with br.connect(address) as another:

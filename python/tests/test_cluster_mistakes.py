@@ -56,7 +56,7 @@ def test_a_program_too_large_for_its_workers_says_where_and_what_to_do(tmp_path,
             p = br.Program("large")
             x = p.dataset("x", value=0, partitions=4)
             p.keep(p.map(lambda x: np.ones(1_000_000) + x, x))
-            with pytest.raises(br.ClusterError) as caught:
+            with pytest.raises(br.OutOfMemory) as caught:
                 p.run()
             text = str(caught.value)
             assert "on worker w1" in text and "memory" in text and "of 8388608 in use" in text, text

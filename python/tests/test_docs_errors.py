@@ -109,7 +109,11 @@ def told_by_shell(typed):
     """What a command prints about a mistake: each line typed in order, up to the last one."""
     *before, last = typed.split("\n")
     for line in before:
-        subprocess.run(line, shell=True, check=True, timeout=PATIENCE_S)
+        if line.startswith("brambling "):
+            command = [sys.executable, "-m", *shlex.split(line)]
+            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+        else:
+            subprocess.run(line, shell=True, check=True, timeout=PATIENCE_S)
     settings = dict(itertools.takewhile(lambda pair: len(pair) == 2, (word.split("=") for word in shlex.split(last))))
     program, *arguments = shlex.split(last)[len(settings) :]
     assert program == "brambling"

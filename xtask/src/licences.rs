@@ -25,7 +25,7 @@ const ACCEPTED: &[&str] = &[
 ];
 
 /// What is built and shipped; other platforms' crates need not be on this machine.
-const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 fn metadata() -> Result<Metadata, cargo_metadata::Error> {
     MetadataCommand::new()

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cargo_metadata::{DependencyKind, Metadata, Package, PackageId};
 
@@ -78,13 +79,35 @@ fn shipped(metadata: &Metadata) -> Result<Vec<&Package>, Box<dyn Error>> {
             }
         }
     }
+    let built = built()?;
+    let is_built = |it: &&Package| built.contains(&format!("{} v{}", it.name.as_str(), it.version));
     let mut packages: Vec<&Package> = metadata
         .packages
         .iter()
         .filter(|package| seen.contains(&package.id) && package.source.is_some())
+        .filter(is_built)
         .collect();
     packages.sort_by_key(|package| (package.name.to_string(), package.version.clone()));
     Ok(packages)
+}
+
+/// What cargo builds for it, as `name vVERSION`: what it resolves has also packages that a feature would use if another one were on
+/// (`package?/feature`), and that nobody builds.
+fn built() -> Result<BTreeSet<String>, Box<dyn Error>> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace::root());
+    command.args(["tree", "--package", SHIPPED, "--edges", "normal"]);
+    command.args(["--prefix", "none", "--target", crate::licences::PLATFORM]);
+    let done = command.output()?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).into_owned().into());
+    }
+    let lines = String::from_utf8(done.stdout)?;
+    let named = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some(format!("{} {}", words.next()?, words.next()?))
+    };
+    Ok(lines.lines().filter_map(named).collect())
 }
 
 /// The texts of a package's licences, without what differs by how they were checked out.

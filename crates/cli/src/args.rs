@@ -1,6 +1,7 @@
 //! The command line: what it accepts, and help that teaches.
 
 use crate::Host;
+use crate::certs::CertsArguments;
 use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
 use crate::jobs::{CancelArguments, JobsArguments};
 use crate::logs::LogsArguments;
@@ -62,15 +63,27 @@ Examples:
   brambling cluster --workers 2 --threads 4
   brambling cluster --workers 2 --threads 1 --bind 127.0.0.1:0
   brambling cluster --workers 2 --threads 4 --metrics 127.0.0.1:9177
+  brambling cluster --workers 2 --threads 4 --tls certs      with certificates of `brambling certs`
 
 Then, in a script: with br.connect(\"127.0.0.1:7077\"): ...
 It ends with Ctrl-C or SIGTERM, and its workers with it.";
+
+const CERTS_HELP: &str = "\
+Examples:
+  brambling certs --dir certs
+  brambling certs --dir certs --host 10.0.0.7 --host 10.0.0.8
+  brambling cluster --workers 2 --threads 4 --tls certs
+
+It makes an authority for one cluster, a certificate of it for all members, and its key: ca.pem, cert.pem and key.pem, in a
+folder that only this account can read. Nobody can make further ones, since the authority's key is not kept; nothing is overwritten.
+With --host the certificate is taken only from who listens there, or on the dialer's own machine.";
 
 const CONTROLLER_HELP: &str = "\
 Examples:
   brambling controller
   brambling controller --bind 10.0.0.7:7077
   brambling controller --metrics 127.0.0.1:9177    then http://127.0.0.1:9177/metrics is for Prometheus
+  brambling controller --bind 10.0.0.7:7077 --tls certs
 
 It writes its address and a new token to a file that only this account can read; the commands and
 br.connect find it there. For other accounts and hosts: --token-file, or the token in BRAMBLING_TOKEN.
@@ -79,7 +92,7 @@ Without --bind nobody outside this machine reaches it. It ends with Ctrl-C or SI
 const WORKER_HELP: &str = "\
 Examples:
   brambling worker --controller 127.0.0.1:7077
-  brambling worker --controller 10.0.0.7:7077 --threads 16 --memory 64GB --token-file token.toml
+  brambling worker --controller 10.0.0.7:7077 --threads 16 --memory 64GB --token-file token.toml --tls certs
 
 It runs Python that its cluster's clients send: whoever knows the token can do what this account can.
 It ends with Ctrl-C or SIGTERM, or when the controller is gone for 10 seconds.";
@@ -242,6 +255,9 @@ pub(crate) enum Command {
     /// Start workers on this machine, and a controller for them
     #[command(after_help = CLUSTER_HELP)]
     Cluster(ClusterArguments),
+    /// Make the certificates of a cluster that uses TLS
+    #[command(after_help = CERTS_HELP)]
+    Certs(CertsArguments),
     /// Start a controller, with which workers register
     #[command(after_help = CONTROLLER_HELP)]
     Controller(ControllerArguments),

@@ -3,9 +3,9 @@
 use crate::metrics::{self, MetricsAt};
 use crate::{FAILED, Host, OK, Streams};
 use brambling::cluster::{
-    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess,
-    JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Rendezvous, Share, Source, Status, WorkerEnd,
-    WorkerOptions, WorkerProcess,
+    BALANCE_EACH, Certificates, Children, Cluster, ClusterError, ControllerOptions,
+    ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Rendezvous, Share, Source, Status,
+    WorkerEnd, WorkerOptions, WorkerProcess,
 };
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
@@ -30,11 +30,14 @@ pub(crate) struct Where {
     controller: Option<String>,
     #[command(flatten)]
     token: TokenFile,
+    #[command(flatten)]
+    tls: TlsFolder,
 }
 
 impl Where {
     pub(crate) fn find(&self) -> Result<Rendezvous, ClusterError> {
-        Rendezvous::find(self.controller.as_deref(), self.token.token_file.as_deref())
+        let (token, tls) = (&self.token.token_file, &self.tls.tls);
+        Rendezvous::find(self.controller.as_deref(), token.as_deref(), tls.as_deref())
     }
 
     pub(crate) fn names_a_token_file(&self) -> bool {
@@ -50,6 +53,14 @@ pub(crate) struct TokenFile {
 }
 
 #[derive(clap::Args)]
+pub(crate) struct TlsFolder {
+    /// The folder with the cluster's certificates, as `brambling certs` makes it: all connections are encrypted, and whoever has none of them
+    /// is refused. Otherwise BRAMBLING_TLS, or where the file with the token says they are
+    #[arg(long, value_name = "DIR")]
+    tls: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct ControllerArguments {
     /// Where it listens; port 0 is any free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7077")]
@@ -60,6 +71,8 @@ pub(crate) struct ControllerArguments {
     metrics: MetricsAt,
     #[command(flatten)]
     token: TokenFile,
+    #[command(flatten)]
+    tls: TlsFolder,
 }
 
 /// What a controller does with jobs.
@@ -111,6 +124,8 @@ pub(crate) struct ClusterArguments {
     jobs: Jobs,
     #[command(flatten)]
     metrics: MetricsAt,
+    #[command(flatten)]
+    tls: TlsFolder,
 }
 
 /// Prints what went wrong; the exit code.
@@ -158,6 +173,7 @@ impl Running {
         jobs: &Jobs,
         metrics: &MetricsAt,
         token_file: Option<&Path>,
+        TlsFolder { tls }: &TlsFolder,
     ) -> Result<Running, ClusterError> {
         let bind: SocketAddr = bind.parse().map_err(|_| ClusterError::Address {
             text: bind.to_owned(),
@@ -167,9 +183,11 @@ impl Running {
             Some(token) => token,
             None => Rendezvous::new_token()?,
         };
+        let tls = Certificates::given(tls.as_deref())?;
         let options = ControllerOptions {
             bind,
             token: token.clone(),
+            tls: tls.clone(),
             balance_each: jobs.balance_each(),
             jobs_at_once: jobs.jobs_at_once,
         };
@@ -178,7 +196,11 @@ impl Running {
         let serve = |listener| controller.serve_metrics(listener);
         let metrics = listener.map(serve).transpose()?;
         let address = controller.address();
-        let at = Rendezvous { address, token };
+        let at = Rendezvous {
+            address,
+            token,
+            tls,
+        };
         let file = at.publish()?;
         Ok(Running {
             metrics,
@@ -205,9 +227,10 @@ pub(crate) fn controller(
         bind,
         jobs,
         metrics,
+        tls,
         ..
     } = arguments;
-    let start = || Running::start(bind, jobs, metrics, token_file);
+    let start = || Running::start(bind, jobs, metrics, token_file, tls);
     let started = Asked::watch().and_then(|asked| Ok((asked, start()?)));
     let (asked, running) = match started {
         Ok(started) => started,
@@ -265,8 +288,7 @@ fn run_worker(
         let why = "this command knows no programs that clients could send".into();
         return Err(ClusterError::Refused { why }.into());
     };
-    let Where { controller, token } = arguments.at;
-    let cluster = Rendezvous::find(controller.as_deref(), token.token_file.as_deref())?;
+    let cluster = arguments.at.find()?;
     let mut settings = Settings::default();
     (settings.threads, settings.memory) = (arguments.threads, arguments.memory);
     let threads = settings.resolve()?.threads;
@@ -329,9 +351,10 @@ fn run_cluster(
         bind,
         jobs,
         metrics,
+        tls,
         ..
     } = arguments;
-    let running = Running::start(bind, jobs, metrics, None)?;
+    let running = Running::start(bind, jobs, metrics, None, tls)?;
     let memory_bytes = Settings::default().resolve()?.memory_bytes / u64::from(arguments.workers);
     let share = Share {
         threads: arguments.threads,
@@ -435,8 +458,7 @@ pub fn status_json(status: Status) -> String {
 }
 
 pub(crate) fn status(at: &Where, streams: &mut Streams<'_>) -> u8 {
-    let found = Rendezvous::find(at.controller.as_deref(), at.token.token_file.as_deref());
-    let status = found.and_then(|at| Cluster::connect(&at)?.status());
+    let status = at.find().and_then(|at| Cluster::connect(&at)?.status());
     match status {
         Ok(status) => {
             streams.out(status_json(status) + "\n");

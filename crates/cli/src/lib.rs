@@ -14,6 +14,7 @@
 
 mod args;
 mod bench;
+mod certs;
 mod cluster;
 mod config;
 mod doctor;
@@ -173,6 +174,7 @@ fn with_streams(
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
         Command::Config { json } => config::run(json, &mut streams),
+        Command::Certs(arguments) => certs::certs(&arguments, &mut streams),
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),
         Command::Worker(arguments) => cluster::worker(arguments, host, &mut streams),
         Command::Cluster(arguments) => cluster::cluster(&arguments, host, &mut streams),

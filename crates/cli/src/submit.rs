@@ -5,7 +5,7 @@ use crate::logs::{self, Log};
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE, run};
 use brambling::cluster::{
     CONTROLLER_VARIABLE, Cluster, ClusterError, JobId, Rendezvous, SUBMISSION_VARIABLE,
-    TOKEN_VARIABLE,
+    TLS_VARIABLE, TOKEN_VARIABLE,
 };
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -137,6 +137,9 @@ fn connects(command: &mut Command, at: &Where, found: &Rendezvous) {
     command.env(CONTROLLER_VARIABLE, found.address.to_string());
     if at.names_a_token_file() {
         command.env(TOKEN_VARIABLE, found.token.to_hex());
+    }
+    if let Some(tls) = &found.tls {
+        command.env(TLS_VARIABLE, tls.folder());
     }
 }
 

@@ -309,3 +309,48 @@ fn what_follows_a_script_that_is_submitted_is_the_scripts() {
         "{out}"
     );
 }
+
+#[test]
+fn certificates_are_made_and_not_overwritten() {
+    let folder = std::env::temp_dir().join(format!("brambling-certs-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let line = format!("certs --dir {} --host 10.0.0.7", folder.display());
+    let mut host = FakeHost::default();
+    let (code, out, err) = call(&mut host, &line);
+    assert_eq!((code, err.as_str()), (OK, ""));
+    assert!(out.contains("--tls") && out.contains("365 days"), "{out}");
+    assert!(!out.contains("PRIVATE"), "{out}");
+    let (code, out, err) = call(&mut host, &line);
+    assert_eq!((code, out.as_str()), (FAILED, ""));
+    assert!(err.contains("give a new folder"), "{err}");
+    // What cannot be used is said before anybody is asked.
+    std::fs::write(folder.join("key.pem"), "nothing").unwrap();
+    std::fs::write(folder.join("token"), "ab".repeat(32)).unwrap();
+    let dir = folder.display();
+    let at = format!("--controller 127.0.0.1:1 --token-file {dir}/token --tls {dir}");
+    for command in [
+        "status",
+        "jobs",
+        "top",
+        "logs j1",
+        "cancel j1",
+        "drain w1",
+        "move w1 --shard 0.1",
+    ] {
+        let (code, _, err) = call(&mut host, &format!("{command} {at}"));
+        assert_eq!(code, FAILED);
+        assert!(err.contains("key.pem cannot be used"), "{command}: {err}");
+    }
+    let (_, _, err) = call(&mut host, &format!("submit {at} heat"));
+    assert!(err.contains("key.pem cannot be used"), "{err}");
+    for command in ["controller", "cluster --workers 1 --threads 1"] {
+        let line = format!("{command} --bind 127.0.0.1:0 --tls {}", folder.display());
+        let (code, _, err) = call(&mut host, &line);
+        assert_eq!(code, FAILED);
+        assert!(err.contains("key.pem cannot be used"), "{command}: {err}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    let (code, _, err) = call(&mut host, "certs");
+    assert_eq!(code, USAGE);
+    assert!(err.contains("--dir"), "{err}");
+}

@@ -5,6 +5,7 @@
 //! of them. The controller places its shards and never sees the bytes; results are fetched from the workers that hold them.
 //! `docs/cluster.md` tells how processes find each other and what happens when one of them is gone.
 
+mod certificates;
 mod children;
 mod client;
 mod controller;
@@ -21,6 +22,7 @@ pub use brambling_protocol::message::{
     Client, JobDetails, JobState, JobStatus, Status, WorkerStatus,
 };
 pub use brambling_protocol::{JobId, WorkerId};
+pub use certificates::{CERTIFICATES_LAST, Certificates, TLS_VARIABLE};
 pub use children::{Children, Share};
 pub use client::Cluster;
 pub use controller::{BALANCE_EACH, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Traffic};

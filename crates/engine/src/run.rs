@@ -131,7 +131,7 @@ impl RunOptions {
     /// use brambling::prelude::*;
     /// use std::sync::Arc;
     ///
-    /// let cluster = Arc::new(Cluster::connect(&Rendezvous::find(None, None)?)?);
+    /// let cluster = Arc::new(Cluster::connect(&Rendezvous::find(None, None, None)?)?);
     /// let options = RunOptions::new().on(&cluster);
     /// let (x, y) = (vec![1.0, 2.0, 3.0, 4.0], vec![0.0, 0.0, 1.0, 1.0]);
     /// let fitted = LogisticRegression::default().fit_owned(x, y, 1, &options)?;

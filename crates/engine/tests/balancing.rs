@@ -73,12 +73,20 @@ fn start_controller(balance_each: Option<Duration>) -> (ControllerProcess, Rende
     let options = ControllerOptions {
         bind: "127.0.0.1:0".parse().unwrap(),
         token: token.clone(),
+        tls: None,
         balance_each,
         jobs_at_once: 1,
     };
     let controller = ControllerProcess::start(options).unwrap();
     let address = controller.address();
-    (controller, Rendezvous { address, token })
+    (
+        controller,
+        Rendezvous {
+            address,
+            token,
+            tls: None,
+        },
+    )
 }
 
 fn start_worker(at: &Rendezvous, sleep_us: u64, waits: &Waits) -> WorkerProcess {

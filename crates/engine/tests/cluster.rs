@@ -99,12 +99,20 @@ fn start_controller_with(balance_each: Option<Duration>) -> (ControllerProcess, 
     let options = ControllerOptions {
         bind,
         token: token.clone(),
+        tls: None,
         balance_each,
         jobs_at_once: JOBS_AT_ONCE,
     };
     let controller = ControllerProcess::start(options).unwrap();
     let address = controller.address();
-    (controller, Rendezvous { address, token })
+    (
+        controller,
+        Rendezvous {
+            address,
+            token,
+            tls: None,
+        },
+    )
 }
 
 fn start_worker(at: &Rendezvous, threads: u32) -> WorkerProcess {
@@ -467,6 +475,7 @@ fn who_takes_no_part_is_told_why() {
     let options = ControllerOptions {
         bind,
         token,
+        tls: None,
         balance_each: None,
         jobs_at_once: JOBS_AT_ONCE,
     };

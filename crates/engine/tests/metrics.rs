@@ -59,11 +59,18 @@ fn controller() -> (ControllerProcess, Rendezvous, MetricsEndpoint) {
         token: token.clone(),
         balance_each: Some(BALANCE_EACH),
         jobs_at_once: JOBS_AT_ONCE,
+        tls: None,
     };
     let controller = ControllerProcess::start(options).unwrap();
     let address = controller.address();
     let metrics = controller.serve_metrics(any_port()).unwrap();
-    (controller, Rendezvous { address, token }, metrics)
+    let tls = None;
+    let at = Rendezvous {
+        address,
+        token,
+        tls,
+    };
+    (controller, at, metrics)
 }
 
 fn worker(at: &Rendezvous) -> (WorkerProcess, MetricsEndpoint) {

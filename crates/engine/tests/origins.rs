@@ -66,12 +66,21 @@ fn controller() -> (ControllerProcess, Rendezvous) {
     let options = ControllerOptions {
         bind: "127.0.0.1:0".parse().unwrap(),
         token: token.clone(),
+        tls: None,
         balance_each: None,
         jobs_at_once: JOBS_AT_ONCE,
     };
     let controller = ControllerProcess::start(options).unwrap();
     let address = controller.address();
-    (controller, Rendezvous { address, token })
+    let tls = None;
+    (
+        controller,
+        Rendezvous {
+            address,
+            token,
+            tls,
+        },
+    )
 }
 
 fn worker(at: &Rendezvous) -> WorkerProcess {

@@ -71,6 +71,7 @@ fn board(epoch: u64, at: &str) -> Switchboard {
         bind: Some(at.parse().unwrap()),
         token: Token::new([4; 32]),
         nonce,
+        tls: None,
     };
     Switchboard::new(options, epoch).unwrap()
 }
@@ -271,6 +272,7 @@ fn hall(epoch: u64) -> (Switchboard, Receiver<Visit>) {
         bind: Some("127.0.0.1:0".parse().unwrap()),
         token: Token::new([4; 32]),
         nonce,
+        tls: None,
     };
     let hall = Arc::new(Hall(Mutex::new(sender)));
     (

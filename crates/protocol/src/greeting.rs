@@ -12,7 +12,10 @@
 //! A proof is HMAC-SHA-256 over the version, both nonces and the name of the side, keyed by the token. The token itself
 //! never travels. Nonces are fresh on each side, so what was said on one connection is of no use on another, and a side's
 //! name keeps a proof from being sent back to whom it came from. Nothing after the verdict is protected by this: against
-//! who can change what is on its way there is TLS.
+//! who can change what is on its way there is TLS, inside of which the same four messages go.
+//!
+//! A listener that uses TLS, and is dialed without, says so with a challenge, and so does one that does not use it and is dialed with
+//! it ([`refusal`], [`Listener::on_opening`]). Nobody believes more of it than that the connection is of no use.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -158,12 +161,55 @@ pub enum GreetingError {
     /// The listener greets as many others as it can.
     #[error("it is greeting too many others; try again")]
     Busy,
+    /// The listener uses TLS, and the dialer does not.
+    #[error(
+        "the cluster uses TLS; give the folder with its certificates, as --tls DIR or in BRAMBLING_TLS"
+    )]
+    TlsNeeded,
+    /// The dialer uses TLS, and the listener does not.
+    #[error(
+        "the cluster does not use TLS; leave --tls out and unset BRAMBLING_TLS, or start all of its processes with --tls"
+    )]
+    NoTls,
 }
 
 const WELCOME: u8 = 0;
 const OTHER_VERSION: u8 = 1;
 const OTHER_TOKEN: u8 = 2;
 const BUSY: u8 = 3;
+const TLS_NEEDED: u8 = 4;
+const NO_TLS: u8 = 5;
+
+/// How a TLS connection begins: a handshake, and the first byte of its version.
+const TLS_BEGINS: [u8; 2] = [0x16, 3];
+
+/// Whether a connection that begins with these bytes is one of TLS, as far as they tell.
+pub fn begins_tls(bytes: &[u8]) -> bool {
+    bytes
+        .iter()
+        .zip(TLS_BEGINS)
+        .all(|(byte, begins)| *byte == begins)
+}
+
+/// Whether what begins with these bytes may be an opening, or a challenge.
+pub fn begins_greeting(bytes: &[u8]) -> bool {
+    bytes
+        .iter()
+        .zip(MAGIC)
+        .all(|(byte, begins)| *byte == begins)
+}
+
+/// Why a listener did not begin TLS, by what it said instead.
+pub fn refusal(challenge: &Challenge) -> GreetingError {
+    let theirs = u16::from_le_bytes([challenge[8], challenge[9]]);
+    if challenge[..8] != MAGIC {
+        return GreetingError::NotBrambling;
+    }
+    // A welcome without TLS is none.
+    refused(challenge[10], theirs)
+        .err()
+        .unwrap_or(GreetingError::NotBrambling)
+}
 
 /// The side that dials.
 #[derive(Debug)]
@@ -222,6 +268,8 @@ fn refused(code: u8, theirs: u16) -> Result<(), GreetingError> {
         OTHER_VERSION => Err(GreetingError::Version { theirs }),
         OTHER_TOKEN => Err(GreetingError::Token),
         BUSY => Err(GreetingError::Busy),
+        TLS_NEEDED => Err(GreetingError::TlsNeeded),
+        NO_TLS => Err(GreetingError::NoTls),
         _ => Err(GreetingError::NotBrambling),
     }
 }
@@ -250,6 +298,10 @@ impl Listener {
         nonce: Nonce,
     ) -> Result<(Listener, Challenge), (GreetingError, Option<Challenge>)> {
         let theirs = u16::from_le_bytes([opening[8], opening[9]]);
+        if begins_tls(opening) {
+            let refusal = challenge(NO_TLS, &[0; NONCE_BYTES], &[0; PROOF_BYTES]);
+            return Err((GreetingError::NoTls, Some(refusal)));
+        }
         if opening[..8] != MAGIC {
             return Err((GreetingError::NotBrambling, None));
         }
@@ -273,6 +325,11 @@ impl Listener {
     /// What to send to whom there is no room for.
     pub fn busy() -> Challenge {
         challenge(BUSY, &[0; NONCE_BYTES], &[0; PROOF_BYTES])
+    }
+
+    /// What to send to whom speaks without TLS where it is used.
+    pub fn tls_needed() -> Challenge {
+        challenge(TLS_NEEDED, &[0; NONCE_BYTES], &[0; PROOF_BYTES])
     }
 
     /// The dialer's answer has come: what to send, and whether it is let in.

@@ -1,7 +1,8 @@
 //! A greeting lets in who knows the token, and nobody else: not who repeats what others said, nor who sends a proof back.
 
 use brambling_protocol::greeting::{
-    Challenge, Dialer, GreetingError, Listener, Opening, Token, VERSION,
+    Challenge, Dialer, GreetingError, Listener, Opening, Token, VERSION, begins_greeting,
+    begins_tls, refusal,
 };
 
 fn token(byte: u8) -> Token {
@@ -82,6 +83,32 @@ fn others_versions_and_strangers_are_told_apart() {
     assert_eq!(heard, Err(GreetingError::NotBrambling));
     let heard = dialing.on_challenge(&Listener::busy());
     assert_eq!(heard, Err(GreetingError::Busy));
+}
+
+#[test]
+fn who_uses_tls_and_who_does_not_hear_what_keeps_them_apart() {
+    let (dialing, opening) = Dialer::new(token(1), [5; 32]);
+    // Without TLS at a listener that uses it.
+    assert!(begins_greeting(&opening) && !begins_tls(&opening));
+    let heard = dialing.on_challenge(&Listener::tls_needed());
+    assert_eq!(heard, Err(GreetingError::TlsNeeded));
+    // With TLS at a listener that does not.
+    let mut handshake: Opening = [0; 48];
+    handshake[..5].copy_from_slice(&[0x16, 3, 1, 0, 200]);
+    assert!(begins_tls(&handshake) && !begins_greeting(&handshake));
+    let (error, told) = Listener::on_opening(token(1), &handshake, [6; 32]).unwrap_err();
+    assert_eq!(error, GreetingError::NoTls);
+    assert_eq!(refusal(&told.unwrap()), GreetingError::NoTls);
+}
+
+/// Whatever a listener says instead of TLS, nobody goes on without.
+#[test]
+fn what_is_said_instead_of_tls_is_always_a_refusal() {
+    let (_, opening) = Dialer::new(token(1), [5; 32]);
+    let (_, welcome) = Listener::on_opening(token(1), &opening, [6; 32]).unwrap();
+    assert_eq!(refusal(&welcome), GreetingError::NotBrambling);
+    assert_eq!(refusal(&[0; 80]), GreetingError::NotBrambling);
+    assert_eq!(refusal(&Listener::busy()), GreetingError::Busy);
 }
 
 /// Every bit of a challenge and of an answer counts, except those that say nothing yet.

@@ -1,11 +1,15 @@
-//! Random programs on several executors and a controller, connected by links over TCP that are cut again and again.
+//! Random programs on several executors and a controller, connected by links over TCP, with and without TLS, that are cut again and again.
 //!
 //! Between what `members` tries and what processes do: sessions over real connections, with greetings, lost links and links made
 //! again. The results must be those of the interpreter.
 
+#[path = "../../exchange/tests/support/certificates.rs"]
+mod certificates;
+
 use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{Lost, NetOptions};
+use brambling_exchange::transports::tls::Tls;
 use brambling_memory::Budget;
 use brambling_program::{DatasetId, GroupId, Plan, Rng, ShardId, StageId};
 use brambling_protocol::frame::{Incoming, Packet};
@@ -16,6 +20,7 @@ use brambling_protocol::{
 use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
 use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
 use brambling_worker::node::{Node, NodeOptions};
+use certificates::Authority;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,11 +37,12 @@ fn nonce() -> Nonce {
     nonce
 }
 
-fn board(epoch: u64) -> Arc<Switchboard> {
+fn board(epoch: u64, tls: Option<&Tls>) -> Arc<Switchboard> {
     let options = NetOptions {
         bind: Some("127.0.0.1:0".parse().unwrap()),
         token: Token::new([3; 32]),
         nonce,
+        tls: tls.cloned(),
     };
     Arc::new(Switchboard::new(options, epoch).unwrap())
 }
@@ -178,11 +184,12 @@ struct Left {
     breaks: u64,
 }
 
-fn run(seed: u64, plan: &Plan, pools: &[Pool]) -> Left {
+fn run(seed: u64, plan: &Plan, pools: &[Pool], tls: Option<&Tls>) -> Left {
     let mut random = Rng::new(seed, StageId(u32::MAX), 3, 0);
     let workers = pools.len() as u32;
     let map = placed(plan, workers, &mut random);
-    let boards: Vec<Arc<Switchboard>> = (0..=workers).map(|at| board(u64::from(at))).collect();
+    let boards = (0..=workers).map(|at| board(u64::from(at), tls));
+    let boards: Vec<Arc<Switchboard>> = boards.collect();
     let (central, boards) = boards.split_last().unwrap();
     let mut controller = Controller::new((0..workers).map(WorkerId));
     controller.begin(JOB, NOW, map.clone());
@@ -285,17 +292,17 @@ fn sole(mut job: Arc<Job>) -> Job {
     }
 }
 
-#[test]
-fn links_that_break_lose_nothing() {
+/// Runs programs of so many seeds, and gives how many shards moved and links broke.
+fn check(count: u64, tls: Option<&Tls>) -> (u64, u64) {
     let pool = |threads| Pool::new(threads, true).unwrap();
     let clusters = [vec![pool(1), pool(1)], vec![pool(2), pool(1), pool(1)]];
     let (mut moves, mut breaks) = (0, 0);
-    for seed in seeds(60) {
+    for seed in seeds(count) {
         let random = random_program(seed);
         let program = Arc::new(random.program.clone());
         let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
         let expected = interpret(&random.program, &random.symbols);
-        let left = run(seed, &plan, &clusters[(seed % 2) as usize]);
+        let left = run(seed, &plan, &clusters[(seed % 2) as usize], tls);
         moves += left.moves;
         breaks += left.breaks;
         let found = results(&random, left.jobs);
@@ -303,5 +310,19 @@ fn links_that_break_lose_nothing() {
             panic!("seed {seed}:\n{difference}\n{}", random.program.spec());
         }
     }
+    (moves, breaks)
+}
+
+#[test]
+fn links_that_break_lose_nothing() {
+    let (moves, breaks) = check(60, None);
+    assert!(moves > 50 && breaks > 200, "{moves} moves, {breaks} breaks");
+}
+
+/// A link is made again with a handshake of its own, and whatever lay in the old one's records is sent again.
+#[test]
+fn links_under_tls_that_break_lose_nothing() {
+    let tls = Authority::new("ours").member();
+    let (moves, breaks) = check(60, Some(&tls));
     assert!(moves > 50 && breaks > 200, "{moves} moves, {breaks} breaks");
 }

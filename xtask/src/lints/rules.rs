@@ -123,6 +123,7 @@ pub const RULES: &[Rule] = &[
             "crates/storage",
             "crates/memory/src/cgroup",
             "crates/engine/src/settings",
+            "crates/engine/src/cluster/certificates",
             "crates/engine/src/cluster/rendezvous",
             "crates/machine",
             "crates/operators/src/io",

@@ -2,14 +2,19 @@
 
 use super::Problem;
 use crate::nearest::nearest;
-use brambling::cluster::{CONTROLLER_VARIABLE, SUBMISSION_VARIABLE, TOKEN_VARIABLE};
+use brambling::cluster::{CONTROLLER_VARIABLE, SUBMISSION_VARIABLE, TLS_VARIABLE, TOKEN_VARIABLE};
 use brambling::{ENVIRONMENT, FILE_NAME, Resolved, SETTINGS, SettingsError};
 use brambling_machine::cpu::Processor;
 
 const PREFIX: &str = "BRAMBLING_";
 
-/// Variables that say where a cluster is and what its processes know.
-const OF_CLUSTERS: [&str; 3] = [CONTROLLER_VARIABLE, TOKEN_VARIABLE, SUBMISSION_VARIABLE];
+/// Variables that say where a cluster is and what its processes know and have.
+const OF_CLUSTERS: [&str; 4] = [
+    CONTROLLER_VARIABLE,
+    TOKEN_VARIABLE,
+    TLS_VARIABLE,
+    SUBMISSION_VARIABLE,
+];
 /// Variables of this repository's own tools.
 const OF_OUR_TOOLS: [&str; 2] = ["BRAMBLING_COMMAND", "BRAMBLING_SEEDS"];
 
@@ -205,6 +210,7 @@ mod tests {
             "PATH",
             "BRAMBLING_THREAD",
             "BRAMBLING_MEMORY",
+            "BRAMBLING_TLS",
             "BRAMBLING_COMMAND",
             "BRAMBLING_COLOUR",
         ];

@@ -1,6 +1,6 @@
 //! Workers as children of a process: they end with it.
 
-use super::{ClusterError, Rendezvous, TOKEN_VARIABLE};
+use super::{ClusterError, Rendezvous, TLS_VARIABLE, TOKEN_VARIABLE};
 use brambling_machine::pin;
 use std::ffi::OsString;
 use std::process::{Child, Command, Stdio};
@@ -48,6 +48,10 @@ impl Children {
             command.args(["--threads", &share.threads.to_string()]);
             command.args(["--memory", &share.memory_bytes.to_string()]);
             command.env(TOKEN_VARIABLE, at.token.to_hex());
+            match &at.tls {
+                Some(tls) => command.env(TLS_VARIABLE, tls.folder()),
+                None => command.env_remove(TLS_VARIABLE),
+            };
             command.stdin(Stdio::piped()).stdout(prints());
             let child = on(places.get(worker), &allowed, || command.spawn());
             let child = child.map_err(|source| ClusterError::System { source })?;

@@ -35,7 +35,7 @@ const ASKS: Duration = Duration::from_millis(250);
 /// ```no_run
 /// use brambling::cluster::{Cluster, Rendezvous};
 ///
-/// let cluster = Cluster::connect(&Rendezvous::find(Some("127.0.0.1:7077"), None)?)?;
+/// let cluster = Cluster::connect(&Rendezvous::find(Some("127.0.0.1:7077"), None, None)?)?;
 /// for worker in cluster.status()?.workers {
 ///     println!("{} on {}: {} threads", worker.id, worker.host, worker.threads);
 /// }
@@ -95,12 +95,13 @@ impl Cluster {
     /// Connects to a controller.
     ///
     /// # Errors
-    /// When nobody answers there, or another token is known there.
+    /// When nobody answers there, or another token is known there, or one side uses TLS and the other does not take part in that.
     pub fn connect(at: &Rendezvous) -> Result<Cluster, ClusterError> {
         let (sender, inbox) = channel();
         let desk = Arc::new(Desk(Mutex::new(sender)));
         let system = |source| ClusterError::System { source };
-        let board = board(None, at.token.clone(), epoch()?, desk).map_err(system)?;
+        let board = board(None, at.token.clone(), at.tls.as_ref(), epoch()?, desk);
+        let board = board.map_err(system)?;
         let controller = board.visit(at.address).map_err(system)?;
         let missing = |why| ClusterError::NoController {
             at: at.address,

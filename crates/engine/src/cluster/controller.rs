@@ -3,7 +3,7 @@
 mod metrics;
 
 use super::wire::{board, epoch, framed, message};
-use super::{ClusterError, Token, VERSION};
+use super::{Certificates, ClusterError, Token, VERSION};
 use brambling_controller::balance::Scales;
 pub use brambling_controller::registry::JOBS_AT_ONCE;
 use brambling_controller::registry::{Caller, Order, Registry};
@@ -32,6 +32,8 @@ pub struct ControllerOptions {
     pub bind: SocketAddr,
     /// What the processes of its cluster know.
     pub token: Token,
+    /// The cluster's certificates, if its processes speak TLS.
+    pub tls: Option<Certificates>,
     /// How often it looks whether shards of a job should move to other workers, [`BALANCE_EACH`] for example; none: shards move when somebody
     /// asks for it. Workers tell once a second what shards take, so that more often is of no use.
     pub balance_each: Option<Duration>,
@@ -87,6 +89,7 @@ impl ControllerProcess {
         let ControllerOptions {
             bind,
             token,
+            tls,
             balance_each,
             jobs_at_once,
         } = options;
@@ -108,7 +111,7 @@ impl ControllerProcess {
             said: AtomicU64::new(0),
         });
         let desk = Arc::new(Desk(Arc::downgrade(&shared)));
-        let board = board(Some(bind), token, epoch()?, desk)
+        let board = board(Some(bind), token, tls.as_ref(), epoch()?, desk)
             .map_err(|source| ClusterError::Bind { at: bind, source })?;
         let address = board.listens_at().expect("it was told to listen");
         assert!(shared.board.set(board).is_ok(), "set once");

@@ -131,6 +131,42 @@ pub enum ClusterError {
         /// What is wrong with it.
         why: String,
     },
+    /// A file that TLS needs cannot be read.
+    #[error(
+        "{path}: {source}; --tls and BRAMBLING_TLS name a folder that `brambling certs` has made: make one, or copy the cluster's to this machine"
+    )]
+    NoCertificates {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A file that TLS needs holds something else, or nothing that is good any more.
+    #[error("{path} cannot be used: {why}")]
+    BadCertificates {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong, and the way out.
+        why: String,
+    },
+    /// New certificates would take the place of something.
+    #[error(
+        "{folder} exists and is not empty, and certificates are not overwritten; give a new folder, or remove this one when no process uses it"
+    )]
+    FolderInUse {
+        /// Where they were to be.
+        folder: PathBuf,
+    },
+    /// A certificate cannot name this host.
+    #[error(
+        "`{text}` cannot be in a certificate: {why}; give addresses, or names that this machine can resolve, or no --host at all"
+    )]
+    Host {
+        /// What was given.
+        text: String,
+        /// Why not.
+        why: String,
+    },
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
     File {

@@ -1,7 +1,8 @@
-//! Where processes of one account find a cluster: a file for each, with its address and its token, readable for nobody else.
+//! Where processes of one account find a cluster: a file for each, with its address, its token and the folder of its certificates if it
+//! uses TLS, readable for nobody else.
 
 use super::wire;
-use super::{ClusterError, DEFAULT_PORT, Token};
+use super::{Certificates, ClusterError, DEFAULT_PORT, Token};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -18,55 +19,59 @@ pub const CONTROLLER_VARIABLE: &str = "BRAMBLING_CONTROLLER";
 struct Found {
     address: SocketAddr,
     token: String,
+    /// The folder with the certificates of a cluster that uses TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<PathBuf>,
 }
 
-/// A cluster's address and token.
+/// What a file has told.
+struct Known {
+    address: SocketAddr,
+    token: Token,
+    tls: Option<PathBuf>,
+}
+
+/// A cluster's address, its token, and its certificates if it uses TLS.
 #[derive(Clone, Debug)]
 pub struct Rendezvous {
     /// Where its controller listens.
     pub address: SocketAddr,
     /// What its processes know.
     pub token: Token,
+    /// What its processes speak TLS with; none: they do not.
+    pub tls: Option<Certificates>,
 }
 
 impl Rendezvous {
     /// Finds a cluster. `address` is HOST:PORT or HOST; none: what BRAMBLING_CONTROLLER says, else the one cluster of this account. The
-    /// token comes from `token_file`, else from BRAMBLING_TOKEN, else from the file that a controller of this account wrote.
+    /// token comes from `token_file`, else from BRAMBLING_TOKEN, else from the file that a controller of this account wrote. The certificates
+    /// come from the folder `tls`, else from the one that BRAMBLING_TLS names, else from the one that the file with the token names, if the cluster
+    /// uses TLS.
     ///
     /// # Errors
     /// Names what is missing, and the way out.
     pub fn find(
         address: Option<&str>,
         token_file: Option<&Path>,
+        tls: Option<&Path>,
     ) -> Result<Rendezvous, ClusterError> {
         let folder = folder()?;
-        let known = |address: SocketAddr| read(&path_in(&folder, address));
         let variable = std::env::var(CONTROLLER_VARIABLE);
         let variable = variable.ok().filter(|text| !text.is_empty());
-        let Some(text) = address.or(variable.as_deref()) else {
-            return the_only_one(&folder);
+        let known = match address.or(variable.as_deref()) {
+            None => the_only_one(&folder)?,
+            Some(text) => known_at(text, token_file, &folder)?,
         };
-        let text = match text.parse::<SocketAddr>().is_ok() || text.contains(':') {
-            true => text.to_owned(),
-            false => format!("{text}:{DEFAULT_PORT}"),
+        let tls = match (Certificates::given(tls)?, known.tls) {
+            (Some(given), _) => Some(given),
+            (None, Some(told)) => Some(Certificates::read(&told)?),
+            (None, None) => None,
         };
-        let address = wire::address(&text)?;
-        let token = match token_file {
-            Some(path) => token_in(path)?,
-            None => match std::env::var(TOKEN_VARIABLE) {
-                Ok(text) => parsed(&text, TOKEN_VARIABLE)?,
-                Err(_) => match known(address)? {
-                    Some(found) => found.token,
-                    None => {
-                        return Err(ClusterError::NoToken {
-                            at: text,
-                            looked_at: path_in(&folder, address),
-                        });
-                    }
-                },
-            },
-        };
-        Ok(Rendezvous { address, token })
+        Ok(Rendezvous {
+            address: known.address,
+            token: known.token,
+            tls,
+        })
     }
 
     /// A new token.
@@ -84,7 +89,7 @@ impl Rendezvous {
     /// When it cannot be used.
     pub fn given_token(token_file: Option<&Path>) -> Result<Option<Token>, ClusterError> {
         match (token_file, std::env::var(TOKEN_VARIABLE)) {
-            (Some(path), _) => token_in(path).map(Some),
+            (Some(path), _) => token_in(path).map(|(token, _)| Some(token)),
             (None, Ok(text)) => parsed(&text, TOKEN_VARIABLE).map(Some),
             (None, Err(_)) => Ok(None),
         }
@@ -114,8 +119,9 @@ impl Rendezvous {
         let found = Found {
             address: self.address,
             token: self.token.to_hex(),
+            tls: self.tls.as_ref().map(|tls| tls.folder().to_owned()),
         };
-        let text = toml::to_string(&found).expect("two texts");
+        let text = toml::to_string(&found).expect("three texts");
         let failed = |source| ClusterError::File {
             path: path.clone(),
             source,
@@ -166,7 +172,40 @@ fn path_in(folder: &Path, address: SocketAddr) -> PathBuf {
     folder.join(format!("{name}.toml"))
 }
 
-fn read(path: &Path) -> Result<Option<Rendezvous>, ClusterError> {
+/// The cluster at an address that somebody names.
+fn known_at(text: &str, token_file: Option<&Path>, folder: &Path) -> Result<Known, ClusterError> {
+    let text = match text.parse::<SocketAddr>().is_ok() || text.contains(':') {
+        true => text.to_owned(),
+        false => format!("{text}:{DEFAULT_PORT}"),
+    };
+    let address = wire::address(&text)?;
+    let path = path_in(folder, address);
+    let (token, tls) = match token_file {
+        Some(file) => token_in(file)?,
+        None => match std::env::var(TOKEN_VARIABLE) {
+            Ok(text) => {
+                let token = parsed(&text, TOKEN_VARIABLE)?;
+                // What a file says of another cluster, or cannot say, is of no interest to who knows the token.
+                let known = read(&path).ok().flatten().filter(|it| it.token == token);
+                (token, known.and_then(|it| it.tls))
+            }
+            Err(_) => {
+                let known = read(&path)?.ok_or(ClusterError::NoToken {
+                    at: text,
+                    looked_at: path,
+                })?;
+                (known.token, known.tls)
+            }
+        },
+    };
+    Ok(Known {
+        address,
+        token,
+        tls,
+    })
+}
+
+fn read(path: &Path) -> Result<Option<Known>, ClusterError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -182,13 +221,14 @@ fn read(path: &Path) -> Result<Option<Rendezvous>, ClusterError> {
         place: place.clone(),
         why: error.message().to_owned(),
     })?;
-    Ok(Some(Rendezvous {
+    Ok(Some(Known {
         address: found.address,
         token: parsed(&found.token, &place)?,
+        tls: found.tls,
     }))
 }
 
-fn the_only_one(folder: &Path) -> Result<Rendezvous, ClusterError> {
+fn the_only_one(folder: &Path) -> Result<Known, ClusterError> {
     let mut paths: Vec<PathBuf> = match std::fs::read_dir(folder) {
         Ok(entries) => entries
             .filter_map(|entry| Some(entry.ok()?.path()))
@@ -221,16 +261,16 @@ fn the_only_one(folder: &Path) -> Result<Rendezvous, ClusterError> {
     Err(ClusterError::WhichCluster { why })
 }
 
-/// The token in a file: the one that a controller wrote, or 64 digits alone.
-fn token_in(path: &Path) -> Result<Token, ClusterError> {
+/// The token in a file, and the folder of certificates that it names: the file that a controller wrote, or 64 digits alone.
+fn token_in(path: &Path) -> Result<(Token, Option<PathBuf>), ClusterError> {
     let text = std::fs::read_to_string(path).map_err(|source| ClusterError::File {
         path: path.to_owned(),
         source,
     })?;
     let place = path.display().to_string();
     match toml::from_str::<Found>(&text) {
-        Ok(found) => parsed(&found.token, &place),
-        Err(_) => parsed(&text, &place),
+        Ok(found) => Ok((parsed(&found.token, &place)?, found.tls)),
+        Err(_) => Ok((parsed(&text, &place)?, None)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the processes share: greetings, epochs, and messages as frames.
 
-use super::ClusterError;
+use super::{Certificates, ClusterError};
 use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::NetOptions;
 use brambling_protocol::frame::{Body, Frame};
@@ -32,10 +32,16 @@ pub(super) fn epoch() -> Result<u64, ClusterError> {
 pub(super) fn board(
     bind: Option<SocketAddr>,
     token: Token,
+    certificates: Option<&Certificates>,
     epoch: u64,
     reception: Arc<dyn Reception>,
 ) -> std::io::Result<Switchboard> {
-    let options = NetOptions { bind, token, nonce };
+    let options = NetOptions {
+        bind,
+        token,
+        nonce,
+        tls: certificates.map(Certificates::tls),
+    };
     Switchboard::receiving(options, epoch, reception)
 }
 

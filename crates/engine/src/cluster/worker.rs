@@ -143,10 +143,11 @@ impl WorkerProcess {
         let token = cluster.token.clone();
         let desks = Arc::<OnceLock<Weak<Shared>>>::default();
         let receives = Arc::new(Clients(desks.clone()));
-        let jobs = board(Some(bind), token.clone(), epoch, receives)
+        let tls = cluster.tls.as_ref();
+        let jobs = board(Some(bind), token.clone(), tls, epoch, receives)
             .map_err(|source| ClusterError::Bind { at: bind, source })?;
-        let control =
-            board(None, token, epoch, Arc::new(Control(desks.clone()))).map_err(system)?;
+        let controls = Arc::new(Control(desks.clone()));
+        let control = board(None, token, tls, epoch, controls).map_err(system)?;
         let shared = Arc::new(Shared {
             cluster,
             source,
@@ -379,12 +380,13 @@ impl Shared {
         if state.link != Some(link) {
             return;
         }
-        (state.link, state.is_open) = (None, false);
+        let was_open = std::mem::replace(&mut state.is_open, false);
+        state.link = None;
         let now = Instant::now();
         let since = state.lost.as_ref().map_or(now, |(since, _)| *since);
         state.lost = Some((since, why.to_string()));
         // What will not be otherwise the next time.
-        if let Lost::Greeting(_) = why {
+        if !was_open && matches!(why, Lost::Greeting(_) | Lost::Tls(_)) {
             let at = self.cluster.address;
             let why = why.to_string();
             state.end = Some(WorkerEnd::Failed(ClusterError::NoController { at, why }));

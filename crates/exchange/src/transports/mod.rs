@@ -1,11 +1,12 @@
 //! What carries frames between processes.
 //!
 //! A [`Net`](tcp::Net) has links: connections on which both sides have proved that they know the cluster's token, and which
-//! carry whole frames in order. A [`Switchboard`](switchboard::Switchboard) knows which job and which peer each belongs to, and
+//! carry whole frames in order, under [TLS](tls) if they are to. A [`Switchboard`](switchboard::Switchboard) knows which job and which peer each belongs to, and
 //! makes it again when it is lost.
 
 pub mod switchboard;
 pub mod tcp;
+pub mod tls;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -3,6 +3,8 @@
 //! # Rules
 //! * Until the [greeting](brambling_protocol::greeting) is over, a link reads messages of fixed sizes and nothing else; it has
 //!   [`GREETING_TIME`] for that, and at most [`GREETED_AT_ONCE`] are in it. Whoever knows no token costs a socket for that long.
+//! * Under [TLS](super::tls) the greeting goes inside; its time is that of both, and it has no more memory than certificates take. Whoever
+//!   comes without is told so by the first bytes that it says, and costs no more.
 //! * A frame's length is believed when its header's checksum is right, and bounded by
 //!   [`BODY_BYTES_MAX`](brambling_protocol::frame::BODY_BYTES_MAX); only then memory is taken for it.
 //! * [`Net::send`] never waits: what the socket does not take stays queued, and goes when it takes more. Credits of
@@ -20,10 +22,12 @@ mod buffers;
 mod carried;
 mod link;
 mod lost;
+mod wire;
 
 pub use carried::Carried;
 pub use lost::Lost;
 
+use super::tls::Tls;
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
 use buffers::Buffers;
@@ -38,6 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use wire::{Session, Wire};
 
 /// How long a greeting may take.
 pub const GREETING_TIME: Duration = Duration::from_secs(5);
@@ -92,6 +97,8 @@ pub struct NetOptions {
     pub token: Token,
     /// Gives random bytes, others each time.
     pub nonce: fn() -> Nonce,
+    /// What all links speak TLS with, both ways; none: nothing is encrypted.
+    pub tls: Option<Tls>,
 }
 
 /// Links to other processes, and a thread that watches them. Dropping it ends them all.
@@ -104,6 +111,7 @@ struct Shared {
     owner: Arc<dyn Owner>,
     token: Token,
     nonce: fn() -> Nonce,
+    tls: Option<Tls>,
     buffers: Buffers,
     registry: Registry,
     waker: Waker,
@@ -174,6 +182,7 @@ impl Net {
             owner,
             token: options.token,
             nonce: options.nonce,
+            tls: options.tls,
             buffers: Buffers::default(),
             registry,
             waker,
@@ -202,10 +211,11 @@ impl Net {
     /// Begins to connect. The owner hears how that ends.
     ///
     /// # Errors
-    /// When the system has no socket to give.
+    /// When the system has no socket to give, or no random bytes for TLS.
     pub fn dial(&self, to: SocketAddr) -> io::Result<LinkId> {
+        let session = self.shared.session(|tls| tls.dial(to.ip()))?;
         let stream = TcpStream::connect(to)?;
-        self.shared.add(stream, Origin::Dialed)
+        self.shared.add(Wire::new(stream, session), Origin::Dialed)
     }
 
     /// Sends frames, after those before them. Does nothing on a link that has ended: its owner hears of that.
@@ -278,11 +288,20 @@ impl Shared {
         links.all.clone()
     }
 
-    fn add(&self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
+    /// What a new link speaks TLS with, if it is to.
+    fn session(
+        &self,
+        make: impl FnOnce(&Tls) -> Result<rustls::Connection, rustls::Error>,
+    ) -> io::Result<Option<Session>> {
+        let connection = self.tls.as_ref().map(make).transpose();
+        Ok(connection.map_err(io::Error::other)?.map(Session::new))
+    }
+
+    fn add(&self, wire: Wire, origin: Origin) -> io::Result<LinkId> {
         let id = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
         let link = Link::new(
             id,
-            stream,
+            wire,
             origin,
             &self.buffers,
             self.token.clone(),
@@ -398,10 +417,20 @@ impl Shared {
         if event.is_writable()
             && let Err(error) = link.take_up()
         {
-            self.lose(&link, Lost::Io(error));
+            let why = self.last_word(&link).unwrap_or(Lost::Io(error));
+            self.lose(&link, why);
             return false;
         }
         event.is_readable() || event.is_error() || event.is_read_closed()
+    }
+
+    /// Why the other side does not want a link that has ended before it was open, if it has said so.
+    fn last_word(&self, link: &Link) -> Option<Lost> {
+        let read = AssertUnwindSafe(|| link.read(&*self.owner, true));
+        match catch_unwind(read) {
+            Ok(Err(why @ (Lost::Greeting(_) | Lost::Tls(_)))) if !link.is_open() => Some(why),
+            _ => None,
+        }
     }
 
     /// Takes those who dial.
@@ -414,7 +443,9 @@ impl Shared {
                         continue;
                     }
                     // Without memory or descriptors the dialer sees a closed connection, and tries again.
-                    let _ = self.add(stream, Origin::Accepted(from));
+                    let _ = self
+                        .session(Tls::listen)
+                        .and_then(|it| self.add(Wire::new(stream, it), Origin::Accepted(from)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Accepted::All,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -2,18 +2,18 @@
 
 use super::buffers::{Buffer, Buffers};
 use super::carried::{self, Carried, Count};
+use super::wire::Wire;
 use super::{KEEPALIVE, LinkId, Lost, Origin, Owner};
 use brambling_protocol::frame::{HEADER_BYTES, Header, Incoming, Packet};
 use brambling_protocol::greeting::{
     Answer, Challenge, Dialer, Listener, Nonce, Opening, Token, Verdict,
 };
 use bytes::Bytes;
-use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use socket2::{SockRef, TcpKeepalive};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -35,7 +35,7 @@ pub(super) struct Link {
     id: LinkId,
     origin: Origin,
     since: Instant,
-    stream: TcpStream,
+    wire: Wire,
     /// Whether both sides have proved that they know the token.
     is_open: AtomicBool,
     reader: Mutex<Reader>,
@@ -95,7 +95,7 @@ struct Writer {
 impl Link {
     pub(super) fn new(
         id: LinkId,
-        stream: TcpStream,
+        wire: Wire,
         origin: Origin,
         buffers: &Buffers,
         token: Token,
@@ -105,18 +105,19 @@ impl Link {
             Origin::Dialed => Greeting::Dialing(Box::new(Dialer::new(token, nonce)), false),
             Origin::Accepted(_) => Greeting::Listening(Box::new((token, nonce))),
         };
+        let stream = &wire.stream;
         // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
         let _ = stream.set_nodelay(true);
         // Where it is refused, a connection that dies without a word is noticed when something is sent.
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let keepalive = keepalive.with_interval(KEEPALIVE / 5).with_retries(5);
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+        let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
         let (received, sent) = (Arc::<Count>::default(), Arc::<Count>::default());
         Link {
             id,
             origin,
             since: Instant::now(),
-            stream,
+            wire,
             is_open: AtomicBool::new(false),
             reader: Mutex::new(Reader {
                 greeting,
@@ -166,14 +167,18 @@ impl Link {
     pub(super) fn register(&self, registry: &Registry, token: mio::Token) -> io::Result<()> {
         // By its descriptor: others read and write the stream meanwhile.
         let interests = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut SourceFd(&self.stream.as_raw_fd()), token, interests)
+        registry.register(
+            &mut SourceFd(&self.wire.stream.as_raw_fd()),
+            token,
+            interests,
+        )
     }
 
     /// Nothing is read or written any more.
     pub(super) fn shut(&self, registry: &Registry) {
         // Both fail when the connection is gone, which is what they are for.
-        let _ = registry.deregister(&mut SourceFd(&self.stream.as_raw_fd()));
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        let _ = registry.deregister(&mut SourceFd(&self.wire.stream.as_raw_fd()));
+        let _ = self.wire.stream.shutdown(std::net::Shutdown::Both);
         let mut writer = self.writer();
         writer.has_ended = true;
         writer.queue.clear();
@@ -199,7 +204,7 @@ impl Link {
             writer.sent.add_frames(count);
         }
         // The reading side sees that the connection is broken, and ends the link.
-        let _ = writer.write(&self.stream);
+        let _ = writer.write(&self.wire);
     }
 
     /// Writes what waits, if the socket takes more of it by now; whether it did. For threads that have nothing else to do.
@@ -211,26 +216,26 @@ impl Link {
         let Ok(mut writer) = self.writer.try_lock() else {
             return false;
         };
-        if writer.queue.is_empty() {
+        if writer.queue.is_empty() && !self.wire.holds_back() {
             return false;
         }
         let before = (writer.queue.len(), writer.written);
         writer.is_full = false;
         // The reading side sees that the connection is broken, and ends the link.
-        let _ = writer.write(&self.stream);
+        let _ = writer.write(&self.wire);
         before != (writer.queue.len(), writer.written)
     }
 
     /// The socket takes more, or is connected.
     pub(super) fn take_up(&self) -> io::Result<()> {
-        if let Some(error) = self.stream.take_error()? {
+        if let Some(error) = self.wire.stream.take_error()? {
             return Err(error);
         }
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if let Greeting::Dialing(dialing, is_said) = &mut reader.greeting
             && !*is_said
         {
-            if self.stream.peer_addr().is_err() {
+            if self.wire.stream.peer_addr().is_err() {
                 return Ok(());
             }
             *is_said = true;
@@ -242,7 +247,7 @@ impl Link {
         drop(reader);
         let mut writer = self.writer();
         writer.is_full = false;
-        writer.write(&self.stream)
+        writer.write(&self.wire)
     }
 
     // ---- what comes
@@ -260,24 +265,20 @@ impl Link {
             }
         };
         for _ in 0..READS_AT_ONCE {
-            match (&self.stream).read(reader.room()) {
+            match self.wire.read(reader.room()) {
                 Ok(0) => return Err(Lost::Ended),
                 Ok(bytes) => {
                     reader.took(bytes);
                     read.has_come = true;
                     self.hand_up(&mut reader, owner)?;
                 }
-                // Or it is not connected yet.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::WouldBlock | ErrorKind::NotConnected
-                    ) =>
-                {
-                    return Ok(read);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Lost::Io(error)),
+                Err(Lost::Io(error)) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    // Or it is not connected yet.
+                    ErrorKind::WouldBlock | ErrorKind::NotConnected => return Ok(read),
+                    _ => return Err(Lost::Io(error)),
+                },
+                Err(why) => return Err(why),
             }
         }
         read.has_more = true;
@@ -348,6 +349,7 @@ impl Link {
                     Err((error, refusal)) => {
                         if let Some(refusal) = refusal {
                             self.send([Bytes::copy_from_slice(&refusal)]);
+                            self.wire.drain();
                         }
                         return Err(error.into());
                     }
@@ -460,8 +462,8 @@ impl Reader {
 
 impl Writer {
     /// Writes what the socket takes.
-    fn write(&mut self, mut stream: &TcpStream) -> io::Result<()> {
-        while !self.is_full && !self.queue.is_empty() {
+    fn write(&mut self, wire: &Wire) -> io::Result<()> {
+        while !self.is_full && (!self.queue.is_empty() || wire.holds_back()) {
             let mut slices = [IoSlice::new(&[]); WRITTEN_AT_ONCE];
             let mut count = 0;
             for (slice, frame) in slices.iter_mut().zip(&self.queue) {
@@ -469,7 +471,7 @@ impl Writer {
                 *slice = IoSlice::new(&frame[from..]);
                 count += 1;
             }
-            match stream.write_vectored(&slices[..count]) {
+            match wire.write(&slices[..count]) {
                 Ok(bytes) => self.wrote(bytes),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_full = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -492,7 +494,7 @@ impl Writer {
 }
 
 /// Tells a dialer that too many others are being greeted.
-pub(super) fn turn_away(mut stream: &TcpStream) {
+pub(super) fn turn_away(mut stream: &mio::net::TcpStream) {
     // It fits into any socket's buffer; who does not take it is gone.
     let _ = stream.write(&Listener::busy());
 }

@@ -1,5 +1,6 @@
 //! Why a link ended.
 
+use crate::transports::tls::TlsError;
 use brambling_protocol::frame::FrameError;
 use brambling_protocol::greeting::GreetingError;
 use std::error::Error;
@@ -12,6 +13,9 @@ pub enum Lost {
     /// The two do not talk to each other. Trying again does not help, unless one of them was busy.
     #[error("{0}")]
     Greeting(#[from] GreetingError),
+    /// They do not come to speak TLS. Trying again does not help.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// The other side said too little for too long while it should have proved that it knows the token.
     #[error("it does not answer as brambling does")]
     Silent,
