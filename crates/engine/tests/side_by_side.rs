@@ -219,6 +219,30 @@ fn long_kernels_of_jobs_side_by_side_are_no_stalls() {
     });
 }
 
+/// A thread that has looked in vain for a while, and has a long kernel then with no other slice between, is in a kernel.
+#[test]
+fn a_long_kernel_after_a_rest_is_no_stall() {
+    let mut p = Program::new("rests and stays");
+    let done = p.dataset::<u64>("done", 2);
+    let resting = p.compute("rest").update(&done);
+    resting.run_with_context(|context: &mut Context<'_>, done: &mut u64| {
+        *done += 1;
+        if *done == 2 {
+            std::thread::sleep(Duration::from_millis(900));
+            return Progress::Done;
+        }
+        let completion = context.completion();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(150));
+            completion.signal();
+        });
+        Progress::Pending
+    });
+    let options = RunOptions::new().threads(2).stall_seconds(0.3);
+    let mut outcome = run(&options, p).unwrap();
+    assert_eq!(outcome.take_all(&done), [2, 2]);
+}
+
 /// A job that stands still is told so while another one keeps the threads busy.
 #[test]
 fn a_stall_beside_a_busy_job_is_seen() {

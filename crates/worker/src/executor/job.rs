@@ -117,6 +117,8 @@ pub(super) struct Station {
     pub(super) queued: Published,
     /// How often its thread has looked for something to do for the job, and found nothing.
     pub(super) looks: AtomicU64,
+    /// Whether its last look found nothing.
+    pub(super) idle: AtomicBool,
     /// The CPU that the thread was on when it last read the clock.
     pub(super) cpu: AtomicU32,
     pub(super) tally: ThreadTally,
@@ -138,6 +140,7 @@ impl Station {
             ready: UnsafeCell::new(Ready::new(shards)),
             queued: Published(AtomicU32::new(0)),
             looks: AtomicU64::new(0),
+            idle: AtomicBool::new(false),
             cpu: AtomicU32::new(u32::MAX),
             tally: ThreadTally::default(),
         }

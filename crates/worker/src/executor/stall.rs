@@ -43,7 +43,8 @@ impl Watchdog {
         let looks = pool.iter();
         let looks = looks.map(|station| station.looks.load(Ordering::Acquire));
         let has_mail = job.stations.iter().any(|station| station.mail.has_any());
-        if has_mail || pulses != self.pulses {
+        let mut idle = pool.iter().map(|it| it.idle.load(Ordering::Acquire));
+        if has_mail || !idle.all(|is_idle| is_idle) || pulses != self.pulses {
             self.pulses = pulses;
             self.looks = looks.collect();
             self.since = Instant::now();

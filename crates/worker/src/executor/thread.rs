@@ -139,6 +139,10 @@ impl<'a> Worker<'a> {
                 while !worker.job.stop.load(Ordering::Relaxed)
                     && let Some(number) = worker.find()
                 {
+                    if ran.is_none() {
+                        // Before the kernel, which may take its time.
+                        worker.station.idle.store(false, Ordering::Release);
+                    }
                     worker.run(number);
                     ran = Some(worker.clock - began);
                     if worker.clock - began >= time {
@@ -153,7 +157,7 @@ impl<'a> Worker<'a> {
                 worker.read_clock();
                 ran = Some(worker.clock - began);
             } else {
-                count(&worker.station.looks, 1);
+                worker.found_nothing();
             }
         });
         ran
@@ -226,6 +230,12 @@ impl<'a> Worker<'a> {
         self.guarded(work);
         self.job.exchange_notes(self.me);
         self.station.zone.leave();
+    }
+
+    /// For whoever looks whether the job stands still.
+    fn found_nothing(&self) {
+        self.station.idle.store(true, Ordering::Release);
+        count(&self.station.looks, 1);
     }
 
     /// The thread does not poll any more: the transport's helper is to see to what comes from other workers.
@@ -550,11 +560,12 @@ impl<'a> Worker<'a> {
             }
             self.clock = Instant::now();
             if let Some(number) = self.thief.steal(self.job, self.clock) {
+                self.station.idle.store(false, Ordering::Release);
                 self.take_over(number);
                 self.run(number);
                 return;
             }
-            count(&self.station.looks, 1);
+            self.found_nothing();
             if since.is_some_and(|since| self.clock - since >= poll) {
                 let has_work =
                     || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
@@ -569,6 +580,7 @@ impl<'a> Worker<'a> {
             }
         }
         if since.is_some() {
+            self.station.idle.store(false, Ordering::Release);
             self.clock = Instant::now();
         }
     }
