@@ -295,13 +295,21 @@ impl Then for Labelling<'_> {
 
 fn run(isa: Isa, x: &[f64], centres: &Centres, then: impl Then) {
     assert!(centres.count > 0 && x.len().is_multiple_of(centres.columns));
-    match centres.group {
-        _ if centres.singles.is_empty() => by_doubles(isa, x, centres, then),
-        5 => dispatch_pair(isa, Proving::<_, 1, 5>::new(isa, x, centres, then)),
-        8 => dispatch_pair(isa, Proving::<_, 2, 8>::new(isa, x, centres, then)),
-        10 => dispatch_pair(isa, Proving::<_, 2, 10>::new(isa, x, centres, then)),
-        12 => dispatch_pair(isa, Proving::<_, 2, 12>::new(isa, x, centres, then)),
-        other => unreachable!("no kernel in singles for groups of {other}"),
+    if centres.singles.is_empty() {
+        return by_doubles(isa, x, centres, then);
+    }
+    let is_single = centres.halves.len() == centres.group;
+    // More rows at a time share the reads of many centres. Few are read from the nearest cache anyway, and fewer
+    // rows ask memory for less at once.
+    match (centres.group, is_single) {
+        (5, _) => dispatch_pair(isa, Proving::<_, 1, 5, false>::new(isa, x, centres, then)),
+        (8, true) => dispatch_pair(isa, Proving::<_, 1, 8, true>::new(isa, x, centres, then)),
+        (8, false) => dispatch_pair(isa, Proving::<_, 2, 8, false>::new(isa, x, centres, then)),
+        (10, true) => dispatch_pair(isa, Proving::<_, 1, 10, true>::new(isa, x, centres, then)),
+        (10, false) => dispatch_pair(isa, Proving::<_, 2, 10, false>::new(isa, x, centres, then)),
+        (12, true) => dispatch_pair(isa, Proving::<_, 1, 12, true>::new(isa, x, centres, then)),
+        (12, false) => dispatch_pair(isa, Proving::<_, 2, 12, false>::new(isa, x, centres, then)),
+        (other, _) => unreachable!("no kernel in singles for groups of {other}"),
     }
 }
 

@@ -9,7 +9,7 @@ use super::{F64x8, Line};
 /// `examples/gradient_rate.rs`; the CPU's own prefetchers stop at the end of each 4 KiB page.
 const PREFETCH_BYTES: usize = 4096;
 /// The same for rows that are read in tiles as large as that: the tile after the next is further away.
-const PREFETCH_SOON_BYTES: usize = 2048;
+const PREFETCH_SOON_BYTES: usize = 1536;
 const LINE_BYTES: usize = 64;
 
 /// What the values of a table may be: doubles, or singles, each of which is read as the double that equals it.

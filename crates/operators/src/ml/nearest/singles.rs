@@ -101,15 +101,17 @@ fn above(bound: f64) -> f32 {
 }
 
 /// [`super::Nearest`], with scores in singles as long as they prove labels. `PARTS` vectors of sixteen rows are scored at a time:
-/// every value of a centre is then read once for all.
-pub(super) struct Proving<'a, T, const PARTS: usize, const GROUP: usize> {
+/// every value of a centre is then read once for all. `SINGLE`: there is one group.
+pub(super) struct Proving<'a, T, const PARTS: usize, const GROUP: usize, const SINGLE: bool> {
     isa: Isa,
     x: &'a [f64],
     centres: &'a Centres,
     then: T,
 }
 
-impl<'a, T, const PARTS: usize, const GROUP: usize> Proving<'a, T, PARTS, GROUP> {
+impl<'a, T, const PARTS: usize, const GROUP: usize, const SINGLE: bool>
+    Proving<'a, T, PARTS, GROUP, SINGLE>
+{
     /// For a kernel that is run with `isa`.
     pub(super) fn new(isa: Isa, x: &'a [f64], centres: &'a Centres, then: T) -> Self {
         Proving {
@@ -121,7 +123,9 @@ impl<'a, T, const PARTS: usize, const GROUP: usize> Proving<'a, T, PARTS, GROUP>
     }
 }
 
-impl<T: Then, const PARTS: usize, const GROUP: usize> PairKernel for Proving<'_, T, PARTS, GROUP> {
+impl<T: Then, const PARTS: usize, const GROUP: usize, const SINGLE: bool> PairKernel
+    for Proving<'_, T, PARTS, GROUP, SINGLE>
+{
     type Output = ();
 
     #[inline(always)]
@@ -137,14 +141,12 @@ impl<T: Then, const PARTS: usize, const GROUP: usize> PairKernel for Proving<'_,
             let last = &here[here.len() - 1];
             let singles = &self.centres.singles;
             // Memory is asked for evenly: of a single group there are too few scores to ask beside.
-            let is_single = singles.names.len() == GROUP;
-            let (mut labels, proven) = if is_single {
-                let turned = tile.turn::<S, SHARED_LINES>(here, last);
-                proven::<S, PARTS, GROUP, true>(turned, singles, last)
+            let turned = if SINGLE {
+                tile.turn::<S, SHARED_LINES>(here, last)
             } else {
-                let turned = tile.turn::<S, 0>(here, last);
-                proven::<S, PARTS, GROUP, false>(turned, singles, last)
+                tile.turn::<S, 0>(here, last)
             };
+            let (mut labels, proven) = proven::<S, PARTS, GROUP, SINGLE>(turned, singles, last);
             let mut part = 0;
             while part < PARTS {
                 if proven[part] != u16::MAX {
