@@ -84,6 +84,20 @@ impl BlockedEdges {
         &self.targets
     }
 
+    /// The slots that are the source of some edge, ascending.
+    pub(super) fn sources(&self) -> Vec<u32> {
+        let all = self.blocks.iter().flat_map(|block| &block.sources);
+        let mut sources: Vec<u32> = all.copied().collect();
+        sources.sort_unstable();
+        sources
+    }
+
+    /// Gives sources other slots.
+    pub(super) fn rename_sources(&mut self, slot: impl Fn(u32) -> u32) {
+        let all = self.blocks.iter_mut().flat_map(|block| &mut block.sources);
+        all.for_each(|source| *source = slot(*source));
+    }
+
     /// How many edges there are.
     pub fn len(&self) -> usize {
         self.blocks.iter().map(|block| block.places.len()).sum()
@@ -356,5 +370,32 @@ impl SourceBlock {
             self.places[at] = (edge.place as usize % TABLE) as u16;
             edge.weight.keep(&mut self.weights, at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sources that have other slots read what lies there: so shares need no place for vertices that are no source.
+    #[test]
+    fn sources_have_other_slots() {
+        let edge = |source, target| Edge { source, target };
+        let edges = vec![edge(7, 0), edge(2, 0), edge(7, 3), edge(9, 3), edge(7, 1)];
+        let weights = Vec::new();
+        let mut edges = BlockedEdges::new(vec![Bin { edges, weights }], 10, 4);
+        let sources = edges.sources();
+        assert_eq!(sources, [2, 7, 9]);
+        let share = |slot: u32| f64::from(slot * slot);
+        let sums = |edges: &BlockedEdges, share: &dyn Fn(u32) -> f64| {
+            let mut sums = vec![0.0; edges.targets().len()];
+            edges.sum_into(Isa::V2, share, &mut sums);
+            sums
+        };
+        let right = sums(&edges, &share);
+        assert_eq!(right, [53.0, 49.0, 130.0]);
+        edges.rename_sources(|slot| sources.binary_search(&slot).expect("is one") as u32);
+        let lent: Vec<f64> = sources.iter().map(|&slot| share(slot)).collect();
+        assert_eq!(sums(&edges, &|slot| lent[slot as usize]), right);
     }
 }

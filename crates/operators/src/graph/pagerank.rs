@@ -9,7 +9,7 @@ use super::blocked_edges::BlockedEdges;
 use super::edges::{EdgeList, GraphError, is_share};
 use super::lending::{Lending, Lent};
 use super::meeting::{Real, Sums};
-use super::travel::{Doors, Roads, Ways, add_up, deal};
+use super::travel::{Doors, Gates, Roads, Ways, add_up, deal};
 use super::vertex_cut::VertexCut;
 use brambling_program::{
     Dataset, DecodeError, Foreign, Inbox, KernelError, Outbox, Partitioner, Payload, Program, Sum,
@@ -164,7 +164,7 @@ impl PageRank {
     ///
     /// # Movement
     /// Edges move once, into a grid of at most `partitions` partitions ([`VertexCut`]). In an iteration a
-    /// vertex's share is lent to one row of the grid, and the sums for it by one column.
+    /// vertex's share is lent to one row of the grid, if any edge begins at it, and the sums for it by one column.
     ///
     /// # Panics
     /// When [`PageRank::check`] would refuse the graph or a parameter.
@@ -222,8 +222,13 @@ impl PageRank {
                 p.broadcast(&search, &local);
                 p.compute("share")
                     .read(&vertices)
+                    .read(&roads.gates)
                     .update(&shares)
-                    .run(|vertices: &Vertices<R>, shares: &mut Lending<R>| vertices.share(shares));
+                    .run(
+                        |vertices: &Vertices<R>, gates: &Gates, shares: &mut Lending<R>| {
+                            vertices.share(gates, shares);
+                        },
+                    );
                 roads.travel(p, &shares, |p, exchange| {
                     p.gather("apply", exchange)
                         .read(&local)
@@ -367,9 +372,9 @@ impl<R: Real> Vertices<R> {
     }
 
     /// What each out-edge of weight 1 brings.
-    fn share(&self, shares: &mut Lending<R>) {
-        let both = self.ranks.iter().zip(&self.inverses);
-        shares.fill(both.map(|(&rank, &inverse)| rank * inverse));
+    fn share(&self, gates: &Gates, shares: &mut Lending<R>) {
+        let (ranks, inverses) = (&self.ranks, &self.inverses);
+        shares.fill(gates.pass(|place| ranks[place] * inverses[place]));
     }
 
     /// Rank of the vertices without out-edges.

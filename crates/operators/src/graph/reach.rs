@@ -8,7 +8,7 @@ use super::edges::EdgeList;
 use super::lending::{Lending, Lent};
 use super::meeting::{Cell, Hops, Least, Meeting, Nearest};
 use super::pagerank::PARTITIONS_MAX;
-use super::travel::{Doors, Roads, Ways, deal};
+use super::travel::{Doors, Gates, Roads, Ways, deal};
 use super::vertex_cut::VertexCut;
 use brambling_program::{Dataset, DecodeError, Inbox, Partitioner, Payload, Program, Sum};
 use serde::{Deserialize, Serialize};
@@ -107,11 +107,17 @@ fn spread<M: Meeting>(
         &progress,
         |spread| spread.changes > 0,
         |p| {
-            p.compute("share").read(&vertices).update(&shares).run(
-                |vertices: &Reached<M::Value>, shares: &mut Lending<M::Value>| {
-                    shares.fill(vertices.values.iter().copied());
-                },
-            );
+            p.compute("share")
+                .read(&vertices)
+                .read(&roads.gates)
+                .update(&shares)
+                .run(
+                    |vertices: &Reached<M::Value>,
+                     gates: &Gates,
+                     shares: &mut Lending<M::Value>| {
+                        shares.fill(gates.pass(|place| vertices.values[place]));
+                    },
+                );
             roads.travel(p, &shares, |p, exchange| {
                 p.gather("settle", exchange)
                     .read(&roads.doors)

@@ -143,12 +143,39 @@ impl Doors {
     }
 }
 
+/// The vertices of a partition that are the source of some edge: what others have goes nowhere. Their places, ascending.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Gates(Vec<u32>);
+brambling_program::payload!(Gates, |gates| gates.0.capacity() * size_of::<u32>());
+
+impl Gates {
+    /// Takes the sources that the partitions of a row know.
+    fn open(inbox: &mut Inbox<'_, Lent<u32>>, slots: &Range<usize>) -> Gates {
+        let mut is_source = vec![false; slots.len()];
+        for (_, piece) in inbox {
+            let own = piece.values().iter().map(|&slot| slot as usize);
+            let own = own.filter(|slot| slots.contains(slot));
+            own.for_each(|slot| is_source[slot - slots.start] = true);
+            piece.return_it();
+        }
+        let places = is_source.iter().enumerate().filter(|(_, is)| **is);
+        Gates(places.map(|(place, _)| place as u32).collect())
+    }
+
+    /// Of what is said of each place, that of those that are a source.
+    pub(super) fn pass<V>(&self, of: impl Fn(usize) -> V) -> impl Iterator<Item = V> {
+        self.0.iter().map(move |&place| of(place as usize))
+    }
+}
+
 /// What a turn needs, in every turn the same.
 pub(super) struct Roads<M: Meeting> {
     cut: VertexCut,
     edges: Dataset<BlockedEdges>,
     /// Of the vertices.
     pub(super) doors: Dataset<Doors>,
+    /// Of the vertices: whose shares travel.
+    pub(super) gates: Dataset<Gates>,
     met: Dataset<Lending<M::Value>>,
 }
 
@@ -180,15 +207,17 @@ impl<M: Meeting> Roads<M> {
                     *doors = Doors::open(inbox, &cut.slots_as_targets(*part));
                 },
             );
+        let gates = open_gates(p, cut, &edges, &parts);
         Roads {
             cut,
             doors,
+            gates,
             met: p.like("met", &edges),
             edges,
         }
     }
 
-    /// Adds a turn: `shares` travel, and `receive` adds the stage that takes what met.
+    /// Adds a turn: `shares`, which are of [`Roads::gates`], travel, and `receive` adds the stage that takes what met.
     pub(super) fn travel(
         &self,
         p: &mut Program,
@@ -227,6 +256,56 @@ impl<M: Meeting> Roads<M> {
     }
 }
 
+/// Vertices learn which of them are sources, and edges where these stand among those whose shares travel.
+fn open_gates(
+    p: &mut Program,
+    cut: VertexCut,
+    edges: &Dataset<BlockedEdges>,
+    parts: &Dataset<u32>,
+) -> Dataset<Gates> {
+    let sources = p.like::<Lending<u32>, _>("sources", edges);
+    p.compute("sources").read(edges).write(&sources).run(
+        |edges: &BlockedEdges, sources: &mut Lending<u32>| {
+            sources.fill(edges.sources().into_iter());
+        },
+    );
+    let exchange = p.exchange::<Lent<u32>>("sources", cut.along_rows());
+    p.scatter("sources", &exchange)
+        .read(&sources)
+        .run(|sources: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| sources.lend(out));
+    let gates = p.like::<Gates, _>("gates", parts);
+    let places = p.like::<Lending<u32>, _>("gates' places", parts);
+    p.gather("open gates", &exchange)
+        .read(parts)
+        .write(&gates)
+        .write(&places)
+        .run(
+            move |inbox: &mut Inbox<'_, Lent<u32>>,
+                  part: &u32,
+                  gates: &mut Gates,
+                  places: &mut Lending<u32>| {
+                *gates = Gates::open(inbox, &cut.slots_as_sources(*part));
+                places.fill(gates.0.iter().copied());
+            },
+        );
+    let exchange = p.exchange::<Lent<u32>>("gates", cut.along_rows());
+    p.scatter("gates", &exchange)
+        .read(&places)
+        .run(|places: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| places.lend(out));
+    p.gather("name sources", &exchange).update(edges).run(
+        move |inbox: &mut Inbox<'_, Lent<u32>>, edges: &mut BlockedEdges| {
+            let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
+            edges.rename_sources(|slot| {
+                let (column, place) = cut.source_of(slot);
+                let known = lent[column].values().binary_search(&(place as u32));
+                cut.source_slot(column, known.expect("its source was told"))
+            });
+            lent.into_iter().for_each(Lent::return_it);
+        },
+    );
+    gates
+}
+
 /// Adds up what the partitions of a row lend for some slots, in their order.
 pub(super) fn add_up(sums: &mut [f64], inbox: &mut Inbox<'_, Lent<f64>>, slots: Range<usize>) {
     for (_, piece) in inbox {
@@ -243,6 +322,14 @@ mod tests {
     use crate::graph::{propagation, reach};
     use brambling_program::{Bindings, Plan};
     use std::sync::Arc;
+
+    /// Vertices at which no edge begins lend nothing.
+    #[test]
+    fn only_sources_pass_their_gates() {
+        let gates = Gates(vec![1, 4, 5]);
+        let ranks = [0.5, 1.5, 2.5, 3.5, 4.5, 5.5];
+        assert!(gates.pass(|place| ranks[place]).eq([1.5, 4.5, 5.5]));
+    }
 
     /// What goes along columns goes between grids that are kept together by columns, so that it stays on a worker.
     #[test]

@@ -147,6 +147,12 @@ impl VertexCut {
         ((slot >> self.slot_shift) as usize, within as usize)
     }
 
+    /// The slot of a source, by which of the row's vertex partitions it belongs to, and its place there.
+    #[inline]
+    pub fn source_slot(self, column: usize, place: usize) -> u32 {
+        ((column as u32) << self.slot_shift) | place as u32
+    }
+
     /// The slots that a partition's vertices have as sources, in the edge partitions of its row.
     pub fn slots_as_sources(self, part: u32) -> Range<usize> {
         let start = (self.column_of(part) as usize) << self.slot_shift;
@@ -246,6 +252,7 @@ mod tests {
                     let (_, edge) = cut.edge(vertex, vertex);
                     let (column, within) = cut.source_of(edge.source);
                     assert_eq!((column as u32, within), (cut.column_of(part), place));
+                    assert_eq!(cut.source_slot(column, within), edge.source);
                     assert_eq!(
                         cut.slots_as_sources(part).start + place,
                         edge.source as usize
