@@ -8,7 +8,7 @@ use super::{F64x8, Line};
 /// How far ahead of the rows in use a kernel asks for memory. Found by measurement, see
 /// `examples/gradient_rate.rs`; the CPU's own prefetchers stop at the end of each 4 KiB page.
 const PREFETCH_BYTES: usize = 4096;
-/// The same for rows that are read in tiles as large as that: the tile after the next is further away.
+/// The same from the end of a tile of sixteen rows: 1 to 2 KiB are alike, 4 KiB is slower.
 const PREFETCH_SOON_BYTES: usize = 1536;
 const LINE_BYTES: usize = 64;
 
@@ -325,7 +325,7 @@ pub(crate) fn prefetch_line(at: &f64, line: usize) {
     prefetch(ahead.wrapping_byte_add(line * LINE_BYTES));
 }
 
-/// The same, not as far ahead: where all of a large tile is asked for.
+/// The same, not as far ahead: where `at` is the end of a tile that is scored against a single group of centres.
 #[inline(always)]
 pub(crate) fn prefetch_soon(at: &f64, line: usize) {
     let ahead = std::ptr::from_ref(at).wrapping_byte_add(PREFETCH_SOON_BYTES);
