@@ -3,7 +3,8 @@ The bench `python-kernel`: one gradient as built-in, numba and NumPy kernel.
 
 Claim: what numba compiled takes at most 1.5 times the built-in kernel and is at least 1.8 times faster on two threads than on
 one; NumPy kernels take at most 1.3 times the same code in a plain loop on one thread. Not claimed: anything about kernels that
-are bound by something else than the reading of rows.
+are bound by something else than the reading of rows. How much faster two threads can be shows the same numba code on threads
+without an engine: where one of them reads memory almost as fast as two, that is less than 1.8.
 
 Times are those of a whole iteration (broadcast, map, reduction, update), taken by its update; compilation is not in them.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +33,8 @@ _BLOCK = _native.block_rows()
 # A round in which the machine moved by more than this is repeated, so often at most.
 _STEADY = 0.10
 _REPEATS = 14
+_BARE = "numba-bare"
+_BARE_ONE = "numba-bare-1"
 
 Kernel = Callable[..., Any]
 Samples = tuple[np.ndarray, np.ndarray]
@@ -128,6 +132,61 @@ class _Alone:
         return (time.perf_counter() - start) * 1e3
 
 
+class _Bare:
+    """The same iterations without an engine: each thread calls numba's code on its share of the rows, then one adds up."""
+
+    def __init__(self, table: Samples, kernel: Kernel, threads: int, turns: int) -> None:
+        import numba
+
+        # Inside numba the kernel is called without the interpreter, and nothing holds its lock.
+        @numba.njit(nogil=True)
+        def blocks(X, y, weights, first, end):  # type: ignore[no-untyped-def]
+            total = np.zeros(len(weights))
+            for start in range(first, end, _BLOCK):
+                stop = min(start + _BLOCK, end)
+                total += kernel((X[start:stop], y[start:stop]), weights)
+            return total
+
+        self._table = table
+        self._blocks = blocks
+        self._threads = threads
+        self._turns = turns
+        self.weights = np.zeros(_COLUMNS)
+        blocks(*table, self.weights, 0, 1)
+
+    def __call__(self) -> float:
+        """Milliseconds of an iteration, after the first."""
+        X, y = self._table
+        rows, threads = len(X), self._threads
+        ends: list[float] = []
+        totals: list[np.ndarray] = [np.zeros(_COLUMNS)] * threads
+        self.weights = np.zeros(_COLUMNS)
+
+        def update() -> None:
+            self.weights = self.weights - sum(totals) / rows
+            ends.append(time.perf_counter())
+
+        barrier = threading.Barrier(threads, action=update)
+
+        def work(thread: int) -> None:
+            first, end = rows * thread // threads, rows * (thread + 1) // threads
+            try:
+                for _ in range(self._turns):
+                    totals[thread] = self._blocks(X, y, self.weights, first, end)
+                    barrier.wait()
+            except BaseException:
+                # The others would wait for it.
+                barrier.abort()
+                raise
+
+        workers = [threading.Thread(target=work, args=(thread,)) for thread in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return (ends[-1] - ends[0]) / (len(ends) - 1) * 1e3
+
+
 def _figure(samples: list[float]) -> dict[str, float]:
     return {"median": statistics.median(samples), "min": min(samples), "max": max(samples)}
 
@@ -149,17 +208,21 @@ def _measure(threads: int, smoke: bool) -> dict[str, Any]:
         "numba_one_thread_ms": _Engine((X, y), compiled, 1, turns),
         "numpy_ms": _Engine((X, y), numpy_gradient, threads, turns),
     }
+    bare = {
+        _BARE: _Bare((X, y), compiled, threads, turns),
+        _BARE_ONE: _Bare((X, y), compiled, 1, turns),
+    }
     alone = {"numpy-whole": _Alone((X, y), rows), "numpy-blocks": _Alone((X, y), _BLOCK)}
 
     def limit() -> float:
         return X.nbytes / _native.read_bandwidth(X, threads, 1) * 1e3
 
-    figures: dict[str, list[float]] = {name: [] for name in (*engines, *alone, "read")}
+    figures: dict[str, list[float]] = {name: [] for name in (*engines, *bare, *alone, "read")}
     rounds, repeated, unsettled = 1 if smoke else 7, 0, 0
     with one_blas_thread():
         while len(figures["read"]) < rounds:
             before = limit()
-            found = {name: run() for name, run in (engines | alone).items()}
+            found = {name: run() for name, run in (engines | bare | alone).items()}
             after = limit()
             if abs(after - before) > _STEADY * before and not smoke:
                 if repeated < _REPEATS:
@@ -168,9 +231,9 @@ def _measure(threads: int, smoke: bool) -> dict[str, Any]:
                 unsettled += 1
             for name, value in (found | {"read": min(before, after)}).items():
                 figures[name].append(value)
-    _check(engines, alone)
+    _check(engines | bare, alone)
     best = min(alone, key=lambda name: statistics.median(figures[name]))
-    limits = [("read", "ms"), *((name, "ms") for name in alone)]
+    limits = [("read", "ms"), *((name, "ms") for name in (*bare, *alone))]
     cpu, isa = _native.processor()
     return {
         "bench": NAME,
@@ -196,7 +259,7 @@ def _default_threads() -> int:
     return int(p.run().tally["threads"])
 
 
-def _check(engines: dict[str, _Engine], alone: dict[str, _Alone]) -> None:
+def _check(engines: dict[str, _Engine | _Bare], alone: dict[str, _Alone]) -> None:
     """All have computed the same."""
     right = engines["builtin_ms"].weights
     for name, engine in engines.items():
@@ -205,6 +268,14 @@ def _check(engines: dict[str, _Engine], alone: dict[str, _Alone]) -> None:
     whole = alone["numpy-whole"].total
     if not np.allclose(alone["numpy-blocks"].total, whole, rtol=1e-9, atol=1e-6):
         raise _wrong("NumPy's gradient by blocks differs from that of whole arrays")
+
+
+def _scaling(report: dict[str, Any], name: str) -> str:
+    """How much faster than on one thread the bare loop is on all."""
+    medians = {limit["name"]: limit["median"] for limit in report["limits"]}
+    if name != _BARE_ONE:
+        return ""
+    return f"{medians[name] / medians[_BARE]:.2f} × that of {report['threads']} threads"
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -219,7 +290,7 @@ def _print(report: dict[str, Any]) -> None:
             f"{report['numba_one_thread_ms']['median'] / numba:.2f} × that of {report['threads']} threads",
         ),
         ("NumPy", report["numpy_ms"], f"{report['numpy_ms']['median'] / alone:.2f} × the same code alone"),
-        *((f"limit: {limit['name']}", limit, "") for limit in report["limits"]),
+        *((f"limit: {limit['name']}", limit, _scaling(report, limit["name"])) for limit in report["limits"]),
     ]
     print(f"{NAME}   {report['threads']} threads   brambling {report['version']}")
     for name, figure, note in lines:
