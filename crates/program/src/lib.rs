@@ -39,7 +39,7 @@ pub use key::{Key, partition_of};
 pub use named::Named;
 #[doc(hidden)]
 pub use payload::payload_serde;
-pub use payload::{DecodeError, Payload};
+pub use payload::{DecodeError, Payload, decode_plain};
 pub use plan::{Action, Bindings, Code, Cut, ExchangePlan, Linked, LoopId, Mask, Op, Plan, Task};
 pub use ports::{Inbox, Outbox};
 pub use program::{Dataset, Exchange, Program, Signal, Source};

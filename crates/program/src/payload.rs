@@ -109,6 +109,23 @@ fn decode_joined<T: Payload>(value: &mut T, parts: &[&[u8]]) -> Result<(), Decod
     }
 }
 
+/// [`Payload::decode_all`] of a type whose values lie in memory as they are encoded.
+///
+/// # Errors
+/// When the input is shorter than so many values.
+///
+/// # Panics
+/// If the type has no [`Payload::plain_mut`].
+pub fn decode_plain<T: Payload>(count: usize, input: &mut &[u8]) -> Result<Vec<T>, DecodeError> {
+    let bytes = count.checked_mul(size_of::<T>());
+    let bytes = bytes.ok_or_else(|| DecodeError::of::<T>("a length beyond this machine"))?;
+    let bytes = take::<T>(input, bytes)?;
+    let mut values = vec![T::default(); count];
+    let place = T::plain_mut(&mut values).expect("values lie as they are encoded");
+    place.copy_from_slice(bytes);
+    Ok(values)
+}
+
 fn take<'a, T: Payload>(input: &mut &'a [u8], bytes: usize) -> Result<&'a [u8], DecodeError> {
     match input.split_at_checked(bytes) {
         Some((head, tail)) => {
@@ -160,12 +177,7 @@ macro_rules! number {
             }
             #[cfg(target_endian = "little")]
             fn decode_all(count: usize, input: &mut &[u8]) -> Result<Vec<Self>, DecodeError> {
-                let bytes = count.checked_mul(size_of::<$t>());
-                let bytes = bytes.ok_or_else(|| DecodeError::of::<$t>("a length beyond this machine"))?;
-                let bytes = take::<$t>(input, bytes)?;
-                let mut values = vec![<$t>::default(); count];
-                values.as_mut_bytes().copy_from_slice(bytes);
-                Ok(values)
+                decode_plain(count, input)
             }
             #[cfg(target_endian = "little")]
             fn plain(values: &[Self]) -> Option<&[u8]> {
@@ -378,6 +390,9 @@ where
             *value = T::decode(input)?;
         }
         Ok(values)
+    }
+    fn encode_all(values: &[Self], out: &mut Vec<u8>) {
+        T::encode_all(values.as_flattened(), out);
     }
     fn plain(values: &[Self]) -> Option<&[u8]> {
         T::plain(values.as_flattened())

@@ -10,21 +10,43 @@ use super::meeting::{Cell, Meeting, Real, Sums, TABLE};
 use super::rows;
 use super::vertex_cut::{Edge, VertexCut};
 use crate::simd::Isa;
+use brambling_program::{DecodeError, Payload};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Rows longer than this lie behind the others, and none of them side by side.
 pub(super) const SHORT: usize = 64;
 
 /// Edges on their way into a partition.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Bin {
     /// The edges.
     pub edges: Vec<Edge>,
     /// Their weights; empty when all weigh 1.
     pub weights: Vec<f64>,
 }
-brambling_program::payload!(Bin, |bin| bin.edges.capacity() * size_of::<Edge>()
-    + bin.weights.capacity() * size_of::<f64>());
+
+impl Payload for Bin {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("graph::Bin")
+    }
+    fn heap_bytes(&self) -> usize {
+        self.edges.heap_bytes() + self.weights.heap_bytes()
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.weights.encode(out);
+        self.edges.encode(out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let (weights, edges) = (Vec::decode(input)?, Vec::decode(input)?);
+        Ok(Bin { edges, weights })
+    }
+    // The edges stay where they lie.
+    fn encode_head<'a>(&'a self, out: &mut Vec<u8>) -> &'a [u8] {
+        self.weights.encode(out);
+        self.edges.encode_head(out)
+    }
+}
 
 /// A partition's edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -376,6 +398,45 @@ impl SourceBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Edges on their way are as many bytes as they take, and lie where they were put until they have gone.
+    #[test]
+    fn bins_travel() {
+        let edges = (0..100).map(|at| Edge {
+            source: at,
+            target: 1 << at % 32,
+        });
+        let weighted = Bin {
+            edges: edges.clone().collect(),
+            weights: (0..100).map(f64::from).collect(),
+        };
+        let alike = Bin {
+            edges: edges.collect(),
+            weights: Vec::new(),
+        };
+        for (bin, bytes) in [(weighted, 16 + 16 * 100), (alike, 16 + 8 * 100)] {
+            let mut encoded = Vec::new();
+            let tail = bin.encode_head(&mut encoded);
+            assert_eq!(tail.as_ptr(), bin.edges.as_ptr().cast());
+            encoded.extend_from_slice(tail);
+            assert_eq!(encoded.len(), bytes);
+            let mut whole = Vec::new();
+            bin.encode(&mut whole);
+            assert_eq!(whole, encoded);
+            let mut one_by_one = Vec::new();
+            bin.weights.encode(&mut one_by_one);
+            bin.edges.len().encode(&mut one_by_one);
+            let edges = bin.edges.iter();
+            edges.for_each(|edge| edge.encode(&mut one_by_one));
+            assert_eq!(one_by_one, encoded);
+            let mut came = Bin::default();
+            came.decode_parts(&[&encoded[..11], &encoded[11..]])
+                .unwrap();
+            assert_eq!((came.edges, came.weights), (bin.edges, bin.weights));
+            let short = Bin::default().decode_parts(&[&encoded[..bytes - 1]]);
+            assert!(short.is_err());
+        }
+    }
 
     /// Sources that have other slots read what lies there: so shares need no place for vertices that are no source.
     #[test]

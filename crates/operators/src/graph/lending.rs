@@ -49,6 +49,10 @@ impl<T: Payload + Copy + Default> Lending<T> {
         buffer.extend(values);
     }
 
+    pub(super) fn values(&self) -> &[T] {
+        &self.0
+    }
+
     /// Lends the values to every destination.
     pub(super) fn lend(&self, out: &mut Outbox<'_, Lent<T>>) {
         out.for_each(|_, piece| piece.0 = Some(self.0.clone()));

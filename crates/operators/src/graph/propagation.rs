@@ -24,37 +24,31 @@ pub struct Labels {
 }
 brambling_program::payload!(Labels, |labels| labels.labels.capacity() * size_of::<u32>());
 
-/// A partition's edges, sorted by target.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct ByTarget(Vec<Edge>);
-brambling_program::payload!(ByTarget, |edges| edges.0.capacity() * size_of::<Edge>());
-
 /// A vertex (as a slot of a target or a place), a label, and how many of its neighbours have it.
 type Count = [u32; 3];
 
-impl ByTarget {
-    fn new(bins: Vec<Bin>, _: VertexCut) -> ByTarget {
-        let mut edges: Vec<Edge> = Vec::with_capacity(bins.iter().map(|bin| bin.edges.len()).sum());
-        bins.into_iter().for_each(|bin| edges.extend(bin.edges));
-        edges.sort_unstable_by_key(|edge| edge.target);
-        ByTarget(edges)
-    }
+/// A partition's edges, sorted by target.
+fn by_target(bins: Vec<Bin>, _: VertexCut) -> Vec<Edge> {
+    let mut edges: Vec<Edge> = Vec::with_capacity(bins.iter().map(|bin| bin.edges.len()).sum());
+    bins.into_iter().for_each(|bin| edges.extend(bin.edges));
+    edges.sort_unstable_by_key(|edge| edge.target);
+    edges
+}
 
-    /// The labels of each target's sources, counted; by target, then label.
-    fn counts<'e>(&'e self, label: impl Fn(u32) -> u32 + 'e) -> impl Iterator<Item = Count> + 'e {
-        let mut labels = Vec::new();
-        let rows = self.0.chunk_by(|a, b| a.target == b.target);
-        rows.flat_map(move |row| {
-            labels.clear();
-            labels.extend(row.iter().map(|edge| label(edge.source)));
-            labels.sort_unstable();
-            let counts = labels.chunk_by(|a, b| a == b);
-            let counted: Vec<Count> = counts
-                .map(|same| [row[0].target, same[0], same.len() as u32])
-                .collect();
-            counted
-        })
-    }
+/// The labels of each target's sources, counted; by target, as the edges are, then label.
+fn count_labels(edges: &[Edge], label: impl Fn(u32) -> u32) -> impl Iterator<Item = Count> {
+    let mut labels = Vec::new();
+    let rows = edges.chunk_by(|a, b| a.target == b.target);
+    rows.flat_map(move |row| {
+        labels.clear();
+        labels.extend(row.iter().map(|edge| label(edge.source)));
+        labels.sort_unstable();
+        let counts = labels.chunk_by(|a, b| a == b);
+        let counted: Vec<Count> = counts
+            .map(|same| [row[0].target, same[0], same.len() as u32])
+            .collect();
+        counted
+    })
 }
 
 impl Labels {
@@ -103,7 +97,7 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
     );
     p.keep(&labels);
     p.keep_columns_together(&labels, cut.columns());
-    let edges = deal(p, edges, cut, Ways::Both, ByTarget::new);
+    let edges = deal(p, edges, cut, Ways::Both, by_target);
     p.keep_columns_together(&edges, cut.columns());
     let shares = p.like::<Lending<u32>, _>("shares", &labels);
     let counts = p.like::<Lending<Count>, _>("counts", &labels);
@@ -120,10 +114,10 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
             .update(&counts)
             .run(
                 move |inbox: &mut Inbox<'_, Lent<u32>>,
-                      edges: &ByTarget,
-                      counts: &mut Lending<Count>| {
+                      edges: &Vec<Edge>,
+                      counted: &mut Lending<Count>| {
                     let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
-                    counts.fill(edges.counts(|slot| {
+                    counted.fill(count_labels(edges, |slot| {
                         let (column, place) = cut.source_of(slot);
                         lent[column].values()[place]
                     }));

@@ -9,9 +9,10 @@ use super::meeting::Meeting;
 use super::vertex_cut::VertexCut;
 use crate::simd;
 use brambling_program::{
-    Dataset, Exchange, Inbox, Outbox, Partitioner, Payload, Program, Relation,
+    Dataset, DecodeError, Exchange, Inbox, Outbox, Partitioner, Payload, Program, Relation,
 };
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Which ways an edge can be travelled.
@@ -144,9 +145,23 @@ impl Doors {
 }
 
 /// The vertices of a partition that are the source of some edge: what others have goes nowhere. Their places, ascending.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Gates(Vec<u32>);
-brambling_program::payload!(Gates, |gates| gates.0.capacity() * size_of::<u32>());
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gates(Lending<u32>);
+
+impl Payload for Gates {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("graph::Gates")
+    }
+    fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        Lending::decode(input).map(Gates)
+    }
+}
 
 impl Gates {
     /// Takes the sources that the partitions of a row know.
@@ -159,12 +174,14 @@ impl Gates {
             piece.return_it();
         }
         let places = is_source.iter().enumerate().filter(|(_, is)| **is);
-        Gates(places.map(|(place, _)| place as u32).collect())
+        let mut gates = Gates::default();
+        gates.0.fill(places.map(|(place, _)| place as u32));
+        gates
     }
 
     /// Of what is said of each place, that of those that are a source.
     pub(super) fn pass<V>(&self, of: impl Fn(usize) -> V) -> impl Iterator<Item = V> {
-        self.0.iter().map(move |&place| of(place as usize))
+        self.0.values().iter().map(move |&place| of(place as usize))
     }
 }
 
@@ -274,24 +291,18 @@ fn open_gates(
         .read(&sources)
         .run(|sources: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| sources.lend(out));
     let gates = p.like::<Gates, _>("gates", parts);
-    let places = p.like::<Lending<u32>, _>("gates' places", parts);
     p.gather("open gates", &exchange)
         .read(parts)
         .write(&gates)
-        .write(&places)
         .run(
-            move |inbox: &mut Inbox<'_, Lent<u32>>,
-                  part: &u32,
-                  gates: &mut Gates,
-                  places: &mut Lending<u32>| {
+            move |inbox: &mut Inbox<'_, Lent<u32>>, part: &u32, gates: &mut Gates| {
                 *gates = Gates::open(inbox, &cut.slots_as_sources(*part));
-                places.fill(gates.0.iter().copied());
             },
         );
     let exchange = p.exchange::<Lent<u32>>("gates", cut.along_rows());
     p.scatter("gates", &exchange)
-        .read(&places)
-        .run(|places: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| places.lend(out));
+        .read(&gates)
+        .run(|gates: &Gates, out: &mut Outbox<'_, Lent<u32>>| gates.0.lend(out));
     p.gather("name sources", &exchange).update(edges).run(
         move |inbox: &mut Inbox<'_, Lent<u32>>, edges: &mut BlockedEdges| {
             let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
@@ -326,7 +337,8 @@ mod tests {
     /// Vertices at which no edge begins lend nothing.
     #[test]
     fn only_sources_pass_their_gates() {
-        let gates = Gates(vec![1, 4, 5]);
+        let mut gates = Gates::default();
+        gates.0.fill([1, 4, 5].into_iter());
         let ranks = [0.5, 1.5, 2.5, 3.5, 4.5, 5.5];
         assert!(gates.pass(|place| ranks[place]).eq([1.5, 4.5, 5.5]));
     }

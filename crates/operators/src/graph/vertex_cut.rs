@@ -5,8 +5,10 @@
 //! whatever its degree: at most 2·√partitions mirrors. Cutting vertices instead of edges is PowerGraph's
 //! (Gonzalez et al., OSDI 2012, with its constraint by a grid); Canary computes PageRank so (Qu et al., §5).
 
-use brambling_program::{Relation, Table};
+use brambling_program::{DecodeError, Payload, Relation, Table, decode_plain};
+use std::borrow::Cow;
 use std::ops::Range;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// How vertices 0, 1, … are dealt to partitions, and edges with them.
 ///
@@ -196,12 +198,48 @@ impl VertexCut {
 }
 
 /// An edge of a partition: slots instead of vertices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes)]
+#[repr(C)]
 pub struct Edge {
     /// Where it begins.
     pub source: u32,
     /// Where it ends.
     pub target: u32,
+}
+
+impl Payload for Edge {
+    const FIXED: bool = true;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("graph::Edge")
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.source.encode(out);
+        self.target.encode(out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let (source, target) = (u32::decode(input)?, u32::decode(input)?);
+        Ok(Edge { source, target })
+    }
+    // Where they lie in memory as they are encoded, rows of edges are copied.
+    #[cfg(target_endian = "little")]
+    fn encode_all(values: &[Self], out: &mut Vec<u8>) {
+        out.extend_from_slice(values.as_bytes());
+    }
+    #[cfg(target_endian = "little")]
+    fn decode_all(count: usize, input: &mut &[u8]) -> Result<Vec<Self>, DecodeError> {
+        decode_plain(count, input)
+    }
+    #[cfg(target_endian = "little")]
+    fn plain(values: &[Self]) -> Option<&[u8]> {
+        Some(values.as_bytes())
+    }
+    #[cfg(target_endian = "little")]
+    fn plain_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+        Some(values.as_mut_bytes())
+    }
 }
 
 #[cfg(test)]
