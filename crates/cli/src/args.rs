@@ -156,8 +156,8 @@ Examples:
   brambling logs j7
   brambling logs j7 --follow                 until the script has ended
 
-Logs are files of the account and machine where brambling submit was called, in ~/.local/state/brambling/logs. What kernels print is seen where
-the workers run.";
+Logs are files of the account and machine where brambling submit was called, in ~/.local/state/brambling/logs; the newest 100 are kept. What
+kernels print is seen where the workers run.";
 
 const TOP_HELP: &str = "\
 Examples:

@@ -6,14 +6,16 @@ use crate::shards::{connect, job};
 use crate::{Host, INTERRUPTED, OK, Streams, jobs};
 use brambling::Error;
 use brambling::cluster::{Client, ClusterError, JobId, Rendezvous, ourselves};
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, DirEntry, File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How often a log that is followed is looked at.
 const LOOKS: Duration = Duration::from_millis(100);
+/// How many logs are kept when another one is made, beside those that are still written: of as many jobs as the controller lists.
+const KEPT: usize = 100;
 /// Digits that tell logs of the same script apart, on all machines.
 const DIGITS: usize = 12;
 
@@ -57,6 +59,7 @@ impl Log {
         let mut made = DirBuilder::new();
         let made = made.recursive(true).mode(0o700).create(&folder);
         made.map_err(at_path(&folder))?;
+        clear_away(&folder, KEPT);
         let stem = script.file_stem().unwrap_or_default().to_string_lossy();
         let random = Rendezvous::new_token()?.to_hex();
         let name = format!("{stem}-{}.log", &random[..DIGITS]);
@@ -66,6 +69,28 @@ impl Log {
         let file = options.open(&path).map_err(at_path(&path))?;
         file.lock().map_err(at_path(&path))?;
         Ok(Log { name, path, file })
+    }
+}
+
+/// Deletes the logs that nobody writes any more, but for so many of the newest. What cannot be read or deleted stays.
+fn clear_away(folder: &Path, kept: usize) {
+    let Ok(entries) = folder.read_dir() else {
+        return;
+    };
+    let written = |entry: DirEntry| {
+        // Of a link this is the link itself.
+        let metadata = entry.metadata().ok().filter(Metadata::is_file)?;
+        let path = entry.path();
+        let is_log = path.extension().is_some_and(|it| it == "log");
+        is_log.then_some((metadata.modified().ok()?, path))
+    };
+    let mut logs: Vec<(SystemTime, PathBuf)> = entries.flatten().filter_map(written).collect();
+    logs.sort_unstable_by(|one, other| other.cmp(one));
+    for (_, path) in logs.iter().skip(kept) {
+        let is_over = File::open(path).is_ok_and(|file| file.try_lock().is_ok());
+        if is_over {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -136,7 +161,7 @@ fn elsewhere(job: JobId, client: &Client, folder: &Path) -> String {
         );
     }
     format!(
-        "the log of job {job} is not in {}: it was submitted by {user}, and logs are read by the account that has submitted them; or it was removed",
+        "the log of job {job} is not in {}: it was submitted by {user}, and logs are read by the account that has submitted them; or it was deleted, as all are but the newest {KEPT}",
         folder.display()
     )
 }
@@ -179,5 +204,47 @@ fn copy(file: &mut File, streams: &mut Streams<'_>) -> std::io::Result<bool> {
 pub(crate) fn print_to_errors(log: &Log, streams: &mut Streams<'_>) {
     if let Ok(mut file) = File::open(&log.path) {
         let _ = std::io::copy(&mut file, &mut streams.err);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of logs that nobody writes the newest stay; one that is still written stays however old it is, and so does what is no log.
+    #[test]
+    fn old_logs_are_deleted() {
+        let folder = format!("brambling-logs-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir(&folder).unwrap();
+        let now = SystemTime::now();
+        let make = |name: &str, seconds_ago| {
+            let file = File::create(folder.join(name)).unwrap();
+            let at = now - Duration::from_secs(seconds_ago);
+            file.set_modified(at).unwrap();
+            file
+        };
+        for (name, seconds_ago) in [
+            ("new.log", 1),
+            ("newer.log", 0),
+            ("old.log", 9),
+            ("notes.txt", 10),
+        ] {
+            drop(make(name, seconds_ago));
+        }
+        let written = make("running.log", 8);
+        written.lock().unwrap();
+        clear_away(&folder, 2);
+        let left = || {
+            let names = folder.read_dir().unwrap();
+            let mut names: Vec<_> = names.map(|it| it.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(left(), ["new.log", "newer.log", "notes.txt", "running.log"]);
+        drop(written);
+        clear_away(&folder, 2);
+        assert_eq!(left(), ["new.log", "newer.log", "notes.txt"]);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
