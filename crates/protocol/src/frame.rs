@@ -10,6 +10,7 @@ mod data;
 mod error;
 mod header;
 mod packet;
+mod relay;
 
 pub use control::{
     Ack, Arrived, Call, Credit, Ended, Failed, Finished, Gone, Hello, Joined, Leaves, LoopEnd,
@@ -19,6 +20,7 @@ pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
 pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
 pub use packet::{Incoming, Packet, SHARED_BYTES};
+pub use relay::{FAN_OUT, HEARERS_MAX, Hearers, News, NoHearers, Relay, WorkerRange};
 
 use crate::ids::{Priority, Sequence};
 use crate::message::Message;
@@ -81,6 +83,8 @@ pub enum Body<'a> {
     Parted(Parted),
     /// It has left.
     Gone(Gone),
+    /// News that the receiver takes and hands on.
+    Relay(Relay),
 }
 
 impl Body<'_> {
@@ -108,6 +112,7 @@ impl Body<'_> {
             Body::Leaves(_) => Kind::Leaves,
             Body::Parted(_) => Kind::Parted,
             Body::Gone(_) => Kind::Gone,
+            Body::Relay(_) => Kind::Relay,
         }
     }
 }
@@ -151,6 +156,7 @@ impl<'a> Frame<'a> {
             Body::Leaves(body) => control::encode(body, out),
             Body::Parted(body) => control::encode(body, out),
             Body::Gone(body) => control::encode(body, out),
+            Body::Relay(body) => control::encode(body, out),
         }
         self.put_header(&mut out[start..], &[]);
     }
@@ -231,6 +237,7 @@ impl<'a> Frame<'a> {
             Kind::Leaves => Body::Leaves(control::decode(body)?),
             Kind::Parted => Body::Parted(control::decode(body)?),
             Kind::Gone => Body::Gone(control::decode(body)?),
+            Kind::Relay => Body::Relay(control::decode(body)?),
         };
         Ok(Frame {
             priority: header.priority(),

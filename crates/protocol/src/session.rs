@@ -241,6 +241,11 @@ impl<F> Session<F> {
         self.unacknowledged.is_empty()
     }
 
+    /// Whether the peer has acknowledged anything: it is up.
+    pub fn has_acknowledged(&self) -> bool {
+        self.acknowledged > 0
+    }
+
     /// The first number that nothing has.
     fn said(&self) -> Sequence {
         self.acknowledged + self.unacknowledged.len() as u64

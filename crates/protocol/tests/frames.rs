@@ -287,6 +287,22 @@ fn data_that_breaks_a_rule_is_refused() {
     }
 }
 
+/// All workers there could be are ten bytes.
+#[test]
+fn news_for_too_many_hearers_are_refused() {
+    let (kind, body) = body_of("relay-map");
+    assert_eq!(body[..4], [1, 1, 0xe8, 7], "workers 1 to 999");
+    let all = [&[1, 0, 0xff, 0xff, 0xff, 0xff, 0x0f], &body[4..]].concat();
+    let twice = [&[2, 1, 0xe8, 7, 1, 0xe8, 7], &body[4..]].concat();
+    for body in [all, twice] {
+        let outcome = Frame::decode(&sealed(kind, &body)).map(|(frame, _)| frame.body.kind());
+        assert!(
+            matches!(outcome, Err(FrameError::Malformed { .. })),
+            "{outcome:?}"
+        );
+    }
+}
+
 #[test]
 fn bytes_after_a_body_are_refused() {
     for (name, _) in samples::frames() {

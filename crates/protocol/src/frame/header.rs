@@ -63,11 +63,12 @@ pub enum Kind {
     Leaves = 19,
     Parted = 20,
     Gone = 21,
+    Relay = 22,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 21] = [
+    pub const ALL: [Kind; 22] = [
         Kind::Hello,
         Kind::Data,
         Kind::Signal,
@@ -89,6 +90,7 @@ impl Kind {
         Kind::Leaves,
         Kind::Parted,
         Kind::Gone,
+        Kind::Relay,
     ];
 }
 

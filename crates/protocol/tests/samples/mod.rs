@@ -334,6 +334,41 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             ),
         ),
         (
+            "relay",
+            Frame {
+                priority: Priority::FIRST,
+                sequence: None,
+                body: Body::Relay(Relay {
+                    to: [4, 5, 6, 300, 9_000].map(WorkerId).into_iter().collect(),
+                    news: News::Signal(Signal {
+                        job,
+                        generation,
+                        position,
+                        outcome: true,
+                    }),
+                }),
+            },
+        ),
+        (
+            "relay-map",
+            numbered(
+                0,
+                17,
+                Body::Relay(Relay {
+                    to: (1..1_000).map(WorkerId).collect(),
+                    news: News::MapUpdate(MapUpdate {
+                        job,
+                        entries: vec![EntryRange {
+                            group: GroupId(1),
+                            first: 5,
+                            end: 6,
+                            entry,
+                        }],
+                    }),
+                }),
+            ),
+        ),
+        (
             "ack",
             Frame {
                 priority: Priority::FIRST,
