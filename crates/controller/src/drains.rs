@@ -60,8 +60,15 @@ impl Controller {
         self.leaving.contains_key(&worker)
     }
 
-    /// Now and then: who had no room may have some now.
+    /// Whether a worker hands nothing on any more: it goes, or may at any time.
+    pub(crate) fn is_going(&self, worker: WorkerId) -> bool {
+        let leaving = self.leaving.get(&worker);
+        leaving.is_some_and(|it| !matches!(it.stage, Stage::Emptying))
+    }
+
+    /// Now and then: what has moved is told to all, and who had no room may have some now.
     pub fn on_tick(&mut self) {
+        self.tell_news();
         for worker in self.leaving.keys().copied().collect::<Vec<_>>() {
             if let Some(leaving) = self.leaving.get_mut(&worker) {
                 leaving.full.clear();

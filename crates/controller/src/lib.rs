@@ -9,6 +9,7 @@ mod balancing;
 mod drains;
 mod ends;
 mod moves;
+mod news;
 mod placement;
 pub mod registry;
 
@@ -17,7 +18,7 @@ pub use placement::place;
 
 use balance::Scales;
 use brambling_program::ShardId;
-use brambling_protocol::frame::{Ack, Body, Frame, FrameError, Joined, MapUpdate, Packet};
+use brambling_protocol::frame::{Ack, Body, FAN_OUT, Frame, FrameError, Joined, MapUpdate, Packet};
 use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, MapError, PartitionMap, Priority, Received,
     Sequence, SessionError, WorkerId,
@@ -25,6 +26,7 @@ use brambling_protocol::{
 use drains::Leaving;
 use ends::Ends;
 use moves::Move;
+use news::Untold;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A frame about shards has no more entries than this: it stays small, however many shards there are.
@@ -113,13 +115,13 @@ struct Job {
     generation: Generation,
     map: PartitionMap,
     moves: BTreeMap<ShardId, Move>,
+    untold: Untold,
     ends: Ends,
     /// None when it is not balanced.
     scales: Option<Scales>,
 }
 
 /// Membership, the partition maps of jobs, and the shards on their way.
-#[derive(Default)]
 pub struct Controller {
     workers: BTreeMap<WorkerId, FrameSession>,
     jobs: BTreeMap<JobId, Job>,
@@ -128,6 +130,8 @@ pub struct Controller {
     leaving: BTreeMap<WorkerId, Leaving>,
     /// Who has left.
     gone: BTreeSet<WorkerId>,
+    /// To how many workers news of the map are said at once.
+    fan_out: usize,
     effects: Vec<Effect>,
 }
 
@@ -137,8 +141,20 @@ impl Controller {
         let peer = |worker| (worker, FrameSession::default());
         Controller {
             workers: workers.into_iter().map(peer).collect(),
-            ..Controller::default()
+            jobs: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            fan_out: FAN_OUT,
+            effects: Vec::new(),
         }
+    }
+
+    /// The same with another number of workers to which news of the map are said at once, and which hand them on.
+    #[must_use]
+    pub fn with_fan_out(mut self, workers: usize) -> Controller {
+        self.fan_out = workers;
+        self
     }
 
     /// A job whose shards lie where `map` says.
@@ -150,6 +166,7 @@ impl Controller {
                 generation,
                 map,
                 moves,
+                untold: Untold::default(),
                 ends,
                 scales: None,
             },
@@ -282,15 +299,6 @@ impl Controller {
         for entries in entries.chunks(ENTRIES_MAX) {
             let entries = entries.to_vec();
             self.send(to, &Body::MapUpdate(MapUpdate { job, entries }));
-        }
-    }
-
-    /// Tells every worker.
-    fn publish(&mut self, job: JobId, entry: EntryRange) {
-        let entries = vec![entry];
-        let update = Body::MapUpdate(MapUpdate { job, entries });
-        for to in self.workers.keys().copied().collect::<Vec<_>>() {
-            self.send(to, &update);
         }
     }
 }

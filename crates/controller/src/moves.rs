@@ -50,8 +50,8 @@ impl Controller {
     /// Orders a move. `bytes` is how large the shard is thought to be.
     ///
     /// The destination is asked for room first. When it grants it, the next version of the shard's entry, which names
-    /// it, is published to all workers: the one that holds the shard sees that it belongs elsewhere, drains it and
-    /// sends it; the others send there what is for it. When the destination says that it runs, the move has ended, and
+    /// it, is published: the worker that holds the shard is told at once, sees that it belongs elsewhere, drains it and
+    /// sends it; the others hear at the next tick, and send there what is for it. When the destination says that it runs, the move has ended, and
     /// only then another may be ordered: a version has one owner (invariant 1), and a shard is on one way at a time.
     ///
     /// # Errors
@@ -151,8 +151,9 @@ impl Controller {
                 version: ordered.version,
             },
         };
+        let (from, to) = (ordered.from, ordered.to);
         let _ = at.map.apply(&entry)?;
-        self.publish(job, entry);
+        self.publish(job, shard, entry, [from, to]);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! A move as the controller sees it: room first, then a version that everybody hears, then the end.
+//! A move as the controller sees it: room first, then a version that those who move it hear at once and all others with a tick, then the end.
 //!
 //! Catches a version that is published without room or given twice, a second move that overtakes the first, and answers
 //! of those who were not asked. What workers do in between the simulated cluster checks.
@@ -120,8 +120,12 @@ fn room_first_then_a_version_for_all_then_the_end() {
     );
     assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
     say(&mut controller, TO, 0, room(8, true)).unwrap();
-    let published = [(FROM, "w1 8"), (TO, "w1 8"), (OTHER, "w1 8"), (TO, "ack")];
+    let published = [(FROM, "w1 8"), (TO, "w1 8"), (TO, "ack")];
     assert_eq!(sent(&mut controller), words(&published));
+    controller.on_tick();
+    assert_eq!(sent(&mut controller), words(&[(OTHER, "w1 8")]));
+    controller.on_tick();
+    assert_eq!(sent(&mut controller), [], "once");
     let now = Entry {
         owner: TO,
         version: 8,
@@ -222,6 +226,7 @@ fn what_is_repeated_counts_once_and_what_is_lost_is_sent_again() {
     say(&mut controller, TO, 0, room(8, true)).unwrap();
     assert_eq!(sent(&mut controller), []);
     assert_eq!(controller.received(TO), 1);
+    controller.on_tick();
     assert!(!controller.is_settled());
     for worker in [FROM, TO, OTHER] {
         let sent = if worker == TO { 2 } else { 1 };

@@ -49,6 +49,8 @@ pub struct Deeds {
     pub leaves: u64,
     /// Controllers that fell silent.
     pub silences: u64,
+    /// Frames that were to be handed on.
+    pub relays: u64,
 }
 
 /// Runs a random program on a simulated cluster and compares it with the interpreter.
@@ -209,6 +211,7 @@ impl<'a> Cluster<'a> {
             return false;
         };
         self.deeds.frames += 1;
+        self.deeds.relays += u64::from(packet.is_relay());
         if packet.to == WorkerId::CONTROLLER {
             if self.is_silent {
                 return true;
@@ -497,6 +500,10 @@ impl<'a> Cluster<'a> {
         }
         let count = self.workers.len();
         for round in 0..20 {
+            if !self.is_silent {
+                self.controller.on_tick();
+                self.collect_controller();
+            }
             for at in 0..count {
                 self.workers[at].node.flush();
                 self.workers[at].depart(&mut self.watch);
@@ -517,6 +524,10 @@ impl<'a> Cluster<'a> {
         for (at, worker) in staying {
             assert_eq!(worker.node.held(), 0, "w{at} holds something for ever");
             assert!(worker.node.is_settled(), "w{at} has not sent everything");
+            assert!(
+                self.is_silent || Some(worker.node.map()) == self.controller.map(JOB),
+                "w{at} has not heard where shards are"
+            );
         }
         assert!(
             self.is_silent || self.controller.is_settled() && self.controller.moving(JOB) == 0,

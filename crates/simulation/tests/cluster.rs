@@ -21,6 +21,7 @@ fn ten_thousand_seeds() {
         all.silences += deeds.silences;
         all.joins += deeds.joins;
         all.leaves += deeds.leaves;
+        all.relays += deeds.relays;
     }
     // A simulation in which nothing goes wrong shows nothing.
     let eventful = all.tasks > 0
@@ -31,6 +32,7 @@ fn ten_thousand_seeds() {
         && all.moves > 0
         && all.silences > 0
         && all.joins > 0
-        && all.leaves > 0;
+        && all.leaves > 0
+        && all.relays > 0;
     assert!(eventful || seeds(10_000).count() < 100, "{all:?}");
 }

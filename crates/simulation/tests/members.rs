@@ -77,7 +77,10 @@ impl Network {
                     self.packets.push(packet);
                     self.packets.extend(wire.try_iter());
                 }
-                Err(RecvTimeoutError::Timeout) => self.jobs.iter().for_each(|job| job.on_tick()),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.jobs.iter().for_each(|job| job.on_tick());
+                    self.controller.on_tick();
+                }
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the jobs hold the wires"),
             }
             self.deliver_all();
@@ -188,7 +191,7 @@ impl Cluster {
             .map(|me| self.job(WorkerId(me), plan, &map, &network))
             .collect();
         drop(network);
-        let mut controller = Controller::new((0..workers).map(WorkerId));
+        let mut controller = Controller::new((0..workers).map(WorkerId)).with_fan_out(1);
         controller.begin(JOB, NOW, map);
         let carrying = Network {
             random,
@@ -244,6 +247,7 @@ impl Cluster {
             chunk_bytes: 64,
             frame_bytes: 1000,
             part_bytes: 256,
+            fan_out: 1,
             budget: Budget::unlimited(),
         };
         let placed = shards(plan).filter(|shard| {

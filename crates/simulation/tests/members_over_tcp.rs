@@ -165,6 +165,7 @@ fn member(
         chunk_bytes: 64,
         frame_bytes: 1000,
         part_bytes: 256,
+        fan_out: 1,
         budget: Budget::unlimited(),
     };
     let here = shards(plan).filter(|shard| map.entry(*shard).unwrap().unwrap().owner == me);
@@ -191,7 +192,7 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], tls: Option<&Tls>) -> Left {
     let boards = (0..=workers).map(|at| board(u64::from(at), tls));
     let boards: Vec<Arc<Switchboard>> = boards.collect();
     let (central, boards) = boards.split_last().unwrap();
-    let mut controller = Controller::new((0..workers).map(WorkerId));
+    let mut controller = Controller::new((0..workers).map(WorkerId)).with_fan_out(1);
     controller.begin(JOB, NOW, map.clone());
     let control = Arc::new(Control {
         controller: Mutex::new(controller),
@@ -246,6 +247,7 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], tls: Option<&Tls>) -> Left {
             let (shard, to) = (shards[below(shards.len())], WorkerId(at as u32));
             // A move that makes no sense is refused.
             let _ = control.with(|controller| controller.order(JOB, shard, to, 100));
+            control.with(Controller::on_tick);
         }
         // Shards may still be on their way: they have come when all that was said is acknowledged.
         while !jobs.iter().all(|job| job.is_settled()) {

@@ -42,6 +42,9 @@ caught_by_the_cluster! {
     mutant_of_10_a_holder_hears_from_the_controller_alone: "holders-hear-from-the-controller-alone";
     mutant_of_10_a_stranger_is_told_nothing: "strangers-are-told-nothing";
     mutant_of_a_worker_that_leaves_while_others_send_to_it: "nobody-waits-to-part";
+    mutant_of_news_that_are_not_all_handed_on: "relay-forgets-its-last-child";
+    mutant_of_news_that_go_round: "relay-goes-round";
+    mutant_of_a_worker_that_is_to_hand_on_while_it_leaves: "anybody-hands-on";
     mutant_of_the_end_that_comes_while_shards_move: "jobs-end-while-shards-move";
     mutant_of_12_a_shard_moves_without_room: "moves-without-room";
     mutant_of_9_a_write_overtakes_a_read: "write-overtakes-read";

@@ -7,6 +7,7 @@
 //! * What a scatter sends goes to the worker that the map here names, with the version here; what belongs to a
 //!   shard that is here, or of which the map here says so, goes to the router of this node.
 //! * A signal's broadcast is a hint, never sent again: a tick asks for outcomes that shards here wait for.
+//! * What all are to hear is handed on from worker to worker where there are many (`node/relay.rs`).
 //! * All else is numbered by the session of its peer, and sent again after a reconnection.
 //! * Pieces and credits of a slice wait for [`Node::flush`], so that one frame carries those of many shards.
 
@@ -19,6 +20,7 @@ mod members;
 mod moving;
 mod outbound;
 mod relations;
+mod relay;
 
 pub use around::Around;
 pub use cargo::{Cargo, Encoded, Piece, Taken};
@@ -29,7 +31,9 @@ use brambling_memory::Budget;
 use brambling_program::{
     BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, Turn,
 };
-use brambling_protocol::frame::{Ack, Body, Frame, Incoming, Packet, Retired, Signal, SignalQuery};
+use brambling_protocol::frame::{
+    Ack, Body, Frame, Incoming, News, Packet, Retired, Signal, SignalQuery,
+};
 use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Received, Sequence,
     Version, WorkerId,
@@ -63,6 +67,9 @@ pub struct NodeOptions {
     pub frame_bytes: usize,
     /// A shard that moves is cut into parts of so many bytes.
     pub part_bytes: usize,
+    /// What all are to hear is said to so many workers at most, which hand it on:
+    /// [`FAN_OUT`](brambling_protocol::frame::FAN_OUT) for example.
+    pub fan_out: usize,
     /// What held pieces count in.
     pub budget: Budget,
 }
@@ -131,6 +138,8 @@ pub struct Node {
     waiting: Waiting,
     moving: Moving,
     leavers: Leavers,
+    /// How many of the peers have been asked for outcomes, one after the other.
+    asked: usize,
     effects: Vec<Effect>,
 }
 
@@ -172,6 +181,7 @@ impl Node {
             waiting: Waiting::default(),
             moving: Moving::default(),
             leavers: Leavers::default(),
+            asked: 0,
             effects: Vec::new(),
             options,
         }
@@ -310,9 +320,7 @@ impl Node {
             position,
             outcome,
         };
-        for to in self.options.peers.clone() {
-            self.hint(to, &Body::Signal(hint));
-        }
+        self.spread(self.options.peers.clone(), &News::Signal(hint));
         Ok(())
     }
 
@@ -435,7 +443,12 @@ impl Node {
             }
             Body::Joined(joined) => self.on_joined(joined.worker),
             Body::Leaves(leaves) => self.on_leaves(leaves, sequence),
-            Body::Gone(gone) => self.on_gone(gone),
+            Body::Gone(gone) => self.on_gone(gone, sequence),
+            Body::Relay(relay) if relay.news.is_of(job, generation) => {
+                let news = relay.news.body();
+                self.on_body(from, sequence, news, incoming)?;
+                self.hand_on(from, &relay);
+            }
             Body::Reserve(reserve) if here((reserve.job, reserve.generation)) => {
                 self.on_reserve(&reserve)?;
             }
@@ -495,22 +508,7 @@ impl Node {
         for peer in self.peers.keys().copied().collect::<Vec<_>>() {
             self.acknowledge(peer, 1);
         }
-        let NodeOptions {
-            job, generation, ..
-        } = self.options;
-        let positions: Vec<Position> = self.waiting.outcome.keys().copied().collect();
-        for position in positions {
-            for to in self.options.peers.clone() {
-                self.hint(
-                    to,
-                    &Body::SignalQuery(SignalQuery {
-                        job,
-                        generation,
-                        position,
-                    }),
-                );
-            }
-        }
+        self.ask();
     }
 
     // ---- inside

@@ -4,7 +4,7 @@
 
 use brambling_memory::Budget;
 use brambling_program::{Bindings, ExchangeId, GroupId, Max, Plan, Program, ShardId};
-use brambling_protocol::frame::{Body, Frame};
+use brambling_protocol::frame::{Body, FAN_OUT, Frame};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
 use brambling_worker::Surroundings;
 use brambling_worker::node::{Bytes, Effect, Node, NodeOptions, Piece};
@@ -53,6 +53,7 @@ fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Node {
         chunk_bytes: 1 << 16,
         frame_bytes,
         part_bytes: 1 << 16,
+        fan_out: FAN_OUT,
         budget: Budget::unlimited(),
     };
     Node::new(plan, map(plan), options)

@@ -10,8 +10,8 @@ use brambling_program::{
     Bindings, BlockId, ExchangeId, GroupId, Max, Plan, Position, Program, ShardId, StageId,
 };
 use brambling_protocol::frame::{
-    Ack, Body, Credit, Data, DataHead, EmptyMarks, Ended, Frame, Joined, LoopEnd, MapUpdate, Piece,
-    Reserve, Retired, ShardPart, Signal, SignalQuery, VersionRange,
+    Ack, Body, Credit, Data, DataHead, EmptyMarks, Ended, FAN_OUT, Frame, Joined, LoopEnd,
+    MapUpdate, News, Piece, Relay, Reserve, Retired, ShardPart, Signal, SignalQuery, VersionRange,
 };
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Version, WorkerId,
@@ -52,6 +52,7 @@ fn node(plan: &Plan, me: WorkerId) -> Node {
         chunk_bytes: 8,
         frame_bytes: 200,
         part_bytes: 1 << 16,
+        fan_out: FAN_OUT,
         budget: Budget::unlimited(),
     };
     let map = PartitionMap::new(plan.counts.iter().copied());
@@ -148,6 +149,11 @@ fn worker() -> impl Strategy<Value = WorkerId> {
     prop_oneof![(0u32..4).prop_map(WorkerId), Just(WorkerId::CONTROLLER),]
 }
 
+fn hearers() -> impl Strategy<Value = BTreeSet<u32>> {
+    let worker = prop_oneof![8 => 0u32..20, 1 => Just(u32::MAX - 1)];
+    prop::collection::btree_set(worker, 0..20)
+}
+
 fn generation() -> impl Strategy<Value = Generation> {
     prop_oneof![9 => Just(NOW), 1 => (0u64..3).prop_map(Generation)]
 }
@@ -224,6 +230,23 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
             }
         ),
         1 => worker().prop_map(|worker| Body::Joined(Joined { worker })),
+        2 => (hearers(), generation(), position(), any::<bool>()).prop_map(
+            move |(to, generation, position, outcome)| {
+                let to = to.into_iter().map(WorkerId).collect();
+                let news = News::Signal(Signal {
+                    job,
+                    generation,
+                    position,
+                    outcome,
+                });
+                Body::Relay(Relay { to, news })
+            }
+        ),
+        3 => (hearers(), prop::collection::vec(entries(), 0..3)).prop_map(move |(to, entries)| {
+            let to = to.into_iter().map(WorkerId).collect();
+            let news = News::MapUpdate(MapUpdate { job, entries });
+            Body::Relay(Relay { to, news })
+        }),
         1 => (generation(), any::<bool>()).prop_map(move |(generation, fails)| {
             Body::Ended(Ended {
                 job,

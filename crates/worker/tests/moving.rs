@@ -4,7 +4,7 @@
 
 use brambling_memory::{Budget, Floors};
 use brambling_program::{Bindings, GroupId, Plan, Program, ShardId};
-use brambling_protocol::frame::{Body, Frame, MapUpdate, Reserve, ShardPart};
+use brambling_protocol::frame::{Body, FAN_OUT, Frame, MapUpdate, Reserve, ShardPart};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
@@ -49,6 +49,7 @@ fn node_of(me: WorkerId, peers: Vec<WorkerId>, budget: Budget) -> Node {
         chunk_bytes: 1 << 16,
         frame_bytes: 1 << 20,
         part_bytes: 1 << 16,
+        fan_out: FAN_OUT,
         budget,
     };
     Node::new(&plan, map, options)

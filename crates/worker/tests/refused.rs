@@ -5,7 +5,9 @@
 use brambling_memory::{Budget, Floors};
 use brambling_program::tree::TreeNode;
 use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId};
-use brambling_protocol::frame::{Body, Data, DataHead, Frame, Packet, Piece, VersionRange};
+use brambling_protocol::frame::{
+    Body, Data, DataHead, FAN_OUT, Frame, Packet, Piece, VersionRange,
+};
 use brambling_protocol::{Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_worker::executor::{
     Carrier, Failure, Job, JobOptions, Membership, Pool, QuietCaller,
@@ -58,6 +60,7 @@ fn member(pool: &Pool, budget_bytes: u64, carrier: &Arc<Kept>) -> Arc<Job> {
         chunk_bytes: 1 << 16,
         frame_bytes: 1 << 20,
         part_bytes: 1 << 16,
+        fan_out: FAN_OUT,
         budget: Budget::new(budget_bytes, Floors::of(budget_bytes)),
     };
     let map = PartitionMap::new(plan.counts.iter().copied());

@@ -31,6 +31,8 @@ impl Draft {
         let open_turns = 1 + random.below(4);
         let chunk_bytes = random.pick(&[16, 100, 1 << 16]);
         let part_bytes = random.pick(&[64, 1000, 1 << 16]);
+        // Few enough that clusters as small as these hand on.
+        let fan_out = random.pick(&[1, 2, 8]);
         let history: Vec<Vec<EntryRange>> = shards(plan)
             .map(|shard| history(shard, count, random))
             .collect();
@@ -44,6 +46,7 @@ impl Draft {
             chunk_bytes,
             frame_bytes: 8 * chunk_bytes,
             part_bytes,
+            fan_out,
             budget: Budget::unlimited(),
         };
         let workers = (0..count).map(|at| {
@@ -78,7 +81,8 @@ impl Draft {
         for last in history.iter().filter_map(|versions| versions.last()) {
             let _ = placed.apply(last).expect("a shard of this program");
         }
-        let mut controller = Controller::new((0..count).map(worker_id));
+        let controller = Controller::new((0..count).map(worker_id));
+        let mut controller = controller.with_fan_out(fan_out);
         controller.begin(JOB, Generation(0), placed);
         Draft {
             workers,

@@ -3,7 +3,7 @@
 use super::Deeds;
 use crate::random_program::Random;
 use brambling_protocol::WorkerId;
-use brambling_protocol::frame::Header;
+use brambling_protocol::frame::{Body, Frame, Header, Kind};
 use brambling_worker::node::Bytes;
 
 #[derive(Clone)]
@@ -11,6 +11,24 @@ pub(super) struct Packet {
     pub(super) from: WorkerId,
     pub(super) to: WorkerId,
     pub(super) bytes: Bytes,
+}
+
+impl Packet {
+    /// Whether it is to be handed on. Who gets it does so neither with itself nor with whom it is from.
+    pub(super) fn is_relay(&self) -> bool {
+        let header = Header::decode(&self.bytes).expect("a node sends whole frames");
+        if header.kind() != Kind::Relay {
+            return false;
+        }
+        let (frame, _) = Frame::decode(&self.bytes).expect("a node sends whole frames");
+        let Body::Relay(relay) = frame.body else {
+            unreachable!("its header says so");
+        };
+        let (from, to) = (self.from, self.to);
+        let goes_round = relay.to.iter().any(|it| it == from || it == to);
+        assert!(!goes_round, "{from} tells {to}: {relay:?}");
+        true
+    }
 }
 
 #[derive(Default)]

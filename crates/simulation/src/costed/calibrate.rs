@@ -159,6 +159,8 @@ fn node(plan: &Plan, me: u32) -> Node {
         chunk_bytes: 1 << 20,
         frame_bytes: 1 << 20,
         part_bytes: 1 << 20,
+        // What is said to each is measured by what is said to all.
+        fan_out: WORKERS as usize,
         budget: Budget::unlimited(),
     };
     let mut node = Node::new(plan, map, options);
@@ -328,6 +330,8 @@ fn controller(clock: Clock<'_>) -> (f64, f64, f64) {
     let _ = machine.take_effects();
     let out_ns = each(clock, u64::from(WORKERS), || {
         machine.on_frame(to, &granted).expect("it was asked");
+        // Nobody has acknowledged anything: all are told from here.
+        machine.on_tick();
         let sends = machine.take_effects();
         let sends = sends.iter().filter(|it| matches!(it, Effect::Send { .. }));
         assert_eq!(sends.count(), WORKERS as usize + 1);

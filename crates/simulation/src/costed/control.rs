@@ -206,6 +206,13 @@ impl Control {
         self.perform(now);
     }
 
+    /// The time passes.
+    pub(super) fn tick(&mut self, now: Nanos) {
+        let machine = &mut self.job.as_mut().expect("it has begun").1;
+        machine.on_tick();
+        self.perform(now);
+    }
+
     fn perform(&mut self, now: Nanos) {
         let machine = &mut self.job.as_mut().expect("it has begun").1;
         for effect in machine.take_effects() {

@@ -97,6 +97,8 @@ const GROUPS: [GroupId; 2] = [GroupId(0), GroupId(1)];
 const REPORTS: Nanos = 250_000_000;
 /// A worker's jobs are told so often that time passes (there as well).
 const TICK: Nanos = 5_000_000;
+/// The controller's jobs are (`engine::cluster::controller`).
+const CONTROLLER_TICK: Nanos = 50_000_000;
 /// No iteration takes so long: the job hangs.
 const HANGS: Nanos = 3_600_000_000_000;
 /// What a frame of the job takes beside what it carries.
@@ -155,6 +157,15 @@ enum Event {
         to: u32,
         bytes: Bytes,
     },
+    /// What the controller has said comes to a worker from one that hands it on; has been taken in.
+    Handed {
+        to: u32,
+        bytes: Bytes,
+    },
+    Taken {
+        to: u32,
+        bytes: Bytes,
+    },
     /// A frame of a worker comes to the controller.
     Says {
         from: u32,
@@ -164,6 +175,8 @@ enum Event {
     Tick {
         worker: u32,
     },
+    /// The controller's.
+    ControllerTick,
     Report {
         worker: u32,
     },
@@ -218,8 +231,8 @@ struct Run<'a> {
     /// Workers that have not heard the signal.
     deaf: u32,
     orders: VecDeque<Orders>,
-    /// By shard and version: when it was published, and how many workers have not heard.
-    published: BTreeMap<(u32, Version), (Nanos, u32)>,
+    /// By shard and version: when it was published, how many workers there were, and how many of them have not heard.
+    published: BTreeMap<(u32, Version), (Nanos, u32, u32)>,
     /// Since when no change has been under way, and what the controller had heard and said by then.
     quiet_since: Option<(Nanos, u64)>,
     /// Until then what came of the last change is acknowledged.
@@ -322,6 +335,7 @@ impl Run<'_> {
         self.outcome.map_ms = (known - submitted) as f64 / 1e6;
         self.settle();
         self.agenda.note(known, Event::Decided);
+        self.agenda.note(known, Event::ControllerTick);
         self.began_at = known;
         for worker in 0..work.workers {
             let first = REPORTS * u64::from(worker) / u64::from(work.workers);
@@ -401,12 +415,19 @@ impl Run<'_> {
                 self.agenda.note(at, Event::Obeyed { to, bytes });
             }
             Event::Obeyed { to, bytes } => self.on_controller(now, to, &bytes),
+            Event::Handed { to, bytes } => {
+                let costs = &self.scenario.costs;
+                let at = self.helper(now, to, costs.read_ns() + costs.update_in_ns);
+                self.agenda.note(at, Event::Taken { to, bytes });
+            }
+            Event::Taken { to, bytes } => self.on_handed(now, to, &bytes),
             Event::Says { from, bytes } => self.on_said(now, from, &bytes),
             Event::Tick { worker } => {
                 if let Some(ack) = self.workers[worker as usize].tick() {
                     self.say(now, worker, ack);
                 }
             }
+            Event::ControllerTick => self.on_controller_tick(now),
             Event::Report { worker } => self.on_report(now, worker),
             Event::Orders => self.give_orders(now),
         }

@@ -4,11 +4,11 @@ use super::Nanos;
 use super::control::Bytes;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{
-    Ack, Arrived, Body, Finished, Frame, Reserve, Reserved, ShardRange,
+    Ack, Arrived, Body, FAN_OUT, Finished, Frame, Relay, Reserve, Reserved, ShardRange,
 };
 use brambling_protocol::message::{Load, Message};
 use brambling_protocol::{
-    Applied, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Version,
+    Applied, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Version, WorkerId,
 };
 use std::collections::VecDeque;
 
@@ -31,13 +31,15 @@ pub(super) enum Core {
     Runs(u32),
 }
 
-/// What a frame of the controller has meant.
+/// What a frame of the controller, or of who hands on, has meant.
 #[derive(Default)]
 pub(super) struct Heard {
-    /// Entries of the map that are news, with how many there were.
+    /// Entries of the map that are news.
     pub(super) updates: Vec<EntryRange>,
     /// Frames for the controller.
     pub(super) answers: Vec<Bytes>,
+    /// Frames for other workers.
+    pub(super) handed_on: Vec<(WorkerId, Bytes)>,
     pub(super) is_over: bool,
 }
 
@@ -105,18 +107,37 @@ impl Worker {
     /// The numbered frame's news, and the answers to it.
     pub(super) fn on_controller(&mut self, bytes: &[u8]) -> Heard {
         let (frame, _) = Frame::decode(bytes).expect("the controller sends whole frames");
-        let mut heard = Heard::default();
         if let Some(sequence) = frame.sequence {
             let _ = self.session.receive(sequence).expect("an honest session");
         }
-        match frame.body {
+        let mut heard = self.on_body(frame.body);
+        if let Some(received) = self.session.ack_after(FRAMES_PER_ACK) {
+            heard.answers.push(ack(received));
+        }
+        heard
+    }
+
+    /// What another worker hands on. Sessions between workers are not modelled.
+    pub(super) fn on_handed(&mut self, bytes: &[u8]) -> Heard {
+        let (frame, _) = Frame::decode(bytes).expect("a worker sends whole frames");
+        self.on_body(frame.body)
+    }
+
+    fn on_body(&mut self, body: Body<'_>) -> Heard {
+        let mut heard = Heard::default();
+        match body {
             Body::MapUpdate(update) => {
                 self.knows_map = true;
                 for entry in update.entries {
                     let applied = self.map.apply(&entry).expect("an entry of the job");
-                    assert_eq!(applied, Applied::Newer, "the controller told it twice");
-                    heard.updates.push(entry);
+                    if applied == Applied::Newer {
+                        heard.updates.push(entry);
+                    }
                 }
+            }
+            Body::Relay(relay) => {
+                heard = self.on_body(relay.news.body());
+                heard.handed_on = hand_on(&relay);
             }
             Body::Reserve(reserve) => heard.answers.push(self.grant(&reserve)),
             Body::Ended(_) => {
@@ -130,9 +151,6 @@ impl Worker {
             // What a newcomer is told outside of the job comes before the map, and says no more than it.
             Body::Joined(_) | Body::Message(_) => {}
             other => unreachable!("the controller says no {:?}", other.kind()),
-        }
-        if let Some(received) = self.session.ack_after(FRAMES_PER_ACK) {
-            heard.answers.push(ack(received));
         }
         heard
     }
@@ -236,10 +254,20 @@ impl Worker {
 }
 
 fn ack(received: u64) -> Bytes {
+    unnumbered(Body::Ack(Ack { received }))
+}
+
+fn hand_on(relay: &Relay) -> Vec<(WorkerId, Bytes)> {
+    let hearers: Vec<WorkerId> = relay.to.iter().collect();
+    let said = relay.news.relayed(&hearers, FAN_OUT);
+    said.map(|(to, body)| (to, unnumbered(body))).collect()
+}
+
+fn unnumbered(body: Body<'_>) -> Bytes {
     let frame = Frame {
         priority: Priority::FIRST,
         sequence: None,
-        body: Body::Ack(Ack { received }),
+        body,
     };
     frame.to_bytes()
 }

@@ -4,7 +4,8 @@
 //! * Who hears that a worker leaves tells it no more of what all are told. Pieces still go there as long as the map here names it.
 //! * When all that the controller said before has come, the map here does not name the worker: no newer version of anything does. When
 //!   then all that was sent there has been acknowledged, this node has parted from it, says so, and sends it nothing more.
-//! * The worker itself goes when it hears that all others have parted, and all that it said has been acknowledged.
+//! * The worker itself goes when it hears that all others have parted, when all that the controller said before has come, and all that it said
+//!   itself has been acknowledged: so what it was to hand on has come.
 //! * Who has left is forgotten; what comes late of it, as a repetition, is dropped.
 
 use super::{Effect, Node};
@@ -17,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub(super) struct Leavers {
     others: BTreeMap<WorkerId, Parting>,
-    /// Whether this worker leaves, and all others have parted from it.
-    may_go: bool,
+    /// If this worker leaves, and all others have parted from it: every frame of the controller's before this one has to come first.
+    may_go: Option<Sequence>,
     has_gone: bool,
     gone: BTreeSet<WorkerId>,
 }
@@ -60,10 +61,10 @@ impl Node {
         self.leavers.others.insert(worker, parting);
     }
 
-    pub(super) fn on_gone(&mut self, gone: Gone) {
+    pub(super) fn on_gone(&mut self, gone: Gone, at: Option<Sequence>) {
         let worker = gone.worker;
         if worker == self.options.me {
-            self.leavers.may_go = true;
+            self.leavers.may_go = Some(at.unwrap_or(0));
             return;
         }
         self.options.peers.retain(|peer| *peer != worker);
@@ -85,7 +86,8 @@ impl Node {
                 self.say_parted(worker);
             }
         }
-        if self.leavers.may_go && !self.leavers.has_gone && self.may_go() {
+        let after = self.leavers.may_go;
+        if !self.leavers.has_gone && after.is_some_and(|after| self.may_go(after)) {
             self.leavers.has_gone = true;
             self.say_parted(self.options.me);
         }
@@ -107,9 +109,11 @@ impl Node {
             && !self.map().entries().any(|it| it.entry.owner == worker)
     }
 
-    /// Whether nothing that was said here is on its way.
-    fn may_go(&self) -> bool {
-        self.inboxes.is_empty()
+    /// Whether nothing that was said here is on its way, nor anything to here that is to be handed on.
+    fn may_go(&self, after: Sequence) -> bool {
+        let has_heard = self.received(WorkerId::CONTROLLER) > after;
+        (has_heard || mutants::is_on("relays-go-before-they-hand-on"))
+            && self.inboxes.is_empty()
             && self.router.held() == 0
             && self.outgoing.is_empty()
             && self.due.is_empty()

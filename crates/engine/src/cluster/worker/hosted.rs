@@ -8,7 +8,7 @@ use crate::recipe::Recipe;
 use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{Bindings, DatasetId, Plan};
-use brambling_protocol::frame::{Incoming, Packet};
+use brambling_protocol::frame::{FAN_OUT, Incoming, Packet};
 use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times, parts};
 use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
 use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Origin, Tally};
@@ -326,6 +326,7 @@ impl Hosted {
             chunk_bytes: CHUNK_BYTES,
             part_bytes: PART_BYTES,
             frame_bytes: FRAME_BYTES,
+            fan_out: FAN_OUT,
             budget: shared.budget.clone(),
         };
         let wire = Wire {

@@ -3,10 +3,12 @@
 use super::super::control::{Bytes, News};
 use super::super::worker::Worker;
 use super::super::{Change, Nanos};
-use super::{Event, HANGS, Note, Orders, REPORTS, Run, TICK, id, number, shard_id};
+use super::{
+    CONTROLLER_TICK, Event, HANGS, Note, Orders, REPORTS, Run, TICK, id, number, shard_id,
+};
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Frame, ShardRange};
-use brambling_protocol::{EntryRange, PartitionMap, WorkerId};
+use brambling_protocol::{EntryRange, PartitionMap, Version, WorkerId};
 use std::collections::VecDeque;
 
 impl Run<'_> {
@@ -35,8 +37,8 @@ impl Run<'_> {
     fn pass_on(&mut self, now: Nanos) {
         let (frames, news) = self.control.take();
         for frame in frames {
-            self.note_published(frame.at, &frame.bytes);
             let (to, bytes) = (number(frame.to), frame.bytes);
+            self.note_published(frame.at, to, &bytes);
             self.agenda.note(frame.at, Event::Written { to, bytes });
         }
         for news in news {
@@ -52,17 +54,22 @@ impl Run<'_> {
         }
     }
 
-    /// A version of one shard's entry is told to somebody.
-    fn note_published(&mut self, at: Nanos, bytes: &[u8]) {
+    /// A version of one shard's entry is told to somebody who is not told the whole map: to those of its move first.
+    fn note_published(&mut self, at: Nanos, to: u32, bytes: &[u8]) {
         let (frame, _) = Frame::decode(bytes).expect("the controller sends whole frames");
         let Body::MapUpdate(update) = frame.body else {
             return;
         };
         if let [entry] = update.entries[..]
+            && entry.end == entry.first + 1
             && entry.entry.version > 1
+            && self.workers[to as usize].knows_map
         {
             let about = (entry.first, entry.entry.version);
-            self.published.entry(about).or_insert((at, 0)).1 += 1;
+            let workers = self.workers.iter().filter(|it| it.knows_map).count() as u32;
+            self.published
+                .entry(about)
+                .or_insert((at, workers, workers));
         }
     }
 
@@ -81,6 +88,7 @@ impl Run<'_> {
         for entry in heard.updates {
             self.on_entry(now, to, &entry);
         }
+        self.hand_over(now, to, heard.handed_on);
         if joined(bytes).is_some_and(|joined| number(joined) == known - 1) && to != known - 1 {
             self.send(now, to, known - 1, Note::Greeting);
         }
@@ -90,16 +98,46 @@ impl Run<'_> {
         }
     }
 
+    /// A worker has taken in what another hands on.
+    pub(super) fn on_handed(&mut self, now: Nanos, to: u32, bytes: &[u8]) {
+        let heard = self.workers[to as usize].on_handed(bytes);
+        for entry in heard.updates {
+            self.on_entry(now, to, &entry);
+        }
+        self.hand_over(now, to, heard.handed_on);
+    }
+
+    /// The helper of a worker hands on what the controller says.
+    fn hand_over(&mut self, mut at: Nanos, from: u32, frames: Vec<(WorkerId, Bytes)>) {
+        let ns = self.scenario.costs.hint_out_ns + self.scenario.costs.machine.write_ns;
+        for (to, bytes) in frames {
+            at += ns as Nanos;
+            self.outcome.frames += 1;
+            let (near, far) = (from as usize, number(to) as usize);
+            let come = self.hosts.send(at, near, far, bytes.len() as u64);
+            let to = number(to);
+            self.agenda.note(come, Event::Handed { to, bytes });
+        }
+        self.busy(from, at);
+    }
+
+    /// The time passes for the controller, until nothing moves any more and all have been told.
+    pub(super) fn on_controller_tick(&mut self, now: Nanos) {
+        let is_over = self.control.machine().is_over(self.control.job());
+        self.control.tick(now);
+        self.pass_on(now);
+        if !is_over {
+            self.agenda
+                .note(now + CONTROLLER_TICK, Event::ControllerTick);
+        }
+    }
+
     /// A worker learns who holds shards.
     fn on_entry(&mut self, now: Nanos, at: u32, entry: &EntryRange) {
-        let (shard, version) = (entry.first, entry.entry.version);
-        if let Some((since, missing)) = self.published.get_mut(&(shard, version)) {
-            *missing -= 1;
-            if *missing == 0 {
-                self.updates.push(now - *since);
-                self.published.remove(&(shard, version));
-            }
+        for shard in entry.first..entry.end {
+            self.note_heard(now, at, (shard, entry.entry.version));
         }
+        let (shard, version) = (entry.first, entry.entry.version);
         let Some(place) = self.places.get_mut(shard as usize) else {
             return;
         };
@@ -113,6 +151,18 @@ impl Run<'_> {
                 self.depart(now, shard);
                 self.send_up(now, at);
             }
+        }
+    }
+
+    /// A worker has heard of a version. Who has joined since it was published was told the whole map.
+    fn note_heard(&mut self, now: Nanos, at: u32, about: (u32, Version)) {
+        let Some((since, workers, missing)) = self.published.get_mut(&about) else {
+            return;
+        };
+        *missing -= u32::from(at < *workers);
+        if *missing == 0 {
+            self.updates.push(now - *since);
+            self.published.remove(&about);
         }
     }
 

@@ -136,7 +136,7 @@ impl Run<'_> {
     }
 
     /// The helper hands on until then.
-    fn busy(&mut self, worker: u32, until: Nanos) {
+    pub(super) fn busy(&mut self, worker: u32, until: Nanos) {
         let helper = &mut self.workers[worker as usize].helper_free;
         *helper = until.max(*helper);
     }

@@ -1,0 +1,78 @@
+//! What all are to hear, where there are many: it is handed on from worker to worker.
+//!
+//! # Rules
+//! * Who has news names everybody who is to hear, and says it to a few of them (`fan_out`), each with a part of the others. Where there are no
+//!   more than that, all hear from whom it comes from.
+//! * Whoever is given a part takes the news, and does the same with its part; never with itself, nor with whom it has it from.
+//! * Nothing is kept for it: what is handed on has left when the frame that brought it has been taken, and is acknowledged only after that.
+//!
+//! # Why nothing is lost
+//! *Signals* are hints, and stay so on their way: neither numbered nor sent again. A worker that is not known here, or that leaves, is left out.
+//! Whoever misses an outcome asks, a few workers each tick, and others the next: so it does not matter which of them was lost with whom.
+//!
+//! *News of the map* are numbered by the session of each hop. Whom this node does not know is told nevertheless, as any worker is that the map
+//! names. Those from whom it has parted are left out: they are told nothing any more, and have nobody's shards. A worker that leaves
+//! goes when all that it was sent has come and all that it said is acknowledged ([`leaving`](super::leaving)), so what it was
+//! to hand on is with the next by then: whoever sent it there does not part from it before that is acknowledged.
+//!
+//! Even so nobody's progress depends on it. Who loses a shard, and who gets it, hear from the controller itself; all others find the way
+//! by versions. What a relay that hangs keeps from others costs a detour.
+
+use super::{Node, NodeOptions};
+use brambling_program::Position;
+use brambling_protocol::frame::{Body, News, Relay, SignalQuery};
+use brambling_protocol::{Priority, WorkerId};
+
+impl Node {
+    /// Tells these workers, some of them through others.
+    pub(super) fn spread(&mut self, hearers: Vec<WorkerId>, news: &News) {
+        for (to, body) in news.relayed(&hearers, self.options.fan_out) {
+            match news {
+                News::MapUpdate(_) => self.send(to, Priority::FIRST, &body),
+                _ => self.hint(to, &body),
+            }
+        }
+    }
+
+    /// Tells those whom a peer has left to this node.
+    pub(super) fn hand_on(&mut self, from: WorkerId, relay: &Relay) {
+        let me = self.options.me;
+        let is_told = |worker: &WorkerId| match relay.news {
+            News::MapUpdate(_) => {
+                !self.leavers.have_left(*worker) && !self.leavers.are_parted_from(*worker)
+            }
+            _ => self.knows(*worker) && !self.leavers.leave(*worker),
+        };
+        let others = relay.to.iter().filter(|it| *it != me && *it != from);
+        let hearers: Vec<WorkerId> = others.filter(is_told).collect();
+        self.spread(hearers, &relay.news);
+    }
+
+    /// Asks for outcomes that shards here wait for: a few workers, and others the next time.
+    pub(super) fn ask(&mut self) {
+        let positions: Vec<Position> = self.waiting.outcome.keys().copied().collect();
+        let peers = &self.options.peers;
+        if positions.is_empty() || peers.is_empty() {
+            return;
+        }
+        let count = self.options.fan_out.clamp(1, peers.len());
+        let places = (self.asked..self.asked + count).map(|at| at % peers.len());
+        let asked: Vec<WorkerId> = places.map(|at| peers[at]).collect();
+        self.asked = (self.asked + count) % peers.len();
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
+        for position in positions {
+            for to in &asked {
+                self.hint(
+                    *to,
+                    &Body::SignalQuery(SignalQuery {
+                        job,
+                        generation,
+                        position,
+                    }),
+                );
+            }
+        }
+    }
+}
