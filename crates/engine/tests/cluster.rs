@@ -723,6 +723,28 @@ fn same_bits_while_shards_move_and_workers_come_and_go() {
     );
 }
 
+/// More workers than hear at once: news of the map are handed on, while one of those that do so leaves.
+#[test]
+fn same_bits_where_news_are_handed_on() {
+    let (_controller, at) = start_controller_with(None);
+    let mut workers: Vec<WorkerProcess> = (0..12).map(|_| start_worker(&at, 1)).collect();
+    let text = "heat 24 120 slow";
+    let (mut random, mut moves, mut is_drained) = (5, 0, false);
+    let found = run_while(&at, text, |cluster| {
+        let names: Vec<WorkerId> = workers.iter().filter_map(WorkerProcess::name).collect();
+        moves += u32::from(move_one(cluster, &mut random, 24, &names));
+        if moves == 10 && !is_drained {
+            is_drained = true;
+            let leaver = workers.remove(1);
+            let name = leaver.name().unwrap();
+            cluster.drain(name, &mut QuietCaller).unwrap();
+            see_drained(leaver);
+        }
+    });
+    assert_eq!(found, here(text));
+    assert!(moves > 10 && is_drained, "{moves}");
+}
+
 #[test]
 fn a_worker_that_is_drained_gets_nothing_more_and_ends() {
     let (_controller, at) = start_controller();

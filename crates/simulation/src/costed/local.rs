@@ -17,12 +17,12 @@ use brambling_protocol::{PartitionMap, Version};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How a broadcast, a signal and a reduction travel.
+/// How a broadcast and a reduction travel. Signals and news of the map are handed on along a tree in any case, as the engine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Spread {
     /// Straight from source to destination, as the engine does today.
     Direct,
-    /// Along a tree of workers; each hands on to so many. The engine does not do that yet.
+    /// Along a tree of workers; each hands on to so many, signals as well. The engine does not do that yet with what is broadcast and added up.
     Relayed {
         /// How many.
         fan_out: u32,

@@ -16,11 +16,11 @@
 //!   does; it polls for 75 µs and then has to be woken. Frames are taken in by one helper thread a host, which costs no core.
 //! * The network ([`Network`]): a link a host, serialised in both directions, one latency between any two. Shards that move share it among
 //!   themselves and do not hold up small frames.
-//! * [`Spread`] is how a broadcast, a signal and a reduction travel. [`Spread::Direct`] is what the engine does today: straight from source
+//! * [`Spread`] is how a broadcast and a reduction travel. [`Spread::Direct`] is what the engine does today: straight from source
 //!   to destination, a frame for each shard's part of a reduction, and every second turn a credit from each shard to every peer.
-//!   [`Spread::Relayed`] is what it needs for large clusters and does not have yet: a tree of workers along which signals and broadcasts go down
-//!   and partial results, combined, go up, and credits with them. The map and its updates go straight from the controller in both: its machine
-//!   knows no relays.
+//!   [`Spread::Relayed`] is what it needs for large clusters and does not have yet: a tree of workers along which broadcasts go down
+//!   and partial results, combined, go up, and credits with them. Signals go along a tree in both, as they do in the engine; and so does what has moved
+//!   since the controller's last tick, in the frames that the real controller sends and the real rules cut. The whole map, at the start, goes straight.
 //! * A worker that is *lost and drained*: recovery does not exist yet, so the worker that goes away gives up its shards in order first.
 //! * The job begins when all members know its map; how the program's bytes get to them is left out, and so are the greetings' handshakes.
 //!

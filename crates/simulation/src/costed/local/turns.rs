@@ -3,6 +3,7 @@
 use super::super::worker::Core;
 use super::super::{Nanos, Spread};
 use super::{Event, Note, Run};
+use brambling_protocol::frame::FAN_OUT;
 
 impl Run<'_> {
     /// The model's shard has folded what came, has stepped, and decides.
@@ -55,7 +56,14 @@ impl Run<'_> {
             _ => costs.piece_out_ns,
         };
         let ns = (encode + costs.machine.write_ns) as Nanos;
-        for to in self.below(from) {
+        let to = match note {
+            // The engine hands these on, however the rest goes.
+            Note::Signal(_) if self.scenario.spread == Spread::Direct => {
+                self.below_by(from, FAN_OUT)
+            }
+            _ => self.below(from),
+        };
+        for to in to {
             at += ns;
             self.send(at, from, to, note);
         }
@@ -64,16 +72,20 @@ impl Run<'_> {
 
     /// To whom a worker hands on.
     fn below(&self, worker: u32) -> Vec<u32> {
-        let place = self.place_in_tree[worker as usize].expect("a member");
+        let is_root = worker == self.root();
         match self.scenario.spread {
-            Spread::Direct if place == 0 => self.tree[1..].to_vec(),
+            Spread::Direct if is_root => self.tree[1..].to_vec(),
             Spread::Direct => Vec::new(),
-            Spread::Relayed { fan_out } => {
-                let first = (place * fan_out as usize + 1).min(self.tree.len());
-                let end = (first + fan_out as usize).min(self.tree.len());
-                self.tree[first..end].to_vec()
-            }
+            Spread::Relayed { fan_out } => self.below_by(worker, fan_out as usize),
         }
+    }
+
+    /// The same, where each hands on to so many.
+    fn below_by(&self, worker: u32, fan_out: usize) -> Vec<u32> {
+        let place = self.place_in_tree[worker as usize].expect("a member");
+        let first = (place * fan_out + 1).min(self.tree.len());
+        let end = (first + fan_out).min(self.tree.len());
+        self.tree[first..end].to_vec()
     }
 
     fn above(&self, worker: u32) -> u32 {
