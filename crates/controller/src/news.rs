@@ -4,7 +4,7 @@
 //! * Who loses a shard, and who gets it, hear of the version from here, at once: the move waits for nobody else. What others send by an older one
 //!   finds its way, and so do they.
 //! * A tick's news are one frame, which goes along a tree of workers ([`Relay`](brambling_protocol::frame::Relay)). Who knows them all already is left out.
-//! * Who has acknowledged nothing yet may still be building its program, and would keep others waiting: it is told from here and hands
+//! * Who has neither acknowledged nor said anything yet may still be building its program, and would keep others waiting: it is told from here and hands
 //!   nothing on. So is a worker from which others part: what they would not send it any more it could not hand on.
 //! * A newcomer is told the whole map when it joins, and all are before they part from a worker: both from here, by the newest versions.
 
@@ -102,11 +102,7 @@ impl Controller {
         if mutants::is_on("anybody-hands-on") {
             return true;
         }
-        let is_up = |worker| {
-            self.workers
-                .get(&worker)
-                .is_some_and(|it| it.has_acknowledged())
-        };
+        let is_up = |worker| self.workers.get(&worker).is_some_and(|it| it.is_up());
         is_up(worker) && !self.is_going(worker)
     }
 }

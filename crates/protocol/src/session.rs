@@ -241,9 +241,9 @@ impl<F> Session<F> {
         self.unacknowledged.is_empty()
     }
 
-    /// Whether the peer has acknowledged anything: it is up.
-    pub fn has_acknowledged(&self) -> bool {
-        self.acknowledged > 0
+    /// Whether the peer is up: it has acknowledged something, or has said something.
+    pub fn is_up(&self) -> bool {
+        self.acknowledged > 0 || self.received > 0
     }
 
     /// The first number that nothing has.

@@ -27,12 +27,15 @@ const SHARD: ShardId = ShardId {
 fn plan() -> Plan {
     let mut p = Program::new("count");
     let counts = p.dataset::<u64>("counts", 3);
-    p.compute("count")
-        .update(&counts)
-        .run(|count: &mut u64| *count += 1);
+    p.repeat(5, |p| {
+        p.compute("count")
+            .update(&counts)
+            .run(|count: &mut u64| *count += 1);
+    });
     Plan::compile(Arc::new(p), &Bindings::default()).unwrap()
 }
 
+/// One of so many, which has heard nothing of the others.
 fn node(plan: &Plan, me: u32, count: u32) -> Node {
     let options = NodeOptions {
         me: WorkerId(me),
@@ -163,9 +166,27 @@ fn carry(nodes: &mut [Node]) -> Vec<usize> {
     }
 }
 
+/// Workers that have all heard of each other.
 fn nodes(count: u32) -> Vec<Node> {
     let plan = plan();
-    (0..count).map(|me| node(&plan, me, count)).collect()
+    let mut nodes: Vec<Node> = (0..count).map(|me| node(&plan, me, count)).collect();
+    for node in &mut nodes {
+        node.around(SHARD).announce(0);
+    }
+    carry(&mut nodes);
+    nodes
+}
+
+/// The first of so many, which has heard of all others.
+fn first(count: u32) -> Node {
+    let mut node = node(&plan(), 0, count);
+    for peer in (1..count).map(WorkerId) {
+        let joined = Body::Joined(Joined { worker: peer });
+        let said = FrameSession::default().say(Priority::FIRST, &joined);
+        node.on_frame(peer, &said.unwrap().to_bytes()).unwrap();
+    }
+    node.take_effects();
+    node
 }
 
 #[test]
@@ -208,7 +229,7 @@ fn mutant_of_news_that_are_not_all_handed_on() {
 /// Neither itself nor whom it has it from, whatever the list says.
 #[test]
 fn a_list_that_names_oneself_goes_round_nowhere() {
-    let mut node = node(&plan(), 0, 30);
+    let mut node = first(30);
     hint(1, &mut node, relay(0..30, News::Signal(signal())));
     assert!(knows_outcome(&mut node));
     let told = told(&mut node);
@@ -221,24 +242,49 @@ fn a_list_that_names_oneself_goes_round_nowhere() {
 /// A signal is not for strangers; the map is for whoever was named by the controller, who may know more.
 #[test]
 fn who_is_unknown_hears_of_the_map_and_loses_nobody_a_signal() {
-    let plan = plan();
-    let mut few = node(&plan, 0, 3);
+    let mut few = first(3);
     hint(1, &mut few, relay(2..30, News::Signal(signal())));
     assert_eq!(told(&mut few), BTreeMap::from([(2, vec![])]));
-    let mut few = node(&plan, 0, 3);
+    let mut few = first(3);
     let news = News::MapUpdate(update());
     Controller::default().says(&mut few, &relay(2..30, news));
     let told = told(&mut few);
-    let rest: usize = told.values().map(Vec::len).sum();
-    assert_eq!((told.len(), told.len() + rest), (FAN_OUT, 28));
+    assert_eq!(told, (2..30).map(|it| (it, vec![])).collect());
     assert!(told.keys().all(|it| few.knows(WorkerId(*it))));
+}
+
+/// It may be building its program for a while: others would wait for it.
+#[test]
+fn who_is_not_up_hands_on_nothing() {
+    for news in [News::Signal(signal()), News::MapUpdate(update())] {
+        let mut node = first(20);
+        let mut controller = Controller::default();
+        for worker in (20..40).map(WorkerId) {
+            controller.says(&mut node, &Body::Joined(Joined { worker }));
+        }
+        node.take_effects();
+        hint(1, &mut node, relay(2..40, news));
+        let told = told(&mut node);
+        assert_eq!(told.len(), FAN_OUT + 20);
+        for (to, rest) in told {
+            assert!(rest.iter().all(|it| *it < 20), "{rest:?}");
+            assert!(to < 20 || rest.is_empty(), "{to} is to tell {rest:?}");
+        }
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn mutant_of_workers_that_are_to_hand_on_before_they_are_up() {
+    let name = "anybody-hands-on";
+    brambling_memory::mutants::assert_caught(name, who_is_not_up_hands_on_nothing);
 }
 
 /// The list was written before the worker left: its part is told by another.
 #[test]
 fn who_has_left_is_left_out_and_nobody_with_it() {
     for news in [News::Signal(signal()), News::MapUpdate(update())] {
-        let mut node = node(&plan(), 0, 30);
+        let mut node = first(30);
         let mut controller = Controller::default();
         controller.says(
             &mut node,
@@ -301,7 +347,7 @@ fn mutant_of_a_worker_that_leaves_before_it_has_handed_on() {
 /// News of another job, or of another run of it, are nobody's.
 #[test]
 fn news_of_others_are_not_handed_on() {
-    let mut node = node(&plan(), 0, 30);
+    let mut node = first(30);
     let old = Signal {
         generation: Generation(1),
         ..signal()

@@ -4,6 +4,8 @@
 //! * Who has news names everybody who is to hear, and says it to a few of them (`fan_out`), each with a part of the others. Where there are no
 //!   more than that, all hear from whom it comes from.
 //! * Whoever is given a part takes the news, and does the same with its part; never with itself, nor with whom it has it from.
+//! * Who has neither acknowledged nor said anything here, as a newcomer that is still building its program, is told directly and hands on nothing:
+//!   others would wait for it.
 //! * Nothing is kept for it: what is handed on has left when the frame that brought it has been taken, and is acknowledged only after that.
 //!
 //! # Why nothing is lost
@@ -19,6 +21,7 @@
 //! by versions. What a relay that hangs keeps from others costs a detour.
 
 use super::{Node, NodeOptions};
+use brambling_memory::mutants;
 use brambling_program::Position;
 use brambling_protocol::frame::{Body, News, Relay, SignalQuery};
 use brambling_protocol::{Priority, WorkerId};
@@ -26,7 +29,13 @@ use brambling_protocol::{Priority, WorkerId};
 impl Node {
     /// Tells these workers, some of them through others.
     pub(super) fn spread(&mut self, hearers: Vec<WorkerId>, news: &News) {
-        for (to, body) in news.relayed(&hearers, self.options.fan_out) {
+        let is_up = |it: &WorkerId| self.peers.get(it).is_some_and(|peer| peer.is_up());
+        let anybody = mutants::is_on("anybody-hands-on");
+        let (relays, others): (Vec<_>, Vec<_>) =
+            hearers.into_iter().partition(|it| anybody || is_up(it));
+        let fan_out = self.options.fan_out;
+        let others = others.into_iter().map(|to| (to, news.body()));
+        for (to, body) in news.relayed(&relays, fan_out).chain(others) {
             match news {
                 News::MapUpdate(_) => self.send(to, Priority::FIRST, &body),
                 _ => self.hint(to, &body),
