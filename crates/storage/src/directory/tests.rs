@@ -1,0 +1,178 @@
+use super::*;
+use brambling_memory::{Budget, Class, Floors};
+
+/// A directory of its own, which is gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("brambling-spill-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn open(&self, limit_bytes: Option<u64>) -> SpillDirectory {
+        SpillDirectory::open(&self.0, limit_bytes).unwrap()
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(&self.0).unwrap().count()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn refused() -> OutOfMemory {
+    let budget = Budget::new(10, Floors::default());
+    budget.reserve(Class::Early, 11).unwrap_err()
+}
+
+fn put(directory: &SpillDirectory, parts: &[&[u8]]) -> Result<Arc<dyn Spilled>, SpillError> {
+    directory.put(parts, &refused())
+}
+
+/// Bytes that differ from those of other numbers.
+fn bytes(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + number * 7) as u8).collect()
+}
+
+#[test]
+fn what_is_spilled_comes_back_in_any_order() {
+    let folder = Folder::new("order");
+    let directory = folder.open(None);
+    let spilled: Vec<_> = (0..100)
+        .map(|number| {
+            let all = bytes(number, 10 * number);
+            let (head, tail) = all.split_at(all.len() / 3);
+            put(&directory, &[head, tail]).unwrap()
+        })
+        .collect();
+    for (number, spilled) in spilled.iter().enumerate().rev() {
+        assert_eq!(spilled.bytes(), 10 * number as u64);
+        assert_eq!(spilled.read().unwrap(), bytes(number, 10 * number));
+    }
+    let total = (0..100).map(|number| 10 * number).sum::<u64>();
+    let counts = Counts {
+        spills: 100,
+        spilled_bytes: total,
+        reads: 100,
+        read_bytes: total,
+    };
+    assert_eq!(directory.counts(), counts);
+    assert_eq!(directory.in_use_bytes(), total);
+}
+
+#[test]
+fn room_is_used_again_when_all_that_lay_there_is_gone() {
+    let folder = Folder::new("again");
+    let directory = folder.open(Some(1_600));
+    for round in 0..1_000 {
+        let one = put(&directory, &[&bytes(round, 700)]).unwrap();
+        let other = put(&directory, &[&bytes(round + 1, 800)]).unwrap();
+        assert_eq!(one.read().unwrap(), bytes(round, 700));
+        drop(one);
+        assert_eq!(other.read().unwrap(), bytes(round + 1, 800));
+    }
+    // The last one may lie in the segment that is being filled.
+    assert!(directory.in_use_bytes() <= 800);
+}
+
+#[test]
+fn a_full_directory_says_so_and_goes_on_when_there_is_room() {
+    let folder = Folder::new("full");
+    let directory = folder.open(Some(1_000));
+    let first = put(&directory, &[&bytes(1, 600)]).unwrap();
+    let refused = put(&directory, &[&bytes(2, 600)]).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            SpillError::Full {
+                asked_bytes: 600,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
+    let told = refused.to_string();
+    let path = folder.0.display().to_string();
+    for said in [&path, "600 bytes", "600 of the 1000", "BRAMBLING_SPILL"] {
+        assert!(told.contains(said), "{told}");
+    }
+    assert_eq!(first.read().unwrap(), bytes(1, 600), "nobody overwrote it");
+    drop(first);
+    let second = put(&directory, &[&bytes(2, 600)]).unwrap();
+    assert_eq!(second.read().unwrap(), bytes(2, 600));
+}
+
+/// A disk that is full is told as a limit is.
+#[test]
+fn a_full_disk_is_a_full_directory() {
+    let folder = Folder::new("disk");
+    let directory = folder.open(None);
+    let told = |code| {
+        let error = io::Error::from_raw_os_error(code);
+        directory.inner.refusal(7, &error)
+    };
+    for code in [libc::ENOSPC, libc::EDQUOT] {
+        assert!(matches!(
+            told(code),
+            SpillError::Full { asked_bytes: 7, .. }
+        ));
+    }
+    assert!(matches!(told(libc::EIO), SpillError::Unwritable { .. }));
+}
+
+fn damage_is_noticed_in_every_byte() {
+    let folder = Folder::new("damage");
+    let directory = folder.open(None);
+    let _before = put(&directory, &[&bytes(1, 10)]).unwrap();
+    let spilled = put(&directory, &[&bytes(2, 50)]).unwrap();
+    for at in 10..60 {
+        let segment = directory.inner.segment.lock().unwrap();
+        segment.damage(at);
+        let read = spilled.read();
+        assert!(matches!(read, Err(SpillError::Damaged { bytes: 50, .. })));
+        segment.damage(at);
+    }
+    assert_eq!(spilled.read().unwrap(), bytes(2, 50));
+}
+
+#[test]
+fn damage_is_noticed() {
+    damage_is_noticed_in_every_byte();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_mutant_that_skips_the_checksum_is_caught() {
+    let check = damage_is_noticed_in_every_byte;
+    brambling_memory::mutants::assert_caught("spill-skips-checksum", check);
+}
+
+/// Nothing has a name there, so nothing is left of a process that is killed.
+#[test]
+fn a_process_that_is_killed_leaves_nothing() {
+    let folder = Folder::new("killed");
+    let directory = folder.open(None);
+    let spilled: Vec<_> = (0..10)
+        .map(|number| put(&directory, &[&bytes(number, 1 << 16)]).unwrap())
+        .collect();
+    assert_eq!(folder.files(), 0);
+    assert_eq!(spilled[3].read().unwrap(), bytes(3, 1 << 16));
+    drop((spilled, directory));
+    assert_eq!(folder.files(), 0);
+}
+
+#[test]
+fn what_is_no_directory_is_refused() {
+    let folder = Folder::new("none");
+    let missing = folder.0.join("missing");
+    let told = SpillDirectory::open(&missing, None).unwrap_err();
+    let expected = format!("{} cannot be spilled to", missing.display());
+    assert!(told.to_string().starts_with(&expected), "{told}");
+}

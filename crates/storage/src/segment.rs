@@ -1,0 +1,127 @@
+//! A file that nobody else sees: it has no name, so it is gone with whoever holds it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file that is filled from its beginning. When the last one who has bytes in it lets go, their room is free.
+#[derive(Debug)]
+pub(super) struct Segment {
+    file: File,
+    /// How far it is filled.
+    filled_bytes: AtomicU64,
+    /// What all segments of the directory take.
+    all_bytes: Arc<AtomicU64>,
+}
+
+impl Segment {
+    /// An empty one in a directory.
+    pub(super) fn new(directory: &Path, all_bytes: Arc<AtomicU64>) -> io::Result<Segment> {
+        Ok(Segment {
+            file: nameless(directory)?,
+            filled_bytes: AtomicU64::new(0),
+            all_bytes,
+        })
+    }
+
+    pub(super) fn filled_bytes(&self) -> u64 {
+        self.filled_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Nobody has bytes in it: it is filled from its beginning again.
+    pub(super) fn restart(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        let filled_bytes = std::mem::take(self.filled_bytes.get_mut());
+        self.all_bytes.fetch_sub(filled_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Adds bytes at the end; where they are. By one thread at a time; after an error nothing was added.
+    pub(super) fn append(&self, parts: &[&[u8]]) -> io::Result<u64> {
+        let start = self.filled_bytes();
+        let mut end = start;
+        for part in parts {
+            self.file.write_all_at(part, end)?;
+            end += part.len() as u64;
+        }
+        // Relaxed: the file is written and read through the system, and who reads was told where by who wrote.
+        self.filled_bytes.store(end, Ordering::Relaxed);
+        self.all_bytes.fetch_add(end - start, Ordering::Relaxed);
+        Ok(start)
+    }
+
+    pub(super) fn read(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, start)
+    }
+
+    /// Changes a byte: for tests.
+    #[cfg(test)]
+    pub(super) fn damage(&self, at: u64) {
+        let mut byte = [0];
+        self.read(at, &mut byte).unwrap();
+        self.file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let filled_bytes = *self.filled_bytes.get_mut();
+        self.all_bytes.fetch_sub(filled_bytes, Ordering::Relaxed);
+    }
+}
+
+/// A file without a name.
+fn nameless(directory: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let made = options
+        .clone()
+        .custom_flags(libc::O_TMPFILE)
+        .open(directory);
+    match made {
+        Err(error) if is_unsupported(&error) => named_for_a_moment(&mut options, directory),
+        made => made,
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    // Old kernels take it for the directory, which cannot be written.
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
+    )
+}
+
+/// Where the file system has none: one whose name is taken away at once.
+fn named_for_a_moment(options: &mut OpenOptions, directory: &Path) -> io::Result<File> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".brambling-spill-{}-{count}", std::process::id());
+    let path = directory.join(name);
+    let file = options.create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_every_file_has_a_name_it_is_taken_away() {
+        let name = format!("brambling-segment-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = named_for_a_moment(&mut options, &directory).unwrap();
+        file.write_all_at(b"bytes", 3).unwrap();
+        let mut read = [0; 5];
+        file.read_exact_at(&mut read, 3).unwrap();
+        assert_eq!(&read, b"bytes");
+        std::fs::remove_dir(&directory).expect("nothing is left there");
+    }
+}
