@@ -109,6 +109,19 @@ impl<P> Lane<P> {
     }
 }
 
+/// A piece that waits for its turn's gather.
+#[derive(Debug)]
+pub struct Waits<'a, P> {
+    /// The exchange.
+    pub exchange: ExchangeId,
+    /// Its turn.
+    pub turn: Turn,
+    /// The lowest turn of it that is open.
+    pub lowest_open: Turn,
+    /// What was sent.
+    pub payload: &'a mut P,
+}
+
 /// What has arrived for one shard.
 #[derive(Debug)]
 pub struct Inbox<P> {
@@ -217,6 +230,38 @@ impl<P> Inbox<P> {
         assert_eq!(turn, lane.next, "exchange {exchange} retires out of order");
         lane.open(turn).close();
         lane.next += 1;
+    }
+
+    /// The pieces that wait, of every turn that was not handed out.
+    pub fn waiting_mut(&mut self) -> impl Iterator<Item = Waits<'_, P>> {
+        self.lanes.iter_mut().flat_map(|lane| {
+            let Lane {
+                exchange,
+                next,
+                open,
+            } = lane;
+            let (exchange, next, count) = (*exchange, *next, open.len() as u64);
+            (0..).zip(open).flat_map(move |(place, open)| {
+                // The one of the open turns that is kept there.
+                let turn = next.wrapping_add((place + count - next % count) % count);
+                open.pieces_mut().map(move |payload| Waits {
+                    exchange,
+                    turn,
+                    lowest_open: next,
+                    payload,
+                })
+            })
+        })
+    }
+
+    /// The pieces of the lowest open turn of an exchange that have come and were not handed out.
+    ///
+    /// # Panics
+    /// If the exchange does not lead to this shard.
+    pub fn lowest_mut(&mut self, exchange: ExchangeId) -> impl Iterator<Item = &mut P> {
+        let place = self.place(exchange).expect("an exchange of this group");
+        let next = self.lanes[place].next;
+        self.lanes[place].open(next).pieces_mut()
     }
 
     fn place(&self, exchange: ExchangeId) -> Option<usize> {

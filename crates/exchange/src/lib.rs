@@ -25,7 +25,7 @@ pub mod sources;
 pub mod transports;
 
 pub use credits::{Credits, OPEN_TURNS, UnknownDestination};
-pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState};
+pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState, Waits};
 pub use parcel::{Item, Parcel, Weight, coalesce, parcels};
 pub use room::{NoRoom, Room};
 pub use router::{Effect, Router, RouterError};

@@ -1,6 +1,6 @@
 //! Parcels: what a frame holds, destination by destination, and back.
 
-use brambling_memory::mutants;
+use brambling_memory::{OutOfMemory, Spill, SpillError, mutants};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId, Turn};
 use brambling_protocol::Version;
@@ -39,6 +39,14 @@ impl<P> Item<P> {
         }
     }
 
+    /// What is sent, if anything is.
+    pub fn payload_mut(&mut self) -> Option<&mut P> {
+        match self {
+            Item::Piece { payload, .. } => Some(payload),
+            Item::Empty { .. } => None,
+        }
+    }
+
     /// The same with another payload.
     pub fn map<Q>(self, payload: impl FnOnce(P) -> Q) -> Item<Q> {
         match self {
@@ -71,7 +79,7 @@ pub struct Parcel<P> {
     pub destinations: Range<u32>,
     /// The sender's version.
     pub version: Version,
-    /// What it occupies at each destination while it waits.
+    /// What its payload takes, as it was made.
     pub bytes: u64,
     /// The item.
     pub item: Item<P>,
@@ -81,6 +89,14 @@ pub struct Parcel<P> {
 pub trait Weight {
     /// Bytes that it occupies while it waits.
     fn bytes(&self) -> u64;
+
+    /// Has it wait outside of memory, where it can: then it occupies none. `refused` says what there was no memory for.
+    ///
+    /// # Errors
+    /// When it finds no room there either; it stays as it is.
+    fn spill(&mut self, _to: &dyn Spill, _refused: &OutOfMemory) -> Result<(), SpillError> {
+        Ok(())
+    }
 }
 
 impl<P: AsRef<[u8]>> Weight for P {

@@ -6,11 +6,13 @@
 //! gather comes next; when it has retired, the next turn is the lowest. So an exchange whose every turn
 //! fits the floor always makes progress.
 
-use brambling_memory::{Budget, Class, OutOfMemory, Reservation, mutants};
+use crate::parcel::Weight;
+use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
+use std::sync::Arc;
 
-/// There is no room for a piece, and nowhere to spill to: the job ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+/// There is no room for a piece, in memory or where it could be spilled to: the job ends.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no room for a piece of exchange {exchange} turn {turn} for shard {shard}")]
 pub struct NoRoom {
     /// The exchange.
@@ -21,18 +23,31 @@ pub struct NoRoom {
     pub shard: ShardId,
     /// What was asked, what is used, and which setting changes it.
     pub source: OutOfMemory,
+    /// Why it was not spilled; none when that would not help.
+    pub spill: Option<Box<SpillError>>,
 }
 
-/// Room for pieces that wait, counted in the budget.
+/// Room for pieces that wait: counted in the budget, and beyond it where they are spilled to.
 #[derive(Clone, Debug)]
 pub struct Room {
     budget: Budget,
+    spill: Option<Arc<dyn Spill>>,
 }
 
 impl Room {
-    /// Room within `budget`.
-    pub fn new(budget: Budget) -> Room {
-        Room { budget }
+    /// Room within `budget`; what finds none goes to `spill`, if there is such a place.
+    pub fn new(budget: Budget, spill: Option<Arc<dyn Spill>>) -> Room {
+        Room { budget, spill }
+    }
+
+    /// What pieces count in.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Where they go that find no room.
+    pub fn spill(&self) -> Option<&dyn Spill> {
+        self.spill.as_deref()
     }
 
     /// The class in which a piece is counted.
@@ -44,23 +59,43 @@ impl Room {
         }
     }
 
-    /// Makes room for a piece before it is kept. `lowest_open` is the lowest turn of the exchange that
-    /// the destination has not retired.
-    pub fn admit(
+    /// Makes room for a piece before it is kept, and for `beside_bytes` that are kept beside it. A piece that finds none is
+    /// spilled.
+    ///
+    /// # Errors
+    /// When there is nowhere to spill to, or no room there.
+    pub fn admit<P: Weight>(
         &self,
-        exchange: ExchangeId,
-        turn: Turn,
-        lowest_open: Turn,
-        shard: ShardId,
-        bytes: u64,
+        (exchange, turn, shard): (ExchangeId, Turn, ShardId),
+        class: Class,
+        mut piece: Option<&mut P>,
+        beside_bytes: u64,
     ) -> Result<Reservation, NoRoom> {
-        self.budget
-            .reserve(Room::class(turn, lowest_open), bytes)
-            .map_err(|source| NoRoom {
-                exchange,
-                turn,
-                shard,
-                source,
-            })
+        let bytes = |piece: &Option<&mut P>| {
+            let bytes = piece.as_ref().map_or(0, |piece| piece.bytes());
+            bytes.saturating_add(beside_bytes)
+        };
+        let source = match self.budget.reserve(class, bytes(&piece)) {
+            Ok(room) => return Ok(room),
+            Err(refused) => refused,
+        };
+        let no_room = |source, spill: Option<SpillError>| NoRoom {
+            exchange,
+            turn,
+            shard,
+            source,
+            spill: spill.map(Box::new),
+        };
+        let Some(to) = &self.spill else {
+            return Err(no_room(source, Some(SpillError::Nowhere)));
+        };
+        if let Some(piece) = &mut piece {
+            let spilled = piece.spill(&**to, &source);
+            spilled.map_err(|error| no_room(source, Some(error)))?;
+        }
+        // What is left is little, and is there because shards are on their way: it may have some of their floor.
+        let left = self.budget.reserve(class, bytes(&piece));
+        let left = left.or_else(|_| self.budget.reserve(Class::Transfer, bytes(&piece)));
+        left.map_err(|source| no_room(source, None))
     }
 }

@@ -16,9 +16,9 @@
 //! which is an update of the map. Both come: the map's updates reach every worker, and the last of them
 //! names the worker to which the shard is sent.
 
-use crate::parcel::Parcel;
+use crate::parcel::{Parcel, Weight};
 use crate::room::{NoRoom, Room};
-use brambling_memory::{Budget, Class, Reservation, mutants};
+use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::{
     Applied, Entry, EntryRange, Generation, MapError, PartitionMap, Version, WorkerId,
@@ -47,7 +47,7 @@ pub enum Effect<P> {
 }
 
 /// Why an arrival cannot be routed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouterError {
     /// The program has no such destination.
@@ -83,17 +83,12 @@ pub struct Router<P> {
     held: BTreeMap<ShardId, Vec<Held<P>>>,
     /// Of generations that this worker has not reached, in the order of arrival.
     ahead: BTreeMap<Generation, Vec<(WorkerId, Parcel<P>, Reservation)>>,
-    budget: Budget,
+    room: Room,
 }
 
-impl<P: Clone> Router<P> {
-    /// The router of worker `me` for a job, with no shard here yet. What it holds counts in `budget`.
-    pub fn new(
-        me: WorkerId,
-        generation: Generation,
-        map: PartitionMap,
-        budget: Budget,
-    ) -> Router<P> {
+impl<P: Clone + Weight> Router<P> {
+    /// The router of worker `me` for a job, with no shard here yet. What it holds has its `room`.
+    pub fn new(me: WorkerId, generation: Generation, map: PartitionMap, room: Room) -> Router<P> {
         let (here, held, ahead) = Default::default();
         Router {
             me,
@@ -102,7 +97,7 @@ impl<P: Clone> Router<P> {
             here,
             held,
             ahead,
-            budget,
+            room,
         }
     }
 
@@ -132,7 +127,7 @@ impl<P: Clone> Router<P> {
         &mut self,
         from: WorkerId,
         generation: Generation,
-        parcel: Parcel<P>,
+        mut parcel: Parcel<P>,
         effects: &mut Vec<Effect<P>>,
     ) -> Result<(), RouterError> {
         // Before anything is kept: a hostile range must not cost memory.
@@ -145,8 +140,15 @@ impl<P: Clone> Router<P> {
             if mutants::is_on("router-drops-newer-generations") {
                 return Ok(());
             }
-            let room = self.budget.reserve(Class::Early, held_bytes(&parcel));
-            let room = room.map_err(|source| self.no_room(&parcel, source))?;
+            let shard = ShardId {
+                group: parcel.group,
+                index: parcel.destinations.start,
+            };
+            let at = (parcel.exchange, parcel.turn, shard);
+            let piece = parcel.item.payload_mut();
+            let room = self
+                .room
+                .admit(at, Class::Early, piece, held_bytes::<P>())?;
             self.ahead
                 .entry(generation)
                 .or_default()
@@ -231,14 +233,16 @@ impl<P: Clone> Router<P> {
             {
                 end += 1;
             }
-            let part = Parcel {
+            let mut part = Parcel {
                 destinations: start..end,
                 ..parcel.clone()
             };
             match way {
                 Way::Deliver => effects.push(Effect::Deliver(part)),
                 Way::Forward(entry) => self.forward(from, part, entry, effects),
-                Way::Hold => (start..end).try_for_each(|index| self.hold(from, &part, index))?,
+                Way::Hold => {
+                    (start..end).try_for_each(|index| self.hold(from, &mut part, index))?
+                }
             }
             start = end;
         }
@@ -258,13 +262,12 @@ impl<P: Clone> Router<P> {
         }
     }
 
-    fn hold(&mut self, from: WorkerId, parcel: &Parcel<P>, index: u32) -> Result<(), NoRoom> {
+    fn hold(&mut self, from: WorkerId, parcel: &mut Parcel<P>, index: u32) -> Result<(), NoRoom> {
         let shard = ShardId {
             group: parcel.group,
             index,
         };
         let Parcel { exchange, turn, .. } = *parcel;
-        let bytes = held_bytes(parcel);
         let held = self.held.entry(shard).or_default();
         // The destination's inbox is elsewhere: the lowest turn seen so far stands for the lowest open.
         let same = |held: &&mut Held<P>| held.parcel.exchange == exchange;
@@ -280,7 +283,14 @@ impl<P: Clone> Router<P> {
             }
         }
         let lowest = lowest.map_or(turn, |lowest| lowest.min(turn));
-        let room = Room::new(self.budget.clone()).admit(exchange, turn, lowest, shard, bytes)?;
+        // Where it can be spilled, it leaves the floor to what is here and is waited for.
+        let class = match self.room.spill() {
+            Some(_) => Class::Early,
+            None => Room::class(turn, lowest),
+        };
+        let piece = parcel.item.payload_mut();
+        // For several destinations it is spilled once.
+        let room = (self.room).admit((exchange, turn, shard), class, piece, held_bytes::<P>())?;
         let parcel = Parcel {
             destinations: index..index + 1,
             ..parcel.clone()
@@ -336,19 +346,6 @@ impl<P: Clone> Router<P> {
             });
         }
     }
-
-    fn no_room(&self, parcel: &Parcel<P>, source: brambling_memory::OutOfMemory) -> NoRoom {
-        let shard = ShardId {
-            group: parcel.group,
-            index: parcel.destinations.start,
-        };
-        NoRoom {
-            exchange: parcel.exchange,
-            turn: parcel.turn,
-            shard,
-            source,
-        }
-    }
 }
 
 fn is_newer(mine: Version, theirs: Version) -> bool {
@@ -358,7 +355,7 @@ fn is_newer(mine: Version, theirs: Version) -> bool {
     mine > theirs && !mutants::is_on("router-never-forwards")
 }
 
-/// What a held parcel costs: also an empty mark takes memory.
-fn held_bytes<P>(parcel: &Parcel<P>) -> u64 {
-    parcel.bytes.saturating_add(size_of::<Held<P>>() as u64)
+/// What a held parcel costs beside its piece: also an empty mark takes memory.
+fn held_bytes<P>() -> u64 {
+    size_of::<Held<P>>() as u64
 }

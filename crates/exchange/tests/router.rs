@@ -35,7 +35,7 @@ fn router(budget: Budget) -> Router<Vec<u8>> {
     // 0 and 1 are mine at version 3; 2 is another's at 3; 3 has not been placed.
     assert_eq!(map.apply(&entry(0, 2, ME, 3)), Ok(Applied::Newer));
     assert_eq!(map.apply(&entry(2, 3, OTHER, 3)), Ok(Applied::Newer));
-    let mut router = Router::new(ME, NOW, map, budget);
+    let mut router = Router::new(ME, NOW, map, Room::new(budget, None));
     router.arrive(shard(0), &mut Vec::new());
     router
 }
@@ -187,8 +187,16 @@ fn the_lowest_open_turn_is_always_admitted() {
         ..Floors::default()
     };
     let budget = Budget::new(3_000, floors);
-    let room = Room::new(budget.clone());
-    let admit = |turn, bytes| room.admit(ExchangeId(7), turn, 4, shard(0), bytes);
+    let room = Room::new(budget.clone(), None);
+    let admit = |turn, bytes| {
+        let class = Room::class(turn, 4);
+        room.admit(
+            (ExchangeId(7), turn, shard(0)),
+            class,
+            Some(&mut vec![1; bytes]),
+            0,
+        )
+    };
     let mut later = Vec::new();
     let refused = loop {
         match admit(5 + later.len() as u64 % 3, 90) {

@@ -7,6 +7,7 @@
 
 mod draft;
 mod network;
+mod shelf;
 mod watch;
 mod worker;
 
@@ -14,11 +15,13 @@ use crate::random_program::Random;
 use crate::results::Results;
 use crate::{RandomProgram, interpret};
 use brambling_controller::{Controller, Effect};
+use brambling_memory::Class;
 use brambling_program::{GroupId, Plan, Rng, ShardId, StageId};
 use brambling_protocol::{PartitionMap, Sequence, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
 use draft::{Draft, JOB};
 use network::Network;
+use shelf::Shelf;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -51,6 +54,10 @@ pub struct Deeds {
     pub silences: u64,
     /// Frames that were to be handed on.
     pub relays: u64,
+    /// Pieces that were spilled.
+    pub spills: u64,
+    /// Pieces that were read back.
+    pub returns: u64,
 }
 
 /// Runs a random program on a simulated cluster and compares it with the interpreter.
@@ -72,6 +79,7 @@ pub fn simulate(seed: u64, random: &RandomProgram) -> Deeds {
         );
         cluster.come_to_rest();
     }));
+    (cluster.deeds.spills, cluster.deeds.returns) = cluster.shelf.counts();
     if let Err(panic) = outcome {
         let formatted = panic.downcast_ref::<String>().map(String::as_str);
         let message = formatted.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -98,6 +106,8 @@ pub(crate) struct Cluster<'a> {
     /// After so many steps the controller falls silent, if it ever does.
     silent_at: Option<u64>,
     is_silent: bool,
+    /// Where pieces are spilled to.
+    shelf: Arc<Shelf>,
     /// How many workers may still join, and how.
     joins: u64,
     newcomer: NodeOptions,
@@ -116,6 +126,7 @@ impl<'a> Cluster<'a> {
             news,
             controller,
             options,
+            shelf,
         } = Draft::new(plan, &mut random);
         let mut watch = Watch::new(plan, workers.len());
         for worker in &workers {
@@ -142,6 +153,7 @@ impl<'a> Cluster<'a> {
             calm,
             silent_at,
             is_silent: false,
+            shelf,
             joins,
             newcomer: options,
             leaves,
@@ -523,6 +535,10 @@ impl<'a> Cluster<'a> {
             .filter(|(_, it)| !it.has_left);
         for (at, worker) in staying {
             assert_eq!(worker.node.held(), 0, "w{at} holds something for ever");
+            for class in [Class::Exchange, Class::Early] {
+                let left = worker.node.budget().class_in_use_bytes(class);
+                assert_eq!(left, 0, "w{at} counts {class} for ever");
+            }
             assert!(worker.node.is_settled(), "w{at} has not sent everything");
             assert!(
                 self.is_silent || Some(worker.node.map()) == self.controller.map(JOB),
@@ -538,6 +554,7 @@ impl<'a> Cluster<'a> {
             "{} of {count} workers know that the job is over",
             self.watch.ended()
         );
+        assert_eq!(self.shelf.lying(), 0, "something is spilled for ever");
         self.watch.at_rest();
     }
 

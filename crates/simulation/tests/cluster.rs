@@ -1,7 +1,7 @@
 //! Random programs on simulated clusters give, bit for bit, what the sequential interpreter gives.
 //!
 //! Catches what frames that are late, repeated, reordered and lost with their connection can break, news of the map
-//! that come late, shards that move and workers that join and leave while all this happens, a controller that falls silent, wake-ups that are missed, and
+//! that come late, pieces that find no room and are spilled, shards that move and workers that join and leave while all this happens, a controller that falls silent, wake-ups that are missed, and
 //! what invariants 1 to 7 and 10 forbid.
 //! No worker dies here: that comes later.
 
@@ -22,6 +22,8 @@ fn ten_thousand_seeds() {
         all.joins += deeds.joins;
         all.leaves += deeds.leaves;
         all.relays += deeds.relays;
+        all.spills += deeds.spills;
+        all.returns += deeds.returns;
     }
     // A simulation in which nothing goes wrong shows nothing.
     let eventful = all.tasks > 0
@@ -33,6 +35,8 @@ fn ten_thousand_seeds() {
         && all.silences > 0
         && all.joins > 0
         && all.leaves > 0
-        && all.relays > 0;
+        && all.relays > 0
+        && all.spills > 0
+        && all.returns > 0;
     assert!(eventful || seeds(10_000).count() < 100, "{all:?}");
 }

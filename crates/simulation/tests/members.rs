@@ -249,6 +249,7 @@ impl Cluster {
             part_bytes: 256,
             fan_out: 1,
             budget: Budget::unlimited(),
+            spill: None,
         };
         let placed = shards(plan).filter(|shard| {
             let entry = map.entry(*shard).unwrap().unwrap();

@@ -167,6 +167,7 @@ fn member(
         part_bytes: 256,
         fan_out: 1,
         budget: Budget::unlimited(),
+        spill: None,
     };
     let here = shards(plan).filter(|shard| map.entry(*shard).unwrap().unwrap().owner == me);
     let membership = Membership {

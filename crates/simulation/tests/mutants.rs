@@ -47,5 +47,8 @@ caught_by_the_cluster! {
     mutant_of_a_worker_that_is_to_hand_on_while_it_leaves: "anybody-hands-on";
     mutant_of_the_end_that_comes_while_shards_move: "jobs-end-while-shards-move";
     mutant_of_12_a_shard_moves_without_room: "moves-without-room";
+    mutant_of_12_an_inbox_counts_nothing: "inbox-counts-nothing";
+    mutant_of_12_gathered_pieces_keep_their_room: "gathered-pieces-keep-their-room";
+    mutant_of_4_what_was_spilled_is_forgotten: "spill-forgets";
     mutant_of_9_a_write_overtakes_a_read: "write-overtakes-read";
 }

@@ -21,13 +21,14 @@ mod moving;
 mod outbound;
 mod relations;
 mod relay;
+mod room;
 
 pub use around::Around;
 pub use cargo::{Cargo, Encoded, Piece, Taken};
 pub use error::NodeError;
 
-use brambling_exchange::{Credits, Inbox, Parcel, Router, parcels};
-use brambling_memory::Budget;
+use brambling_exchange::{Credits, Gathered, Inbox, Parcel, Room, Router, parcels};
+use brambling_memory::{Budget, Spill, mutants};
 use brambling_program::{
     BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, Turn,
 };
@@ -42,8 +43,10 @@ use cargo::{items, join};
 use leaving::Leavers;
 use moving::Moving;
 use relations::Relations;
+use room::{Charge, Kept};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Encoded pieces, shared until the last one has gone.
 pub type Bytes = bytes::Bytes;
@@ -70,8 +73,10 @@ pub struct NodeOptions {
     /// What all are to hear is said to so many workers at most, which hand it on:
     /// [`FAN_OUT`](brambling_protocol::frame::FAN_OUT) for example.
     pub fan_out: usize,
-    /// What held pieces count in.
+    /// What pieces count in that wait here.
     pub budget: Budget,
+    /// Where they go that find no room in it.
+    pub spill: Option<Arc<dyn Spill>>,
 }
 
 /// What whoever runs the node has to do.
@@ -121,7 +126,10 @@ pub struct Node {
     /// The outermost loops of the program.
     loops: Vec<ProgramNode>,
     router: Router<Cargo>,
-    inboxes: BTreeMap<ShardId, Inbox<Cargo>>,
+    inboxes: BTreeMap<ShardId, Inbox<Kept>>,
+    room: Room,
+    /// How pieces count that a gather has and has not merged yet.
+    gathering: BTreeMap<ShardId, Vec<Charge>>,
     credits: Credits,
     /// Outcomes seen. A later form forgets those before the last committed cut.
     outcomes: BTreeMap<Position, bool>,
@@ -160,11 +168,14 @@ impl Node {
         let root = &spec.blocks[Spec::ROOT.index()];
         let relations = Relations::new(plan);
         let credits = Credits::new(options.open_turns, relations.destinations());
+        let room = Room::new(options.budget.clone(), options.spill.clone());
         Node {
-            router: Router::new(options.me, options.generation, map, options.budget.clone()),
+            router: Router::new(options.me, options.generation, map, room.clone()),
             loops: root.iter().filter(is_loop).copied().collect(),
             relations,
             inboxes: BTreeMap::new(),
+            room,
+            gathering: BTreeMap::new(),
             credits,
             outcomes: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -205,6 +216,11 @@ impl Node {
     /// How many parcels are held here.
     pub fn held(&self) -> usize {
         self.router.held()
+    }
+
+    /// What its pieces count in.
+    pub fn budget(&self) -> &Budget {
+        &self.options.budget
     }
 
     /// Whether the other workers have acknowledged all that was sent, and nothing waits for a flush.
@@ -276,16 +292,36 @@ impl Node {
         Ok(())
     }
 
-    /// The pieces of a complete turn for its gather: by source, ascending.
+    /// The pieces of a complete turn for its gather: by source, ascending. They count until [`Node::gathered`].
+    ///
+    /// # Errors
+    /// When some were spilled and cannot be read back.
     ///
     /// # Panics
     /// If the turn is not complete, or the shard is not here.
-    pub fn take(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Vec<(u32, Taken)> {
+    pub fn take(
+        &mut self,
+        shard: ShardId,
+        at: (ExchangeId, Turn),
+    ) -> Result<Vec<(u32, Taken)>, NodeError> {
         let mut gathered = Vec::new();
         let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
         let complete = inbox.take(at.0, at.1, &self.relations, &mut gathered);
         assert!(complete, "a gather runs when its turn is complete");
-        join(gathered)
+        let recalled = self.recall(shard, at, &mut gathered)?;
+        let charges = self.gathering.entry(shard).or_default();
+        charges.push(recalled);
+        let chunk = |piece: Gathered<Kept>| {
+            let Kept { cargo, charge } = piece.payload;
+            charges.push(charge);
+            Gathered {
+                source: piece.source,
+                chunk: piece.chunk,
+                last: piece.last,
+                payload: cargo,
+            }
+        };
+        Ok(join(gathered.into_iter().map(chunk)))
     }
 
     /// A gather has run: its turn takes nothing any more, and one more is open.
@@ -295,6 +331,12 @@ impl Node {
     pub fn gathered(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Result<(), NodeError> {
         let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
         inbox.retire(at.0, at.1);
+        if let Some(charges) = self.gathering.get_mut(&shard)
+            && !mutants::is_on("gathered-pieces-keep-their-room")
+        {
+            charges.clear();
+        }
+        self.promote(shard, at.0);
         let turns = at.1 + 1;
         // Sources may be K turns ahead of what they were told, so they need not be told of each.
         let step = (self.options.open_turns / 2).max(1);

@@ -55,6 +55,7 @@ fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Node {
         part_bytes: 1 << 16,
         fan_out: FAN_OUT,
         budget: Budget::unlimited(),
+        spill: None,
     };
     Node::new(plan, map(plan), options)
 }
@@ -98,7 +99,7 @@ fn check(piece_bytes: usize, frame_bytes: usize) -> (usize, usize) {
         there.on_frame(ME, frame).unwrap();
     }
     assert!(there.around(destination).is_complete(REDUCTION, 0));
-    let taken = there.take(destination, at).into_iter();
+    let taken = there.take(destination, at).unwrap().into_iter();
     let taken: Vec<_> = taken
         .map(|(source, piece)| (source, piece.to_vec()))
         .collect();

@@ -54,6 +54,7 @@ fn node(plan: &Plan, me: WorkerId) -> Node {
         part_bytes: 1 << 16,
         fan_out: FAN_OUT,
         budget: Budget::unlimited(),
+        spill: None,
     };
     let map = PartitionMap::new(plan.counts.iter().copied());
     Node::new(plan, map, options)
@@ -518,7 +519,7 @@ impl Run {
         };
         let at = (exchange, turn);
         if gathers && self.node.around(shard).is_complete(exchange, turn) {
-            self.node.take(shard, at);
+            self.node.take(shard, at)?;
             *self.turns.get_mut(&(shard, exchange)).unwrap() += 1;
             return self.node.gathered(shard, at);
         }

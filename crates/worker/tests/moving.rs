@@ -51,6 +51,7 @@ fn node_of(me: WorkerId, peers: Vec<WorkerId>, budget: Budget) -> Node {
         part_bytes: 1 << 16,
         fan_out: FAN_OUT,
         budget,
+        spill: None,
     };
     Node::new(&plan, map, options)
 }

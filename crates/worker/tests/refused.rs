@@ -62,6 +62,7 @@ fn member(pool: &Pool, budget_bytes: u64, carrier: &Arc<Kept>) -> Arc<Job> {
         part_bytes: 1 << 16,
         fan_out: FAN_OUT,
         budget: Budget::new(budget_bytes, Floors::of(budget_bytes)),
+        spill: None,
     };
     let map = PartitionMap::new(plan.counts.iter().copied());
     let membership = Membership {

@@ -48,6 +48,7 @@ fn node(plan: &Plan, me: u32, count: u32) -> Node {
         part_bytes: 1 << 16,
         fan_out: FAN_OUT,
         budget: Budget::unlimited(),
+        spill: None,
     };
     Node::new(
         plan,

@@ -226,6 +226,11 @@ impl<P> OpenTurn<P> {
         pieces.append(&mut self.pieces);
     }
 
+    /// What has come and was not handed out.
+    pub(super) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        self.pieces.iter_mut().map(|piece| &mut piece.payload)
+    }
+
     pub(super) fn close(&mut self) {
         assert!(self.taken, "a turn retires after it was handed out");
         self.covered.fill(0);

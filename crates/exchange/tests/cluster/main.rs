@@ -21,7 +21,7 @@ struct Cluster {
     /// Session (a, b) is a's side of the one between a and b.
     sessions: BTreeMap<(usize, usize), Session<Message>>,
     wire: Vec<(usize, usize, Packet)>,
-    gathered: BTreeMap<(u32, Turn), Vec<u64>>,
+    gathered: BTreeMap<(u32, Turn), Vec<Payload>>,
     /// What the controller knows.
     placed: Vec<Entry>,
 }
@@ -48,7 +48,12 @@ impl Cluster {
         let budget = Budget::unlimited();
         let worker = |me: usize| {
             let mut worker = Worker {
-                router: Router::new(WorkerId(me as u32), NOW, map.clone(), budget.clone()),
+                router: Router::new(
+                    WorkerId(me as u32),
+                    NOW,
+                    map.clone(),
+                    Room::new(budget.clone(), None),
+                ),
                 inboxes: BTreeMap::new(),
                 credits: Credits::new(OPEN, [(X, DESTINATIONS)]),
                 sources: (0..SOURCES)
@@ -148,7 +153,7 @@ impl Cluster {
         self.move_out(at);
     }
 
-    fn perform(&mut self, at: usize, effects: Vec<Effect<u64>>) {
+    fn perform(&mut self, at: usize, effects: Vec<Effect<Payload>>) {
         for effect in effects {
             match effect {
                 Effect::Deliver(parcel) => {
@@ -202,7 +207,7 @@ impl Cluster {
                 .unwrap()
                 .unwrap();
             let count = chunks(turn, source, index);
-            let mut items: Vec<Item<u64>> = (0..count)
+            let mut items: Vec<Item<Payload>> = (0..count)
                 .map(|chunk| Item::Piece {
                     source: TreeNode::leaf(source),
                     chunk,
@@ -347,7 +352,7 @@ impl Cluster {
     fn check(&self) {
         for index in 0..DESTINATIONS {
             for turn in 0..TURNS {
-                let expected: Vec<u64> = (0..SOURCES)
+                let expected: Vec<Payload> = (0..SOURCES)
                     .flat_map(|source| (0..chunks(turn, source, index)).map(move |c| (source, c)))
                     .map(|(source, chunk)| payload(turn, source, index, chunk))
                     .collect();

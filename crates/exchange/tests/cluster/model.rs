@@ -12,16 +12,19 @@ pub const SOURCES: u64 = 5;
 pub const DESTINATIONS: u32 = 4;
 pub const TURNS: Turn = 9;
 pub const OPEN: u64 = 2;
+
+/// What is sent.
+pub type Payload = [u8; 8];
 pub const WORKERS: usize = 3;
 /// Speaks to the workers like one of them.
 pub const CONTROLLER: usize = WORKERS;
 
 #[derive(Clone, Debug)]
 pub enum Message {
-    Parcel(Parcel<u64>),
+    Parcel(Parcel<Payload>),
     Update(EntryRange),
     Credit(u32, Turn),
-    Shard(ShardId, InboxState<u64>),
+    Shard(ShardId, InboxState<Payload>),
 }
 
 #[derive(Clone, Debug)]
@@ -31,8 +34,8 @@ pub enum Packet {
 }
 
 pub struct Worker {
-    pub router: Router<u64>,
-    pub inboxes: BTreeMap<ShardId, Inbox<u64>>,
+    pub router: Router<Payload>,
+    pub inboxes: BTreeMap<ShardId, Inbox<Payload>>,
     pub credits: Credits,
     /// Sources that live here, with the next turn of each.
     pub sources: BTreeMap<u64, Turn>,
@@ -59,6 +62,6 @@ pub fn chunks(turn: Turn, source: u64, destination: u32) -> u32 {
     [0, 1, 1, 1, 2, 3][(mix(1, turn, source, destination) % 6) as usize]
 }
 
-pub fn payload(turn: Turn, source: u64, destination: u32, chunk: u32) -> u64 {
-    mix(u64::from(chunk) + 2, turn, source, destination)
+pub fn payload(turn: Turn, source: u64, destination: u32, chunk: u32) -> Payload {
+    mix(u64::from(chunk) + 2, turn, source, destination).to_le_bytes()
 }

@@ -1,13 +1,15 @@
 //! Where shards lie at first, and what workers know of it.
 
+use super::shelf::Shelf;
 use super::worker::Worker;
 use super::worker_id;
 use crate::random_program::Random;
 use brambling_controller::Controller;
-use brambling_memory::Budget;
+use brambling_memory::{Budget, Floors};
 use brambling_program::{GroupId, Plan, ShardId};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
+use std::sync::Arc;
 
 pub(super) struct Draft {
     pub(super) workers: Vec<Worker>,
@@ -15,6 +17,8 @@ pub(super) struct Draft {
     pub(super) controller: Controller,
     /// Of a worker that joins.
     pub(super) options: NodeOptions,
+    /// Where all of them spill.
+    pub(super) shelf: Arc<Shelf>,
 }
 
 /// The only job there is.
@@ -33,6 +37,10 @@ impl Draft {
         let part_bytes = random.pick(&[64, 1000, 1 << 16]);
         // Few enough that clusters as small as these hand on.
         let fan_out = random.pick(&[1, 2, 8]);
+        // Early pieces find no room, some, or all that they need; those of the lowest open turns mostly do.
+        let early_bytes = random.pick(&[0, 100, 1 << 10, 1 << 40]);
+        let exchange_bytes = random.pick(&[1 << 16, 1 << 40]);
+        let shelf = Arc::<Shelf>::default();
         let history: Vec<Vec<EntryRange>> = shards(plan)
             .map(|shard| history(shard, count, random))
             .collect();
@@ -47,7 +55,8 @@ impl Draft {
             frame_bytes: 8 * chunk_bytes,
             part_bytes,
             fan_out,
-            budget: Budget::unlimited(),
+            budget: budget(early_bytes, exchange_bytes),
+            spill: Some(shelf.clone()),
         };
         let workers = (0..count).map(|at| {
             let mut map = PartitionMap::new(plan.counts.iter().copied());
@@ -89,8 +98,20 @@ impl Draft {
             news,
             controller,
             options: options(count, Vec::new()),
+            shelf: shelf.clone(),
         }
     }
+}
+
+/// Of a worker: what is in no class's floor is for early pieces.
+fn budget(early_bytes: u64, exchange_bytes: u64) -> Budget {
+    let transfer_bytes = 1 << 40;
+    let floors = Floors {
+        exchange_bytes,
+        transfer_bytes,
+        ..Floors::default()
+    };
+    Budget::new(early_bytes + exchange_bytes + transfer_bytes, floors)
 }
 
 fn shards(plan: &Plan) -> impl Iterator<Item = ShardId> + '_ {

@@ -191,13 +191,14 @@ impl Watch {
         }
     }
 
-    /// Invariant 4: a gather gets what every source sent, once, in the order of sources.
+    /// Invariant 4: a gather gets what every source sent, once, in the order of sources. Invariant 12: all of it is counted.
     pub(super) fn merged(
         &mut self,
         id: ShardId,
         at: (ExchangeId, Turn),
         fan_in: usize,
         taken: &[(u32, Taken)],
+        counted_bytes: u64,
     ) {
         let slot = (id, at.0, at.1);
         assert!(
@@ -209,6 +210,11 @@ impl Watch {
             sent.len(),
             fan_in,
             "{slot:?} is merged before all have sent (invariant 4)"
+        );
+        let bytes: u64 = taken.iter().map(|(_, piece)| piece.bytes()).sum();
+        assert!(
+            bytes <= counted_bytes,
+            "{slot:?} has {bytes} bytes, but {counted_bytes} are counted (invariant 12)"
         );
         let expected = sent
             .iter()

@@ -5,6 +5,7 @@ use super::network::Network;
 use super::watch::Watch;
 use crate::kernels::{self, Port};
 use crate::random_program::Random;
+use brambling_memory::Class;
 use brambling_program::{
     Action, Completion, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan,
     Position, Progress, ShardId, Sink, StageKind, Task, Value,
@@ -349,8 +350,13 @@ impl Worker {
     ) -> (Progress, bool) {
         let (id, turn) = (call.id, call.at.turn);
         let taken = self.node.take(id, (exchange, turn));
+        let taken = taken.expect("what was spilled comes back");
+        // Those that were early stay it where the exchange has no room.
+        let counted = [Class::Exchange, Class::Early]
+            .map(|class| self.node.budget().class_in_use_bytes(class));
+        let counted = counted.iter().sum();
         let fan_in = call.links(exchange).fan_in(turn, id.index);
-        watch.merged(id, (exchange, turn), fan_in as usize, &taken);
+        watch.merged(id, (exchange, turn), fan_in as usize, &taken, counted);
         let piece = call.plan.program.piece_type(exchange);
         let spares = self.spares.entry(exchange);
         let spares = spares

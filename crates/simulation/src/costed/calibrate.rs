@@ -162,6 +162,7 @@ fn node(plan: &Plan, me: u32) -> Node {
         // What is said to each is measured by what is said to all.
         fan_out: WORKERS as usize,
         budget: Budget::unlimited(),
+        spill: None,
     };
     let mut node = Node::new(plan, map, options);
     for (group, &count) in (0..).map(GroupId).zip(&plan.counts) {
@@ -216,7 +217,7 @@ fn pieces(clock: Clock<'_>) -> (f64, f64, f64) {
         index: 0,
     };
     let fold_ns = each(clock, u64::from(SHARDS), || {
-        let taken = to.take(model, turn);
+        let taken = to.take(model, turn).expect("nothing is spilled");
         assert_eq!(taken.len(), SHARDS as usize);
     });
     (out_ns, in_ns, fold_ns)

@@ -1,7 +1,7 @@
 //! How a job ends when it does not end well.
 
 use crate::node::NodeError;
-use brambling_memory::OutOfMemory;
+use brambling_memory::{OutOfMemory, SpillError};
 use brambling_program::{GroupId, KernelError, StageId, Turn};
 pub use brambling_protocol::message::FailureKind;
 use std::error::Error;
@@ -39,7 +39,7 @@ pub enum Failure {
         location: Option<String>,
     },
     /// The budget is used up.
-    #[error("stage `{stage}` on partition {partition}{} ran {source}", sending(.exchange))]
+    #[error("stage `{stage}` on partition {partition}{} ran {source}{}", sending(.exchange), unspilled(.spill))]
     OutOfMemory {
         /// The stage, or what was being loaded.
         stage: String,
@@ -49,7 +49,12 @@ pub enum Failure {
         exchange: Option<String>,
         /// What was asked for.
         source: OutOfMemory,
+        /// Why it was not spilled, if it could have been.
+        spill: Option<Box<SpillError>>,
     },
+    /// Pieces that were spilled are needed and cannot be had, or others cannot be spilled for them.
+    #[error("{0}")]
+    Spilled(SpillError),
     /// Nothing moves any more.
     #[error(
         "the job stalled: nothing has run for {} s; stage `{stage}` on partition {partition} at turn {turn} waits for \
@@ -176,6 +181,12 @@ fn sending(exchange: &Option<String>) -> String {
     exchange
         .as_ref()
         .map(|exchange| format!(", sending pieces of exchange `{exchange}`,"))
+        .unwrap_or_default()
+}
+
+fn unspilled(why: &Option<Box<SpillError>>) -> String {
+    why.as_ref()
+        .map(|why| format!("; {why}"))
         .unwrap_or_default()
 }
 

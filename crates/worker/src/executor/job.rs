@@ -433,6 +433,7 @@ impl Job {
             partition,
             exchange,
             source,
+            spill: None,
         }
     }
 

@@ -4,7 +4,7 @@
 use super::failure::Failure;
 use super::job::{Body, Job, Resident};
 use super::watch::{Watch, Watches};
-use crate::node::{self, Taken};
+use crate::node::{self, NodeError, Taken};
 use crate::pieces::{PieceMap, PieceQueue};
 use crate::shard::{Issue, Next, Surroundings};
 use brambling_exchange::in_process::{Heard, InProcess, Mark};
@@ -416,8 +416,11 @@ impl<'a, 's> Slice<'a, 's> {
             let value = taken.into_value(spares);
             value.map(|value| (source, value))
         };
-        let taken = ties.take(shard, (id, turn)).into_iter().map(value);
-        let mut pieces = match taken.collect() {
+        let taken = match ties.take(shard, (id, turn)) {
+            Ok(taken) => taken,
+            Err(error) => return told(context, Err(error)),
+        };
+        let mut pieces = match taken.into_iter().map(value).collect() {
             Ok(pieces) => PieceQueue::new(pieces),
             Err(error) => {
                 let error: DecodeError = error;
@@ -520,6 +523,7 @@ impl<'a, 's> Slice<'a, 's> {
                     partition: self.resident.index,
                     exchange: None,
                     source,
+                    spill: None,
                 }
             })?;
         body.charged_bytes = bytes;
@@ -541,6 +545,15 @@ impl<'a, 's> Slice<'a, 's> {
             return self.job.no_room_for_pieces(task.stage, index, *source);
         }
         let stage = self.stage_name(task.stage);
+        // Of `told`.
+        if let Some(error) = cause.and_then(|cause| cause.downcast_ref::<NodeError>()) {
+            let stage = match task.action {
+                Action::Stage(StageKind::Gather(_)) => "return of spilled pieces",
+                _ => &stage,
+            };
+            let at = Some((stage, self.resident.index));
+            return self.job.refusal(at, error.clone());
+        }
         Failure::Kernel {
             stage,
             partition: self.resident.index,

@@ -390,7 +390,7 @@ impl<'a> Worker<'a> {
             drop(body);
             let ties = job.ties.as_ref().expect("only then shards leave");
             if let Err(error) = ties.depart(job, number, resident.id(), bytes) {
-                job.fail(Rank::After, error.into());
+                job.fail(Rank::After, job.refusal(None, error));
             }
         }
         let home = job.homes[number as usize];

@@ -213,7 +213,11 @@ impl Ties {
     }
 
     /// The pieces of a complete turn, by ascending source.
-    pub(super) fn take(&self, shard: ShardId, at: (ExchangeId, Turn)) -> Vec<(u32, Taken)> {
+    pub(super) fn take(
+        &self,
+        shard: ShardId,
+        at: (ExchangeId, Turn),
+    ) -> Result<Vec<(u32, Taken)>, NodeError> {
         self.node().take(shard, at)
     }
 
@@ -318,28 +322,26 @@ impl Job {
         taken.inspect_err(|error: &NodeError| {
             // After its end nothing can go wrong with a job any more.
             if !self.has_stopped() {
-                self.fail(Rank::After, self.refusal(error.clone()));
+                self.fail(Rank::After, self.refusal(None, error.clone()));
             }
         })
     }
 
-    /// What a job fails with when its node refuses something.
-    fn refusal(&self, error: NodeError) -> Failure {
-        let (stage, partition, exchange, source) = match error {
+    /// What a job fails with when its node refuses something, perhaps of a stage on a partition.
+    pub(super) fn refusal(&self, at: Option<(&str, u32)>, error: NodeError) -> Failure {
+        let (stage, partition, exchange, source, spill) = match error {
             NodeError::Router(RouterError::NoRoom(no_room)) => {
                 let exchanges = &self.plan.program.spec().exchanges;
                 let exchange = exchanges.get(no_room.exchange.index());
                 let name = exchange.map(|exchange| exchange.name.clone());
-                (
-                    "arrival of a piece",
-                    no_room.shard.index,
-                    name,
-                    no_room.source,
-                )
+                let arrival = ("arrival of a piece", no_room.shard.index);
+                let (stage, partition) = at.unwrap_or(arrival);
+                (stage, partition, name, no_room.source, no_room.spill)
             }
             NodeError::NoRoom { shard, source } => {
-                ("arrival of a shard", shard.index, None, source)
+                ("arrival of a shard", shard.index, None, source, None)
             }
+            NodeError::Spilled(error) => return Failure::Spilled(error),
             error => return error.into(),
         };
         Failure::OutOfMemory {
@@ -347,6 +349,7 @@ impl Job {
             partition,
             exchange,
             source,
+            spill,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Bytes;
 use crate::pieces::Spares;
 use brambling_exchange::{Gathered, Item, Parcel, Weight};
+use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, mutants};
 use brambling_program::tree::TreeNode;
 use brambling_program::{DecodeError, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,8 @@ pub enum Cargo {
     First(Bytes, Arc<Once>),
     /// All of it, inside a process.
     Value(Arc<Value>),
+    /// What was spilled of one of these, and where several shards here find what one of them has decoded.
+    Spilled(Arc<dyn Spilled>, Option<Arc<Once>>),
 }
 
 /// A piece that has come as a whole.
@@ -89,9 +92,7 @@ impl Encoded {
     }
 
     fn copied(value: &Value) -> Encoded {
-        let mut bytes = Vec::with_capacity(value.bytes());
-        value.encode(&mut bytes);
-        Encoded::from(Bytes::from(bytes))
+        Encoded::from(Bytes::from(encoding(value)))
     }
 
     fn is_same(&self, other: &Encoded) -> bool {
@@ -123,7 +124,23 @@ impl Weight for Cargo {
         match self {
             Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes.len() as u64,
             Cargo::Value(value) => value.bytes() as u64,
+            Cargo::Spilled(..) => 0,
         }
+    }
+
+    fn spill(&mut self, to: &dyn Spill, refused: &OutOfMemory) -> Result<(), SpillError> {
+        let (spilled, once) = match self {
+            Cargo::Bytes(bytes) => (to.put(&[bytes], refused)?, None),
+            Cargo::First(bytes, once) => (to.put(&[bytes], refused)?, Some(once.clone())),
+            Cargo::Value(value) => {
+                let mut head = Vec::new();
+                let tail = value.encode_head(&mut head);
+                (to.put(&[&head, tail], refused)?, None)
+            }
+            Cargo::Spilled(..) => return Ok(()),
+        };
+        *self = Cargo::Spilled(spilled, once);
+        Ok(())
     }
 }
 
@@ -139,15 +156,45 @@ impl Cargo {
     }
 
     /// As it travels with a shard that moves.
-    pub(super) fn to_vec(&self) -> Vec<u8> {
+    pub(super) fn to_vec(&self) -> Result<Vec<u8>, SpillError> {
         match self {
-            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes.to_vec(),
-            Cargo::Value(value) => {
-                let mut bytes = Vec::with_capacity(value.bytes());
-                value.encode(&mut bytes);
-                bytes
-            }
+            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => Ok(bytes.to_vec()),
+            Cargo::Value(value) => Ok(encoding(value)),
+            Cargo::Spilled(spilled, _) => read(&**spilled),
         }
+    }
+
+    /// What is read back takes, if it was spilled.
+    pub(super) fn spilled_bytes(&self) -> Option<u64> {
+        match self {
+            Cargo::Spilled(spilled, _) => Some(spilled.bytes()),
+            _ => None,
+        }
+    }
+
+    /// Reads it back, if it was spilled.
+    pub(super) fn recall(&mut self) -> Result<(), SpillError> {
+        if let Cargo::Spilled(spilled, once) = self {
+            let bytes = Bytes::from(read(&**spilled)?);
+            *self = match once.take() {
+                Some(once) => Cargo::First(bytes, once),
+                None => Cargo::Bytes(bytes),
+            };
+        }
+        Ok(())
+    }
+}
+
+fn encoding(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(value.bytes());
+    value.encode(&mut bytes);
+    bytes
+}
+
+fn read(spilled: &dyn Spilled) -> Result<Vec<u8>, SpillError> {
+    match mutants::is_on("spill-forgets") {
+        true => Ok(Vec::new()),
+        false => spilled.read(),
     }
 }
 
@@ -175,10 +222,18 @@ impl Taken {
         }
     }
 
+    /// What it takes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Taken::Value(value) => value.bytes() as u64,
+            Taken::Parts(parts, _) => parts.iter().map(|part| part.len() as u64).sum(),
+        }
+    }
+
     /// Its encoding.
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
-            Taken::Value(value) => Cargo::Value(value.clone()).to_vec(),
+            Taken::Value(value) => encoding(value),
             Taken::Parts(parts, _) => parts.concat(),
         }
     }
@@ -250,23 +305,40 @@ pub(super) fn chunks(source: TreeNode, piece: &Encoded, chunk_bytes: usize) -> V
     cut(head).chain(cut(tail)).enumerate().map(item).collect()
 }
 
-/// An item that was for this process and has to leave it, for frames.
-pub(super) fn leaving(item: Item<Cargo>, chunk_bytes: usize) -> Vec<Item<Bytes>> {
-    match item {
+/// An item that was for this process and has to leave it, for frames. What was spilled is read back.
+pub(super) fn leaving(
+    item: Item<Cargo>,
+    chunk_bytes: usize,
+) -> Result<Vec<Item<Bytes>>, SpillError> {
+    let (source, chunk, last, mut payload) = match item {
+        Item::Empty { sources } => return Ok(vec![Item::Empty { sources }]),
         Item::Piece {
             source,
-            payload: Cargo::Value(value),
-            ..
-        } => chunks(source, &Encoded::copied(&value), chunk_bytes),
-        item => vec![item.map(|cargo| match cargo {
-            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes,
-            Cargo::Value(_) => unreachable!("matched above"),
-        })],
-    }
+            chunk,
+            last,
+            payload,
+        } => (source, chunk, last, payload),
+    };
+    payload.recall()?;
+    let encoded = match payload {
+        Cargo::Value(value) => Encoded::copied(&value),
+        Cargo::Bytes(bytes) | Cargo::First(bytes, _) if chunk > 0 || !last => {
+            return Ok(vec![Item::Piece {
+                source,
+                chunk,
+                last,
+                payload: bytes,
+            }]);
+        }
+        // A whole piece: a value that was spilled is one, however large it is.
+        Cargo::Bytes(bytes) | Cargo::First(bytes, _) => Encoded::from(bytes),
+        Cargo::Spilled(..) => unreachable!("read back above"),
+    };
+    Ok(chunks(source, &encoded, chunk_bytes))
 }
 
 /// Whole pieces, by source, from chunks in the order of sources and chunks.
-pub(super) fn join(chunks: Vec<Gathered<Cargo>>) -> Vec<(u32, Taken)> {
+pub(super) fn join(chunks: impl IntoIterator<Item = Gathered<Cargo>>) -> Vec<(u32, Taken)> {
     let mut pieces: Vec<(u32, Taken)> = Vec::new();
     for chunk in chunks {
         let source = chunk.source.start() as u32;
@@ -281,6 +353,9 @@ pub(super) fn join(chunks: Vec<Gathered<Cargo>>) -> Vec<(u32, Taken)> {
                 pieces.push((source, Taken::Parts(vec![bytes], Some(once))));
             }
             (Cargo::Value(value), _) => pieces.push((source, Taken::Value(value))),
+            (Cargo::Spilled(..), _) => {
+                unreachable!("a turn is handed out when it has been read back")
+            }
         }
     }
     pieces
@@ -432,7 +507,7 @@ mod tests {
             TreeNode::leaf(0),
             Cargo::Value(Arc::new(Value::new(numbers()))),
         );
-        let items = leaving(item, 1 << 10);
+        let items = leaving(item, 1 << 10).unwrap();
         assert_eq!(items.len(), 8);
         let [(0, taken)] = &join(gathered(items))[..] else {
             panic!("one piece was sent");

@@ -1,7 +1,7 @@
 //! What no honest peer sends, and room that is missing.
 
 use brambling_exchange::{InboxError, RouterError, UnknownDestination};
-use brambling_memory::OutOfMemory;
+use brambling_memory::{OutOfMemory, SpillError};
 use brambling_program::{BlockId, ExchangeId, GroupId, Position, ShardId};
 use brambling_protocol::frame::FrameError;
 use brambling_protocol::{SessionError, Version, WorkerId};
@@ -59,6 +59,9 @@ pub enum NodeError {
     /// A state that cannot be read.
     #[error("the state of shard {0} cannot be read")]
     State(ShardId),
+    /// Pieces that found no room in memory, and are needed.
+    #[error("pieces that were spilled")]
+    Spilled(#[source] SpillError),
     /// A shard has arrived that is larger than the room that was made for it, and there is no more.
     #[error("no room for shard {shard}, which moves here")]
     NoRoom {

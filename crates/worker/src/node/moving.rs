@@ -19,6 +19,7 @@
 //! worker takes a shard only with the version for which it was asked to make room, from the one worker that held it; that
 //! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
 
+use super::room::Kept;
 use super::{Bytes, Cargo, Effect, Node, NodeError};
 use brambling_exchange::{Inbox, InboxState, Parcel, RouterError};
 use brambling_memory::{Class, Reservation, mutants};
@@ -87,9 +88,18 @@ impl Node {
             "{shard} leaves without an order"
         );
         let inbox = self.inboxes.remove(&shard).expect("the shard is here");
+        self.gathering.remove(&shard);
+        let mut unread = None;
+        let inbox = inbox.export(|kept| {
+            let bytes = kept.cargo.to_vec().map_err(|error| unread = Some(error));
+            ByteBuf::from(bytes.unwrap_or_default())
+        });
+        if let Some(error) = unread {
+            return Err(NodeError::Spilled(error));
+        }
         let luggage = Luggage {
             format: FORMAT,
-            inbox: inbox.export(|cargo| ByteBuf::from(cargo.to_vec())),
+            inbox,
             outcomes: outcomes(&self.outcomes),
             members: self.options.peers.clone(),
             map: self.known_map(),
@@ -279,7 +289,9 @@ impl Node {
         self.on_update(&one(shard, Entry { owner, version }))?;
         let exchanges = self.relations.to_group(shard.group);
         let keep = |piece: &serde_bytes::Bytes| Incoming::from(bytes).keep(piece);
-        let inbox = luggage.inbox.map(|piece| Cargo::Bytes(keep(piece)));
+        let inbox = luggage
+            .inbox
+            .map(|piece| Kept::uncounted(Cargo::Bytes(keep(piece))));
         let open_turns = self.options.open_turns;
         let inbox = Inbox::import(shard, exchanges, open_turns, inbox, &self.relations)?;
         for Outcomes {
@@ -334,7 +346,7 @@ impl Node {
         &mut self,
         shard: ShardId,
         version: Version,
-        inbox: Inbox<Cargo>,
+        inbox: Inbox<Kept>,
     ) -> Result<(), NodeError> {
         let mut effects = Vec::new();
         let owner = self.options.me;
@@ -342,6 +354,7 @@ impl Node {
         // News may be late: without it an older version would send the shard away again.
         let _ = self.router.on_update(&here, &mut effects)?;
         self.inboxes.insert(shard, inbox);
+        self.count_inbox(shard)?;
         self.router.arrive(shard, &mut effects);
         self.perform(effects)
     }

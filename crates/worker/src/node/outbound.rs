@@ -117,8 +117,8 @@ impl Node {
     pub(super) fn perform(&mut self, effects: Vec<Routed<Cargo>>) -> Result<(), NodeError> {
         for effect in effects {
             match effect {
-                Routed::Deliver(parcel) => self.deliver(&parcel)?,
-                Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel),
+                Routed::Deliver(parcel) => self.deliver(parcel)?,
+                Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel)?,
                 Routed::SendEntry { to, entry } => {
                     let entries = vec![entry];
                     let job = self.options.job;
@@ -133,7 +133,8 @@ impl Node {
         Ok(())
     }
 
-    fn deliver(&mut self, parcel: &Parcel<Cargo>) -> Result<(), NodeError> {
+    fn deliver(&mut self, mut parcel: Parcel<Cargo>) -> Result<(), NodeError> {
+        let mut charge = self.make_room(&mut parcel)?;
         for index in parcel.destinations.clone() {
             let shard = ShardId {
                 group: parcel.group,
@@ -143,7 +144,7 @@ impl Node {
                 .inboxes
                 .get_mut(&shard)
                 .expect("the router knows who is here");
-            let item = parcel.item.clone();
+            let item = parcel.item.clone().map(|cargo| charge.keep(cargo));
             let accepted = inbox.accept(parcel.exchange, parcel.turn, item, &self.relations)?;
             if accepted == Accepted::Complete {
                 self.effects.push(Effect::Wake(shard));
@@ -184,19 +185,26 @@ impl Node {
                     .receive(me, self.options.generation, parcel, &mut effects)?;
                 self.perform(effects)?;
             } else {
-                self.post(to, Priority::new(PIECES).expect("one of eight"), parcel);
+                self.post(to, Priority::new(PIECES).expect("one of eight"), parcel)?;
             }
         }
         Ok(())
     }
 
-    fn post(&mut self, to: WorkerId, priority: Priority, parcel: Parcel<Cargo>) {
+    fn post(
+        &mut self,
+        to: WorkerId,
+        priority: Priority,
+        parcel: Parcel<Cargo>,
+    ) -> Result<(), NodeError> {
         let key = (to, priority, parcel.exchange, parcel.turn);
         let about = (parcel.exchange, parcel.turn, parcel.group);
         let items = leaving(parcel.item, self.options.chunk_bytes);
+        let items = items.map_err(NodeError::Spilled)?;
         let parcel = |item| Parcel::new(about, parcel.destinations.clone(), parcel.version, item);
         let parcels = items.into_iter().map(parcel);
         self.outgoing.entry(key).or_default().extend(parcels);
+        Ok(())
     }
 
     /// A frame that is sent again until it is acknowledged.

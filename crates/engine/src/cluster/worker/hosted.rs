@@ -328,6 +328,7 @@ impl Hosted {
             frame_bytes: FRAME_BYTES,
             fan_out: FAN_OUT,
             budget: shared.budget.clone(),
+            spill: None,
         };
         let wire = Wire {
             job: self.id,

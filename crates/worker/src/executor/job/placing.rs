@@ -145,6 +145,7 @@ impl Job {
             partition: resident.index,
             exchange: None,
             source,
+            spill: None,
         })?;
         body.charged_bytes = bytes;
         Ok(body)
@@ -192,6 +193,7 @@ impl Job {
                 partition: index,
                 exchange: None,
                 source,
+                spill: None,
             })?;
             charged_bytes += bytes;
             cells.push(value);

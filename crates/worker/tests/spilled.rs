@@ -1,0 +1,361 @@
+//! Room for pieces in inboxes: what counts for how long and as what, and where goes what finds none.
+//!
+//! Catches pieces that are not counted, counted twice or for ever, a lowest open turn that later ones keep out, and pieces that
+//! come back otherwise than they went. It does not look at directories: the tests of `storage` do.
+
+use brambling_exchange::RouterError;
+use brambling_memory::{Budget, Class, Floors, OutOfMemory, Spill, SpillError, Spilled};
+use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId, Turn, Value};
+use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
+use brambling_worker::node::{Bytes, Effect, Node, NodeError, NodeOptions, Piece};
+use std::sync::{Arc, Mutex};
+
+const ME: WorkerId = WorkerId(0);
+const PEER: WorkerId = WorkerId(1);
+const SHARDS: u32 = 4;
+/// All sources send to one destination, which then sends to all of them.
+const REDUCTION: ExchangeId = ExchangeId(0);
+const BROADCAST: ExchangeId = ExchangeId(1);
+const PIECE_BYTES: u64 = 100;
+
+/// Takes so many pieces, and keeps what it was told.
+#[derive(Debug)]
+struct Shelf {
+    places: usize,
+    triggers: Mutex<Vec<OutOfMemory>>,
+}
+
+#[derive(Debug)]
+struct Laid(Vec<u8>);
+
+impl Spilled for Laid {
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+    fn read(&self) -> Result<Vec<u8>, SpillError> {
+        Ok(self.0.clone())
+    }
+}
+
+impl Shelf {
+    fn new(places: usize) -> Arc<Shelf> {
+        let triggers = Mutex::default();
+        Arc::new(Shelf { places, triggers })
+    }
+
+    fn spills(&self) -> usize {
+        self.triggers.lock().unwrap().len()
+    }
+}
+
+impl Spill for Shelf {
+    fn put(&self, parts: &[&[u8]], refused: &OutOfMemory) -> Result<Arc<dyn Spilled>, SpillError> {
+        let bytes = parts.concat();
+        if self.spills() == self.places {
+            return Err(SpillError::Full {
+                directory: "the shelf".into(),
+                asked_bytes: bytes.len() as u64,
+                why: "it is full".into(),
+            });
+        }
+        self.triggers.lock().unwrap().push(*refused);
+        Ok(Arc::new(Laid(bytes)))
+    }
+}
+
+struct Fixture {
+    plan: Plan,
+    node: Node,
+    budget: Budget,
+}
+
+impl Fixture {
+    /// A node that holds all shards, with so much for the exchange alone and for everything.
+    fn new(exchange_bytes: u64, budget_bytes: u64, shelf: Option<&Arc<Shelf>>) -> Fixture {
+        let mut p = Program::new("reduce");
+        let counts = p.dataset::<u64>("counts", SHARDS);
+        p.repeat(5, |p| p.all_reduce(Max, &counts, &counts));
+        let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
+        let floors = Floors {
+            exchange_bytes,
+            ..Floors::default()
+        };
+        let budget = Budget::new(budget_bytes, floors);
+        let options = NodeOptions {
+            me: ME,
+            peers: vec![PEER],
+            job: JobId(1),
+            generation: Generation(0),
+            open_turns: 4,
+            chunk_bytes: 1 << 16,
+            frame_bytes: 1 << 20,
+            part_bytes: 1 << 16,
+            fan_out: 8,
+            budget: budget.clone(),
+            spill: shelf.map(|shelf| shelf.clone() as Arc<dyn Spill>),
+        };
+        let map = PartitionMap::new(plan.counts.iter().copied());
+        let mut node = Node::new(&plan, map, options);
+        for shard in shards(&plan) {
+            node.settle(shard, 1).unwrap();
+        }
+        Fixture { plan, node, budget }
+    }
+
+    fn source(&self, exchange: ExchangeId, index: u32) -> ShardId {
+        let group = self.plan.exchanges[exchange.index()]
+            .as_ref()
+            .unwrap()
+            .source;
+        ShardId { group, index }
+    }
+
+    fn destination(&self, exchange: ExchangeId, index: u32) -> ShardId {
+        let ends = self.plan.exchanges[exchange.index()].as_ref().unwrap();
+        let group = ends.destination;
+        ShardId { group, index }
+    }
+
+    /// A source speaks at the reduction.
+    fn reduces(&mut self, source: u32, turn: Turn) -> Result<(), NodeError> {
+        let piece = Piece::Encoded(payload(source, turn).into());
+        let shard = self.source(REDUCTION, source);
+        (self.node).scattered(shard, (REDUCTION, turn), [(0, piece)])
+    }
+
+    /// All of them do, at a turn.
+    fn all_reduce(&mut self, turn: Turn) -> Result<(), NodeError> {
+        (0..SHARDS).try_for_each(|source| self.reduces(source, turn))
+    }
+
+    /// The destination merges a turn of the reduction.
+    fn merges(&mut self, turn: Turn) -> Result<(), NodeError> {
+        let shard = self.destination(REDUCTION, 0);
+        let taken = self.node.take(shard, (REDUCTION, turn))?;
+        let taken: Vec<_> = (taken.into_iter())
+            .map(|(source, piece)| (source, piece.to_vec()))
+            .collect();
+        let sent = (0..SHARDS).map(|source| (source, payload(source, turn).to_vec()));
+        assert_eq!(taken, sent.collect::<Vec<_>>());
+        self.node.gathered(shard, (REDUCTION, turn))
+    }
+
+    fn counted(&self) -> (u64, u64) {
+        let of = |class| self.budget.class_in_use_bytes(class);
+        (of(Class::Exchange), of(Class::Early))
+    }
+}
+
+fn shards(plan: &Plan) -> Vec<ShardId> {
+    let shards = (0..).zip(&plan.counts).flat_map(|(group, &count)| {
+        let group = brambling_program::GroupId(group);
+        (0..count).map(move |index| ShardId { group, index })
+    });
+    shards.collect()
+}
+
+fn payload(source: u32, turn: Turn) -> Bytes {
+    let byte = |at| (source as u64 * 50 + turn * 7 + at) as u8;
+    (0..PIECE_BYTES).map(byte).collect()
+}
+
+#[test]
+fn pieces_count_from_their_arrival_until_they_are_merged() {
+    let mut it = Fixture::new(10_000, 20_000, None);
+    it.reduces(0, 0).unwrap();
+    assert_eq!(it.counted(), (PIECE_BYTES, 0));
+    // A turn that is not the lowest open one is early until it is.
+    it.all_reduce(1).unwrap();
+    assert_eq!(it.counted(), (PIECE_BYTES, 4 * PIECE_BYTES));
+    (1..SHARDS).for_each(|source| it.reduces(source, 0).unwrap());
+    assert_eq!(it.counted(), (4 * PIECE_BYTES, 4 * PIECE_BYTES));
+    let shard = it.destination(REDUCTION, 0);
+    let taken = it.node.take(shard, (REDUCTION, 0)).unwrap();
+    drop(taken);
+    let merging = (4 * PIECE_BYTES, 4 * PIECE_BYTES);
+    assert_eq!(it.counted(), merging, "while its gather runs");
+    it.node.gathered(shard, (REDUCTION, 0)).unwrap();
+    assert_eq!(it.counted(), (4 * PIECE_BYTES, 0));
+    it.merges(1).unwrap();
+    assert_eq!(it.counted(), (0, 0));
+}
+
+#[test]
+fn what_a_node_keeps_is_given_back_when_it_ends() {
+    let mut it = Fixture::new(10_000, 20_000, None);
+    it.all_reduce(0).unwrap();
+    it.all_reduce(1).unwrap();
+    drop(it.node);
+    assert_eq!(it.budget.in_use_bytes(), 0);
+}
+
+#[test]
+fn a_broadcast_counts_once() {
+    let mut it = Fixture::new(10_000, 20_000, None);
+    let shard = it.source(BROADCAST, 0);
+    let piece = payload(0, 0);
+    let to_all = (0..SHARDS).map(|to| (to, Piece::Encoded(piece.clone().into())));
+    let to_all: Vec<_> = to_all.collect();
+    it.node.scattered(shard, (BROADCAST, 0), to_all).unwrap();
+    for index in 0..SHARDS {
+        assert_eq!(
+            it.counted(),
+            (PIECE_BYTES, 0),
+            "until the last has merged it"
+        );
+        let shard = it.destination(BROADCAST, index);
+        let taken = it.node.take(shard, (BROADCAST, 0)).unwrap();
+        assert_eq!(taken[0].1.to_vec(), piece);
+        it.node.gathered(shard, (BROADCAST, 0)).unwrap();
+    }
+    assert_eq!(it.counted(), (0, 0));
+}
+
+/// Invariant 12: however many pieces of later turns have come, those of the lowest open one have their room.
+#[test]
+fn early_pieces_that_find_no_room_are_spilled() {
+    let shelf = Shelf::new(usize::MAX);
+    let mut it = Fixture::new(4 * PIECE_BYTES, 6 * PIECE_BYTES, Some(&shelf));
+    for turn in [3, 1, 2] {
+        it.all_reduce(turn).unwrap();
+    }
+    assert_eq!(it.counted(), (0, 2 * PIECE_BYTES), "as much as is there");
+    assert_eq!(shelf.spills(), 10);
+    let trigger = shelf.triggers.lock().unwrap()[0];
+    assert_eq!(
+        (trigger.class, trigger.asked_bytes),
+        (Class::Early, PIECE_BYTES)
+    );
+    it.all_reduce(0).unwrap();
+    assert_eq!(shelf.spills(), 10, "the floor is there");
+    for turn in 0..4 {
+        it.merges(turn).unwrap();
+    }
+    assert_eq!(it.counted(), (0, 0));
+}
+
+/// A value that never was bytes comes back as it was.
+#[test]
+fn values_are_spilled_as_well() {
+    let shelf = Shelf::new(usize::MAX);
+    let mut it = Fixture::new(10_000, 10_000, Some(&shelf));
+    let shard = it.source(REDUCTION, 2);
+    let number = 0x0123_4567_89AB_CDEF_u64;
+    let piece = Piece::Value(Value::new(number));
+    (it.node)
+        .scattered(shard, (REDUCTION, 1), [(0, piece)])
+        .unwrap();
+    assert_eq!(shelf.spills(), 1);
+    it.all_reduce(0).unwrap();
+    it.merges(0).unwrap();
+    for source in [0, 1, 3] {
+        it.reduces(source, 1).unwrap();
+    }
+    let to = it.destination(REDUCTION, 0);
+    let taken = it.node.take(to, (REDUCTION, 1)).unwrap();
+    assert_eq!(taken[2].1.to_vec(), number.to_le_bytes());
+}
+
+/// What fits the floor by itself begins, though others have filled it: theirs is spilled.
+#[test]
+fn a_gather_begins_if_its_own_turn_fits() {
+    let shelf = Shelf::new(usize::MAX);
+    let all = 4 * PIECE_BYTES;
+    let mut it = Fixture::new(all, all, Some(&shelf));
+    let shard = it.source(BROADCAST, 0);
+    let to_each = (0..SHARDS).map(|to| (to, Piece::Encoded(payload(to, 0).into())));
+    let to_each: Vec<_> = to_each.collect();
+    it.node.scattered(shard, (BROADCAST, 0), to_each).unwrap();
+    assert_eq!((it.counted(), shelf.spills()), ((all, 0), 0));
+    it.all_reduce(0).unwrap();
+    assert_eq!((it.counted(), shelf.spills()), ((all, 0), 4));
+    it.merges(0).unwrap();
+    assert_eq!((it.counted(), shelf.spills()), ((0, 0), 8));
+    for index in 0..SHARDS {
+        let shard = it.destination(BROADCAST, index);
+        let taken = it.node.take(shard, (BROADCAST, 0)).unwrap();
+        assert_eq!(taken[0].1.to_vec(), payload(index, 0));
+        it.node.gathered(shard, (BROADCAST, 0)).unwrap();
+    }
+}
+
+#[test]
+fn pieces_without_bytes_stay_where_they_are() {
+    let shelf = Shelf::new(usize::MAX);
+    let all = 4 * PIECE_BYTES;
+    let mut it = Fixture::new(all, all, Some(&shelf));
+    let shard = it.source(BROADCAST, 0);
+    let bytes_to = |to| match to {
+        0 => Bytes::new(),
+        to => payload(to, 0),
+    };
+    let to_each = (0..SHARDS).map(|to| (to, Piece::Encoded(bytes_to(to).into())));
+    let to_each: Vec<_> = to_each.collect();
+    it.node.scattered(shard, (BROADCAST, 0), to_each).unwrap();
+    it.all_reduce(0).unwrap();
+    it.merges(0).unwrap();
+    assert_eq!(shelf.spills(), 3 + 3, "of each exchange");
+    for index in 0..SHARDS {
+        let shard = it.destination(BROADCAST, index);
+        let taken = it.node.take(shard, (BROADCAST, 0)).unwrap();
+        assert_eq!(taken[0].1.to_vec(), bytes_to(index));
+    }
+}
+
+#[test]
+fn a_turn_that_does_not_fit_is_an_error() {
+    let shelf = Shelf::new(usize::MAX);
+    let mut it = Fixture::new(399, 399, Some(&shelf));
+    it.all_reduce(0).unwrap();
+    let Err(NodeError::Router(RouterError::NoRoom(refused))) = it.merges(0) else {
+        panic!("it was merged");
+    };
+    assert_eq!(
+        (refused.exchange, refused.turn, refused.spill),
+        (REDUCTION, 0, None)
+    );
+}
+
+#[test]
+fn where_nothing_is_spilled_the_error_says_how_it_would_be() {
+    for (shelf, said) in [
+        (None, "BRAMBLING_SPILL"),
+        (Some(Shelf::new(2)), "the shelf has no room"),
+    ] {
+        let mut it = Fixture::new(1_000, 1_000, shelf.as_ref());
+        it.all_reduce(0).unwrap();
+        let refused = it.all_reduce(1).unwrap_err();
+        let NodeError::Router(RouterError::NoRoom(refused)) = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!((refused.exchange, refused.turn), (REDUCTION, 1));
+        let spill = refused.spill.unwrap().to_string();
+        assert!(spill.contains(said), "{spill}");
+    }
+}
+
+/// A shard takes along what was spilled, and it counts where it comes.
+#[test]
+fn what_was_spilled_moves_with_its_shard() {
+    let shelf = Shelf::new(usize::MAX);
+    let mut it = Fixture::new(1_000, 1_000, Some(&shelf));
+    it.all_reduce(1).unwrap();
+    it.all_reduce(0).unwrap();
+    let shard = it.destination(REDUCTION, 0);
+    let moved = |owner, version| EntryRange {
+        group: shard.group,
+        first: shard.index,
+        end: shard.index + 1,
+        entry: Entry { owner, version },
+    };
+    it.node.on_update(&moved(PEER, 2)).unwrap();
+    it.node.take_effects();
+    it.node.depart(shard, b"its data".to_vec()).unwrap();
+    assert_eq!(it.counted(), (0, 0), "nothing of it is here");
+    let sent = it.node.take_effects().into_iter();
+    let bytes = sent.map(|effect| match effect {
+        Effect::Send { packet, .. } => packet.to_bytes().len() as u64,
+        _ => 0,
+    });
+    assert!(bytes.sum::<u64>() > 8 * PIECE_BYTES);
+}
