@@ -60,9 +60,10 @@ impl Running {
         let share = Share {
             threads,
             memory_bytes: memory.memory_bytes / u64::from(workers),
+            spill: memory.spill.map(|to| to.share(workers)),
         };
         let mut children =
-            Children::start(command, &at, workers, share, || std::io::stderr().into())
+            Children::start(command, &at, workers, &share, || std::io::stderr().into())
                 .map_err(Error::from)?;
         let deadline = Instant::now() + STARTING;
         while controller.workers() < workers as usize {

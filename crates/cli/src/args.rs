@@ -93,6 +93,7 @@ const WORKER_HELP: &str = "\
 Examples:
   brambling worker --controller 127.0.0.1:7077
   brambling worker --controller 10.0.0.7:7077 --threads 16 --memory 64GB --token-file token.toml --tls certs
+  brambling worker --controller 10.0.0.7:7077 --memory 64GB --spill /nvme:500GB
 
 It runs Python that its cluster's clients send: whoever knows the token can do what this account can.
 It ends with Ctrl-C or SIGTERM, or when the controller is gone for 10 seconds.";

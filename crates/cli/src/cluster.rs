@@ -102,6 +102,9 @@ pub(crate) struct WorkerArguments {
     /// Its memory budget, such as 8GB; otherwise as for any program
     #[arg(long, value_name = "BYTES")]
     memory: Option<String>,
+    /// Where it spills pieces that find no room in memory, such as /var/tmp:100GB; otherwise as the setting `spill` says
+    #[arg(long, value_name = "DIR[:SIZE]")]
+    spill: Option<String>,
     #[command(flatten)]
     metrics: MetricsAt,
     /// End when standard input does
@@ -120,6 +123,9 @@ pub(crate) struct ClusterArguments {
     /// Where the controller listens; port 0 is any free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7077")]
     bind: String,
+    /// Where workers spill pieces that find no room in memory, such as /var/tmp:100GB for all of them; otherwise as the setting `spill` says
+    #[arg(long, value_name = "DIR[:SIZE]")]
+    spill: Option<String>,
     #[command(flatten)]
     jobs: Jobs,
     #[command(flatten)]
@@ -291,6 +297,7 @@ fn run_worker(
     let cluster = arguments.at.find()?;
     let mut settings = Settings::default();
     (settings.threads, settings.memory) = (arguments.threads, arguments.memory);
+    settings.spill = arguments.spill;
     let threads = settings.resolve()?.threads;
     let options = WorkerOptions {
         cluster,
@@ -307,6 +314,10 @@ fn run_worker(
     }
     let mut is_told = false;
     while !asked.to_end(host) {
+        if let Some(text) = worker.spill_news() {
+            let name = worker.name().map_or_else(String::new, |it| it.to_string());
+            streams.err(format!("worker {name} has {text}"));
+        }
         match worker.wait(LOOKS) {
             Some(WorkerEnd::Failed(error)) => return Err(error.into()),
             Some(WorkerEnd::Drained) => {
@@ -355,15 +366,18 @@ fn run_cluster(
         ..
     } = arguments;
     let running = Running::start(bind, jobs, metrics, None, tls)?;
-    let memory_bytes = Settings::default().resolve()?.memory_bytes / u64::from(arguments.workers);
+    let mut settings = Settings::default();
+    settings.spill = arguments.spill.clone();
+    let settings = settings.resolve()?;
     let share = Share {
         threads: arguments.threads,
-        memory_bytes,
+        memory_bytes: settings.memory_bytes / u64::from(arguments.workers),
+        spill: settings.spill.map(|to| to.share(arguments.workers)),
     };
     // What kernels print is seen, and is no answer of this command's.
     let prints = || std::io::stderr().into();
     let command = host.command();
-    let mut workers = Children::start(&command, &running.at, arguments.workers, share, prints)?;
+    let mut workers = Children::start(&command, &running.at, arguments.workers, &share, prints)?;
     let count = arguments.workers as usize;
     let deadline = Instant::now() + STARTING;
     let mut is_told = false;

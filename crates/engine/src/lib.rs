@@ -43,7 +43,7 @@ pub use outcome::Outcome;
 pub use run::{RunOptions, run};
 pub use settings::{
     ENVIRONMENT, FILE_NAME, InUse, Log, Resolved, SETTINGS, Setting, Settings, SettingsError,
-    Source,
+    Source, SpillTo,
 };
 pub use task_times::{StageTimes, TaskTimes, Timed};
 

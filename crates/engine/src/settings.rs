@@ -1,9 +1,11 @@
 //! Settings: arguments, then environment, then `brambling.toml`, then defaults.
 
 mod in_use;
+mod spill;
 mod table;
 
 pub use in_use::{InUse, Source};
+pub use spill::SpillTo;
 pub use table::{ENVIRONMENT, SETTINGS, Setting};
 
 use brambling_machine::cpu::Processor;
@@ -67,6 +69,8 @@ pub struct Settings {
     /// The memory budget: bytes, or a number with KB, MB, GB or TB.
     #[serde(default, deserialize_with = "size")]
     pub memory: Option<String>,
+    /// Where a worker of a cluster spills pieces that find no room in memory: a directory, or a directory and its limit.
+    pub spill: Option<String>,
     /// Seconds without progress after which a job that waits for completions is ended.
     pub stall_seconds: Option<f64>,
     /// Whether long work shows how far it is, where somebody looks. For other languages' packages.
@@ -126,6 +130,8 @@ pub struct Resolved {
     pub isa: Isa,
     /// The memory budget.
     pub memory_bytes: u64,
+    /// Where a worker of a cluster spills pieces that find no room in memory.
+    pub spill: Option<SpillTo>,
     /// How long a job may wait for completions.
     pub stall: Duration,
     /// Whether long work shows how far it is, where somebody looks.
@@ -147,6 +153,9 @@ impl Resolved {
             "isa" => self.isa.to_string(),
             "memory" if self.memory_bytes >= UNLIMITED => "unlimited".to_owned(),
             "memory" => format!("{} bytes", self.memory_bytes),
+            "spill" => {
+                (self.spill.as_ref()).map_or_else(|| "nowhere".to_owned(), ToString::to_string)
+            }
             "stall_seconds" => self.stall.as_secs_f64().to_string(),
             "progress" => self.progress.to_string(),
             "log" => self.log.name().to_owned(),
@@ -203,6 +212,7 @@ impl Settings {
             partitions,
             isa,
             memory,
+            spill,
             stall,
             progress,
             log,
@@ -213,6 +223,7 @@ impl Settings {
             partitions: parsed(&get, partitions, "give a number")?,
             isa: get(isa),
             memory: get(memory),
+            spill: get(spill),
             stall_seconds: parsed(&get, stall, "give a number")?,
             progress: parsed(&get, progress, "give true or false")?,
             log: get(log),
@@ -250,6 +261,7 @@ impl Settings {
             partitions: self.partitions.or(other.partitions),
             isa: self.isa.or(other.isa),
             memory: self.memory.or(other.memory),
+            spill: self.spill.or(other.spill),
             stall_seconds: self.stall_seconds.or(other.stall_seconds),
             progress: self.progress.or(other.progress),
             log: self.log.or(other.log),
@@ -264,6 +276,7 @@ impl Settings {
             "partitions" => self.partitions.is_some(),
             "isa" => self.isa.is_some(),
             "memory" => self.memory.is_some(),
+            "spill" => self.spill.is_some(),
             "stall_seconds" => self.stall_seconds.is_some(),
             "progress" => self.progress.is_some(),
             "log" => self.log.is_some(),
@@ -325,6 +338,13 @@ impl Settings {
                 memory.clone(),
                 "give bytes, or a number with KB, MB, GB or TB, such as 8GB",
             ),
+            Settings {
+                spill: Some(spill), ..
+            } if SpillTo::parse(spill).is_err() => refuse(
+                "spill",
+                spill.clone(),
+                SpillTo::parse(spill).expect_err("just seen"),
+            ),
             Settings { log: Some(log), .. } if Log::named(log).is_none() => refuse(
                 "log",
                 log.clone(),
@@ -354,6 +374,7 @@ impl Settings {
             memory_bytes: memory
                 .or(limits.default_budget_bytes())
                 .unwrap_or(UNLIMITED),
+            spill: (self.spill.as_deref()).and_then(|text| SpillTo::parse(text).ok()),
             stall: Duration::from_secs_f64(self.stall_seconds.unwrap_or(60.0).min(1e9)),
             progress: self.progress.unwrap_or(true),
             log: self.log.as_deref().and_then(Log::named).unwrap_or(Log::Off),
@@ -470,10 +491,11 @@ mod tests {
         assert!(get("BRAMBLING_THREADS", "two").contains("BRAMBLING_THREADS"));
         assert!(get("BRAMBLING_ISA", "v9").contains("v2, v3 or v4"));
         assert!(get("BRAMBLING_MEMORY", "lots").contains("8GB"));
+        assert!(get("BRAMBLING_SPILL", "/a,/b").contains("give one directory"));
         assert!(get("BRAMBLING_STALL_SECONDS", "-1").contains("positive"));
         assert!(get("BRAMBLING_PROGRESS", "maybe").contains("true or false"));
         assert!(get("BRAMBLING_LOG", "loud").contains("warning, info or debug"));
-        let wrong = ["0", "0", "v9", "lots", "-1", "maybe", "loud"];
+        let wrong = ["0", "0", "v9", "lots", "/a,/b", "-1", "maybe", "loud"];
         for (name, value) in ENVIRONMENT.iter().zip(wrong) {
             let told = format!("environment: {name} = {value:?} is not usable: ");
             assert!(get(name, value).starts_with(&told), "{}", get(name, value));

@@ -3,7 +3,7 @@
 use super::Problem;
 use crate::nearest::nearest;
 use brambling::cluster::{CONTROLLER_VARIABLE, SUBMISSION_VARIABLE, TLS_VARIABLE, TOKEN_VARIABLE};
-use brambling::{ENVIRONMENT, FILE_NAME, Resolved, SETTINGS, SettingsError};
+use brambling::{ENVIRONMENT, FILE_NAME, Resolved, SETTINGS, SettingsError, SpillTo};
 use brambling_machine::cpu::Processor;
 
 const PREFIX: &str = "BRAMBLING_";
@@ -73,6 +73,14 @@ fn of_the_processor(processor: &Processor, problems: &mut Vec<Problem>) {
 }
 
 fn of_the_settings(settings: &Resolved, problems: &mut Vec<Problem>) {
+    if let Some(Err(error)) = settings.spill.as_ref().map(SpillTo::open) {
+        problems.push(Problem {
+            problem: error.to_string(),
+            fix: format!(
+                "make the directory, let this account write there, or name another one with BRAMBLING_SPILL or spill in {FILE_NAME}"
+            ),
+        });
+    }
     if settings.oversubscribed {
         problems.push(Problem {
             problem: format!(
@@ -220,6 +228,23 @@ mod tests {
         assert!(texts[0].contains("BRAMBLING_COLOUR"));
         assert!(problems[0].fix.contains("BRAMBLING_STALL_SECONDS"));
         assert!(problems[1].fix.contains("did you mean BRAMBLING_THREADS?"));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_spilled_to_is_a_problem() {
+        let found = |directory: &std::path::Path| {
+            let mut settings = Settings::default();
+            settings.threads = Some(1);
+            settings.spill = Some(directory.display().to_string());
+            let resolved = settings.resolve().unwrap();
+            find(Ok(&Processor::read().unwrap()), Ok(&resolved))
+        };
+        let here = std::env::temp_dir();
+        let is_of_spills = |it: &&Problem| it.problem.contains("cannot be spilled to");
+        assert_eq!(found(&here).iter().filter(is_of_spills).count(), 0);
+        let missing = found(&here.join("no/such/directory"));
+        let problem = missing.iter().find(is_of_spills).expect("it is missing");
+        assert!(problem.fix.contains("BRAMBLING_SPILL"));
     }
 
     #[test]

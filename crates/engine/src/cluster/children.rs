@@ -1,6 +1,7 @@
 //! Workers as children of a process: they end with it.
 
 use super::{ClusterError, Rendezvous, TLS_VARIABLE, TOKEN_VARIABLE};
+use crate::SpillTo;
 use brambling_machine::pin;
 use std::ffi::OsString;
 use std::process::{Child, Command, Stdio};
@@ -10,12 +11,14 @@ use std::time::{Duration, Instant};
 const ENDING: Duration = Duration::from_secs(5);
 
 /// What each worker has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Threads.
     pub threads: u32,
     /// Its memory budget.
     pub memory_bytes: u64,
+    /// Where it spills; none: as its own settings say.
+    pub spill: Option<SpillTo>,
 }
 
 /// Worker processes on this machine. Dropping it ends them: each sees that its standard input ends, which it also does when this
@@ -33,7 +36,7 @@ impl Children {
         command: &[OsString],
         at: &Rendezvous,
         workers: u32,
-        share: Share,
+        share: &Share,
         prints: impl Fn() -> Stdio,
     ) -> Result<Children, ClusterError> {
         let (program, first) = command.split_first().expect("a command has a program");
@@ -47,6 +50,9 @@ impl Children {
             command.args(["--controller", &at.address.to_string()]);
             command.args(["--threads", &share.threads.to_string()]);
             command.args(["--memory", &share.memory_bytes.to_string()]);
+            if let Some(to) = &share.spill {
+                command.args(["--spill", &to.to_string()]);
+            }
             command.env(TOKEN_VARIABLE, at.token.to_hex());
             match &at.tls {
                 Some(tls) => command.env(TLS_VARIABLE, tls.folder()),

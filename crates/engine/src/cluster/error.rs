@@ -1,6 +1,7 @@
 //! What can go wrong between processes.
 
 use brambling_protocol::JobId;
+use brambling_storage::OpenError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +37,14 @@ pub enum ClusterError {
         at: SocketAddr,
         /// Why not.
         source: std::io::Error,
+    },
+    /// Nothing can be spilled to the directory that is set.
+    #[error(
+        "{source}; name a directory that exists and may be written to with --spill, BRAMBLING_SPILL or spill in brambling.toml"
+    )]
+    Spill {
+        /// Which, and why not.
+        source: OpenError,
     },
     /// Nobody answers there, or whoever does is no controller.
     #[error(

@@ -2,11 +2,12 @@
 
 mod hosted;
 mod metrics;
+mod spilling;
 mod times;
 
 use super::wire::{board, epoch, framed, message};
 use super::{ClusterError, Rendezvous, VERSION};
-use crate::{Error, Settings};
+use crate::{Error, Settings, SpillTo};
 use brambling_controller::registry::HEARTBEAT;
 use brambling_exchange::transports::local_address_towards;
 use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
@@ -19,6 +20,7 @@ use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 use hosted::Hosted;
 use metrics::{Done, Ended};
+use spilling::Spilling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -86,6 +88,7 @@ pub(in crate::cluster) struct Shared {
     source: Box<dyn Source>,
     pool: Pool,
     budget: Budget,
+    spilling: Option<Arc<Spilling>>,
     stall: Duration,
     epoch: u64,
     listens_at: SocketAddr,
@@ -119,7 +122,7 @@ impl WorkerProcess {
     /// Starts to listen, and dials the controller.
     ///
     /// # Errors
-    /// When a setting cannot be used, an address cannot be bound, or the system gives no threads.
+    /// When a setting cannot be used, nothing can be spilled where that says, an address cannot be bound, or the system gives no threads.
     pub fn start(options: WorkerOptions, source: Box<dyn Source>) -> Result<WorkerProcess, Error> {
         let WorkerOptions {
             cluster,
@@ -128,6 +131,9 @@ impl WorkerProcess {
         } = options;
         let settings = settings.resolve()?;
         simd::select(settings.isa)?;
+        let opened = settings.spill.as_ref().map(SpillTo::open).transpose();
+        let opened = opened.map_err(|source| ClusterError::Spill { source })?;
+        let spilling = opened.map(|directory| Arc::new(Spilling::new(directory)));
         let threads = settings.threads;
         let pool = Pool::new(threads, settings.oversubscribed)
             .map_err(|source| Error::Threads { threads, source })?;
@@ -153,6 +159,7 @@ impl WorkerProcess {
             source,
             pool,
             budget: Budget::new(settings.memory_bytes, Floors::of(settings.memory_bytes)),
+            spilling,
             stall: settings.stall,
             epoch,
             listens_at: jobs.listens_at().expect("it was told to listen"),

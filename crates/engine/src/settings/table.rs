@@ -21,7 +21,7 @@ pub struct Setting {
 }
 
 /// Every setting.
-pub const SETTINGS: [Setting; 8] = [
+pub const SETTINGS: [Setting; 9] = [
     Setting {
         key: "threads",
         variable: "BRAMBLING_THREADS",
@@ -57,6 +57,15 @@ pub const SETTINGS: [Setting; 8] = [
         example: "memory = \"8GB\"",
         values: "bytes, or a number with KB, MB, GB or TB (powers of 1,024)",
         default: "70 % of the machine's memory, or of the control group's limit when that is less",
+    },
+    Setting {
+        key: "spill",
+        variable: "BRAMBLING_SPILL",
+        in_rust: "`Settings::spill`",
+        in_python: "none",
+        example: "spill = \"/var/tmp:100GB\"",
+        values: "a directory, or a directory and what may be spilled there",
+        default: "none: nothing is spilled",
     },
     Setting {
         key: "stall_seconds",

@@ -110,6 +110,14 @@ families! { OF_WORKERS:
         "Bytes counted in this worker's memory budget.");
     MEMORY_LIMIT_BYTES = gauge("brambling_memory_limit_bytes", &[],
         "This worker's memory budget.");
+    SPILLS = counter("brambling_spills_total", &[],
+        "Pieces that this worker has written to its spill directory, since they found no room in memory.");
+    SPILLED_BYTES = counter("brambling_spilled_bytes_total", &[],
+        "Bytes of pieces that this worker has written to its spill directory.");
+    SPILL_READS = counter("brambling_spill_reads_total", &[],
+        "Pieces that this worker has read back from its spill directory.");
+    SPILL_READ_BYTES = counter("brambling_spill_read_bytes_total", &[],
+        "Bytes of pieces that this worker has read back from its spill directory.");
 }
 
 #[cfg(test)]

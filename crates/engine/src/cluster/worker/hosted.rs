@@ -7,6 +7,7 @@ use crate::Error;
 use crate::recipe::Recipe;
 use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::LinkId;
+use brambling_memory::Spill;
 use brambling_program::{Bindings, DatasetId, Plan};
 use brambling_protocol::frame::{FAN_OUT, Incoming, Packet};
 use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times, parts};
@@ -328,7 +329,7 @@ impl Hosted {
             frame_bytes: FRAME_BYTES,
             fan_out: FAN_OUT,
             budget: shared.budget.clone(),
-            spill: None,
+            spill: (shared.spilling.clone()).map(|spilling| spilling as Arc<dyn Spill>),
         };
         let wire = Wire {
             job: self.id,

@@ -5,6 +5,7 @@ use super::super::{ClusterError, WorkerId};
 use super::{Hosted, Shared, State, WorkerProcess};
 use brambling_exchange::transports::tcp::Carried;
 use brambling_protocol::JobId;
+use brambling_storage::Counts;
 use brambling_worker::executor::Tally;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,7 @@ struct Survey {
     threads: u32,
     memory_bytes: u64,
     memory_limit_bytes: u64,
+    spilled: Counts,
     carried: Carried,
 }
 
@@ -104,6 +106,8 @@ impl Survey {
             threads: shared.pool.threads(),
             memory_bytes: shared.budget.in_use_bytes(),
             memory_limit_bytes: shared.budget.budget_bytes(),
+            spilled: (shared.spilling.as_ref())
+                .map_or_else(Counts::default, |it| it.directory.counts()),
             carried,
         }
     }
@@ -122,5 +126,9 @@ impl Survey {
         text.one(&table::SHARDS, self.shards);
         text.one(&table::MEMORY_BYTES, self.memory_bytes);
         text.one(&table::MEMORY_LIMIT_BYTES, self.memory_limit_bytes);
+        text.one(&table::SPILLS, self.spilled.spills);
+        text.one(&table::SPILLED_BYTES, self.spilled.spilled_bytes);
+        text.one(&table::SPILL_READS, self.spilled.reads);
+        text.one(&table::SPILL_READ_BYTES, self.spilled.read_bytes);
     }
 }
