@@ -1,12 +1,12 @@
 //! Random programs on several executors, each a worker of a cluster whose frames a thread of the test carries: out of
-//! order, some twice, hints sometimes not at all, while a controller moves shards about.
+//! order, some twice, hints sometimes not at all, while a controller moves shards about; half of them spill all early pieces.
 //!
 //! The simulated cluster drives the same nodes with every choice from a seed; here real threads drive them, so that what
 //! lies between is tried: the executor's handling of shards that come, leave and wait. Not reproducible to the step, but the
 //! results must be those of the interpreter whatever happens.
 
 use brambling_controller::{Controller, Effect};
-use brambling_memory::Budget;
+use brambling_memory::{Budget, Floors, Spill};
 use brambling_program::{
     Bindings, Context, DatasetId, GroupId, Max, Plan, Program, Progress, Rng, ShardId, StageId,
 };
@@ -14,11 +14,12 @@ use brambling_protocol::frame::Frame;
 use brambling_protocol::frame::Packet as Sent;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
+use brambling_storage::SpillDirectory;
 use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
 use brambling_worker::node::{Bytes, Node, NodeOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 const JOB: JobId = JobId(7);
@@ -238,6 +239,14 @@ impl Cluster {
     ) -> Arc<Job> {
         let beds = self.pools[me.0 as usize].beds();
         let everybody = (0..self.pools.len() as u32).map(WorkerId);
+        // One in two has no room for early pieces.
+        let (budget, spill) = match me.0 % 2 {
+            0 => (Budget::unlimited(), None),
+            _ => (
+                no_room_for_early_pieces(),
+                Some(Arc::new(spills()) as Arc<dyn Spill>),
+            ),
+        };
         let options = NodeOptions {
             me,
             peers: everybody.filter(|peer| *peer != me).collect(),
@@ -248,8 +257,8 @@ impl Cluster {
             frame_bytes: 1000,
             part_bytes: 256,
             fan_out: 1,
-            budget: Budget::unlimited(),
-            spill: None,
+            budget,
+            spill,
         };
         let placed = shards(plan).filter(|shard| {
             let entry = map.entry(*shard).unwrap().unwrap();
@@ -274,6 +283,22 @@ impl Drop for StopsAll<'_> {
     fn drop(&mut self) {
         self.0.iter().for_each(|job| job.cancel());
     }
+}
+
+/// Where all workers spill that do.
+fn spills() -> SpillDirectory {
+    static SPILLS: OnceLock<SpillDirectory> = OnceLock::new();
+    let open = || SpillDirectory::open(&std::env::temp_dir(), None).unwrap();
+    SPILLS.get_or_init(open).clone()
+}
+
+fn no_room_for_early_pieces() -> Budget {
+    let floors = Floors {
+        exchange_bytes: 1 << 40,
+        transfer_bytes: 1 << 40,
+        ..Floors::default()
+    };
+    Budget::new(2 << 40, floors)
 }
 
 fn shards(plan: &Plan) -> impl Iterator<Item = ShardId> + '_ {
@@ -338,6 +363,8 @@ fn random_programs_on_several_workers_give_what_the_interpreter_gives() {
         }
     }
     assert!(moves > 100, "{moves}");
+    let spilled = spills().counts();
+    assert!(spilled.reads > 100, "{spilled:?}");
 }
 
 /// A shard that is to leave while a task of it waits for a completion stays until that has come: the task is called
