@@ -404,7 +404,7 @@ mod tests {
     fn bins_travel() {
         let edges = (0..100).map(|at| Edge {
             source: at,
-            target: 1 << at % 32,
+            target: at * at,
         });
         let weighted = Bin {
             edges: edges.clone().collect(),
