@@ -6,9 +6,10 @@
 use brambling_memory::cgroup;
 use brambling_program::tree::TreeNode;
 use brambling_program::{GroupId, Payload, Spec};
-use brambling_protocol::frame::{Frame, HEADER_BYTES, Header, Kind};
+use brambling_protocol::frame::{Ending, Frame, HEADER_BYTES, Header, Incoming, Kind};
 use brambling_protocol::greeting::{Dialer, Listener, Token};
 use brambling_protocol::{EntryRange, PartitionMap};
+use bytes::Bytes;
 
 /// A target.
 pub type Target = fn(&[u8]);
@@ -52,6 +53,20 @@ pub fn body(bytes: &[u8]) {
     if let Ok(frame) = Frame::decode_body(&header, body) {
         survives(&frame);
     }
+    sealed.extend_from_slice(body);
+    lies_apart(&sealed);
+}
+
+/// With its last payload elsewhere a frame is the same; what its beginning says of that is said by less of it, or not at all.
+fn lies_apart(frame: &[u8]) {
+    let Some(ending) = Ending::of(frame) else {
+        return;
+    };
+    assert_eq!(ending.at + ending.bytes, frame.len());
+    assert_eq!(Ending::of(&frame[..ending.at]), Some(ending));
+    let last = Bytes::copy_from_slice(&frame[ending.at..]);
+    let apart = Frame::come(Incoming::in_two(&frame[..ending.at], &last));
+    assert_eq!(apart, Frame::come(Incoming::from(frame)));
 }
 
 fn survives(frame: &Frame<'_>) {

@@ -80,6 +80,14 @@ pub trait Payload: Default + Clone + Send + Sync + 'static {
         &[]
     }
 
+    /// Becomes a value whose encoding begins with `head` and ends with bytes that are still to come, and gives the place where they
+    /// are to be written: what is large need not be copied then. Memory that this value owns is used again. None where the type
+    /// cannot, where it is no head of [`Payload::encode_head`], and where more than `bytes_max` would have to come; what the value is
+    /// then is not said.
+    fn receive(&mut self, _head: &[u8], _bytes_max: usize) -> Option<&mut [u8]> {
+        None
+    }
+
     /// It will be overwritten: what it shares with others it lets go of. Memory of its own it may keep.
     fn let_go(&mut self) {}
 
@@ -295,6 +303,17 @@ impl<T: Payload> Payload for Vec<T> {
             }
         }
     }
+    fn receive(&mut self, head: &[u8], bytes_max: usize) -> Option<&mut [u8]> {
+        let len = usize::try_from(u64::from_le_bytes(head.try_into().ok()?)).ok()?;
+        let fits = len
+            .checked_mul(size_of::<T>())
+            .is_some_and(|bytes| bytes <= bytes_max);
+        if !fits || T::plain(&[]).is_none() {
+            return None;
+        }
+        self.resize(len, T::default());
+        T::plain_mut(self)
+    }
     fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
         let head = parts.first().and_then(|first| first.split_first_chunk());
         let (Some((len, rest)), true) = (head, T::plain(&[]).is_some()) else {
@@ -357,6 +376,12 @@ impl<T: Payload> Payload for Arc<T> {
     }
     fn encode_head<'a>(&'a self, out: &mut Vec<u8>) -> &'a [u8] {
         T::encode_head(self, out)
+    }
+    fn receive(&mut self, head: &[u8], bytes_max: usize) -> Option<&mut [u8]> {
+        if Arc::get_mut(self).is_none() {
+            *self = Arc::default();
+        }
+        Arc::get_mut(self)?.receive(head, bytes_max)
     }
     fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
         match Arc::get_mut(self) {

@@ -25,6 +25,7 @@ pub struct PayloadType {
     heap_bytes: unsafe fn(*const u8) -> usize,
     encode: unsafe fn(*const u8, &mut Vec<u8>),
     encode_head: unsafe fn(*const u8, &mut Vec<u8>) -> *const [u8],
+    receive: unsafe fn(*mut u8, &[u8], usize) -> Option<*mut [u8]>,
     let_go: unsafe fn(*mut u8),
     decode_parts: unsafe fn(*mut u8, &[&[u8]]) -> Result<(), DecodeError>,
     decode: fn(&mut &[u8]) -> Result<*mut u8, DecodeError>,
@@ -68,7 +69,12 @@ impl<T: Payload> Table for T {
         encode: |p, out| unsafe { &*p.cast::<T>() }.encode(out),
         // SAFETY: see above.
         encode_head: |p, out| unsafe { &*p.cast::<T>() }.encode_head(out),
-        // SAFETY: see above; here the value is owned, and borrowed mutably.
+        receive: |p, head, max| {
+            // SAFETY: see above; here the value is owned, and borrowed mutably.
+            let value = unsafe { &mut *p.cast::<T>() };
+            value.receive(head, max).map(std::ptr::from_mut)
+        },
+        // SAFETY: as above.
         let_go: |p| unsafe { &mut *p.cast::<T>() }.let_go(),
         // SAFETY: as above.
         decode_parts: |p, parts| unsafe { &mut *p.cast::<T>() }.decode_parts(parts),
@@ -298,6 +304,14 @@ impl Value {
     pub fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
         // SAFETY: the pointer is to a value of the table's type, and what is given is borrowed from it.
         unsafe { &*(self.table.encode_head)(self.pointer, out) }
+    }
+
+    /// Becomes a value of its type whose encoding begins with `head`, and gives the place for the rest, if that is at most `bytes_max`
+    /// bytes which may be written where they will lie: see [`Payload::receive`].
+    pub fn receive(&mut self, head: &[u8], bytes_max: usize) -> Option<&mut [u8]> {
+        self.make_unique();
+        // SAFETY: the pointer is to a value of the table's type, owned now, and what is given is borrowed mutably from self.
+        unsafe { (self.table.receive)(self.pointer, head, bytes_max).map(|place| &mut *place) }
     }
 
     /// It will be overwritten: what it shares with others it lets go of.

@@ -16,7 +16,7 @@ pub use control::{
     Ack, Arrived, Call, Credit, Ended, Failed, Finished, Gone, Hello, Joined, Leaves, LoopEnd,
     MapUpdate, Parted, Reserve, Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery,
 };
-pub use data::{Data, DataHead, EmptyMarks, Piece, VersionRange};
+pub use data::{Data, DataHead, EmptyMarks, Ending, Piece, VersionRange};
 pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
 pub use packet::{Incoming, Packet, SHARED_BYTES};
@@ -212,12 +212,30 @@ impl<'a> Frame<'a> {
         Ok((Frame::decode_body(&header, body)?, end))
     }
 
+    /// Reads a whole frame that has come.
+    pub fn come(incoming: Incoming<'a>) -> Result<Frame<'a>, FrameError> {
+        let header = Header::decode(incoming.bytes())?;
+        let body = &incoming.bytes()[HEADER_BYTES..];
+        match incoming.apart() {
+            // Its tables are read before its end is known to be one: of nothing else an end lies apart.
+            Some(last) if header.kind() == Kind::Data => {
+                header.check(body, Some(last))?;
+                let data = Data::decode(body, Some(last))?;
+                Ok(header.before(Body::Data(data)))
+            }
+            Some(_) => Err(FrameError::Malformed {
+                rule: "pieces where a payload lies apart",
+            }),
+            None => Frame::decode_body(&header, body),
+        }
+    }
+
     /// Reads the body that belongs to `header`.
     pub fn decode_body(header: &Header, body: &'a [u8]) -> Result<Frame<'a>, FrameError> {
-        header.check(body)?;
+        header.check(body, None)?;
         let body = match header.kind() {
             Kind::Hello => Body::Hello(control::decode(body)?),
-            Kind::Data => Body::Data(Data::decode(body)?),
+            Kind::Data => Body::Data(Data::decode(body, None)?),
             Kind::Signal => Body::Signal(control::decode(body)?),
             Kind::SignalQuery => Body::SignalQuery(control::decode(body)?),
             Kind::LoopEnd => Body::LoopEnd(control::decode(body)?),
@@ -239,10 +257,6 @@ impl<'a> Frame<'a> {
             Kind::Gone => Body::Gone(control::decode(body)?),
             Kind::Relay => Body::Relay(control::decode(body)?),
         };
-        Ok(Frame {
-            priority: header.priority(),
-            sequence: header.sequence(),
-            body,
-        })
+        Ok(header.before(body))
     }
 }

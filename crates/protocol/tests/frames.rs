@@ -145,6 +145,100 @@ fn a_part_of_a_shard_is_not_copied() {
     }
 }
 
+/// A frame of some pieces, of which the last one is large, and where that begins.
+fn ends_large(before: &[usize], chunk: u32) -> (Vec<u8>, usize) {
+    let payload = |bytes: usize| Bytes::from((0..bytes).map(|at| at as u8).collect::<Vec<_>>());
+    let sizes = before.iter().copied().chain([50_000]);
+    let payloads: Vec<Bytes> = sizes.map(payload).collect();
+    let mut frame = pieces(&payloads);
+    let Body::Data(data) = &mut frame.body else {
+        unreachable!("made of pieces")
+    };
+    data.pieces.last_mut().unwrap().chunk = chunk;
+    let bytes = encoded(&frame);
+    let at = bytes.len() - 50_000;
+    (bytes, at)
+}
+
+/// As soon as a frame's tables and its small payloads have come, and not before, it is known where its last payload is to lie.
+#[test]
+fn the_beginning_of_a_frame_says_how_it_ends() {
+    for before in [&[][..], &[8], &[0, 3, 70]] {
+        let (frame, at) = ends_large(before, 4);
+        let ending = Ending::of(&frame[..at]).unwrap();
+        assert_eq!((ending.at, ending.bytes, ending.chunk), (at, 50_000, 4));
+        assert_eq!(ending.source, TreeNode::leaf(before.len() as u64));
+        assert_eq!((ending.first, ending.end, ending.last), (0, 1, true));
+        assert_eq!((ending.head.turn, ending.before), (3, None));
+        for cut in 0..at {
+            assert_eq!(Ending::of(&frame[..cut]), None, "{cut} of {at}");
+        }
+        for more in [at + 1, at + 1_000, frame.len()] {
+            assert_eq!(Ending::of(&frame[..more]), Some(ending), "{more}");
+        }
+    }
+    // Its first chunk, which says how long a piece is, may be in the same frame.
+    let (mut frame, at) = ends_large(&[8], 1);
+    let source = at - 8 - 2 * 28;
+    assert_eq!(
+        Ending::of(&frame[..at]).unwrap().before,
+        None,
+        "another source's"
+    );
+    frame[source..source + 8].copy_from_slice(&1u64.to_le_bytes());
+    let head: Vec<u8> = (0..8).collect();
+    assert_eq!(Ending::of(&frame[..at]).unwrap().before, Some(&head[..]));
+    let (other, at) = ends_large(&[], 1);
+    assert_eq!(Ending::of(&other[..at]).unwrap().before, None);
+    let (kind, body) = body_of("signal");
+    assert_eq!(Ending::of(&sealed(kind, &body)), None);
+}
+
+/// A last payload that lies apart is the same as one that does not, and is checked like it.
+#[test]
+fn a_last_payload_may_lie_apart() {
+    for before in [&[][..], &[8], &[0, 3, 70]] {
+        let (frame, at) = ends_large(before, 4);
+        let last = Bytes::copy_from_slice(&frame[at..]);
+        let incoming = Incoming::in_two(&frame[..at], &last);
+        assert_eq!((incoming.len(), incoming.is_empty()), (frame.len(), false));
+        let came = Frame::come(incoming).unwrap();
+        assert_eq!(came, Frame::decode(&frame).unwrap().0);
+        let Body::Data(data) = came.body else {
+            panic!("pieces were sent")
+        };
+        let kept = incoming.keep(data.pieces.last().unwrap().payload);
+        assert_eq!(kept.as_ptr(), last.as_ptr());
+        // Damaged, cut elsewhere, or too short.
+        let mut flipped = last.to_vec();
+        flipped[49_999] ^= 1;
+        let flipped = Bytes::from(flipped);
+        assert_eq!(
+            Frame::come(Incoming::in_two(&frame[..at], &flipped)),
+            Err(FrameError::Damaged { part: "body" })
+        );
+        for cut in [at + 1, at - 1, at + 49_999] {
+            let last = Bytes::copy_from_slice(&frame[cut..]);
+            let came = Frame::come(Incoming::in_two(&frame[..cut], &last));
+            assert!(
+                matches!(came, Err(FrameError::Malformed { .. })),
+                "{came:?}"
+            );
+        }
+        let short = last.slice(1..);
+        assert!(Frame::come(Incoming::in_two(&frame[..at], &short)).is_err());
+    }
+    let (kind, body) = body_of("failed");
+    let frame = sealed(kind, &body);
+    let (begun, last) = frame.split_at(HEADER_BYTES + 1);
+    let last = Bytes::copy_from_slice(last);
+    let came = Frame::come(Incoming::in_two(begun, &last));
+    assert!(
+        matches!(came, Err(FrameError::Malformed { .. })),
+        "{came:?}"
+    );
+}
+
 /// What is kept of a frame that came is shared where it is large and the frame's buffer can be kept, and copied else.
 #[test]
 fn parts_are_kept() {

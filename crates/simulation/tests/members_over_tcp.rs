@@ -8,16 +8,18 @@ mod certificates;
 
 use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
-use brambling_exchange::transports::tcp::{Lost, NetOptions};
+use brambling_exchange::transports::tcp::{Lost, NetOptions, Place};
 use brambling_exchange::transports::tls::Tls;
 use brambling_memory::Budget;
-use brambling_program::{DatasetId, GroupId, Plan, Rng, ShardId, StageId};
+use brambling_program::{
+    Bindings, DatasetId, GroupId, Inbox, Outbox, Plan, Program, Relation, Rng, ShardId, StageId,
+};
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
-use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
+use brambling_simulation::{Results, interpret, random_program, seeds};
 use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
 use brambling_worker::node::{Node, NodeOptions};
 use certificates::Authority;
@@ -62,8 +64,8 @@ impl Carrier for Wire {
     }
 }
 
-/// A job, and how often it has lost a link.
-struct Worker(Arc<Job>, Arc<AtomicU64>);
+/// A job, how often it has lost a link, and how often it knew where a large frame was to end.
+struct Worker(Arc<Job>, Arc<AtomicU64>, Arc<AtomicU64>);
 
 impl Party for Worker {
     fn received(&self, peer: WorkerId) -> Sequence {
@@ -71,6 +73,12 @@ impl Party for Worker {
     }
     fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
         Ok(self.0.on_reconnect(peer, received)?)
+    }
+    fn place(&self, _: WorkerId, begun: &[u8]) -> Option<Place> {
+        let place = self.0.place(begun);
+        self.2
+            .fetch_add(u64::from(place.is_some()), Ordering::Relaxed);
+        place
     }
     fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
         Ok(self.0.on_frame(peer, frame)?)
@@ -154,6 +162,7 @@ fn member(
     map: &PartitionMap,
     pools: &[Pool],
     board: &Arc<Switchboard>,
+    sizes: Sizes,
 ) -> Arc<Job> {
     let everybody = (0..pools.len() as u32).map(WorkerId);
     let options = NodeOptions {
@@ -162,9 +171,9 @@ fn member(
         job: JOB,
         generation: NOW,
         open_turns: 2,
-        chunk_bytes: 64,
-        frame_bytes: 1000,
-        part_bytes: 256,
+        chunk_bytes: sizes.chunk_bytes,
+        frame_bytes: sizes.frame_bytes,
+        part_bytes: sizes.part_bytes,
         fan_out: 1,
         budget: Budget::unlimited(),
         spill: None,
@@ -179,14 +188,36 @@ fn member(
     Job::member(plan.clone(), beds, JobOptions::default(), membership).unwrap()
 }
 
+/// How what is sent is cut.
+#[derive(Clone, Copy)]
+struct Sizes {
+    chunk_bytes: usize,
+    frame_bytes: usize,
+    part_bytes: usize,
+}
+
+/// For the values of random programs, which are small.
+const SMALL: Sizes = Sizes {
+    chunk_bytes: 64,
+    frame_bytes: 1_000,
+    part_bytes: 256,
+};
+/// As workers cut.
+const LARGE: Sizes = Sizes {
+    chunk_bytes: 1 << 16,
+    frame_bytes: (1 << 16) + (1 << 12),
+    part_bytes: 1 << 16,
+};
+
 /// What a run left.
 struct Left {
     jobs: Vec<Arc<Job>>,
     moves: u64,
     breaks: u64,
+    places: u64,
 }
 
-fn run(seed: u64, plan: &Plan, pools: &[Pool], tls: Option<&Tls>) -> Left {
+fn run(seed: u64, plan: &Plan, pools: &[Pool], sizes: Sizes, tls: Option<&Tls>) -> Left {
     let mut random = Rng::new(seed, StageId(u32::MAX), 3, 0);
     let workers = pools.len() as u32;
     let map = placed(plan, workers, &mut random);
@@ -202,14 +233,14 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], tls: Option<&Tls>) -> Left {
     });
     central.enter(JOB, WorkerId::CONTROLLER, control.clone());
     let jobs: Vec<Arc<Job>> = (0..workers)
-        .map(|me| member(WorkerId(me), plan, &map, pools, &boards[me as usize]))
+        .map(|me| member(WorkerId(me), plan, &map, pools, &boards[me as usize], sizes))
         .collect();
-    let breaks = Arc::new(AtomicU64::new(0));
+    let [breaks, places] = [0, 0].map(|none| Arc::new(AtomicU64::new(none)));
     for ((me, board), job) in (0..).zip(boards).zip(&jobs) {
         board.enter(
             JOB,
             WorkerId(me),
-            Arc::new(Worker(job.clone(), breaks.clone())),
+            Arc::new(Worker(job.clone(), breaks.clone(), places.clone())),
         );
         board.dial(JOB, WorkerId::CONTROLLER, central.listens_at().unwrap());
         for peer in 0..me {
@@ -263,13 +294,14 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], tls: Option<&Tls>) -> Left {
         jobs,
         moves: control.moves.load(Ordering::Relaxed),
         breaks: breaks.load(Ordering::Relaxed),
+        places: places.load(Ordering::Relaxed),
     }
 }
 
-fn results(random: &RandomProgram, jobs: Vec<Arc<Job>>) -> Results {
+fn results(program: &Program, jobs: Vec<Arc<Job>>) -> Results {
     let mut jobs: Vec<Job> = jobs.into_iter().map(sole).collect();
     let mut results = Results::default();
-    for (dataset, spec) in random.program.spec().datasets.iter().enumerate() {
+    for (dataset, spec) in program.spec().datasets.iter().enumerate() {
         let id = DatasetId(dataset as u32);
         let plan = jobs[0].plan();
         let count = plan.counts[plan.group_of_dataset[dataset].index()];
@@ -305,10 +337,10 @@ fn check(count: u64, tls: Option<&Tls>) -> (u64, u64) {
         let program = Arc::new(random.program.clone());
         let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
         let expected = interpret(&random.program, &random.symbols);
-        let left = run(seed, &plan, &clusters[(seed % 2) as usize], tls);
+        let left = run(seed, &plan, &clusters[(seed % 2) as usize], SMALL, tls);
         moves += left.moves;
         breaks += left.breaks;
-        let found = results(&random, left.jobs);
+        let found = results(&random.program, left.jobs);
         if let Some(difference) = found.difference(&expected, &random.program) {
             panic!("seed {seed}:\n{difference}\n{}", random.program.spec());
         }
@@ -328,4 +360,81 @@ fn links_under_tls_that_break_lose_nothing() {
     let tls = Authority::new("ours").member();
     let (moves, breaks) = check(60, Some(&tls));
     assert!(moves > 50 && breaks > 200, "{moves} moves, {breaks} breaks");
+}
+
+const SHARDS: u32 = 5;
+const TURNS: u64 = 12;
+
+/// In each turn every shard sends every other one a large piece of its own, and all of them the same; who gets them counts everything.
+fn large_pieces() -> Program {
+    let mut p = Program::new("large pieces");
+    let turn = p.value("turn", SHARDS, 0u64);
+    let seen = p.like::<Vec<u64>, _>("seen", &turn);
+    p.keep(&seen);
+    p.repeat(TURNS, |p| {
+        let own = p.exchange::<Vec<u64>>("own", Relation::AllToAll);
+        p.scatter("send each its own", &own).read(&turn).run(
+            |turn: &u64, out: &mut Outbox<'_, Vec<u64>>| {
+                let source = u64::from(out.source());
+                out.for_each(|destination, piece| {
+                    let destination = u64::from(destination);
+                    let words = 20_000 + 3_001 * (source + destination + turn) % 9_000;
+                    let first = source * 1_000_003 + destination * 101 + turn;
+                    piece.clear();
+                    piece.extend((0..words).map(|at| first + at * 7));
+                });
+            },
+        );
+        let same = p.exchange::<Arc<Vec<u64>>>("same", Relation::AllToAll);
+        p.scatter("send all the same", &same).read(&turn).run(
+            |turn: &u64, out: &mut Outbox<'_, Arc<Vec<u64>>>| {
+                let source = u64::from(out.source());
+                let words = 30_000 + source * 17 + turn;
+                let piece: Arc<Vec<u64>> = Arc::new((0..words).map(|at| at ^ source).collect());
+                out.for_each(|_, place| *place = piece.clone());
+            },
+        );
+        let next = p.compute("next").update(&turn);
+        next.run(|turn: &mut u64| *turn += 1);
+        let look = p.gather("look at each", &own).update(&seen);
+        look.run(|inbox: &mut Inbox<'_, Vec<u64>>, seen: &mut Vec<u64>| {
+            seen.extend(inbox.map(|(_, piece)| digest(piece)));
+        });
+        let look = p.gather("look at all", &same).update(&seen);
+        look.run(
+            |inbox: &mut Inbox<'_, Arc<Vec<u64>>>, seen: &mut Vec<u64>| {
+                seen.extend(inbox.map(|(_, piece)| digest(piece)));
+            },
+        );
+    });
+    p
+}
+
+fn digest(piece: &[u64]) -> u64 {
+    let step = |sum: u64, word: &u64| sum.wrapping_mul(31).wrapping_add(*word);
+    piece.iter().fold(piece.len() as u64, step)
+}
+
+/// Also while what was read of a piece is lost with its link, comes again, and its shard is elsewhere by then.
+#[test]
+fn large_pieces_come_whole_where_links_break() {
+    let pools = [2, 1].map(|threads| Pool::new(threads, true).unwrap());
+    let program = large_pieces();
+    let plan = Plan::compile(Arc::new(program.clone()), &Bindings::default()).unwrap();
+    let expected = interpret(&program, &[]);
+    let (mut moves, mut breaks, mut places) = (0, 0, 0);
+    for seed in seeds(8) {
+        let left = run(seed, &plan, &pools, LARGE, None);
+        moves += left.moves;
+        breaks += left.breaks;
+        places += left.places;
+        let found = results(&program, left.jobs);
+        if let Some(difference) = found.difference(&expected, &program) {
+            panic!("seed {seed}:\n{difference}");
+        }
+    }
+    assert!(
+        moves > 5 && breaks > 20 && places > 100,
+        "{moves} moves, {breaks} breaks, {places} places"
+    );
 }

@@ -4,6 +4,7 @@
 //! only queues, slots and wake-ups, and runs shards on threads. [`node`] is the pure state machine beside the
 //! shards of a worker: what comes from other workers, and what goes to them.
 
+mod assembly;
 #[cfg(not(loom))]
 pub mod executor;
 #[cfg(loom)]

@@ -223,6 +223,11 @@ impl Node {
         &self.options.budget
     }
 
+    /// Whether pieces that wait may be spilled.
+    pub(crate) fn spills(&self) -> bool {
+        self.options.spill.is_some()
+    }
+
     /// Whether the other workers have acknowledged all that was sent, and nothing waits for a flush.
     pub fn is_settled(&self) -> bool {
         let workers = self.options.peers.iter();
@@ -375,7 +380,7 @@ impl Node {
         incoming: impl Into<Incoming<'a>>,
     ) -> Result<(), NodeError> {
         let incoming = incoming.into();
-        let (frame, _) = Frame::decode(incoming.bytes())?;
+        let frame = Frame::come(incoming)?;
         self.on_decoded(from, incoming, frame)
     }
 
@@ -400,7 +405,7 @@ impl Node {
         self.on_body(from, frame.sequence, frame.body, incoming)?;
         // A peer keeps what it was not told of.
         let come = self.come.entry(from).or_default();
-        *come += incoming.bytes().len();
+        *come += incoming.len();
         let frames = match *come >= BYTES_PER_ACK {
             true => 1,
             false => FRAMES_PER_ACK,

@@ -72,6 +72,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "calls kernels as the executor does, from the oracle's own copies",
     ),
     (
+        "crates/worker/src/assembly.rs",
+        "several readers write into one value, each its own part",
+    ),
+    (
         "crates/worker/src/executor/job.rs",
         "shards and run queues lie in cells that their thread's zone guards",
     ),

@@ -13,7 +13,7 @@
 //! * A link whose first frame is no call speaks of no job: a [`Reception`] has it, and it is not made again when it is lost.
 //!   Whoever says nothing for [`GREETING_TIME`] after the greeting is sent away.
 
-use super::tcp::{Carried, GREETING_TIME, LinkId, Lost, Net, NetOptions, Origin, Owner};
+use super::tcp::{Carried, GREETING_TIME, LinkId, Lost, Net, NetOptions, Origin, Owner, Place};
 use brambling_protocol::frame::{Body, Call, FORMAT, Frame, Incoming, Packet};
 use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
 use bytes::Bytes;
@@ -47,6 +47,10 @@ pub trait Party: Send + Sync {
     /// # Errors
     /// When no honest peer says that.
     fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused>;
+    /// A large frame has begun, of which these bytes are there: see [`Owner::place`].
+    fn place(&self, _peer: WorkerId, _begun: &[u8]) -> Option<Place> {
+        None
+    }
     /// The link is lost, and is being dialed again if this side dials; or it could not be made.
     fn on_lost(&self, _peer: WorkerId, _why: &Lost) {}
 }
@@ -443,6 +447,17 @@ impl Shared {
         }
     }
 
+    /// Only a job's frames have places.
+    fn place(&self, link: LinkId, begun: &[u8]) -> Option<Place> {
+        let lines = self.lines();
+        let Some(State::Serves((job, peer))) = lines.links.get(&link).copied() else {
+            return None;
+        };
+        let party = lines.jobs.get(&job)?.party.clone();
+        drop(lines);
+        party.place(peer, begun)
+    }
+
     fn received(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), Refused> {
         match &self.reception {
             Some(reception) => reception.on_frame(link, frame.bytes()),
@@ -579,6 +594,9 @@ impl Owner for Hearer {
             Some(shared) => shared.frame(link, frame),
             None => Ok(()),
         }
+    }
+    fn place(&self, link: LinkId, begun: &[u8]) -> Option<Place> {
+        self.0.upgrade()?.place(link, begun)
     }
     fn lost(&self, link: LinkId, why: Lost) {
         if let Some(shared) = self.0.upgrade() {

@@ -85,8 +85,29 @@ pub trait Owner: Send + Sync {
         link: LinkId,
         frame: Incoming<'_>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+    /// A large frame has begun, of which these bytes are there: where its last ones are to lie, if the owner knows a place for them.
+    /// Nothing but the header was checked.
+    fn place(&self, _link: LinkId, _begun: &[u8]) -> Option<Place> {
+        None
+    }
     /// The link has ended, or never opened. What was sent may or may not have arrived.
     fn lost(&self, link: LinkId, why: Lost);
+}
+
+/// Where the last bytes of a frame are to lie.
+pub struct Place {
+    /// Where in the frame they begin.
+    pub at: usize,
+    /// Their room: as long as they are.
+    pub room: Box<dyn Room>,
+}
+
+/// Memory of an owner's, into which a part of a frame is read.
+pub trait Room: Send {
+    /// To be written.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// What was written.
+    fn bytes(&self) -> &[u8];
 }
 
 /// How a net is made.

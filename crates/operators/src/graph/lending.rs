@@ -112,6 +112,9 @@ impl<T: Payload + Clone> Payload for Lent<T> {
             }
         }
     }
+    fn receive(&mut self, head: &[u8], bytes_max: usize) -> Option<&mut [u8]> {
+        self.0.get_or_insert_default().receive(head, bytes_max)
+    }
     fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
         self.0.get_or_insert_default().decode_parts(parts)
     }

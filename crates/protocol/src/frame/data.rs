@@ -1,6 +1,7 @@
 //! Data bodies: pieces and empty marks of one exchange turn, from many source shards to one worker.
 
 use super::error::FrameError;
+use super::header::{HEADER_BYTES, Header, Kind};
 use crate::ids::{Generation, JobId, Version};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId, Turn};
@@ -188,32 +189,14 @@ impl<'a> Data<'a> {
         }
     }
 
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<Data<'a>, FrameError> {
-        let short = malformed("as many records as it names");
-        let (head, rest) = HeadRecord::ref_from_prefix(bytes).map_err(|_| short)?;
-        if head.reserved.get() != 0 {
-            return Err(malformed("zero in reserved fields"));
-        }
-        // Each table is cut from the bytes at hand before anything is allocated for it.
-        let len = |count: U32| count.get() as usize;
-        let (versions, rest) =
-            <[VersionRecord]>::ref_from_prefix_with_elems(rest, len(head.versions))
-                .map_err(|_| short)?;
-        let (pieces, rest) = <[PieceRecord]>::ref_from_prefix_with_elems(rest, len(head.pieces))
-            .map_err(|_| short)?;
-        let (empties, rest) = <[EmptyRecord]>::ref_from_prefix_with_elems(rest, len(head.empties))
-            .map_err(|_| short)?;
+    /// `apart` is the last payload, where that does not follow the others.
+    pub(super) fn decode(bytes: &'a [u8], apart: Option<&'a [u8]>) -> Result<Data<'a>, FrameError> {
+        let tables = Tables::of(bytes)?;
         let data = Data {
-            head: DataHead {
-                job: JobId(head.job.get()),
-                generation: Generation(head.generation.get()),
-                exchange: ExchangeId(head.exchange.get()),
-                turn: head.turn.get(),
-                group: GroupId(head.group.get()),
-            },
-            versions: versions.iter().map(VersionRecord::get).collect(),
-            pieces: decode_pieces(pieces, rest)?,
-            empties: empties.iter().map(EmptyRecord::get).collect(),
+            head: tables.head.get(),
+            versions: tables.versions.iter().map(VersionRecord::get).collect(),
+            pieces: decode_pieces(tables.pieces, tables.rest, apart)?,
+            empties: tables.empties.iter().map(EmptyRecord::get).collect(),
         };
         data.check()?;
         Ok(data)
@@ -254,6 +237,108 @@ impl<'a> Data<'a> {
     }
 }
 
+/// A body's tables where they lie, and what follows them.
+struct Tables<'a> {
+    head: &'a HeadRecord,
+    versions: &'a [VersionRecord],
+    pieces: &'a [PieceRecord],
+    empties: &'a [EmptyRecord],
+    rest: &'a [u8],
+}
+
+impl<'a> Tables<'a> {
+    /// Each table is cut from the bytes at hand before anything is allocated for it.
+    fn of(body: &'a [u8]) -> Result<Tables<'a>, FrameError> {
+        let short = malformed("as many records as it names");
+        let (head, rest) = HeadRecord::ref_from_prefix(body).map_err(|_| short)?;
+        if head.reserved.get() != 0 {
+            return Err(malformed("zero in reserved fields"));
+        }
+        let len = |count: U32| count.get() as usize;
+        let (versions, rest) =
+            <[VersionRecord]>::ref_from_prefix_with_elems(rest, len(head.versions))
+                .map_err(|_| short)?;
+        let (pieces, rest) = <[PieceRecord]>::ref_from_prefix_with_elems(rest, len(head.pieces))
+            .map_err(|_| short)?;
+        let (empties, rest) = <[EmptyRecord]>::ref_from_prefix_with_elems(rest, len(head.empties))
+            .map_err(|_| short)?;
+        Ok(Tables {
+            head,
+            versions,
+            pieces,
+            empties,
+            rest,
+        })
+    }
+}
+
+/// The last payload of a frame of pieces of which only the beginning has come: a chunk of a large piece. Nothing of it was checked: it
+/// may be used to find room, and for nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ending<'a> {
+    /// Whose and which.
+    pub head: DataHead,
+    /// The first destination.
+    pub first: u32,
+    /// One past the last.
+    pub end: u32,
+    /// The source.
+    pub source: TreeNode,
+    /// The place of the chunk, from 0.
+    pub chunk: u32,
+    /// Whether it is the source's last one.
+    pub last: bool,
+    /// Where it begins in the frame.
+    pub at: usize,
+    /// How long it is.
+    pub bytes: usize,
+    /// The chunk before it, where that is in the same frame: the source's first.
+    pub before: Option<&'a [u8]>,
+}
+
+impl<'a> Ending<'a> {
+    /// What the beginning of a frame says; none if it is too short for that, or of another kind.
+    pub fn of(begun: &'a [u8]) -> Option<Ending<'a>> {
+        let header = Header::decode(begun).ok()?;
+        if header.kind() != Kind::Data {
+            return None;
+        }
+        let body = &begun[HEADER_BYTES..];
+        let tables = Tables::of(body).ok()?;
+        let (last, others) = tables.pieces.split_last()?;
+        let mut rest = tables.rest;
+        let mut before = None;
+        for record in others {
+            let payload;
+            (payload, rest) = rest.split_at_checked(record.payload_bytes.get() as usize)?;
+            before = Some((record, payload));
+        }
+        let at = begun.len() - rest.len();
+        let bytes = last.payload_bytes.get() as usize;
+        if at + bytes != HEADER_BYTES + header.body_bytes() {
+            return None;
+        }
+        let of_same = |record: &PieceRecord| {
+            let same = |record: &PieceRecord| {
+                let source = (record.level, record.index);
+                (record.first, record.end, source)
+            };
+            same(record) == same(last) && record.chunk.get() == 0 && last.chunk.get() == 1
+        };
+        Some(Ending {
+            head: tables.head.get(),
+            first: last.first.get(),
+            end: last.end.get(),
+            source: last.source(),
+            chunk: last.chunk.get(),
+            last: last.last == 1,
+            at,
+            bytes,
+            before: before.and_then(|(record, payload)| of_same(record).then_some(payload)),
+        })
+    }
+}
+
 /// Whether one past the node's last leaf fits into 64 bits.
 fn is_countable(node: TreeNode) -> bool {
     node.index
@@ -264,33 +349,61 @@ fn is_countable(node: TreeNode) -> bool {
 fn decode_pieces<'a>(
     records: &[PieceRecord],
     mut payloads: &'a [u8],
+    apart: Option<&'a [u8]>,
 ) -> Result<Vec<Piece<'a>>, FrameError> {
+    let unlike = malformed("payloads as long as named");
     let mut pieces = Vec::with_capacity(records.len());
-    for record in records {
+    let follow = records.len() - usize::from(apart.is_some() && !records.is_empty());
+    for (place, record) in records.iter().enumerate() {
         if record.last > 1 || record.reserved.get() != 0 {
             return Err(malformed("defined flags of pieces"));
         }
         let bytes = record.payload_bytes.get() as usize;
-        let (payload, rest) = payloads
-            .split_at_checked(bytes)
-            .ok_or(malformed("payloads as long as named"))?;
-        payloads = rest;
+        let payload = match apart {
+            Some(apart) if place == follow => apart,
+            _ => {
+                let payload;
+                (payload, payloads) = payloads.split_at_checked(bytes).ok_or(unlike)?;
+                payload
+            }
+        };
+        if payload.len() != bytes {
+            return Err(unlike);
+        }
         pieces.push(Piece {
             first: record.first.get(),
             end: record.end.get(),
-            source: TreeNode {
-                level: record.level,
-                index: record.index.get(),
-            },
+            source: record.source(),
             chunk: record.chunk.get(),
             last: record.last == 1,
             payload,
         });
     }
-    if !payloads.is_empty() {
+    if !payloads.is_empty() || (apart.is_some() && records.is_empty()) {
         return Err(malformed("nothing after the last payload"));
     }
     Ok(pieces)
+}
+
+impl HeadRecord {
+    fn get(&self) -> DataHead {
+        DataHead {
+            job: JobId(self.job.get()),
+            generation: Generation(self.generation.get()),
+            exchange: ExchangeId(self.exchange.get()),
+            turn: self.turn.get(),
+            group: GroupId(self.group.get()),
+        }
+    }
+}
+
+impl PieceRecord {
+    fn source(&self) -> TreeNode {
+        TreeNode {
+            level: self.level,
+            index: self.index.get(),
+        }
+    }
 }
 
 impl VersionRecord {

@@ -1,6 +1,7 @@
 //! The header: 32 bytes in front of every body.
 
 use super::error::FrameError;
+use super::{Body, Frame};
 use crate::ids::{Priority, Sequence};
 use brambling_memory::mutants;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -209,6 +210,15 @@ impl Header {
         zerocopy::transmute!(layout)
     }
 
+    /// The frame of which this is the header.
+    pub(super) fn before<'a>(&self, body: Body<'a>) -> Frame<'a> {
+        Frame {
+            priority: self.priority,
+            sequence: self.sequence,
+            body,
+        }
+    }
+
     /// What the body is.
     pub fn kind(&self) -> Kind {
         self.kind
@@ -229,13 +239,18 @@ impl Header {
         self.body_bytes as usize
     }
 
-    pub(super) fn check(&self, body: &[u8]) -> Result<(), FrameError> {
-        if body.len() != self.body_bytes() {
+    /// Whether the body is the one that the header was made for; its last bytes may lie apart.
+    pub(super) fn check(&self, body: &[u8], apart: Option<&[u8]>) -> Result<(), FrameError> {
+        let apart = apart.unwrap_or(&[]);
+        if body.len() + apart.len() != self.body_bytes() {
             return Err(FrameError::Malformed {
                 rule: "the length that the header names",
             });
         }
-        if crc32fast::hash(body) != self.body_checksum && checks() {
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(body);
+        checksum.update(apart);
+        if checksum.finalize() != self.body_checksum && checks() {
             return Err(FrameError::Damaged { part: "body" });
         }
         Ok(())

@@ -54,22 +54,49 @@ impl IntoIterator for Packet {
     }
 }
 
-/// A whole frame that has come, and perhaps the buffer in which it lies alone.
+/// A whole frame that has come, perhaps in a buffer in which it lies alone, or with its last payload apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
     bytes: &'a [u8],
     buffer: Option<&'a Bytes>,
+    apart: Option<&'a Bytes>,
 }
 
 impl<'a> Incoming<'a> {
-    /// Its bytes.
+    /// A frame whose last payload lies apart from what comes before it.
+    pub fn in_two(bytes: &'a [u8], last: &'a Bytes) -> Incoming<'a> {
+        Incoming {
+            bytes,
+            buffer: None,
+            apart: Some(last),
+        }
+    }
+
+    /// Its bytes, but for a payload that lies apart.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
+    /// The last payload, where that lies apart.
+    pub(super) fn apart(&self) -> Option<&'a [u8]> {
+        self.apart.map(|last| &last[..])
+    }
+
+    /// How long it is, in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.apart.map_or(0, Bytes::len)
+    }
+
+    /// Whether it has no bytes: no frame is like that.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// A part of it, to be kept: large parts are shared with the buffer that the frame came in, small ones copied.
     pub fn keep(&self, part: &[u8]) -> Bytes {
-        match self.buffer {
+        let lies_in = |buffer: &&Bytes| buffer.as_ptr_range().contains(&part.as_ptr());
+        let mut buffers = [self.apart, self.buffer].into_iter().flatten();
+        match buffers.find(lies_in) {
             Some(buffer) if part.len() >= SHARED_BYTES => buffer.slice_ref(part),
             _ => Bytes::copy_from_slice(part),
         }
@@ -78,8 +105,11 @@ impl<'a> Incoming<'a> {
 
 impl<'a> From<&'a [u8]> for Incoming<'a> {
     fn from(bytes: &'a [u8]) -> Incoming<'a> {
-        let buffer = None;
-        Incoming { bytes, buffer }
+        Incoming {
+            bytes,
+            buffer: None,
+            apart: None,
+        }
     }
 }
 
@@ -94,6 +124,7 @@ impl<'a> From<&'a Bytes> for Incoming<'a> {
         Incoming {
             bytes: buffer,
             buffer: Some(buffer),
+            apart: None,
         }
     }
 }

@@ -8,16 +8,21 @@
 use super::failure::{Failure, Rank};
 use super::job::Job;
 use crate::Surroundings;
+use crate::assembly::Assembly;
 use crate::node::{Around, Effect, Encoded, Node, NodeError, Piece, Taken};
 use crate::pieces::Spares;
 use brambling_exchange::RouterError;
+use brambling_exchange::transports::tcp::Place;
 use brambling_program::{ExchangeId, Position, Program, ShardId, Turn, Value};
-use brambling_protocol::frame::{Frame, Incoming, Packet, SHARED_BYTES};
+use brambling_protocol::frame::{DataHead, Ending, Frame, Incoming, Packet, SHARED_BYTES};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// So many pieces whose parts come are remembered before those are forgotten that are no more.
+const SWEPT_AT: usize = 64;
 
 /// Carries frames to other workers and to the controller.
 pub trait Carrier: Send + Sync {
@@ -64,6 +69,56 @@ pub(super) struct Ties {
     arrived: Mutex<BTreeMap<u32, Vec<Bytes>>>,
     /// Whether something waits in the node for a flush.
     unsent: AtomicBool,
+    /// Large pieces of which some parts have come.
+    assemblies: Mutex<Assemblies>,
+    /// Whether what comes is read to where it will lie. Not where it may be spilled: a piece's memory is free once all of its parts are.
+    reads_in_place: bool,
+}
+
+/// Whose a piece is: the exchange and its turn, the source, and the first of those who get it alike.
+type PieceKey = (ExchangeId, Turn, u64, u32);
+
+/// Large pieces of which some parts have come; they are there for as long as anybody has a part.
+struct Assemblies {
+    pieces: BTreeMap<PieceKey, Weak<Assembly>>,
+    /// How many there may be before those are forgotten that are no more.
+    swept_at: usize,
+}
+
+impl Default for Assemblies {
+    fn default() -> Assemblies {
+        Assemblies {
+            pieces: BTreeMap::new(),
+            swept_at: SWEPT_AT,
+        }
+    }
+}
+
+impl Assemblies {
+    fn begin(&mut self, key: PieceKey, assembly: Arc<Assembly>) -> Arc<Assembly> {
+        if self.pieces.len() >= self.swept_at {
+            self.pieces.retain(|_, piece| piece.strong_count() > 0);
+            self.swept_at = SWEPT_AT.max(2 * self.pieces.len());
+        }
+        self.pieces.insert(key, Arc::downgrade(&assembly));
+        assembly
+    }
+
+    fn get(&self, key: PieceKey) -> Option<Arc<Assembly>> {
+        self.pieces.get(&key)?.upgrade()
+    }
+
+    /// What a destination may get of a source: of those that begin before it the last one. Whose it is shows when it is taken.
+    fn of(
+        &self,
+        (exchange, turn): (ExchangeId, Turn),
+        source: u32,
+        destination: u32,
+    ) -> Option<Arc<Assembly>> {
+        let key = |first| (exchange, turn, u64::from(source), first);
+        let (_, piece) = self.pieces.range(key(0)..=key(destination)).next_back()?;
+        piece.upgrade()
+    }
 }
 
 impl Ties {
@@ -80,6 +135,7 @@ impl Ties {
             carrier,
             placed: shards_here,
         } = membership;
+        let reads_in_place = !node.spills();
         let mut placed = vec![false; shards];
         for (shard, version) in shards_here {
             node.settle(shard, version)?;
@@ -97,6 +153,8 @@ impl Ties {
             leaving: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             arrived: Mutex::default(),
             unsent: AtomicBool::new(true),
+            assemblies: Mutex::default(),
+            reads_in_place,
         })
     }
 
@@ -218,7 +276,60 @@ impl Ties {
         shard: ShardId,
         at: (ExchangeId, Turn),
     ) -> Result<Vec<(u32, Taken)>, NodeError> {
-        self.node().take(shard, at)
+        let mut taken = self.node().take(shard, at)?;
+        for (source, taken) in &mut taken {
+            taken.lies_in(|| self.assemblies().of(at, *source, shard.index));
+        }
+        Ok(taken)
+    }
+
+    fn assemblies(&self) -> MutexGuard<'_, Assemblies> {
+        let assemblies = self.assemblies.lock();
+        assemblies.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the last bytes of a frame are to lie that has begun: in the value of a large piece for shards here.
+    fn place(&self, job: &Job, begun: &[u8]) -> Option<Place> {
+        let ending = Ending::of(begun)?;
+        let DataHead {
+            exchange,
+            turn,
+            group,
+            ..
+        } = ending.head;
+        let ends = job.plan().exchanges.get(exchange.index())?.as_ref()?;
+        let destinations = ending.first..ending.end;
+        let count = *job.plan().counts.get(group.index())?;
+        let is_here = |index| {
+            let number = job.number(group, index);
+            self.here[number as usize].load(Ordering::Relaxed)
+        };
+        let spares = &self.spares[exchange.index()];
+        let is_sound = group == ends.destination
+            && ending.source.level == 0
+            && ending.end <= count
+            && (destinations.len() == 1 || spares.are_shared())
+            && destinations.clone().all(is_here);
+        if !is_sound || !self.reads_in_place {
+            return None;
+        }
+        let key = (exchange, turn, ending.source.index, destinations.start);
+        let assembly = match ending.before {
+            Some(head) => {
+                let begun = Assembly::begin(spares, head)?;
+                self.assemblies().begin(key, begun)
+            }
+            None => self.assemblies().get(key)?,
+        };
+        let start = match ending.last {
+            true => assembly.bytes().checked_sub(ending.bytes)?,
+            false => (ending.chunk as usize).checked_sub(1)? * ending.bytes,
+        };
+        let region = assembly.region(start..start + ending.bytes)?;
+        Some(Place {
+            at: ending.at,
+            room: Box::new(region),
+        })
     }
 
     pub(super) fn gathered(
@@ -310,8 +421,8 @@ impl Job {
     ) -> Result<(), NodeError> {
         let incoming = frame.into();
         // Before the node is locked: its checksum takes a while.
-        let decoded = Frame::decode(incoming.bytes()).map_err(NodeError::from);
-        let taken = decoded.and_then(|(frame, _)| {
+        let decoded = Frame::come(incoming).map_err(NodeError::from);
+        let taken = decoded.and_then(|frame| {
             self.ties().with(self, |node| {
                 node.on_decoded(from, incoming, frame)?;
                 // What it forwards would wait for a thread that perhaps sleeps.
@@ -325,6 +436,11 @@ impl Job {
                 self.fail(Rank::After, self.refusal(None, error.clone()));
             }
         })
+    }
+
+    /// Where the last bytes of a large frame of pieces are to lie, of which these have come: nothing but its header was checked.
+    pub fn place(&self, begun: &[u8]) -> Option<Place> {
+        self.ties().place(self, begun)
     }
 
     /// What a job fails with when its node refuses something, perhaps of a stage on a partition.

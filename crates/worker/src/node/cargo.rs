@@ -1,6 +1,7 @@
 //! What pieces are while they travel: values as they are inside a process, bytes between processes.
 
 use super::Bytes;
+use crate::assembly::Assembly;
 use crate::pieces::Spares;
 use brambling_exchange::{Gathered, Item, Parcel, Weight};
 use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, mutants};
@@ -42,8 +43,18 @@ pub enum Cargo {
 pub enum Taken {
     /// From a shard of this process.
     Value(Arc<Value>),
-    /// Its encoding, in parts; and what others decoded, who get the same.
-    Parts(Vec<Bytes>, Option<Arc<Once>>),
+    /// Its encoding, in parts.
+    Parts(Parts),
+}
+
+/// The encoding of a piece that has come.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    bytes: Vec<Bytes>,
+    /// What others decoded, who get the same.
+    once: Option<Arc<Once>>,
+    /// Where its parts may lie already as they will.
+    assembly: Option<Arc<Assembly>>,
 }
 
 /// What several shards get alike, once the first of them has decoded it.
@@ -199,20 +210,48 @@ fn read(spilled: &dyn Spilled) -> Result<Vec<u8>, SpillError> {
 }
 
 impl Taken {
+    fn of(first: Bytes, once: Option<Arc<Once>>) -> Taken {
+        Taken::Parts(Parts {
+            bytes: vec![first],
+            once,
+            assembly: None,
+        })
+    }
+
+    /// Its chunks may lie where they will.
+    pub(crate) fn lies_in(&mut self, find: impl FnOnce() -> Option<Arc<Assembly>>) {
+        if let Taken::Parts(parts) = self
+            && parts.bytes.len() > 1
+        {
+            parts.assembly = find();
+        }
+    }
+
     /// The piece; its memory comes from a spare one.
     ///
     /// # Errors
     /// When its bytes are no encoding of the type.
     pub fn into_value(self, spares: &Spares) -> Result<Value, DecodeError> {
-        let (parts, once) = match self {
+        let Parts {
+            bytes,
+            once,
+            assembly,
+        } = match self {
             Taken::Value(value) => {
                 return Ok(Arc::try_unwrap(value).unwrap_or_else(|shared| Value::clone(&shared)));
             }
-            Taken::Parts(parts, once) => (parts, once),
+            Taken::Parts(parts) => parts,
         };
         let decode = || {
+            let bytes = match assembly {
+                Some(assembly) => match assembly.finish(bytes) {
+                    Ok(value) => return Ok(value),
+                    Err(bytes) => bytes,
+                },
+                None => bytes,
+            };
             let mut value = spares.take();
-            let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+            let parts: Vec<&[u8]> = bytes.iter().map(|part| &part[..]).collect();
             value.decode_parts(&parts)?;
             Ok(value)
         };
@@ -226,7 +265,7 @@ impl Taken {
     pub fn bytes(&self) -> u64 {
         match self {
             Taken::Value(value) => value.bytes() as u64,
-            Taken::Parts(parts, _) => parts.iter().map(|part| part.len() as u64).sum(),
+            Taken::Parts(parts) => parts.bytes.iter().map(|part| part.len() as u64).sum(),
         }
     }
 
@@ -234,7 +273,7 @@ impl Taken {
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
             Taken::Value(value) => encoding(value),
-            Taken::Parts(parts, _) => parts.concat(),
+            Taken::Parts(parts) => parts.bytes.concat(),
         }
     }
 }
@@ -343,14 +382,14 @@ pub(super) fn join(chunks: impl IntoIterator<Item = Gathered<Cargo>>) -> Vec<(u3
     for chunk in chunks {
         let source = chunk.source.start() as u32;
         match (chunk.payload, pieces.last_mut()) {
-            (Cargo::Bytes(bytes), Some((last, Taken::Parts(parts, _))))
+            (Cargo::Bytes(bytes), Some((last, Taken::Parts(parts))))
                 if *last == source && chunk.chunk > 0 =>
             {
-                parts.push(bytes);
+                parts.bytes.push(bytes);
             }
-            (Cargo::Bytes(bytes), _) => pieces.push((source, Taken::Parts(vec![bytes], None))),
+            (Cargo::Bytes(bytes), _) => pieces.push((source, Taken::of(bytes, None))),
             (Cargo::First(bytes, once), _) => {
-                pieces.push((source, Taken::Parts(vec![bytes], Some(once))));
+                pieces.push((source, Taken::of(bytes, Some(once))));
             }
             (Cargo::Value(value), _) => pieces.push((source, Taken::Value(value))),
             (Cargo::Spilled(..), _) => {

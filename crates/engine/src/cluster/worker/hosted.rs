@@ -6,7 +6,7 @@ use super::{Shared, Source};
 use crate::Error;
 use crate::recipe::Recipe;
 use brambling_exchange::transports::switchboard::{Party, Refused};
-use brambling_exchange::transports::tcp::LinkId;
+use brambling_exchange::transports::tcp::{LinkId, Place};
 use brambling_memory::Spill;
 use brambling_program::{Bindings, DatasetId, Plan};
 use brambling_protocol::frame::{FAN_OUT, Incoming, Packet};
@@ -509,6 +509,9 @@ impl Party for Side {
             Some(job) => Ok(job.on_reconnect(peer, received)?),
             None => Err("the job is over here".into()),
         }
+    }
+    fn place(&self, _peer: WorkerId, begun: &[u8]) -> Option<Place> {
+        self.0.upgrade()?.place(begun)
     }
     fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
         match self.0.upgrade() {

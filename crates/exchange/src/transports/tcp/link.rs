@@ -3,7 +3,7 @@
 use super::buffers::{Buffer, Buffers};
 use super::carried::{self, Carried, Count};
 use super::wire::Wire;
-use super::{KEEPALIVE, LinkId, Lost, Origin, Owner};
+use super::{KEEPALIVE, LinkId, Lost, Origin, Owner, Place, Room};
 use brambling_protocol::frame::{HEADER_BYTES, Header, Incoming, Packet};
 use brambling_protocol::greeting::{
     Answer, Challenge, Dialer, Listener, Nonce, Opening, Token, Verdict,
@@ -25,6 +25,8 @@ const READ_BYTES: usize = 1 << 16;
 const LARGE_BYTES: usize = 1 << 15;
 /// The room after a large frame: another one is likely, and what is read of it here is copied.
 const BETWEEN_BYTES: usize = 1 << 10;
+/// After a large frame, so many others come before the next one is not expected any more.
+const OTHERS_BETWEEN: u32 = 8;
 /// Calls after which others have their turn.
 const READS_AT_ONCE: u32 = 16;
 /// Frames written with one call.
@@ -59,12 +61,76 @@ struct Reader {
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    /// A large frame that has begun, and how much of it is there. Then nothing else waits.
-    large: Option<(Buffer, usize)>,
-    /// The last frame was large.
-    was_large: bool,
+    /// A large frame that has begun. Then nothing else waits.
+    large: Option<Large>,
+    /// Frames that may come before another large one is not expected any more.
+    expects_large: u32,
     buffers: Buffers,
     received: Arc<Count>,
+}
+
+/// A large frame that has begun.
+struct Large {
+    place: Within,
+    /// How much of the place is written.
+    come: usize,
+}
+
+/// Where a large frame is read to.
+enum Within {
+    /// All of it.
+    Buffer(Buffer),
+    /// Its last bytes; the first are here.
+    Room(Vec<u8>, Box<dyn Room>),
+}
+
+/// A large frame that has come.
+enum Whole {
+    InOne(Bytes),
+    InTwo(Vec<u8>, Bytes),
+}
+
+/// A room that is written, for [`Bytes`].
+struct Written(Box<dyn Room>);
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl Large {
+    fn room(&mut self) -> &mut [u8] {
+        let place = match &mut self.place {
+            Within::Buffer(buffer) => buffer.place(),
+            Within::Room(_, room) => room.bytes_mut(),
+        };
+        &mut place[self.come..]
+    }
+
+    fn is_whole(&self) -> bool {
+        let bytes = match &self.place {
+            Within::Buffer(buffer) => buffer.as_ref(),
+            Within::Room(_, room) => room.bytes(),
+        };
+        self.come == bytes.len()
+    }
+
+    fn share(self) -> Whole {
+        match self.place {
+            Within::Buffer(buffer) => Whole::InOne(buffer.share()),
+            Within::Room(begun, room) => Whole::InTwo(begun, Bytes::from_owner(Written(room))),
+        }
+    }
+}
+
+impl Whole {
+    fn incoming(&self) -> Incoming<'_> {
+        match self {
+            Whole::InOne(frame) => Incoming::from(frame),
+            Whole::InTwo(begun, last) => Incoming::in_two(begun, last),
+        }
+    }
 }
 
 /// Whose turn it is.
@@ -125,7 +191,7 @@ impl Link {
                 from: 0,
                 to: 0,
                 large: None,
-                was_large: false,
+                expects_large: 0,
                 buffers: buffers.clone(),
                 received: received.clone(),
             }),
@@ -293,7 +359,7 @@ impl Link {
         }
         if let Some(frame) = reader.take_large() {
             reader.received.add_frames(1);
-            let taken = owner.frame(self.id, Incoming::from(&frame));
+            let taken = owner.frame(self.id, frame.incoming());
             return taken.map_err(Lost::Refused);
         }
         while reader.large.is_none()
@@ -301,7 +367,7 @@ impl Link {
         {
             let Some(frame) = reader.bytes[reader.from..reader.to].get(..bytes) else {
                 if bytes >= LARGE_BYTES {
-                    reader.begin_large(bytes);
+                    reader.begin_large(bytes, |begun| owner.place(self.id, begun));
                 }
                 return Ok(());
             };
@@ -309,7 +375,7 @@ impl Link {
             let taken = owner.frame(self.id, Incoming::from(frame));
             taken.map_err(Lost::Refused)?;
             reader.from += bytes;
-            reader.was_large = false;
+            reader.expects_large = reader.expects_large.saturating_sub(1);
         }
         Ok(())
     }
@@ -381,10 +447,12 @@ impl Link {
 impl Reader {
     /// Where to read to: while greeting, no more than a message.
     fn room(&mut self) -> &mut [u8] {
-        match self.large {
-            Some((ref mut buffer, come)) => &mut buffer.place()[come..],
-            None => self.shared_room(),
+        // Asked twice: what is borrowed in one branch is not free in the other.
+        if self.large.is_none() {
+            return self.shared_room();
         }
+        let large = self.large.as_mut();
+        large.expect("just asked").room()
     }
 
     /// The same where no large frame has begun.
@@ -394,7 +462,7 @@ impl Reader {
         }
         let begun = self.to - self.from;
         let (wanted, most) = match self.greeting {
-            Greeting::Over if self.was_large => {
+            Greeting::Over if self.expects_large > 0 => {
                 let next = self.frame_bytes().ok().flatten().unwrap_or(0);
                 (LARGE_BYTES + BETWEEN_BYTES, next.max(begun) + BETWEEN_BYTES)
             }
@@ -416,26 +484,33 @@ impl Reader {
     fn took(&mut self, bytes: usize) {
         self.received.add_bytes(bytes);
         match &mut self.large {
-            Some((_, come)) => *come += bytes,
+            Some(large) => large.come += bytes,
             None => self.to += bytes,
         }
     }
 
-    /// A frame of so many bytes has begun, and nothing of another: the rest of it comes into a buffer of its own.
-    fn begin_large(&mut self, bytes: usize) {
-        let mut buffer = self.buffers.take(bytes);
+    /// A frame of so many bytes has begun, and nothing of another: the rest of it comes into a place that somebody has for its last
+    /// bytes, or into a buffer of its own.
+    fn begin_large(&mut self, bytes: usize, place: impl FnOnce(&[u8]) -> Option<Place>) {
         let begun = &self.bytes[self.from..self.to];
-        buffer.place()[..begun.len()].copy_from_slice(begun);
-        self.large = Some((buffer, begun.len()));
+        let fits =
+            |place: &Place| place.at <= begun.len() && place.at + place.room.bytes().len() == bytes;
+        let (place, at) = match place(begun).filter(fits) {
+            Some(Place { at, room }) => (Within::Room(begun[..at].to_vec(), room), at),
+            None => (Within::Buffer(self.buffers.take(bytes)), 0),
+        };
+        let mut large = Large { place, come: 0 };
+        large.room()[..begun.len() - at].copy_from_slice(&begun[at..]);
+        large.come = begun.len() - at;
+        self.large = Some(large);
         self.from = self.to;
     }
 
     /// A large frame, when all of it is there.
-    fn take_large(&mut self) -> Option<Bytes> {
-        let is_whole = |(buffer, come): &mut (Buffer, usize)| *come == buffer.as_ref().len();
-        let (buffer, _) = self.large.take_if(is_whole)?;
-        self.was_large = true;
-        Some(buffer.share())
+    fn take_large(&mut self) -> Option<Whole> {
+        let large = self.large.take_if(|large| large.is_whole())?;
+        self.expects_large = OTHERS_BETWEEN;
+        Some(large.share())
     }
 
     /// How long the frame is that begins here, once that is known.

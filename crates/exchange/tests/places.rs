@@ -1,0 +1,184 @@
+//! Large frames whose last bytes are read to where their owner wants them.
+
+mod support;
+
+use brambling_exchange::transports::tcp::{
+    LinkId, Lost, Net, NetOptions, Origin, Owner, Place, Room,
+};
+use brambling_program::tree::TreeNode;
+use brambling_program::{ExchangeId, GroupId};
+use brambling_protocol::frame::{
+    Body, Data, DataHead, Ending, Frame, Incoming, Piece, VersionRange,
+};
+use brambling_protocol::greeting::Token;
+use brambling_protocol::{Generation, JobId, Priority};
+use bytes::Bytes;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use support::{PATIENCE, Side, nonce};
+
+/// Where a frame's last payload is wanted, and how much room there is.
+type Wants = fn(Ending<'_>) -> Option<(usize, usize)>;
+
+/// Rooms of the owner's, and what came: the frame, and whether its last payload lies in one of them.
+struct Places {
+    wants: Wants,
+    asked: AtomicUsize,
+    rooms: Mutex<Vec<usize>>,
+    came: Mutex<Sender<(Vec<u8>, bool)>>,
+}
+
+struct Own(Vec<u8>);
+
+impl Room for Own {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Owner for Places {
+    fn opened(&self, _: LinkId, _: Origin) {}
+    fn place(&self, _: LinkId, begun: &[u8]) -> Option<Place> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let (at, bytes) = (self.wants)(Ending::of(begun)?)?;
+        let room = Own(vec![0; bytes]);
+        self.rooms.lock().unwrap().push(room.0.as_ptr() as usize);
+        Some(Place {
+            at,
+            room: Box::new(room),
+        })
+    }
+    fn frame(
+        &self,
+        _: LinkId,
+        incoming: Incoming<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let frame = Frame::come(incoming)?;
+        let Body::Data(data) = &frame.body else {
+            return Err("pieces were sent".into());
+        };
+        let last = data.pieces.last().expect("there are some").payload;
+        let lies_there = self
+            .rooms
+            .lock()
+            .unwrap()
+            .contains(&(last.as_ptr() as usize));
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.came.lock().unwrap().send((bytes, lies_there))?;
+        Ok(())
+    }
+    fn lost(&self, _: LinkId, _: Lost) {}
+}
+
+/// A frame of a small piece and a large one.
+fn frame(turn: u64, bytes: usize) -> Bytes {
+    let payload: Vec<u8> = (0..bytes).map(|at| (at as u64 * 31 + turn) as u8).collect();
+    let piece = |index, payload| Piece {
+        first: 0,
+        end: 1,
+        source: TreeNode::leaf(index),
+        chunk: 0,
+        last: true,
+        payload,
+    };
+    let data = Data {
+        head: DataHead {
+            job: JobId(1),
+            generation: Generation(0),
+            exchange: ExchangeId(2),
+            turn,
+            group: GroupId(4),
+        },
+        versions: vec![VersionRange {
+            first: 0,
+            end: 1,
+            version: 1,
+        }],
+        pieces: vec![piece(0, b"small"), piece(1, &payload)],
+        empties: vec![],
+    };
+    Frame {
+        priority: Priority::LAST,
+        sequence: None,
+        body: Body::Data(data),
+    }
+    .to_bytes()
+}
+
+type Came = Receiver<(Vec<u8>, bool)>;
+
+fn placing(wants: Wants) -> (Net, Arc<Places>, Came) {
+    let (came, receiver) = channel();
+    let places = Arc::new(Places {
+        wants,
+        asked: AtomicUsize::new(0),
+        rooms: Mutex::default(),
+        came: Mutex::new(came),
+    });
+    let options = NetOptions {
+        bind: Some("127.0.0.1:0".parse().unwrap()),
+        token: Token::new([7; 32]),
+        nonce,
+        tls: None,
+    };
+    (Net::new(options, places.clone()).unwrap(), places, receiver)
+}
+
+/// Sends frames of all sizes, and gives which of the large ones came to where they were wanted.
+fn sent(wants: Wants) -> (Vec<bool>, usize) {
+    let (net, places, came) = placing(wants);
+    let sender = Side::new(7, false);
+    let link = sender.net.dial(net.listens_at().unwrap()).unwrap();
+    sender.opened();
+    let sizes = [
+        100_000, 10, 40_000, 200_000, 200_001, 1, 3_000_000, 131_072, 33_000,
+    ];
+    let mut large = Vec::new();
+    for round in 0..20 {
+        for (turn, bytes) in (0..).zip(sizes) {
+            sender.net.send(link, [frame(turn + round, bytes)]);
+        }
+        for (turn, bytes) in (0..).zip(sizes) {
+            let (frame_that_came, lies_there) = came.recv_timeout(PATIENCE).expect("it comes");
+            assert!(
+                frame_that_came == frame(turn + round, bytes),
+                "{bytes} bytes in round {round}"
+            );
+            if bytes > 100_000 {
+                large.push(lies_there);
+            } else if bytes < 30_000 {
+                assert!(!lies_there, "it came with others");
+            }
+        }
+    }
+    (large, places.asked.load(Ordering::Relaxed))
+}
+
+#[test]
+fn large_frames_end_where_they_are_wanted() {
+    let (large, asked) = sent(|ending| Some((ending.at, ending.bytes)));
+    assert!(large.iter().all(|lies_there| *lies_there), "{large:?}");
+    assert!(asked >= large.len());
+}
+
+/// Who knows no place, or one that does not fit, gets the frame all the same.
+#[test]
+fn places_that_do_not_fit_are_not_used() {
+    let wants: [Wants; 5] = [
+        |_| None,
+        |ending| Some((ending.at, ending.bytes - 1)),
+        |ending| Some((ending.at, ending.bytes + 1)),
+        |ending| Some((ending.at + ending.bytes, 0)),
+        |ending| Some((usize::MAX, ending.bytes)),
+    ];
+    for wants in wants {
+        let (large, asked) = sent(wants);
+        assert!(!large.iter().any(|lies_there| *lies_there), "{large:?}");
+        assert!(asked >= large.len());
+    }
+}
