@@ -18,6 +18,7 @@ pub mod credits;
 pub mod in_process;
 pub mod inbox;
 pub mod parcel;
+pub mod place;
 pub mod room;
 pub mod router;
 pub mod sources;

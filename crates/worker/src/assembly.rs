@@ -9,7 +9,7 @@
 #![allow(unsafe_code)] // Several readers write into one value, each its own part.
 
 use crate::pieces::Spares;
-use brambling_exchange::transports::tcp::Room;
+use brambling_exchange::place::Room;
 use brambling_program::Value;
 use bytes::Bytes;
 use std::ops::Range;

@@ -4,6 +4,8 @@
 //! only queues, slots and wake-ups, and runs shards on threads. [`node`] is the pure state machine beside the
 //! shards of a worker: what comes from other workers, and what goes to them.
 
+// The executor asks for places, of which its models have none.
+#[cfg_attr(loom, allow(dead_code))]
 mod assembly;
 #[cfg(not(loom))]
 pub mod executor;

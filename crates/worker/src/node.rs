@@ -224,6 +224,7 @@ impl Node {
     }
 
     /// Whether pieces that wait may be spilled.
+    #[cfg(not(loom))]
     pub(crate) fn spills(&self) -> bool {
         self.options.spill.is_some()
     }

@@ -27,6 +27,8 @@ mod wire;
 pub use carried::Carried;
 pub use lost::Lost;
 
+pub use crate::place::{Place, Room};
+
 use super::tls::Tls;
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
@@ -92,22 +94,6 @@ pub trait Owner: Send + Sync {
     }
     /// The link has ended, or never opened. What was sent may or may not have arrived.
     fn lost(&self, link: LinkId, why: Lost);
-}
-
-/// Where the last bytes of a frame are to lie.
-pub struct Place {
-    /// Where in the frame they begin.
-    pub at: usize,
-    /// Their room: as long as they are.
-    pub room: Box<dyn Room>,
-}
-
-/// Memory of an owner's, into which a part of a frame is read.
-pub trait Room: Send {
-    /// To be written.
-    fn bytes_mut(&mut self) -> &mut [u8];
-    /// What was written.
-    fn bytes(&self) -> &[u8];
 }
 
 /// How a net is made.

@@ -12,7 +12,7 @@ use crate::assembly::Assembly;
 use crate::node::{Around, Effect, Encoded, Node, NodeError, Piece, Taken};
 use crate::pieces::Spares;
 use brambling_exchange::RouterError;
-use brambling_exchange::transports::tcp::Place;
+use brambling_exchange::place::Place;
 use brambling_program::{ExchangeId, Position, Program, ShardId, Turn, Value};
 use brambling_protocol::frame::{DataHead, Ending, Frame, Incoming, Packet, SHARED_BYTES};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};

@@ -219,6 +219,7 @@ impl Taken {
     }
 
     /// Its chunks may lie where they will.
+    #[cfg(not(loom))]
     pub(crate) fn lies_in(&mut self, find: impl FnOnce() -> Option<Arc<Assembly>>) {
         if let Taken::Parts(parts) = self
             && parts.bytes.len() > 1
