@@ -78,7 +78,8 @@ pub enum Origin {
 pub trait Owner: Send + Sync {
     /// Both sides know the token: frames may go both ways.
     fn opened(&self, link: LinkId, origin: Origin);
-    /// A whole frame has come; its header is sound, its body was not looked at. A large one lies in a buffer of its own.
+    /// A whole frame has come; its header is sound, its body was not looked at. A large one lies in a buffer of its own, or ends in its
+    /// owner's [place](Owner::place).
     ///
     /// # Errors
     /// When nobody who is honest says that: the link ends, with this reason.
