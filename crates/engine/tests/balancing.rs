@@ -3,19 +3,20 @@
 //! A worker is slow because its own program sleeps longer. Kernels sleep until the test has seen what it waits for: so the job ends soon
 //! then, and however busy the machine is nobody misses it.
 
+mod support;
+
+use brambling::QuietCaller;
 use brambling::cluster::{
-    BALANCE_EACH, Cluster, ControllerOptions, ControllerProcess, Rendezvous, Source, Status, Token,
-    WorkerId, WorkerOptions, WorkerProcess,
+    BALANCE_EACH, Cluster, ControllerOptions, ControllerProcess, Rendezvous, Status, WorkerId,
+    WorkerProcess,
 };
 use brambling::prelude::*;
 use brambling::program::{Bindings, Plan};
-use brambling::{Caller, QuietCaller, Settings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use support::cluster::{self, Builds, PATIENCE, threads};
 
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 const SHARDS: u32 = 24;
 /// So many that they last as long as the patience.
 const TURNS: u64 = 2_000;
@@ -57,54 +58,18 @@ fn ring(sleep: Duration, waits: &Waits) -> (Program, Dataset<f64>) {
     (p, ring)
 }
 
-struct Sleeps(Duration, Waits);
-
-impl Source for Sleeps {
-    fn program(&self, _: &[u8]) -> Result<Program, String> {
-        Ok(ring(self.0, &self.1).0)
-    }
-    fn caller(&self) -> Box<dyn Caller> {
-        Box::new(QuietCaller)
-    }
-}
-
 fn start_controller(balance_each: Option<Duration>) -> (ControllerProcess, Rendezvous) {
-    let token = Token::new([9; 32]);
-    let options = ControllerOptions {
-        bind: "127.0.0.1:0".parse().unwrap(),
-        token: token.clone(),
-        tls: None,
+    cluster::controller(ControllerOptions {
         balance_each,
         jobs_at_once: 1,
-    };
-    let controller = ControllerProcess::start(options).unwrap();
-    let address = controller.address();
-    (
-        controller,
-        Rendezvous {
-            address,
-            token,
-            tls: None,
-        },
-    )
+        ..cluster::options()
+    })
 }
 
 fn start_worker(at: &Rendezvous, sleep_us: u64, waits: &Waits) -> WorkerProcess {
-    let mut settings = Settings::default();
-    settings.threads = Some(1);
-    let options = WorkerOptions {
-        cluster: at.clone(),
-        settings,
-        bind: None,
-    };
-    let source = Sleeps(Duration::from_micros(sleep_us), waits.clone());
-    let worker = WorkerProcess::start(options, Box::new(source)).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while worker.name().is_none() {
-        assert!(worker.wait(Duration::from_millis(50)).is_none());
-        assert!(Instant::now() < deadline, "it is not registered");
-    }
-    worker
+    let (sleep, waits) = (Duration::from_micros(sleep_us), waits.clone());
+    let source = Builds(move |_: &[u8]| Ok(ring(sleep, &waits).0));
+    cluster::worker(at, threads(1), source)
 }
 
 fn held(status: &Status, worker: &WorkerProcess) -> u32 {

@@ -1,9 +1,10 @@
 //! A controller, workers and clients in one process, over TCP: programs give the bits of one process, and who takes no part is told why.
 
+mod support;
+
 use brambling::cluster::{
-    BALANCE_EACH, Cluster, ClusterError, ControllerOptions, ControllerProcess, GroupId,
-    JOBS_AT_ONCE, JobId, JobState, Rendezvous, ShardId, Source, Token, WorkerEnd, WorkerId,
-    WorkerOptions, WorkerProcess,
+    BALANCE_EACH, Cluster, ClusterError, ControllerOptions, ControllerProcess, GroupId, JobId,
+    JobState, Rendezvous, ShardId, Token, WorkerEnd, WorkerId, WorkerProcess,
 };
 use brambling::graph::{
     EdgeList, PageRank, Precision, bfs, connected_components, label_propagation, local_clustering,
@@ -16,9 +17,7 @@ use brambling::{Caller, Error, Interrupted, QuietCaller, Settings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+use support::cluster::{self, Builds, PATIENCE, settled, worker_options};
 
 /// A cell's heat, and what came from beside it.
 type Cell = (f64, f64);
@@ -78,58 +77,24 @@ fn built(bytes: &[u8]) -> Result<Built, String> {
     }
 }
 
-struct Named;
-
-impl Source for Named {
-    fn program(&self, bytes: &[u8]) -> Result<Program, String> {
-        Ok(built(bytes)?.program)
-    }
-    fn caller(&self) -> Box<dyn Caller> {
-        Box::new(QuietCaller)
-    }
-}
-
 fn start_controller() -> (ControllerProcess, Rendezvous) {
     start_controller_with(Some(BALANCE_EACH))
 }
 
 fn start_controller_with(balance_each: Option<Duration>) -> (ControllerProcess, Rendezvous) {
-    let token = Token::new([9; 32]);
-    let bind = "127.0.0.1:0".parse().unwrap();
-    let options = ControllerOptions {
-        bind,
-        token: token.clone(),
-        tls: None,
+    cluster::controller(ControllerOptions {
         balance_each,
-        jobs_at_once: JOBS_AT_ONCE,
-    };
-    let controller = ControllerProcess::start(options).unwrap();
-    let address = controller.address();
-    (
-        controller,
-        Rendezvous {
-            address,
-            token,
-            tls: None,
-        },
-    )
+        ..cluster::options()
+    })
+}
+
+/// Builds programs by their names.
+fn named(bytes: &[u8]) -> Result<Program, String> {
+    Ok(built(bytes)?.program)
 }
 
 fn start_worker(at: &Rendezvous, threads: u32) -> WorkerProcess {
-    let mut settings = Settings::default();
-    settings.threads = Some(threads);
-    let options = WorkerOptions {
-        cluster: at.clone(),
-        settings,
-        bind: None,
-    };
-    let worker = WorkerProcess::start(options, Box::new(Named)).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while worker.name().is_none() {
-        assert!(worker.wait(Duration::from_millis(50)).is_none());
-        assert!(Instant::now() < deadline, "it is not registered");
-    }
-    worker
+    cluster::worker(at, cluster::threads(threads), Builds(named))
 }
 
 /// Runs it on the cluster, and gives what it leaves.
@@ -455,29 +420,15 @@ fn who_takes_no_part_is_told_why() {
     };
     let error = Cluster::connect(&wrong).map(drop).unwrap_err();
     assert!(error.to_string().contains("token"), "{error}");
-    let options = WorkerOptions {
-        cluster: wrong,
-        settings: Settings::default(),
-        bind: None,
-    };
-    let worker = WorkerProcess::start(options, Box::new(Named)).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    let end = loop {
-        if let Some(end) = worker.wait(Duration::from_millis(50)) {
-            break end;
-        }
-        assert!(Instant::now() < deadline);
-    };
+    let options = worker_options(&wrong, Settings::default());
+    let worker = WorkerProcess::start(options, Box::new(Builds(named))).unwrap();
+    let end = settled(&worker).expect("it has another token");
     assert!(matches!(&end, WorkerEnd::Failed(error) if error.to_string().contains("token")));
     // A port in use.
     let bind = at.address;
-    let token = at.token.clone();
     let options = ControllerOptions {
         bind,
-        token,
-        tls: None,
-        balance_each: None,
-        jobs_at_once: JOBS_AT_ONCE,
+        ..cluster::options()
     };
     let error = ControllerProcess::start(options).map(drop).unwrap_err();
     assert!(matches!(error, ClusterError::Bind { .. }));

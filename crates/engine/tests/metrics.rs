@@ -1,23 +1,21 @@
 //! Metrics as Prometheus reads them, over TCP: of a controller and of a worker that run jobs, and of who asks for something else or is hostile.
 
-#[path = "support/exposition.rs"]
-mod exposition;
+mod support;
 
+use brambling::QuietCaller;
 use brambling::cluster::{
-    BALANCE_EACH, Cluster, ClusterError, ControllerOptions, ControllerProcess, JOBS_AT_ONCE,
-    MetricsEndpoint, MetricsListener, Rendezvous, Source, Token, WorkerOptions, WorkerProcess,
+    BALANCE_EACH, Cluster, ClusterError, ControllerOptions, ControllerProcess, MetricsEndpoint,
+    MetricsListener, Rendezvous, Token, WorkerProcess,
 };
 use brambling::prelude::*;
 use brambling::program::{Bindings, Plan};
-use brambling::{Caller, QuietCaller, Settings};
-use exposition::{Exposition, parse};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::cluster::{self, Builds, PATIENCE, threads_and_memory};
+use support::exposition::{Exposition, parse};
 
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// What an honest scrape may take while others are hostile; cutting them takes 5 s.
 const SOON: Duration = Duration::from_secs(2);
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cluster.md");
@@ -32,17 +30,10 @@ fn program() -> Program {
     p
 }
 
-struct Fixed;
-
-impl Source for Fixed {
-    fn program(&self, bytes: &[u8]) -> Result<Program, String> {
-        match bytes {
-            b"good" => Ok(program()),
-            _ => Err("there is no such program".into()),
-        }
-    }
-    fn caller(&self) -> Box<dyn Caller> {
-        Box::new(QuietCaller)
+fn built(bytes: &[u8]) -> Result<Program, String> {
+    match bytes {
+        b"good" => Ok(program()),
+        _ => Err("there is no such program".into()),
     }
 }
 
@@ -53,42 +44,18 @@ fn any_port() -> MetricsListener {
 }
 
 fn controller() -> (ControllerProcess, Rendezvous, MetricsEndpoint) {
-    let token = Token::new(TOKEN);
-    let options = ControllerOptions {
-        bind: "127.0.0.1:0".parse().unwrap(),
-        token: token.clone(),
+    let (controller, at) = cluster::controller(ControllerOptions {
+        token: Token::new(TOKEN),
         balance_each: Some(BALANCE_EACH),
-        jobs_at_once: JOBS_AT_ONCE,
-        tls: None,
-    };
-    let controller = ControllerProcess::start(options).unwrap();
-    let address = controller.address();
+        ..cluster::options()
+    });
     let metrics = controller.serve_metrics(any_port()).unwrap();
-    let tls = None;
-    let at = Rendezvous {
-        address,
-        token,
-        tls,
-    };
     (controller, at, metrics)
 }
 
 fn worker(at: &Rendezvous) -> (WorkerProcess, MetricsEndpoint) {
-    let mut settings = Settings::default();
-    settings.threads = Some(1);
-    settings.memory = Some("64MB".into());
-    let options = WorkerOptions {
-        cluster: at.clone(),
-        settings,
-        bind: None,
-    };
-    let worker = WorkerProcess::start(options, Box::new(Fixed)).unwrap();
+    let worker = cluster::worker(at, threads_and_memory(1, "64MB"), Builds(built));
     let metrics = worker.serve_metrics(any_port()).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while worker.name().is_none() {
-        assert!(worker.wait(Duration::from_millis(50)).is_none());
-        assert!(Instant::now() < deadline, "it is not registered");
-    }
     (worker, metrics)
 }
 

@@ -1,17 +1,13 @@
 //! Where a failure on a worker began, as its client learns it.
 
-use brambling::cluster::{
-    Cluster, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Rendezvous, Source, Token,
-    WorkerOptions, WorkerProcess,
-};
+mod support;
+
+use brambling::cluster::{Cluster, Source};
 use brambling::prelude::*;
 use brambling::program::{Bindings, KernelError, Plan};
-use brambling::{Caller, Error, Failure, FailureKind, Origin, QuietCaller, Settings};
+use brambling::{Caller, Error, Failure, FailureKind, Origin, QuietCaller};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+use support::cluster::{controller, options, threads_and_memory, worker};
 
 /// Fails as its name says: on partition 3, in the third turn.
 fn failing(how: &str) -> Program {
@@ -61,46 +57,6 @@ impl Source for Named {
     }
 }
 
-fn controller() -> (ControllerProcess, Rendezvous) {
-    let token = Token::new([3; 32]);
-    let options = ControllerOptions {
-        bind: "127.0.0.1:0".parse().unwrap(),
-        token: token.clone(),
-        tls: None,
-        balance_each: None,
-        jobs_at_once: JOBS_AT_ONCE,
-    };
-    let controller = ControllerProcess::start(options).unwrap();
-    let address = controller.address();
-    let tls = None;
-    (
-        controller,
-        Rendezvous {
-            address,
-            token,
-            tls,
-        },
-    )
-}
-
-fn worker(at: &Rendezvous) -> WorkerProcess {
-    let mut settings = Settings::default();
-    settings.threads = Some(1);
-    settings.memory = Some("16MB".into());
-    let options = WorkerOptions {
-        cluster: at.clone(),
-        settings,
-        bind: None,
-    };
-    let worker = WorkerProcess::start(options, Box::new(Named)).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while worker.name().is_none() {
-        assert!(worker.wait(Duration::from_millis(50)).is_none());
-        assert!(Instant::now() < deadline, "it is not let in");
-    }
-    worker
-}
-
 /// What is told of the failure, and where it began.
 fn failure(cluster: &Cluster, how: &str) -> (String, Origin) {
     let plan = Plan::compile(Arc::new(failing(how)), &Bindings::default()).unwrap();
@@ -116,8 +72,8 @@ fn failure(cluster: &Cluster, how: &str) -> (String, Origin) {
 
 #[test]
 fn a_client_learns_where_a_failure_began() {
-    let (_controller, at) = controller();
-    let _workers = [worker(&at), worker(&at)];
+    let (_controller, at) = controller(options());
+    let _workers = [(); 2].map(|()| worker(&at, threads_and_memory(1, "16MB"), Named));
     let cluster = Cluster::connect(&at).unwrap();
 
     let (told, origin) = failure(&cluster, "kernel");

@@ -1,24 +1,20 @@
 //! A cluster whose workers have less memory than what is on its way between its shards.
 
-#[path = "support/exposition.rs"]
-mod exposition;
+mod support;
 
-use brambling::cluster::{
-    Cluster, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, MetricsListener, Rendezvous,
-    Source, Token, WorkerOptions, WorkerProcess,
-};
+use brambling::cluster::{Cluster, MetricsListener, Rendezvous, WorkerProcess};
 use brambling::prelude::*;
 use brambling::program::{Bindings, Inbox, Outbox, Plan, Relation};
-use brambling::{Caller, Error, Failure, QuietCaller, Settings};
-use exposition::{Exposition, parse};
+use brambling::{Error, Failure, QuietCaller, Settings};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use support::cluster::{
+    Builds, PATIENCE, controller, options, threads_and_memory, worker, worker_options,
+};
+use support::exposition::{Exposition, parse};
+use support::folder::Folder;
 
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 const PARTITIONS: u32 = 16;
 /// Numbers of a piece: 48 KB. What a partition gets in a turn fits the exchange's floor of 8 MB, an eighth; what all
 /// partitions of a worker get does not fit that and the rest, five sixteenths.
@@ -56,72 +52,19 @@ fn copies() -> (Program, Dataset<u64>) {
     (p, sums)
 }
 
-struct Copies;
-
-impl Source for Copies {
-    fn program(&self, _: &[u8]) -> Result<Program, String> {
-        Ok(copies().0)
-    }
-    fn caller(&self) -> Box<dyn Caller> {
-        Box::new(QuietCaller)
-    }
-}
-
-/// A directory of its own, which is gone with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("brambling-spilling-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn controller() -> (ControllerProcess, Rendezvous) {
-    let token = Token::new([3; 32]);
-    let options = ControllerOptions {
-        bind: "127.0.0.1:0".parse().unwrap(),
-        token: token.clone(),
-        tls: None,
-        balance_each: None,
-        jobs_at_once: JOBS_AT_ONCE,
-    };
-    let controller = ControllerProcess::start(options).unwrap();
-    let address = controller.address();
-    let tls = None;
-    let at = Rendezvous {
-        address,
-        token,
-        tls,
-    };
-    (controller, at)
-}
-
-fn start(at: &Rendezvous, threads: u32, spill: Option<String>) -> Result<WorkerProcess, Error> {
-    let mut settings = Settings::default();
-    settings.threads = Some(threads);
-    settings.memory = Some("8MB".into());
+/// With and without a place to spill to.
+fn settings(threads: u32, spill: Option<String>) -> Settings {
+    let mut settings = threads_and_memory(threads, "8MB");
     settings.spill = spill;
-    let options = WorkerOptions {
-        cluster: at.clone(),
-        settings,
-        bind: None,
-    };
-    let worker = WorkerProcess::start(options, Box::new(Copies))?;
-    let deadline = Instant::now() + PATIENCE;
-    while worker.name().is_none() {
-        assert!(worker.wait(Duration::from_millis(50)).is_none());
-        assert!(Instant::now() < deadline, "it is not registered");
-    }
-    Ok(worker)
+    settings
+}
+
+fn start(at: &Rendezvous, threads: u32, spill: Option<String>) -> WorkerProcess {
+    worker(
+        at,
+        settings(threads, spill),
+        Builds(|_: &[u8]| Ok(copies().0)),
+    )
 }
 
 fn run(at: &Rendezvous) -> Result<Vec<u64>, Error> {
@@ -153,10 +96,10 @@ fn scrape(worker: &WorkerProcess) -> Exposition {
 
 #[test]
 fn what_finds_no_room_is_spilled_and_the_bits_are_those_of_one_process() {
-    let folder = Folder::new("fits");
-    let (_controller, at) = controller();
-    let spill = Some(folder.0.display().to_string());
-    let workers = [2, 2].map(|threads| start(&at, threads, spill.clone()).unwrap());
+    let folder = Folder::new("spilling-fits");
+    let (_controller, at) = controller(options());
+    let spill = Some(folder.path().display().to_string());
+    let workers = [2, 2].map(|threads| start(&at, threads, spill.clone()));
     assert_eq!(workers[0].spill_news(), None);
     assert_eq!(run(&at).unwrap(), here());
     for worker in &workers {
@@ -167,13 +110,13 @@ fn what_finds_no_room_is_spilled_and_the_bits_are_those_of_one_process() {
         assert_eq!(found.value("brambling_spill_reads_total"), pieces);
         assert_eq!(found.value("brambling_spill_read_bytes_total"), bytes);
         let news = worker.spill_news().expect("it has spilled");
-        let path = folder.0.display().to_string();
+        let path = folder.path().display().to_string();
         for said in [&path, "out of memory: ", "BRAMBLING_MEMORY"] {
             assert!(news.contains(said), "{news}");
         }
         assert_eq!(worker.spill_news(), None, "it was told");
     }
-    let left = std::fs::read_dir(&folder.0).unwrap().count();
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, 0, "nothing has a name there");
 }
 
@@ -191,8 +134,8 @@ fn refused(at: &Rendezvous) -> String {
 
 #[test]
 fn without_a_directory_the_error_names_exchange_and_settings() {
-    let (_controller, at) = controller();
-    let _worker = start(&at, 1, None).unwrap();
+    let (_controller, at) = controller(options());
+    let _worker = start(&at, 1, None);
     let told = refused(&at);
     assert!(told.contains("stage `send` on partition"), "{told}");
     assert!(
@@ -207,10 +150,10 @@ fn without_a_directory_the_error_names_exchange_and_settings() {
 
 #[test]
 fn a_directory_that_is_full_is_told_with_its_name() {
-    let folder = Folder::new("full");
-    let (_controller, at) = controller();
-    let path = folder.0.display().to_string();
-    let _worker = start(&at, 1, Some(format!("{path}:1MB"))).unwrap();
+    let folder = Folder::new("spilling-full");
+    let (_controller, at) = controller(options());
+    let path = folder.path().display().to_string();
+    let _worker = start(&at, 1, Some(format!("{path}:1MB")));
     let told = refused(&at);
     assert!(told.contains(&format!("{path} has no room")), "{told}");
     assert!(told.contains("1048576"), "{told}");
@@ -218,13 +161,13 @@ fn a_directory_that_is_full_is_told_with_its_name() {
 
 #[test]
 fn a_directory_that_is_not_there_is_refused_at_the_start() {
-    let folder = Folder::new("missing");
-    let (_controller, at) = controller();
-    let missing = folder.0.join("missing").display().to_string();
-    let told = start(&at, 1, Some(missing.clone()))
-        .err()
-        .unwrap()
-        .to_string();
+    let folder = Folder::new("spilling-missing");
+    let (_controller, at) = controller(options());
+    let missing = folder.at("missing").display().to_string();
+    let options = worker_options(&at, settings(1, Some(missing.clone())));
+    let source = Box::new(Builds(|_: &[u8]| Ok(copies().0)));
+    let told = WorkerProcess::start(options, source).err().unwrap();
+    let told = told.to_string();
     let expected = format!("{missing} cannot be spilled to: ");
     assert!(told.starts_with(&expected), "{told}");
     assert!(told.contains("BRAMBLING_SPILL"), "{told}");

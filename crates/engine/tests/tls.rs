@@ -1,49 +1,27 @@
 //! Clusters that use TLS: programs give the bits of one process, members without the cluster's certificates are told why, and certificates are
 //! made once and read with care.
 
+mod support;
+
+use brambling::QuietCaller;
 use brambling::cluster::{
     CERTIFICATES_LAST, Certificates, Cluster, ClusterError, ControllerOptions, ControllerProcess,
-    JOBS_AT_ONCE, Rendezvous, Source, Token, WorkerEnd, WorkerOptions, WorkerProcess,
+    Rendezvous, Token, WorkerEnd, WorkerProcess,
 };
 use brambling::prelude::*;
 use brambling::program::{Bindings, Plan};
-use brambling::{Caller, QuietCaller, Settings};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use support::cluster::{self, Builds, PATIENCE, settled, threads, worker_options};
+use support::folder::Folder;
 
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("brambling-tls-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).unwrap();
-        Folder(path)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// New certificates, in a folder of this name.
-    fn made(&self, name: &str) -> Certificates {
-        make(&self.at(name)).unwrap();
-        Certificates::read(&self.at(name)).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// New certificates, in a folder of this name.
+fn made(folder: &Folder, name: &str) -> Certificates {
+    make(&folder.at(name)).unwrap();
+    Certificates::read(&folder.at(name)).unwrap()
 }
 
 fn make(folder: &Path) -> Result<(), ClusterError> {
@@ -72,70 +50,28 @@ fn rounds() -> (Program, Dataset<f64>) {
     (p, line)
 }
 
-struct Rounds;
-
-impl Source for Rounds {
-    fn program(&self, _: &[u8]) -> Result<Program, String> {
-        Ok(rounds().0)
-    }
-    fn caller(&self) -> Box<dyn Caller> {
-        Box::new(QuietCaller)
-    }
-}
-
 fn bits(outcome: &mut Outcome, line: &Dataset<f64>) -> Vec<u64> {
     let line = outcome.take_all(line).into_iter();
     line.map(|cell| cell.to_bits()).collect()
 }
 
 fn start_controller(tls: Option<Certificates>) -> (ControllerProcess, Rendezvous) {
-    let token = Token::new([9; 32]);
-    let options = ControllerOptions {
-        bind: "127.0.0.1:0".parse().unwrap(),
-        token: token.clone(),
-        tls: tls.clone(),
-        balance_each: None,
-        jobs_at_once: JOBS_AT_ONCE,
-    };
-    let controller = ControllerProcess::start(options).unwrap();
-    let address = controller.address();
-    (
-        controller,
-        Rendezvous {
-            address,
-            token,
-            tls,
-        },
-    )
+    cluster::controller(ControllerOptions {
+        tls,
+        ..cluster::options()
+    })
 }
 
+/// It may be refused.
 fn worker(at: &Rendezvous) -> WorkerProcess {
-    let mut settings = Settings::default();
-    settings.threads = Some(1);
-    let options = WorkerOptions {
-        cluster: at.clone(),
-        settings,
-        bind: None,
-    };
-    WorkerProcess::start(options, Box::new(Rounds)).unwrap()
-}
-
-/// Waits until it has a name, or ends.
-fn settled(worker: &WorkerProcess) -> Option<WorkerEnd> {
-    let deadline = Instant::now() + PATIENCE;
-    while worker.name().is_none() {
-        assert!(Instant::now() < deadline, "it is not registered");
-        if let Some(end) = worker.wait(Duration::from_millis(50)) {
-            return Some(end);
-        }
-    }
-    None
+    let source = Builds(|_: &[u8]| Ok(rounds().0));
+    WorkerProcess::start(worker_options(at, threads(1)), Box::new(source)).unwrap()
 }
 
 #[test]
 fn programs_give_the_bits_of_one_process() {
-    let folder = Folder::new("bits");
-    let (_controller, at) = start_controller(Some(folder.made("certs")));
+    let folder = Folder::new("tls-bits");
+    let (_controller, at) = start_controller(Some(made(&folder, "certs")));
     let workers = [worker(&at), worker(&at)];
     assert!(workers.iter().all(|it| settled(it).is_none()));
     let cluster = Cluster::connect(&at).unwrap();
@@ -171,8 +107,8 @@ fn told(at: &Rendezvous, tls: Option<&Certificates>) -> [String; 2] {
 
 #[test]
 fn who_has_other_certificates_or_none_is_told_why_and_the_way_out() {
-    let folder = Folder::new("told");
-    let (ours, others) = (folder.made("ours"), folder.made("others"));
+    let folder = Folder::new("tls-told");
+    let (ours, others) = (made(&folder, "ours"), made(&folder, "others"));
     let (_controller, secure) = start_controller(Some(ours.clone()));
     let (_controller, plain) = start_controller(None);
     for text in told(&secure, Some(&others)) {
@@ -202,7 +138,7 @@ fn who_has_other_certificates_or_none_is_told_why_and_the_way_out() {
 
 #[test]
 fn certificates_are_made_for_this_account_alone_and_once() {
-    let folder = Folder::new("made");
+    let folder = Folder::new("tls-made");
     let certs = folder.at("deep/certs");
     make(&certs).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -233,7 +169,7 @@ fn certificates_are_made_for_this_account_alone_and_once() {
     assert_eq!(fs::read(folder.at("file")).unwrap(), b"mine");
     // Nothing half made is left.
     assert_eq!(fs::read_dir(folder.at("deep")).unwrap().count(), 1);
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 3);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
     // An empty folder is as good as none.
     fs::create_dir(folder.at("empty")).unwrap();
     make(&folder.at("empty")).unwrap();
@@ -242,7 +178,7 @@ fn certificates_are_made_for_this_account_alone_and_once() {
 
 #[test]
 fn certificates_of_hosts_are_taken_at_those() {
-    let folder = Folder::new("hosts");
+    let folder = Folder::new("tls-hosts");
     let make = |name: &str, hosts: &[&str]| {
         let hosts: Vec<String> = hosts.iter().map(|it| (*it).to_owned()).collect();
         Certificates::make(&folder.at(name), &hosts, CERTIFICATES_LAST)
@@ -261,7 +197,7 @@ fn certificates_of_hosts_are_taken_at_those() {
 
 #[test]
 fn files_that_are_missing_or_no_certificates_are_named() {
-    let folder = Folder::new("files");
+    let folder = Folder::new("tls-files");
     let text = refused(&folder.at("nowhere"));
     assert!(text.contains("nowhere/ca.pem: No such file"), "{text}");
     assert!(text.contains("`brambling certs`"), "{text}");
@@ -293,7 +229,7 @@ fn files_that_are_missing_or_no_certificates_are_named() {
 
 #[test]
 fn certificates_that_have_expired_are_named_when_they_are_read() {
-    let folder = Folder::new("expired");
+    let folder = Folder::new("tls-expired");
     let certs = folder.at("certs");
     Certificates::make(&certs, &[], Duration::ZERO).unwrap();
     std::thread::sleep(Duration::from_millis(2_100));

@@ -8,6 +8,9 @@ use brambling::operators::simd;
 use brambling::prelude::*;
 use brambling::program::{Foreign, Rng, StageId};
 
+pub mod cluster;
+pub mod exposition;
+pub mod folder;
 pub mod graphs;
 
 /// The same random numbers in every test and process.
