@@ -20,10 +20,10 @@ const WORKERS: [u32; 2] = [2, 16];
 const TASKS: [u64; 3] = [100_000, 10_000_000, 1_000_000_000];
 /// Of a job, about.
 const JOB_NS: f64 = 6e9;
-/// What a job begins with is not looked at.
+/// What a job begins and ends with is not looked at: that comes once a job, however long it is.
 const BEGINNING: Duration = Duration::from_secs(1);
-/// A step of a task's work, and a task without any: about.
-const STEP_NS: f64 = 1.7;
+const LOOKED_UNTIL: Duration = Duration::from_secs(5);
+/// A task without any work, about.
 const TASK_NS: f64 = 30.0;
 
 /// A job on the workers of a cluster, and what a second of it brought the controller the last time.
@@ -31,6 +31,8 @@ struct Case<'r> {
     running: &'r Running,
     workers: u32,
     tasks: u64,
+    /// A step of a task's work.
+    step_ns: f64,
     cpu_share: Cell<f64>,
 }
 
@@ -50,10 +52,12 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     for &workers in workers {
         clusters.push((workers, session.start_workers(workers)?));
     }
+    let step_ns = task_rate::step_ns(session);
     let case = |running, workers, tasks| Case {
         running,
         workers,
         tasks,
+        step_ns,
         cpu_share: Cell::default(),
     };
     let cases: Vec<Case<'_>> = clusters
@@ -89,11 +93,11 @@ fn messages_per_s(session: &mut Session<'_>, case: &Case<'_>) -> Result<f64, Ben
     let turns = (case.tasks / (STAGES * u64::from(shards))).max(1);
     let tasks = turns * STAGES * u64::from(shards);
     let cores = f64::from(case.workers).min(session.places.len() as f64);
-    let (job_ns, beginning) = match session.options.smoke {
-        true => (5e7, Duration::ZERO),
-        false => (JOB_NS, BEGINNING),
+    let (job_ns, looked_at) = match session.options.smoke {
+        true => (5e7, Duration::ZERO..Duration::MAX),
+        false => (JOB_NS, BEGINNING..LOOKED_UNTIL),
     };
-    let work = ((job_ns * cores / tasks as f64 - TASK_NS) / STEP_NS).max(0.0) as u64;
+    let work = ((job_ns * cores / tasks as f64 - TASK_NS) / case.step_ns).max(0.0) as u64;
     let (program, counters) = task_rate::program(shards, turns, work);
     let described = Described::TaskRate {
         shards,
@@ -101,23 +105,23 @@ fn messages_per_s(session: &mut Session<'_>, case: &Case<'_>) -> Result<f64, Ben
         work,
     };
     let begin = Instant::now();
-    let mut seen: Vec<(Instant, Load)> = Vec::new();
+    // The first look, and the last.
+    let mut seen: Vec<(Instant, std::io::Result<Load>)> = Vec::new();
     let mut look = || {
-        let load = case.running.controller_load();
-        // Of the first look after the beginning, and of the last.
-        if let Ok(load) = load
-            && begin.elapsed() >= beginning
-        {
+        if looked_at.contains(&begin.elapsed()) {
             seen.truncate(1);
-            seen.push((Instant::now(), load));
+            seen.push((Instant::now(), case.running.controller_load()));
         }
     };
     let outcome = session.run_watched(case.running, program, &described, &mut look)?;
+    let took = begin.elapsed();
     task_rate::check(session, outcome, &counters, shards, turns)?;
-    let [(from, first), (to, last)] = seen[..] else {
-        let what = "the job was over before anybody could look twice".to_owned();
-        return session.check(false, || what).map(|()| f64::NAN);
+    let Ok([(from, first), (to, last)]) = <[_; 2]>::try_from(seen) else {
+        let what = || format!("the job was over after {took:?}, before anybody could look twice");
+        return session.check(false, what).map(|()| f64::NAN);
     };
+    let first = first.map_err(|error| session.system(error))?;
+    let last = last.map_err(|error| session.system(error))?;
     let seconds = (to - from).as_secs_f64();
     case.cpu_share
         .set((last.cpu - first.cpu).as_secs_f64() / seconds);

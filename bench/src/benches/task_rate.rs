@@ -213,13 +213,13 @@ fn plain_loop_ns(session: &mut Session<'_>, turns: u64) -> Result<f64, BenchErro
 ///
 /// What the engine does between two tasks can still run beside the end of the first one's chain, as it can
 /// beside any kernel that waits for its own results. So a task costs less here than an empty one.
+///
+/// A step is neither linear nor affine: of steps that are, compilers make one for many.
 #[inline(never)]
 fn bump_busily(counter: &mut u64, work: u64) {
-    let mut state = *counter;
+    let mut state = *counter | 1;
     for _ in 0..work {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = (state ^ (state >> 32)).wrapping_mul(6_364_136_223_846_793_005);
     }
     *counter += 1 + (state & black_box(0));
 }
@@ -237,6 +237,13 @@ fn busy_ns(places: &[usize], work: u64, calls: u64) -> f64 {
     });
     let total: Duration = times.iter().sum();
     total.as_secs_f64() * 1e9 / (calls * times.len() as u64) as f64
+}
+
+/// What a unit of work takes on every core at once, in nanoseconds.
+pub(crate) fn step_ns(session: &Session<'_>) -> f64 {
+    const STEPS: u64 = 1_000_000;
+    let tries = (0..TRIES).map(|_| busy_ns(&session.places, STEPS, 3) / STEPS as f64);
+    tries.fold(f64::INFINITY, f64::min)
 }
 
 const OVERHEAD: f64 = 0.10;
@@ -260,7 +267,7 @@ fn ns_per_task_at_10pct(session: &mut Session<'_>) -> Result<f64, BenchError> {
 const TRIES: usize = 3;
 
 fn measure_share(session: &mut Session<'_>, work: u64, core_ms: f64) -> Result<Point, BenchError> {
-    // A unit of work takes four or five cycles; this need not be exact.
+    // A unit of work takes five or six cycles; this need not be exact.
     let tasks_per_core = (core_ms * 1e6 / (work as f64 * 1.8 + 50.0)).max(100.0) as u64;
     let turns = (tasks_per_core / (STAGES * u64::from(SHARDS_PER_CORE))).max(1);
     let (mut busy, mut ours) = (f64::INFINITY, f64::INFINITY);
