@@ -256,10 +256,14 @@ pub struct SizeFigures {
     pub message_bytes: usize,
     /// Ours, over both directions.
     pub bytes_per_s: Figure,
-    /// Bare sockets in the same pattern, the best loop.
+    /// Bare TCP in the same pattern, the best loop.
     pub raw_tcp_bytes_per_s: Figure,
-    /// Ours ÷ bare sockets.
+    /// Ours ÷ bare TCP.
     pub share: Figure,
+    /// Bare Unix sockets in the same pattern, the best loop.
+    pub raw_unix_bytes_per_s: Figure,
+    /// Ours ÷ bare Unix sockets.
+    pub share_of_unix: Figure,
 }
 
 /// What a second of a job brings the controller.

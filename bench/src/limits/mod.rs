@@ -4,8 +4,8 @@
 pub mod kmeans;
 pub mod logistic;
 pub mod pagerank;
+pub mod sockets;
 pub mod task_graph;
-pub mod tcp;
 
 /// The loops whose instruction set this CPU has.
 fn available<L: Copy>(all: &[L], isa: fn(L) -> brambling_machine::Isa) -> Vec<L> {

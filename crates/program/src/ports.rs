@@ -22,8 +22,8 @@ impl<'a, P: Payload> Outbox<'a, P> {
         }
     }
 
-    /// The piece to a destination, to be written in place. Its buffer comes from an earlier turn and keeps
-    /// that turn's content, so that vectors keep their capacity: overwrite or clear it.
+    /// The piece to a destination, to be written in place. Its buffer is that of some piece of the exchange that nobody needs any
+    /// more, so that vectors keep their capacity. What it holds is not said, and on a cluster never the same: overwrite or clear it.
     ///
     /// # Panics
     /// When the relation does not let this source send to that destination at this turn.

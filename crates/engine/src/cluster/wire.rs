@@ -41,6 +41,7 @@ pub(super) fn board(
         token,
         nonce,
         tls: certificates.map(Certificates::tls),
+        local: true,
     };
     Switchboard::receiving(options, epoch, reception)
 }

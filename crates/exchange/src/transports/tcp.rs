@@ -1,4 +1,4 @@
-//! Links over TCP: nonblocking sockets that one helper thread watches and any other thread may poll.
+//! Links over TCP, or over [what a machine has](stream) for its own processes: nonblocking sockets that one helper thread watches and any other thread may poll.
 //!
 //! # Rules
 //! * Until the [greeting](brambling_protocol::greeting) is over, a link reads messages of fixed sizes and nothing else; it has
@@ -22,6 +22,7 @@ mod buffers;
 mod carried;
 mod link;
 mod lost;
+mod stream;
 mod wire;
 
 pub use carried::Carried;
@@ -34,8 +35,7 @@ use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
 use buffers::Buffers;
 use link::{Link, Look};
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Registry, Waker};
+use mio::{Events, Poll, Registry, Waker};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -44,6 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use stream::{Listener, Stream};
 use wire::{Session, Wire};
 
 /// How long a greeting may take.
@@ -107,6 +108,8 @@ pub struct NetOptions {
     pub nonce: fn() -> Nonce,
     /// What all links speak TLS with, both ways; none: nothing is encrypted.
     pub tls: Option<Tls>,
+    /// Whether processes of this machine reach each other by Unix sockets, which are faster than TCP.
+    pub local: bool,
 }
 
 /// Links to other processes, and a thread that watches them. Dropping it ends them all.
@@ -120,6 +123,7 @@ struct Shared {
     token: Token,
     nonce: fn() -> Nonce,
     tls: Option<Tls>,
+    local: bool,
     buffers: Buffers,
     registry: Registry,
     waker: Waker,
@@ -169,8 +173,25 @@ enum Accepted {
     NoRoom,
 }
 
-const LISTENER: mio::Token = mio::Token(usize::MAX);
-const WAKER: mio::Token = mio::Token(usize::MAX - 1);
+/// Where others connect, and whether all were taken who have.
+struct Door {
+    listener: Listener,
+    token: mio::Token,
+    accepted: Accepted,
+}
+
+impl Door {
+    fn new(listener: Listener, token: mio::Token) -> Door {
+        Door {
+            listener,
+            token,
+            accepted: Accepted::All,
+        }
+    }
+}
+
+const LISTENERS: [mio::Token; 2] = [mio::Token(usize::MAX), mio::Token(usize::MAX - 1)];
+const WAKER: mio::Token = mio::Token(usize::MAX - 2);
 
 impl Net {
     /// Starts to listen and to watch.
@@ -181,16 +202,19 @@ impl Net {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let waker = Waker::new(&registry, WAKER)?;
-        let mut listener = options.bind.map(TcpListener::bind).transpose()?;
-        if let Some(listener) = &mut listener {
-            registry.register(listener, LISTENER, Interest::READABLE)?;
+        let bound = options.bind.map(|at| Listener::bind(at, options.local));
+        let (listeners, listens_at) = bound.transpose()?.unzip();
+        let mut doors = Vec::new();
+        for (at, mut listener) in listeners.into_iter().flatten().enumerate() {
+            listener.register(&registry, LISTENERS[at])?;
+            doors.push(Door::new(listener, LISTENERS[at]));
         }
-        let listens_at = listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let shared = Arc::new(Shared {
             owner,
             token: options.token,
             nonce: options.nonce,
             tls: options.tls,
+            local: options.local,
             buffers: Buffers::default(),
             registry,
             waker,
@@ -204,7 +228,7 @@ impl Net {
         });
         let builder = std::thread::Builder::new().name("brambling-net".into());
         let watched = shared.clone();
-        let helper = builder.spawn(move || watched.watch(poll, listener))?;
+        let helper = builder.spawn(move || watched.watch(poll, doors))?;
         Ok(Net {
             shared,
             helper: Some(helper),
@@ -222,7 +246,7 @@ impl Net {
     /// When the system has no socket to give, or no random bytes for TLS.
     pub fn dial(&self, to: SocketAddr) -> io::Result<LinkId> {
         let session = self.shared.session(|tls| tls.dial(to.ip()))?;
-        let stream = TcpStream::connect(to)?;
+        let stream = Stream::dial(to, self.shared.local)?;
         self.shared.add(Wire::new(stream, session), Origin::Dialed)
     }
 
@@ -356,13 +380,12 @@ impl Shared {
 
     // ---- the helper
 
-    fn watch(&self, mut poll: Poll, listener: Option<TcpListener>) {
+    fn watch(&self, mut poll: Poll, mut doors: Vec<Door>) {
         let mut events = Events::with_capacity(256);
         // Links of which not all was read: none keeps the others waiting, and those who poll come first.
         let mut unread: Vec<LinkId> = Vec::new();
         let mut polls = 0;
         let mut nap = OUT_OF_THE_WAY;
-        let mut accepted = Accepted::All;
         while !self.ends.load(Ordering::SeqCst) {
             let polled = self.polls.load(Ordering::Relaxed);
             if std::mem::replace(&mut polls, polled) != polled {
@@ -372,7 +395,8 @@ impl Shared {
             } else {
                 nap = OUT_OF_THE_WAY;
             }
-            let patience = if unread.is_empty() && accepted != Accepted::Some {
+            let all_in = doors.iter().all(|door| door.accepted != Accepted::Some);
+            let patience = if unread.is_empty() && all_in {
                 GREETING_TIME / 5
             } else {
                 Duration::ZERO
@@ -385,10 +409,11 @@ impl Shared {
             let has_polled = self.polls.load(Ordering::Relaxed) != polls;
             let is_polled = !self.rests.swap(false, Ordering::Relaxed) && has_polled;
             for event in &events {
-                match (event.token(), &listener) {
-                    (LISTENER, Some(_)) => accepted = Accepted::Some,
-                    (WAKER, _) => {}
-                    (token, _) => {
+                let token = event.token();
+                match doors.iter_mut().find(|door| door.token == token) {
+                    Some(door) => door.accepted = Accepted::Some,
+                    None if token == WAKER => {}
+                    None => {
                         let link = LinkId(token.0 as u64);
                         let is_left = is_polled && self.is_open(link);
                         if (is_left || self.take_up(link, event)) && !unread.contains(&link) {
@@ -397,8 +422,10 @@ impl Shared {
                     }
                 }
             }
-            if let Some(listener) = listener.as_ref().filter(|_| accepted != Accepted::All) {
-                accepted = self.accept(listener);
+            for door in &mut doors {
+                if door.accepted != Accepted::All {
+                    door.accepted = self.accept(&door.listener);
+                }
             }
             unread.retain(|link| {
                 self.link(*link).is_some_and(|link| {
@@ -442,7 +469,7 @@ impl Shared {
     }
 
     /// Takes those who dial.
-    fn accept(&self, listener: &TcpListener) -> Accepted {
+    fn accept(&self, listener: &Listener) -> Accepted {
         for _ in 0..ACCEPTED_AT_ONCE {
             match listener.accept() {
                 Ok((stream, from)) => {

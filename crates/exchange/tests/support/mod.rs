@@ -21,6 +21,11 @@ use std::time::{Duration, Instant};
 /// Far longer than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Whether the tests are those of `local.rs`: the same ones over Unix sockets.
+pub fn is_local() -> bool {
+    env!("CARGO_CRATE_NAME") == "local"
+}
+
 #[derive(Debug)]
 pub enum Event {
     Opened(LinkId, Origin),
@@ -77,12 +82,28 @@ impl Side {
     }
 
     pub fn with(token: u8, listens: bool, tls: Option<Tls>) -> Side {
+        let bind = listens.then(|| "127.0.0.1:0".parse().unwrap());
+        Side::of(token, bind, tls, is_local())
+    }
+
+    /// Listens, and cannot be reached without TCP.
+    pub fn over_tcp(token: u8) -> Side {
+        Side::of(token, Some("127.0.0.1:0".parse().unwrap()), None, false)
+    }
+
+    /// Listens there.
+    pub fn bound(token: u8, at: SocketAddr) -> Side {
+        Side::of(token, Some(at), None, is_local())
+    }
+
+    fn of(token: u8, bind: Option<SocketAddr>, tls: Option<Tls>, local: bool) -> Side {
         let (sender, events) = channel();
         let options = NetOptions {
-            bind: listens.then(|| "127.0.0.1:0".parse().unwrap()),
+            bind,
             token: Token::new([token; 32]),
             nonce,
             tls,
+            local,
         };
         let net = Net::new(options, Arc::new(Tell(Mutex::new(sender)))).unwrap();
         Side { net, events }

@@ -2,8 +2,9 @@
 
 use super::buffers::{Buffer, Buffers};
 use super::carried::{self, Carried, Count};
+use super::stream::Stream;
 use super::wire::Wire;
-use super::{KEEPALIVE, LinkId, Lost, Origin, Owner, Place, Room};
+use super::{LinkId, Lost, Origin, Owner, Place, Room};
 use brambling_protocol::frame::{HEADER_BYTES, Header, Incoming, Packet};
 use brambling_protocol::greeting::{
     Answer, Challenge, Dialer, Listener, Nonce, Opening, Token, Verdict,
@@ -11,7 +12,6 @@ use brambling_protocol::greeting::{
 use bytes::Bytes;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
-use socket2::{SockRef, TcpKeepalive};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::fd::AsRawFd;
@@ -25,6 +25,8 @@ const READ_BYTES: usize = 1 << 16;
 const LARGE_BYTES: usize = 1 << 15;
 /// The room after a large frame: another one is likely, and what is read of it here is copied.
 const BETWEEN_BYTES: usize = 1 << 10;
+/// So much of a large frame has come before its owner is asked where its last bytes are to lie: more than what tells it takes.
+const TELLING_BYTES: usize = 1 << 8;
 /// After a large frame, so many others come before the next one is not expected any more.
 const OTHERS_BETWEEN: u32 = 8;
 /// Calls after which others have their turn.
@@ -171,13 +173,7 @@ impl Link {
             Origin::Dialed => Greeting::Dialing(Box::new(Dialer::new(token, nonce)), false),
             Origin::Accepted(_) => Greeting::Listening(Box::new((token, nonce))),
         };
-        let stream = &wire.stream;
-        // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
-        let _ = stream.set_nodelay(true);
-        // Where it is refused, a connection that dies without a word is noticed when something is sent.
-        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-        let keepalive = keepalive.with_interval(KEEPALIVE / 5).with_retries(5);
-        let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+        wire.stream.tune();
         let (received, sent) = (Arc::<Count>::default(), Arc::<Count>::default());
         Link {
             id,
@@ -244,7 +240,7 @@ impl Link {
     pub(super) fn shut(&self, registry: &Registry) {
         // Both fail when the connection is gone, which is what they are for.
         let _ = registry.deregister(&mut SourceFd(&self.wire.stream.as_raw_fd()));
-        let _ = self.wire.stream.shutdown(std::net::Shutdown::Both);
+        let _ = self.wire.stream.shut();
         let mut writer = self.writer();
         writer.has_ended = true;
         writer.queue.clear();
@@ -301,7 +297,7 @@ impl Link {
         if let Greeting::Dialing(dialing, is_said) = &mut reader.greeting
             && !*is_said
         {
-            if self.wire.stream.peer_addr().is_err() {
+            if !self.wire.stream.is_connected() {
                 return Ok(());
             }
             *is_said = true;
@@ -366,7 +362,7 @@ impl Link {
             && let Some(bytes) = reader.frame_bytes()?
         {
             let Some(frame) = reader.bytes[reader.from..reader.to].get(..bytes) else {
-                if bytes >= LARGE_BYTES {
+                if bytes >= LARGE_BYTES && reader.to - reader.from >= TELLING_BYTES {
                     reader.begin_large(bytes, |begun| owner.place(self.id, begun));
                 }
                 return Ok(());
@@ -463,7 +459,9 @@ impl Reader {
         let begun = self.to - self.from;
         let (wanted, most) = match self.greeting {
             Greeting::Over if self.expects_large > 0 => {
-                let next = self.frame_bytes().ok().flatten().unwrap_or(0);
+                let next = self.frame_bytes().ok().flatten();
+                // Of a large one, no more than what tells where it is to lie.
+                let next = next.filter(|bytes| *bytes < LARGE_BYTES).unwrap_or(0);
                 (LARGE_BYTES + BETWEEN_BYTES, next.max(begun) + BETWEEN_BYTES)
             }
             Greeting::Over => (LARGE_BYTES + READ_BYTES, usize::MAX),
@@ -569,7 +567,7 @@ impl Writer {
 }
 
 /// Tells a dialer that too many others are being greeted.
-pub(super) fn turn_away(mut stream: &mio::net::TcpStream) {
+pub(super) fn turn_away(mut stream: &Stream) {
     // It fits into any socket's buffer; who does not take it is gone.
     let _ = stream.write(&Listener::busy());
 }

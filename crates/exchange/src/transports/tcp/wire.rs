@@ -9,11 +9,11 @@
 //! * The end of a connection is no word of TLS. What was cut off is missing in a session of frames, and sent again.
 
 use super::Lost;
+use super::stream::Stream;
 use crate::transports::tls::TlsError;
 use brambling_protocol::greeting::{
     Challenge, GreetingError, Listener, begins_greeting, begins_tls, refusal,
 };
-use mio::net::TcpStream;
 use rustls::Connection;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::RangeInclusive;
@@ -32,13 +32,13 @@ const TLS_KINDS: RangeInclusive<u8> = 0x14..=0x17;
 
 /// A socket, and what speaks on it.
 pub(super) struct Wire {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     /// None: what is said goes as it is.
     session: Option<Box<Mutex<Session>>>,
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, session: Option<Session>) -> Wire {
+    pub(super) fn new(stream: Stream, session: Option<Session>) -> Wire {
         let session = session.map(|session| Box::new(Mutex::new(session)));
         Wire { stream, session }
     }
@@ -111,7 +111,7 @@ impl Session {
         }
     }
 
-    fn read(&mut self, stream: &TcpStream, place: &mut [u8]) -> Result<usize, Lost> {
+    fn read(&mut self, stream: &Stream, place: &mut [u8]) -> Result<usize, Lost> {
         loop {
             match self.connection.reader().read(place) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Takes bytes off the socket; false: there will be no more.
-    fn take(&mut self, mut stream: &TcpStream) -> Result<bool, Lost> {
+    fn take(&mut self, mut stream: &Stream) -> Result<bool, Lost> {
         let handshakes = self.connection.is_handshaking();
         if !handshakes && self.come.len() < READ_BYTES {
             self.come.resize(READ_BYTES, 0);
@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// The first bytes tell whether the other side speaks TLS.
-    fn begin(&mut self, mut stream: &TcpStream) -> Result<(), Lost> {
+    fn begin(&mut self, mut stream: &Stream) -> Result<(), Lost> {
         let first = &self.come[..self.to];
         self.begun = match &self.connection {
             Connection::Client(_) if begins_greeting(first) => Begun::Plainly,
@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// Why whom this side dialed does not speak TLS, once it has said so.
-    fn refused(&mut self, mut stream: &TcpStream) -> Result<Lost, Lost> {
+    fn refused(&mut self, mut stream: &Stream) -> Result<Lost, Lost> {
         const BYTES: usize = size_of::<Challenge>();
         while self.to < BYTES {
             match stream.read(&mut self.come[self.to..BYTES])? {
@@ -179,7 +179,7 @@ impl Session {
     }
 
     /// Gives the connection some of what has come, and answers what is to be answered.
-    fn decrypt(&mut self, stream: &TcpStream) -> Result<(), Lost> {
+    fn decrypt(&mut self, stream: &Stream) -> Result<(), Lost> {
         let mut rest = &self.come[self.from..self.to];
         let bytes = self.connection.read_tls(&mut rest)?;
         if bytes == 0 {
@@ -194,7 +194,7 @@ impl Session {
         done.map(drop).map_err(|error| TlsError::from(error).into())
     }
 
-    fn flush(&mut self, mut stream: &TcpStream) -> io::Result<()> {
+    fn flush(&mut self, mut stream: &Stream) -> io::Result<()> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut stream) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -204,7 +204,7 @@ impl Session {
         Ok(())
     }
 
-    fn write(&mut self, stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write(&mut self, stream: &Stream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush(stream)?;
         if slices.is_empty() {
             return Ok(0);

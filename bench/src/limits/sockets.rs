@@ -4,39 +4,58 @@ use brambling_machine::crew::{self, Member};
 use brambling_machine::network::polled::loopback_pair;
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// A way to do it.
+/// Which sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loop {
+pub enum Kind {
+    /// TCP on loopback.
+    Tcp,
+    /// Unix sockets, which are between processes of one machine.
+    Unix,
+}
+
+/// How much goes with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtOnce {
     /// As much as the socket takes, as much as it has, in turn.
     Whole,
-    /// At most 64 KB each time: what is copied is still in the cache when it is read.
+    /// At most 64 KB: what is copied is still in the cache when it is read.
     Cached,
-    /// At most 256 KB each time.
+    /// At most 256 KB.
     Halfway,
 }
 
+/// A way to do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loop(pub Kind, pub AtOnce);
+
 impl Loop {
-    /// All of them.
-    pub const ALL: [Loop; 3] = [Loop::Whole, Loop::Cached, Loop::Halfway];
+    /// All of them with these sockets.
+    pub const fn all(kind: Kind) -> [Loop; 3] {
+        let [whole, cached, halfway] = [AtOnce::Whole, AtOnce::Cached, AtOnce::Halfway];
+        [Loop(kind, whole), Loop(kind, cached), Loop(kind, halfway)]
+    }
 
     /// Its stable name.
     pub fn name(self) -> &'static str {
         match self {
-            Loop::Whole => "tcp-whole",
-            Loop::Cached => "tcp-64k",
-            Loop::Halfway => "tcp-256k",
+            Loop(Kind::Tcp, AtOnce::Whole) => "tcp-whole",
+            Loop(Kind::Tcp, AtOnce::Cached) => "tcp-64k",
+            Loop(Kind::Tcp, AtOnce::Halfway) => "tcp-256k",
+            Loop(Kind::Unix, AtOnce::Whole) => "unix-whole",
+            Loop(Kind::Unix, AtOnce::Cached) => "unix-64k",
+            Loop(Kind::Unix, AtOnce::Halfway) => "unix-256k",
         }
     }
 
     fn at_once(self) -> usize {
-        match self {
-            Loop::Whole => usize::MAX,
-            Loop::Cached => 64 << 10,
-            Loop::Halfway => 256 << 10,
+        match self.1 {
+            AtOnce::Whole => usize::MAX,
+            AtOnce::Cached => 64 << 10,
+            AtOnce::Halfway => 256 << 10,
         }
     }
 }
@@ -46,7 +65,31 @@ impl Loop {
 /// # Errors
 /// When the system gives no sockets, or they fail.
 pub fn exchange(how: Loop, places: &[usize], message_bytes: usize, turns: u64) -> io::Result<f64> {
-    let (one, other) = loopback_pair()?;
+    match how.0 {
+        Kind::Tcp => {
+            let (one, other) = loopback_pair()?;
+            between(one, other, how, places, message_bytes, turns)
+        }
+        Kind::Unix => {
+            let (one, other) = UnixStream::pair()?;
+            one.set_nonblocking(true)?;
+            other.set_nonblocking(true)?;
+            between(one, other, how, places, message_bytes, turns)
+        }
+    }
+}
+
+fn between<S: Send>(
+    one: S,
+    other: S,
+    how: Loop,
+    places: &[usize],
+    message_bytes: usize,
+    turns: u64,
+) -> io::Result<f64>
+where
+    for<'a> &'a S: Read + Write,
+{
     let ends = [Mutex::new(Some(one)), Mutex::new(Some(other))];
     let places: Vec<usize> = places.iter().copied().cycle().take(2).collect();
     let took = crew::run(&places, |member| {
@@ -62,13 +105,16 @@ pub fn exchange(how: Loop, places: &[usize], message_bytes: usize, turns: u64) -
     took.into_iter().next().expect("there are two")
 }
 
-fn turn_by_turn(
+fn turn_by_turn<S>(
     member: &Member<'_>,
     how: Loop,
-    end: &TcpStream,
+    end: &S,
     message_bytes: usize,
     turns: u64,
-) -> io::Result<f64> {
+) -> io::Result<f64>
+where
+    for<'a> &'a S: Read + Write,
+{
     let words = message_bytes / size_of::<f64>();
     let ours: Vec<u8> = std::iter::repeat_n(1.0f64.to_le_bytes(), words)
         .flatten()
@@ -87,7 +133,10 @@ fn turn_by_turn(
     Ok(took.as_secs_f64() / turns as f64)
 }
 
-fn swap(how: Loop, mut end: &TcpStream, ours: &[u8], theirs: &mut [u8]) -> io::Result<()> {
+fn swap<S>(how: Loop, mut end: &S, ours: &[u8], theirs: &mut [u8]) -> io::Result<()>
+where
+    for<'a> &'a S: Read + Write,
+{
     let (mut sent, mut come) = (0, 0);
     let at_once = how.at_once();
     let none = |error: io::Error| match error.kind() {
@@ -128,7 +177,7 @@ mod tests {
 
     #[test]
     fn pieces_of_any_size_come_whole() {
-        for how in Loop::ALL {
+        for how in [Kind::Tcp, Kind::Unix].map(Loop::all).into_iter().flatten() {
             for message_bytes in [8, 1_024, 1 << 20] {
                 let seconds = exchange(how, &[0, 1], message_bytes, 3).unwrap();
                 assert!(seconds > 0.0);

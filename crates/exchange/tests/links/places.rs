@@ -1,7 +1,6 @@
 //! Large frames whose last bytes are read to where their owner wants them.
 
-mod support;
-
+use crate::support::{PATIENCE, Side, is_local, nonce};
 use brambling_exchange::transports::tcp::{
     LinkId, Lost, Net, NetOptions, Origin, Owner, Place, Room,
 };
@@ -10,13 +9,15 @@ use brambling_program::{ExchangeId, GroupId};
 use brambling_protocol::frame::{
     Body, Data, DataHead, Ending, Frame, Incoming, Piece, VersionRange,
 };
-use brambling_protocol::greeting::Token;
+use brambling_protocol::greeting::{Challenge, Dialer, Token, Verdict};
 use brambling_protocol::{Generation, JobId, Priority};
 use bytes::Bytes;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use support::{PATIENCE, Side, nonce};
+use std::time::Duration;
 
 /// Where a frame's last payload is wanted, and how much room there is.
 type Wants = fn(Ending<'_>) -> Option<(usize, usize)>;
@@ -125,6 +126,7 @@ fn placing(wants: Wants) -> (Net, Arc<Places>, Came) {
         token: Token::new([7; 32]),
         nonce,
         tls: None,
+        local: is_local(),
     };
     (Net::new(options, places.clone()).unwrap(), places, receiver)
 }
@@ -164,6 +166,42 @@ fn large_frames_end_where_they_are_wanted() {
     let (large, asked) = sent(|ending| Some((ending.at, ending.bytes)));
     assert!(large.iter().all(|lies_there| *lies_there), "{large:?}");
     assert!(asked >= large.len());
+}
+
+/// Who sends greets by hand, and says a frame piece by piece: no cut hides where it is to lie.
+#[test]
+fn frames_that_come_in_pieces_end_where_they_are_wanted() {
+    const BYTES: usize = 200_000;
+    let whole = frame(3, BYTES);
+    for cut in [1, 7, 40, 90, 200, 300, 2_000, BYTES] {
+        let (net, _places, came) = placing(|ending| Some((ending.at, ending.bytes)));
+        let mut stream = TcpStream::connect(net.listens_at().unwrap()).unwrap();
+        stream.set_nodelay(true).unwrap();
+        greet(&mut stream);
+        // The first is not expected to be large, the second is.
+        for _ in 0..2 {
+            for part in [&whole[..cut], &whole[cut..]] {
+                stream.write_all(part).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let (frame_that_came, lies_there) = came.recv_timeout(PATIENCE).expect("it comes");
+            assert!(frame_that_came == whole, "cut at {cut}");
+            assert!(lies_there, "cut at {cut}");
+        }
+    }
+}
+
+/// As who dials.
+fn greet(stream: &mut TcpStream) {
+    let (dialer, opening) = Dialer::new(Token::new([7; 32]), nonce());
+    stream.write_all(&opening).unwrap();
+    let mut challenge: Challenge = [0; _];
+    stream.read_exact(&mut challenge).unwrap();
+    let answer = dialer.on_challenge(&challenge).unwrap();
+    stream.write_all(&answer).unwrap();
+    let mut verdict: Verdict = [0; _];
+    stream.read_exact(&mut verdict).unwrap();
+    dialer.on_verdict(&verdict).unwrap();
 }
 
 /// Who knows no place, or one that does not fit, gets the frame all the same.

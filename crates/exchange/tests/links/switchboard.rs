@@ -1,5 +1,6 @@
 //! A switchboard connects jobs with their peers, again and again, and nobody with whom it should not.
 
+use crate::support::is_local;
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost, NetOptions};
 use brambling_protocol::frame::{Ack, Body, Frame, Incoming};
@@ -72,6 +73,7 @@ fn board(epoch: u64, at: &str) -> Switchboard {
         token: Token::new([4; 32]),
         nonce,
         tls: None,
+        local: is_local(),
     };
     Switchboard::new(options, epoch).unwrap()
 }
@@ -273,6 +275,7 @@ fn hall(epoch: u64) -> (Switchboard, Receiver<Visit>) {
         token: Token::new([4; 32]),
         nonce,
         tls: None,
+        local: is_local(),
     };
     let hall = Arc::new(Hall(Mutex::new(sender)));
     (

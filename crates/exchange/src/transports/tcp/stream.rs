@@ -1,0 +1,181 @@
+//! What carries a link's bytes: TCP, or what the system has for two processes of one machine.
+//!
+//! # On one machine
+//! Who listens at an address with TCP listens also at a Unix socket that is named after it, in the abstract namespace of the
+//! machine (unix(7)): there are no segments, acknowledgements and checksums to make, and pieces of a megabyte go twice as fast. Who dials an
+//! address tries that name first. It belongs to a network namespace, as the address does: on another host nobody has it, and TCP is used.
+//!
+//! Anybody on the machine may take such a name while it is free. So who dials goes on only where a process of the same user listens, as
+//! the system says; TCP is used otherwise. The greeting is the same on both.
+
+use super::KEEPALIVE;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use socket2::{SockRef, TcpKeepalive};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr as Name;
+
+/// A nonblocking connection.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    /// Between processes of one machine.
+    Local(UnixStream),
+}
+
+impl Stream {
+    /// Begins to connect; `local` says whether somebody on this machine is looked for first.
+    ///
+    /// # Errors
+    /// When the system has no socket to give.
+    pub(super) fn dial(to: SocketAddr, local: bool) -> io::Result<Stream> {
+        match local.then(|| dial_local(to)).flatten() {
+            Some(stream) => Ok(Stream::Local(stream)),
+            None => Ok(Stream::Tcp(TcpStream::connect(to)?)),
+        }
+    }
+
+    /// What frames want of a connection.
+    pub(super) fn tune(&self) {
+        if let Stream::Tcp(stream) = self {
+            // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
+            let _ = stream.set_nodelay(true);
+            // Where it is refused, a connection that dies without a word is noticed when something is sent.
+            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+            let keepalive = keepalive.with_interval(KEEPALIVE / 5).with_retries(5);
+            let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+        }
+    }
+
+    /// Whether the other side has been reached.
+    pub(super) fn is_connected(&self) -> bool {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().is_ok(),
+            Stream::Local(stream) => stream.peer_addr().is_ok(),
+        }
+    }
+
+    pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        match self {
+            Stream::Tcp(stream) => stream.take_error(),
+            Stream::Local(stream) => stream.take_error(),
+        }
+    }
+
+    pub(super) fn shut(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Local(stream) => stream.shutdown(Shutdown::Both),
+        }
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Stream::Tcp(stream) => stream.as_raw_fd(),
+            Stream::Local(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => { stream }.read(place),
+            Stream::Local(stream) => { stream }.read(place),
+        }
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => { stream }.write(bytes),
+            Stream::Local(stream) => { stream }.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => { stream }.write_vectored(slices),
+            Stream::Local(stream) => { stream }.write_vectored(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where others connect.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    /// Of processes of this machine, which mean this address.
+    Local(UnixListener, SocketAddr),
+}
+
+impl Listener {
+    /// Listens at an address, and where `local` says so at the name of it.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub(super) fn bind(at: SocketAddr, local: bool) -> io::Result<(Vec<Listener>, SocketAddr)> {
+        let listener = TcpListener::bind(at)?;
+        let at = listener.local_addr()?;
+        let mut listeners = vec![Listener::Tcp(listener)];
+        // Who dials would not name an address that stands for all of them. Where somebody else has the name, they use TCP.
+        if local
+            && !at.ip().is_unspecified()
+            && let Ok(listener) = name(at).and_then(|name| UnixListener::bind_addr(&name))
+        {
+            listeners.push(Listener::Local(listener, at));
+        }
+        Ok((listeners, at))
+    }
+
+    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp(it) => registry.register(it, token, Interest::READABLE),
+            Listener::Local(it, _) => registry.register(it, token, Interest::READABLE),
+        }
+    }
+
+    /// Who has dialed, and from where.
+    pub(super) fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, from) = listener.accept()?;
+                Ok((Stream::Tcp(stream), from))
+            }
+            Listener::Local(listener, at) => {
+                let (stream, _) = listener.accept()?;
+                // It is on this machine, and has no port.
+                Ok((Stream::Local(stream), SocketAddr::new(at.ip(), 0)))
+            }
+        }
+    }
+}
+
+/// An address's name for processes of this machine.
+fn name(of: SocketAddr) -> io::Result<Name> {
+    Name::from_abstract_name(format!("brambling/{of}"))
+}
+
+/// A connection to who listens at an address on this machine; none where no process of this user does.
+fn dial_local(to: SocketAddr) -> Option<UnixStream> {
+    let connect = || {
+        let stream = UnixStream::connect_addr(&name(to)?)?;
+        let user = socket_peercred(&stream)?.uid;
+        match user == geteuid() {
+            true => Ok(stream),
+            false => Err(io::Error::from(ErrorKind::PermissionDenied)),
+        }
+    };
+    // Whatever is wrong with it: TCP shows whether anybody is there.
+    connect().ok()
+}
