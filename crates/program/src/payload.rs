@@ -88,8 +88,11 @@ pub trait Payload: Default + Clone + Send + Sync + 'static {
         None
     }
 
-    /// It will be overwritten: what it shares with others it lets go of. Memory of its own it may keep.
-    fn let_go(&mut self) {}
+    /// It will be overwritten: what it shares with others it lets go of. Memory of its own it may keep; whether it has any that what
+    /// comes next can be written to.
+    fn let_go(&mut self) -> bool {
+        true
+    }
 
     /// Becomes what the bytes are the whole encoding of. They come in parts, which may be cut anywhere; memory that this value
     /// owns is used again.
@@ -382,6 +385,15 @@ impl<T: Payload> Payload for Arc<T> {
             *self = Arc::default();
         }
         Arc::get_mut(self)?.receive(head, bytes_max)
+    }
+    fn let_go(&mut self) -> bool {
+        match Arc::get_mut(self) {
+            Some(own) => own.let_go() && own.heap_bytes() > 0,
+            None => {
+                *self = Arc::default();
+                false
+            }
+        }
     }
     fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
         match Arc::get_mut(self) {

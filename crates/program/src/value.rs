@@ -26,7 +26,7 @@ pub struct PayloadType {
     encode: unsafe fn(*const u8, &mut Vec<u8>),
     encode_head: unsafe fn(*const u8, &mut Vec<u8>) -> *const [u8],
     receive: unsafe fn(*mut u8, &[u8], usize) -> Option<*mut [u8]>,
-    let_go: unsafe fn(*mut u8),
+    let_go: unsafe fn(*mut u8) -> bool,
     decode_parts: unsafe fn(*mut u8, &[&[u8]]) -> Result<(), DecodeError>,
     decode: fn(&mut &[u8]) -> Result<*mut u8, DecodeError>,
 }
@@ -314,11 +314,11 @@ impl Value {
         unsafe { (self.table.receive)(self.pointer, head, bytes_max).map(|place| &mut *place) }
     }
 
-    /// It will be overwritten: what it shares with others it lets go of.
-    pub fn let_go(&mut self) {
+    /// It will be overwritten: what it shares with others it lets go of. Whether it has memory that what comes next can be written to.
+    pub fn let_go(&mut self) -> bool {
         if self.holding == Holding::Shared {
             *self = Value::default_of(self.table);
-            return;
+            return false;
         }
         // SAFETY: the pointer is to a value of the table's type, owned, and borrowed mutably from self.
         unsafe { (self.table.let_go)(self.pointer) }

@@ -5,16 +5,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::IntoIter;
 
 /// Values of an exchange's pieces that nobody needs: their memory is used again.
+///
+/// Pieces whose clones share their memory are sent as clones of what their source has. What is overwritten so would lose the memory that
+/// came with it, into which what comes next could be read: such values are kept apart from those that have none.
 pub struct Spares {
     piece: &'static PayloadType,
-    values: Mutex<Vec<Value>>,
+    lists: Mutex<Lists>,
+}
+
+#[derive(Default)]
+struct Lists {
+    /// With memory of their own.
+    roomy: Vec<Value>,
+    /// Without.
+    empty: Vec<Value>,
 }
 
 impl Spares {
     /// None yet, of pieces of this type.
     pub fn new(piece: &'static PayloadType) -> Spares {
-        let values = Mutex::default();
-        Spares { piece, values }
+        let lists = Mutex::default();
+        Spares { piece, lists }
     }
 
     /// Whether clones of a piece share its memory.
@@ -22,20 +33,35 @@ impl Spares {
         self.piece.is_shared()
     }
 
-    /// A value to be overwritten: what it is is not said.
+    /// A value that what has come is written to: what it is is not said.
     pub fn take(&self) -> Value {
-        let spare = self.values().pop();
+        let mut lists = self.lists();
+        let spare = lists.roomy.pop().or_else(|| lists.empty.pop());
+        drop(lists);
+        spare.unwrap_or_else(|| Value::default_of(self.piece))
+    }
+
+    /// A value that a kernel overwrites with what it sends.
+    pub fn take_to_send(&self) -> Value {
+        if !self.are_shared() {
+            return self.take();
+        }
+        let spare = self.lists().empty.pop();
         spare.unwrap_or_else(|| Value::default_of(self.piece))
     }
 
     /// Nobody needs the value any more.
     pub fn put(&self, mut value: Value) {
-        value.let_go();
-        self.values().push(value);
+        let is_roomy = value.let_go();
+        let mut lists = self.lists();
+        match is_roomy {
+            true => lists.roomy.push(value),
+            false => lists.empty.push(value),
+        }
     }
 
-    fn values(&self) -> MutexGuard<'_, Vec<Value>> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +110,7 @@ impl PieceSink for PieceMap<'_> {
     }
     fn slot_at(&mut self, place: u32) -> (u32, *mut u8) {
         let (destination, slot) = &mut self.places[place as usize];
-        let value = slot.get_or_insert_with(|| self.spares.take());
+        let value = slot.get_or_insert_with(|| self.spares.take_to_send());
         (*destination, value.as_ptr())
     }
     fn source(&self) -> u32 {
@@ -129,5 +155,55 @@ impl PieceSource for PieceQueue {
         let place = piece.as_ptr();
         self.given.push(piece);
         Some((source, place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_program::Payload;
+    use std::sync::Arc;
+
+    fn spares<P: Payload>() -> Spares {
+        Spares::new(PayloadType::of::<P>())
+    }
+
+    /// What came in once is what the next is read to, however many were sent meanwhile.
+    #[test]
+    fn memory_of_what_came_outlives_what_is_sent() {
+        let spares = spares::<Arc<Vec<f64>>>();
+        let ours = Arc::new(vec![1.0; 100]);
+        let came = Arc::new(vec![2.0; 100]);
+        let at = came.as_ptr();
+        spares.put(Value::new(came));
+        for _ in 0..3 {
+            let mut sent = [(); 2].map(|()| spares.take_to_send());
+            for value in &mut sent {
+                *value.get_mut::<Arc<Vec<f64>>>().unwrap() = ours.clone();
+            }
+            sent.into_iter().for_each(|value| spares.put(value));
+            let came = spares.take();
+            assert_eq!(came.get::<Arc<Vec<f64>>>().unwrap().as_ptr(), at);
+            spares.put(came);
+        }
+        assert_eq!(
+            Arc::strong_count(&ours),
+            1,
+            "spare ones hold nothing of others"
+        );
+    }
+
+    /// Where a kernel writes what it sends in place, it gets the memory.
+    #[test]
+    fn vectors_keep_their_memory_either_way() {
+        let spares = spares::<Vec<f64>>();
+        let came = vec![2.0; 100];
+        let at = came.as_ptr();
+        spares.put(Value::new(came));
+        for take in [Spares::take, Spares::take_to_send] {
+            let value = take(&spares);
+            assert_eq!(value.get::<Vec<f64>>().unwrap().as_ptr(), at);
+            spares.put(value);
+        }
     }
 }

@@ -118,8 +118,9 @@ impl<T: Payload + Clone> Payload for Lent<T> {
     fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
         self.0.get_or_insert_default().decode_parts(parts)
     }
-    fn let_go(&mut self) {
+    fn let_go(&mut self) -> bool {
         self.return_it();
+        self.0.as_ref().is_some_and(|values| values.capacity() > 0)
     }
 }
 
