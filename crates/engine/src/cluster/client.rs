@@ -234,8 +234,8 @@ impl Cluster {
 
     /// Runs a program on the cluster's workers, who build it from `bytes`, and fetches the datasets that it keeps.
     ///
-    /// `caller` is asked for interruptions and told how far the job is; its stages run on the workers. A cluster has one
-    /// job at a time: others wait for their turn.
+    /// `caller` is asked for interruptions and told how far the job is; its stages run on the workers. Jobs share the workers'
+    /// threads by `weight`; where a cluster has as many as it runs at once, others wait for their turn.
     ///
     /// # Errors
     /// How the job failed, and on which worker; or what became of the cluster.

@@ -11,6 +11,7 @@ mod job;
 mod mail;
 mod meter;
 mod panics;
+mod patience;
 mod pool;
 mod ready;
 mod seats;

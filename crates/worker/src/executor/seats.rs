@@ -92,11 +92,7 @@ impl Seats {
         if let [seat] = &mut self.seats[..]
             && is_alone(seat)
         {
-            let poll = match self.oversubscribed {
-                true => Duration::ZERO,
-                false => seat.worker.patience(),
-            };
-            return seat.worker.work(poll);
+            return seat.worker.work(!self.oversubscribed);
         }
         if !self.take_turn() {
             self.rest(has_news);

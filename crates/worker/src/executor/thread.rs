@@ -4,6 +4,7 @@
 use super::failure::{Failure, Rank};
 use super::job::{Body, Job, Resident, Station};
 use super::panics;
+use super::patience::Patience;
 use super::slice::{End, Lack, Slice, watch_for};
 use super::spread;
 use super::tally::count;
@@ -15,9 +16,6 @@ use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The same where others are on other workers: what they send has to wake the transport's helper first, which wakes the thread, and
-/// both want a processor that a neighbour may have by then.
-const POLL_FAR: Duration = Duration::from_micros(400);
 /// How long an idle thread polls before it sleeps: about twice what a sleep and a wake-up cost.
 const POLL: Duration = Duration::from_micros(75);
 /// How long work must have waited in another thread's queue before it is stolen.
@@ -61,6 +59,8 @@ pub(super) struct Worker<'a> {
     slices: u32,
     /// When this thread last sent what it had to say to other workers.
     flushed: Instant,
+    /// How long it polls for other workers.
+    patience: Patience,
     /// The shard being run, for whoever must say where a panic came from.
     current: Option<u32>,
     /// What is looked at for stalled shards.
@@ -87,6 +87,7 @@ impl<'a> Worker<'a> {
             clock: Instant::now(),
             slices: 0,
             flushed: Instant::now(),
+            patience: Patience::default(),
             current: None,
             watches: Watches::default(),
             lacks: Vec::new(),
@@ -96,13 +97,14 @@ impl<'a> Worker<'a> {
     /// How long a thread that finds nothing to do for the job polls before it sleeps.
     pub(super) fn patience(&self) -> Duration {
         match self.job.ties {
-            Some(_) => POLL_FAR,
+            Some(_) => self.patience.time(),
             None => POLL,
         }
     }
 
     /// Works until the job stops, or shares its threads with others. A panic of a kernel ends the job, and is told with its stage.
-    pub(super) fn work(&mut self, poll: Duration) {
+    /// `polls` says whether to poll before sleeping.
+    pub(super) fn work(&mut self, polls: bool) {
         self.within(|worker| {
             let mut spins = 0u32;
             while !worker.begin() && !worker.job.calls() {
@@ -118,7 +120,7 @@ impl<'a> Worker<'a> {
                     Some(number) => worker.run(number),
                     None => {
                         worker.flush();
-                        worker.idle(poll);
+                        worker.idle(polls);
                     }
                 }
             }
@@ -539,14 +541,18 @@ impl<'a> Worker<'a> {
     }
 
     /// Polls for mail and marks, then steals, then sleeps.
-    fn idle(&mut self, poll: Duration) {
+    fn idle(&mut self, polls: bool) {
         let mut spins = 0u32;
         let mut since = None;
+        // Since when nothing has come, asleep or not.
+        let mut quiet = None;
         while !self.has_work() {
             spins += 1;
             if self.poll(spins) && since.is_some() {
                 // More of it is likely: who sleeps in the middle of a large piece is woken for its end.
-                since = Some(Instant::now());
+                let now = Instant::now();
+                self.has_come(quiet.replace(now), now);
+                (since, self.clock) = (Some(now), now);
             }
             if !spins.is_multiple_of(SPINS) {
                 std::hint::spin_loop();
@@ -555,10 +561,11 @@ impl<'a> Worker<'a> {
             if since.is_none() {
                 // The slices before, and a wait too short to matter, were work.
                 self.read_clock();
-                since = Some(self.clock);
+                (since, quiet) = (Some(self.clock), Some(self.clock));
                 self.spread();
             }
-            self.clock = Instant::now();
+            let before = std::mem::replace(&mut self.clock, Instant::now());
+            self.patience.looks_after(self.clock - before);
             if let Some(number) = self.thief.steal(self.job, self.clock) {
                 self.station.idle.store(false, Ordering::Release);
                 self.take_over(number);
@@ -566,7 +573,7 @@ impl<'a> Worker<'a> {
                 return;
             }
             self.found_nothing();
-            if since.is_some_and(|since| self.clock - since >= poll) {
+            if since.is_some_and(|since| !polls || self.clock - since >= self.patience()) {
                 let has_work =
                     || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
                 if let Some(ties) = &self.job.ties {
@@ -582,6 +589,13 @@ impl<'a> Worker<'a> {
         if since.is_some() {
             self.station.idle.store(false, Ordering::Release);
             self.clock = Instant::now();
+            self.has_come(quiet, self.clock);
+        }
+    }
+
+    fn has_come(&mut self, quiet: Option<Instant>, now: Instant) {
+        if let Some(quiet) = quiet {
+            self.patience.waited(now - quiet);
         }
     }
 }
