@@ -1,10 +1,9 @@
 //! Pieces over bare sockets: two threads, each of which sends the other a piece and reads the one that comes, turn after turn.
 
 use brambling_machine::crew::{self, Member};
-use brambling_machine::network::polled::loopback_pair;
+use brambling_machine::network::polled::{loopback_pair, unix_pair};
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -71,9 +70,7 @@ pub fn exchange(how: Loop, places: &[usize], message_bytes: usize, turns: u64) -
             between(one, other, how, places, message_bytes, turns)
         }
         Kind::Unix => {
-            let (one, other) = UnixStream::pair()?;
-            one.set_nonblocking(true)?;
-            other.set_nonblocking(true)?;
+            let (one, other) = unix_pair()?;
             between(one, other, how, places, message_bytes, turns)
         }
     }

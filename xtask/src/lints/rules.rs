@@ -109,7 +109,7 @@ pub const RULES: &[Rule] = &[
             "crates/cli/src/dashboard",
             "crates/machine/src/network",
             // Bare sockets are what ours is compared with.
-            "bench/src/limits/tcp",
+            "bench/src/limits/sockets",
         ],
         except_tests: true,
         argued_by: None,

@@ -4,6 +4,7 @@ use crate::cpu;
 use crate::crew::{self, Member};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,17 @@ pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
         end.set_nonblocking(true)?;
     }
     Ok((dialed, accepted))
+}
+
+/// Two ends of a nonblocking connection of Unix sockets, which are between processes of one machine.
+///
+/// # Errors
+/// When the system gives no sockets.
+pub fn unix_pair() -> io::Result<(UnixStream, UnixStream)> {
+    let (one, other) = UnixStream::pair()?;
+    one.set_nonblocking(true)?;
+    other.set_nonblocking(true)?;
+    Ok((one, other))
 }
 
 /// The time for eight bytes to go over loopback TCP from one thread to another and back, in microseconds. Both poll their

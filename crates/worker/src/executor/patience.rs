@@ -10,8 +10,9 @@ use std::time::Duration;
 /// What waking up costs, twice: the helper, and then the thread. Both want a processor that a neighbour may have by then.
 const LEAST: Duration = Duration::from_micros(400);
 const MOST: Duration = Duration::from_millis(4);
-/// Between two looks of who polls there are some microseconds: after so long, somebody else had the processor.
-const AWAY: Duration = Duration::from_micros(100);
+/// Between two looks of who polls there are some microseconds: after so long somebody else had the processor, and not our own helper, who is
+/// quicker than that.
+const AWAY: Duration = Duration::from_micros(500);
 
 #[derive(Debug)]
 pub(super) struct Patience {
@@ -39,7 +40,7 @@ impl Patience {
         self.was_away |= time >= AWAY;
     }
 
-    /// After so long something has come.
+    /// A wait is over, and for so long nothing had come in it.
     pub(super) fn waited(&mut self, time: Duration) {
         let wanted = time * 2;
         let is_in_vain = std::mem::take(&mut self.was_away) || wanted > MOST;

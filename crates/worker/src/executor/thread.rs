@@ -544,14 +544,15 @@ impl<'a> Worker<'a> {
     fn idle(&mut self, polls: bool) {
         let mut spins = 0u32;
         let mut since = None;
-        // Since when nothing has come, asleep or not.
+        // Since when nothing has come, asleep or not; and the longest such time.
         let mut quiet = None;
+        let mut longest = Duration::ZERO;
         while !self.has_work() {
             spins += 1;
             if self.poll(spins) && since.is_some() {
                 // More of it is likely: who sleeps in the middle of a large piece is woken for its end.
                 let now = Instant::now();
-                self.has_come(quiet.replace(now), now);
+                longest = longest.max(passed(quiet.replace(now), now));
                 (since, self.clock) = (Some(now), now);
             }
             if !spins.is_multiple_of(SPINS) {
@@ -589,15 +590,13 @@ impl<'a> Worker<'a> {
         if since.is_some() {
             self.station.idle.store(false, Ordering::Release);
             self.clock = Instant::now();
-            self.has_come(quiet, self.clock);
+            self.patience.waited(longest.max(passed(quiet, self.clock)));
         }
     }
+}
 
-    fn has_come(&mut self, quiet: Option<Instant>, now: Instant) {
-        if let Some(quiet) = quiet {
-            self.patience.waited(now - quiet);
-        }
-    }
+fn passed(since: Option<Instant>, now: Instant) -> Duration {
+    since.map_or(Duration::ZERO, |since| now - since)
 }
 
 /// A mark is set: looks what else the shard lacks, and queues it when that is nothing.
