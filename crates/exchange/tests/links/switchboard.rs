@@ -1,14 +1,12 @@
 //! A switchboard connects jobs with their peers, again and again, and nobody with whom it should not.
 
-use crate::support::is_local;
+use crate::support::{ack, is_local, nonce};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost, NetOptions};
-use brambling_protocol::frame::{Ack, Body, Frame, Incoming};
-use brambling_protocol::greeting::{Nonce, Token};
-use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
-use bytes::Bytes;
+use brambling_protocol::frame::Incoming;
+use brambling_protocol::greeting::Token;
+use brambling_protocol::{JobId, Sequence, WorkerId};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -60,13 +58,6 @@ impl Party for Ear {
     }
 }
 
-fn nonce() -> Nonce {
-    static USED: AtomicU64 = AtomicU64::new(0);
-    let mut nonce = [0; 32];
-    nonce[..8].copy_from_slice(&USED.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-    nonce
-}
-
 fn board(epoch: u64, at: &str) -> Switchboard {
     let options = NetOptions {
         bind: Some(at.parse().unwrap()),
@@ -107,17 +98,6 @@ fn connected(events: &Receiver<Heard>) -> Heard {
             heard => return heard,
         }
     }
-}
-
-fn ack(received: u64) -> Bytes {
-    let (priority, sequence) = (Priority::FIRST, None);
-    let body = Body::Ack(Ack { received });
-    Frame {
-        priority,
-        sequence,
-        body,
-    }
-    .to_bytes()
 }
 
 #[test]

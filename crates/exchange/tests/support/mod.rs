@@ -119,6 +119,18 @@ impl Side {
             .expect("something happens")
     }
 
+    /// One link opens, whatever strangers say, and nothing of theirs is heard.
+    pub fn opens_among_strangers(&self) {
+        loop {
+            match self.next() {
+                Event::Opened(..) => break,
+                Event::Lost(..) => {}
+                Event::Frame(_, frame) => panic!("{frame:?} of a stranger"),
+            }
+        }
+        self.hears_nothing();
+    }
+
     pub fn opened(&self) -> (LinkId, Origin) {
         match self.next() {
             Event::Opened(link, origin) => (link, origin),
