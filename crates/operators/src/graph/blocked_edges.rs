@@ -1,21 +1,25 @@
 //! The edges of a partition, laid out so that sums over in-edges read a table that stays in the cache.
 //!
-//! Sources are numbered by falling degree and cut into blocks of 65,536: what the edges of a block read is
-//! one table of 512 KiB, and a place in it takes two bytes. Most edges of a skewed graph are in its first
-//! block. In a block the edges of a target are a row; rows of equal length lie together, so that the loop
-//! over a row has a length that the compiler knows, or that the processor need not guess, and eight of them lie
-//! side by side: a vector takes an edge of each.
+//! Sources are numbered by falling degree and cut into blocks of at most 65,536: what the edges of a block read is
+//! one table of at most 512 KiB, and a place in it takes two bytes. Most edges of a skewed graph are in its first
+//! blocks, which have 8,192 sources where these have edges enough: 64 KiB are mostly in the cache that is nearest.
+//! How the edges of a block lie: [`super::source_block`].
 
 use super::meeting::{Cell, Meeting, Real, Sums, TABLE};
 use super::rows;
+use super::source_block::SourceBlock;
 use super::vertex_cut::{Edge, VertexCut};
 use crate::simd::Isa;
 use brambling_program::{DecodeError, Payload};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Rows longer than this lie behind the others, and none of them side by side.
-pub(super) const SHORT: usize = 64;
+/// The sources of the smallest blocks, unless there are no more.
+const STEP: usize = 8 << 10;
+
+/// Edges for each target with which a block needs no more sources. With fewer, what the rows cost is more than what
+/// a small table saves.
+const DENSE: usize = 2;
 
 /// Edges on their way into a partition.
 #[derive(Clone, Debug, Default)]
@@ -58,24 +62,6 @@ pub struct BlockedEdges {
 }
 brambling_program::payload!(BlockedEdges, |edges| edges.heap_bytes);
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct SourceBlock {
-    /// The slot of each source, by its place in the table.
-    sources: Vec<u32>,
-    /// How many rows there are of each length from 1 to [`SHORT`].
-    pub(super) counts: Vec<u32>,
-    /// The target of each row, as a place among the partition's: the short rows by length, then the others, by length too, so that
-    /// the processor can guess where each ends.
-    pub(super) targets: Vec<u32>,
-    /// The lengths of the others.
-    pub(super) lengths: Vec<u32>,
-    /// Where each edge reads the table. Of rows of a short length every eight lie side by side, then the other
-    /// rows one after another.
-    pub(super) places: Vec<u16>,
-    /// What each edge weighs, if they weigh anything.
-    pub(super) weights: Vec<f64>,
-}
-
 impl BlockedEdges {
     /// Lays out the edges of some bins. Edges of a row stay in the order of the bins.
     pub fn new(bins: Vec<Bin>, source_slots: usize, target_slots: usize) -> BlockedEdges {
@@ -106,12 +92,10 @@ impl BlockedEdges {
         &self.targets
     }
 
-    /// The slots that are the source of some edge, ascending.
-    pub(super) fn sources(&self) -> Vec<u32> {
-        let all = self.blocks.iter().flat_map(|block| &block.sources);
-        let mut sources: Vec<u32> = all.copied().collect();
-        sources.sort_unstable();
-        sources
+    /// The slots that are the source of some edge, in the order in which tables are filled: by falling degree.
+    pub(super) fn sources(&self) -> impl Iterator<Item = u32> {
+        let blocks = self.blocks.iter();
+        blocks.flat_map(|block| &block.sources).copied()
     }
 
     /// Gives sources other slots.
@@ -155,20 +139,8 @@ impl BlockedEdges {
     }
 }
 
-impl SourceBlock {
-    fn heap_bytes(&self) -> usize {
-        (self.sources.capacity()
-            + self.counts.capacity()
-            + self.targets.capacity()
-            + self.lengths.capacity())
-            * size_of::<u32>()
-            + self.places.capacity() * size_of::<u16>()
-            + self.weights.capacity() * size_of::<f64>()
-    }
-}
-
 /// An edge's weight while edges are sorted: nothing when all weigh 1.
-trait Weight: Copy + Default {
+pub(super) trait Weight: Copy + Default {
     fn of(bin: &Bin, at: usize) -> Self;
     fn keep(self, weights: &mut [f64], at: usize);
     const WEIGHTED: bool;
@@ -192,26 +164,29 @@ impl Weight for f64 {
 
 /// An edge whose source has its place in the order of degrees.
 #[derive(Clone, Copy, Default)]
-struct Placed<W> {
-    target: u32,
-    place: u32,
-    weight: W,
+pub(super) struct Placed<W> {
+    /// As a slot, then as a place among the partition's targets.
+    pub(super) target: u32,
+    /// In the order of all sources, then in the block's table.
+    pub(super) place: u32,
+    pub(super) weight: W,
 }
 
 fn lay_out<W: Weight>(bins: Vec<Bin>, source_slots: usize, target_slots: usize) -> BlockedEdges {
     let order = Order::by_degree(&bins, source_slots);
     let mut by_target = sorted_by_target::<W>(bins, &order.places, target_slots);
     let targets = name_by_place(&mut by_target);
-    let count = order.slots.len().div_ceil(TABLE);
-    let (sorted, ends) = sorted_by_block(&by_target, count);
+    let lens = block_lens(&by_target, order.slots.len(), targets.len());
+    let (sorted, ends) = sorted_by_block(&by_target, &lens);
     drop((by_target, order.places));
-    let mut start = 0;
-    let blocks: Vec<SourceBlock> = order
-        .slots
-        .chunks(TABLE)
+    let (mut slots, mut start) = (order.slots.as_slice(), 0);
+    let blocks: Vec<SourceBlock> = lens
+        .into_iter()
         .zip(ends)
-        .map(|(slots, end)| {
-            SourceBlock::new(slots, &sorted[std::mem::replace(&mut start, end)..end])
+        .map(|(len, end)| {
+            let own = slots.split_off(..len).expect("as many slots as places");
+            let edges = &sorted[std::mem::replace(&mut start, end)..end];
+            SourceBlock::new(own, edges, targets.len())
         })
         .collect();
     BlockedEdges {
@@ -301,98 +276,48 @@ fn name_by_place<W>(edges: &mut [Placed<W>]) -> Vec<u32> {
     targets
 }
 
-/// Edges by block, those of a block in the order they had; and where each block ends.
-fn sorted_by_block<W: Weight>(edges: &[Placed<W>], blocks: usize) -> (Vec<Placed<W>>, Vec<usize>) {
-    let block = |edge: &Placed<W>| edge.place as usize / TABLE;
-    let mut next = starts(blocks, edges.iter().map(block));
+/// How many sources each block has, by falling degree: [`STEP`], or so many more that the block has [`DENSE`] edges
+/// for each target, but no more than fit in a table.
+fn block_lens<W>(edges: &[Placed<W>], sources: usize, targets: usize) -> Vec<usize> {
+    let mut counts = vec![0; sources.div_ceil(STEP)];
+    for edge in edges {
+        counts[edge.place as usize / STEP] += 1;
+    }
+    let mut lens = Vec::new();
+    let (mut start, mut count) = (0, 0);
+    for (step, edges) in counts.into_iter().enumerate() {
+        count += edges;
+        let end = sources.min((step + 1) * STEP);
+        if count >= DENSE * targets || end - start == TABLE || end == sources {
+            lens.push(end - std::mem::replace(&mut start, end));
+            count = 0;
+        }
+    }
+    lens
+}
+
+/// Edges by block, those of a block in the order they had, by their source's place in it; and where each block ends.
+fn sorted_by_block<W: Weight>(edges: &[Placed<W>], lens: &[usize]) -> (Vec<Placed<W>>, Vec<usize>) {
+    // Of each step, its block and the first place there.
+    let mut of_step = Vec::new();
+    let mut first = 0;
+    for (block, len) in lens.iter().enumerate() {
+        of_step.resize((first + len).div_ceil(STEP), (block, first as u32));
+        first += len;
+    }
+    let of = |edge: &Placed<W>| of_step[edge.place as usize / STEP];
+    let mut next = starts(lens.len(), edges.iter().map(|edge| of(edge).0));
     let mut sorted = vec![Placed::default(); edges.len()];
     for edge in edges {
-        let next = &mut next[block(edge)];
-        sorted[*next] = *edge;
+        let (block, first) = of(edge);
+        let next = &mut next[block];
+        sorted[*next] = Placed {
+            place: edge.place - first,
+            ..*edge
+        };
         *next += 1;
     }
     (sorted, next)
-}
-
-/// Where the next row of a length goes.
-#[derive(Clone, Copy, Default)]
-struct Next {
-    /// Among the rows of this length.
-    row: usize,
-    /// Of the first.
-    target: usize,
-    place: usize,
-}
-
-impl SourceBlock {
-    /// Lays out edges that are sorted by target.
-    fn new<W: Weight>(slots: &[u32], edges: &[Placed<W>]) -> SourceBlock {
-        let rows = || edges.chunk_by(|a, b| a.target == b.target);
-        let mut counts = vec![0; SHORT];
-        let mut longer = 0;
-        for row in rows() {
-            match counts.get_mut(row.len() - 1) {
-                Some(count) => *count += 1,
-                None => longer += 1,
-            }
-        }
-        let mut nexts = [Next::default(); SHORT + 1];
-        for length in 1..=SHORT {
-            let (last, count) = (nexts[length - 1], counts[length - 1] as usize);
-            nexts[length] = Next {
-                row: 0,
-                target: last.target + count,
-                place: last.place + count * length,
-            };
-        }
-        let mut block = SourceBlock {
-            sources: slots.to_vec(),
-            counts: counts.clone(),
-            targets: vec![0; nexts[SHORT].target + longer],
-            lengths: Vec::with_capacity(longer),
-            places: vec![0; edges.len()],
-            weights: vec![0.0; if W::WEIGHTED { edges.len() } else { 0 }],
-        };
-        let mut long = Vec::with_capacity(longer);
-        for row in rows() {
-            match counts.get(row.len() - 1) {
-                Some(&count) => block.put_short(row, count as usize, &mut nexts[row.len() - 1]),
-                None => long.push(row),
-            }
-        }
-        long.sort_by_key(|row| row.len());
-        for row in long {
-            block.put_long(row, &mut nexts[SHORT]);
-        }
-        block
-    }
-
-    fn put_short<W: Weight>(&mut self, row: &[Placed<W>], count: usize, next: &mut Next) {
-        let side_by_side = count / 8 * 8;
-        let (first, step) = if next.row < side_by_side {
-            (next.row / 8 * 8 * row.len() + next.row % 8, 8)
-        } else {
-            (next.row * row.len(), 1)
-        };
-        self.targets[next.target + next.row] = row[0].target;
-        self.put(row, next.place + first, step);
-        next.row += 1;
-    }
-
-    fn put_long<W: Weight>(&mut self, row: &[Placed<W>], next: &mut Next) {
-        self.targets[next.target + next.row] = row[0].target;
-        self.lengths.push(row.len() as u32);
-        self.put(row, next.place, 1);
-        next.row += 1;
-        next.place += row.len();
-    }
-
-    fn put<W: Weight>(&mut self, row: &[Placed<W>], first: usize, step: usize) {
-        for (at, edge) in (first..).step_by(step).zip(row) {
-            self.places[at] = (edge.place as usize % TABLE) as u16;
-            edge.weight.keep(&mut self.weights, at);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -445,8 +370,9 @@ mod tests {
         let edges = vec![edge(7, 0), edge(2, 0), edge(7, 3), edge(9, 3), edge(7, 1)];
         let weights = Vec::new();
         let mut edges = BlockedEdges::new(vec![Bin { edges, weights }], 10, 4);
-        let sources = edges.sources();
-        assert_eq!(sources, [2, 7, 9]);
+        let sources: Vec<u32> = edges.sources().collect();
+        // The one with most edges first.
+        assert_eq!(sources, [7, 2, 9]);
         let share = |slot: u32| f64::from(slot * slot);
         let sums = |edges: &BlockedEdges, share: &dyn Fn(u32) -> f64| {
             let mut sums = vec![0.0; edges.targets().len()];
@@ -455,8 +381,75 @@ mod tests {
         };
         let right = sums(&edges, &share);
         assert_eq!(right, [53.0, 49.0, 130.0]);
-        edges.rename_sources(|slot| sources.binary_search(&slot).expect("is one") as u32);
+        let place = |slot| sources.iter().position(|&source| source == slot);
+        edges.rename_sources(|slot| place(slot).expect("is one") as u32);
         let lent: Vec<f64> = sources.iter().map(|&slot| share(slot)).collect();
         assert_eq!(sums(&edges, &|slot| lent[slot as usize]), right);
+    }
+
+    /// A graph with blocks of several sizes, bands, and rows of all lengths: what meets is what a loop over the edges
+    /// finds, for every instruction set. All sums are whole numbers, so that their order does not enter.
+    #[test]
+    fn blocks_and_bands_keep_every_edge() {
+        let (sources, targets) = (100_000, 60_000);
+        let mut edges = Vec::new();
+        for target in 0..targets {
+            // A few rows are long, and every third target has hardly an edge.
+            let row = match target {
+                _ if target % 1_000 == 7 => 300,
+                _ if target % 3 == 0 => 1,
+                _ => target % 90,
+            };
+            // Low sources have most of them.
+            edges.extend((0..row).map(|at| {
+                let source = (target * 31 + at * at * 97) % sources;
+                let source = if at % 64 == 63 {
+                    source
+                } else {
+                    source % 9_000
+                };
+                Edge { source, target }
+            }));
+        }
+        edges.extend((0..sources).map(|source| Edge {
+            source,
+            target: source % 5,
+        }));
+        let weight = |at: usize| (at % 7) as f64;
+        for weighted in [false, true] {
+            let weights = (0..edges.len()).map(weight);
+            let weights: Vec<f64> = if weighted {
+                weights.collect()
+            } else {
+                Vec::new()
+            };
+            let share = |slot: u32| f64::from(slot % 1_000);
+            let mut right = vec![0.0; targets as usize];
+            for (at, edge) in edges.iter().enumerate() {
+                right[edge.target as usize] +=
+                    share(edge.source) * weights.get(at).copied().unwrap_or(1.0);
+            }
+            let bin = Bin {
+                edges: edges.clone(),
+                weights,
+            };
+            let laid_out = BlockedEdges::new(vec![bin], sources as usize, targets as usize);
+            let lens = laid_out.blocks.iter().map(|block| block.sources.len());
+            assert_eq!(lens.collect::<Vec<_>>(), [STEP, STEP, TABLE, 18_080]);
+            assert_eq!(laid_out.len(), edges.len());
+            assert!(
+                laid_out
+                    .blocks
+                    .iter()
+                    .any(|block| block.band < targets as usize)
+            );
+            let all = laid_out.targets().iter().map(|&slot| right[slot as usize]);
+            let right: Vec<f64> = all.collect();
+            for isa in Isa::supported() {
+                let mut sums = vec![0.0; right.len()];
+                laid_out.sum_into(isa, share, &mut sums);
+                assert_eq!(sums, right, "{isa:?}");
+            }
+        }
     }
 }

@@ -10,5 +10,6 @@ pub mod propagation;
 pub mod reach;
 pub mod relabel;
 mod rows;
+mod source_block;
 mod travel;
 pub mod vertex_cut;

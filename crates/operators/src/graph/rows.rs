@@ -4,8 +4,8 @@
 //! A short row's edges are joined one after another, a long row's in eight lanes, lane `i` the edges `i`, `i + 8`,
 //! …, which then meet in pairs. Neither the instruction set nor which rows lie side by side enters.
 
-use super::blocked_edges::{SHORT, SourceBlock};
 use super::meeting::{Meeting, Table};
+use super::source_block::{SHORT, SourceBlock};
 use crate::simd::{F64x8, Isa, Kernel, dispatch};
 
 /// Joins to what each target has what its edges in the block bring.
@@ -17,6 +17,7 @@ pub(super) fn meet<M: Meeting>(
 ) {
     let rows = Rows {
         targets: &block.targets,
+        lengths: &block.lengths,
         places: &block.places,
         weights: &block.weights,
     };
@@ -45,16 +46,33 @@ pub(super) fn meet<M: Meeting>(
 
 /// The rows that have not been joined yet.
 struct Rows<'a> {
-    targets: &'a [u32],
+    targets: &'a [u16],
+    lengths: &'a [u32],
     places: &'a [u16],
     /// Empty where edges have no weights.
     weights: &'a [f64],
 }
 
 impl<'a> Rows<'a> {
-    /// The edges of the next rows.
+    /// The targets of so many rows.
     #[inline(always)]
-    fn next<const WEIGHTED: bool>(&mut self, edges: usize) -> (&'a [u16], &'a [f64]) {
+    fn targets(&mut self, rows: u32) -> &'a [u16] {
+        let (targets, rest) = self.targets.split_at(rows as usize);
+        self.targets = rest;
+        targets
+    }
+
+    /// The lengths of so many rows, which are long.
+    #[inline(always)]
+    fn lengths(&mut self, rows: u32) -> &'a [u32] {
+        let (lengths, rest) = self.lengths.split_at(rows as usize);
+        self.lengths = rest;
+        lengths
+    }
+
+    /// So many edges of the next rows.
+    #[inline(always)]
+    fn edges<const WEIGHTED: bool>(&mut self, edges: usize) -> (&'a [u16], &'a [f64]) {
         let (places, rest) = self.places.split_at(edges);
         self.places = rest;
         let (weights, rest) = self.weights.split_at(if WEIGHTED { edges } else { 0 });
@@ -75,66 +93,86 @@ impl<M: Meeting, const WEIGHTED: bool> Kernel for Meet<'_, M, WEIGHTED> {
 
     #[inline(always)]
     fn run<S: F64x8>(mut self) {
-        macro_rules! equal {
-            ($($length:literal),*) => {$(self.equal::<S>($length);)*};
-        }
-        equal!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
-        for length in 17..=SHORT {
-            self.equal::<S>(length);
-        }
-        for (&target, &length) in self.rows.targets.iter().zip(&self.block.lengths) {
-            let (places, weights) = self.rows.next::<WEIGHTED>(length as usize);
-            let all = long::<M, S, WEIGHTED>(self.table, places, weights);
-            let into = &mut self.into[target as usize];
-            *into = M::join(*into, all);
+        let (counts, _) = self.block.counts.as_chunks::<{ SHORT + 1 }>();
+        for (counts, into) in counts.iter().zip(self.into.chunks_mut(self.block.band)) {
+            meet_band::<M, S, WEIGHTED>(&mut self.rows, counts, self.table, into);
         }
     }
 }
 
-impl<M: Meeting, const WEIGHTED: bool> Meet<'_, M, WEIGHTED> {
-    /// All rows of a length.
-    #[inline(always)]
-    fn equal<S: F64x8>(&mut self, length: usize) {
-        let count = self.block.counts[length - 1] as usize;
-        let (targets, rest) = self.rows.targets.split_at(count);
-        self.rows.targets = rest;
-        let (eights, ones) = targets.as_chunks::<8>();
-        let (places, weights) = self.rows.next::<WEIGHTED>(eights.len() * 8 * length);
-        let mut weights = weights.as_chunks::<8>().0.chunks_exact(length);
-        let places = places.as_chunks::<8>().0.chunks_exact(length);
-        for (targets, places) in eights.iter().zip(places) {
-            let mut all = M::nothing::<S>();
-            if WEIGHTED {
-                let mut lanes = M::lanes::<S>(all);
-                let weights = weights.next().into_iter().flatten();
-                for (places, weights) in places.iter().zip(weights) {
-                    join_weighted::<M>(self.table, places, weights, &mut lanes);
-                }
-                put::<M>(self.into, targets, &lanes);
-            } else {
-                for places in places {
-                    all = M::join_eight::<S>(self.table, places, all);
-                }
-                put::<M>(self.into, targets, &M::lanes::<S>(all));
+/// All rows of a band.
+#[inline(always)]
+fn meet_band<M: Meeting, S: F64x8, const WEIGHTED: bool>(
+    rows: &mut Rows<'_>,
+    counts: &[u32; SHORT + 1],
+    table: &Table<M::Value>,
+    into: &mut [M::Value],
+) {
+    macro_rules! equal {
+        ($($length:literal),*) => {$(
+            let targets = rows.targets(counts[$length - 1]);
+            equal::<M, S, WEIGHTED>(rows, targets, $length, table, into);
+        )*};
+    }
+    equal!(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
+    for length in 17..=SHORT {
+        let targets = rows.targets(counts[length - 1]);
+        equal::<M, S, WEIGHTED>(rows, targets, length, table, into);
+    }
+    let (targets, lengths) = (rows.targets(counts[SHORT]), rows.lengths(counts[SHORT]));
+    for (&target, &length) in targets.iter().zip(lengths) {
+        let (places, weights) = rows.edges::<WEIGHTED>(length as usize);
+        let all = long::<M, S, WEIGHTED>(table, places, weights);
+        let into = &mut into[usize::from(target)];
+        *into = M::join(*into, all);
+    }
+}
+
+/// All rows of a length.
+#[inline(always)]
+fn equal<M: Meeting, S: F64x8, const WEIGHTED: bool>(
+    rows: &mut Rows<'_>,
+    targets: &[u16],
+    length: usize,
+    table: &Table<M::Value>,
+    into: &mut [M::Value],
+) {
+    let (eights, ones) = targets.as_chunks::<8>();
+    let (places, weights) = rows.edges::<WEIGHTED>(eights.len() * 8 * length);
+    let mut weights = weights.as_chunks::<8>().0.chunks_exact(length);
+    let places = places.as_chunks::<8>().0.chunks_exact(length);
+    for (targets, places) in eights.iter().zip(places) {
+        let mut all = M::nothing::<S>();
+        if WEIGHTED {
+            let mut lanes = M::lanes::<S>(all);
+            let weights = weights.next().into_iter().flatten();
+            for (places, weights) in places.iter().zip(weights) {
+                join_weighted::<M>(table, places, weights, &mut lanes);
             }
-        }
-        for &target in ones {
-            let (places, weights) = self.rows.next::<WEIGHTED>(length);
-            let mut all = M::NOTHING;
-            let mut at = 0;
-            while at < length {
-                all = join_one::<M, WEIGHTED>(self.table, places, weights, at, all);
-                at += 1;
+            put::<M>(into, targets, &lanes);
+        } else {
+            for places in places {
+                all = M::join_eight::<S>(table, places, all);
             }
-            let into = &mut self.into[target as usize];
-            *into = M::join(*into, all);
+            put::<M>(into, targets, &M::lanes::<S>(all));
         }
+    }
+    for &target in ones {
+        let (places, weights) = rows.edges::<WEIGHTED>(length);
+        let mut all = M::NOTHING;
+        let mut at = 0;
+        while at < length {
+            all = join_one::<M, WEIGHTED>(table, places, weights, at, all);
+            at += 1;
+        }
+        let into = &mut into[usize::from(target)];
+        *into = M::join(*into, all);
     }
 }
 
 /// Joins the values of eight rows to what their targets have.
 #[inline(always)]
-fn put<M: Meeting>(into: &mut [M::Value], targets: &[u32; 8], lanes: &[M::Value; 8]) {
+fn put<M: Meeting>(into: &mut [M::Value], targets: &[u16; 8], lanes: &[M::Value; 8]) {
     let mut lane = 0;
     while lane < 8 {
         let into = &mut into[targets[lane] as usize];

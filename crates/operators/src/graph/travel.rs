@@ -144,7 +144,8 @@ impl Doors {
     }
 }
 
-/// The vertices of a partition that are the source of some edge: what others have goes nowhere. Their places, ascending.
+/// The vertices of a partition that are the source of some edge: what others have goes nowhere. Their places, in
+/// the order in which the first edge partition that knows them fills its tables. What they lend is then read as it lies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gates(Lending<u32>);
 
@@ -166,17 +167,31 @@ impl Payload for Gates {
 impl Gates {
     /// Takes the sources that the partitions of a row know.
     fn open(inbox: &mut Inbox<'_, Lent<u32>>, slots: &Range<usize>) -> Gates {
-        let mut is_source = vec![false; slots.len()];
+        let mut is_known = vec![false; slots.len()];
+        let mut places = Vec::new();
         for (_, piece) in inbox {
             let own = piece.values().iter().map(|&slot| slot as usize);
-            let own = own.filter(|slot| slots.contains(slot));
-            own.for_each(|slot| is_source[slot - slots.start] = true);
+            for place in own.filter(|slot| slots.contains(slot)) {
+                let place = place - slots.start;
+                if !std::mem::replace(&mut is_known[place], true) {
+                    places.push(place as u32);
+                }
+            }
             piece.return_it();
         }
-        let places = is_source.iter().enumerate().filter(|(_, is)| **is);
         let mut gates = Gates::default();
-        gates.0.fill(places.map(|(place, _)| place as u32));
+        gates.0.fill(places.into_iter());
         gates
+    }
+
+    /// Where each place stands among them.
+    fn positions(places: &[u32]) -> Vec<u32> {
+        let len = places.iter().max().map_or(0, |&last| last as usize + 1);
+        let mut positions = vec![0; len];
+        for (position, &place) in (0..).zip(places) {
+            positions[place as usize] = position;
+        }
+        positions
     }
 
     /// Of what is said of each place, that of those that are a source.
@@ -283,7 +298,7 @@ fn open_gates(
     let sources = p.like::<Lending<u32>, _>("sources", edges);
     p.compute("sources").read(edges).write(&sources).run(
         |edges: &BlockedEdges, sources: &mut Lending<u32>| {
-            sources.fill(edges.sources().into_iter());
+            sources.fill(edges.sources());
         },
     );
     let exchange = p.exchange::<Lent<u32>>("sources", cut.along_rows());
@@ -306,10 +321,11 @@ fn open_gates(
     p.gather("name sources", &exchange).update(edges).run(
         move |inbox: &mut Inbox<'_, Lent<u32>>, edges: &mut BlockedEdges| {
             let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
+            let gates = lent.iter().map(|lent| Gates::positions(lent.values()));
+            let positions: Vec<Vec<u32>> = gates.collect();
             edges.rename_sources(|slot| {
                 let (column, place) = cut.source_of(slot);
-                let known = lent[column].values().binary_search(&(place as u32));
-                cut.source_slot(column, known.expect("its source was told"))
+                cut.source_slot(column, positions[column][place] as usize)
             });
             lent.into_iter().for_each(Lent::return_it);
         },
@@ -341,6 +357,19 @@ mod tests {
         gates.0.fill([1, 4, 5].into_iter());
         let ranks = [0.5, 1.5, 2.5, 3.5, 4.5, 5.5];
         assert!(gates.pass(|place| ranks[place]).eq([1.5, 4.5, 5.5]));
+    }
+
+    /// Wherever a vertex stands among those whose shares travel, it is found there.
+    #[test]
+    fn positions_lead_back() {
+        let places = [4, 1, 5, 0];
+        let positions = Gates::positions(&places);
+        assert!(
+            (0..)
+                .zip(places)
+                .all(|(position, place)| positions[place as usize] == position)
+        );
+        assert!(Gates::positions(&[]).is_empty());
     }
 
     /// What goes along columns goes between grids that are kept together by columns, so that it stays on a worker.
