@@ -263,7 +263,7 @@ impl Net {
         self.shared.polls.fetch_add(1, Ordering::Relaxed);
         let mut moved = false;
         for link in self.shared.all().iter() {
-            moved |= link.write_on();
+            moved |= link.write_on(false);
             moved |= self.shared.read(link, false).has_come;
         }
         moved
@@ -430,7 +430,8 @@ impl Shared {
             unread.retain(|link| {
                 self.link(*link).is_some_and(|link| {
                     let is_left = is_polled && link.is_open();
-                    link.write_on();
+                    // No event tells again that the socket takes more: whoever was at the link may have seen it full before that.
+                    link.write_on(!is_left);
                     is_left || self.read(&link, true).has_more
                 })
             });

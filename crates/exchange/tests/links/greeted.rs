@@ -1,12 +1,18 @@
 //! Links on loopback: frames arrive whole and in order, strangers do not get in, and every link ends with a reason.
 
-use crate::support::{Event, PATIENCE, Side, ack, pair, part};
-use brambling_exchange::transports::tcp::{Carried, GREETED_AT_ONCE, Lost};
-use brambling_protocol::greeting::{GreetingError, Listener};
+use crate::support::{Event, PATIENCE, Side, ack, is_local, nonce, pair, part};
+use brambling_exchange::transports::tcp::{
+    Carried, GREETED_AT_ONCE, LinkId, Lost, Net, NetOptions, Origin, Owner,
+};
+use brambling_protocol::frame::Incoming;
+use brambling_protocol::greeting::{GreetingError, Listener, Token};
 use bytes::Bytes;
+use std::error::Error;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 #[test]
@@ -139,6 +145,74 @@ fn polling_threads_and_the_helper_do_not_disturb_each_other() {
         }
         over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Reads nothing while the test has its door.
+struct Behind(Arc<Mutex<()>>, Mutex<Sender<usize>>);
+
+impl Owner for Behind {
+    fn opened(&self, _: LinkId, _: Origin) {}
+    fn frame(&self, _: LinkId, frame: Incoming<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        drop(self.0.lock().unwrap());
+        let sender = self.1.lock().unwrap();
+        sender.send(frame.bytes().len()).unwrap();
+        Ok(())
+    }
+    fn lost(&self, _: LinkId, _: Lost) {}
+}
+
+/// A thread that queued frames kept the helper from a link just when its socket took more again, and had itself seen the socket full before.
+/// Threads that poll had left the event to it, and then turned to other work. No further event came: what a job had left
+/// never reached its client, once in some hundred fetches.
+#[test]
+fn a_full_socket_that_takes_more_while_frames_are_queued() {
+    let (sender, came) = channel();
+    let door = Arc::new(Mutex::new(()));
+    let reader = Net::new(
+        NetOptions {
+            bind: Some("127.0.0.1:0".parse().unwrap()),
+            token: Token::new([7; 32]),
+            nonce,
+            tls: None,
+            local: is_local(),
+        },
+        Arc::new(Behind(door.clone(), Mutex::new(sender))),
+    )
+    .unwrap();
+    let a = Side::new(7, false);
+    a.net.dial(reader.listens_at().unwrap()).unwrap();
+    let (link, _) = a.opened();
+    let closed = door.lock().unwrap();
+    let large = part(&vec![7; 20_000_000]);
+    a.net.send(link, [ack(1), large.clone()]);
+    let (queues, queued) = (Barrier::new(2), Barrier::new(2));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Makes its frame while it has the link.
+            let slow = std::iter::once_with(|| {
+                queues.wait();
+                queued.wait();
+                ack(2)
+            });
+            a.net.send(link, slow);
+        });
+        queues.wait();
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                a.net.poll();
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        drop(closed);
+        std::thread::sleep(Duration::from_millis(20));
+        over.store(true, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(50));
+        queued.wait();
+    });
+    for bytes in [ack(1).len(), large.len(), ack(2).len()] {
+        assert_eq!(came.recv_timeout(PATIENCE), Ok(bytes));
+    }
 }
 
 #[test]

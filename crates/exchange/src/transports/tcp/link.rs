@@ -269,14 +269,16 @@ impl Link {
         let _ = writer.write(&self.wire);
     }
 
-    /// Writes what waits, if the socket takes more of it by now; whether it did. For threads that have nothing else to do.
-    pub(super) fn write_on(&self) -> bool {
+    /// Writes what waits, if the socket takes more of it by now; whether it did. `waits` says whether to wait for another thread that is
+    /// at it: one that queues frames takes the socket for full until it is told otherwise. Who does not wait has to come again.
+    pub(super) fn write_on(&self, waits: bool) -> bool {
         if !self.is_open.load(Ordering::Relaxed) {
             return false;
         }
-        // Whoever has the lock writes.
-        let Ok(mut writer) = self.writer.try_lock() else {
-            return false;
+        let mut writer = match self.writer.try_lock() {
+            Ok(writer) => writer,
+            Err(_) if waits => self.writer(),
+            Err(_) => return false,
         };
         if writer.queue.is_empty() && !self.wire.holds_back() {
             return false;
