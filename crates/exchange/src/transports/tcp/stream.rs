@@ -20,6 +20,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr as Name;
 
+/// What a process of the same machine may leave unread before who writes has to come again: a piece of some size, so that a thread hands it
+/// over with one call and turns to other work, and the one that reads is not woken for every part of it.
+const LOCAL_SEND_BYTES: usize = 4 << 20;
+
 /// A nonblocking connection.
 pub(super) enum Stream {
     Tcp(TcpStream),
@@ -41,13 +45,19 @@ impl Stream {
 
     /// What frames want of a connection.
     pub(super) fn tune(&self) {
-        if let Stream::Tcp(stream) = self {
-            // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
-            let _ = stream.set_nodelay(true);
-            // Where it is refused, a connection that dies without a word is noticed when something is sent.
-            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-            let keepalive = keepalive.with_interval(KEEPALIVE / 5).with_retries(5);
-            let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+        match self {
+            Stream::Tcp(stream) => {
+                // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
+                let _ = stream.set_nodelay(true);
+                // Where it is refused, a connection that dies without a word is noticed when something is sent.
+                let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+                let keepalive = keepalive.with_interval(KEEPALIVE / 5).with_retries(5);
+                let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+            }
+            // The system gives as much of it as it gives anybody. TCP's buffers grow by themselves.
+            Stream::Local(stream) => {
+                let _ = SockRef::from(stream).set_send_buffer_size(LOCAL_SEND_BYTES);
+            }
         }
     }
 
