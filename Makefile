@@ -17,6 +17,8 @@ XTASK := cargo run --quiet --release -p xtask --
 BENCHES := task-rate barrier task-graph logistic kmeans pagerank python-kernel
 PICTURES := build/demo
 THREADS ?=
+# Of the soak: an hour or two for a million.
+SEEDS ?= 1000000
 BENCH_OPTIONS := $(if $(THREADS),--threads $(THREADS))
 
 # What is being built by and by: a step is skipped, aloud, only while its folder does not exist.
@@ -48,7 +50,7 @@ help:
 	@echo "make peers    beside scikit-learn, SciPy, networkx, NetworKit, Spark, Polars (OF=kmeans SIZE=small)"
 	@echo "make docs     the pages as a site, in build/site, with every link checked and every example run"
 	@echo "make lint     format, clippy, layers, lints, licences, invariants"
-	@echo "make soak     a million random programs and simulated clusters"
+	@echo "make soak     a million random programs and simulated clusters (SEEDS=100000)"
 	@echo "make fmt      format all sources"
 	@echo "make clean    remove everything that was built"
 
@@ -208,8 +210,8 @@ peers: install
 	@$(PYTHON) bench/peers $(PEERS_OPTIONS)
 
 soak:
-	$(call say,a million random programs and simulated clusters)
-	BRAMBLING_SEEDS=1000000 cargo test --release -p brambling-simulation ten_thousand -- --nocapture
+	$(call say,$(SEEDS) random programs and simulated clusters)
+	BRAMBLING_SEEDS=$(SEEDS) cargo test --release -p brambling-simulation ten_thousand -- --nocapture
 
 fmt:
 	cargo fmt --all

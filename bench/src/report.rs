@@ -306,6 +306,8 @@ pub struct PatternFigures {
     pub overhead_us: Figure,
     /// The same of hand-written pinned threads.
     pub bare_overhead_us: Figure,
+    /// The same of pinned threads that call two kernels a point, as an engine has to that does not know its tasks.
+    pub dispatched_us: Figure,
     /// The same of a plain loop on one thread.
     pub plain_loop_us: Figure,
     /// Smallest task that still reaches half of the peak.

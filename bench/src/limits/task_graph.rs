@@ -161,7 +161,7 @@ struct Plan {
     readers: Vec<usize>,
 }
 
-fn columns_of(graph: &Graph, thread: usize, threads: usize) -> std::ops::Range<usize> {
+pub(super) fn columns_of(graph: &Graph, thread: usize, threads: usize) -> std::ops::Range<usize> {
     graph.width() * thread / threads..graph.width() * (thread + 1) / threads
 }
 

@@ -5,7 +5,7 @@
 //! product := factor (("*" | "/") factor)*
 //! factor  := number | ("max" | "min" | "count") "(" path ")" | path
 //! path    := name ("." name | "[" string "]" | "[*]" | "[" test ("," test)* "]")*
-//! test    := name ("=" word | ">=" number)
+//! test    := name ("=" word | ">=" number); a word may have hyphens
 //! ```
 //! `[*]` takes every item of a list, `[width=16]` those whose `width` is 16, `[width>=4]` those whose `width` is at least 4. Outside of `max`, `min`
 //! and `count` a path has to name exactly one number.
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
                 items.retain(|item| number(item).is_some_and(|number| number >= least));
             } else {
                 self.expect("=")?;
-                let wanted = self.word(is_name)?;
+                let wanted = self.word(|c| is_name(c) || c == '-')?;
                 items.retain(|item| item.get(name).is_some_and(|value| shown(value) == wanted));
             }
             if !self.take(",") {
@@ -223,6 +223,7 @@ mod tests {
                 {"pattern": "fft", "width": 16, "us": 3.0},
                 {"pattern": "tree", "width": 16, "us": 2.0},
             ],
+            "limits": [{"name": "bare", "us": 5.0}, {"name": "bare-2", "us": 4.0}],
             "word": "cpu",
         });
         let found = evaluate(text, &json);
@@ -245,6 +246,7 @@ mod tests {
         check("max(patterns[*].us)", Ok(3.0));
         check("min(patterns[width=16].us)", Ok(2.0));
         check("count(patterns[*].us)", Ok(3.0));
+        check("limits[name=bare-2].us", Ok(4.0));
     }
 
     #[test]

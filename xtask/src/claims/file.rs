@@ -30,6 +30,8 @@ pub enum Check {
         figure: String,
         /// A comparison and an expression over the same JSON.
         bar: String,
+        /// What bounds the figure, measured in the same run. It does not change the verdict: a missed point is missed.
+        limit: Option<Limit>,
     },
     /// `cargo test --release TESTS`: all pass, and at least one exists.
     Tests {
@@ -52,6 +54,17 @@ pub enum Check {
     },
 }
 
+/// The nearest that a bare loop of the bench comes to a point: shown beside a point that is missed.
+#[derive(Debug, PartialEq)]
+pub struct Limit {
+    /// An expression over the JSON.
+    pub figure: String,
+    /// A comparison and an expression over the same JSON: what the point asks, of the loop.
+    pub bar: String,
+    /// What the loop is.
+    pub is: String,
+}
+
 /// A claim as it stands in the file: every key of every kind.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,6 +77,9 @@ struct Entry {
     look: Option<String>,
     figure: Option<String>,
     bar: Option<String>,
+    limit: Option<String>,
+    limit_bar: Option<String>,
+    limit_is: Option<String>,
     #[serde(default)]
     environment: Vec<(String, String)>,
     #[serde(default)]
@@ -73,11 +89,21 @@ struct Entry {
 impl Entry {
     fn into_claim(self) -> Result<Claim, String> {
         let command = self.command.or(self.bench.as_deref().map(bench_command));
+        let limit = match (self.limit, self.limit_bar, self.limit_is, &self.bar) {
+            (None, None, None, _) => None,
+            (Some(figure), limit_bar, Some(is), Some(bar)) => Some(Limit {
+                figure,
+                bar: limit_bar.unwrap_or_else(|| bar.clone()),
+                is,
+            }),
+            _ => return Err(format!("the keys of {:?} make no limit", self.id)),
+        };
         let check = match (command, self.figure, self.bar, self.tests, self.look) {
             (Some(command), Some(figure), Some(bar), None, None) => Check::Measured {
                 command,
                 figure,
                 bar,
+                limit,
             },
             (Some(command), None, None, None, None) if self.bench.is_none() => {
                 Check::Command { command }
@@ -207,6 +233,10 @@ mod tests {
         refuse("command = \"true\"\nfigre = \"x\"");
         refuse("command = \"true\"\nfigure = \"x\"");
         refuse("bench = \"barrier\"");
+        let measured = "bench = \"barrier\"\nfigure = \"x\"\nbar = \"<= 1\"";
+        refuse(&format!("{measured}\nlimit = \"x\""));
+        refuse(&format!("{measured}\nlimit_bar = \"<= 2\""));
+        refuse("command = \"true\"\nlimit = \"x\"\nlimit_is = \"a loop\"");
         refuse("tests = \"\"\nbar = \"<= 1\"");
         refuse("");
     }

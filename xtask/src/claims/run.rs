@@ -5,8 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::expression;
-use super::file::{Check, Claim};
+use super::expression::{self, Comparison};
+use super::file::{Check, Claim, Limit};
 use crate::workspace;
 
 /// What became of a claim.
@@ -34,6 +34,18 @@ pub struct Shown {
     pub ours: String,
     /// What was asked.
     pub bar: String,
+    /// What bounds a figure that misses its bar, where the claim says so.
+    pub limit: Option<String>,
+}
+
+impl Shown {
+    fn new(ours: impl Into<String>, bar: impl Into<String>) -> Shown {
+        Shown {
+            ours: ours.into(),
+            bar: bar.into(),
+            limit: None,
+        }
+    }
 }
 
 /// No check may take longer: a hang is a miss, not a wait.
@@ -53,35 +65,56 @@ impl Runner {
                 command,
                 figure,
                 bar,
-            } => self.compare(command, figure, bar),
+                limit,
+            } => self.compare(command, (figure, bar), limit.as_ref()),
             Check::Tests { tests, environment } => judge_tests(tests, environment),
             Check::Command { command } => judge_command(command),
             Check::ByEye { look, seen } => judge_by_eye(look, seen),
         }
     }
 
-    fn compare(&mut self, command: &str, figure: &str, bar: &str) -> Verdict {
+    fn compare(
+        &mut self,
+        command: &str,
+        (figure, bar): (&str, &str),
+        limit: Option<&Limit>,
+    ) -> Verdict {
         let output = self
             .outputs
             .entry(command.to_owned())
             .or_insert_with(|| json_of(command));
-        let compared = match output {
-            Ok(json) => expression::compare(figure, bar, json),
-            Err(reason) => Err(reason.clone()),
+        let json = match output {
+            Ok(json) => json,
+            Err(reason) => return missed(reason.clone(), bar),
         };
-        match compared {
-            Err(reason) => missed(reason, bar),
-            Ok(it) => {
-                let shown = Shown {
-                    ours: number(it.figure),
-                    bar: format!("{bar} = {}", number(it.limit)),
-                };
-                if it.holds {
-                    Verdict::Held(shown)
-                } else {
-                    Verdict::Missed(shown)
-                }
-            }
+        let compared = expression::compare(figure, bar, json);
+        let shown = |it: &Comparison| {
+            Shown::new(number(it.figure), format!("{bar} = {}", number(it.limit)))
+        };
+        match (compared, limit) {
+            (Err(reason), _) => missed(reason, bar),
+            (Ok(it), _) if it.holds => Verdict::Held(shown(&it)),
+            (Ok(it), None) => Verdict::Missed(shown(&it)),
+            (Ok(it), Some(limit)) => Verdict::Missed(Shown {
+                limit: Some(told(limit, json)),
+                ..shown(&it)
+            }),
+        }
+    }
+}
+
+/// What bounds a figure, and whether that is the reason.
+fn told(limit: &Limit, json: &Value) -> String {
+    match expression::compare(&limit.figure, &limit.bar, json) {
+        Err(reason) => reason,
+        Ok(it) => {
+            let misses = if it.holds {
+                "which keeps the bar"
+            } else {
+                "which misses the bar too"
+            };
+            let (figure, asked) = (number(it.figure), number(it.limit));
+            format!("{figure} for {asked}: {}, {misses}", limit.is)
         }
     }
 }
@@ -103,10 +136,7 @@ fn json_of(command: &str) -> Result<Value, String> {
 
 fn judge_command(command: &str) -> Verdict {
     match succeed(command, &[]) {
-        Ok(_) => Verdict::Held(Shown {
-            ours: "exit 0".to_owned(),
-            bar: "exit 0".to_owned(),
-        }),
+        Ok(_) => Verdict::Held(Shown::new("exit 0", "exit 0")),
         Err(reason) => missed(reason, "exit 0"),
     }
 }
@@ -124,20 +154,14 @@ const ALL_PASS: &str = "all pass, one at least";
 fn judge_passed(passed: u64) -> Verdict {
     match passed {
         0 => missed("no test has this name".to_owned(), ALL_PASS),
-        passed => Verdict::Held(Shown {
-            ours: format!("{passed} passed"),
-            bar: ALL_PASS.to_owned(),
-        }),
+        passed => Verdict::Held(Shown::new(format!("{passed} passed"), ALL_PASS)),
     }
 }
 
 fn judge_by_eye(look: &str, seen: &str) -> Verdict {
     match seen {
         "" => missed("nobody has looked yet".to_owned(), look),
-        seen => Verdict::Seen(Shown {
-            ours: seen.to_owned(),
-            bar: look.to_owned(),
-        }),
+        seen => Verdict::Seen(Shown::new(seen, look)),
     }
 }
 
@@ -176,10 +200,7 @@ fn last_words(output: &Output) -> String {
 }
 
 fn missed(ours: String, bar: &str) -> Verdict {
-    Verdict::Missed(Shown {
-        ours,
-        bar: bar.to_owned(),
-    })
+    Verdict::Missed(Shown::new(ours, bar))
 }
 
 fn number(value: f64) -> String {
@@ -207,7 +228,40 @@ mod tests {
             command: command.to_owned(),
             figure: "ns".to_owned(),
             bar: bar.to_owned(),
+            limit: Some(Limit {
+                figure: "bare".to_owned(),
+                bar: bar.to_owned(),
+                is: "a loop".to_owned(),
+            }),
         })
+    }
+
+    /// A limit says why a point is missed, and never makes one held.
+    #[test]
+    fn what_bounds_a_figure_is_told_where_it_is_missed() {
+        let said = |bare: u32, bar: &str| {
+            let print = format!("echo '{{\"ns\": 30, \"bare\": {bare}}}'");
+            match measured(&print, bar) {
+                Verdict::Held(shown) => (true, shown.limit),
+                Verdict::Missed(shown) | Verdict::Seen(shown) => (false, shown.limit),
+            }
+        };
+        let (bound, free) = (said(20, "<= 10"), said(5, "<= 10"));
+        assert_eq!(
+            bound,
+            (
+                false,
+                Some("20.000 for 10.000: a loop, which misses the bar too".into())
+            )
+        );
+        assert_eq!(
+            free,
+            (
+                false,
+                Some("5.000 for 10.000: a loop, which keeps the bar".into())
+            )
+        );
+        assert_eq!(said(20, "<= 40"), (true, None));
     }
 
     #[test]

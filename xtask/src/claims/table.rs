@@ -30,6 +30,9 @@ fn print_row(word: &str, claim: &Claim, shown: &Shown) {
     println!("{word:<7} {:<26} {}", claim.id, claim.point);
     println!("{:34} ours {}", "", shown.ours);
     println!("{:34} bar  {}", "", shown.bar);
+    if let Some(limit) = &shown.limit {
+        println!("{:34} bound by {limit}", "");
+    }
 }
 
 /// The processor's name and the number of CPUs: no table without its machine.

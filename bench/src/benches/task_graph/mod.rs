@@ -7,7 +7,8 @@
 mod engine;
 
 use crate::BenchError;
-use crate::limits::task_graph::{self as bare, Order};
+use crate::limits::dispatched;
+use crate::limits::task_graph::{self as bare, Order, Ran};
 use crate::report::{Figures, Limit, Line, PatternFigures, Report, ratio};
 use crate::session::{Counts, Session};
 use crate::sweep::{Point, Sweep};
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 const WIDTHS: [usize; 2] = [2, 16];
 /// How often a size of task is measured; the best counts, as it does for the peak.
 const TRIES: usize = 2;
+
+/// Pinned threads that run what they do not know.
+const DISPATCHED: &str = "threads-dispatched";
 
 /// The METG figures and which share of the peak is lost there.
 const METG: [(&str, f64); 2] = [("metg50", 0.50), ("metg75", 0.25)];
@@ -73,13 +77,14 @@ fn figures(pattern: Pattern, width: usize, measured: &Measured) -> PatternFigure
         width,
         overhead_us: measured.figure("engine"),
         bare_overhead_us,
+        dispatched_us: measured.figure(DISPATCHED),
         plain_loop_us: measured.figure("plain-loop"),
         metg50_us: measured.figure(METG[0].0),
         metg75_us: measured.figure(METG[1].0),
     }
 }
 
-fn table(name: &str, figures: &PatternFigures) -> [Line; 3] {
+fn table(name: &str, figures: &PatternFigures) -> [Line; 4] {
     let PatternFigures {
         overhead_us,
         bare_overhead_us,
@@ -93,6 +98,11 @@ fn table(name: &str, figures: &PatternFigures) -> [Line; 3] {
     [
         Line::new(name, overhead_us, "us").note(format!("{beside}; {metg}")),
         Line::new("  limit: pinned threads, by hand", bare_overhead_us, "us"),
+        Line::new(
+            "  limit: the same, two calls a point",
+            figures.dispatched_us,
+            "us",
+        ),
         Line::new("  one thread, plain loop", figures.plain_loop_us, "us"),
     ]
 }
@@ -142,6 +152,12 @@ fn measure(
         .ours("plain-loop", move |session| {
             session.sample(|session| bare_us(session, graph, Order::Columns, &places[..1]))
         })
+        .ours(DISPATCHED, move |session| {
+            session.sample(|session| {
+                let ran = dispatched::run(graph, Kernel::Empty, places);
+                overhead_us(session, graph, &ran, places)
+            })
+        })
         .ours("engine", move |session| {
             session.sample(|session| {
                 let wall = engine::run(session, graph, Kernel::Empty, cores)?;
@@ -173,6 +189,15 @@ fn bare_us(
     places: &[usize],
 ) -> Result<f64, BenchError> {
     let ran = bare::run(graph, Kernel::Empty, order, places);
+    overhead_us(session, graph, &ran, places)
+}
+
+fn overhead_us(
+    session: &Session<'_>,
+    graph: &Graph,
+    ran: &Ran,
+    places: &[usize],
+) -> Result<f64, BenchError> {
     session.check(ran.is_right(graph), || {
         format!("{}: the pinned threads did {ran:?}", graph.pattern().name())
     })?;
