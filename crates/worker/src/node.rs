@@ -19,6 +19,7 @@ mod leaving;
 mod members;
 mod moving;
 mod outbound;
+mod outcomes;
 mod relations;
 mod relay;
 mod room;
@@ -30,7 +31,8 @@ pub use error::NodeError;
 use brambling_exchange::{Credits, Gathered, Inbox, Parcel, Room, Router, parcels};
 use brambling_memory::{Budget, Spill, mutants};
 use brambling_program::{
-    BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, Turn,
+    BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec,
+    StageId, Turn,
 };
 use brambling_protocol::frame::{
     Ack, Body, Frame, Incoming, News, Packet, Retired, Signal, SignalQuery,
@@ -42,6 +44,7 @@ use brambling_protocol::{
 use cargo::{items, join};
 use leaving::Leavers;
 use moving::Moving;
+use outcomes::Outcomes;
 use relations::Relations;
 use room::{Charge, Kept};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -132,7 +135,7 @@ pub struct Node {
     gathering: BTreeMap<ShardId, Vec<Charge>>,
     credits: Credits,
     /// Outcomes seen. A later form forgets those before the last committed cut.
-    outcomes: BTreeMap<Position, bool>,
+    outcomes: Outcomes,
     ended: BTreeSet<LoopId>,
     peers: BTreeMap<WorkerId, FrameSession>,
     /// Parcels for other workers, by class, exchange and turn.
@@ -177,7 +180,7 @@ impl Node {
             room,
             gathering: BTreeMap::new(),
             credits,
-            outcomes: BTreeMap::new(),
+            outcomes: Outcomes::default(),
             ended: BTreeSet::new(),
             peers: options
                 .peers
@@ -358,7 +361,7 @@ impl Node {
     /// # Errors
     /// When a peer has said another outcome.
     pub fn decided(&mut self, position: Position, outcome: bool) -> Result<(), NodeError> {
-        self.learn(position, outcome)?;
+        self.learn_one(position, outcome)?;
         let NodeOptions {
             job, generation, ..
         } = self.options;
@@ -454,14 +457,14 @@ impl Node {
                 }
             }
             Body::Signal(signal) if here((signal.job, signal.generation)) => {
-                self.learn(signal.position, signal.outcome)?;
+                self.learn_one(signal.position, signal.outcome)?;
             }
             Body::SignalQuery(SignalQuery {
                 job,
                 generation,
                 position,
             }) if here((job, generation)) => {
-                if let Some(&outcome) = self.outcomes.get(&position) {
+                if let Some(outcome) = self.outcomes.get(position) {
                     self.hint(
                         from,
                         &Body::Signal(Signal {
@@ -569,12 +572,31 @@ impl Node {
         }
     }
 
-    fn learn(&mut self, position: Position, outcome: bool) -> Result<(), NodeError> {
-        if *self.outcomes.entry(position).or_insert(outcome) != outcome {
-            return Err(NodeError::TwoOutcomes(position));
+    fn learn_one(&mut self, position: Position, outcome: bool) -> Result<(), NodeError> {
+        let Position { stage, turn } = position;
+        let end = turn.checked_add(1).ok_or(NodeError::NoTurn(position))?;
+        self.learn(stage, turn..end, outcome)
+    }
+
+    fn learn(
+        &mut self,
+        signal: StageId,
+        turns: Range<Turn>,
+        outcome: bool,
+    ) -> Result<(), NodeError> {
+        let learnt = self.outcomes.learn(signal, turns.clone(), outcome);
+        learnt.map_err(NodeError::TwoOutcomes)?;
+        let at = |turn| Position {
+            stage: signal,
+            turn,
+        };
+        while let Some((&position, _)) = (self.waiting.outcome)
+            .range(at(turns.start)..at(turns.end))
+            .next()
+        {
+            let waiting = self.waiting.outcome.remove(&position);
+            self.wake(waiting);
         }
-        let waiting = self.waiting.outcome.remove(&position);
-        self.wake(waiting);
         Ok(())
     }
 
@@ -607,11 +629,7 @@ impl Node {
     fn turns(&self, outermost: LoopId) -> Turn {
         match self.loops[outermost as usize] {
             ProgramNode::Repeat { turns, .. } => turns,
-            ProgramNode::While { test, .. } => {
-                let position = |turn| Position { stage: test, turn };
-                let outcomes = self.outcomes.range(position(0)..=position(Turn::MAX));
-                outcomes.filter(|(_, outcome)| **outcome).count() as Turn
-            }
+            ProgramNode::While { test, .. } => self.outcomes.turns_true(test),
             ProgramNode::Stage(_) | ProgramNode::Branch { .. } => unreachable!("not a loop"),
         }
     }

@@ -86,6 +86,14 @@ fn luggage(plan: &Plan, shard: ShardId) -> Vec<u8> {
     effects.filter_map(part).collect::<Vec<_>>().concat()
 }
 
+/// What travels of a shard that knows nothing but an outcome of 2⁶³ turns.
+fn endless(outcome: bool) -> Vec<u8> {
+    let signal = 1;
+    let turns = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
+    let luggage = [&[2, 0, 1, signal, 0][..], &turns, &[outcome.into(), 0, 0]].concat();
+    [&(luggage.len() as u64).to_le_bytes()[..], &luggage].concat()
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Says(WorkerId, Said),
@@ -118,6 +126,8 @@ enum Luggage {
     Honest,
     /// In which nothing is said, of the map neither.
     Empty,
+    /// With an outcome of more turns than anybody counts to.
+    Endless(bool),
     /// One byte of it is another.
     Damaged(usize, u8),
 }
@@ -262,6 +272,7 @@ fn said() -> impl Strategy<Value = Said> {
     let luggage = prop_oneof![
         4 => Just(Luggage::Honest),
         2 => Just(Luggage::Empty),
+        1 => any::<bool>().prop_map(Luggage::Endless),
         2 => (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Luggage::Damaged(at, byte)),
         1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Luggage::Garbage),
     ];
@@ -407,6 +418,10 @@ impl Run {
                     Luggage::Honest => &self.luggage,
                     Luggage::Empty => {
                         damaged = [&5u64.to_le_bytes()[..], &[2, 0, 0, 0, 0]].concat();
+                        &damaged
+                    }
+                    Luggage::Endless(outcome) => {
+                        damaged = endless(*outcome);
                         &damaged
                     }
                     Luggage::Damaged(at, byte) => {
@@ -713,4 +728,28 @@ fn a_shard_does_not_come_by_a_version_that_names_another() {
     .unwrap();
     let refused = says(Said::Part(shard, version, (0, 1), Luggage::Empty));
     assert!(matches!(refused, Err(NodeError::Router(_))), "{refused:?}");
+}
+
+/// A node counted an outcome's turns one by one, and was busy for as long as a peer liked.
+#[test]
+fn a_shard_that_brings_more_outcomes_than_can_be_counted() {
+    let (_, group, _) = reduction();
+    let mut run = Run::new();
+    for (index, outcome) in [(COUNT - 1, true), (COUNT - 2, false)] {
+        let shard = ShardId { group, index };
+        let reserve = Body::Reserve(Reserve {
+            job: JOB,
+            generation: NOW,
+            shard,
+            version: 2,
+            holder: PEER,
+            bytes: 100,
+        });
+        let mut says = |said| run.step(Step::Says(WorkerId::CONTROLLER, said));
+        says(Said::Owned(reserve)).unwrap();
+        let came = says(Said::Part(shard, 2, (0, 1), Luggage::Endless(outcome)));
+        let contradicts = matches!(came, Err(NodeError::TwoOutcomes(at)) if at.turn == 0);
+        assert_eq!(contradicts, !outcome, "{came:?}");
+        assert_eq!(came.is_ok(), outcome, "{came:?}");
+    }
 }

@@ -49,7 +49,7 @@ impl Surroundings for Around<'_> {
             stage: signal,
             turn,
         };
-        let outcome = self.node.outcomes.get(&position).copied();
+        let outcome = self.node.outcomes.get(position);
         if outcome.is_none() {
             self.node
                 .waiting

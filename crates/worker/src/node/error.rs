@@ -39,6 +39,9 @@ pub enum NodeError {
     /// A signal with two outcomes at one turn.
     #[error("two outcomes of the signal at {0}")]
     TwoOutcomes(Position),
+    /// An outcome of a turn that no loop comes to.
+    #[error("an outcome of the signal at {0}, to which no loop comes")]
+    NoTurn(Position),
     /// The end of a loop that the program does not have.
     #[error("the end of a loop with body {0}, which is no outermost one")]
     UnknownLoop(BlockId),

@@ -19,11 +19,12 @@
 //! worker takes a shard only with the version for which it was asked to make room, from the one worker that held it; that
 //! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
 
+use super::outcomes::Run;
 use super::room::Kept;
 use super::{Bytes, Cargo, Effect, Node, NodeError};
 use brambling_exchange::{Inbox, InboxState, Parcel, RouterError};
 use brambling_memory::{Class, Reservation, mutants};
-use brambling_program::{Position, ShardId, StageId, Turn};
+use brambling_program::ShardId;
 use brambling_protocol::frame::{Arrived, Body, Incoming, MapUpdate, Reserve, Reserved, ShardPart};
 use brambling_protocol::{Entry, EntryRange, Priority, Version, WorkerId};
 use serde::{Deserialize, Serialize};
@@ -56,20 +57,11 @@ struct Expected {
 struct Luggage<B> {
     format: u16,
     inbox: InboxState<B>,
-    outcomes: Vec<Outcomes>,
+    outcomes: Vec<Run>,
     /// Whom its last holder knew.
     members: Vec<WorkerId>,
     /// Where its last holder believed shards to be.
     map: Vec<EntryRange>,
-}
-
-/// The same outcome of a signal, some turns long.
-#[derive(Serialize, Deserialize)]
-struct Outcomes {
-    signal: StageId,
-    first: Turn,
-    turns: u64,
-    outcome: bool,
 }
 
 impl Node {
@@ -100,7 +92,7 @@ impl Node {
         let luggage = Luggage {
             format: FORMAT,
             inbox,
-            outcomes: outcomes(&self.outcomes),
+            outcomes: self.outcomes.runs(),
             members: self.options.peers.clone(),
             map: self.known_map(),
         };
@@ -294,21 +286,9 @@ impl Node {
             .map(|piece| Kept::uncounted(Cargo::Bytes(keep(piece))));
         let open_turns = self.options.open_turns;
         let inbox = Inbox::import(shard, exchanges, open_turns, inbox, &self.relations)?;
-        for Outcomes {
-            signal,
-            first,
-            turns,
-            outcome,
-        } in luggage.outcomes
-        {
-            let end = first.checked_add(turns).ok_or(NodeError::State(shard))?;
-            for turn in first..end {
-                let position = Position {
-                    stage: signal,
-                    turn,
-                };
-                self.learn(position, outcome)?;
-            }
+        for run in luggage.outcomes {
+            let (signal, turns, outcome) = run.parts().ok_or(NodeError::State(shard))?;
+            self.learn(signal, turns, outcome)?;
         }
         for member in luggage.members {
             self.on_joined(member);
@@ -395,27 +375,4 @@ fn one(shard: ShardId, entry: Entry) -> EntryRange {
         end: shard.index + 1,
         entry,
     }
-}
-
-/// Outcomes as runs.
-fn outcomes(known: &BTreeMap<Position, bool>) -> Vec<Outcomes> {
-    let mut runs: Vec<Outcomes> = Vec::new();
-    for (position, &outcome) in known {
-        match runs.last_mut() {
-            Some(run)
-                if run.signal == position.stage
-                    && run.first + run.turns == position.turn
-                    && run.outcome == outcome =>
-            {
-                run.turns += 1;
-            }
-            _ => runs.push(Outcomes {
-                signal: position.stage,
-                first: position.turn,
-                turns: 1,
-                outcome,
-            }),
-        }
-    }
-    runs
 }
