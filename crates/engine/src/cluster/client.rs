@@ -27,6 +27,8 @@ const REDIAL: Duration = Duration::from_millis(100);
 const REDIALED_FOR: Duration = Duration::from_secs(5);
 /// How long workers may take to say where a failure began.
 const ORIGIN_TIME: Duration = Duration::from_secs(2);
+/// How long workers that are asked for results may say nothing, unless a client says otherwise: longer than it takes to read one large partition.
+const SILENCE: Duration = Duration::from_secs(300);
 /// How often the controller is asked how far a job is.
 const ASKS: Duration = Duration::from_millis(250);
 
@@ -45,6 +47,8 @@ pub struct Cluster {
     address: SocketAddr,
     board: Switchboard,
     controller: LinkId,
+    /// How long workers that are asked for results may say nothing.
+    silence: Duration,
     /// One conversation at a time.
     inbox: Mutex<Receiver<Heard>>,
 }
@@ -117,12 +121,19 @@ impl Cluster {
             address: at.address,
             board,
             controller,
+            silence: SILENCE,
             inbox: Mutex::new(inbox),
         };
         cluster.say(controller, Message::Introduce(ourselves()));
         // Who says nothing after the greeting is sent away soon, and a client may think for long before it runs something.
         cluster.status()?;
         Ok(cluster)
+    }
+
+    /// How long workers may say nothing while they are asked for what a job has left: five minutes unless this says otherwise. A worker that
+    /// is there and does not answer for so long ends the run with [`ClusterError::ResultsGone`].
+    pub fn silent_at_most(self, silence: Duration) -> Cluster {
+        Cluster { silence, ..self }
     }
 
     /// Where the controller is.
@@ -258,6 +269,7 @@ impl Cluster {
             started,
             workers: BTreeMap::new(),
             again: Vec::new(),
+            heard: started,
         };
         let result = talk.run(bytes, weight);
         talk.part();
@@ -324,6 +336,8 @@ struct Talk<'a> {
     workers: BTreeMap<LinkId, Link>,
     /// Workers to dial again, and when.
     again: Vec<(Instant, Link)>,
+    /// When a worker last said something.
+    heard: Instant,
 }
 
 /// What a conversation comes to.
@@ -419,8 +433,10 @@ impl Talk<'_> {
             values: BTreeMap::new(),
             tally: Tally::default(),
         };
+        self.heard = Instant::now();
         while !(self.again.is_empty() && self.workers.values().all(|worker| worker.is_done)) {
-            match self.next()? {
+            self.expect_answers()?;
+            match self.next_by(Some(self.heard + self.cluster.silence))? {
                 // Made again: all of it, since what came of it is not known there.
                 Event::Open(link) => self.cluster.say(link, Message::Fetch(job)),
                 Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
@@ -449,6 +465,22 @@ impl Talk<'_> {
         }
         self.check(&fetched)?;
         Ok(fetched)
+    }
+
+    /// Whoever owes results, and has said nothing for long, is not waited for.
+    fn expect_answers(&self) -> Result<(), ClusterError> {
+        let silence = self.heard.elapsed();
+        let owes = self.workers.values().find(|worker| !worker.is_done);
+        match owes.filter(|_| silence >= self.cluster.silence) {
+            None => Ok(()),
+            Some(owes) => Err(ClusterError::ResultsGone {
+                worker: owes.member.worker.to_string(),
+                why: format!(
+                    "it is there, and has said nothing for {} s; look at what it prints, and end it if it does not go on",
+                    silence.as_secs()
+                ),
+            }),
+        }
     }
 
     /// Whether all kept partitions have come.
@@ -648,6 +680,7 @@ impl Talk<'_> {
         let Some(worker) = self.workers.get_mut(&link) else {
             return Ok(Event::None);
         };
+        self.heard = Instant::now();
         let broken = |why: String| ClusterError::Broken {
             who: format!("worker {}", worker.member.worker),
             why,
