@@ -188,10 +188,30 @@ fn the_beginning_of_a_frame_says_how_it_ends() {
     frame[source..source + 8].copy_from_slice(&1u64.to_le_bytes());
     let head: Vec<u8> = (0..8).collect();
     assert_eq!(Ending::of(&frame[..at]).unwrap().before, Some(&head[..]));
+    // What lies before it is no first chunk, though it is of the same piece.
+    frame[source + 16..source + 20].copy_from_slice(&5u32.to_le_bytes());
+    assert_eq!(Ending::of(&frame[..at]).unwrap().before, None, "chunk 5");
     let (other, at) = ends_large(&[], 1);
     assert_eq!(Ending::of(&other[..at]).unwrap().before, None);
     let (kind, body) = body_of("signal");
     assert_eq!(Ending::of(&sealed(kind, &body)), None);
+}
+
+/// Nothing of a beginning was checked yet: one whose tables do not add up says nothing of its end, rather than something wrong.
+#[test]
+fn a_beginning_that_does_not_add_up_says_nothing() {
+    let (good, at) = ends_large(&[8], 4);
+    assert!(Ending::of(&good[..at]).is_some());
+    // The last payload is said to be shorter, or longer, than what the header leaves for it.
+    let payload_bytes = at - 8 - 8;
+    for bytes in [49_999u32, 50_001, 0, u32::MAX] {
+        let mut frame = good.clone();
+        frame[payload_bytes..payload_bytes + 4].copy_from_slice(&bytes.to_le_bytes());
+        assert_eq!(Ending::of(&frame[..at]), None, "{bytes}");
+    }
+    // There is no piece at all.
+    let none = encoded(&pieces(&[]));
+    assert_eq!(Ending::of(&none), None);
 }
 
 /// A last payload that lies apart is the same as one that does not, and is checked like it.
@@ -228,6 +248,20 @@ fn a_last_payload_may_lie_apart() {
         let short = last.slice(1..);
         assert!(Frame::come(Incoming::in_two(&frame[..at], &short)).is_err());
     }
+    // Something lies apart, and the frame has no piece whose payload it could be.
+    let mut body = encoded(&pieces(&[]))[HEADER_BYTES..].to_vec();
+    let last = Bytes::from(vec![7; 5_000]);
+    body.extend_from_slice(&last);
+    let frame = sealed(Kind::Data, &body);
+    let begun = &frame[..frame.len() - last.len()];
+    let came = Frame::come(Incoming::in_two(begun, &last));
+    assert!(
+        matches!(came, Err(FrameError::Malformed { .. })),
+        "{came:?}"
+    );
+    // What comes before is no header.
+    let came = Frame::come(Incoming::in_two(&frame[1..HEADER_BYTES + 1], &last));
+    assert_eq!(came, Err(FrameError::NotAFrame));
     let (kind, body) = body_of("failed");
     let frame = sealed(kind, &body);
     let (begun, last) = frame.split_at(HEADER_BYTES + 1);
@@ -362,6 +396,7 @@ fn data_that_breaks_a_rule_is_refused() {
         ("versions that overlap", versions + 16, 7),
         ("a piece outside the versions", pieces + 12, 11),
         ("a piece across a gap", pieces + 12, 21),
+        ("a piece that begins in a gap", pieces + 28 + 8, 15),
         ("a piece for nobody", pieces + 8, 10),
         ("a payload longer than the rest", pieces + 20, 12),
         ("a payload shorter than the rest", pieces + 20, 10),
