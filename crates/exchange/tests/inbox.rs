@@ -343,6 +343,29 @@ fn a_damaged_state_is_refused() {
             turn: 0
         })
     );
+    // One exchange twice: what was retired there is said already.
+    let mut again = good.clone();
+    again.exchanges[0].next = 1;
+    again.exchanges[0].turns.clear();
+    again.exchanges.push(good.exchanges[0].clone());
+    assert_eq!(
+        import(again),
+        Err(InboxError::Damaged {
+            exchange: X,
+            turn: 0
+        })
+    );
+    // A piece that would be refused if it arrived is refused here too.
+    let mut strange = good.clone();
+    strange.exchanges[0].turns[0].pieces[0].source = TreeNode::leaf(3);
+    assert_eq!(
+        import(strange),
+        Err(InboxError::Stranger {
+            exchange: X,
+            turn: 0,
+            source_node: TreeNode::leaf(3)
+        })
+    );
     let mut other = good;
     other.exchanges[0].exchange = ExchangeId(8);
     assert_eq!(

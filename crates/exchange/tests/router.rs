@@ -1,10 +1,11 @@
 //! One arrival, one decision: the rules of the router, line by line; and room for what it holds.
 
 use brambling_exchange::*;
-use brambling_memory::{Budget, Class, Floors};
+use brambling_memory::{Budget, Class, Floors, OutOfMemory, Spill, SpillError, Spilled};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId, ShardId};
 use brambling_protocol::{Applied, Entry, EntryRange, Generation, PartitionMap, WorkerId};
+use std::sync::Arc;
 
 const G: GroupId = GroupId(0);
 const ME: WorkerId = WorkerId(1);
@@ -316,4 +317,109 @@ fn unknown_shards_are_an_error_and_cost_nothing() {
             .is_err()
     );
     assert_eq!((router.held(), budget.in_use_bytes()), (0, 0));
+}
+
+/// What is kept for a later generation counts as well: hostile or early, it must not grow beyond the budget.
+#[test]
+fn what_comes_for_a_later_generation_is_bounded() {
+    let budget = Budget::new(1_500, Floors::default());
+    let mut router = router(budget.clone());
+    let later = Generation(NOW.0 + 1);
+    let mut refused = Ok(());
+    let mut kept = 0;
+    while refused.is_ok() && kept < 100 {
+        refused = router.receive(SENDER, later, parcel(0, 1..2, 3), &mut Vec::new());
+        kept += usize::from(refused.is_ok());
+    }
+    assert!(
+        matches!(refused, Err(RouterError::NoRoom(NoRoom { turn: 0, .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(router.held(), kept);
+    router.advance(Generation(9), &mut Vec::new()).unwrap();
+    assert_eq!((router.held(), budget.in_use_bytes()), (0, 0));
+}
+
+/// It was kept once for three destinations, and is held once for each of them from the recovery on.
+#[test]
+fn a_recovery_for_whose_pieces_there_is_no_room_is_an_error() {
+    let budget = Budget::new(400, Floors::default());
+    let mut router = router(budget.clone());
+    let later = Generation(NOW.0 + 1);
+    let to_three = Parcel {
+        item: Item::whole(TreeNode::leaf(0), vec![1; 100]),
+        ..parcel(0, 1..4, 3)
+    };
+    router
+        .receive(SENDER, later, to_three, &mut Vec::new())
+        .unwrap();
+    let refused = router.advance(later, &mut Vec::new());
+    assert!(
+        matches!(refused, Err(RouterError::NoRoom(_))),
+        "{refused:?}"
+    );
+}
+
+/// Takes everything, and keeps nothing.
+#[derive(Debug)]
+struct Bottomless;
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Spilled for Nothing {
+    fn bytes(&self) -> u64 {
+        0
+    }
+    fn read(&self) -> Result<Vec<u8>, SpillError> {
+        Ok(Vec::new())
+    }
+}
+
+impl Spill for Bottomless {
+    fn put(&self, _: &[&[u8]], _: &OutOfMemory) -> Result<Arc<dyn Spilled>, SpillError> {
+        Ok(Arc::new(Nothing))
+    }
+}
+
+#[derive(Debug)]
+struct Elsewhere(u64);
+
+impl Weight for Elsewhere {
+    fn bytes(&self) -> u64 {
+        self.0
+    }
+    fn spill(&mut self, to: &dyn Spill, refused: &OutOfMemory) -> Result<(), SpillError> {
+        to.put(&[], refused)?;
+        self.0 = 0;
+        Ok(())
+    }
+}
+
+/// A piece can be spilled, what is kept beside it cannot; that has the transfers' floor, and nothing beyond.
+#[test]
+fn what_is_kept_beside_a_spilled_piece_has_to_fit() {
+    let floors = Floors {
+        transfer_bytes: 150,
+        ..Floors::default()
+    };
+    let budget = Budget::new(190, floors);
+    let room = Room::new(budget.clone(), Some(Arc::new(Bottomless)));
+    let admit = |piece: &mut Elsewhere| {
+        let at = (ExchangeId(7), 3, shard(0));
+        room.admit(at, Class::Early, Some(piece), 100)
+    };
+    let mut piece = Elsewhere(1_000);
+    let kept = admit(&mut piece).expect("the floor of transfers is there");
+    assert_eq!((piece.0, kept.bytes()), (0, 100));
+    assert_eq!(budget.class_in_use_bytes(Class::Transfer), 100);
+    let refused = admit(&mut Elsewhere(1_000)).unwrap_err();
+    assert_eq!((refused.turn, refused.spill), (3, None));
+    drop(kept);
+    assert_eq!(budget.in_use_bytes(), 0);
+    // What has no other place stays where it is, and finds no room.
+    let mut stays = vec![1; 1_000];
+    let at = (ExchangeId(7), 3, shard(0));
+    let refused = room.admit(at, Class::Early, Some(&mut stays), 0);
+    assert_eq!((refused.unwrap_err().spill, stays.len()), (None, 1_000));
 }
