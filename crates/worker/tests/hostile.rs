@@ -7,7 +7,8 @@
 use brambling_memory::Budget;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
-    Bindings, BlockId, ExchangeId, GroupId, Max, Plan, Position, Program, ShardId, StageId,
+    Bindings, BlockId, ExchangeId, GroupId, Max, Plan, Position, Program, Relation, ShardId,
+    StageId,
 };
 use brambling_protocol::frame::{
     Ack, Body, Credit, Data, DataHead, EmptyMarks, Ended, FAN_OUT, Frame, Joined, LoopEnd,
@@ -644,6 +645,104 @@ fn pieces_that_fit_no_exchange_are_refused() {
     assert!(matches!(refused, Err(NodeError::Router(_))), "{refused:?}");
     let refused = says(data(exchange, u64::MAX, destination, 1));
     assert!(matches!(refused, Err(NodeError::Inbox(_))), "{refused:?}");
+}
+
+#[test]
+fn what_is_no_frame_is_refused() {
+    let refused = Run::new().node.on_frame(PEER, b"GET / HTTP/1.1".as_slice());
+    assert!(matches!(refused, Err(NodeError::Frame(_))), "{refused:?}");
+}
+
+/// Each would be refused if it were taken for one of this job's.
+#[test]
+fn frames_of_another_job_or_generation_change_nothing() {
+    let unknown = GroupId(77);
+    let (later, other) = (Generation(NOW.0 + 1), JobId(JOB.0 + 1));
+    let data = |job| {
+        Body::Data(Data {
+            head: DataHead {
+                job,
+                generation: NOW,
+                exchange: ExchangeId(77),
+                turn: 0,
+                group: unknown,
+            },
+            versions: Vec::new(),
+            pieces: Vec::new(),
+            empties: Vec::new(),
+        })
+    };
+    let update = |job| {
+        let shard = ShardId {
+            group: unknown,
+            index: 0,
+        };
+        let entries = vec![one(shard, PEER, 9)];
+        Body::MapUpdate(MapUpdate { job, entries })
+    };
+    let part = |job, generation| {
+        Body::ShardPart(ShardPart {
+            job,
+            generation,
+            shard: ShardId {
+                group: unknown,
+                index: 0,
+            },
+            version: 9,
+            part: 0,
+            parts: 1,
+            bytes: b"anything",
+        })
+    };
+    let says = |body: Body<'_>| {
+        let mut run = Run::new();
+        let frame = Frame {
+            priority: Priority::FIRST,
+            sequence: Some(0),
+            body,
+        };
+        let answer = run.node.on_frame(PEER, &frame.to_bytes());
+        assert_eq!(run.node.take_effects(), []);
+        answer
+    };
+    for ours in [data(JOB), update(JOB), part(JOB, NOW)] {
+        assert!(says(ours.clone()).is_err(), "{ours:?}");
+    }
+    for void in [
+        data(other),
+        update(other),
+        part(other, NOW),
+        part(JOB, later),
+    ] {
+        assert!(says(void.clone()).is_ok(), "{void:?}");
+    }
+}
+
+/// An exchange that was declared and that no stage uses leads nowhere.
+#[test]
+fn pieces_of_an_exchange_without_stages_are_refused() {
+    let mut p = Program::new("unused");
+    let counts = p.dataset::<u64>("counts", COUNT);
+    let unused = p.exchange::<u64>("unused", Relation::AllToAll).id();
+    p.all_reduce(Max, &counts, &counts);
+    let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
+    let mut node = node(&plan, ME);
+    let group = plan.exchanges[1].as_ref().unwrap().destination;
+    let frame = Frame {
+        priority: Priority::FIRST,
+        sequence: Some(0),
+        body: Body::Credit(Credit {
+            job: JOB,
+            generation: NOW,
+            exchange: unused,
+            group,
+            retired: Vec::new(),
+        }),
+    };
+    let refused = node.on_frame(PEER, &frame.to_bytes());
+    let is_named =
+        matches!(refused, Err(NodeError::UnknownExchange { exchange, .. }) if exchange == unused);
+    assert!(is_named, "{refused:?}");
 }
 
 #[test]

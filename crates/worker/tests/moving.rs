@@ -3,7 +3,7 @@
 //! Catches state that is taken on trust. That shards arrive whole, and once, the simulated cluster checks.
 
 use brambling_memory::{Budget, Floors};
-use brambling_program::{Bindings, GroupId, Plan, Program, ShardId};
+use brambling_program::{Bindings, ExchangeId, GroupId, Plan, Position, Program, ShardId, StageId};
 use brambling_protocol::frame::{Body, FAN_OUT, Frame, MapUpdate, Reserve, ShardPart};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
@@ -159,6 +159,61 @@ fn parts_that_do_not_fit_and_states_that_cannot_be_read_are_refused() {
             "{garbage:?}: {refused:?}"
         );
     }
+}
+
+/// What travels before a shard's body: its form, its inbox, outcomes of signals, members and the map.
+type Luggage = (
+    u16,
+    Vec<(ExchangeId, u64, Vec<()>)>,
+    Vec<(StageId, u64, u64, bool)>,
+    Vec<WorkerId>,
+    Vec<EntryRange>,
+);
+
+/// How a node answers that has made room, and knows that a signal was true at turn 3.
+fn answer(luggage: &Luggage) -> Result<(), NodeError> {
+    let bytes = postcard::to_stdvec(luggage).unwrap();
+    let bytes = [&(bytes.len() as u64).to_le_bytes()[..], &bytes].concat();
+    let mut node = node(Budget::unlimited());
+    assert!(reserve(&mut node, 10));
+    let position = Position {
+        stage: StageId(5),
+        turn: 3,
+    };
+    node.decided(position, true).unwrap();
+    Says(&mut node, PEER, 0).say(part(VERSION, (0, 1), &bytes))
+}
+
+/// It is of the right form, and says what cannot be.
+#[test]
+fn luggage_that_contradicts_what_is_known_is_refused() {
+    let good: Luggage = (2, vec![], vec![(StageId(5), 0, 4, true)], vec![], vec![]);
+    answer(&good).unwrap();
+    let refused = |change: fn(&mut Luggage)| {
+        let mut luggage = good.clone();
+        change(&mut luggage);
+        answer(&luggage).unwrap_err()
+    };
+    let of_another_form = refused(|it| it.0 = 1);
+    assert!(matches!(of_another_form, NodeError::State(SHARD)));
+    let of_another_program = refused(|it| it.1.push((ExchangeId(9), 0, vec![])));
+    assert!(matches!(of_another_program, NodeError::Inbox(_)));
+    let beyond_all_turns = refused(|it| it.2[0] = (StageId(5), 7, u64::MAX, true));
+    assert!(matches!(beyond_all_turns, NodeError::State(SHARD)));
+    let otherwise = refused(|it| it.2[0].3 = false);
+    assert!(matches!(otherwise, NodeError::TwoOutcomes(it) if it.turn == 3));
+    let of_shards_that_are_none = refused(|it| {
+        it.4.push(EntryRange {
+            group: SHARD.group,
+            first: 2,
+            end: 9,
+            entry: Entry {
+                owner: PEER,
+                version: 1,
+            },
+        });
+    });
+    assert!(matches!(of_shards_that_are_none, NodeError::Router(_)));
 }
 
 #[test]

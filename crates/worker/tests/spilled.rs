@@ -5,9 +5,14 @@
 
 use brambling_exchange::RouterError;
 use brambling_memory::{Budget, Class, Floors, OutOfMemory, Spill, SpillError, Spilled};
+use brambling_program::tree::TreeNode;
 use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId, Turn, Value};
-use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
+use brambling_protocol::frame::{Body, Data, DataHead, Frame, Reserve, VersionRange};
+use brambling_protocol::{
+    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Version, WorkerId,
+};
 use brambling_worker::node::{Bytes, Effect, Node, NodeError, NodeOptions, Piece};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 const ME: WorkerId = WorkerId(0);
@@ -22,11 +27,29 @@ const PIECE_BYTES: u64 = 100;
 #[derive(Debug)]
 struct Shelf {
     places: usize,
+    /// Whether what it takes can be read again.
+    is_broken: bool,
     triggers: Mutex<Vec<OutOfMemory>>,
 }
 
 #[derive(Debug)]
 struct Laid(Vec<u8>);
+
+/// What a broken shelf has taken.
+#[derive(Debug)]
+struct Lost(u64);
+
+impl Spilled for Lost {
+    fn bytes(&self) -> u64 {
+        self.0
+    }
+    fn read(&self) -> Result<Vec<u8>, SpillError> {
+        Err(SpillError::Damaged {
+            directory: "the shelf".into(),
+            bytes: self.0,
+        })
+    }
+}
 
 impl Spilled for Laid {
     fn bytes(&self) -> u64 {
@@ -39,8 +62,21 @@ impl Spilled for Laid {
 
 impl Shelf {
     fn new(places: usize) -> Arc<Shelf> {
-        let triggers = Mutex::default();
-        Arc::new(Shelf { places, triggers })
+        let (is_broken, triggers) = (false, Mutex::default());
+        Arc::new(Shelf {
+            places,
+            is_broken,
+            triggers,
+        })
+    }
+
+    fn broken() -> Arc<Shelf> {
+        let (places, is_broken, triggers) = (usize::MAX, true, Mutex::default());
+        Arc::new(Shelf {
+            places,
+            is_broken,
+            triggers,
+        })
     }
 
     fn spills(&self) -> usize {
@@ -59,6 +95,9 @@ impl Spill for Shelf {
             });
         }
         self.triggers.lock().unwrap().push(*refused);
+        if self.is_broken {
+            return Ok(Arc::new(Lost(bytes.len() as u64)));
+        }
         Ok(Arc::new(Laid(bytes)))
     }
 }
@@ -72,6 +111,24 @@ struct Fixture {
 impl Fixture {
     /// A node that holds all shards, with so much for the exchange alone and for everything.
     fn new(exchange_bytes: u64, budget_bytes: u64, shelf: Option<&Arc<Shelf>>) -> Fixture {
+        let mut it = Fixture::empty(ME, exchange_bytes, budget_bytes, shelf);
+        it.settles_all();
+        it
+    }
+
+    fn settles_all(&mut self) {
+        for shard in shards(&self.plan) {
+            self.node.settle(shard, 1).unwrap();
+        }
+    }
+
+    /// The same of a worker that holds none.
+    fn empty(
+        me: WorkerId,
+        exchange_bytes: u64,
+        budget_bytes: u64,
+        shelf: Option<&Arc<Shelf>>,
+    ) -> Fixture {
         let mut p = Program::new("reduce");
         let counts = p.dataset::<u64>("counts", SHARDS);
         p.repeat(5, |p| p.all_reduce(Max, &counts, &counts));
@@ -82,8 +139,8 @@ impl Fixture {
         };
         let budget = Budget::new(budget_bytes, floors);
         let options = NodeOptions {
-            me: ME,
-            peers: vec![PEER],
+            me,
+            peers: vec![if me == ME { PEER } else { ME }],
             job: JobId(1),
             generation: Generation(0),
             open_turns: 4,
@@ -95,10 +152,7 @@ impl Fixture {
             spill: shelf.map(|shelf| shelf.clone() as Arc<dyn Spill>),
         };
         let map = PartitionMap::new(plan.counts.iter().copied());
-        let mut node = Node::new(&plan, map, options);
-        for shard in shards(&plan) {
-            node.settle(shard, 1).unwrap();
-        }
+        let node = Node::new(&plan, map, options);
         Fixture { plan, node, budget }
     }
 
@@ -126,6 +180,62 @@ impl Fixture {
     /// All of them do, at a turn.
     fn all_reduce(&mut self, turn: Turn) -> Result<(), NodeError> {
         (0..SHARDS).try_for_each(|source| self.reduces(source, turn))
+    }
+
+    /// A peer sends a piece for some destinations by this version of theirs.
+    fn comes(
+        &mut self,
+        exchange: ExchangeId,
+        destinations: Range<u32>,
+        version: Version,
+        payload: &[u8],
+    ) -> Result<(), NodeError> {
+        let ends = self.plan.exchanges[exchange.index()].as_ref().unwrap();
+        let Range { start: first, end } = destinations;
+        let body = Body::Data(Data {
+            head: DataHead {
+                job: JobId(1),
+                generation: Generation(0),
+                exchange,
+                turn: 0,
+                group: ends.destination,
+            },
+            versions: vec![VersionRange {
+                first,
+                end,
+                version,
+            }],
+            pieces: vec![brambling_protocol::frame::Piece {
+                first,
+                end,
+                source: TreeNode::leaf(0),
+                chunk: 0,
+                last: true,
+                payload,
+            }],
+            empties: Vec::new(),
+        });
+        let frame = Frame {
+            priority: Priority::FIRST,
+            sequence: None,
+            body,
+        };
+        self.node.on_frame(PEER, &frame.to_bytes())
+    }
+
+    /// The map gives a shard to a worker.
+    fn moves(
+        &mut self,
+        shard: ShardId,
+        owner: WorkerId,
+        version: Version,
+    ) -> Result<(), NodeError> {
+        self.node.on_update(&EntryRange {
+            group: shard.group,
+            first: shard.index,
+            end: shard.index + 1,
+            entry: Entry { owner, version },
+        })
     }
 
     /// The destination merges a turn of the reduction.
@@ -358,4 +468,161 @@ fn what_was_spilled_moves_with_its_shard() {
         _ => 0,
     });
     assert!(bytes.sum::<u64>() > 8 * PIECE_BYTES);
+}
+
+/// Four pieces lie where three are to go: one stays in memory.
+#[test]
+fn no_more_is_spilled_for_a_gather_than_it_needs() {
+    let shelf = Shelf::new(usize::MAX);
+    let all = 5 * PIECE_BYTES;
+    let mut it = Fixture::new(all, all, Some(&shelf));
+    let shard = it.source(BROADCAST, 0);
+    let to_each = (0..SHARDS).map(|to| (to, Piece::Encoded(payload(to, 0).into())));
+    let to_each: Vec<_> = to_each.collect();
+    it.node.scattered(shard, (BROADCAST, 0), to_each).unwrap();
+    it.all_reduce(0).unwrap();
+    assert_eq!((it.counted(), shelf.spills()), ((all, 0), 3));
+    it.merges(0).unwrap();
+    assert_eq!((it.counted(), shelf.spills()), ((PIECE_BYTES, 0), 3 + 3));
+    for index in 0..SHARDS {
+        let shard = it.destination(BROADCAST, index);
+        let taken = it.node.take(shard, (BROADCAST, 0)).unwrap();
+        assert_eq!(taken[0].1.to_vec(), payload(index, 0));
+        it.node.gathered(shard, (BROADCAST, 0)).unwrap();
+    }
+}
+
+/// It counts once, so it is free only when the last of them has given it up.
+#[test]
+fn a_broadcast_is_spilled_by_all_who_share_it() {
+    let shelf = Shelf::new(usize::MAX);
+    let all = 4 * PIECE_BYTES;
+    let mut it = Fixture::new(all, all, Some(&shelf));
+    let shard = it.source(BROADCAST, 0);
+    let piece = payload(0, 0);
+    let to_all = (0..SHARDS).map(|to| (to, Piece::Encoded(piece.clone().into())));
+    let to_all: Vec<_> = to_all.collect();
+    it.node.scattered(shard, (BROADCAST, 0), to_all).unwrap();
+    it.all_reduce(0).unwrap();
+    assert_eq!((it.counted(), shelf.spills()), ((all, 0), 1));
+    it.merges(0).unwrap();
+    assert_eq!((it.counted(), shelf.spills()), ((0, 0), 1 + 4));
+    for index in 0..SHARDS {
+        let shard = it.destination(BROADCAST, index);
+        let taken = it.node.take(shard, (BROADCAST, 0)).unwrap();
+        assert_eq!(taken[0].1.to_vec(), piece);
+        it.node.gathered(shard, (BROADCAST, 0)).unwrap();
+    }
+}
+
+/// Whoever needs what a disk has lost hears it: a gather, a shard that moves, and a piece that is sent on.
+#[test]
+fn what_cannot_be_read_back_is_an_error_for_who_needs_it() {
+    let is_spilled = |outcome: Result<(), NodeError>| match outcome {
+        Err(NodeError::Spilled(SpillError::Damaged { .. })) => {}
+        other => panic!("{other:?}"),
+    };
+    let mut gathers = Fixture::new(2_000, 2_000, Some(&Shelf::broken()));
+    gathers.all_reduce(1).unwrap();
+    gathers.all_reduce(0).unwrap();
+    gathers.merges(0).unwrap();
+    is_spilled(gathers.merges(1));
+
+    let mut departs = Fixture::new(2_000, 2_000, Some(&Shelf::broken()));
+    departs.all_reduce(1).unwrap();
+    let shard = departs.destination(REDUCTION, 0);
+    departs.moves(shard, PEER, 2).unwrap();
+    is_spilled(departs.node.depart(shard, Vec::new()));
+
+    // It waits for a shard that a newer version gives to this worker, and then to another.
+    let shelf = Shelf::broken();
+    let mut held = Fixture::new(9_000, 9_700, Some(&shelf));
+    let shard = held.destination(BROADCAST, 1);
+    held.moves(shard, PEER, 2).unwrap();
+    held.node.depart(shard, Vec::new()).unwrap();
+    held.comes(BROADCAST, 1..2, 3, &[7; 1_000]).unwrap();
+    assert_eq!((held.node.held(), shelf.spills()), (1, 1));
+    is_spilled(held.moves(shard, PEER, 4));
+}
+
+/// Where the disk is full, what finds no room is refused, whatever it is.
+#[test]
+fn a_full_shelf_refuses_every_kind_of_piece() {
+    let is_full = |outcome: Result<(), NodeError>| match outcome {
+        Err(NodeError::Router(RouterError::NoRoom(refused))) => {
+            let full = refused.spill.map(|spill| *spill);
+            assert!(matches!(full, Some(SpillError::Full { .. })), "{full:?}");
+        }
+        other => panic!("{other:?}"),
+    };
+    let fixture = || Fixture::new(50, 50, Some(&Shelf::new(0)));
+    is_full(fixture().reduces(0, 0));
+    is_full(fixture().comes(BROADCAST, 0..SHARDS, 1, &[7; 60]));
+    let mut value = Fixture::new(0, 7, Some(&Shelf::new(0)));
+    let (shard, piece) = (value.source(REDUCTION, 2), Piece::Value(Value::new(5u64)));
+    is_full((value.node).scattered(shard, (REDUCTION, 0), [(0, piece)]));
+    // What others wait for cannot make way either.
+    let all = 4 * PIECE_BYTES;
+    let mut gather = Fixture::new(all, all, Some(&Shelf::new(4)));
+    let shard = gather.source(BROADCAST, 0);
+    let to_each = (0..SHARDS).map(|to| (to, Piece::Encoded(payload(to, 0).into())));
+    let to_each: Vec<_> = to_each.collect();
+    (gather.node)
+        .scattered(shard, (BROADCAST, 0), to_each)
+        .unwrap();
+    gather.all_reduce(0).unwrap();
+    let refused = gather.merges(0);
+    assert!(
+        matches!(refused, Err(NodeError::Spilled(SpillError::Full { .. }))),
+        "{refused:?}"
+    );
+}
+
+/// Room was made for the shard, as large as it was thought to be; its inbox has grown since.
+#[test]
+fn a_shard_whose_pieces_find_no_room_does_not_come() {
+    let mut from = Fixture::empty(PEER, 10_000, 10_000, None);
+    from.settles_all();
+    from.all_reduce(0).unwrap();
+    let shard = from.destination(REDUCTION, 0);
+    from.moves(shard, ME, 2).unwrap();
+    from.node.take_effects();
+    from.node.depart(shard, b"its data".to_vec()).unwrap();
+    let parts = from.node.take_effects().into_iter();
+    let parts = parts.filter_map(|effect| match effect {
+        Effect::Send { packet, .. } => Some(packet.to_bytes()),
+        _ => None,
+    });
+    let parts: Vec<Bytes> = parts.collect();
+    let with_room = |budget_bytes| {
+        let mut to = Fixture::empty(ME, 0, budget_bytes, None);
+        let frame = Frame {
+            priority: Priority::FIRST,
+            sequence: Some(0),
+            body: Body::Reserve(Reserve {
+                job: JobId(1),
+                generation: Generation(0),
+                shard,
+                version: 2,
+                holder: PEER,
+                bytes: 700,
+            }),
+        };
+        let asked = to.node.on_frame(WorkerId::CONTROLLER, &frame.to_bytes());
+        asked.unwrap();
+        to
+    };
+    let (mut small, mut large) = (with_room(900), with_room(1_200));
+    let take = |it: &mut Fixture| {
+        parts
+            .iter()
+            .try_for_each(|part| it.node.on_frame(PEER, part))
+    };
+    take(&mut large).unwrap();
+    assert_eq!(large.budget.in_use_bytes(), 4 * PIECE_BYTES);
+    let refused = take(&mut small);
+    assert!(
+        matches!(refused, Err(NodeError::Router(RouterError::NoRoom(_)))),
+        "{refused:?}"
+    );
 }

@@ -540,6 +540,18 @@ mod tests {
         }
     }
 
+    /// Whoever is the last to hold a value has it as it lies; others have their own.
+    #[test]
+    fn a_value_that_somebody_else_holds_is_copied() {
+        let value = Value::new(numbers());
+        let lay = value.as_ptr();
+        let taken = Taken::Value(Arc::new(value));
+        let copied = taken.clone().into_value(&spares()).unwrap();
+        assert_eq!(copied.get::<Vec<f64>>(), Some(&numbers()));
+        assert_ne!(copied.as_ptr(), lay);
+        assert_eq!(taken.into_value(&spares()).unwrap().as_ptr(), lay);
+    }
+
     /// A value that was for this process leaves it in as many chunks as any other.
     #[test]
     fn values_that_leave_are_encoded() {
