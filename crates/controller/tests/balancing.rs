@@ -91,6 +91,10 @@ fn who_is_slow_sheds_shards_however_often_it_tells() {
 fn without_scales_nothing_moves() {
     let mut controller = Controller::new([SLOW, FAST]);
     controller.begin(JOB, Generation(0), PartitionMap::new([8]));
+    // Of a job that is none, or is not balanced, nothing has to be kept.
+    controller.put_on(JobId(9), Scales::levelling(PERIOD));
+    controller.pin(JOB, shard(0));
+    controller.pin(JobId(9), shard(0));
     pass(&mut controller, 1..9, 1);
     assert_eq!(asked(&mut controller), []);
 }
@@ -118,6 +122,15 @@ fn who_leaves_takes_no_part_and_who_is_strange_is_not_heard() {
     }
     let asked_whom: Vec<WorkerId> = asked(&mut controller).iter().map(|it| it.0).collect();
     assert_eq!(asked_whom, [FAST]);
+
+    // Two leave and their shards have nowhere to go: what is told of these moves none of them.
+    let mut controller = self::controller(Scales::levelling(PERIOD));
+    controller.drain(SLOW, 1);
+    controller.drain(FAST, 1);
+    controller.join(WorkerId(3));
+    controller.take_effects();
+    pass(&mut controller, 1..9, 1);
+    assert_eq!(asked(&mut controller), []);
 
     let mut controller = self::controller(Scales::levelling(PERIOD));
     for second in 1..9 {

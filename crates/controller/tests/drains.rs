@@ -200,3 +200,25 @@ fn who_has_no_room_is_asked_again_later() {
     cluster.answer();
     assert_eq!(cluster.held(), [0, 0, 4]);
 }
+
+/// Who is no member cannot leave, who has left cannot come back, and who is there does not come again.
+#[test]
+fn members_come_once_and_go_once() {
+    let mut cluster = Cluster::new(4);
+    cluster.controller.join(SMALL);
+    assert_eq!(cluster.controller.take_effects(), []);
+    cluster.controller.drain(LATE, 10);
+    assert!(!cluster.controller.is_leaving(LATE));
+    assert_eq!(cluster.controller.take_effects(), []);
+
+    cluster.controller.drain(LEAVER, 10);
+    cluster.answer();
+    for worker in [SMALL, LARGE, LEAVER] {
+        cluster.parted(worker);
+    }
+    let told = cluster.told();
+    assert!(told.contains(&(LEAVER, "has left")), "{told:?}");
+    // It calls again, before it has heard that it may go: nothing is left to be said to it.
+    cluster.controller.on_reconnect(LEAVER, 0).unwrap();
+    assert_eq!(cluster.controller.take_effects(), []);
+}

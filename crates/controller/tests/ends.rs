@@ -298,3 +298,40 @@ fn a_map_of_many_entries_is_several_frames() {
     }
     assert_eq!((heard, frames), (map, 3));
 }
+
+/// A worker may speak of a job that its controller has forgotten, or has not heard of yet.
+#[test]
+fn what_is_said_of_an_unknown_job_is_void() {
+    let mut controller = controller();
+    let job = JobId(9);
+    let finished = Finished {
+        job,
+        generation: NOW,
+        shards: vec![ShardRange {
+            group: GroupId(0),
+            first: 0,
+            end: 5,
+        }],
+    };
+    say(&mut controller, A, 0, Body::Finished(finished)).unwrap();
+    let failed = Failed {
+        job,
+        generation: NOW,
+        failure: "of another",
+    };
+    say(&mut controller, A, 1, Body::Failed(failed)).unwrap();
+    controller.cancel(job, "of nobody");
+    assert_eq!(told(&mut controller), (vec![], 0));
+    assert!(!controller.is_over(job) && !controller.is_over(JOB));
+}
+
+#[test]
+fn a_worker_that_is_gone_ends_the_job_and_is_named() {
+    let mut controller = controller();
+    controller.lose(JOB, A, "process 7 on node-3");
+    controller.lose(JOB, B, "process 8 on node-3");
+    let why = "worker w0 (process 7 on node-3) is gone, and with it 7 of the job's shards; start another worker, and run \
+               the program again";
+    let why = Some(why.to_owned());
+    assert_eq!(told(&mut controller), (vec![(A, why.clone()), (B, why)], 1));
+}

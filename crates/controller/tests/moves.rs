@@ -5,7 +5,8 @@
 
 use brambling_controller::{Controller, ControllerError, Effect, Refusal};
 use brambling_program::{GroupId, ShardId};
-use brambling_protocol::frame::{Arrived, Body, Frame, Reserve, Reserved};
+use brambling_protocol::frame::{Ack, Arrived, Body, Frame, Joined, Reserve, Reserved};
+use brambling_protocol::session::WINDOW;
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
@@ -208,6 +209,7 @@ fn only_who_was_asked_may_answer() {
     controller.order(JOB, SHARD, TO, 0).unwrap();
     assert!(is_refused(say(&mut controller, OTHER, 0, room(8, true))));
     assert!(is_refused(say(&mut controller, TO, 1, room(9, true))));
+    assert!(is_refused(say(&mut controller, OTHER, 1, arrived(8))));
     let stranger = say(&mut controller, WorkerId(9), 0, arrived(8));
     assert!(matches!(stranger, Err(ControllerError::Stranger(_))));
     assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
@@ -233,4 +235,65 @@ fn what_is_repeated_counts_once_and_what_is_lost_is_sent_again() {
         controller.on_reconnect(worker, sent).unwrap();
     }
     assert!(controller.is_settled());
+}
+
+/// Under another number it is no repetition of a frame: the worker has said it twice.
+#[test]
+fn room_that_is_granted_twice_publishes_one_version() {
+    let mut controller = controller();
+    controller.order(JOB, SHARD, TO, 0).unwrap();
+    say(&mut controller, TO, 0, room(8, true)).unwrap();
+    sent(&mut controller);
+    say(&mut controller, TO, 1, room(8, true)).unwrap();
+    assert_eq!(sent(&mut controller), words(&[(TO, "ack")]));
+    assert_eq!(controller.moving(JOB), 1);
+    // Nor does the end of the job take back what was published: the shard is on its way.
+    controller.cancel(JOB, "cancelled by its owner");
+    controller.take_effects();
+    say(&mut controller, TO, 2, room(8, true)).unwrap();
+    assert_eq!(sent(&mut controller), words(&[(TO, "ack")]));
+    assert_eq!(controller.moving(JOB), 1);
+}
+
+#[test]
+fn what_no_honest_worker_says_is_refused() {
+    let mut controller = controller();
+    let is_frame = |said| matches!(said, Err(ControllerError::Frame(_)));
+    let is_session = |said| matches!(said, Err(ControllerError::Session(_)));
+    assert!(is_frame(controller.on_frame(TO, b"GET / HTTP/1.1\r\n\r\n")));
+    // Numbers beyond all that may be under way, and word of frames that were never sent.
+    assert!(is_session(say(&mut controller, TO, WINDOW, room(8, true))));
+    let ack = Body::Ack(Ack { received: 1 });
+    assert!(is_session(say(&mut controller, TO, 0, ack)));
+    assert!(is_session(controller.on_reconnect(TO, 1)));
+    let stranger = controller.on_reconnect(WorkerId(9), 0);
+    assert!(matches!(stranger, Err(ControllerError::Stranger(_))));
+    assert_eq!(sent(&mut controller), []);
+    // What is no business of a controller is taken, and that is all.
+    let joined = Body::Joined(Joined { worker: TO });
+    say(&mut controller, OTHER, 0, joined).unwrap();
+    assert_eq!(sent(&mut controller), words(&[(OTHER, "ack")]));
+}
+
+/// A worker that acknowledges nothing: what is said to it waits here, and comes in its order.
+#[test]
+fn no_more_than_a_window_is_under_way() {
+    let mut controller = controller();
+    let asks = |controller: &mut Controller, sequence| {
+        controller.order(JOB, SHARD, TO, 0).unwrap();
+        say(controller, TO, sequence, room(8, false)).unwrap();
+        let sent = sent(controller);
+        sent.contains(&(TO, "reserve 8 of w0, 0".into()))
+    };
+    let asked = (0..WINDOW + 3).filter(|it| asks(&mut controller, *it));
+    assert_eq!(asked.count() as u64, WINDOW);
+    let received = 2;
+    let ack = Frame {
+        priority: Priority::FIRST,
+        sequence: None,
+        body: Body::Ack(Ack { received }),
+    };
+    controller.on_frame(TO, &ack.to_bytes()).unwrap();
+    let reserve = (TO, "reserve 8 of w0, 0");
+    assert_eq!(sent(&mut controller), words(&[reserve, reserve]));
 }

@@ -1,11 +1,14 @@
 //! Workers register, clients submit; what the registry tells whom.
 
-use brambling_controller::registry::{Caller, Order, RETURN_TIME, Registry, RegistryError, Told};
+use brambling_controller::registry::{
+    Caller, Order, REMEMBERED, RETURN_TIME, Registry, RegistryError, Told,
+};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{
-    JobState, Load, Message, Move, Prepare, Register, Registered, ShardTime, Status, Submit, Times,
+    Accepted, JobState, Load, Member, Message, Move, Prepare, Register, Registered, ShardTime,
+    Status, Submit, Times,
 };
-use brambling_protocol::{JobId, PartitionMap, WorkerId};
+use brambling_protocol::{Generation, JobId, PartitionMap, WorkerId};
 use std::time::Duration;
 
 const VERSION: &str = "1.2.3";
@@ -725,4 +728,230 @@ fn who_is_drained_ends_when_no_job_has_it() {
     assert_eq!(is_told(&mut registry), (false, false));
     registry.on_left(JobId(2), worker);
     assert_eq!(is_told(&mut registry), (true, true));
+}
+
+/// What is told owns its texts; what is sent is the same.
+#[test]
+fn what_is_told_is_sent_as_it_is() {
+    let (job, worker, weight) = (JobId(4), WorkerId(3), 7);
+    let shard = ShardId {
+        group: GroupId(1),
+        index: 2,
+    };
+    let at = ([127, 0, 0, 1], 9).into();
+    let member = Member { worker, at };
+    let moved = Move {
+        job: Some(job),
+        shard,
+        to: worker,
+    };
+    let prepare = Prepare {
+        job,
+        generation: Generation(5),
+        members: vec![member],
+        shards: vec![6],
+        map: Vec::new(),
+    };
+    let accepted = Accepted {
+        job,
+        members: vec![member],
+    };
+    let (why, failure) = ("for a reason", Some("for another"));
+    for (told, sent) in [
+        (
+            Told::Registered(Registered { worker }),
+            Message::Registered(Registered { worker }),
+        ),
+        (Told::Prepare(prepare.clone()), Message::Prepare(prepare)),
+        (Told::Release(job), Message::Release(job)),
+        (Told::Queued(job), Message::Queued(job)),
+        (
+            Told::Accepted(accepted.clone()),
+            Message::Accepted(accepted),
+        ),
+        (
+            Told::Over {
+                job,
+                failure: failure.map(str::to_owned),
+            },
+            Message::Over { job, failure },
+        ),
+        (Told::Refused { why: why.into() }, Message::Refused { why }),
+        (Told::Moved(moved), Message::Moved(moved)),
+        (
+            Told::Admitted { job, member },
+            Message::Admitted { job, member },
+        ),
+        (Told::Left { job, worker }, Message::Left { job, worker }),
+        (Told::Drained(worker), Message::Drained(worker)),
+        (Told::Jobs(Vec::new()), Message::Jobs(Vec::new())),
+        (Told::Weigh { job, weight }, Message::Weigh { job, weight }),
+    ] {
+        assert_eq!(told.message(), sent);
+    }
+}
+
+/// Only those with a link begin; a job for which nobody has one waits for the first who comes back.
+#[test]
+fn a_job_begins_on_those_who_have_a_link() {
+    let members = |orders: &[Order]| {
+        let begun = orders.iter().find_map(|it| match it {
+            Order::Begin { members, .. } => Some(members.clone()),
+            _ => None,
+        });
+        begun.map(|members| members.iter().map(|it| it.0).collect::<Vec<_>>())
+    };
+    let mut registry = two_workers();
+    registry.on_lost(A, Duration::ZERO);
+    let orders = say(&mut registry, CLIENT, submit(&[4]));
+    assert_eq!(members(&orders), Some(vec![2]));
+
+    let mut registry = two_workers();
+    registry.on_lost(A, Duration::ZERO);
+    registry.on_lost(B, Duration::ZERO);
+    let orders = say(&mut registry, CLIENT, submit(&[4]));
+    assert_eq!(members(&orders), None);
+    assert_eq!(state(&registry, 1), JobState::Queued);
+    let orders = say(&mut registry, OTHER, register(3, Some(WorkerId(2))));
+    assert_eq!(members(&orders), Some(vec![2]));
+}
+
+/// A job's controller may be slower than what happens to the job: what it says then concerns nobody any more.
+#[test]
+fn what_a_controller_says_too_late_is_told_nobody() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    let map = PartitionMap::new([4]);
+    let (job, worker) = (JobId(1), WorkerId(1));
+    let shard = ShardId {
+        group: GroupId(0),
+        index: 1,
+    };
+    // Of jobs and workers that are none, and of a move for which nobody has asked.
+    registry.on_admitted(JobId(9), worker, &map);
+    registry.on_admitted(job, WorkerId(9), &map);
+    registry.on_left(JobId(9), worker);
+    registry.on_over(JobId(9), None);
+    registry.on_stays(job, shard, "no room");
+    assert_eq!(registry.take_orders(), []);
+    assert_eq!(registry.job_details().len(), 1);
+    // The client is done with it, and a newcomer was still being taken in.
+    say(&mut registry, CLIENT, Message::Cancel(job));
+    say(&mut registry, CLIENT, Message::Done(job));
+    say(&mut registry, OTHER, register(9, None));
+    registry.on_admitted(job, WorkerId(3), &map);
+    registry.on_over(job, Some("cancelled".into()));
+    registry.on_left(job, worker);
+    let orders = registry.take_orders();
+    assert_eq!(
+        orders,
+        [Order::Tell {
+            to: A,
+            what: Told::Release(job)
+        }]
+    );
+    let details = registry.job_details();
+    assert_eq!(details[0].workers, [WorkerId(2)], "{details:?}");
+}
+
+/// Links break while a job begins and ends: the others hear what they are to hear, and who comes back hears it then.
+#[test]
+fn members_without_a_link_keep_nobody_waiting() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    let (job, newcomer) = (JobId(1), WorkerId(3));
+    say(&mut registry, OTHER, register(9, None));
+    registry.on_lost(OTHER, Duration::ZERO);
+    registry.on_admitted(job, newcomer, &PartitionMap::new([4]));
+    let orders = registry.take_orders();
+    assert_eq!(orders.len(), 1, "{orders:?}");
+    assert!(matches!(told(&orders, CLIENT)[..], [Told::Admitted { .. }]));
+    let back = Caller(12);
+    let orders = say(&mut registry, back, register(9, Some(newcomer)));
+    assert!(
+        told(&orders, back)
+            .iter()
+            .any(|it| matches!(it, Told::Prepare(_)))
+    );
+    // One leaves whose link is broken.
+    say(&mut registry, OTHER, Message::Drain(newcomer));
+    registry.on_lost(back, Duration::ZERO);
+    registry.on_left(job, newcomer);
+    let orders = registry.take_orders();
+    assert_eq!(told(&orders, back), [] as [&Told; 0]);
+    assert_eq!(told(&orders, OTHER), [&Told::Drained(newcomer)]);
+    // One is lost for good: what is said to all members is said to the others.
+    registry.on_lost(A, Duration::ZERO);
+    registry.on_tick(RETURN_TIME);
+    registry.take_orders();
+    let weight = 5;
+    let orders = say(&mut registry, CLIENT, Message::Weigh { job, weight });
+    let weighs = Told::Weigh { job, weight };
+    let to = B;
+    assert_eq!(orders, [Order::Tell { to, what: weighs }]);
+    let orders = say(&mut registry, CLIENT, Message::Done(job));
+    assert_eq!(told(&orders, B), [&Told::Release(job)]);
+    assert_eq!(told(&orders, A), [] as [&Told; 0]);
+}
+
+/// It is over, and its client still fetches what was kept: a worker's end is no failure of it any more.
+#[test]
+fn who_is_lost_after_the_end_ends_nothing() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_over(JobId(1), None);
+    registry.take_orders();
+    registry.on_lost(A, Duration::ZERO);
+    registry.on_tick(RETURN_TIME);
+    assert_eq!(registry.take_orders(), []);
+    assert_eq!(state(&registry, 1), JobState::Succeeded);
+}
+
+/// It comes back while its shards still move away: it stays a member, takes no part in anything new, and is not told that it may end.
+#[test]
+fn a_worker_that_comes_back_while_it_is_drained_goes_on_leaving() {
+    let mut registry = two_workers().with_jobs_at_once(2);
+    say(&mut registry, CLIENT, submit(&[4]));
+    let worker = WorkerId(1);
+    say(&mut registry, OTHER, Message::Drain(worker));
+    registry.on_lost(A, Duration::ZERO);
+    say(&mut registry, CLIENT, submit(&[4]));
+    let orders = say(&mut registry, A, register(1, Some(worker)));
+    assert!(!orders.iter().any(|it| matches!(it, Order::Admit { .. })));
+    let [
+        Told::Registered(_),
+        Told::Release(JobId(77)),
+        Told::Prepare(prepare),
+    ] = told(&orders, A)[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(prepare.job, JobId(1));
+}
+
+#[test]
+fn the_last_jobs_are_remembered_and_older_ones_are_not() {
+    let mut registry = two_workers();
+    let all = REMEMBERED as u64 + 3;
+    for job in 1..=all {
+        say(&mut registry, CLIENT, submit(&[4]));
+        registry.on_over(JobId(job), None);
+        say(&mut registry, CLIENT, Message::Done(JobId(job)));
+    }
+    let known: Vec<u64> = status(&registry).jobs.iter().map(|it| it.id.0).collect();
+    assert_eq!(known, (4..=all).collect::<Vec<_>>());
+    let orders = say(&mut registry, OTHER, Message::Cancel(JobId(3)));
+    assert!(refusal(&orders, OTHER).contains("no job j3"));
+}
+
+#[test]
+fn who_asks_is_told_and_workers_are_as_large_as_they_say() {
+    let mut registry = two_workers();
+    let orders = say(&mut registry, OTHER, Message::Ask);
+    assert_eq!(orders, [Order::Report { to: OTHER }]);
+    let known = |id| {
+        let id = WorkerId(id);
+        (registry.threads(id), registry.memory_limit_bytes(id))
+    };
+    assert_eq!([2, 9].map(known), [(3, 1 << 30), (1, 0)]);
 }
