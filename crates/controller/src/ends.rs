@@ -51,10 +51,11 @@ impl Controller {
         if at.generation != finished.generation {
             return Ok(());
         }
+        let mut ranges = finished.shards.iter();
+        if ranges.any(|range| range.end > at.map.shards(range.group)) {
+            return Err(ControllerError::NoSuchShards { worker: from });
+        }
         for range in &finished.shards {
-            if range.end > at.map.shards(range.group) {
-                return Err(ControllerError::NoSuchShards { worker: from });
-            }
             let shards = (range.first..range.end).map(|index| ShardId {
                 group: range.group,
                 index,

@@ -335,3 +335,14 @@ fn a_worker_that_is_gone_ends_the_job_and_is_named() {
     let why = Some(why.to_owned());
     assert_eq!(told(&mut controller), (vec![(A, why.clone()), (B, why)], 1));
 }
+
+/// "Nothing changed then": of a frame that is refused not even the ranges before the one that is wrong are taken.
+#[test]
+fn a_frame_that_is_refused_finishes_nobody() {
+    let mut controller = controller();
+    let all_and_more = finished(&[(0, 0, 5), (1, 0, 2), (2, 0, 1)]);
+    say(&mut controller, B, 0, all_and_more).unwrap_err();
+    say(&mut controller, A, 0, finished(&[(0, 0, 1)])).unwrap();
+    assert_eq!(told(&mut controller), (vec![], 0));
+    assert!(!controller.is_over(JOB));
+}

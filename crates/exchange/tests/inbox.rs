@@ -374,6 +374,27 @@ fn a_damaged_state_is_refused() {
     );
 }
 
+/// A state names an exchange twice, the first time with nothing retired: the piece of turn 0 would be one of turn 6.
+#[test]
+fn a_state_that_names_an_exchange_twice_is_refused() {
+    let mut inbox = Inbox::new(HERE, [X], OPEN);
+    let dense = Sources::Dense(1);
+    let only = piece(TreeNode::leaf(0), 0, true, 1);
+    inbox.accept(X, 0, only, &dense).unwrap();
+    let mut state: InboxState<u64> = inbox.export(|payload| *payload);
+    let mut again = state.exchanges[0].clone();
+    (again.next, again.turns) = (5, Vec::new());
+    state.exchanges.push(again);
+    let imported = Inbox::import(HERE, [X], OPEN, state, &dense);
+    if let Ok(inbox) = &imported {
+        assert!(
+            !inbox.is_complete(X, 6, &dense),
+            "nobody has sent for turn 6"
+        );
+    }
+    assert!(matches!(imported, Err(InboxError::Damaged { .. })));
+}
+
 #[test]
 #[should_panic(expected = "retires out of order")]
 fn retiring_out_of_order_is_our_bug() {

@@ -7,6 +7,7 @@ use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, ShardId, Turn};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// All that an inbox knows.
@@ -125,6 +126,7 @@ impl<P> Inbox<P> {
         relation: &impl Relation,
     ) -> Result<Inbox<P>, InboxError> {
         let mut inbox = Inbox::new(shard, exchanges, open_turns);
+        let mut named = BTreeSet::new();
         for ExchangeState {
             exchange,
             next,
@@ -134,7 +136,7 @@ impl<P> Inbox<P> {
             let place = inbox
                 .place(exchange)
                 .ok_or(InboxError::UnknownExchange(exchange))?;
-            if inbox.lanes[place].next != 0 {
+            if !named.insert(exchange) {
                 return Err(InboxError::Damaged {
                     exchange,
                     turn: next,
