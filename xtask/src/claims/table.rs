@@ -31,7 +31,7 @@ fn print_row(word: &str, claim: &Claim, shown: &Shown) {
     println!("{:34} ours {}", "", shown.ours);
     println!("{:34} bar  {}", "", shown.bar);
     if let Some(limit) = &shown.limit {
-        println!("{:34} bound by {limit}", "");
+        println!("{:34} limit {limit}", "");
     }
 }
 
