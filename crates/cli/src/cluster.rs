@@ -4,8 +4,8 @@ use crate::metrics::{self, MetricsAt};
 use crate::{FAILED, Host, OK, Streams};
 use brambling::cluster::{
     BALANCE_EACH, Certificates, Children, Cluster, ClusterError, ControllerOptions,
-    ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Rendezvous, Share, Source, Status,
-    WorkerEnd, WorkerOptions, WorkerProcess,
+    ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Prints, Rendezvous, Share, Source,
+    Status, WorkerEnd, WorkerOptions, WorkerProcess,
 };
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
@@ -259,8 +259,8 @@ pub(crate) fn controller(
 struct WithBenches(Box<dyn Source>);
 
 impl Source for WithBenches {
-    fn program(&self, bytes: &[u8]) -> Result<Program, String> {
-        brambling_bench::program(bytes).unwrap_or_else(|| self.0.program(bytes))
+    fn program(&self, bytes: &[u8], prints: &Prints) -> Result<Program, String> {
+        brambling_bench::program(bytes).unwrap_or_else(|| self.0.program(bytes, prints))
     }
     fn caller(&self) -> Box<dyn Caller> {
         self.0.caller()
@@ -374,7 +374,7 @@ fn run_cluster(
         memory_bytes: settings.memory_bytes / u64::from(arguments.workers),
         spill: settings.spill.map(|to| to.share(arguments.workers)),
     };
-    // What kernels print is seen, and is no answer of this command's.
+    // What workers print is seen, and is no answer of this command's.
     let prints = || std::io::stderr().into();
     let command = host.command();
     let mut workers = Children::start(&command, &running.at, arguments.workers, &share, prints)?;

@@ -12,6 +12,7 @@ mod controller;
 mod error;
 mod jobs;
 mod metrics;
+mod prints;
 mod rendezvous;
 mod wire;
 mod worker;
@@ -19,7 +20,7 @@ mod worker;
 pub use brambling_program::{GroupId, ShardId};
 pub use brambling_protocol::greeting::Token;
 pub use brambling_protocol::message::{
-    Client, JobDetails, JobState, JobStatus, Status, WorkerStatus,
+    Client, JobDetails, JobState, JobStatus, Status, Stream, WorkerStatus,
 };
 pub use brambling_protocol::{JobId, WorkerId};
 pub use certificates::{CERTIFICATES_LAST, Certificates, TLS_VARIABLE};
@@ -31,7 +32,7 @@ pub use jobs::ourselves;
 pub use metrics::{MetricsEndpoint, MetricsListener};
 pub use rendezvous::{CONTROLLER_VARIABLE, Rendezvous, TOKEN_VARIABLE};
 pub use wire::set_when_input_ends;
-pub use worker::{Source, WorkerEnd, WorkerOptions, WorkerProcess};
+pub use worker::{Prints, Source, WorkerEnd, WorkerOptions, WorkerProcess};
 
 /// The port of a controller when nobody names one.
 pub const DEFAULT_PORT: u16 = 7077;

@@ -36,7 +36,8 @@ pub use brambling_operators as operators;
 pub use brambling_program as program;
 pub use brambling_program::payload;
 pub use brambling_worker::executor::{
-    Advance, Caller, Failure, FailureKind, Interrupted, Origin, QuietCaller, Tally, WaitsFor,
+    Advance, Caller, Failure, FailureKind, Interrupted, Origin, Printed, PrintedWhat, QuietCaller,
+    Tally, WaitsFor,
 };
 pub use error::Error;
 pub use outcome::Outcome;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use brambling::cluster::{Cluster, Source};
+use brambling::cluster::{Cluster, Prints, Source};
 use brambling::prelude::*;
 use brambling::program::{Bindings, KernelError, Plan};
 use brambling::{Caller, Error, Failure, FailureKind, Origin, QuietCaller};
@@ -37,7 +37,7 @@ fn failing(how: &str) -> Program {
 struct Named;
 
 impl Source for Named {
-    fn program(&self, bytes: &[u8]) -> Result<Program, String> {
+    fn program(&self, bytes: &[u8], _: &Prints) -> Result<Program, String> {
         Ok(failing(
             std::str::from_utf8(bytes).map_err(|it| it.to_string())?,
         ))

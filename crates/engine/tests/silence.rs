@@ -2,7 +2,7 @@
 
 mod support;
 
-use brambling::cluster::{Cluster, ClusterError, Source};
+use brambling::cluster::{Cluster, ClusterError, Prints, Source};
 use brambling::prelude::*;
 use brambling::program::{Bindings, DecodeError, Payload, Plan};
 use brambling::{Caller, Error, Failure, QuietCaller};
@@ -49,7 +49,7 @@ fn slow() -> Program {
 struct Only;
 
 impl Source for Only {
-    fn program(&self, _: &[u8]) -> Result<Program, String> {
+    fn program(&self, _: &[u8], _: &Prints) -> Result<Program, String> {
         Ok(slow())
     }
     fn caller(&self) -> Box<dyn Caller> {

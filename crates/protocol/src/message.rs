@@ -153,6 +153,56 @@ pub enum Message<'a> {
         #[serde(borrow)]
         origin: Option<Origin<'a>>,
     },
+    /// A worker to a client: what kernels of its job have printed there. The next comes once this was [`Shown`](Message::Shown), or when
+    /// all is asked for.
+    Printed(#[serde(borrow)] Printed<'a>),
+    /// A client to a worker: it has shown what kernels of its job had printed, up to this number.
+    Shown {
+        /// The job.
+        job: JobId,
+        /// The number of the [`Printed`].
+        number: u64,
+    },
+    /// A client to a worker: the job is over; send all that its kernels have printed and that was not shown.
+    AskPrinted(JobId),
+    /// The answer, after what it says.
+    AllPrinted(JobId),
+}
+
+/// What kernels of a job have printed on a worker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Printed<'a> {
+    /// The job.
+    pub job: JobId,
+    /// They are counted from 0, for what is said again on a new link.
+    pub number: u64,
+    /// Lines before these that found no place on the worker.
+    pub left_out: u64,
+    /// In the order in which they ended.
+    #[serde(borrow)]
+    pub lines: Vec<PrintedLine<'a>>,
+}
+
+/// A line that was printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PrintedLine<'a> {
+    /// Where to.
+    pub stream: Stream,
+    /// The stage whose kernel it was; empty: the program was being built.
+    pub stage: &'a str,
+    /// The line, without its end.
+    pub text: &'a str,
+    /// So many bytes more were cut off.
+    pub cut_bytes: u64,
+}
+
+/// Where a program prints to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
 }
 
 /// Where a job's failure began.

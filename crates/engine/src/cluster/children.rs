@@ -27,8 +27,8 @@ pub struct Children(Vec<Child>);
 
 impl Children {
     /// Starts workers, each on CPUs of its own if their threads are as many as the CPUs that this process may use: then none waits for
-    /// a CPU on which another polls. `command` begins a `brambling` command: what it is followed by is said here. What kernels print goes where
-    /// `prints` says.
+    /// a CPU on which another polls. `command` begins a `brambling` command: what it is followed by is said here. What they print
+    /// goes where `prints` says.
     ///
     /// # Errors
     /// When the system starts no process; those that were started end again.

@@ -1,6 +1,7 @@
 //! A client: runs programs on a cluster, and fetches what they leave.
 
 use super::jobs::ourselves;
+use super::prints;
 use super::wire::{self, board, epoch, framed};
 use super::{ClusterError, Rendezvous, Status, VERSION};
 use crate::{Error, Outcome};
@@ -25,8 +26,8 @@ const LOOKS: Duration = Duration::from_millis(20);
 /// How long after it was lost the link to a worker is made again, and for how long that is tried.
 const REDIAL: Duration = Duration::from_millis(100);
 const REDIALED_FOR: Duration = Duration::from_secs(5);
-/// How long workers may take to say where a failure began.
-const ORIGIN_TIME: Duration = Duration::from_secs(2);
+/// How long workers may take to say where a failure began, and what was printed before it.
+const ENDING_TIME: Duration = Duration::from_secs(2);
 /// How long workers that are asked for results may say nothing, unless a client says otherwise: longer than it takes to read one large partition.
 const SILENCE: Duration = Duration::from_secs(300);
 /// How often the controller is asked how far a job is.
@@ -268,6 +269,7 @@ impl Cluster {
             caller,
             started,
             workers: BTreeMap::new(),
+            left: BTreeMap::new(),
             again: Vec::new(),
             heard: started,
         };
@@ -309,6 +311,8 @@ struct Link {
     is_done: bool,
     /// Whether it was sent the program: who was not holds nothing.
     has_program: bool,
+    /// The number of what its kernels print next.
+    printed: u64,
     /// Since when there is none.
     lost: Option<Instant>,
 }
@@ -320,6 +324,7 @@ impl Link {
             parts: Parts::default(),
             is_done: false,
             has_program: false,
+            printed: 0,
             lost,
         }
     }
@@ -334,6 +339,8 @@ struct Talk<'a> {
     caller: &'a mut dyn Caller,
     started: Instant,
     workers: BTreeMap<LinkId, Link>,
+    /// Workers that have left the job: the last of what its kernels printed there may still come.
+    left: BTreeMap<LinkId, Link>,
     /// Workers to dial again, and when.
     again: Vec<(Instant, Link)>,
     /// When a worker last said something.
@@ -352,6 +359,7 @@ enum Event {
     Partition(DatasetId, u32, Vec<u8>),
     Fetched(LinkId, Tally),
     Origin(LinkId, Option<Origin>),
+    AllPrinted(LinkId),
     /// Something that changes nothing.
     None,
 }
@@ -427,7 +435,7 @@ impl Talk<'_> {
         // Who came too late for the program holds nothing.
         self.part_from(|worker| !worker.has_program);
         for link in self.workers.keys() {
-            self.cluster.say(*link, Message::Fetch(job));
+            self.ask_for_all(*link, job);
         }
         let mut fetched = Fetched {
             values: BTreeMap::new(),
@@ -438,7 +446,7 @@ impl Talk<'_> {
             self.expect_answers()?;
             match self.next_by(Some(self.heard + self.cluster.silence))? {
                 // Made again: all of it, since what came of it is not known there.
-                Event::Open(link) => self.cluster.say(link, Message::Fetch(job)),
+                Event::Open(link) => self.ask_for_all(link, job),
                 Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 Event::Partition(dataset, index, bytes) => {
                     let value = self.decode(dataset, &bytes)?;
@@ -465,6 +473,12 @@ impl Talk<'_> {
         }
         self.check(&fetched)?;
         Ok(fetched)
+    }
+
+    /// What its kernels have printed, and what they have left.
+    fn ask_for_all(&self, link: LinkId, job: JobId) {
+        self.cluster.say(link, Message::AskPrinted(job));
+        self.cluster.say(link, Message::Fetch(job));
     }
 
     /// Whoever owes results, and has said nothing for long, is not waited for.
@@ -533,23 +547,24 @@ impl Talk<'_> {
     /// Of these workers nothing is expected any more.
     fn part_from(&mut self, are_meant: impl Fn(&Link) -> bool) {
         self.again.retain(|(_, worker)| !are_meant(worker));
-        let board = &self.cluster.board;
-        self.workers.retain(|link, worker| {
-            let stays = !are_meant(worker);
-            if !stays {
-                board.hang_up(*link);
-            }
-            stays
-        });
+        let workers = std::mem::take(&mut self.workers).into_iter();
+        let (left, stay): (Vec<_>, Vec<_>) = workers.partition(|(_, it)| are_meant(it));
+        self.workers = stay.into_iter().collect();
+        self.left.extend(left);
     }
 
     /// A worker is dialed again after a while.
     fn lost(&mut self, link: LinkId) {
         if let Some(worker) = self.workers.remove(&link) {
             let lost = worker.lost.or(Some(Instant::now()));
-            let has_program = worker.has_program;
+            let Link {
+                has_program,
+                printed,
+                ..
+            } = worker;
             let again = Link {
                 has_program,
+                printed,
                 ..Link::new(worker.member, lost)
             };
             self.again.push((Instant::now() + REDIAL, again));
@@ -573,27 +588,46 @@ impl Talk<'_> {
 
     /// The job has failed on a worker, which tells more of it.
     fn failed(&mut self, failure: Option<String>) -> Error {
-        let origin = failure.as_deref().and_then(|failure| self.origin(failure));
+        let origin = self
+            .job
+            .and_then(|job| self.ending(job, failure.as_deref()));
         elsewhere(failure, origin)
     }
 
-    /// Where a failure began, if a worker knows that. Whoever does not answer soon is not waited for.
-    fn origin(&mut self, failure: &str) -> Option<Origin> {
-        let job = self.job?;
-        let deadline = Instant::now() + ORIGIN_TIME;
+    /// Where a failure began, if a worker knows that. What was printed before it is shown meanwhile. Whoever does not answer soon is not
+    /// waited for.
+    fn ending(&mut self, job: JobId, failure: Option<&str>) -> Option<Origin> {
+        let deadline = Instant::now() + ENDING_TIME;
         let asked = self.workers.iter().filter(|(_, worker)| worker.has_program);
-        let mut asked: BTreeSet<LinkId> = asked.map(|(link, _)| *link).collect();
-        for link in &asked {
-            self.cluster.say(*link, Message::AskOrigin { job, failure });
+        let mut printing: BTreeSet<LinkId> = asked.map(|(link, _)| *link).collect();
+        let mut asked = printing.clone();
+        for link in &printing {
+            self.cluster.say(*link, Message::AskPrinted(job));
         }
-        while !asked.is_empty() && Instant::now() < deadline {
-            match self.next_by(Some(deadline)).ok()? {
-                Event::Origin(_, Some(origin)) => return Some(origin),
-                Event::Origin(link, None) | Event::Lost(link, _) => drop(asked.remove(&link)),
-                _ => {}
+        match failure {
+            None => asked.clear(),
+            Some(failure) => asked
+                .iter()
+                .for_each(|link| self.cluster.say(*link, Message::AskOrigin { job, failure })),
+        }
+        let mut origin = None;
+        while !(asked.is_empty() && printing.is_empty()) && Instant::now() < deadline {
+            match self.next_by(Some(deadline)) {
+                Err(_) => break,
+                Ok(Event::Origin(link, None)) => drop(asked.remove(&link)),
+                Ok(Event::Origin(_, found)) => {
+                    origin = found;
+                    asked.clear();
+                }
+                Ok(Event::AllPrinted(link)) => drop(printing.remove(&link)),
+                Ok(Event::Lost(link, _)) => {
+                    asked.remove(&link);
+                    printing.remove(&link);
+                }
+                Ok(_) => {}
             }
         }
-        None
+        origin
     }
 
     /// The next thing that happens. Meanwhile the caller is asked, and told.
@@ -678,7 +712,7 @@ impl Talk<'_> {
 
     fn worker_said(&mut self, link: LinkId, frame: &[u8]) -> Result<Event, Error> {
         let Some(worker) = self.workers.get_mut(&link) else {
-            return Ok(Event::None);
+            return self.leaving_said(link, frame);
         };
         self.heard = Instant::now();
         let broken = |why: String| ClusterError::Broken {
@@ -713,9 +747,39 @@ impl Talk<'_> {
                 Event::Fetched(link, tally)
             }
             Message::Origin { origin, .. } => Event::Origin(link, origin.map(come)),
+            Message::Printed(printed) if self.job == Some(printed.job) => {
+                self.show_printed(link, &printed);
+                Event::None
+            }
+            Message::AllPrinted(job) if self.job == Some(job) => Event::AllPrinted(link),
             Message::Refused { why } => return Err(refused(why).into()),
             _ => Event::None,
         })
+    }
+
+    /// Who has left the job is heard for what its kernels had printed.
+    fn leaving_said(&mut self, link: LinkId, frame: &[u8]) -> Result<Event, Error> {
+        if self.left.contains_key(&link)
+            && let Ok(Message::Printed(printed)) = wire::message(frame)
+            && self.job == Some(printed.job)
+        {
+            self.show_printed(link, &printed);
+        }
+        Ok(Event::None)
+    }
+
+    /// What kernels have printed on a worker. What was shown before has come again on another link.
+    fn show_printed(&mut self, link: LinkId, printed: &message::Printed<'_>) {
+        let worker = self.workers.get_mut(&link);
+        let worker = worker.or_else(|| self.left.get_mut(&link));
+        let worker = worker.expect("a link to a worker");
+        if printed.number >= worker.printed {
+            worker.printed = printed.number.saturating_add(1);
+            let lines = prints::shown(worker.member.worker, printed);
+            self.caller.printed(&lines);
+        }
+        let (job, number) = (printed.job, printed.number);
+        self.cluster.say(link, Message::Shown { job, number });
     }
 
     /// Says that this client wants nothing more of the job, and ends the links to workers.
@@ -724,7 +788,7 @@ impl Talk<'_> {
             self.cluster
                 .say(self.cluster.controller, Message::Done(job));
         }
-        for link in self.workers.keys() {
+        for link in self.workers.keys().chain(self.left.keys()) {
             self.cluster.board.hang_up(*link);
         }
     }

@@ -2,6 +2,7 @@
 
 mod hosted;
 mod metrics;
+mod prints;
 mod spilling;
 mod times;
 
@@ -20,6 +21,7 @@ use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 use hosted::Hosted;
 use metrics::{Done, Ended};
+pub use prints::Prints;
 use spilling::Spilling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -38,11 +40,12 @@ const REDIAL: Duration = Duration::from_millis(100);
 
 /// What makes programs of bytes, and callers for them: the part of a worker that knows what clients send.
 pub trait Source: Send + Sync {
-    /// The program that a client described.
+    /// The program that a client described. What its kernels are to tell the client while they run they print to `prints`: kernels take a
+    /// clone of it along.
     ///
     /// # Errors
     /// Why there is none; the client is told.
-    fn program(&self, bytes: &[u8]) -> Result<Program, String>;
+    fn program(&self, bytes: &[u8], prints: &Prints) -> Result<Program, String>;
     /// Who runs the stages of a program that are its caller's own. Called on the job's thread.
     fn caller(&self) -> Box<dyn Caller>;
     /// A failure as its client should read it.
@@ -494,6 +497,16 @@ impl Reception for Clients {
                 let origin = origin.as_ref().map(hosted::told);
                 let answer = Message::Origin { job, origin };
                 shared.board().say(link, [framed(answer)]);
+            }
+            Message::Shown { job, number } => {
+                let hosted = shared.state().jobs.get(&job).cloned();
+                hosted.iter().for_each(|job| job.on_shown(number));
+            }
+            Message::AskPrinted(job) => {
+                let hosted = shared.state().jobs.get(&job).cloned();
+                let printed = hosted.iter().flat_map(|job| job.all_printed());
+                let answer = framed(Message::AllPrinted(job));
+                shared.board().say(link, printed.chain([answer]));
             }
             other => return Err(format!("a client does not say {other:?}").into()),
         }

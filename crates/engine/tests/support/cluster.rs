@@ -1,8 +1,8 @@
 //! A controller and its workers, in the process of the test.
 
 use brambling::cluster::{
-    ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Rendezvous, Source, Token, WorkerEnd,
-    WorkerOptions, WorkerProcess,
+    ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Prints, Rendezvous, Source, Token,
+    WorkerEnd, WorkerOptions, WorkerProcess,
 };
 use brambling::program::Program;
 use brambling::{Caller, QuietCaller, Settings};
@@ -84,7 +84,7 @@ pub fn settled(worker: &WorkerProcess) -> Option<WorkerEnd> {
 pub struct Builds<F>(pub F);
 
 impl<F: Fn(&[u8]) -> Result<Program, String> + Send + Sync> Source for Builds<F> {
-    fn program(&self, bytes: &[u8]) -> Result<Program, String> {
+    fn program(&self, bytes: &[u8], _: &Prints) -> Result<Program, String> {
         self.0(bytes)
     }
 

@@ -5,7 +5,8 @@ use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, Shard
 use brambling_protocol::frame::*;
 use brambling_protocol::message::{
     Accepted, Client, FailureKind, JobDetails, JobState, JobStatus, Load, Member, Message, Move,
-    Origin, Part, Prepare, Register, Registered, ShardTime, Status, Submit, Times, WorkerStatus,
+    Origin, Part, Prepare, Printed, PrintedLine, Register, Registered, ShardTime, Status, Stream,
+    Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
@@ -516,6 +517,17 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             cause: b"a pickle",
         }),
     };
+    let printed = Printed {
+        job,
+        number: 300,
+        left_out: 12_345,
+        lines: vec![PrintedLine {
+            stream: Stream::Err,
+            stage: "gradient",
+            text: "loss 0.25",
+            cut_bytes: 1 << 33,
+        }],
+    };
     let all = [
         ("register", Message::Register(register)),
         ("registered", Message::Registered(Registered { worker })),
@@ -556,6 +568,10 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ),
         ("ask-origin", Message::AskOrigin { job, failure: why }),
         ("origin", origin),
+        ("printed", Message::Printed(printed)),
+        ("shown", Message::Shown { job, number: 300 }),
+        ("ask-printed", Message::AskPrinted(job)),
+        ("all-printed", Message::AllPrinted(job)),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

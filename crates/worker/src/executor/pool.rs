@@ -3,6 +3,7 @@
 use super::failure::{Failure, Rank};
 use super::job::Job;
 use super::panics;
+use super::printed::Printed;
 use super::seats::Seats;
 use super::sleep::Beds;
 use super::stall::{Watchdog, describe};
@@ -40,6 +41,8 @@ pub struct Advance<'a> {
 pub trait Caller {
     /// Told how far the job is, every few milliseconds, before it is asked for interruptions.
     fn advanced(&mut self, _advance: Advance<'_>) {}
+    /// Told what kernels of its job have printed on workers of a cluster, in their order for each worker. Nothing of it is shown otherwise.
+    fn printed(&mut self, _lines: &[Printed]) {}
     /// Whether the user wants the job to end. Asked every few milliseconds.
     fn check(&mut self) -> Result<(), Interrupted>;
     /// Runs stages that need what only this thread has, such as an interpreter's lock.

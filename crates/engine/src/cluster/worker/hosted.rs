@@ -1,6 +1,7 @@
 //! A job on a worker, from its first word to its release. Each has a thread, which runs the stages that are the caller's own.
 
 use super::super::wire::framed;
+use super::prints::{Batch, Prints};
 use super::times::Told;
 use super::{Shared, Source};
 use crate::Error;
@@ -14,6 +15,7 @@ use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, 
 use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
 use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Origin, Tally};
 use brambling_worker::node::{Node, NodeOptions};
+use bytes::Bytes;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ pub(super) struct Hosted {
     state: Mutex<State>,
     /// What the controller was told of its shards' times.
     told: Mutex<Told>,
+    prints: Prints,
     news: Condvar,
 }
 
@@ -71,6 +74,7 @@ impl Hosted {
             shared: Arc::downgrade(shared),
             state: Mutex::default(),
             told: Mutex::default(),
+            prints: Prints::default(),
             news: Condvar::new(),
         });
         let serving = hosted.clone();
@@ -122,7 +126,9 @@ impl Hosted {
     /// Parts come in order; who has lost the link begins again on another.
     pub(super) fn on_part(&self, from: LinkId, part: &Part<'_>) -> Result<(), BadPart> {
         let mut state = self.state();
-        state.from = Some(from);
+        if state.from.replace(from) != Some(from) {
+            self.prints.waiting().repeat();
+        }
         if let Some(whole) = state.parts.take(part)? {
             state.program.get_or_insert(whole);
             drop(state);
@@ -136,8 +142,14 @@ impl Hosted {
         self.news.notify_all();
     }
 
-    /// Nobody asks for it any more: it ends, if it has not, and its thread with it.
+    /// Nobody asks for it any more: it ends, if it has not, and its thread with it. Its client may go on without this worker, and hears what
+    /// was printed here.
     pub(super) fn release(&self) {
+        let printed = self.all_printed();
+        let from = self.state().from;
+        if let (Some(from), Some(shared)) = (from, self.shared.upgrade()) {
+            shared.board().say(from, printed);
+        }
         let mut state = self.state();
         state.is_released = true;
         let job = state.job.clone();
@@ -153,6 +165,37 @@ impl Hosted {
         if let Some(job) = job {
             job.on_tick();
         }
+        self.send_printed();
+    }
+
+    // ---- what its kernels print
+
+    /// Sends its client what was printed, unless it has to show something first.
+    fn send_printed(&self) {
+        let mut waiting = self.prints.waiting();
+        let framed = waiting.next().map(|batch| self.printed(batch));
+        drop(waiting);
+        let to = self.state().from;
+        if let (Some(frame), Some(to), Some(shared)) = (framed, to, self.shared.upgrade()) {
+            shared.board().say(to, [frame]);
+        }
+    }
+
+    fn printed(&self, batch: &Batch) -> Bytes {
+        framed(batch.message(self.id))
+    }
+
+    /// Its client has shown what it was sent, up to this number.
+    pub(super) fn on_shown(&self, number: u64) {
+        self.prints.waiting().on_shown(number);
+        self.send_printed();
+    }
+
+    /// All that its kernels have printed and that may not have been shown. What they print from now on goes nowhere.
+    pub(super) fn all_printed(&self) -> Vec<Bytes> {
+        let mut waiting = self.prints.waiting();
+        let all = waiting.close().iter();
+        all.map(|batch| self.printed(batch)).collect()
     }
 
     /// What its shards took since this was asked last; nothing before it runs here.
@@ -296,7 +339,7 @@ impl Hosted {
     ) -> Result<Arc<Job>, String> {
         let program = match Recipe::program(program) {
             Some(known) => known?,
-            None => shared.source.program(program)?,
+            None => shared.source.program(program, &self.prints)?,
         };
         let plan = Plan::compile(Arc::new(program), &Bindings::default());
         let plan = plan.map_err(|error| Error::from(error).to_string())?;
