@@ -130,6 +130,12 @@ def current() -> Cluster | None:
 
 
 def be_worker() -> None:
-    """What kernels run in this process runs here, whatever its environment says: the cluster waits for it."""
+    """
+    What kernels run in this process runs here, whatever its environment says: the cluster waits for it. What they print goes to the clients
+    of their jobs.
+    """
+    from brambling import _prints
+
     global _is_worker
     _is_worker = True
+    _prints.install()

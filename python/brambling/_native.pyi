@@ -7,6 +7,7 @@ __all__ = [
     "Builder",
     "Cluster",
     "Outcome",
+    "PrintPlace",
     "__version__",
     "arithmetic_rate",
     "bfs",
@@ -27,6 +28,8 @@ __all__ = [
     "pagerank",
     "partition_of_key",
     "partitions_for",
+    "print_here",
+    "print_place",
     "processor",
     "read_bandwidth",
     "relabel",
@@ -116,6 +119,12 @@ class Cluster:
     def run(self, builder: Builder, bytes: bytes, weight: int | None) -> Outcome: ...
     def close(self) -> None: ...
 
+@final
+class PrintPlace:
+    def enter(self) -> None: ...
+
+def print_place() -> PrintPlace | None: ...
+def print_here(text: str, to_errors: bool) -> bool: ...
 def block_rows() -> int: ...
 def partitions_for(blocks: int, bytes: int) -> int: ...
 def blocks_of_partition(partition: int, partitions: int, blocks: int) -> tuple[int, int]: ...

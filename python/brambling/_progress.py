@@ -76,6 +76,11 @@ class Progress:
         if self._line is not None:
             self._line.write(text(self._program, tasks, tasks_total, seconds))
 
+    def give_way(self) -> None:
+        """Leave the terminal's line to what is printed there; it comes back with the next `show`."""
+        if isinstance(self._line, _Terminal):
+            self._line.close()
+
     def close(self) -> None:
         """Leave nothing behind."""
         if self._line is not None:

@@ -7,6 +7,7 @@ use crate::kernels::{
     Combine, Function, Gather, Map, Partials, ReduceGather, ReduceScatter, Scatter, Shape, Test,
     Update,
 };
+use crate::prints::Place;
 use crate::run::{Outcome, settings_error};
 use crate::value::{PyBlocks, PyValue};
 use brambling::Settings;
@@ -87,6 +88,7 @@ impl Builder {
 
     fn function(
         &self,
+        stage: &str,
         call: Py<PyAny>,
         reads: &[u32],
     ) -> PyResult<(Function, Vec<(DatasetId, Use)>)> {
@@ -94,6 +96,7 @@ impl Builder {
             call,
             reads: Vec::new(),
             names: Vec::new(),
+            place: Place::of_stage(stage),
         };
         let mut uses = Vec::new();
         for &id in reads {
@@ -258,7 +261,7 @@ impl Builder {
         compile: Option<Py<PyAny>>,
     ) -> PyResult<u32> {
         self.attempt(|this| {
-            let (function, mut uses) = this.function(call, &reads)?;
+            let (function, mut uses) = this.function(&name, call, &reads)?;
             let blocked = function
                 .reads
                 .iter()
@@ -306,7 +309,7 @@ impl Builder {
         reads: Vec<u32>,
     ) -> PyResult<()> {
         self.attempt(|this| {
-            let (function, reads) = this.function(call, &reads)?;
+            let (function, reads) = this.function(&name, call, &reads)?;
             let handle = this.handle(dataset)?;
             let mut uses = vec![(handle.id(), Use::Update)];
             uses.extend(reads);
@@ -340,6 +343,7 @@ impl Builder {
             let combine = Combine {
                 call: Arc::new(combine),
                 sum,
+                place: Place::of_stage(&name),
             };
             let mut spec = spec(&name, code);
             let is_compiled = sum && this.state.compiled.contains(&handle.id());
@@ -401,7 +405,7 @@ impl Builder {
                 .program
                 .exchange::<PyValue>(name.clone(), relation);
             this.state.exchanges.push((exchange.id(), name.clone()));
-            let (function, uses) = this.function(call, &reads)?;
+            let (function, uses) = this.function(&name, call, &reads)?;
             let kind = StageKind::Scatter(exchange.id());
             this.stage(name, kind, uses, code, Scatter(function));
             Ok(this.state.exchanges.len() as u32 - 1)
@@ -421,7 +425,7 @@ impl Builder {
     ) -> PyResult<u32> {
         self.attempt(|this| {
             let exchange = this.state.exchanges[exchange as usize].0;
-            let (function, mut uses) = this.function(call, &reads)?;
+            let (function, mut uses) = this.function(&name, call, &reads)?;
             let output = this.state.program.temporary::<PyValue>(result, partitions);
             uses.push((output.id(), Use::Write));
             this.stage(
@@ -452,7 +456,7 @@ impl Builder {
         dataset: u32,
     ) -> PyResult<u32> {
         self.attempt(|this| {
-            let (function, uses) = this.function(call, &[dataset])?;
+            let (function, uses) = this.function(&name, call, &[dataset])?;
             let signal = this.stage(name, StageKind::Signal, uses, code, Test(function));
             this.state.signals.push(signal);
             Ok(this.state.signals.len() as u32 - 1)
@@ -471,7 +475,7 @@ impl Builder {
         dataset: u32,
     ) -> PyResult<()> {
         self.attempt(|this| {
-            let (function, _) = this.function(call, &[dataset])?;
+            let (function, _) = this.function(&name, call, &[dataset])?;
             let (spec, kernel) = (spec(&name, code), Arc::new(Test(function)));
             match this.handle(dataset)? {
                 Handle::Opaque(on) => this.state.program.begin_while(name, &on, spec, kernel),

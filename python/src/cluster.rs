@@ -1,8 +1,9 @@
 //! A cluster's processes with Python as their host: workers that build what clients send, and clients.
 
 use crate::builder::Builder;
+use crate::prints::Place;
 use crate::run::{self, Outcome, PyCaller};
-use brambling::cluster::{Cluster, ClusterError, Rendezvous, Source};
+use brambling::cluster::{Cluster, ClusterError, Prints, Rendezvous, Source};
 use brambling::program::{Bindings, Plan, Program};
 use brambling::{Caller, Failure, Interrupted};
 use pyo3::prelude::*;
@@ -14,7 +15,8 @@ use std::sync::Arc;
 pub struct PySource;
 
 impl Source for PySource {
-    fn program(&self, bytes: &[u8]) -> Result<Program, String> {
+    fn program(&self, bytes: &[u8], prints: &Prints) -> Result<Program, String> {
+        let _here = Place::of(prints).enter();
         Python::attach(|py| {
             let made = || -> PyResult<Program> {
                 let travel = py.import("brambling._program.travel")?;

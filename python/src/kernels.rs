@@ -2,6 +2,7 @@
 //! interpreter.
 #![allow(unsafe_code)] // Arguments are erased pointers; the builder fixed their types.
 
+use crate::prints::Place;
 use crate::value::{PyBlocks, PyValue};
 use brambling::program::tree::{Folding, TreeNode, aligned_nodes};
 use brambling::program::{Context, Kernel, KernelError, Progress, Sink};
@@ -42,6 +43,8 @@ pub struct Function {
     pub reads: Vec<Shape>,
     /// Names of what is read, for errors.
     pub names: Vec<String>,
+    /// Where it prints, if it was built for a job of a cluster.
+    pub place: Option<Arc<Place>>,
 }
 
 fn run(
@@ -138,6 +141,7 @@ impl Function {
     ) -> PyResult<Bound<'py, PyAny>> {
         let at = context.position();
         let args = PyTuple::new(py, args)?;
+        let _here = self.place.as_ref().map(Place::enter);
         self.call.bind(py).call1((
             args,
             context.partition(),
@@ -290,6 +294,8 @@ pub struct Combine {
     pub call: Arc<Py<PyAny>>,
     /// Whether it is the package's own sum, which many values need no interpreter for.
     pub sum: bool,
+    /// Where it prints, if it was built for a job of a cluster.
+    pub place: Option<Arc<Place>>,
 }
 
 impl Combine {
@@ -298,6 +304,7 @@ impl Combine {
         if self.sum && head[left].add(&tail[0]) {
             return Ok(());
         }
+        let _here = self.place.as_ref().map(Place::enter);
         Python::attach(|py| {
             let operands = (head[left].get(py)?, tail[0].get(py)?);
             head[left] = PyValue::new(&self.call.bind(py).call1(operands)?)?;

@@ -12,6 +12,7 @@ mod graph;
 mod hash;
 mod kernels;
 mod ml;
+mod prints;
 mod probes;
 mod run;
 mod settings;
@@ -71,6 +72,9 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<builder::Builder>()?;
     module.add_class::<run::Outcome>()?;
     module.add_class::<cluster::PyCluster>()?;
+    module.add_class::<prints::PrintPlace>()?;
+    module.add_function(wrap_pyfunction!(prints::print_place, module)?)?;
+    module.add_function(wrap_pyfunction!(prints::print_here, module)?)?;
     module.add_function(wrap_pyfunction!(builder::block_rows, module)?)?;
     module.add_function(wrap_pyfunction!(builder::partitions_for, module)?)?;
     module.add_function(wrap_pyfunction!(builder::blocks_of_partition, module)?)?;

@@ -2,10 +2,12 @@
 
 use crate::builder::{Handle, build_error};
 use crate::cluster::PyCluster;
+use crate::prints;
 use crate::value::{PyBlocks, PyValue};
 use brambling::program::Program;
 use brambling::{
-    Advance, Caller, Error, Failure, FailureKind, Interrupted, Origin, RunOptions, SettingsError,
+    Advance, Caller, Error, Failure, FailureKind, Interrupted, Origin, Printed, RunOptions,
+    SettingsError,
 };
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
@@ -30,8 +32,19 @@ pub struct PyCaller {
 }
 
 impl PyCaller {
-    /// Shows how far the run is. An exception that is no error, such as Ctrl-C's, ends the run; whatever else
-    /// goes wrong here is not worth ending it.
+    /// Shows something while the run goes on. An exception that is no error, such as Ctrl-C's, ends the run; whatever else goes wrong here is
+    /// not worth ending it.
+    fn meanwhile(&mut self, show: impl FnOnce(&mut Self, Python<'_>) -> PyResult<()>) {
+        Python::attach(|py| {
+            if let Err(error) = show(self, py)
+                && !error.is_instance_of::<PyException>(py)
+            {
+                self.raised = Some(error);
+            }
+        });
+    }
+
+    /// Shows how far the run is.
     fn show(&mut self, py: Python<'_>, advance: Advance<'_>) -> PyResult<()> {
         let progress = match &self.progress {
             Some(progress) => progress.bind(py).clone(),
@@ -66,12 +79,16 @@ impl Caller for PyCaller {
             return;
         }
         self.next = Some(advance.elapsed + SHOWN_EVERY);
-        Python::attach(|py| {
-            if let Err(error) = self.show(py, advance)
-                && !error.is_instance_of::<PyException>(py)
-            {
-                self.raised = Some(error);
+        self.meanwhile(|this, py| this.show(py, advance));
+    }
+
+    fn printed(&mut self, lines: &[Printed]) {
+        self.meanwhile(|this, py| {
+            // Their terminal is the one that shows how far the run is.
+            if let Some(progress) = &this.progress {
+                progress.call_method0(py, "give_way")?;
             }
+            prints::show(py, lines)
         });
     }
 
