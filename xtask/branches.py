@@ -19,7 +19,7 @@ RAW = BUILD / "raw"
 CRATES = ["protocol", "exchange", "worker", "controller", "simulation"]
 MACHINES = re.compile(
     r"crates/(protocol/src/|controller/src/|worker/src/(shard|node)(/|\.rs)"
-    r"|exchange/src/(router|inbox|credits|room|parcel|sources)(/|\.rs))"
+    r"|exchange/src/(router|inbox|credits|room|parcel|sources|combining)(/|\.rs))"
 )
 
 

@@ -245,14 +245,18 @@ fn found(options: &RunOptions) -> Vec<(&'static str, Vec<u64>)> {
 fn same_bits_on_any_number_of_workers() {
     let partitions = RunOptions::new().partitions(9);
     let expected = found(&partitions.clone().threads(2));
-    let heated = here("heat 20 30 fast");
+    // Of a hundred cells what is reduced is merged on its way.
+    let lines = ["heat 20 30 fast", "heat 100 30 fast"];
+    let heated = lines.map(here);
     let (_controller, at) = start_controller();
     let cluster = Arc::new(Cluster::connect(&at).unwrap());
     let mut workers = Vec::new();
     for count in [1, 2, 4, 16] {
         workers.extend((workers.len()..count).map(|_| start_worker(&at, 1)));
-        let heat = run(&cluster, "heat 20 30 fast", &mut QuietCaller).unwrap();
-        assert_eq!(heat, heated, "heat on {count} workers");
+        for (line, heated) in lines.iter().zip(&heated) {
+            let heat = run(&cluster, line, &mut QuietCaller).unwrap();
+            assert_eq!(&heat, heated, "{line} on {count} workers");
+        }
         let found = found(&partitions.clone().on(&cluster));
         for ((name, found), (_, expected)) in found.iter().zip(&expected) {
             assert_eq!(found, expected, "{name} on {count} workers");
@@ -674,16 +678,17 @@ fn same_bits_while_shards_move_and_workers_come_and_go() {
     );
 }
 
-/// More workers than hear at once: news of the map are handed on, while one of those that do so leaves.
+/// More workers than hear at once, and more cells than are added up at once: news and broadcasts are handed on, and reductions merged, while shards
+/// move and one of those that do so leaves.
 #[test]
-fn same_bits_where_news_are_handed_on() {
+fn same_bits_where_workers_hand_on() {
     let (_controller, at) = start_controller_with(None);
     let mut workers: Vec<WorkerProcess> = (0..12).map(|_| start_worker(&at, 1)).collect();
-    let text = "heat 24 120 slow";
+    let text = "heat 100 120 slow";
     let (mut random, mut moves, mut is_drained) = (5, 0, false);
     let found = run_while(&at, text, |cluster| {
         let names: Vec<WorkerId> = workers.iter().filter_map(WorkerProcess::name).collect();
-        moves += u32::from(move_one(cluster, &mut random, 24, &names));
+        moves += u32::from(move_one(cluster, &mut random, 100, &names));
         if moves == 10 && !is_drained {
             is_drained = true;
             let leaver = workers.remove(1);

@@ -74,6 +74,30 @@ impl Credits {
         self.fits(turn, self.ledger(exchange).least)
     }
 
+    /// The first turn that the slowest destination has not retired.
+    ///
+    /// # Panics
+    /// If the program has no such exchange.
+    pub fn lowest_open(&self, exchange: ExchangeId) -> Turn {
+        self.ledger(exchange).least
+    }
+
+    /// Runs of destinations that have retired as many turns, where they have any: the run, and the first turn that it has not retired.
+    ///
+    /// # Panics
+    /// If the program has no such exchange.
+    pub fn retired(&self, exchange: ExchangeId) -> Vec<(Range<u32>, Turn)> {
+        let mut runs: Vec<(Range<u32>, Turn)> = Vec::new();
+        for (destination, &turns) in (0..).zip(&self.ledger(exchange).retired) {
+            match runs.last_mut() {
+                Some((run, same)) if run.end == destination && *same == turns => run.end += 1,
+                _ if turns > 0 => runs.push((destination..destination + 1, turns)),
+                _ => {}
+            }
+        }
+        runs
+    }
+
     /// Destinations have retired all turns before `turns`. Returns whether the slowest destination moved
     /// on, so that scatters may go.
     ///

@@ -14,13 +14,13 @@ mod turn;
 
 pub use state::{ExchangeState, InboxState, PieceState, TurnState};
 pub use turn::Gathered;
+pub(crate) use turn::{Fault, OpenTurn};
 
 use crate::parcel::Item;
 use crate::sources::Relation;
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, ShardId, Turn};
-use turn::OpenTurn;
 
 /// What an arrival did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,6 +4,7 @@
 //!
 //! * [`Inbox`], one per shard, is the keeper of "exactly once". It moves with the shard.
 //! * [`Router`], one per worker and job, delivers, forwards or holds what arrives.
+//! * [`Meeting`] merges on their way what many sources send to one destination, along a [`CombiningTree`].
 //! * [`Credits`] bound how many turns of an exchange are open at a destination.
 //! * [`Session`](brambling_protocol::Session), one per pair of peers, sends again what was not acknowledged.
 //!
@@ -14,6 +15,7 @@
 //! session or by a recovered map, ends at the one inbox of its destination, which knows (exchange,
 //! turn, source node, chunk) and what it has retired.
 
+pub mod combining;
 pub mod credits;
 pub mod in_process;
 pub mod inbox;
@@ -25,6 +27,7 @@ pub mod sources;
 #[cfg(not(loom))]
 pub mod transports;
 
+pub use combining::{Combining, CombiningTree, Meeting};
 pub use credits::{Credits, OPEN_TURNS, UnknownDestination};
 pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState, Waits};
 pub use parcel::{Item, Parcel, Weight, coalesce, parcels};

@@ -144,6 +144,23 @@ impl<P: Weight> Parcel<P> {
     }
 }
 
+impl<P: AsRef<[u8]>> Parcel<P> {
+    /// Whether the next one has the same of the same source, for the destinations that follow: in a frame it is one piece then.
+    pub fn goes_on_in(&self, next: &Parcel<P>) -> bool {
+        let follows = self.destinations.end == next.destinations.start;
+        let name = |parcel: &Parcel<P>| match &parcel.item {
+            Item::Piece {
+                source,
+                chunk,
+                payload,
+                ..
+            } => Some((*source, *chunk, payload.as_ref().as_ptr_range())),
+            Item::Empty { .. } => None,
+        };
+        follows && name(self).is_some() && name(self) == name(next)
+    }
+}
+
 /// The parcels of a frame; `share` makes payloads that outlive it.
 pub fn parcels<P: Weight + Clone>(
     data: &Data<'_>,
@@ -197,8 +214,11 @@ pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) ->
     edges.dedup();
     // The oldest version between each edge and the next.
     let mut oldest: Vec<Option<Version>> = vec![None; edges.len()];
-    let (mut pieces, mut empties) = (Vec::new(), Vec::<EmptyMarks>::new());
+    let (mut pieces, mut empties) = (Vec::<Piece<'_>>::new(), Vec::<EmptyMarks>::new());
+    let mut before: Option<&Parcel<P>> = None;
     for parcel in parcels {
+        let goes_on = before.is_some_and(|before| before.goes_on_in(parcel));
+        before = Some(parcel);
         assert_eq!(
             (parcel.exchange, parcel.turn, parcel.group),
             (head.exchange, head.turn, head.group),
@@ -209,6 +229,10 @@ pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) ->
         let to = edges.partition_point(|&edge| edge < end);
         for version in &mut oldest[at..to] {
             *version = Some(version.map_or(parcel.version, |other| other.min(parcel.version)));
+        }
+        if goes_on && let Some(piece) = pieces.last_mut() {
+            piece.end = end;
+            continue;
         }
         match &parcel.item {
             Item::Piece {
@@ -258,5 +282,6 @@ pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) ->
         versions,
         pieces,
         empties,
+        routes: Vec::new(),
     }
 }

@@ -10,6 +10,8 @@ pub enum Sources<'a> {
     Dense(u64),
     /// These, ascending.
     Sparse(&'a [u32]),
+    /// Those from the first up to the second: what is merged on its way.
+    Span(u64, u64),
 }
 
 impl Sources<'_> {
@@ -18,6 +20,7 @@ impl Sources<'_> {
         match self {
             Sources::Dense(count) => *count,
             Sources::Sparse(list) => list.len() as u64,
+            Sources::Span(first, end) => end - first,
         }
     }
 
@@ -27,6 +30,10 @@ impl Sources<'_> {
             Sources::Dense(count) => leaves.start.min(*count)..leaves.end.min(*count),
             Sources::Sparse(list) => {
                 let place = |leaf| list.partition_point(|&source| u64::from(source) < leaf) as u64;
+                place(leaves.start)..place(leaves.end)
+            }
+            Sources::Span(first, end) => {
+                let place = |leaf: u64| leaf.clamp(*first, *end) - first;
                 place(leaves.start)..place(leaves.end)
             }
         }

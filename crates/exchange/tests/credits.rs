@@ -29,6 +29,19 @@ fn check((news, open): (Vec<(u32, u32, u64)>, u64)) -> Result<(), TestCaseError>
             Ok(false),
             "the second delivery"
         );
+        let least = retired.iter().copied().min().unwrap();
+        prop_assert_eq!(credits.lowest_open(X), least);
+        let runs = credits.retired(X);
+        let mut told = [0u64; DESTINATIONS as usize];
+        for (run, turns) in &runs {
+            prop_assert!(*turns > 0, "nothing is told of who has retired nothing");
+            told[run.start as usize..run.end as usize].fill(*turns);
+        }
+        prop_assert_eq!(told, retired);
+        let meet = |pair: &[(std::ops::Range<u32>, u64)]| {
+            pair[0].0.end == pair[1].0.start && pair[0].1 == pair[1].1
+        };
+        prop_assert!(!runs.windows(2).any(meet), "{:?}", runs);
         for turn in 0..16 {
             for destination in 0..DESTINATIONS {
                 let room = turn < retired[destination as usize] + open;

@@ -105,3 +105,43 @@ fn a_parcel_occupies_what_its_payload_takes() {
     let marks = Parcel::new((ExchangeId(0), 6, G), 0..3, 2, empty);
     assert_eq!(marks.bytes, 0);
 }
+
+/// What one source sends to neighbours of several versions lies in the frame once; of others, or apart, it does not count as the same.
+#[test]
+fn what_neighbours_get_alike_is_one_piece() {
+    let head = DataHead {
+        job: JobId(1),
+        generation: NOW,
+        exchange: ExchangeId(0),
+        turn: 6,
+        group: G,
+    };
+    let shared = bytes::Bytes::from(vec![1; 10]);
+    let of = |source, destinations, version, payload: &bytes::Bytes| {
+        let item = Item::whole(TreeNode::leaf(source), payload.clone());
+        Parcel::new((ExchangeId(0), 6, G), destinations, version, item)
+    };
+    let sent = [
+        of(0, 0..3, 2, &shared),
+        of(0, 3..4, 5, &shared),
+        of(0, 6..7, 5, &shared),
+        of(1, 7..8, 5, &shared),
+        of(1, 8..9, 5, &bytes::Bytes::from(vec![1; 10])),
+    ];
+    let data = coalesce(head, &sent);
+    let pieces = data.pieces.iter();
+    let pieces: Vec<_> = pieces
+        .map(|it| (it.source.index, it.first..it.end))
+        .collect();
+    assert_eq!(pieces, [(0, 0..4), (0, 6..7), (1, 7..8), (1, 8..9)]);
+    let mut received = Vec::new();
+    parcels(&data, <[u8]>::to_vec, |parcel| received.push(parcel));
+    let received = received.iter();
+    let received: Vec<_> = received
+        .map(|it| (it.destinations.clone(), it.version))
+        .collect();
+    assert_eq!(
+        received,
+        [(0..3, 2), (3..4, 5), (6..7, 5), (7..8, 5), (8..9, 5)]
+    );
+}

@@ -7,6 +7,7 @@ use crate::{
 };
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An associative operation: merges the right operand into the left one. Operands are always adjacent and
@@ -145,6 +146,57 @@ impl<T: Payload> Partials<T> {
         }
         self.used += 1;
         &mut self.entries[self.used - 1].1
+    }
+}
+
+impl<T: Payload> Partials<T> {
+    /// Takes in those of the sources that follow, all of them neighbours, and folds what they make together. What lies between the
+    /// first and the last leaf is known to be all there is, so the maximal aligned nodes in between are folded, and nothing else:
+    /// what others will add can only meet it above.
+    fn append<'a>(&mut self, others: impl Iterator<Item = &'a mut Self>, op: &impl Combine<T>)
+    where
+        T: 'a,
+    {
+        self.entries.truncate(self.used);
+        for other in others {
+            self.entries.extend(other.entries.drain(..other.used));
+            other.used = 0;
+        }
+        self.used = self.entries.len();
+        self.fold(op);
+    }
+
+    fn fold(&mut self, op: &impl Combine<T>) {
+        let Some(leaves) = self.leaves() else {
+            return;
+        };
+        let entries = &mut self.entries;
+        let (mut at, mut kept) = (0, 0);
+        for node in aligned_nodes(leaves.start, leaves.end) {
+            let mut folding = Folding::default();
+            while let Some(&(inner, _)) = entries
+                .get(at)
+                .filter(|it| it.0.start() >> node.level == node.index)
+            {
+                folding.push(inner, at, |l, r| merge(op, entries, l, r));
+                at += 1;
+            }
+            if let Some(place) = folding.finish(|l, r| merge(op, entries, l, r)) {
+                entries.swap(kept, place);
+                entries[kept].0 = node;
+                kept += 1;
+            }
+        }
+        self.used = kept;
+    }
+
+    /// From the first leaf to the last one; none where they are not in order, as no source sends them: then they stay as they are.
+    fn leaves(&self) -> Option<Range<u64>> {
+        let all = self.entries.iter().map(|(node, _)| node.leaves());
+        let follows = |before: Range<u64>, leaves: Range<u64>| {
+            (before.end <= leaves.start).then_some(before.start..leaves.end)
+        };
+        all.reduce(|before, leaves| follows(before?, leaves?))?
     }
 }
 
@@ -314,7 +366,7 @@ impl Program {
         step: impl Fn(&mut U, &T) + Send + Sync + 'static,
     ) {
         let name = self.reduce_name(from);
-        let exchange = self.exchange::<Partials<T>>(name.clone(), Relation::AllToOne);
+        let exchange = self.partials(name.clone(), &op);
         let scatter = self.scatter(name.clone(), &exchange).read(from);
         scatter.run(|value: &T, out: &mut Outbox<'_, Partials<T>>| {
             let leaf = TreeNode::leaf(u64::from(out.source()));
@@ -339,7 +391,7 @@ impl Program {
         step: impl Fn(&mut U, &T) + Send + Sync + 'static,
     ) {
         let name = self.reduce_name(from);
-        let exchange = self.exchange::<Partials<T>>(name.clone(), Relation::AllToOne);
+        let exchange = self.partials(name.clone(), &op);
         let scatter_op = op.clone();
         let scatter = self.scatter(name.clone(), &exchange).read(from);
         scatter.run(
@@ -397,6 +449,20 @@ impl Program {
             to.clone_from(total)
         });
         self.broadcast(&total, to);
+    }
+
+    /// The exchange of a reduction: partial results, which may be folded on their way.
+    fn partials<T: Payload>(
+        &mut self,
+        name: String,
+        op: &impl Combine<T>,
+    ) -> crate::Exchange<Partials<T>> {
+        let exchange = self.exchange(name, Relation::AllToOne);
+        let op = op.clone();
+        self.combine(&exchange, move |first: &mut Partials<T>, others| {
+            first.append(others, &op)
+        });
+        exchange
     }
 
     fn reduce_name<T>(&self, from: &Dataset<T>) -> String {
@@ -492,6 +558,73 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// However they are grouped on their way, neighbours give what the tree gives.
+    #[test]
+    fn what_is_folded_on_the_way_is_what_the_tree_folds() {
+        let join = |left: &mut String, right: &String| *left = format!("({left} {right})");
+        for empty_every in [1_000, 3, 2] {
+            for (cut, shift) in [(1, 0), (2, 3), (3, 5), (5, 1)] {
+                let value = |index: u64| {
+                    (index % empty_every != empty_every - 1).then(|| index.to_string())
+                };
+                let whole = |start: u64, end: u64| {
+                    let mut partials = Partials::default();
+                    Blocks::new(start, (start..end).map(value)).partials(&join, &mut partials);
+                    partials.entries.truncate(partials.used);
+                    partials
+                };
+                let mut parts: Vec<Partials<String>> = (shift..shift + 12)
+                    .map(|source| whole(cut * source, cut * (source + 1)))
+                    .collect();
+                // By fours, and these together.
+                let mut groups: Vec<Partials<String>> = Vec::new();
+                for group in parts.chunks_mut(4) {
+                    let (first, others) = group.split_first_mut().expect("four of them");
+                    first.append(others.iter_mut(), &join);
+                    groups.push(std::mem::take(first));
+                }
+                let (first, others) = groups.split_first_mut().expect("three of them");
+                first.append(others.iter_mut(), &join);
+                let total = |partials: &mut Partials<String>| {
+                    let mut text: Vec<String> =
+                        partials.entries.iter().map(|it| it.1.clone()).collect();
+                    let mut folding = Folding::default();
+                    let mut meet =
+                        |l: usize, r: usize| text[l] = format!("({} {})", text[l], text[r]);
+                    for (place, entry) in partials.entries[..partials.used].iter().enumerate() {
+                        folding.push(entry.0, place, &mut meet);
+                    }
+                    folding.finish(&mut meet).map(|place| text[place].clone())
+                };
+                let mut expected = whole(cut * shift, cut * (shift + 12));
+                assert!(first.used <= expected.used + 2, "{first:?}");
+                assert_eq!(total(first), total(&mut expected), "{cut} {shift}");
+            }
+        }
+    }
+
+    /// What a worker that lies has sent is not folded, and nothing of it is lost.
+    #[test]
+    fn what_is_out_of_order_stays_as_it_is() {
+        let node = |level, index| TreeNode { level, index };
+        let lies = [
+            [node(0, 4), node(0, 3)],
+            [node(2, 0), node(0, 3)],
+            [node(64, 0), node(0, 3)],
+            [node(63, 2), node(0, 3)],
+            [node(0, 3), node(0, u64::MAX)],
+        ];
+        for nodes in lies {
+            let one = |node| Partials {
+                used: 1,
+                entries: vec![(node, 1.0)],
+            };
+            let (mut first, mut other) = (one(nodes[0]), one(nodes[1]));
+            first.append(std::iter::once(&mut other), &Sum);
+            assert_eq!(first.used, 2, "{nodes:?}");
+        }
+    }
 
     /// What a partition sends is kept from turn to turn, so it must not grow with the blocks.
     #[test]

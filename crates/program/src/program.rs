@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Gives the value of a partition, by its index and the number of partitions.
 pub type Source = Arc<dyn Fn(u32, u32) -> Value + Send + Sync>;
 
+/// Merges into a piece those of the sources that follow it: see [`Program::combine`].
+pub type Combiner = Arc<dyn Fn(&mut Value, &mut [Value]) + Send + Sync>;
+
 /// A handle of a dataset of payloads `T`.
 pub struct Dataset<T> {
     pub(crate) id: DatasetId,
@@ -93,12 +96,17 @@ pub struct Program {
     pub(crate) identity: u64,
     pub(crate) types: Vec<&'static PayloadType>,
     pub(crate) pieces: Vec<&'static PayloadType>,
+    pub(crate) combiners: BTreeMap<ExchangeId, Combiner>,
     pub(crate) sources: Vec<Option<Source>>,
     pub(crate) kernels: Vec<Arc<dyn Kernel>>,
     pub(crate) open: Vec<BlockId>,
     pub(crate) errors: Vec<BuildError>,
     pub(crate) placement: Placement,
     pub(crate) columns: BTreeMap<DatasetId, u32>,
+}
+
+fn piece<P: Payload>(value: &mut Value) -> &mut P {
+    value.get_mut().expect("a piece of its exchange")
 }
 
 static IDENTITIES: AtomicU64 = AtomicU64::new(0);
@@ -121,6 +129,7 @@ impl Program {
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
             types: Vec::new(),
             pieces: Vec::new(),
+            combiners: BTreeMap::new(),
             sources: Vec::new(),
             kernels: Vec::new(),
             open: vec![Spec::ROOT],
@@ -318,6 +327,29 @@ impl Program {
             program: self.identity,
             piece: PhantomData,
         }
+    }
+
+    /// Lets pieces of an all-to-one exchange be merged on their way, where they come from many partitions of a cluster: `merge` puts those
+    /// of the sources that follow, neighbours in ascending order, into the first one. How they are grouped must not show in what the
+    /// gather makes of them; it gets a merged piece under the first partition of a group of neighbours, of
+    /// which some may have sent nothing. A source that sends nothing is left out.
+    ///
+    /// Called outside of any stage, so it must not wait for anything; reductions have it by themselves.
+    pub fn combine<P: Payload>(
+        &mut self,
+        exchange: &Exchange<P>,
+        merge: impl Fn(&mut P, &mut dyn Iterator<Item = &mut P>) + Send + Sync + 'static,
+    ) {
+        let combine = move |first: &mut Value, others: &mut [Value]| {
+            let mut others = others.iter_mut().map(piece::<P>);
+            merge(piece(first), &mut others);
+        };
+        self.combiners.insert(exchange.id, Arc::new(combine));
+    }
+
+    /// How pieces of an exchange are merged on their way, if they may be.
+    pub fn combiner(&self, exchange: ExchangeId) -> Option<&Combiner> {
+        self.combiners.get(&exchange)
     }
 
     /// Repeats what `body` adds, a number of turns.

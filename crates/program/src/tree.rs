@@ -4,6 +4,7 @@
 use brambling_memory::mutants;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// A node of the reduction tree: covers the leaves `index << level .. (index + 1) << level`.
 #[derive(
@@ -27,6 +28,13 @@ impl TreeNode {
     #[inline]
     pub fn start(self) -> u64 {
         self.index << self.level
+    }
+
+    /// The leaves covered; none when they cannot be counted.
+    pub fn leaves(self) -> Option<Range<u64>> {
+        let end = self.index.checked_add(1)?;
+        let fits = self.level < 64 && end <= u64::MAX >> self.level;
+        fits.then(|| self.start()..end << self.level)
     }
 }
 crate::payload!(TreeNode);

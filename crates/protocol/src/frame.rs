@@ -15,8 +15,9 @@ mod relay;
 pub use control::{
     Ack, Arrived, Call, Credit, Ended, Failed, Finished, Gone, Hello, Joined, Leaves, LoopEnd,
     MapUpdate, Parted, Reserve, Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery,
+    SourceCredit,
 };
-pub use data::{Data, DataHead, EmptyMarks, Ending, Piece, VersionRange};
+pub use data::{Data, DataHead, EmptyMarks, Ending, Piece, Route, VersionRange};
 pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
 pub use packet::{Incoming, Packet, SHARED_BYTES};
@@ -85,6 +86,8 @@ pub enum Body<'a> {
     Gone(Gone),
     /// News that the receiver takes and hands on.
     Relay(Relay),
+    /// One source may go on.
+    SourceCredit(SourceCredit),
 }
 
 impl Body<'_> {
@@ -113,6 +116,7 @@ impl Body<'_> {
             Body::Parted(_) => Kind::Parted,
             Body::Gone(_) => Kind::Gone,
             Body::Relay(_) => Kind::Relay,
+            Body::SourceCredit(_) => Kind::SourceCredit,
         }
     }
 }
@@ -157,6 +161,7 @@ impl<'a> Frame<'a> {
             Body::Parted(body) => control::encode(body, out),
             Body::Gone(body) => control::encode(body, out),
             Body::Relay(body) => control::encode(body, out),
+            Body::SourceCredit(body) => control::encode(body, out),
         }
         self.put_header(&mut out[start..], &[]);
     }
@@ -256,6 +261,7 @@ impl<'a> Frame<'a> {
             Kind::Parted => Body::Parted(control::decode(body)?),
             Kind::Gone => Body::Gone(control::decode(body)?),
             Kind::Relay => Body::Relay(control::decode(body)?),
+            Kind::SourceCredit => Body::SourceCredit(control::decode(body)?),
         };
         Ok(header.before(body))
     }

@@ -82,6 +82,7 @@ fn pieces(payloads: &[Bytes]) -> Frame<'_> {
         }],
         pieces: payloads.iter().enumerate().map(piece).collect(),
         empties: Vec::new(),
+        routes: Vec::new(),
     };
     Frame {
         priority: Priority::FIRST,
@@ -391,7 +392,7 @@ fn data_that_breaks_a_rule_is_refused() {
         ("more pieces than bytes", 36, u32::MAX / 28),
         ("fewer pieces than bytes", 36, 1),
         ("more empty marks than bytes", 40, 2),
-        ("the head's reserved field", 44, 1),
+        ("more routes than bytes", 44, 1),
         ("an empty version range", versions + 4, 4),
         ("versions that overlap", versions + 16, 7),
         ("a piece outside the versions", pieces + 12, 11),
@@ -408,12 +409,34 @@ fn data_that_breaks_a_rule_is_refused() {
     ] {
         let mut body = good.clone();
         body[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        let outcome = Frame::decode(&sealed(kind, &body)).map(|(frame, _)| frame.body.kind());
-        assert!(
-            matches!(outcome, Err(FrameError::Malformed { .. })),
-            "{why}: {outcome:?}"
-        );
+        refused(kind, why, &body);
     }
+    let (kind, good) = body_of("data-handed-on");
+    let routes = empties + 24;
+    for (why, at, value) in [
+        ("fewer routes than bytes", 44, 2u32),
+        ("a route for nobody", routes + 4, 6),
+        ("a route into a gap", routes + 12 + 4, 11),
+        ("routes that overlap", routes + 12, 7),
+        ("routes that go back", routes + 24, 4),
+        (
+            "a route to the controller",
+            routes + 8,
+            brambling_protocol::WorkerId::CONTROLLER.0,
+        ),
+    ] {
+        let mut body = good.clone();
+        body[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        refused(kind, why, &body);
+    }
+}
+
+fn refused(kind: Kind, why: &str, body: &[u8]) {
+    let outcome = Frame::decode(&sealed(kind, body)).map(|(frame, _)| frame.body.kind());
+    assert!(
+        matches!(outcome, Err(FrameError::Malformed { .. })),
+        "{why}: {outcome:?}"
+    );
 }
 
 /// All workers there could be are ten bytes.
@@ -480,7 +503,9 @@ proptest! {
         let (job, generation) = (JobId(1), Generation(2));
         let (exchange, group) = (ExchangeId(3), GroupId(4));
         let head = DataHead { job, generation, exchange, turn: 5, group };
-        let body = Body::Data(Data { head, versions, pieces, empties });
+        let route = |(place, range): (usize, &VersionRange)| Route { first: range.first, end: range.end, to: brambling_protocol::WorkerId(place as u32 % 3) };
+        let routes = versions.iter().enumerate().filter(|(place, _)| place % 2 == drawn.len() % 2).map(route).collect();
+        let body = Body::Data(Data { head, versions, pieces, empties, routes });
         let frame = Frame { priority: Priority::LAST, sequence, body };
         let bytes = encoded(&frame);
         prop_assert_eq!(Frame::decode(&bytes).unwrap(), (frame, bytes.len()));

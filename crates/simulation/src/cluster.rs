@@ -17,6 +17,7 @@ use crate::{RandomProgram, interpret};
 use brambling_controller::{Controller, Effect};
 use brambling_memory::Class;
 use brambling_program::{GroupId, Plan, Rng, ShardId, StageId};
+use brambling_protocol::frame::Kind;
 use brambling_protocol::{PartitionMap, Sequence, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
 use draft::{Draft, JOB};
@@ -52,8 +53,12 @@ pub struct Deeds {
     pub leaves: u64,
     /// Controllers that fell silent.
     pub silences: u64,
-    /// Frames that were to be handed on.
+    /// Frames of news that were to be handed on.
     pub relays: u64,
+    /// Frames of pieces that were.
+    pub broadcasts: u64,
+    /// Groups of sources whose pieces were merged on their way.
+    pub merges: u64,
     /// Pieces that were spilled.
     pub spills: u64,
     /// Pieces that were read back.
@@ -185,8 +190,8 @@ impl<'a> Cluster<'a> {
             32..52 => self.deliver(),
             52..56 => self.flush(),
             56 => self.depart(),
-            57 if self.random.one_in(8) => self.join(),
-            57 if self.random.one_in(8) => self.drain(),
+            57 if self.random.one_in(6) => self.join(),
+            57 if self.random.one_in(4) => self.drain(),
             57 => self.order(),
             58 => self.hear(),
             59 | 60 => self.complete(),
@@ -223,7 +228,11 @@ impl<'a> Cluster<'a> {
             return false;
         };
         self.deeds.frames += 1;
-        self.deeds.relays += u64::from(packet.is_relay());
+        match packet.relays() {
+            Some(Kind::Data) => self.deeds.broadcasts += 1,
+            Some(_) => self.deeds.relays += 1,
+            None => {}
+        }
         if packet.to == WorkerId::CONTROLLER {
             if self.is_silent {
                 return true;
@@ -280,7 +289,12 @@ impl<'a> Cluster<'a> {
 
     fn complete(&mut self) -> bool {
         let at = self.worker();
-        self.workers[at].complete_some(&mut self.random)
+        let worker = &mut self.workers[at];
+        if worker.merge_some(&mut self.random, self.plan, &mut self.deeds) {
+            self.collect(at);
+            return true;
+        }
+        worker.complete_some(&mut self.random)
     }
 
     /// Nobody hears of the controller any more, nor it of anybody (invariant 10).

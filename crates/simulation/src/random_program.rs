@@ -135,6 +135,7 @@ impl Writer {
             5 => self.typed_compute(p),
             6..10 => self.exchange(p, depth),
             10 => self.broadcast(p),
+            11 if self.random.one_in(3) => self.merged(p),
             11 => self.reduce(p),
             12 => self.shuffle(p),
             13 => self.neighbours(p),

@@ -22,6 +22,8 @@ fn ten_thousand_seeds() {
         all.joins += deeds.joins;
         all.leaves += deeds.leaves;
         all.relays += deeds.relays;
+        all.broadcasts += deeds.broadcasts;
+        all.merges += deeds.merges;
         all.spills += deeds.spills;
         all.returns += deeds.returns;
     }
@@ -36,6 +38,8 @@ fn ten_thousand_seeds() {
         && all.joins > 0
         && all.leaves > 0
         && all.relays > 0
+        && all.broadcasts > 0
+        && all.merges > 0
         && all.spills > 0
         && all.returns > 0;
     assert!(eventful || seeds(10_000).count() < 100, "{all:?}");

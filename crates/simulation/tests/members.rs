@@ -6,6 +6,7 @@
 //! results must be those of the interpreter whatever happens.
 
 use brambling_controller::{Controller, Effect};
+use brambling_exchange::Combining;
 use brambling_memory::{Budget, Floors, Spill};
 use brambling_program::{
     Bindings, Context, DatasetId, GroupId, Max, Plan, Program, Progress, Rng, ShardId, StageId,
@@ -257,6 +258,10 @@ impl Cluster {
             frame_bytes: 1000,
             part_bytes: 256,
             fan_out: 1,
+            combining: Combining {
+                sources_min: 0,
+                bits: 1,
+            },
             budget,
             spill,
         };

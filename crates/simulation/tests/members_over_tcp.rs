@@ -7,6 +7,7 @@
 mod certificates;
 
 use brambling_controller::{Controller, Effect};
+use brambling_exchange::Combining;
 use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{Lost, NetOptions, Place};
 use brambling_exchange::transports::tls::Tls;
@@ -176,6 +177,10 @@ fn member(
         frame_bytes: sizes.frame_bytes,
         part_bytes: sizes.part_bytes,
         fan_out: 1,
+        combining: Combining {
+            sources_min: 0,
+            bits: 1,
+        },
         budget: Budget::unlimited(),
         spill: None,
     };

@@ -9,10 +9,15 @@
 //! * A signal's broadcast is a hint, never sent again: a tick asks for outcomes that shards here wait for.
 //! * What all are to hear is handed on from worker to worker where there are many (`node/relay.rs`).
 //! * All else is numbered by the session of its peer, and sent again after a reconnection.
+//! * So is what one shard sends to many alike (`node/broadcast.rs`).
+//! * What many shards send to one may be merged on its way (`node/combining.rs`).
 //! * Pieces and credits of a slice wait for [`Node::flush`], so that one frame carries those of many shards.
 
 mod around;
+mod broadcast;
 mod cargo;
+mod combining;
+mod credits;
 mod ends;
 mod error;
 mod leaving;
@@ -28,28 +33,36 @@ pub use around::Around;
 pub use cargo::{Cargo, Encoded, Piece, Taken};
 pub use error::NodeError;
 
-use brambling_exchange::{Credits, Gathered, Inbox, Parcel, Room, Router, parcels};
+use brambling_exchange::{
+    Combining, CombiningTree, Credits, Gathered, Inbox, Room, Router, parcels,
+};
 use brambling_memory::{Budget, Spill, mutants};
+use brambling_program::tree::TreeNode;
 use brambling_program::{
     BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec,
     StageId, Turn,
 };
 use brambling_protocol::frame::{
-    Ack, Body, Frame, Incoming, News, Packet, Retired, Signal, SignalQuery,
+    Ack, Body, DataHead, Frame, Incoming, News, Packet, Signal, SignalQuery,
 };
 use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Received, Sequence,
     Version, WorkerId,
 };
 use cargo::{items, join};
+use combining::Meetings;
 use leaving::Leavers;
 use moving::Moving;
+use outbound::Outgoing;
 use outcomes::Outcomes;
 use relations::Relations;
 use room::{Charge, Kept};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// An exchange, its turn, and the group that something of it is for.
+pub(super) type About = (ExchangeId, Turn, GroupId);
 
 /// Encoded pieces, shared until the last one has gone.
 pub type Bytes = bytes::Bytes;
@@ -76,6 +89,8 @@ pub struct NodeOptions {
     /// What all are to hear is said to so many workers at most, which hand it on:
     /// [`FAN_OUT`](brambling_protocol::frame::FAN_OUT) for example.
     pub fan_out: usize,
+    /// When pieces are merged on their way; the same on all workers of the job.
+    pub combining: Combining,
     /// What pieces count in that wait here.
     pub budget: Budget,
     /// Where they go that find no room in it.
@@ -105,6 +120,13 @@ pub enum Effect {
         /// Where it stands, and its data.
         body: Vec<Bytes>,
     },
+    /// All that a group of sources sends in a turn is here: merge it ([`Node::take_group`], [`Node::combined`]).
+    Combine {
+        /// The exchange and its turn.
+        at: (ExchangeId, Turn),
+        /// The group.
+        group: TreeNode,
+    },
     /// A worker has left: no link to it is needed any more.
     Forget(WorkerId),
     /// The job is over: start no task of it any more.
@@ -133,17 +155,21 @@ pub struct Node {
     room: Room,
     /// How pieces count that a gather has and has not merged yet.
     gathering: BTreeMap<ShardId, Vec<Charge>>,
+    /// What is merged here on its way.
+    meetings: Meetings,
     credits: Credits,
     /// Outcomes seen. A later form forgets those before the last committed cut.
     outcomes: Outcomes,
     ended: BTreeSet<LoopId>,
     peers: BTreeMap<WorkerId, FrameSession>,
-    /// Parcels for other workers, by class, exchange and turn.
-    outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn), VecDeque<Parcel<Bytes>>>,
+    /// Parcels for other workers, by class, exchange, turn and the group that they are for.
+    outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn, GroupId), Outgoing>,
     /// Bytes that have come from peers since they were last told.
     come: BTreeMap<WorkerId, usize>,
     /// Credits that peers were not told yet.
     due: BTreeMap<ExchangeId, BTreeMap<u32, Turn>>,
+    /// Exchanges with one source, of which credit has come that waits for the source.
+    noted: BTreeSet<ExchangeId>,
     /// Shards that have finished, of which the controller was not told yet.
     finished: BTreeSet<ShardId>,
     waiting: Waiting,
@@ -158,6 +184,8 @@ pub struct Node {
 const FRAMES_PER_ACK: u64 = 32;
 /// Bytes after which it is.
 const BYTES_PER_ACK: usize = 1 << 20;
+/// A frame about shards has no more entries than this: it stays small, however many shards there are.
+const ENTRIES_MAX: usize = 1 << 12;
 /// The class of pieces until policies decide it.
 const PIECES: u8 = 3;
 
@@ -169,7 +197,7 @@ impl Node {
             matches!(node, ProgramNode::Repeat { .. } | ProgramNode::While { .. })
         };
         let root = &spec.blocks[Spec::ROOT.index()];
-        let relations = Relations::new(plan);
+        let relations = Relations::new(plan, options.combining);
         let credits = Credits::new(options.open_turns, relations.destinations());
         let room = Room::new(options.budget.clone(), options.spill.clone());
         Node {
@@ -179,6 +207,7 @@ impl Node {
             inboxes: BTreeMap::new(),
             room,
             gathering: BTreeMap::new(),
+            meetings: Meetings::default(),
             credits,
             outcomes: Outcomes::default(),
             ended: BTreeSet::new(),
@@ -191,6 +220,7 @@ impl Node {
             outgoing: BTreeMap::new(),
             come: BTreeMap::new(),
             due: BTreeMap::new(),
+            noted: BTreeSet::new(),
             finished: BTreeSet::new(),
             waiting: Waiting::default(),
             moving: Moving::default(),
@@ -238,6 +268,7 @@ impl Node {
         self.outgoing.is_empty()
             && self.due.is_empty()
             && self.finished.is_empty()
+            && self.meetings.is_empty()
             && workers
                 .map(|worker| &self.peers[worker])
                 .all(|peer| peer.is_settled())
@@ -251,6 +282,11 @@ impl Node {
     /// What the shard sees of the world.
     pub fn around(&mut self, shard: ShardId) -> Around<'_> {
         Around::new(self, shard)
+    }
+
+    /// Where pieces of an exchange are merged on their way, and the group whose shards do it.
+    pub fn combining(&self, exchange: ExchangeId) -> Option<(CombiningTree, GroupId)> {
+        self.relations.combining(exchange)
     }
 
     // ---- shards and their tasks
@@ -293,8 +329,13 @@ impl Node {
             left.is_none(),
             "a piece for whom the relation does not name"
         );
+        let source = TreeNode::leaf(shard.index.into());
+        if let Some((tree, _)) = self.relations.combining(at.0) {
+            let piece = runs.into_iter().find_map(|(_, piece)| piece);
+            return self.send_on(at, tree.next(source), source, piece);
+        }
         for (destinations, piece) in runs {
-            for item in items(shard.index, piece, self.options.chunk_bytes) {
+            for item in items(source, piece, self.options.chunk_bytes) {
                 self.route(at, &destinations, &item)?;
             }
         }
@@ -317,7 +358,7 @@ impl Node {
         let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
         let complete = inbox.take(at.0, at.1, &self.relations, &mut gathered);
         assert!(complete, "a gather runs when its turn is complete");
-        let recalled = self.recall(shard, at, &mut gathered)?;
+        let recalled = self.recall(shard, Some(shard), at, &mut gathered)?;
         let charges = self.gathering.entry(shard).or_default();
         charges.push(recalled);
         let chunk = |piece: Gathered<Kept>| {
@@ -442,11 +483,19 @@ impl Node {
         let here = |theirs: (JobId, Generation)| theirs == (job, generation);
         match body {
             Body::Data(data) if data.head.job == job => {
-                self.expect_exchange(data.head.exchange, data.head.group)?;
+                let DataHead {
+                    exchange, group, ..
+                } = data.head;
+                if !self.relations.leads_through(exchange, group) {
+                    self.expect_exchange(exchange, group)?;
+                }
                 let mut arrived = Vec::new();
                 let keep = |payload: &[u8]| incoming.keep(payload);
-                parcels(&data, keep, |parcel| arrived.push(Cargo::come(parcel)));
-                for parcel in arrived {
+                parcels(&data, keep, |parcel| arrived.push(parcel));
+                if !data.routes.is_empty() && data.head.generation == generation {
+                    arrived = self.hand_on_pieces(arrived, &data.routes)?;
+                }
+                for parcel in arrived.into_iter().map(Cargo::come) {
                     if data.head.generation == generation {
                         self.learn_from(&parcel)?;
                     }
@@ -482,10 +531,10 @@ impl Node {
                 self.end(outermost.ok_or(NodeError::UnknownLoop(end.body))? as LoopId);
             }
             Body::Credit(credit) if here((credit.job, credit.generation)) => {
-                self.expect_exchange(credit.exchange, credit.group)?;
-                for Retired { first, end, turns } in credit.retired {
-                    self.credit(credit.exchange, first..end, turns)?;
-                }
+                self.on_credit(credit)?;
+            }
+            Body::SourceCredit(it) if here((it.credit.job, it.credit.generation)) => {
+                self.on_source_credit(from, it)?;
             }
             Body::MapUpdate(update) if update.job == job => {
                 for entry in &update.entries {
@@ -525,6 +574,7 @@ impl Node {
         let mut effects = Vec::new();
         let _ = self.router.on_update(update, &mut effects)?;
         self.perform(effects)?;
+        self.pass_credits_on(update);
         self.flag(update)?;
         self.call(update)
     }
@@ -597,18 +647,6 @@ impl Node {
             let waiting = self.waiting.outcome.remove(&position);
             self.wake(waiting);
         }
-        Ok(())
-    }
-
-    fn credit(
-        &mut self,
-        exchange: ExchangeId,
-        destinations: Range<u32>,
-        turns: Turn,
-    ) -> Result<(), NodeError> {
-        self.credits.on_credit(exchange, destinations, turns)?;
-        let waiting = self.waiting.room.remove(&exchange);
-        self.wake(waiting);
         Ok(())
     }
 

@@ -2,17 +2,18 @@
 //!
 //! Catches a frame that grows with its turn until nothing may send it.
 
-use brambling_memory::Budget;
+mod support;
+
+use brambling_exchange::Combining;
 use brambling_program::{Bindings, ExchangeId, GroupId, Max, Plan, Program, ShardId};
-use brambling_protocol::frame::{Body, FAN_OUT, Frame};
-use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
+use brambling_protocol::frame::{Body, Frame};
+use brambling_protocol::{Entry, EntryRange, PartitionMap, WorkerId};
 use brambling_worker::Surroundings;
 use brambling_worker::node::{Bytes, Effect, Node, NodeOptions, Piece};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use support::{ME, PEER, nowhere, options};
 
-const ME: WorkerId = WorkerId(0);
-const PEER: WorkerId = WorkerId(1);
 const SHARDS: u32 = 300;
 const REDUCTION: ExchangeId = ExchangeId(0);
 
@@ -25,7 +26,7 @@ fn plan() -> Plan {
 
 /// The sources are at one worker, the destination at the other.
 fn map(plan: &Plan) -> PartitionMap {
-    let mut map = PartitionMap::new(plan.counts.iter().copied());
+    let mut map = nowhere(plan);
     let destination = plan.exchanges[0].as_ref().unwrap().destination;
     for (group, &end) in (0..).map(GroupId).zip(&plan.counts) {
         let owner = if group == destination { PEER } else { ME };
@@ -45,17 +46,13 @@ fn map(plan: &Plan) -> PartitionMap {
 
 fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Node {
     let options = NodeOptions {
-        me,
-        peers: vec![if me == ME { PEER } else { ME }],
-        job: JobId(1),
-        generation: Generation(0),
-        open_turns: 4,
-        chunk_bytes: 1 << 16,
         frame_bytes,
-        part_bytes: 1 << 16,
-        fan_out: FAN_OUT,
-        budget: Budget::unlimited(),
-        spill: None,
+        // Pieces go straight to where they are gathered.
+        combining: Combining {
+            sources_min: u32::MAX,
+            ..Combining::USUAL
+        },
+        ..options(me, [ME, PEER])
     };
     Node::new(plan, map(plan), options)
 }

@@ -4,30 +4,29 @@
 //! other, shards that come where they are. It does not catch a node that takes what it should refuse: a peer that lies well is
 //! believed.
 
-use brambling_memory::Budget;
+mod support;
+
+use brambling_exchange::Combining;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     Bindings, BlockId, ExchangeId, GroupId, Max, Plan, Position, Program, Relation, ShardId,
     StageId,
 };
 use brambling_protocol::frame::{
-    Ack, Body, Credit, Data, DataHead, EmptyMarks, Ended, FAN_OUT, Frame, Joined, LoopEnd,
-    MapUpdate, News, Piece, Relay, Reserve, Retired, ShardPart, Signal, SignalQuery, VersionRange,
+    Ack, Body, Credit, Data, DataHead, EmptyMarks, Ended, Frame, Joined, LoopEnd, MapUpdate, News,
+    Piece as Sent, Relay, Reserve, Retired, Route, ShardPart, Signal, SignalQuery, SourceCredit,
+    VersionRange,
 };
-use brambling_protocol::{
-    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Version, WorkerId,
-};
+use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, Version, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Effect, Node, NodeError, NodeOptions};
+use brambling_worker::node::{Bytes, Effect, Encoded, Node, NodeError, NodeOptions, Piece};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use support::{JOB, ME, PEER, one, options};
 
-const JOB: JobId = JobId(1);
 const NOW: Generation = Generation(1);
-const ME: WorkerId = WorkerId(0);
-const PEER: WorkerId = WorkerId(1);
 const COUNT: u32 = 4;
 
 /// Two loops over reductions and broadcasts, of which a signal ends the second.
@@ -45,29 +44,17 @@ fn plan() -> Plan {
 
 fn node(plan: &Plan, me: WorkerId) -> Node {
     let options = NodeOptions {
-        me,
-        peers: vec![if me == ME { PEER } else { ME }],
-        job: JOB,
         generation: NOW,
         open_turns: 2,
         chunk_bytes: 8,
         frame_bytes: 200,
-        part_bytes: 1 << 16,
-        fan_out: FAN_OUT,
-        budget: Budget::unlimited(),
-        spill: None,
+        combining: Combining {
+            sources_min: 0,
+            bits: 1,
+        },
+        ..options(me, [ME, PEER])
     };
-    let map = PartitionMap::new(plan.counts.iter().copied());
-    Node::new(plan, map, options)
-}
-
-fn one(shard: ShardId, owner: WorkerId, version: Version) -> EntryRange {
-    EntryRange {
-        group: shard.group,
-        first: shard.index,
-        end: shard.index + 1,
-        entry: Entry { owner, version },
-    }
+    support::node(plan, options)
 }
 
 /// What travels of a shard that has never run.
@@ -91,7 +78,12 @@ fn luggage(plan: &Plan, shard: ShardId) -> Vec<u8> {
 fn endless(outcome: bool) -> Vec<u8> {
     let signal = 1;
     let turns = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
-    let luggage = [&[2, 0, 1, signal, 0][..], &turns, &[outcome.into(), 0, 0]].concat();
+    let luggage = [
+        &[3, 0, 0, 0, 1, signal, 0][..],
+        &turns,
+        &[outcome.into(), 0, 0],
+    ]
+    .concat();
     [&(luggage.len() as u64).to_le_bytes()[..], &luggage].concat()
 }
 
@@ -118,6 +110,7 @@ enum Said {
         versions: (u32, u32, Version),
         pieces: Vec<(TreeNode, u32, bool)>,
         empties: Vec<(u64, u64)>,
+        routes: Vec<(u32, u32, WorkerId)>,
     },
 }
 
@@ -241,6 +234,30 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
                 })
             }
         ),
+        2 => (generation(), exchange(), group(), prop::collection::vec(credit(), 0..3), number(), hearers(), any::<bool>()).prop_map(
+            move |(generation, exchange, group, retired, version, hearers, is_news)| {
+                let retired = retired.into_iter();
+                let retired = retired.map(|(first, end, turns)| Retired { first, end, turns });
+                let credit = Credit {
+                    job,
+                    generation,
+                    exchange,
+                    group,
+                    retired: retired.collect(),
+                };
+                let to = hearers.into_iter().map(WorkerId).collect();
+                match is_news {
+                    true => Body::Relay(Relay { to, news: News::Credit(credit) }),
+                    false => Body::SourceCredit(SourceCredit { version, credit }),
+                }
+            }
+        ),
+        1 => (generation(), 0u32..4, number(), hearers()).prop_map(move |(generation, body, turns, hearers)| {
+            let body = BlockId(body);
+            let news = News::LoopEnd(LoopEnd { job, generation, body, turns });
+            let to = hearers.into_iter().map(WorkerId).collect();
+            Body::Relay(Relay { to, news })
+        }),
         1 => worker().prop_map(|worker| Body::Joined(Joined { worker })),
         2 => (hearers(), generation(), position(), any::<bool>()).prop_map(
             move |(to, generation, position, outcome)| {
@@ -292,16 +309,18 @@ fn said() -> impl Strategy<Value = Said> {
     let chunk = prop_oneof![4 => 0..2u32, 1 => Just(u32::MAX)];
     let pieces = prop::collection::vec((source, chunk, any::<bool>()), 0..4);
     let empties = prop::collection::vec((number(), number()), 0..3);
+    let routes = prop::collection::vec((index(), index(), worker()), 0..3);
     prop_oneof![
         2 => owned().prop_map(Said::Owned),
         1 => (shard(), number(), parts, luggage)
             .prop_map(|(shard, version, parts, luggage)| Said::Part(shard, version, parts, luggage)),
-        2 => (head, (index(), index(), number()), pieces, empties).prop_map(
-            |(head, versions, pieces, empties)| Said::Data {
+        2 => (head, (index(), index(), number()), pieces, empties, routes).prop_map(
+            |(head, versions, pieces, empties, routes)| Said::Data {
                 head,
                 versions,
                 pieces,
                 empties,
+                routes,
             }
         ),
     ]
@@ -391,6 +410,13 @@ impl Run {
                 Effect::Send { packet, .. } => {
                     Frame::decode(&packet.to_bytes()).unwrap();
                 }
+                Effect::Combine { at, group } => {
+                    let pieces = self.node.take_group(at, group)?;
+                    assert!(!pieces.is_empty(), "{at:?} {group:?}");
+                    let first = pieces[0].to_vec();
+                    let piece = Encoded::from(Bytes::from(first));
+                    self.node.combined(at, group, Piece::Encoded(piece))?;
+                }
                 Effect::End { .. } | Effect::Forget(_) => {}
             }
         }
@@ -418,7 +444,7 @@ impl Run {
                     Luggage::Garbage(bytes) => bytes,
                     Luggage::Honest => &self.luggage,
                     Luggage::Empty => {
-                        damaged = [&5u64.to_le_bytes()[..], &[2, 0, 0, 0, 0]].concat();
+                        damaged = [&7u64.to_le_bytes()[..], &[3, 0, 0, 0, 0, 0, 0]].concat();
                         &damaged
                     }
                     Luggage::Endless(outcome) => {
@@ -448,6 +474,7 @@ impl Run {
                 versions: (first, end, version),
                 pieces,
                 empties,
+                routes,
             } => {
                 let (first, end, version) = (*first, *end, *version);
                 if first >= end {
@@ -458,7 +485,7 @@ impl Run {
                     let end = source.index.checked_add(1);
                     end.is_some_and(|end| end <= u64::MAX >> source.level)
                 };
-                let piece = |(source, chunk, last): &(TreeNode, u32, bool)| Piece {
+                let piece = |(source, chunk, last): &(TreeNode, u32, bool)| Sent {
                     first,
                     end,
                     source: *source,
@@ -471,8 +498,20 @@ impl Run {
                     end,
                     sources: start..stop,
                 };
+                // As a frame has them: each destination once.
+                let mut before = first;
+                let route = |&(first, stop, to): &(u32, u32, WorkerId)| {
+                    let route = Route {
+                        first: first.max(before),
+                        end: stop.min(end),
+                        to,
+                    };
+                    before = before.max(route.end);
+                    (route.first < route.end && to != WorkerId::CONTROLLER).then_some(route)
+                };
                 Body::Data(Data {
                     head: *head,
+                    routes: routes.iter().filter_map(route).collect(),
                     versions: vec![VersionRange {
                         first,
                         end,
@@ -604,6 +643,7 @@ fn data(exchange: ExchangeId, turn: u64, group: GroupId, end: u32) -> Said {
         versions: (0, end, 1),
         pieces: vec![(TreeNode::leaf(1), 0, true)],
         empties: Vec::new(),
+        routes: Vec::new(),
     }
 }
 
@@ -627,22 +667,35 @@ fn a_position_with_two_outcomes_is_refused() {
 
 #[test]
 fn pieces_that_fit_no_exchange_are_refused() {
-    let (exchange, source, destination) = reduction();
+    let (exchange, _, destination) = reduction();
     let says = |said| Run::new().step(Step::Says(PEER, said));
     says(data(exchange, 0, destination, 1)).unwrap();
     // A node that forwarded such a piece would look up where its exchange leads.
     let unknown = ExchangeId(77);
-    for (exchange, group) in [
-        (unknown, destination),
-        (exchange, source),
-        (exchange, GroupId(77)),
-    ] {
+    for (exchange, group) in [(unknown, destination), (exchange, GroupId(77))] {
         let refused = says(data(exchange, 0, group, 1));
         let is_named = matches!(refused, Err(NodeError::UnknownExchange { .. }));
         assert!(is_named, "{refused:?}");
     }
     let refused = says(data(exchange, 0, destination, 2));
     assert!(matches!(refused, Err(NodeError::Router(_))), "{refused:?}");
+    // Who merges pieces on their way has some sources, not all.
+    let (_, source, _) = reduction();
+    says(data(exchange, 0, source, 1)).unwrap();
+    let mut stranger = data(exchange, 0, source, 1);
+    if let Said::Data { pieces, .. } = &mut stranger {
+        pieces[0].0 = TreeNode::leaf(2);
+    }
+    let refused = says(stranger);
+    assert!(
+        matches!(refused, Err(NodeError::NoRelay { .. })),
+        "{refused:?}"
+    );
+    // Nor does it keep what cannot be open.
+    for turn in [4, u64::MAX] {
+        let refused = says(data(exchange, turn, source, 1));
+        assert!(matches!(refused, Err(NodeError::Inbox(_))), "{refused:?}");
+    }
     let refused = says(data(exchange, u64::MAX, destination, 1));
     assert!(matches!(refused, Err(NodeError::Inbox(_))), "{refused:?}");
 }
@@ -670,6 +723,7 @@ fn frames_of_another_job_or_generation_change_nothing() {
             versions: Vec::new(),
             pieces: Vec::new(),
             empties: Vec::new(),
+            routes: Vec::new(),
         })
     };
     let update = |job| {

@@ -3,24 +3,20 @@
 //! Catches a node that parts from a worker for which it still has pieces, one that goes while something of it is not said, and late words of
 //! who has left that bring it back. That all this holds while frames are late, repeated and lost, the simulated cluster checks.
 
-use brambling_memory::Budget;
+mod support;
+
 use brambling_program::{Bindings, BlockId, ExchangeId, Max, Plan, Program, ShardId};
 use brambling_protocol::frame::{
-    Ack, Body, FAN_OUT, Frame, Gone, Joined, Leaves, LoopEnd, MapUpdate, Reserve,
+    Ack, Body, Frame, Gone, Joined, Leaves, LoopEnd, MapUpdate, Reserve,
 };
 use brambling_protocol::session::WINDOW;
-use brambling_protocol::{
-    Entry, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, WorkerId,
-};
+use brambling_protocol::{FrameSession, Priority, WorkerId};
 use brambling_worker::Surroundings;
 use brambling_worker::node::{Bytes, Effect, Node, NodeOptions, Piece};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use support::{JOB, ME, NOW, PEER, one, options};
 
-const JOB: JobId = JobId(1);
-const NOW: Generation = Generation(0);
-const ME: WorkerId = WorkerId(0);
-const PEER: WorkerId = WorkerId(1);
 const OTHER: WorkerId = WorkerId(2);
 const REDUCTION: ExchangeId = ExchangeId(0);
 
@@ -42,21 +38,13 @@ impl Fixture {
         let total = p.dataset::<u64>("total", 1);
         p.repeat(5, |p| p.reduce_to(Max, &counts, &total));
         let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
-        let options = NodeOptions {
-            me: ME,
-            peers: vec![PEER, OTHER],
-            job: JOB,
-            generation: NOW,
-            open_turns: 2,
-            chunk_bytes: 1 << 16,
-            frame_bytes: 1 << 20,
-            part_bytes: 1 << 16,
-            fan_out: FAN_OUT,
-            budget: Budget::unlimited(),
-            spill: None,
-        };
-        let map = PartitionMap::new(plan.counts.iter().copied());
-        let node = Node::new(&plan, map, options);
+        let node = support::node(
+            &plan,
+            NodeOptions {
+                open_turns: 2,
+                ..options(ME, [PEER, OTHER])
+            },
+        );
         let sessions = BTreeMap::new();
         Fixture {
             plan,
@@ -66,13 +54,11 @@ impl Fixture {
     }
 
     fn source(&self) -> ShardId {
-        let group = self.plan.exchanges[0].as_ref().unwrap().source;
-        ShardId { group, index: 0 }
+        support::source(&self.plan, REDUCTION, 0)
     }
 
     fn destination(&self) -> ShardId {
-        let group = self.plan.exchanges[0].as_ref().unwrap().destination;
-        ShardId { group, index: 0 }
+        support::destination(&self.plan, REDUCTION, 0)
     }
 
     fn says(&mut self, from: WorkerId, body: &Body<'_>) {
@@ -103,7 +89,7 @@ impl Fixture {
             session.receive(sequence).unwrap();
             let kind = match frame.body {
                 Body::Data(_) => "pieces",
-                Body::Credit(_) => "credit",
+                Body::SourceCredit(_) => "credit",
                 Body::Joined(_) => "joined",
                 Body::MapUpdate(_) => "news",
                 Body::Finished(_) => "finished",
@@ -157,15 +143,6 @@ impl Fixture {
     }
 }
 
-fn one(shard: ShardId, owner: WorkerId, version: u64) -> EntryRange {
-    EntryRange {
-        group: shard.group,
-        first: shard.index,
-        end: shard.index + 1,
-        entry: Entry { owner, version },
-    }
-}
-
 fn leaves(worker: WorkerId) -> Body<'static> {
     Body::Leaves(Leaves { worker })
 }
@@ -213,7 +190,8 @@ fn what_waits_for_a_flush_is_not_settled() {
     flushed(pieces, &[(PEER, "pieces")]);
     let mut credit = Fixture::new();
     credit.one_turn();
-    flushed(credit, &[(PEER, "credit"), (OTHER, "credit")]);
+    credit.departs(source);
+    flushed(credit, &[(PEER, "credit")]);
     let mut finished = Fixture::new();
     finished.node.finished(source);
     flushed(finished, &[(WorkerId::CONTROLLER, "finished")]);

@@ -2,58 +2,29 @@
 //!
 //! Catches state that is taken on trust. That shards arrive whole, and once, the simulated cluster checks.
 
+mod support;
+
 use brambling_memory::{Budget, Floors};
-use brambling_program::{Bindings, ExchangeId, GroupId, Plan, Position, Program, ShardId, StageId};
-use brambling_protocol::frame::{Body, FAN_OUT, Frame, MapUpdate, Reserve, ShardPart};
-use brambling_protocol::{
-    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
-};
+use brambling_program::{ExchangeId, GroupId, Position, ShardId, StageId};
+use brambling_protocol::frame::{Body, Frame, MapUpdate, Reserve, ShardPart};
+use brambling_protocol::{Entry, EntryRange, Priority, Sequence, WorkerId};
 use brambling_worker::node::{Effect, Node, NodeError, NodeOptions};
 use brambling_worker::{BadState, Shard, ShardState};
-use std::sync::Arc;
+use support::{JOB, ME, NOW, PEER, counting, one, options};
 
-const JOB: JobId = JobId(1);
-const NOW: Generation = Generation(0);
-const ME: WorkerId = WorkerId(0);
-const PEER: WorkerId = WorkerId(1);
 const SHARD: ShardId = ShardId {
     group: GroupId(0),
     index: 1,
 };
 const VERSION: u64 = 4;
 
-fn plan() -> Plan {
-    let mut p = Program::new("count");
-    let counts = p.dataset::<u64>("counts", 3);
-    p.repeat(5, |p| {
-        p.compute("count")
-            .update(&counts)
-            .run(|count: &mut u64| *count += 1);
-    });
-    Plan::compile(Arc::new(p), &Bindings::default()).unwrap()
-}
-
 fn node(budget: Budget) -> Node {
     node_of(ME, vec![PEER], budget)
 }
 
 fn node_of(me: WorkerId, peers: Vec<WorkerId>, budget: Budget) -> Node {
-    let plan = plan();
-    let map = PartitionMap::new(plan.counts.iter().copied());
-    let options = NodeOptions {
-        me,
-        peers,
-        job: JOB,
-        generation: NOW,
-        open_turns: 4,
-        chunk_bytes: 1 << 16,
-        frame_bytes: 1 << 20,
-        part_bytes: 1 << 16,
-        fan_out: FAN_OUT,
-        budget,
-        spill: None,
-    };
-    Node::new(&plan, map, options)
+    let options = options(me, peers);
+    support::node(&counting(), NodeOptions { budget, ..options })
 }
 
 /// Takes frames, numbered as they come, from one peer.
@@ -147,9 +118,9 @@ fn parts_that_do_not_fit_and_states_that_cannot_be_read_are_refused() {
     );
 
     // A list of outcomes that is said to have 2⁶⁴ − 1 elements.
-    let endless = [2, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
+    let endless = [3, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
     let of_length = |bytes: u64| [&bytes.to_le_bytes()[..], &endless].concat();
-    let lengths = [12, 11, 13, u64::MAX, u64::MAX - 8].map(of_length);
+    let lengths = [14, 13, 15, u64::MAX, u64::MAX - 8].map(of_length);
     for garbage in lengths.into_iter().chain([vec![], vec![0; 7]]) {
         let mut node = node(Budget::unlimited());
         assert!(reserve(&mut node, 10));
@@ -161,10 +132,13 @@ fn parts_that_do_not_fit_and_states_that_cannot_be_read_are_refused() {
     }
 }
 
-/// What travels before a shard's body: its form, its inbox, outcomes of signals, members and the map.
+/// What travels before a shard's body: its form, its inbox, what it merges no more, what destinations have retired, outcomes of signals,
+/// members and the map.
 type Luggage = (
     u16,
     Vec<(ExchangeId, u64, Vec<()>)>,
+    Vec<(ExchangeId, u64)>,
+    Vec<(ExchangeId, Vec<()>)>,
     Vec<(StageId, u64, u64, bool)>,
     Vec<WorkerId>,
     Vec<EntryRange>,
@@ -187,7 +161,15 @@ fn answer(luggage: &Luggage) -> Result<(), NodeError> {
 /// It is of the right form, and says what cannot be.
 #[test]
 fn luggage_that_contradicts_what_is_known_is_refused() {
-    let good: Luggage = (2, vec![], vec![(StageId(5), 0, 4, true)], vec![], vec![]);
+    let good: Luggage = (
+        3,
+        vec![],
+        vec![],
+        vec![],
+        vec![(StageId(5), 0, 4, true)],
+        vec![],
+        vec![],
+    );
     answer(&good).unwrap();
     let refused = |change: fn(&mut Luggage)| {
         let mut luggage = good.clone();
@@ -198,12 +180,16 @@ fn luggage_that_contradicts_what_is_known_is_refused() {
     assert!(matches!(of_another_form, NodeError::State(SHARD)));
     let of_another_program = refused(|it| it.1.push((ExchangeId(9), 0, vec![])));
     assert!(matches!(of_another_program, NodeError::Inbox(_)));
-    let beyond_all_turns = refused(|it| it.2[0] = (StageId(5), 7, u64::MAX, true));
+    let merges_nothing = refused(|it| it.2.push((ExchangeId(9), 1)));
+    assert!(matches!(merges_nothing, NodeError::State(SHARD)));
+    let is_no_source = refused(|it| it.3.push((ExchangeId(0), vec![])));
+    assert!(matches!(is_no_source, NodeError::State(SHARD)));
+    let beyond_all_turns = refused(|it| it.4[0] = (StageId(5), 7, u64::MAX, true));
     assert!(matches!(beyond_all_turns, NodeError::State(SHARD)));
-    let otherwise = refused(|it| it.2[0].3 = false);
+    let otherwise = refused(|it| it.4[0].3 = false);
     assert!(matches!(otherwise, NodeError::TwoOutcomes(it) if it.turn == 3));
     let of_shards_that_are_none = refused(|it| {
-        it.4.push(EntryRange {
+        it.6.push(EntryRange {
             group: SHARD.group,
             first: 2,
             end: 9,
@@ -240,17 +226,7 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
     let newcomer = WorkerId(7);
     let mut holder = node(Budget::unlimited());
     holder.settle(SHARD, VERSION - 1).unwrap();
-    let entry = Entry {
-        owner: newcomer,
-        version: VERSION,
-    };
-    let update = EntryRange {
-        group: SHARD.group,
-        first: SHARD.index,
-        end: SHARD.index + 1,
-        entry,
-    };
-    holder.on_update(&update).unwrap();
+    holder.on_update(&one(SHARD, newcomer, VERSION)).unwrap();
     holder.depart(SHARD, b"its data".to_vec()).unwrap();
 
     let mut there = node_of(newcomer, Vec::new(), Budget::unlimited());
@@ -340,7 +316,7 @@ fn older_news_do_not_send_a_shard_away() {
 
 #[test]
 fn positions_that_the_program_does_not_have_are_refused() {
-    let plan = plan();
+    let plan = counting();
     let code = &plan.codes[0];
     type Parts = (u32, Vec<u64>, Vec<u64>, Vec<(u32, u64)>);
     let import = |parts: Parts| {
@@ -382,11 +358,9 @@ fn positions_that_the_program_does_not_have_are_refused() {
 #[test]
 fn a_shard_brings_the_map() {
     const THIRD: WorkerId = WorkerId(2);
-    let entry = |index, owner, version| EntryRange {
-        group: SHARD.group,
-        first: index,
-        end: index + 1,
-        entry: Entry { owner, version },
+    let entry = |index, owner, version| {
+        let group = SHARD.group;
+        one(ShardId { group, index }, owner, version)
     };
     let mut holder = node_of(PEER, vec![THIRD], Budget::unlimited());
     for (index, owner) in [(0, THIRD), (1, PEER), (2, THIRD)] {

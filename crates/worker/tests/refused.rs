@@ -2,23 +2,19 @@
 //!
 //! Catches a job that waits for ever, and a failure of which the cluster does not hear.
 
+mod support;
+
 use brambling_memory::{Budget, Floors};
 use brambling_program::tree::TreeNode;
 use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId};
-use brambling_protocol::frame::{
-    Body, Data, DataHead, FAN_OUT, Frame, Packet, Piece, VersionRange,
-};
-use brambling_protocol::{Generation, JobId, PartitionMap, Priority, WorkerId};
+use brambling_protocol::frame::{Body, Data, DataHead, Frame, Packet, Piece, VersionRange};
+use brambling_protocol::{Priority, WorkerId};
 use brambling_worker::executor::{
     Carrier, Failure, Job, JobOptions, Membership, Pool, QuietCaller,
 };
-use brambling_worker::node::{Bytes, Node, NodeError, NodeOptions};
+use brambling_worker::node::{Bytes, NodeError, NodeOptions};
 use std::sync::{Arc, Mutex};
-
-const JOB: JobId = JobId(1);
-const NOW: Generation = Generation(0);
-const ME: WorkerId = WorkerId(0);
-const PEER: WorkerId = WorkerId(1);
+use support::{JOB, ME, NOW, PEER, options};
 
 /// Keeps what is sent.
 #[derive(Default)]
@@ -52,21 +48,11 @@ fn member(pool: &Pool, budget_bytes: u64, carrier: &Arc<Kept>) -> Arc<Job> {
     p.all_reduce(Max, &counts, &counts);
     let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
     let options = NodeOptions {
-        me: ME,
-        peers: vec![PEER],
-        job: JOB,
-        generation: NOW,
-        open_turns: 4,
-        chunk_bytes: 1 << 16,
-        frame_bytes: 1 << 20,
-        part_bytes: 1 << 16,
-        fan_out: FAN_OUT,
         budget: Budget::new(budget_bytes, Floors::of(budget_bytes)),
-        spill: None,
+        ..options(ME, [PEER])
     };
-    let map = PartitionMap::new(plan.counts.iter().copied());
     let membership = Membership {
-        node: Node::new(&plan, map, options),
+        node: support::node(&plan, options),
         carrier: carrier.clone(),
         placed: Vec::new(),
     };
@@ -102,6 +88,7 @@ fn piece(job: &Job, payload: &[u8]) -> Vec<u8> {
             payload,
         }],
         empties: Vec::new(),
+        routes: Vec::new(),
     });
     let frame = Frame {
         priority: Priority::FIRST,

@@ -3,58 +3,27 @@
 //! Catches a part of a list that is dropped with the worker that should have handed it on, lists that go round, and a worker that leaves with
 //! news for others. That it holds while frames are lost and workers come and go, the simulated cluster checks.
 
-use brambling_memory::Budget;
-use brambling_program::{Bindings, GroupId, Plan, Position, Program, ShardId, StageId};
+mod support;
+
+use brambling_program::{GroupId, Plan, Position, ShardId, StageId};
 use brambling_protocol::frame::{
     Ack, Body, FAN_OUT, Frame, Gone, Joined, Leaves, MapUpdate, News, Relay, Signal,
 };
-use brambling_protocol::{
-    Entry, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, WorkerId,
-};
+use brambling_protocol::{Entry, FrameSession, Generation, JobId, Priority, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Effect, Node, NodeOptions};
+use brambling_worker::node::{Effect, Node};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use support::{JOB, NOW, counting, one, options};
 
-const JOB: JobId = JobId(1);
-const NOW: Generation = Generation(0);
 const SIGNAL: StageId = StageId(0);
 const SHARD: ShardId = ShardId {
     group: GroupId(0),
     index: 1,
 };
 
-fn plan() -> Plan {
-    let mut p = Program::new("count");
-    let counts = p.dataset::<u64>("counts", 3);
-    p.repeat(5, |p| {
-        p.compute("count")
-            .update(&counts)
-            .run(|count: &mut u64| *count += 1);
-    });
-    Plan::compile(Arc::new(p), &Bindings::default()).unwrap()
-}
-
 /// One of so many, which has heard nothing of the others.
 fn node(plan: &Plan, me: u32, count: u32) -> Node {
-    let options = NodeOptions {
-        me: WorkerId(me),
-        peers: (0..count).filter(|it| *it != me).map(WorkerId).collect(),
-        job: JOB,
-        generation: NOW,
-        open_turns: 4,
-        chunk_bytes: 1 << 16,
-        frame_bytes: 1 << 20,
-        part_bytes: 1 << 16,
-        fan_out: FAN_OUT,
-        budget: Budget::unlimited(),
-        spill: None,
-    };
-    Node::new(
-        plan,
-        PartitionMap::new(plan.counts.iter().copied()),
-        options,
-    )
+    support::node(plan, options(WorkerId(me), (0..count).map(WorkerId)))
 }
 
 fn signal() -> Signal {
@@ -73,14 +42,8 @@ fn entry() -> Entry {
 }
 
 fn update() -> MapUpdate {
-    let ShardId { group, index } = SHARD;
-    let (first, end, entry) = (index, index + 1, entry());
-    let entries = vec![EntryRange {
-        group,
-        first,
-        end,
-        entry,
-    }];
+    let Entry { owner, version } = entry();
+    let entries = vec![one(SHARD, owner, version)];
     MapUpdate { job: JOB, entries }
 }
 
@@ -169,7 +132,7 @@ fn carry(nodes: &mut [Node]) -> Vec<usize> {
 
 /// Workers that have all heard of each other.
 fn nodes(count: u32) -> Vec<Node> {
-    let plan = plan();
+    let plan = counting();
     let mut nodes: Vec<Node> = (0..count).map(|me| node(&plan, me, count)).collect();
     for node in &mut nodes {
         node.around(SHARD).announce(0);
@@ -180,7 +143,7 @@ fn nodes(count: u32) -> Vec<Node> {
 
 /// The first of so many, which has heard of all others.
 fn first(count: u32) -> Node {
-    let mut node = node(&plan(), 0, count);
+    let mut node = node(&counting(), 0, count);
     for peer in (1..count).map(WorkerId) {
         let joined = Body::Joined(Joined { worker: peer });
         let said = FrameSession::default().say(Priority::FIRST, &joined);
@@ -320,7 +283,7 @@ fn who_has_left_is_left_out_and_nobody_with_it() {
 #[test]
 fn a_worker_that_leaves_hands_on_first() {
     let me = WorkerId(0);
-    let mut node = node(&plan(), 0, 2);
+    let mut node = node(&counting(), 0, 2);
     let mut controller = Controller::default();
     controller.says(
         &mut node,
@@ -364,7 +327,7 @@ fn news_of_others_are_not_handed_on() {
 /// Whoever misses an outcome asks a few each time, and has asked all after a while: any of them may know.
 #[test]
 fn a_tick_asks_some_and_the_next_ones_the_others() {
-    let mut node = node(&plan(), 0, 21);
+    let mut node = node(&counting(), 0, 21);
     let mut asked = BTreeMap::new();
     assert!(!knows_outcome(&mut node));
     for tick in 1..=5 {

@@ -3,104 +3,25 @@
 //! Catches pieces that are not counted, counted twice or for ever, a lowest open turn that later ones keep out, and pieces that
 //! come back otherwise than they went. It does not look at directories: the tests of `storage` do.
 
+mod support;
+
 use brambling_exchange::RouterError;
-use brambling_memory::{Budget, Class, Floors, OutOfMemory, Spill, SpillError, Spilled};
+use brambling_memory::{Budget, Class, Floors, Spill, SpillError};
 use brambling_program::tree::TreeNode;
 use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId, Turn, Value};
 use brambling_protocol::frame::{Body, Data, DataHead, Frame, Reserve, VersionRange};
-use brambling_protocol::{
-    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Version, WorkerId,
-};
+use brambling_protocol::{Priority, Version, WorkerId};
 use brambling_worker::node::{Bytes, Effect, Node, NodeError, NodeOptions, Piece};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use support::shelf::Shelf;
+use support::{JOB, ME, NOW, PEER, one, options};
 
-const ME: WorkerId = WorkerId(0);
-const PEER: WorkerId = WorkerId(1);
 const SHARDS: u32 = 4;
 /// All sources send to one destination, which then sends to all of them.
 const REDUCTION: ExchangeId = ExchangeId(0);
 const BROADCAST: ExchangeId = ExchangeId(1);
 const PIECE_BYTES: u64 = 100;
-
-/// Takes so many pieces, and keeps what it was told.
-#[derive(Debug)]
-struct Shelf {
-    places: usize,
-    /// Whether what it takes can be read again.
-    is_broken: bool,
-    triggers: Mutex<Vec<OutOfMemory>>,
-}
-
-#[derive(Debug)]
-struct Laid(Vec<u8>);
-
-/// What a broken shelf has taken.
-#[derive(Debug)]
-struct Lost(u64);
-
-impl Spilled for Lost {
-    fn bytes(&self) -> u64 {
-        self.0
-    }
-    fn read(&self) -> Result<Vec<u8>, SpillError> {
-        Err(SpillError::Damaged {
-            directory: "the shelf".into(),
-            bytes: self.0,
-        })
-    }
-}
-
-impl Spilled for Laid {
-    fn bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-    fn read(&self) -> Result<Vec<u8>, SpillError> {
-        Ok(self.0.clone())
-    }
-}
-
-impl Shelf {
-    fn new(places: usize) -> Arc<Shelf> {
-        let (is_broken, triggers) = (false, Mutex::default());
-        Arc::new(Shelf {
-            places,
-            is_broken,
-            triggers,
-        })
-    }
-
-    fn broken() -> Arc<Shelf> {
-        let (places, is_broken, triggers) = (usize::MAX, true, Mutex::default());
-        Arc::new(Shelf {
-            places,
-            is_broken,
-            triggers,
-        })
-    }
-
-    fn spills(&self) -> usize {
-        self.triggers.lock().unwrap().len()
-    }
-}
-
-impl Spill for Shelf {
-    fn put(&self, parts: &[&[u8]], refused: &OutOfMemory) -> Result<Arc<dyn Spilled>, SpillError> {
-        let bytes = parts.concat();
-        if self.spills() == self.places {
-            return Err(SpillError::Full {
-                directory: "the shelf".into(),
-                asked_bytes: bytes.len() as u64,
-                why: "it is full".into(),
-            });
-        }
-        self.triggers.lock().unwrap().push(*refused);
-        if self.is_broken {
-            return Ok(Arc::new(Lost(bytes.len() as u64)));
-        }
-        Ok(Arc::new(Laid(bytes)))
-    }
-}
 
 struct Fixture {
     plan: Plan,
@@ -139,35 +60,20 @@ impl Fixture {
         };
         let budget = Budget::new(budget_bytes, floors);
         let options = NodeOptions {
-            me,
-            peers: vec![if me == ME { PEER } else { ME }],
-            job: JobId(1),
-            generation: Generation(0),
-            open_turns: 4,
-            chunk_bytes: 1 << 16,
-            frame_bytes: 1 << 20,
-            part_bytes: 1 << 16,
-            fan_out: 8,
             budget: budget.clone(),
             spill: shelf.map(|shelf| shelf.clone() as Arc<dyn Spill>),
+            ..options(me, [ME, PEER])
         };
-        let map = PartitionMap::new(plan.counts.iter().copied());
-        let node = Node::new(&plan, map, options);
+        let node = support::node(&plan, options);
         Fixture { plan, node, budget }
     }
 
     fn source(&self, exchange: ExchangeId, index: u32) -> ShardId {
-        let group = self.plan.exchanges[exchange.index()]
-            .as_ref()
-            .unwrap()
-            .source;
-        ShardId { group, index }
+        support::source(&self.plan, exchange, index)
     }
 
     fn destination(&self, exchange: ExchangeId, index: u32) -> ShardId {
-        let ends = self.plan.exchanges[exchange.index()].as_ref().unwrap();
-        let group = ends.destination;
-        ShardId { group, index }
+        support::destination(&self.plan, exchange, index)
     }
 
     /// A source speaks at the reduction.
@@ -194,8 +100,8 @@ impl Fixture {
         let Range { start: first, end } = destinations;
         let body = Body::Data(Data {
             head: DataHead {
-                job: JobId(1),
-                generation: Generation(0),
+                job: JOB,
+                generation: NOW,
                 exchange,
                 turn: 0,
                 group: ends.destination,
@@ -214,6 +120,7 @@ impl Fixture {
                 payload,
             }],
             empties: Vec::new(),
+            routes: Vec::new(),
         });
         let frame = Frame {
             priority: Priority::FIRST,
@@ -230,12 +137,7 @@ impl Fixture {
         owner: WorkerId,
         version: Version,
     ) -> Result<(), NodeError> {
-        self.node.on_update(&EntryRange {
-            group: shard.group,
-            first: shard.index,
-            end: shard.index + 1,
-            entry: Entry { owner, version },
-        })
+        self.node.on_update(&one(shard, owner, version))
     }
 
     /// The destination merges a turn of the reduction.
@@ -452,13 +354,7 @@ fn what_was_spilled_moves_with_its_shard() {
     it.all_reduce(1).unwrap();
     it.all_reduce(0).unwrap();
     let shard = it.destination(REDUCTION, 0);
-    let moved = |owner, version| EntryRange {
-        group: shard.group,
-        first: shard.index,
-        end: shard.index + 1,
-        entry: Entry { owner, version },
-    };
-    it.node.on_update(&moved(PEER, 2)).unwrap();
+    it.moves(shard, PEER, 2).unwrap();
     it.node.take_effects();
     it.node.depart(shard, b"its data".to_vec()).unwrap();
     assert_eq!(it.counted(), (0, 0), "nothing of it is here");
@@ -600,8 +496,8 @@ fn a_shard_whose_pieces_find_no_room_does_not_come() {
             priority: Priority::FIRST,
             sequence: Some(0),
             body: Body::Reserve(Reserve {
-                job: JobId(1),
-                generation: Generation(0),
+                job: JOB,
+                generation: NOW,
                 shard,
                 version: 2,
                 holder: PEER,

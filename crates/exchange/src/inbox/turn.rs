@@ -34,7 +34,7 @@ struct Partial {
 }
 
 #[derive(Debug)]
-pub(super) struct OpenTurn<P> {
+pub(crate) struct OpenTurn<P> {
     /// One bit for each source, by its place: whether it is accounted for.
     covered: Vec<u64>,
     covered_count: u64,
@@ -61,7 +61,7 @@ impl<P> Default for OpenTurn<P> {
 }
 
 /// What is wrong with an arrival; the inbox knows where.
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Stranger(TreeNode),
     Overlap(TreeNode),
 }
@@ -91,7 +91,7 @@ enum Covered {
 }
 
 impl<P> OpenTurn<P> {
-    pub(super) fn accept(
+    pub(crate) fn accept(
         &mut self,
         item: Item<P>,
         sources: &Sources<'_>,
@@ -126,7 +126,7 @@ impl<P> OpenTurn<P> {
 
     fn accept_piece(&mut self, piece: Gathered<P>, sources: &Sources<'_>) -> Result<bool, Fault> {
         let source = piece.source;
-        let leaves = leaves(source).ok_or(Fault::Stranger(source))?;
+        let leaves = source.leaves().ok_or(Fault::Stranger(source))?;
         let places = sources.places(leaves);
         if places.is_empty() {
             return Err(Fault::Stranger(source));
@@ -209,14 +209,14 @@ impl<P> OpenTurn<P> {
         })
     }
 
-    pub(super) fn is_complete(&self, sources: &Sources<'_>) -> bool {
+    pub(crate) fn is_complete(&self, sources: &Sources<'_>) -> bool {
         if mutants::is_on("inbox-completes-early") {
             return self.covered_count + 1 >= sources.count();
         }
         self.covered_count == sources.count()
     }
 
-    pub(super) fn take(&mut self, pieces: &mut Vec<Gathered<P>>) {
+    pub(crate) fn take(&mut self, pieces: &mut Vec<Gathered<P>>) {
         assert!(!self.taken, "a turn is handed out once");
         self.taken = true;
         if !mutants::is_on("inbox-keeps-order-of-arrival") {
@@ -227,7 +227,7 @@ impl<P> OpenTurn<P> {
     }
 
     /// What has come and was not handed out.
-    pub(super) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut P> {
+    pub(crate) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut P> {
         self.pieces.iter_mut().map(|piece| &mut piece.payload)
     }
 
@@ -254,6 +254,11 @@ impl<P> OpenTurn<P> {
         (&self.pieces, &self.empties)
     }
 
+    /// What has come, with the ranges of leaves that send nothing.
+    pub(crate) fn into_contents(self) -> (Vec<Gathered<P>>, Vec<Range<u64>>) {
+        (self.pieces, self.empties)
+    }
+
     fn covered(&self, places: &Range<u64>) -> Covered {
         let (mut any, mut all) = (false, true);
         for (word, mask) in words(places) {
@@ -273,13 +278,6 @@ impl<P> OpenTurn<P> {
             self.covered[word] |= mask;
         }
     }
-}
-
-/// The leaves of a node; none when they cannot be counted.
-fn leaves(node: TreeNode) -> Option<Range<u64>> {
-    let end = node.index.checked_add(1)?;
-    let fits = node.level < 64 && end <= u64::MAX >> node.level;
-    fits.then(|| node.start()..end << node.level)
 }
 
 /// The words and masks of a range of bits.

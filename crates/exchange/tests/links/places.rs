@@ -102,6 +102,7 @@ fn frame(turn: u64, bytes: usize) -> Bytes {
         }],
         pieces: vec![piece(0, b"small"), piece(1, &payload)],
         empties: vec![],
+        routes: Vec::new(),
     };
     Frame {
         priority: Priority::LAST,

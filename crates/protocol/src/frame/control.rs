@@ -90,6 +90,15 @@ pub struct Credit {
     pub retired: Vec<Retired>,
 }
 
+/// Destinations have retired turns of an exchange that has one source. It goes where that source is, as pieces do.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SourceCredit {
+    /// The sender's version of the source's entry.
+    pub version: Version,
+    /// What it is for.
+    pub credit: Credit,
+}
+
 /// Destinations `first..end` have retired all turns before `turns`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Retired {

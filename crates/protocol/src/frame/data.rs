@@ -2,7 +2,7 @@
 
 use super::error::FrameError;
 use super::header::{HEADER_BYTES, Header, Kind};
-use crate::ids::{Generation, JobId, Version};
+use crate::ids::{Generation, JobId, Version, WorkerId};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId, Turn};
 use std::ops::Range;
@@ -12,8 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Pieces and empty marks of one exchange turn.
 ///
 /// Rules, checked when it is decoded: ranges are not empty; version ranges ascend and do not
-/// overlap; the destinations of every piece and empty mark lie inside them; a tree node's leaves
-/// can be counted in 64 bits.
+/// overlap; the destinations of every piece, empty mark and route lie inside them; routes ascend, do not overlap and lead to workers; a tree
+/// node's leaves can be counted in 64 bits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
     /// Whose and which.
@@ -24,6 +24,19 @@ pub struct Data<'a> {
     pub pieces: Vec<Piece<'a>>,
     /// What the sources do not send.
     pub empties: Vec<EmptyMarks>,
+    /// Destinations to whom the receiver hands all of this on, as a broadcast travels; all others are its own.
+    pub routes: Vec<Route>,
+}
+
+/// The sender believes destinations `first..end` to be on another worker than the receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The first destination.
+    pub first: u32,
+    /// One past the last.
+    pub end: u32,
+    /// The worker.
+    pub to: WorkerId,
 }
 
 /// What all pieces of a frame have in common.
@@ -91,7 +104,7 @@ struct HeadRecord {
     versions: U32,
     pieces: U32,
     empties: U32,
-    reserved: U32,
+    routes: U32,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -113,6 +126,14 @@ struct PieceRecord {
     level: u8,
     last: u8,
     reserved: U16,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RouteRecord {
+    first: U32,
+    end: U32,
+    to: U32,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -149,7 +170,7 @@ impl<'a> Data<'a> {
             versions: count(self.versions.len()),
             pieces: count(self.pieces.len()),
             empties: count(self.empties.len()),
-            reserved: 0.into(),
+            routes: count(self.routes.len()),
         };
         out.extend_from_slice(head.as_bytes());
         for range in &self.versions {
@@ -187,6 +208,14 @@ impl<'a> Data<'a> {
                 .as_bytes(),
             );
         }
+        for route in &self.routes {
+            let record = RouteRecord {
+                first: route.first.into(),
+                end: route.end.into(),
+                to: route.to.0.into(),
+            };
+            out.extend_from_slice(record.as_bytes());
+        }
     }
 
     /// `apart` is the last payload, where that does not follow the others.
@@ -197,6 +226,7 @@ impl<'a> Data<'a> {
             versions: tables.versions.iter().map(VersionRecord::get).collect(),
             pieces: decode_pieces(tables.pieces, tables.rest, apart)?,
             empties: tables.empties.iter().map(EmptyRecord::get).collect(),
+            routes: tables.routes.iter().map(RouteRecord::get).collect(),
         };
         data.check()?;
         Ok(data)
@@ -224,7 +254,7 @@ impl<'a> Data<'a> {
             if !covered(piece.first, piece.end) {
                 return Err(malformed("pieces for destinations with a version"));
             }
-            if !is_countable(piece.source) {
+            if piece.source.leaves().is_none() {
                 return Err(malformed("tree nodes whose leaves can be counted"));
             }
         }
@@ -232,6 +262,18 @@ impl<'a> Data<'a> {
             if !covered(marks.first, marks.end) || marks.sources.is_empty() {
                 return Err(malformed("empty marks for destinations with a version"));
             }
+        }
+        let mut before = 0;
+        for route in &self.routes {
+            if route.first < before || !covered(route.first, route.end) {
+                return Err(malformed(
+                    "routes that ascend, of destinations with a version",
+                ));
+            }
+            if route.to == WorkerId::CONTROLLER {
+                return Err(malformed("routes to workers"));
+            }
+            before = route.end;
         }
         Ok(())
     }
@@ -243,6 +285,7 @@ struct Tables<'a> {
     versions: &'a [VersionRecord],
     pieces: &'a [PieceRecord],
     empties: &'a [EmptyRecord],
+    routes: &'a [RouteRecord],
     rest: &'a [u8],
 }
 
@@ -251,9 +294,6 @@ impl<'a> Tables<'a> {
     fn of(body: &'a [u8]) -> Result<Tables<'a>, FrameError> {
         let short = malformed("as many records as it names");
         let (head, rest) = HeadRecord::ref_from_prefix(body).map_err(|_| short)?;
-        if head.reserved.get() != 0 {
-            return Err(malformed("zero in reserved fields"));
-        }
         let len = |count: U32| count.get() as usize;
         let (versions, rest) =
             <[VersionRecord]>::ref_from_prefix_with_elems(rest, len(head.versions))
@@ -262,11 +302,14 @@ impl<'a> Tables<'a> {
             .map_err(|_| short)?;
         let (empties, rest) = <[EmptyRecord]>::ref_from_prefix_with_elems(rest, len(head.empties))
             .map_err(|_| short)?;
+        let (routes, rest) = <[RouteRecord]>::ref_from_prefix_with_elems(rest, len(head.routes))
+            .map_err(|_| short)?;
         Ok(Tables {
             head,
             versions,
             pieces,
             empties,
+            routes,
             rest,
         })
     }
@@ -339,13 +382,6 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// Whether one past the node's last leaf fits into 64 bits.
-fn is_countable(node: TreeNode) -> bool {
-    node.index
-        .checked_add(1)
-        .is_some_and(|end| node.level < 64 && end <= u64::MAX >> node.level)
-}
-
 fn decode_pieces<'a>(
     records: &[PieceRecord],
     mut payloads: &'a [u8],
@@ -412,6 +448,16 @@ impl VersionRecord {
             first: self.first.get(),
             end: self.end.get(),
             version: self.version.get(),
+        }
+    }
+}
+
+impl RouteRecord {
+    fn get(&self) -> Route {
+        Route {
+            first: self.first.get(),
+            end: self.end.get(),
+            to: WorkerId(self.to.get()),
         }
     }
 }

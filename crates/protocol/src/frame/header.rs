@@ -65,11 +65,13 @@ pub enum Kind {
     Parted = 20,
     Gone = 21,
     Relay = 22,
+    /// [`SourceCredit`](super::SourceCredit).
+    SourceCredit = 23,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 23] = [
         Kind::Hello,
         Kind::Data,
         Kind::Signal,
@@ -92,6 +94,7 @@ impl Kind {
         Kind::Parted,
         Kind::Gone,
         Kind::Relay,
+        Kind::SourceCredit,
     ];
 }
 

@@ -4,7 +4,7 @@
 //! does the same. So however differently workers believe who takes part, everybody who was named is told once, and every list is shorter
 //! than the one that it was cut from: nothing goes round.
 
-use super::{Body, MapUpdate, Signal};
+use super::{Body, Credit, LoopEnd, MapUpdate, Signal};
 use crate::ids::{Generation, JobId, WorkerId};
 use brambling_memory::mutants;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,10 @@ pub enum News {
     Signal(Signal),
     /// News for the partition map, which may not.
     MapUpdate(MapUpdate),
+    /// How many turns destinations have retired.
+    Credit(Credit),
+    /// An outermost loop has ended.
+    LoopEnd(LoopEnd),
 }
 
 impl News {
@@ -39,7 +43,14 @@ impl News {
         match self {
             News::Signal(signal) => (signal.job, signal.generation) == (job, generation),
             News::MapUpdate(update) => update.job == job,
+            News::Credit(credit) => (credit.job, credit.generation) == (job, generation),
+            News::LoopEnd(end) => (end.job, end.generation) == (job, generation),
         }
+    }
+
+    /// Whether it may be lost on its way.
+    pub fn is_hint(&self) -> bool {
+        matches!(self, News::Signal(_))
     }
 
     /// As it is said to somebody who is to hand it on to nobody.
@@ -47,6 +58,8 @@ impl News {
         match self {
             News::Signal(signal) => Body::Signal(*signal),
             News::MapUpdate(update) => Body::MapUpdate(update.clone()),
+            News::Credit(credit) => Body::Credit(credit.clone()),
+            News::LoopEnd(end) => Body::LoopEnd(*end),
         }
     }
 

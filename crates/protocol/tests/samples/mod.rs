@@ -76,6 +76,27 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             end: 9,
             sources: 48..1000,
         }],
+        routes: Vec::new(),
+    };
+    let route = |first, end, to| Route {
+        first,
+        end,
+        to: WorkerId(to),
+    };
+    let handed_on = Data {
+        routes: vec![route(6, 8, 3), route(9, 10, 3), route(20, 21, 400)],
+        ..data.clone()
+    };
+    let credit = Credit {
+        job,
+        generation,
+        exchange: ExchangeId(9),
+        group: GroupId(2),
+        retired: vec![Retired {
+            first: 3,
+            end: 300,
+            turns: 70_000,
+        }],
     };
     let entry = Entry {
         owner: WorkerId(3),
@@ -366,6 +387,45 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                             entry,
                         }],
                     }),
+                }),
+            ),
+        ),
+        ("data-handed-on", numbered(3, 18, Body::Data(handed_on))),
+        (
+            "relay-credit",
+            numbered(
+                0,
+                19,
+                Body::Relay(Relay {
+                    to: (1..1_000).map(WorkerId).collect(),
+                    news: News::Credit(credit.clone()),
+                }),
+            ),
+        ),
+        (
+            "relay-loop-end",
+            numbered(
+                0,
+                20,
+                Body::Relay(Relay {
+                    to: (1..9).map(WorkerId).collect(),
+                    news: News::LoopEnd(LoopEnd {
+                        job,
+                        generation,
+                        body: BlockId(4),
+                        turns: 70_000,
+                    }),
+                }),
+            ),
+        ),
+        (
+            "source-credit",
+            numbered(
+                0,
+                21,
+                Body::SourceCredit(SourceCredit {
+                    version: 1 << 33,
+                    credit,
                 }),
             ),
         ),

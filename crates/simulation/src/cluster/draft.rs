@@ -5,6 +5,7 @@ use super::worker::Worker;
 use super::worker_id;
 use crate::random_program::Random;
 use brambling_controller::Controller;
+use brambling_exchange::Combining;
 use brambling_memory::{Budget, Floors};
 use brambling_program::{GroupId, Plan, ShardId};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
@@ -36,7 +37,11 @@ impl Draft {
         let chunk_bytes = random.pick(&[16, 100, 1 << 16]);
         let part_bytes = random.pick(&[64, 1000, 1 << 16]);
         // Few enough that clusters as small as these hand on.
-        let fan_out = random.pick(&[1, 2, 8]);
+        let fan_out = random.pick(&[1, 1, 2, 8]);
+        let combining = Combining {
+            sources_min: random.pick(&[0, 0, u32::MAX]),
+            bits: random.pick(&[1, 1, 2]),
+        };
         // Early pieces find no room, some, or all that they need; those of the lowest open turns mostly do.
         let early_bytes = random.pick(&[0, 100, 1 << 10, 1 << 40]);
         let exchange_bytes = random.pick(&[1 << 16, 1 << 40]);
@@ -55,6 +60,7 @@ impl Draft {
             frame_bytes: 8 * chunk_bytes,
             part_bytes,
             fan_out,
+            combining,
             budget: budget(early_bytes, exchange_bytes),
             spill: Some(shelf.clone()),
         };

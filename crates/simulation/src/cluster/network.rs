@@ -14,20 +14,27 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// Whether it is to be handed on. Who gets it does so neither with itself nor with whom it is from.
-    pub(super) fn is_relay(&self) -> bool {
+    /// What is to be handed on of it, if anything is. Who gets it does not do so with itself, nor with whom news are from.
+    pub(super) fn relays(&self) -> Option<Kind> {
         let header = Header::decode(&self.bytes).expect("a node sends whole frames");
-        if header.kind() != Kind::Relay {
-            return false;
+        if !matches!(header.kind(), Kind::Relay | Kind::Data) {
+            return None;
         }
         let (frame, _) = Frame::decode(&self.bytes).expect("a node sends whole frames");
-        let Body::Relay(relay) = frame.body else {
-            unreachable!("its header says so");
-        };
         let (from, to) = (self.from, self.to);
-        let goes_round = relay.to.iter().any(|it| it == from || it == to);
-        assert!(!goes_round, "{from} tells {to}: {relay:?}");
-        true
+        match frame.body {
+            Body::Relay(relay) => {
+                let goes_round = relay.to.iter().any(|it| it == from || it == to);
+                assert!(!goes_round, "{from} tells {to}: {relay:?}");
+                Some(Kind::Relay)
+            }
+            Body::Data(data) => {
+                let goes_round = data.routes.iter().any(|it| it.to == to);
+                assert!(!goes_round, "{from} sends {to}: {data:?}");
+                (!data.routes.is_empty()).then_some(Kind::Data)
+            }
+            _ => unreachable!("its header says so"),
+        }
     }
 }
 

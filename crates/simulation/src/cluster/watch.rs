@@ -191,12 +191,13 @@ impl Watch {
         }
     }
 
-    /// Invariant 4: a gather gets what every source sent, once, in the order of sources. Invariant 12: all of it is counted.
+    /// Invariant 4: a gather gets what every source sent, once, in the order of sources; what was merged on its way shows in the results.
+    /// Invariant 12: all of it is counted.
     pub(super) fn merged(
         &mut self,
         id: ShardId,
         at: (ExchangeId, Turn),
-        fan_in: usize,
+        (fan_in, is_combined): (usize, bool),
         taken: &[(u32, Taken)],
         counted_bytes: u64,
     ) {
@@ -216,6 +217,14 @@ impl Watch {
             bytes <= counted_bytes,
             "{slot:?} has {bytes} bytes, but {counted_bytes} are counted (invariant 12)"
         );
+        if is_combined {
+            let mut sources = taken.iter().map(|(source, _)| *source);
+            assert!(
+                sources.clone().is_sorted() && sources.all(|it| sent.contains_key(&it)),
+                "{slot:?} merges what nobody sent (invariant 4)"
+            );
+            return;
+        }
         let expected = sent
             .iter()
             .filter_map(|(source, piece)| Some((*source, piece.as_deref()?)));

@@ -6,9 +6,10 @@ use super::watch::Watch;
 use crate::kernels::{self, Port};
 use crate::random_program::Random;
 use brambling_memory::Class;
+use brambling_program::tree::TreeNode;
 use brambling_program::{
     Action, Completion, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan,
-    Position, Progress, ShardId, Sink, StageKind, Task, Value,
+    Position, Progress, ShardId, Sink, StageKind, Task, Turn, Value,
 };
 use brambling_protocol::Version;
 use brambling_worker::node::{Bytes, Effect, Encoded, Node, Piece, Taken};
@@ -43,6 +44,8 @@ pub(super) struct Worker {
     pub(super) has_left: bool,
     /// Shards that have to leave.
     draining: Vec<ShardId>,
+    /// Groups of sources whose pieces are to be merged.
+    merging: Vec<((ExchangeId, Turn), TreeNode)>,
     /// Memory of pieces.
     spares: BTreeMap<ExchangeId, Arc<Spares>>,
 }
@@ -58,6 +61,7 @@ impl Worker {
             awake: Vec::new(),
             has_left: false,
             draining: Vec::new(),
+            merging: Vec::new(),
             spares: BTreeMap::new(),
         }
     }
@@ -114,6 +118,7 @@ impl Worker {
                 network.send(self.node.me(), to, packet.to_bytes());
             }
             Effect::Wake(shard) => self.wake(shard),
+            Effect::Combine { at, group } => self.merging.push((at, group)),
             Effect::Forget(_) => {}
             Effect::End { failure } => {
                 assert_eq!(failure, None, "nothing fails here");
@@ -180,7 +185,48 @@ impl Worker {
     pub(super) fn is_quiet(&self) -> bool {
         self.awake.is_empty()
             && self.draining.is_empty()
+            && self.merging.is_empty()
             && self.shards.values().all(|resident| resident.pending == 0)
+    }
+
+    /// The pieces of some group are merged, whatever has happened since they had all come.
+    pub(super) fn merge_some(
+        &mut self,
+        random: &mut Random,
+        plan: &Plan,
+        deeds: &mut Deeds,
+    ) -> bool {
+        if self.merging.is_empty() {
+            return false;
+        }
+        let place = random.below(self.merging.len() as u64) as usize;
+        let (at, group) = self.merging.swap_remove(place);
+        let taken = self.node.take_group(at, group);
+        let taken = taken.expect("what was spilled comes back");
+        let spares = self.spares(at.0, plan);
+        let decode = |taken: Taken| taken.into_value(&spares).expect("a source encoded it");
+        let mut pieces: Vec<Value> = taken.into_iter().map(decode).collect();
+        let merge = plan.program.combiner(at.0).expect("only such pieces meet");
+        let (first, others) = pieces.split_first_mut().expect("somebody sent something");
+        merge(first, others);
+        let first = pieces.swap_remove(0);
+        let piece = match random.below(3) {
+            0 => Piece::Value(first),
+            _ => Piece::Encoded(Encoded::of(first, &spares, 1)),
+        };
+        self.node
+            .combined(at, group, piece)
+            .expect("room for what is held");
+        deeds.merges += 1;
+        true
+    }
+
+    fn spares(&mut self, exchange: ExchangeId, plan: &Plan) -> Arc<Spares> {
+        let piece = plan.program.piece_type(exchange);
+        let spares = self.spares.entry(exchange);
+        spares
+            .or_insert_with(|| Arc::new(Spares::new(piece)))
+            .clone()
     }
 
     /// The completions of some shard arrive.
@@ -310,11 +356,7 @@ impl Worker {
         let places = 0..links.fan_out(turn, id.index);
         let related = places.map(|place| links.destination(turn, id.index, place).0);
         let related: Vec<u32> = related.collect();
-        let piece = call.plan.program.piece_type(exchange);
-        let spares = self.spares.entry(exchange);
-        let spares = spares
-            .or_insert_with(|| Arc::new(Spares::new(piece)))
-            .clone();
+        let spares = self.spares(exchange, call.plan);
         let mut sink = PieceMap::new(id.index, related.iter().copied(), &spares);
         let done = call.run(Port::Sink(Sink::Other(&mut sink)));
         assert_eq!(sink.fan_out() as usize, related.len());
@@ -356,12 +398,10 @@ impl Worker {
             .map(|class| self.node.budget().class_in_use_bytes(class));
         let counted = counted.iter().sum();
         let fan_in = call.links(exchange).fan_in(turn, id.index);
-        watch.merged(id, (exchange, turn), fan_in as usize, &taken, counted);
-        let piece = call.plan.program.piece_type(exchange);
-        let spares = self.spares.entry(exchange);
-        let spares = spares
-            .or_insert_with(|| Arc::new(Spares::new(piece)))
-            .clone();
+        let is_combined = self.node.combining(exchange).is_some();
+        let fan_in = (fan_in as usize, is_combined);
+        watch.merged(id, (exchange, turn), fan_in, &taken, counted);
+        let spares = self.spares(exchange, call.plan);
         let decode = |(source, taken): (u32, Taken)| {
             let value = taken.into_value(&spares);
             (source, value.expect("a source encoded it"))

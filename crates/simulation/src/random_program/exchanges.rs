@@ -79,6 +79,36 @@ impl Writer {
         }
     }
 
+    /// All send to one, some of them nothing, and what they send may be merged on its way.
+    pub(super) fn merged(&mut self, p: &mut Program) {
+        let family = self.family();
+        self.stages_left = self.stages_left.saturating_sub(1);
+        let from = self.random.pick(&self.families[family].vectors);
+        let to = self.random.pick(&self.families[0].vectors);
+        let (name, salt) = (self.name("merged"), self.random.salt());
+        // Often whole groups of neighbours, or all.
+        let silent = self.random.pick(&[2, 3, 100]);
+        let exchange = p.exchange::<Vec<u64>>(name.clone(), Relation::AllToOne);
+        p.combine(&exchange, |first: &mut Vec<u64>, others| {
+            others.for_each(|other| first.append(other));
+        });
+        let scatter = p.scatter(name.clone(), &exchange).read(&from);
+        scatter.run(move |from: &Vec<u64>, out: &mut Outbox<'_, Vec<u64>>| {
+            let hash = mix(salt, from.digest());
+            let neighbours = (u64::from(out.source()) / silent).is_multiple_of(2);
+            if hash % 100 >= silent && !(silent < 100 && neighbours) {
+                let hash = mix(hash, out.source().into());
+                out.piece(0).set(hash);
+            }
+        });
+        let gather = p.gather(name, &exchange).update(&to);
+        gather.run(move |inbox: &mut Inbox<'_, Vec<u64>>, to: &mut Vec<u64>| {
+            // How they are grouped must not show.
+            let values = inbox.flat_map(|(_, piece)| std::mem::take(piece));
+            to.scramble(values.fold(salt, mix));
+        });
+    }
+
     pub(super) fn shuffle(&mut self, p: &mut Program) {
         let (from, to) = (self.family(), self.family());
         self.stages_left = self.stages_left.saturating_sub(1);

@@ -7,13 +7,15 @@
 
 use super::failure::{Failure, Rank};
 use super::job::Job;
+use super::panics;
 use crate::Surroundings;
 use crate::assembly::Assembly;
 use crate::node::{Around, Effect, Encoded, Node, NodeError, Piece, Taken};
 use crate::pieces::Spares;
-use brambling_exchange::RouterError;
 use brambling_exchange::place::Place;
-use brambling_program::{ExchangeId, Position, Program, ShardId, Turn, Value};
+use brambling_exchange::{CombiningTree, RouterError};
+use brambling_program::tree::TreeNode;
+use brambling_program::{ExchangeId, GroupId, Plan, Position, ShardId, Turn, Value};
 use brambling_protocol::frame::{DataHead, Ending, Frame, Incoming, Packet, SHARED_BYTES};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};
 use bytes::Bytes;
@@ -63,6 +65,8 @@ pub(super) struct Ties {
     here: Box<[AtomicBool]>,
     /// By exchange.
     spares: Box<[Arc<Spares>]>,
+    /// By exchange: where pieces are merged on their way, and by whose shards.
+    trees: Box<[Option<(CombiningTree, GroupId)>]>,
     /// By number: whether the shard has to leave.
     leaving: Box<[AtomicBool]>,
     /// Shards that have come and were not unpacked yet, by number.
@@ -126,10 +130,11 @@ impl Ties {
     /// When a shard cannot be here: the node was not fresh, or its map has another program's shards.
     pub(super) fn new(
         membership: Membership,
-        program: &Program,
+        plan: &Plan,
         numbers: &[Box<[u32]>],
         shards: usize,
     ) -> Result<Ties, NodeError> {
+        let program = &plan.program;
         let Membership {
             mut node,
             carrier,
@@ -141,7 +146,15 @@ impl Ties {
             node.settle(shard, version)?;
             placed[numbers[shard.group.index()][shard.index as usize] as usize] = true;
         }
+        let exchanges = (0..program.spec().exchanges.len() as u32).map(ExchangeId);
+        let is_used = |exchange: &ExchangeId| plan.exchanges[exchange.index()].is_some();
+        let tree = |exchange| {
+            is_used(&exchange)
+                .then(|| node.combining(exchange))
+                .flatten()
+        };
         Ok(Ties {
+            trees: exchanges.map(tree).collect(),
             node: Mutex::new(node),
             carrier,
             here: placed.iter().map(|here| AtomicBool::new(*here)).collect(),
@@ -193,6 +206,7 @@ impl Ties {
             return;
         }
         let mut frames = Vec::new();
+        let mut complete = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Send {
@@ -215,12 +229,21 @@ impl Ties {
                     self.here[number as usize].store(true, Ordering::Relaxed);
                     job.post(number);
                 }
+                Effect::Combine { at, group } => complete.push((at, group)),
                 Effect::Forget(worker) => self.carrier.forget(worker),
                 Effect::End { failure } => job.end(failure),
             }
         }
         if !frames.is_empty() {
             self.carrier.send(frames);
+        }
+        for (at, group) in complete {
+            if job.has_stopped() {
+                return;
+            }
+            if let Err(failure) = self.combine(job, at, group) {
+                job.fail(Rank::After, failure);
+            }
         }
     }
 
@@ -253,21 +276,77 @@ impl Ties {
         at: (ExchangeId, Turn),
         pieces: impl Iterator<Item = (u32, Value)>,
     ) -> Result<(), NodeError> {
-        let group = job.ends(at.0).destination;
+        let source = TreeNode::leaf(shard.index.into());
         // Before the node is locked.
         let pieces: Vec<(u32, Piece)> = pieces
-            .map(|(destination, value)| {
-                let number = job.number(group, destination);
-                let piece = match self.here[number as usize].load(Ordering::Relaxed) {
-                    true => Piece::Value(value),
-                    false => Piece::Encoded(Encoded::of(value, self.spares(at.0), SHARED_BYTES)),
-                };
-                (destination, piece)
-            })
+            .map(|(to, value)| (to, self.piece(job, at.0, source, to, value)))
             .collect();
         let done = self.with(job, |node| node.scattered(shard, at, pieces));
         self.unsent.store(true, Ordering::Relaxed);
         done
+    }
+
+    /// What a source sends, encoded where it leaves this process next.
+    fn piece(
+        &self,
+        job: &Job,
+        exchange: ExchangeId,
+        source: TreeNode,
+        destination: u32,
+        value: Value,
+    ) -> Piece {
+        let relay = self.trees[exchange.index()]
+            .and_then(|(tree, group)| tree.next(source).map(|relay| (group, relay)));
+        let (group, index) = relay.unwrap_or((job.ends(exchange).destination, destination));
+        let number = job.number(group, index);
+        match self.here[number as usize].load(Ordering::Relaxed) {
+            true => Piece::Value(value),
+            false => Piece::Encoded(Encoded::of(value, self.spares(exchange), SHARED_BYTES)),
+        }
+    }
+
+    /// All that a group of sources sends is here: it goes on as one.
+    fn combine(&self, job: &Job, at: (ExchangeId, Turn), group: TreeNode) -> Result<(), Failure> {
+        let refused = |error: NodeError| job.refusal(None, error);
+        let taken = self.node().take_group(at, group).map_err(refused)?;
+        let program = &job.plan().program;
+        // Users' code, as a kernel is.
+        let merged = panics::catch(|| self.merge(job, at.0, group, taken));
+        let piece = merged.map_err(|payload| {
+            let (message, location) = panics::tell(&*payload);
+            Failure::Panic {
+                stage: program.spec().exchanges[at.0.index()].name.clone(),
+                partition: group.start() as u32,
+                turn: at.1,
+                message,
+                location,
+            }
+        })?;
+        let piece = piece.map_err(refused)?;
+        let done = self.with(job, |node| node.combined(at, group, piece));
+        self.unsent.store(true, Ordering::Relaxed);
+        done.map_err(refused)
+    }
+
+    fn merge(
+        &self,
+        job: &Job,
+        exchange: ExchangeId,
+        group: TreeNode,
+        taken: Vec<Taken>,
+    ) -> Result<Piece, NodeError> {
+        let spares = self.spares(exchange);
+        let values = taken.into_iter().map(|piece| piece.into_value(spares));
+        let values: Result<Vec<Value>, _> = values.collect();
+        let mut values = values.map_err(|error| NodeError::Piece { exchange, error })?;
+        let merge = job.plan().program.combiner(exchange);
+        let merge = merge.expect("only such pieces meet");
+        let (first, others) = values.split_first_mut().expect("somebody sent something");
+        merge(first, others);
+        let mut values = values.into_iter();
+        let first = values.next().expect("somebody sent something");
+        values.for_each(|value| spares.put(value));
+        Ok(self.piece(job, exchange, group, 0, first))
     }
 
     /// The pieces of a complete turn, by ascending source.
@@ -395,6 +474,8 @@ impl Ties {
         shard: ShardId,
         body: Vec<u8>,
     ) -> Result<(), NodeError> {
+        // What it was to merge goes on.
+        self.unsent.store(true, Ordering::Relaxed);
         self.with(job, |node| {
             // Inside the lock: the next order can only come after the shard has come back.
             self.leaving[number as usize].store(false, Ordering::Relaxed);
@@ -422,14 +503,19 @@ impl Job {
         let incoming = frame.into();
         // Before the node is locked: its checksum takes a while.
         let decoded = Frame::come(incoming).map_err(NodeError::from);
+        let ties = self.ties();
         let taken = decoded.and_then(|frame| {
-            self.ties().with(self, |node| {
+            ties.with(self, |node| {
                 node.on_decoded(from, incoming, frame)?;
                 // What it forwards would wait for a thread that perhaps sleeps.
                 node.flush();
                 Ok(())
             })
         });
+        // And so would what has been merged meanwhile.
+        if ties.unsent.swap(false, Ordering::Relaxed) {
+            ties.with(self, Node::flush);
+        }
         taken.inspect_err(|error: &NodeError| {
             // After its end nothing can go wrong with a job any more.
             if !self.has_stopped() {

@@ -3,8 +3,7 @@
 use super::{Node, NodeOptions, body_of};
 use crate::Surroundings;
 use brambling_program::{ExchangeId, LoopId, Position, ShardId, StageId, Turn};
-use brambling_protocol::Priority;
-use brambling_protocol::frame::{Body, LoopEnd};
+use brambling_protocol::frame::{LoopEnd, News};
 
 /// What a shard sees of the world through its node.
 pub struct Around<'a> {
@@ -84,14 +83,12 @@ impl Surroundings for Around<'_> {
             job, generation, ..
         } = self.node.options;
         let turns = self.node.turns(outermost);
-        let end = Body::LoopEnd(LoopEnd {
+        let end = News::LoopEnd(LoopEnd {
             job,
             generation,
             body,
             turns,
         });
-        for to in self.node.options.peers.clone() {
-            self.node.send(to, Priority::FIRST, &end);
-        }
+        self.node.spread(self.node.options.peers.clone(), &end);
     }
 }

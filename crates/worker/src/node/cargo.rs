@@ -309,11 +309,14 @@ impl Once {
 }
 
 /// What a source sends to a destination: its piece, in chunks where that is large, or an empty mark.
-pub(super) fn items(source: u32, piece: Option<Piece>, chunk_bytes: usize) -> Vec<Item<Cargo>> {
-    let source = TreeNode::leaf(source.into());
+pub(super) fn items(
+    source: TreeNode,
+    piece: Option<Piece>,
+    chunk_bytes: usize,
+) -> Vec<Item<Cargo>> {
     match piece {
         None => vec![Item::Empty {
-            sources: source.index..source.index + 1,
+            sources: source.leaves().expect("a source's"),
         }],
         Some(Piece::Value(value)) => vec![Item::whole(source, Cargo::Value(Arc::new(value)))],
         Some(Piece::Encoded(encoded)) => {

@@ -1,6 +1,6 @@
 //! How a job ends: the controller hears which shards have finished, or what went wrong, and tells everybody when it is over.
 
-use super::outbound::ENTRIES_MAX;
+use super::ENTRIES_MAX;
 use super::{Node, NodeOptions};
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Failed, Finished, ShardRange};

@@ -2,7 +2,7 @@
 
 use brambling_exchange::{InboxError, RouterError, UnknownDestination};
 use brambling_memory::{OutOfMemory, SpillError};
-use brambling_program::{BlockId, ExchangeId, GroupId, Position, ShardId};
+use brambling_program::{BlockId, DecodeError, ExchangeId, GroupId, Position, ShardId};
 use brambling_protocol::frame::FrameError;
 use brambling_protocol::{SessionError, Version, WorkerId};
 
@@ -35,6 +35,26 @@ pub enum NodeError {
         exchange: ExchangeId,
         /// The group said to be its destination.
         group: GroupId,
+    },
+    /// A piece that is to be merged on its way is no encoding of its type.
+    #[error("a piece of exchange {exchange} that cannot be read: {error}")]
+    Piece {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// What is wrong with it.
+        error: DecodeError,
+    },
+    /// Something to merge that no honest worker sends to this shard, or sends twice.
+    #[error(
+        "exchange {exchange}: partition {relay} does not merge what partition {leaf} sends, or has it already"
+    )]
+    NoRelay {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Who was to merge it.
+        relay: u32,
+        /// The first partition of which it came.
+        leaf: u64,
     },
     /// A signal with two outcomes at one turn.
     #[error("two outcomes of the signal at {0}")]

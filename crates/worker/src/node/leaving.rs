@@ -115,6 +115,7 @@ impl Node {
         (has_heard || mutants::is_on("relays-go-before-they-hand-on"))
             && self.inboxes.is_empty()
             && self.router.held() == 0
+            && (self.meetings.is_empty() || mutants::is_on("nobody-waits-for-what-is-merged"))
             && self.outgoing.is_empty()
             && self.due.is_empty()
             && self.finished.is_empty()

@@ -24,15 +24,17 @@ use super::room::Kept;
 use super::{Bytes, Cargo, Effect, Node, NodeError};
 use brambling_exchange::{Inbox, InboxState, Parcel, RouterError};
 use brambling_memory::{Class, Reservation, mutants};
-use brambling_program::ShardId;
-use brambling_protocol::frame::{Arrived, Body, Incoming, MapUpdate, Reserve, Reserved, ShardPart};
+use brambling_program::{ExchangeId, ShardId, Turn};
+use brambling_protocol::frame::{
+    Arrived, Body, Incoming, MapUpdate, Reserve, Reserved, Retired, ShardPart,
+};
 use brambling_protocol::{Entry, EntryRange, Priority, Version, WorkerId};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The form in which shards travel.
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 
 /// Shards on their way out and in.
 #[derive(Default)]
@@ -57,6 +59,10 @@ struct Expected {
 struct Luggage<B> {
     format: u16,
     inbox: InboxState<B>,
+    /// By exchange below which turn this shard merges nothing of what others send.
+    past: Vec<(ExchangeId, Turn)>,
+    /// What destinations have retired of exchanges in which this shard alone sends, or merges.
+    credits: Vec<(ExchangeId, Vec<Retired>)>,
     outcomes: Vec<Run>,
     /// Whom its last holder knew.
     members: Vec<WorkerId>,
@@ -79,6 +85,7 @@ impl Node {
             self.moving.flagged.remove(&shard),
             "{shard} leaves without an order"
         );
+        let past = self.flush_relay(shard)?;
         let inbox = self.inboxes.remove(&shard).expect("the shard is here");
         self.gathering.remove(&shard);
         let mut unread = None;
@@ -92,6 +99,8 @@ impl Node {
         let luggage = Luggage {
             format: FORMAT,
             inbox,
+            past,
+            credits: self.credits_along(shard),
             outcomes: self.outcomes.runs(),
             members: self.options.peers.clone(),
             map: self.known_map(),
@@ -186,15 +195,22 @@ impl Node {
                 group: parcel.group,
                 index,
             };
-            let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
-            let known = entry.map_or(0, |entry| entry.version);
-            if known < parcel.version && !self.router.is_here(shard) {
-                let entry = Entry {
-                    owner: self.options.me,
-                    version: parcel.version,
-                };
-                self.on_update(&one(shard, entry))?;
-            }
+            self.learn_version(shard, parcel.version)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody sends here what is for a shard, by this version.
+    pub(super) fn learn_version(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+    ) -> Result<(), NodeError> {
+        let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
+        let known = entry.map_or(0, |entry| entry.version);
+        if known < version && !self.router.is_here(shard) {
+            let owner = self.options.me;
+            self.on_update(&one(shard, Entry { owner, version }))?;
         }
         Ok(())
     }
@@ -296,6 +312,8 @@ impl Node {
         for entry in &luggage.map {
             self.on_update(entry)?;
         }
+        self.unpack_relay(shard, luggage.past)?;
+        self.unpack_credits(shard, luggage.credits)?;
         self.effects.push(Effect::Settle { shard, body });
         self.take_in(shard, version, inbox)?;
         for (exchange, turns) in self.retired(shard) {

@@ -1,19 +1,18 @@
 //! What leaves a node: for its own inboxes, for other workers, now or at the next flush.
 
+use super::broadcast::{Way, add_routes, clipped};
 use super::cargo::{Cargo, leaving};
 use super::{Bytes, Effect, Node, NodeError, PIECES};
 use brambling_exchange::{Accepted, Effect as Routed, Item, Parcel, RouterError, coalesce};
 use brambling_memory::mutants;
-use brambling_program::{ExchangeId, ShardId, Turn};
+use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
 use brambling_protocol::frame::{
-    Body, Credit, DataHead, Frame, MapUpdate, Packet, Retired, SHARED_BYTES,
+    Body, Data, DataHead, Frame, MapUpdate, Packet, Route, SHARED_BYTES,
 };
-use brambling_protocol::{FrameSession, Priority, Version, WorkerId};
+use brambling_protocol::{FrameSession, Priority, WorkerId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A frame about shards has no more entries than this: it stays small, however many shards there are.
-pub(super) const ENTRIES_MAX: usize = 1 << 12;
 /// What a parcel takes in a frame beside its payload, at most.
 const PARCEL_BYTES: u64 = 64;
 
@@ -25,6 +24,14 @@ fn frameful(parcels: &VecDeque<Parcel<Bytes>>, frame_bytes: usize) -> usize {
         used <= frame_bytes as u64
     });
     fits.count().max(1)
+}
+
+/// Parcels that wait for a flush.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    parcels: VecDeque<Parcel<Bytes>>,
+    /// Of a broadcast, which is alike for all of them: to whom the receiver hands it on.
+    routes: Vec<Route>,
 }
 
 /// Large payloads at a frame's end are sent from where they lie.
@@ -51,25 +58,31 @@ impl Node {
         let Some(mut waiting) = self.outgoing.first_entry() else {
             return false;
         };
-        let (to, priority, exchange, turn) = *waiting.key();
-        let parcels = waiting.get_mut();
+        let (to, priority, exchange, turn, group) = *waiting.key();
+        let Outgoing { parcels, routes } = waiting.get_mut();
         if !parcels.iter().is_sorted_by_key(is_large) {
             parcels.make_contiguous().sort_by_key(is_large);
         }
         let count = frameful(parcels, self.options.frame_bytes);
-        let parcels: Vec<Parcel<Bytes>> = match count == parcels.len() {
-            true => waiting.remove().into(),
-            false => parcels.drain(..count).collect(),
+        let (parcels, routes): (Vec<Parcel<Bytes>>, _) = match count == parcels.len() {
+            true => {
+                let Outgoing { parcels, routes } = waiting.remove();
+                (parcels.into(), routes)
+            }
+            false => (parcels.drain(..count).collect(), routes.clone()),
         };
+        let routes = clipped(&routes, &parcels);
         let head = DataHead {
             job: self.options.job,
             generation: self.options.generation,
             exchange,
             turn,
-            group: self.relations.destination_group(exchange),
+            group,
         };
-        let payloads: Vec<Bytes> = parcels.iter().filter_map(payload).collect();
-        let body = Body::Data(coalesce(head, &parcels));
+        let parts = parcels.chunk_by(Parcel::goes_on_in);
+        let payloads: Vec<Bytes> = parts.filter_map(|same| payload(&same[0])).collect();
+        let data = coalesce(head, &parcels);
+        let body = Body::Data(Data { routes, ..data });
         self.send_with(to, priority, &body, &payloads);
         true
     }
@@ -77,48 +90,14 @@ impl Node {
     /// Sends what else waits.
     pub fn flush_news(&mut self) {
         self.tell_finished();
-        for (exchange, due) in std::mem::take(&mut self.due) {
-            for credit in self.credits_of(exchange, due) {
-                let body = Body::Credit(credit);
-                for to in self.options.peers.clone() {
-                    self.send(to, Priority::FIRST, &body);
-                }
-            }
-        }
-    }
-
-    /// Tells how many turns of an exchange destinations have retired, by ascending index.
-    pub(super) fn credits_of(
-        &self,
-        exchange: ExchangeId,
-        destinations: impl IntoIterator<Item = (u32, Turn)>,
-    ) -> Vec<Credit> {
-        let mut runs: Vec<Retired> = Vec::new();
-        for (first, turns) in destinations {
-            match runs.last_mut() {
-                Some(run) if run.end == first && run.turns == turns => run.end += 1,
-                _ => runs.push(Retired {
-                    first,
-                    end: first + 1,
-                    turns,
-                }),
-            }
-        }
-        let credit = |retired: &[Retired]| Credit {
-            job: self.options.job,
-            generation: self.options.generation,
-            exchange,
-            group: self.relations.destination_group(exchange),
-            retired: retired.to_vec(),
-        };
-        runs.chunks(ENTRIES_MAX).map(credit).collect()
+        self.tell_retired();
     }
 
     pub(super) fn perform(&mut self, effects: Vec<Routed<Cargo>>) -> Result<(), NodeError> {
         for effect in effects {
             match effect {
                 Routed::Deliver(parcel) => self.deliver(parcel)?,
-                Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel)?,
+                Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel, &[])?,
                 Routed::SendEntry { to, entry } => {
                     let entries = vec![entry];
                     let job = self.options.job;
@@ -134,6 +113,14 @@ impl Node {
     }
 
     fn deliver(&mut self, mut parcel: Parcel<Cargo>) -> Result<(), NodeError> {
+        if self.relations.destination_group(parcel.exchange) != parcel.group {
+            let at = (parcel.exchange, parcel.turn);
+            let group = parcel.group;
+            for index in parcel.destinations {
+                self.meet(ShardId { group, index }, at, parcel.item.clone())?;
+            }
+            return Ok(());
+        }
         let mut charge = self.make_room(&mut parcel)?;
         for index in parcel.destinations.clone() {
             let shard = ShardId {
@@ -156,14 +143,49 @@ impl Node {
     /// Sends an item of a shard that is here on its way.
     pub(super) fn route(
         &mut self,
+        at: (ExchangeId, Turn),
+        destinations: &Range<u32>,
+        item: &Item<Cargo>,
+    ) -> Result<(), NodeError> {
+        let group = self.relations.destination_group(at.0);
+        self.route_to(group, at, destinations, item)
+    }
+
+    /// Sends an item to shards of a group: to the destinations of its exchange, or to those that merge on the way.
+    pub(super) fn route_to(
+        &mut self,
+        group: GroupId,
         (exchange, turn): (ExchangeId, Turn),
         destinations: &Range<u32>,
         item: &Item<Cargo>,
     ) -> Result<(), NodeError> {
-        let group = self.relations.destination_group(exchange);
         let me = self.options.me;
-        // One parcel as far as owner and version are the same.
-        let mut ways: Vec<(Range<u32>, WorkerId, Version)> = Vec::new();
+        let mut ways = self.ways(group, destinations)?;
+        let about = (exchange, turn, group);
+        if self.relations.only_source(exchange).is_some() && self.is_handed_on(&ways) {
+            let (own, others): (Vec<Way>, Vec<Way>) = ways.into_iter().partition(|it| it.1 == me);
+            self.hand_out(about, &others, item)?;
+            ways = own;
+        }
+        for (destinations, to, version) in ways {
+            let parcel = Parcel::new(about, destinations, version, item.clone());
+            if to == me {
+                let mut effects = Vec::new();
+                self.router
+                    .receive(me, self.options.generation, parcel, &mut effects)?;
+                self.perform(effects)?;
+            } else {
+                let priority = Priority::new(PIECES).expect("one of eight");
+                self.post(to, priority, parcel, &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where destinations are: one way as far as owner and version are the same.
+    fn ways(&self, group: GroupId, destinations: &Range<u32>) -> Result<Vec<Way>, NodeError> {
+        let me = self.options.me;
+        let mut ways: Vec<Way> = Vec::new();
         for index in destinations.clone() {
             let shard = ShardId { group, index };
             let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
@@ -176,34 +198,26 @@ impl Node {
                 _ => ways.push((index..index + 1, owner, version)),
             }
         }
-        for (destinations, to, version) in ways {
-            let about = (exchange, turn, group);
-            let parcel = Parcel::new(about, destinations, version, item.clone());
-            if to == me {
-                let mut effects = Vec::new();
-                self.router
-                    .receive(me, self.options.generation, parcel, &mut effects)?;
-                self.perform(effects)?;
-            } else {
-                self.post(to, Priority::new(PIECES).expect("one of eight"), parcel)?;
-            }
-        }
-        Ok(())
+        Ok(ways)
     }
 
-    fn post(
+    /// A parcel waits for the next flush; with routes it is for others as well, to whom the receiver hands it on.
+    pub(super) fn post(
         &mut self,
         to: WorkerId,
         priority: Priority,
         parcel: Parcel<Cargo>,
+        routes: &[Route],
     ) -> Result<(), NodeError> {
-        let key = (to, priority, parcel.exchange, parcel.turn);
+        let key = (to, priority, parcel.exchange, parcel.turn, parcel.group);
         let about = (parcel.exchange, parcel.turn, parcel.group);
         let items = leaving(parcel.item, self.options.chunk_bytes);
         let items = items.map_err(NodeError::Spilled)?;
         let parcel = |item| Parcel::new(about, parcel.destinations.clone(), parcel.version, item);
         let parcels = items.into_iter().map(parcel);
-        self.outgoing.entry(key).or_default().extend(parcels);
+        let outgoing = self.outgoing.entry(key).or_default();
+        outgoing.parcels.extend(parcels);
+        add_routes(&mut outgoing.routes, routes);
         Ok(())
     }
 

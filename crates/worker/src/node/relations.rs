@@ -1,13 +1,16 @@
 //! Who sends to whom in a program's exchanges, as inboxes ask it.
 
-use brambling_exchange::{Relation, Sources};
+use brambling_exchange::{Combining, CombiningTree, Relation, Sources};
 use brambling_program::{ExchangeId, GroupId, Links, Plan, Relation as Declared, ShardId, Turn};
 
 /// The ends of one exchange.
 struct Ends {
     links: Links,
+    source: GroupId,
     destination: GroupId,
     senders: Senders,
+    /// Where pieces are merged on their way.
+    tree: Option<CombiningTree>,
 }
 
 enum Senders {
@@ -23,16 +26,22 @@ enum Senders {
 pub(super) struct Relations(Vec<Option<Ends>>);
 
 impl Relations {
-    pub(super) fn new(plan: &Plan) -> Relations {
+    pub(super) fn new(plan: &Plan, combining: Combining) -> Relations {
         let declared = plan.program.spec().exchanges.iter();
-        let ends = declared.zip(&plan.exchanges).map(|(declared, exchange)| {
+        let ends = declared.zip(&plan.exchanges).zip(0..);
+        let ends = ends.map(|((declared, exchange), id)| {
             let exchange = exchange.as_ref()?;
             let links = exchange.links.clone();
             let senders = Senders::new(&declared.relation, &links);
+            let may_combine = plan.program.combiner(ExchangeId(id)).is_some();
+            let is_to_one = matches!(declared.relation, Declared::AllToOne);
+            let tree = combining.tree(links.source_count());
             Some(Ends {
                 links,
+                source: exchange.source,
                 destination: exchange.destination,
                 senders,
+                tree: tree.filter(|_| may_combine && is_to_one),
             })
         });
         Relations(ends.collect())
@@ -65,8 +74,43 @@ impl Relations {
         ends.is_some_and(|ends| ends.destination == group)
     }
 
+    /// Whether it leads through a group, whose shards merge pieces on their way.
+    pub(super) fn leads_through(&self, exchange: ExchangeId, group: GroupId) -> bool {
+        let ends = self.0.get(exchange.index()).and_then(Option::as_ref);
+        ends.is_some_and(|ends| ends.tree.is_some() && ends.source == group)
+    }
+
+    /// The exchanges whose pieces shards of a group merge on their way.
+    pub(super) fn merged_by(&self, group: GroupId) -> Vec<ExchangeId> {
+        let each = (0..self.0.len() as u32).map(ExchangeId);
+        each.filter(|exchange| self.leads_through(*exchange, group))
+            .collect()
+    }
+
+    /// Where pieces of an exchange are merged on their way, and the group whose shards do it.
+    pub(super) fn combining(&self, exchange: ExchangeId) -> Option<(CombiningTree, GroupId)> {
+        let ends = self.ends(exchange);
+        ends.tree.map(|tree| (tree, ends.source))
+    }
+
     pub(super) fn destination_group(&self, exchange: ExchangeId) -> GroupId {
         self.ends(exchange).destination
+    }
+
+    /// The shard that alone sends, as in a broadcast.
+    pub(super) fn only_source(&self, exchange: ExchangeId) -> Option<ShardId> {
+        let ends = self.ends(exchange);
+        let group = ends.source;
+        let is_alone = self.is_dense(exchange) && ends.links.source_count() == 1;
+        is_alone.then_some(ShardId { group, index: 0 })
+    }
+
+    /// The exchanges in which a shard alone sends.
+    pub(super) fn with_only_source(&self, shard: ShardId) -> Vec<ExchangeId> {
+        let used = self.0.iter().zip(0..).filter(|(ends, _)| ends.is_some());
+        let exchanges = used.map(|(_, id)| ExchangeId(id));
+        let is_alone = |exchange: &ExchangeId| self.only_source(*exchange) == Some(shard);
+        exchanges.filter(is_alone).collect()
     }
 
     pub(super) fn is_dense(&self, exchange: ExchangeId) -> bool {

@@ -12,12 +12,12 @@
 //! *Signals* are hints, and stay so on their way: neither numbered nor sent again. A worker that is not known here, or that leaves, is left out.
 //! Whoever misses an outcome asks, a few workers each tick, and others the next: so it does not matter which of them was lost with whom.
 //!
-//! *News of the map* are numbered by the session of each hop. Whom this node does not know is told nevertheless, as any worker is that the map
+//! *News of the map*, what destinations have retired, and ends of loops are numbered by the session of each hop. Whom this node does not know is told nevertheless, as any worker is that the map
 //! names. Those from whom it has parted are left out: they are told nothing any more, and have nobody's shards. A worker that leaves
 //! goes when all that it was sent has come and all that it said is acknowledged ([`leaving`](super::leaving)), so what it was
 //! to hand on is with the next by then: whoever sent it there does not part from it before that is acknowledged.
 //!
-//! Even so nobody's progress depends on it. Who loses a shard, and who gets it, hear from the controller itself; all others find the way
+//! Even so nobody's progress depends on news of the map. Who loses a shard, and who gets it, hear from the controller itself; all others find the way
 //! by versions. What a relay that hangs keeps from others costs a detour.
 
 use super::{Node, NodeOptions};
@@ -36,9 +36,9 @@ impl Node {
         let fan_out = self.options.fan_out;
         let others = others.into_iter().map(|to| (to, news.body()));
         for (to, body) in news.relayed(&relays, fan_out).chain(others) {
-            match news {
-                News::MapUpdate(_) => self.send(to, Priority::FIRST, &body),
-                _ => self.hint(to, &body),
+            match news.is_hint() {
+                true => self.hint(to, &body),
+                false => self.send(to, Priority::FIRST, &body),
             }
         }
     }
@@ -46,11 +46,9 @@ impl Node {
     /// Tells those whom a peer has left to this node.
     pub(super) fn hand_on(&mut self, from: WorkerId, relay: &Relay) {
         let me = self.options.me;
-        let is_told = |worker: &WorkerId| match relay.news {
-            News::MapUpdate(_) => {
-                !self.leavers.have_left(*worker) && !self.leavers.are_parted_from(*worker)
-            }
-            _ => self.knows(*worker) && !self.leavers.leave(*worker),
+        let is_told = |worker: &WorkerId| match relay.news.is_hint() {
+            true => self.knows(*worker) && !self.leavers.leave(*worker),
+            false => !self.leavers.have_left(*worker) && !self.leavers.are_parted_from(*worker),
         };
         let others = relay.to.iter().filter(|it| *it != me && *it != from);
         let hearers: Vec<WorkerId> = others.filter(is_told).collect();

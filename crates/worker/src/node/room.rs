@@ -36,7 +36,7 @@ pub(super) enum Charge {
 }
 
 impl Charge {
-    fn new(room: Reservation, destinations: usize) -> Charge {
+    pub(super) fn new(room: Reservation, destinations: usize) -> Charge {
         match (room.bytes(), destinations) {
             (0, _) => Charge::Nothing,
             (_, 1) => Charge::Own(room),
@@ -122,10 +122,11 @@ impl Node {
         Ok(())
     }
 
-    /// A gather begins: those of its pieces that were spilled are in memory. How these count.
+    /// A gather begins, or a merge: those of its pieces that were spilled are in memory. How these count. What `but` waits for stays there.
     pub(super) fn recall(
         &mut self,
         shard: ShardId,
+        but: Option<ShardId>,
         (exchange, turn): (ExchangeId, Turn),
         pieces: &mut [Gathered<Kept>],
     ) -> Result<Charge, NodeError> {
@@ -137,7 +138,7 @@ impl Node {
         let room = match budget.reserve(Class::Exchange, bytes) {
             Ok(room) => room,
             Err(refused) => {
-                self.evict(shard, bytes, &refused)?;
+                self.evict(but, bytes, &refused)?;
                 let room = budget.reserve(Class::Exchange, bytes);
                 room.map_err(|source| {
                     let spill = None;
@@ -158,21 +159,33 @@ impl Node {
         Ok(Charge::new(room, 1))
     }
 
-    /// Spills what other shards wait for, until so many bytes are free or nothing is left: early pieces first.
-    fn evict(&mut self, but: ShardId, bytes: u64, refused: &OutOfMemory) -> Result<(), NodeError> {
+    /// Spills what other shards wait for, and what waits to be merged, until so many bytes are free or nothing is left: early pieces first.
+    fn evict(
+        &mut self,
+        but: Option<ShardId>,
+        bytes: u64,
+        refused: &OutOfMemory,
+    ) -> Result<(), NodeError> {
         let Some(to) = self.room.spill() else {
             return Ok(());
         };
         let mut freed_bytes = 0;
         for is_lowest in [false, true] {
-            let others = self.inboxes.iter_mut().filter(|(shard, _)| **shard != but);
+            let others = self.inboxes.iter_mut().filter(|it| Some(*it.0) != but);
             let waiting = others.flat_map(|(_, inbox)| inbox.waiting_mut());
-            let counted = waiting.filter(|it| !matches!(it.payload.charge, Charge::Nothing));
-            for waits in counted.filter(|it| (it.turn == it.lowest_open) == is_lowest) {
+            let waiting = waiting.map(|it| (it.turn == it.lowest_open, it.payload));
+            let credits = &self.credits;
+            let merged = self.meetings.waiting_mut();
+            let merged = merged
+                .map(|((exchange, turn), kept)| (turn <= credits.lowest_open(exchange), kept));
+            let all = waiting
+                .chain(merged)
+                .filter(|(lowest, _)| *lowest == is_lowest);
+            for (_, kept) in all.filter(|(_, it)| !matches!(it.charge, Charge::Nothing)) {
                 if freed_bytes >= bytes {
                     return Ok(());
                 }
-                let Kept { cargo, charge } = waits.payload;
+                let Kept { cargo, charge } = kept;
                 cargo.spill(to, refused).map_err(NodeError::Spilled)?;
                 freed_bytes += charge.give_up();
             }

@@ -6,6 +6,7 @@ use super::times::Told;
 use super::{Shared, Source};
 use crate::Error;
 use crate::recipe::Recipe;
+use brambling_exchange::Combining;
 use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::{LinkId, Place};
 use brambling_memory::Spill;
@@ -371,6 +372,7 @@ impl Hosted {
             part_bytes: PART_BYTES,
             frame_bytes: FRAME_BYTES,
             fan_out: FAN_OUT,
+            combining: Combining::USUAL,
             budget: shared.budget.clone(),
             spill: (shared.spilling.clone()).map(|spilling| spilling as Arc<dyn Spill>),
         };

@@ -61,8 +61,7 @@ impl Job {
         let (residents, homes, numbers) = place(&plan, threads, is_here);
         let shards = residents.len();
         let is_alone = membership.is_none();
-        let ties =
-            membership.map(|membership| Ties::new(membership, &plan.program, &numbers, shards));
+        let ties = membership.map(|membership| Ties::new(membership, &plan, &numbers, shards));
         let ties = ties.transpose()?.map(Box::new);
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {

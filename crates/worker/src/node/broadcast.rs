@@ -1,0 +1,230 @@
+//! What one shard sends to many alike: handed on from worker to worker where there are many.
+//!
+//! # Rules
+//! * The sender's map says which worker has which destinations. Where more than `fan_out` others have some, it sends the piece to a few of them, each
+//!   with a part of the others ([`Route`]).
+//! * Whoever is sent such a frame takes the destinations that are in no route as from anybody, and hands on the rest in the same way.
+//! * Those who have left, or from whom this node has parted, are sent nothing more: what is for them is taken here, and the router, whose map is
+//!   newer than the sender's then, forwards it.
+//! * Who has neither acknowledged nor said anything here is sent its part directly, and hands on nothing.
+//!
+//! # Why nothing is lost or merged twice
+//! Routes are cut into parts, so each destination is named on one way, and lists become shorter. Each hop is numbered by its session. What is
+//! handed on has left when its frame has been taken, and waits for a flush at most, which a worker that leaves waits for too. What
+//! comes where a shard no longer is, goes the way of any piece: the router's.
+
+use super::cargo::Cargo;
+use super::{Bytes, Node, NodeError, PIECES};
+use brambling_exchange::{Item, Parcel};
+use brambling_memory::mutants;
+use brambling_protocol::frame::Route;
+use brambling_protocol::{Priority, Version, WorkerId};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Destinations with one owner and one version, in the sender's map.
+pub(super) type Way = (Range<u32>, WorkerId, Version);
+
+impl Node {
+    /// Whether so many ways are walked by handing on.
+    pub(super) fn is_handed_on(&self, ways: &[Way]) -> bool {
+        if ways.len() <= self.options.fan_out {
+            return false;
+        }
+        let others = ways.iter().map(|(_, to, _)| *to);
+        let others: BTreeSet<WorkerId> = others.filter(|to| *to != self.options.me).collect();
+        others.len() > self.options.fan_out.max(1)
+    }
+
+    /// Sends an item to all of these, some of them through others; `about` is its exchange, turn and group.
+    pub(super) fn hand_out(
+        &mut self,
+        about: super::About,
+        ways: &[Way],
+        item: &Item<Cargo>,
+    ) -> Result<(), NodeError> {
+        let owners: BTreeSet<WorkerId> = ways.iter().map(|(_, to, _)| *to).collect();
+        let is_up = |it: &WorkerId| self.peers.get(it).is_some_and(|peer| peer.is_up());
+        let anybody = mutants::is_on("anybody-hands-on");
+        let (relays, others): (Vec<_>, Vec<_>) =
+            owners.into_iter().partition(|it| anybody || is_up(it));
+        let fan_out = self.options.fan_out.max(1).min(relays.len());
+        let mut parts: Vec<&[WorkerId]> = (0..fan_out)
+            .map(|part| &relays[part * relays.len() / fan_out..(part + 1) * relays.len() / fan_out])
+            .collect();
+        parts.extend(others.iter().map(std::slice::from_ref));
+        if mutants::is_on("pieces-forget-their-last-part") {
+            parts.pop();
+        }
+        for part in parts {
+            let is_its = |way: &&Way| part.contains(&way.1);
+            let its = ways.iter().filter(is_its);
+            let routes = its.clone().filter(|(_, to, _)| *to != part[0]);
+            let routes = routes.map(|(destinations, to, _)| Route {
+                first: destinations.start,
+                end: destinations.end,
+                to: *to,
+            });
+            let routes: Vec<Route> = routes.collect();
+            for (destinations, version) in joined(its) {
+                let parcel = Parcel::new(about, destinations, version, item.clone());
+                let priority = Priority::new(PIECES).expect("one of eight");
+                self.post(part[0], priority, parcel, &routes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What has come for destinations of others is handed on, each item once for all of them; what is left is for this node.
+    pub(super) fn hand_on_pieces(
+        &mut self,
+        parcels: Vec<Parcel<Bytes>>,
+        routes: &[Route],
+    ) -> Result<Vec<Parcel<Bytes>>, NodeError> {
+        let mut own = Vec::new();
+        for same in parcels.chunk_by(is_of_same) {
+            let mut ways = Vec::new();
+            for parcel in same {
+                self.part_routes(parcel, routes, &mut own, &mut ways);
+            }
+            if !ways.is_empty() {
+                let Parcel {
+                    exchange,
+                    turn,
+                    group,
+                    ref item,
+                    ..
+                } = same[0];
+                let item = item.clone().map(Cargo::Bytes);
+                self.hand_out((exchange, turn, group), &ways, &item)?;
+            }
+        }
+        Ok(own)
+    }
+
+    /// Which of a parcel's destinations are for this node, and which for others.
+    fn part_routes(
+        &self,
+        parcel: &Parcel<Bytes>,
+        routes: &[Route],
+        own: &mut Vec<Parcel<Bytes>>,
+        ways: &mut Vec<Way>,
+    ) {
+        let mut at = parcel.destinations.start;
+        let begin = routes.partition_point(|route| route.end <= at);
+        let mut keep = |range: Range<u32>| {
+            if !range.is_empty() {
+                own.push(Parcel {
+                    destinations: range,
+                    ..parcel.clone()
+                });
+            }
+        };
+        for route in &routes[begin..] {
+            let first = route.first.max(at);
+            let end = route.end.min(parcel.destinations.end);
+            if first >= end {
+                break;
+            }
+            keep(at..first);
+            at = end;
+            let is_told = route.to != self.options.me
+                && !self.leavers.have_left(route.to)
+                && !self.leavers.are_parted_from(route.to);
+            match is_told || mutants::is_on("pieces-follow-who-has-left") {
+                true => ways.push((first..end, route.to, parcel.version)),
+                false => keep(first..end),
+            }
+        }
+        keep(at..parcel.destinations.end);
+    }
+}
+
+/// Whether both are what one source sends, of destinations that have other versions.
+fn is_of_same(one: &Parcel<Bytes>, other: &Parcel<Bytes>) -> bool {
+    match (&one.item, &other.item) {
+        (
+            Item::Piece {
+                source,
+                chunk,
+                payload,
+                ..
+            },
+            Item::Piece {
+                source: others,
+                chunk: place,
+                payload: same,
+                ..
+            },
+        ) => (source, chunk) == (others, place) && payload == same,
+        (Item::Empty { sources }, Item::Empty { sources: others }) => sources == others,
+        _ => false,
+    }
+}
+
+/// Neighbours of one version are one range.
+fn joined<'a>(ways: impl Iterator<Item = &'a Way>) -> Vec<(Range<u32>, Version)> {
+    let mut ranges: Vec<(Range<u32>, Version)> = Vec::new();
+    for (destinations, _, version) in ways {
+        match ranges.last_mut() {
+            Some((range, same)) if range.end == destinations.start && same == version => {
+                range.end = destinations.end;
+            }
+            _ => ranges.push((destinations.clone(), *version)),
+        }
+    }
+    ranges
+}
+
+/// Routes of another piece of the same turn with those of one before: ascending, each destination once. All are of one scatter, so they agree
+/// where both have a destination.
+pub(super) fn add_routes(routes: &mut Vec<Route>, others: &[Route]) {
+    if others.is_empty() || routes[..] == *others {
+        return;
+    }
+    let mut all = std::mem::take(routes);
+    all.extend_from_slice(others);
+    all.sort_by_key(|route| (route.first, route.end));
+    for route in all {
+        match routes.last_mut() {
+            Some(before) if before.to == route.to && route.first <= before.end => {
+                before.end = before.end.max(route.end);
+            }
+            Some(before) if route.first < before.end => {
+                let first = before.end;
+                if first < route.end {
+                    routes.push(Route { first, ..route });
+                }
+            }
+            _ => routes.push(route),
+        }
+    }
+}
+
+/// The parts of routes that parcels are for.
+pub(super) fn clipped<P>(routes: &[Route], parcels: &[Parcel<P>]) -> Vec<Route> {
+    let mut clipped: Vec<Route> = Vec::new();
+    if routes.is_empty() {
+        return clipped;
+    }
+    let mut spans: Vec<&Range<u32>> = parcels.iter().map(|it| &it.destinations).collect();
+    spans.sort_by_key(|span| span.start);
+    let mut at = 0;
+    for span in spans {
+        let begin = routes.partition_point(|route| route.end <= span.start.max(at));
+        for route in &routes[begin..] {
+            let (first, end) = (route.first.max(span.start).max(at), route.end.min(span.end));
+            if first >= end {
+                break;
+            }
+            at = end;
+            clipped.push(Route {
+                first,
+                end,
+                ..*route
+            });
+        }
+        at = at.max(span.end);
+    }
+    clipped
+}
