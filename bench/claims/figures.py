@@ -23,8 +23,8 @@ from matplotlib import pyplot  # noqa: E402
 LOOKS = {
     "ideal": {"label": "kernels alone, spread evenly", "color": "0.6", "linestyle": ":"},
     "alone": {"label": "as many workers, each alone", "color": "0.6", "linestyle": ":"},
-    "relayed": {"label": "local, relayed", "color": "tab:purple", "marker": "o"},
-    "direct": {"label": "local, as built today", "color": "tab:blue", "marker": "s"},
+    "relayed": {"label": "local", "color": "tab:purple", "marker": "o"},
+    "direct": {"label": "local, straight", "color": "tab:blue", "marker": "s"},
     "paper": {"label": "local, with the paper's 0.7 µs a task", "color": "tab:green", "marker": "^"},
     "rpc": {"label": "central, at our RPC's rate", "color": "tab:orange", "marker": "v"},
     "spark": {"label": "central, at Spark's 2,600 a second", "color": "tab:red", "marker": "x"},
@@ -108,16 +108,16 @@ def tables(shown):
     millions = [
         {key: value if key == "workers" else value / 1e6 for key, value in row.items()} for row in shown["figure_5"]
     ]
-    named = {"alone": "alone × workers", "relayed": "local, relayed", "direct": "local, as built"}
+    named = {"alone": "alone × workers", "relayed": "local", "direct": "local, straight"}
     named |= {"paper_costs": "the paper's cost", "central_rpc": "central, our RPC", "central_spark": "central, 2,600/s"}
     table(millions, "workers", named)
-    named = {"ideal_ms": "kernels alone", "relayed_ms": "local, relayed", "direct_ms": "local, as built"}
+    named = {"ideal_ms": "kernels alone", "relayed_ms": "local", "direct_ms": "local, straight"}
     named |= {"central_rpc_ms": "central, our RPC", "central_spark_ms": "central, 2,600/s", "spark_ms": "Spark's kernels too"}
     for name, rows in shown["figure_6"].items():
         print(f"{name}\n")
         table(rows, "workers", named)
     table(shown["figure_8"], "partitions", named)
-    named = {"relayed_tasks_per_s": "local, relayed", "central_rpc_tasks_per_s": "central, our RPC"}
+    named = {"relayed_tasks_per_s": "local", "central_rpc_tasks_per_s": "central, our RPC"}
     named |= {"central_spark_tasks_per_s": "central, 2,600/s", "spark_tasks_per_s": "Spark's kernels too"}
     table(shown["figure_8"], "partitions", named | {"spark_idle": "its idle share"})
 

@@ -1,8 +1,9 @@
 //! A task graph by hand as any engine has to run it that does not know its tasks: pinned threads that go through their columns in a fixed
 //! order, and call two kernels a point and timestep. What a point sends must not wait for what the point is still to receive, so these are
 //! two tasks; each is a call of a function that the caller cannot see into; and each input has a place and a stamp of its own, since its
-//! reader may be anywhere. Nothing is scheduled, queued, stolen or counted, no program is followed, and nobody sleeps: no engine of that kind is faster,
-//! and the threads of [`super::task_graph`], which know their task and share a point's output among its readers, are none.
+//! reader may be anywhere. Nothing is scheduled, queued, stolen or counted, no program is followed, and nobody sleeps. It is the best of what we wrote,
+//! not a proof that nothing is faster; the threads of [`super::task_graph`], which know their task and share a point's output among its readers, are
+//! of another kind.
 
 use std::hint::black_box;
 use std::ops::Range;

@@ -6,15 +6,18 @@
 use super::{Costs, Machine};
 use brambling_controller::registry::{Caller, Registry};
 use brambling_controller::{Controller, Effect, place};
+use brambling_exchange::Combining;
 use brambling_memory::Budget;
+use brambling_program::tree::TreeNode;
 use brambling_program::{
-    Bindings, ExchangeId, GroupId, Plan, Position, Program, ShardId, StageId, Sum,
+    Bindings, ExchangeId, GroupId, Payload, Plan, Position, Program, ShardId, StageId, Sum, Value,
 };
 use brambling_protocol::frame::{Ack, Body, Frame, MapUpdate, Reserved, Signal};
 use brambling_protocol::message::{Load, Message, Register};
 use brambling_protocol::{
     Entry, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, WorkerId,
 };
+use brambling_worker::Spares;
 use brambling_worker::executor::{Job, JobOptions, Pool, QuietCaller};
 use brambling_worker::node::{Bytes, Effect as Asked, Node, NodeOptions, Piece};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -44,7 +47,7 @@ pub fn calibrate(clock: Clock<'_>, machine: Machine) -> Costs {
     let (hint_out_ns, hint_in_ns, update_in_ns) = best_of(|| hints(clock));
     let (controller_in_ns, controller_out_ns, table_byte_ns) = best_of(|| controller(clock));
     let (report_in_ns, codec_ns, _) = best_of(|| (reports(clock), codec(clock), 0.0));
-    let (task_ns, turn_ns, _) = best_of(|| (tasks(clock), turns(clock), 0.0));
+    let (task_ns, turn_ns, merge_ns) = best_of(|| (tasks(clock), turns(clock), merges(clock)));
     Costs {
         machine,
         task_ns,
@@ -52,6 +55,7 @@ pub fn calibrate(clock: Clock<'_>, machine: Machine) -> Costs {
         piece_out_ns,
         piece_in_ns,
         fold_ns,
+        merge_ns,
         hint_out_ns,
         hint_in_ns,
         update_in_ns,
@@ -102,11 +106,11 @@ fn tasks(clock: Clock<'_>) -> f64 {
 }
 
 /// The simulated job on one thread: a broadcast, a stage that does nothing, a reduction.
-fn iterations(turns: u64) -> Program {
+fn iterations(turns: u64, shards: u32) -> Program {
     let mut p = Program::new("iterations");
     let model = p.dataset::<[f64; 8]>("model", 1);
-    let local = p.dataset::<[f64; 8]>("local", SHARDS);
-    let found = p.dataset::<[f64; 8]>("found", SHARDS);
+    let local = p.dataset::<[f64; 8]>("local", shards);
+    let found = p.dataset::<[f64; 8]>("found", shards);
     p.repeat(turns, |p| {
         p.broadcast(&model, &local);
         p.compute("find").read(&local).write(&found).run(
@@ -126,14 +130,15 @@ fn iterations(turns: u64) -> Program {
 
 fn turns(clock: Clock<'_>) -> f64 {
     let turns = 5_000;
-    run(clock, iterations(turns), turns * u64::from(SHARDS))
+    run(clock, iterations(turns, SHARDS), turns * u64::from(SHARDS))
 }
 
 // ---- the node
 
 /// Worker 0 has the shards that compute, worker 1 the model; the map speaks of all workers.
-fn plan() -> Plan {
-    Plan::compile(Arc::new(iterations(1)), &Bindings::default()).expect("a valid program")
+fn plan(shards: u32) -> Plan {
+    let program = Arc::new(iterations(1, shards));
+    Plan::compile(program, &Bindings::default()).expect("a valid program")
 }
 
 fn node(plan: &Plan, me: u32) -> Node {
@@ -161,6 +166,7 @@ fn node(plan: &Plan, me: u32) -> Node {
         part_bytes: 1 << 20,
         // What is said to each is measured by what is said to all.
         fan_out: WORKERS as usize,
+        combining: Combining::USUAL,
         budget: Budget::unlimited(),
         spill: None,
     };
@@ -184,7 +190,7 @@ fn frames(node: &mut Node) -> Vec<Bytes> {
 
 /// A frame with one piece: out, in, and into its gather.
 fn pieces(clock: Clock<'_>) -> (f64, f64, f64) {
-    let plan = plan();
+    let plan = plan(SHARDS);
     let group = |count: u32| {
         let found = plan.counts.iter().position(|it| *it == count);
         GroupId(found.expect("two groups") as u32)
@@ -223,9 +229,69 @@ fn pieces(clock: Clock<'_>) -> (f64, f64, f64) {
     (out_ns, in_ns, fold_ns)
 }
 
+/// A piece among many of one process, until all of them are merged.
+fn merges(clock: Clock<'_>) -> f64 {
+    let shards = 512;
+    let plan = plan(shards);
+    let mut from = node(&plan, 0);
+    let turn = (REDUCTION, 0);
+    let kind = plan.program.piece_type(REDUCTION);
+    let merge = plan.program.combiner(REDUCTION).expect("a reduction");
+    let group = plan.exchanges[REDUCTION.index()]
+        .as_ref()
+        .map(|it| it.source);
+    let group = group.expect("it is used");
+    let spares = Spares::new(kind);
+    // What one partition has, as its scatter writes it.
+    let piece = |index: u32| {
+        let mut bytes = vec![];
+        1usize.encode(&mut bytes);
+        TreeNode::leaf(index.into()).encode(&mut bytes);
+        [1.0f64; 8].encode(&mut bytes);
+        Value::decode(kind, &mut &bytes[..]).expect("a partial result")
+    };
+    let pieces: Vec<Value> = (0..shards).map(piece).collect();
+    let mut merged = 0;
+    let ns = each(clock, shards.into(), || {
+        for (index, piece) in (0..shards).zip(pieces) {
+            let pieces = [(0, Piece::Value(piece))];
+            let shard = ShardId { group, index };
+            from.scattered(shard, turn, pieces).expect("there is room");
+            loop {
+                let asked = from.take_effects().into_iter();
+                let complete: Vec<TreeNode> = asked.filter_map(to_merge).collect();
+                if complete.is_empty() {
+                    break;
+                }
+                for group in complete {
+                    let taken = from.take_group(turn, group).expect("nothing is spilled");
+                    let values = taken.into_iter().map(|it| it.into_value(&spares));
+                    let values: Result<Vec<Value>, _> = values.collect();
+                    let mut values = values.expect("made above");
+                    let (first, others) = values.split_first_mut().expect("some pieces");
+                    merge(first, others);
+                    let first = values.swap_remove(0);
+                    let done = from.combined(turn, group, Piece::Value(first));
+                    done.expect("there is room");
+                    merged += 1;
+                }
+            }
+        }
+    });
+    assert_eq!(merged, 64 + 8, "groups of eight, and of sixty-four");
+    ns
+}
+
+fn to_merge(effect: Asked) -> Option<TreeNode> {
+    match effect {
+        Asked::Combine { group, .. } => Some(group),
+        _ => None,
+    }
+}
+
 /// A signal for a peer, a signal from a peer, news of an entry.
 fn hints(clock: Clock<'_>) -> (f64, f64, f64) {
-    let plan = plan();
+    let plan = plan(SHARDS);
     let mut one = node(&plan, 1);
     let stage = StageId(0);
     let out_ns = each(clock, u64::from(WORKERS), || {

@@ -35,6 +35,9 @@ pub struct Costs {
     pub piece_in_ns: f64,
     /// A piece from the inbox into its gather (`Node::take`, by the number of pieces).
     pub fold_ns: f64,
+    /// A scatter's only piece until it has been merged with those of its neighbours in the same process, on its way (`Node::scattered`,
+    /// `Node::take_group`, `Node::combined`, by the number of pieces).
+    pub merge_ns: f64,
     /// A signal or a credit for one peer, encoded (`Node::decided`, by the number of peers).
     pub hint_out_ns: f64,
     /// A signal or a credit taken in (`Node::on_frame`).
@@ -80,6 +83,7 @@ impl Costs {
             piece_out_ns: 2_400.0,
             piece_in_ns: 1_160.0,
             fold_ns: 195.0,
+            merge_ns: 600.0,
             hint_out_ns: 440.0,
             hint_in_ns: 340.0,
             update_in_ns: 16_200.0,

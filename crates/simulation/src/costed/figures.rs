@@ -50,7 +50,7 @@ pub struct Figure5 {
     pub workers: u32,
     /// As many single workers would, without a signal between them.
     pub alone: f64,
-    /// Local scheduling, signals and results relayed.
+    /// Local scheduling, what is sent handed on and merged.
     pub relayed: f64,
     /// Local scheduling, everything straight to its destination.
     pub direct: f64,
@@ -158,7 +158,7 @@ pub struct FigureRow {
     pub partitions: u32,
     /// If nothing cost anything but kernels and they were spread evenly.
     pub ideal_ms: f64,
-    /// Local scheduling, signals and results relayed.
+    /// Local scheduling, what is sent handed on and merged.
     pub relayed_ms: f64,
     /// Its tasks a second, three for each partition.
     pub relayed_tasks_per_s: f64,

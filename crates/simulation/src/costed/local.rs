@@ -9,6 +9,8 @@ use super::hosts::Hosts;
 use super::outcome::{LocalOutcome, Times};
 use super::worker::{Core, Worker};
 use super::{Costs, Nanos, Network, Work};
+use brambling_exchange::{Combining, CombiningTree};
+use brambling_program::tree::TreeNode;
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Frame};
@@ -17,12 +19,13 @@ use brambling_protocol::{PartitionMap, Version};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How a broadcast and a reduction travel. Signals and news of the map are handed on along a tree in any case, as the engine does.
+/// How a broadcast and a reduction travel. Signals and news of the map are handed on along a tree in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Spread {
-    /// Straight from source to destination, as the engine does today.
+    /// Straight from source to destination, each shard for itself: to compare with.
     Direct,
-    /// Along a tree of workers; each hands on to so many, signals as well. The engine does not do that yet with what is broadcast and added up.
+    /// As the engine does: what is broadcast is handed on from worker to worker, each to so many, signals as well; what is added up is merged on
+    /// its way, on the engine's own tree over shards; a worker's shards tell together what they have retired.
     Relayed {
         /// How many.
         fan_out: u32,
@@ -99,6 +102,8 @@ const REPORTS: Nanos = 250_000_000;
 const TICK: Nanos = 5_000_000;
 /// The controller's jobs are (`engine::cluster::controller`).
 const CONTROLLER_TICK: Nanos = 50_000_000;
+/// Eight neighbours are merged (`exchange::Combining`).
+const MERGED_BITS: u8 = Combining::USUAL.bits;
 /// No iteration takes so long: the job hangs.
 const HANGS: Nanos = 3_600_000_000_000;
 /// What a frame of the job takes beside what it carries.
@@ -111,11 +116,11 @@ enum Note {
     Signal(u32),
     /// The model for an iteration.
     Model(u32),
-    /// What so many shards have found in an iteration; and whether it is what a worker below sends up.
+    /// What so many shards have found in an iteration, under the node of the tree that they make.
     Partial {
         iteration: u32,
         shards: u32,
-        is_from_below: bool,
+        node: TreeNode,
     },
     /// Who has joined hears of somebody.
     Greeting,
@@ -190,8 +195,6 @@ struct Place {
     /// Iterations that it has run.
     done: u32,
     worker: u32,
-    /// What it found goes straight to the model: it came too late for its worker's partial result.
-    alone: bool,
     /// On its way out: where to, by which version.
     leaves: Option<(u32, Version)>,
     is_here: bool,
@@ -217,6 +220,9 @@ struct Run<'a> {
     /// The workers of the tree, the one that holds the model first, and everybody's place in it.
     tree: Vec<u32>,
     place_in_tree: Vec<Option<usize>>,
+    /// On which what shards have found is merged, if anything is; and by level and group, how many of its shards have met.
+    merging: Option<CombiningTree>,
+    met: Vec<Vec<u32>>,
     /// The iteration that runs; the first is 0.
     iteration: u32,
     /// Whether the signal has said that there is no other.
@@ -277,6 +283,11 @@ impl Run<'_> {
             places: Vec::new(),
             tree: Vec::new(),
             place_in_tree: Vec::new(),
+            merging: match scenario.spread {
+                Spread::Direct => None,
+                Spread::Relayed { .. } => CombiningTree::new(work.shards(), MERGED_BITS),
+            },
+            met: Vec::new(),
             iteration: 0,
             is_over: false,
             collected: 0,
@@ -363,7 +374,6 @@ impl Run<'_> {
             self.places.push(Place {
                 done: 0,
                 worker,
-                alone: false,
                 leaves: None,
                 is_here: true,
             });
@@ -389,7 +399,8 @@ impl Run<'_> {
                 let ns = costs.read_ns()
                     + match note {
                         Note::Signal(_) => costs.hint_in_ns,
-                        Note::Model(_) | Note::Partial { .. } => costs.piece_in_ns,
+                        Note::Model(_) => costs.piece_in_ns,
+                        Note::Partial { .. } => costs.piece_in_ns + self.merge_ns(),
                         // Joined, and what its shards have retired.
                         Note::Greeting => 2.0 * costs.hint_in_ns,
                     };

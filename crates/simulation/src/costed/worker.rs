@@ -63,14 +63,6 @@ pub(super) struct Worker {
     pub(super) ready_since: Nanos,
     /// How many iterations have begun here.
     pub(super) begun: u32,
-    /// Shards here that have not run the iteration that has begun, without those that came too late for its partial result.
-    pub(super) missing: u32,
-    /// Workers below this one whose partial results have not come.
-    pub(super) below: u32,
-    /// Shards in the partial result that is here.
-    pub(super) folded: u32,
-    /// Whether the partial result has gone up.
-    pub(super) has_sent: bool,
 }
 
 impl Worker {
@@ -89,10 +81,6 @@ impl Worker {
             ready: vec![VecDeque::new(); cores],
             ready_since: 0,
             begun: 0,
-            missing: 0,
-            below: 0,
-            folded: 0,
-            has_sent: true,
         }
     }
 

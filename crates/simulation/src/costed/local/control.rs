@@ -147,9 +147,7 @@ impl Run<'_> {
             // Flagged: no turn of it begins here any more.
             place.leaves = Some((to, version));
             if !self.workers[at as usize].runs(shard) {
-                self.leave_the_queue(at, shard);
                 self.depart(now, shard);
-                self.send_up(now, at);
             }
         }
     }
@@ -164,13 +162,6 @@ impl Run<'_> {
             self.updates.push(now - *since);
             self.published.remove(&about);
         }
-    }
-
-    fn leave_the_queue(&mut self, at: u32, shard: u32) {
-        let place = &self.places[shard as usize];
-        let worker = &mut self.workers[at as usize];
-        let is_counted = worker.begun == self.iteration + 1 && place.done == self.iteration;
-        worker.missing -= u32::from(is_counted && !place.alone);
     }
 
     // ---- shards that move
@@ -201,8 +192,6 @@ impl Run<'_> {
         let is_member = self.place_in_tree[to as usize].is_some();
         if has_to_run && (has_begun || !is_member) {
             // Who has no model yet gets it with the shard, or forwarded.
-            place.alone = !has_begun || worker.has_sent;
-            worker.missing += u32::from(!place.alone);
             worker.ready[core].push_back(shard);
             worker.ready_since = worker.ready_since.min(now);
             self.call(now, to, core);

@@ -2,7 +2,8 @@
 
 use super::super::worker::Core;
 use super::super::{Nanos, Spread};
-use super::{Event, Note, Run};
+use super::{Event, MERGED_BITS, Note, Run};
+use brambling_program::tree::TreeNode;
 use brambling_protocol::frame::FAN_OUT;
 
 impl Run<'_> {
@@ -12,6 +13,7 @@ impl Run<'_> {
             self.note_iteration(now - self.decided_at);
         }
         (self.decided_at, self.collected, self.pieces) = (now, 0, 0);
+        self.met.iter_mut().for_each(|level| level.fill(0));
         let enough = self.iteration >= self.scenario.work.iterations;
         self.is_over = enough && self.orders.is_empty();
         self.note_quiet(now);
@@ -88,14 +90,6 @@ impl Run<'_> {
         self.tree[first..end].to_vec()
     }
 
-    fn above(&self, worker: u32) -> u32 {
-        let place = self.place_in_tree[worker as usize].expect("a member");
-        match self.scenario.spread {
-            Spread::Direct => self.root(),
-            Spread::Relayed { fan_out } => self.tree[(place - 1) / fan_out as usize],
-        }
-    }
-
     pub(super) fn on_note(&mut self, now: Nanos, to: u32, note: Note) {
         match note {
             Note::Signal(iteration) => {
@@ -104,7 +98,7 @@ impl Run<'_> {
                 if self.deaf == 0 && iteration == self.iteration {
                     self.signals.push(now - self.decided_at);
                 }
-                let at = self.hand_on(now, to, note);
+                let at = self.hand_on(now, to, note) + self.told_ns(to);
                 self.busy(to, at);
                 if self.is_over {
                     self.finish(at, to);
@@ -122,18 +116,14 @@ impl Run<'_> {
             Note::Partial {
                 iteration,
                 shards,
-                is_from_below,
+                node,
             } => {
-                if iteration != self.iteration {
-                    assert_eq!(shards, 0, "an iteration ends before a result has come");
-                    return;
-                }
-                self.workers[to as usize].below -= u32::from(is_from_below);
-                if to == self.root() {
-                    return self.collect(now, shards);
-                }
-                self.workers[to as usize].folded += shards;
-                self.send_up(now, to);
+                assert_eq!(
+                    iteration, self.iteration,
+                    "an iteration ends before a result has come"
+                );
+                let at = self.give(now, to, node, shards);
+                self.busy(to, at);
             }
             Note::Greeting => {}
         }
@@ -155,27 +145,20 @@ impl Run<'_> {
 
     /// A worker knows the model: its shards are ready.
     fn begin_turn(&mut self, now: Nanos, number: u32) {
-        let below = match self.scenario.spread {
-            Spread::Direct => 0,
-            Spread::Relayed { .. } => self.below(number).len() as u32,
-        };
         let iteration = self.iteration;
         let places = &self.places;
         let worker = &mut self.workers[number as usize];
         assert_eq!(worker.ready.iter().map(|it| it.len()).sum::<usize>(), 0);
         worker.begun = iteration + 1;
-        (worker.below, worker.folded, worker.has_sent) = (below, 0, false);
-        (worker.missing, worker.ready_since) = (0, now);
+        worker.ready_since = now;
         for core in 0..worker.homes.len() {
             let waits = |shard: &&u32| places[**shard as usize].done == iteration;
             let ready = worker.homes[core].iter().filter(waits).copied();
             worker.ready[core] = ready.collect();
-            worker.missing += worker.ready[core].len() as u32;
         }
         for core in 0..worker.cores.len() {
             self.call(now, number, core);
         }
-        self.send_up(now, number);
     }
 
     /// What one turn of a shard takes, all its stages.
@@ -183,19 +166,42 @@ impl Run<'_> {
         let Self { scenario, .. } = self;
         let costs = &scenario.costs;
         let more = f64::from(scenario.work.stages.saturating_sub(1));
-        let mut ns = costs.turn_ns + more * costs.task_ns + costs.fold_ns + costs.piece_out_ns;
+        let mut ns = costs.turn_ns + more * costs.task_ns;
+        ns += match self.merging {
+            Some(_) => costs.merge_ns,
+            None if worker == self.root() => costs.fold_ns + costs.piece_out_ns,
+            None => costs.fold_ns + costs.piece_out_ns + costs.machine.write_ns,
+        };
         if scenario.spread == Spread::Direct {
-            let write = costs.machine.write_ns;
-            let is_far = worker != self.root();
-            ns += f64::from(u8::from(is_far)) * write;
-            ns += self.credits() * (costs.hint_out_ns + write);
+            ns += self.credits() * (costs.hint_out_ns + costs.machine.write_ns);
         }
         scenario.work.kernels_ns(shard) + ns as Nanos
     }
 
-    /// Credits for each turn of a shard: one to each peer, every second turn.
+    /// Credits for each turn: one for each peer, every second turn.
     fn credits(&self) -> f64 {
         (self.tree.len() - 1) as f64 / 2.0
+    }
+
+    /// What a piece takes until it has been merged.
+    pub(super) fn merge_ns(&self) -> f64 {
+        match self.merging {
+            Some(_) => self.scenario.costs.merge_ns,
+            None => 0.0,
+        }
+    }
+
+    /// Every second turn a worker hears what the reduction's destination has retired, hands that on, and tells the model's worker what its own shards
+    /// have.
+    fn told_ns(&self, worker: u32) -> Nanos {
+        let costs = &self.scenario.costs;
+        let heard = costs.hint_in_ns + costs.read_ns();
+        let told =
+            (self.below(worker).len() + 1) as f64 * (costs.hint_out_ns + costs.machine.write_ns);
+        match self.scenario.spread {
+            Spread::Direct => 0,
+            Spread::Relayed { .. } => (0.5 * (heard + told)) as Nanos,
+        }
     }
 
     /// A core ends what it ran, and looks for more.
@@ -226,7 +232,7 @@ impl Run<'_> {
             "shard {shard} runs a turn twice"
         );
         place.done += 1;
-        let (is_alone, leaves) = (std::mem::take(&mut place.alone), place.leaves.is_some());
+        let leaves = place.leaves.is_some();
         self.outcome.turns += 1;
         self.outcome.tasks += self.scenario.work.tasks_per_turn();
         if self.scenario.spread == Spread::Direct {
@@ -235,57 +241,59 @@ impl Run<'_> {
             let ns = self.credits() * (costs.hint_in_ns + costs.read_ns());
             self.helper(now, number, ns);
         }
-        let worker = &mut self.workers[number as usize];
-        worker.missing -= u32::from(!is_alone);
-        let is_direct = self.scenario.spread == Spread::Direct;
-        if is_direct || is_alone {
-            self.give(now, number);
-        } else {
-            worker.folded += 1;
-        }
+        self.give(now, number, TreeNode::leaf(shard.into()), 1);
         if leaves {
             self.depart(now, shard);
         }
-        self.send_up(now, number);
     }
 
-    /// What one shard has found goes straight to the model.
-    fn give(&mut self, now: Nanos, from: u32) {
-        let root = self.root();
-        if from == root {
-            self.collect(now, 1);
-        } else {
-            self.send(now, from, root, self.partial(1, false));
-        }
-    }
-
-    fn partial(&self, shards: u32, is_from_below: bool) -> Note {
+    /// What shards have found is merged as far as all of a group is here, and goes on. Gives when that is done.
+    fn give(&mut self, now: Nanos, from: u32, mut node: TreeNode, mut shards: u32) -> Nanos {
         let iteration = self.iteration;
-        Note::Partial {
-            iteration,
-            shards,
-            is_from_below,
+        loop {
+            let next = self.merging.and_then(|tree| Some((tree, tree.next(node)?)));
+            let to = match next {
+                Some((_, relay)) => self.places[relay as usize].worker,
+                None => self.root(),
+            };
+            if to != from {
+                let costs = &self.scenario.costs;
+                let mut at = now;
+                if next.is_some() || node.level > 0 {
+                    at += (costs.piece_out_ns + costs.machine.write_ns) as Nanos;
+                }
+                let partial = Note::Partial {
+                    iteration,
+                    shards,
+                    node,
+                };
+                self.send(at, from, to, partial);
+                return at;
+            }
+            let Some((tree, relay)) = next else {
+                self.collect(now, shards);
+                return now;
+            };
+            let group = tree.group(relay, node).expect("its relay");
+            let met = self.met(group);
+            *met += shards;
+            let sources = tree.sources_of(group);
+            if u64::from(*met) < sources.end - sources.start {
+                return now;
+            }
+            (node, shards) = (group, *met);
         }
     }
 
-    /// When all here and below have run, the partial result goes up.
-    pub(super) fn send_up(&mut self, now: Nanos, number: u32) {
-        if self.scenario.spread == Spread::Direct {
-            return;
+    /// How many shards of a group have met.
+    fn met(&mut self, group: TreeNode) -> &mut u32 {
+        let level = usize::from(group.level / MERGED_BITS) - 1;
+        let groups = self.scenario.work.shards() >> group.level;
+        if self.met.len() <= level {
+            self.met.resize(level + 1, Vec::new());
         }
-        let worker = &mut self.workers[number as usize];
-        let runs = worker.begun == self.iteration + 1 && !worker.has_sent;
-        if !runs || worker.missing > 0 || (worker.below > 0 && number != self.tree[0]) {
-            return;
-        }
-        worker.has_sent = true;
-        let shards = std::mem::take(&mut worker.folded);
-        if number == self.root() {
-            return self.collect(now, shards);
-        }
-        let costs = &self.scenario.costs;
-        let at = now + (costs.piece_out_ns + costs.machine.write_ns) as Nanos;
-        self.send(at, number, self.above(number), self.partial(shards, true));
+        self.met[level].resize(groups as usize + 1, 0);
+        &mut self.met[level][group.index as usize]
     }
 
     /// Results have come to the model.
@@ -299,9 +307,11 @@ impl Run<'_> {
         }
         let costs = &self.scenario.costs;
         let mut ns = f64::from(self.pieces) * costs.fold_ns + 4.0 * costs.task_ns;
-        if self.scenario.spread == Spread::Direct {
-            ns += self.credits() * (costs.hint_out_ns + costs.machine.write_ns);
-        }
+        ns += match self.scenario.spread {
+            Spread::Direct => self.credits() * (costs.hint_out_ns + costs.machine.write_ns),
+            // The helper takes in what each worker's shards have retired.
+            Spread::Relayed { .. } => self.credits() * (costs.hint_in_ns + costs.read_ns()),
+        };
         self.agenda.note(now + ns as Nanos, Event::Decided);
     }
 }
