@@ -201,6 +201,29 @@ fn who_has_no_room_is_asked_again_later() {
     assert_eq!(cluster.held(), [0, 0, 4]);
 }
 
+/// Two leave together: whoever goes first is not waited for by the other.
+#[test]
+fn who_has_gone_is_waited_for_by_nobody() {
+    let mut cluster = Cluster::new(4);
+    cluster.controller.drain(LEAVER, 10);
+    cluster.controller.drain(SMALL, 10);
+    cluster.answer();
+    assert_eq!(cluster.held(), [0, 0, 4]);
+    for worker in [LEAVER, SMALL] {
+        cluster.say(LARGE, Body::Parted(Parted { worker }));
+    }
+    // It parts from one that stays, which says nothing.
+    cluster.say(SMALL, Body::Parted(Parted { worker: LARGE }));
+    let _ = cluster.told();
+    cluster.parted(SMALL);
+    assert_eq!(cluster.told(), [(LEAVER, "gone")]);
+    cluster.parted(LEAVER);
+    assert!(cluster.told().contains(&(LEAVER, "has left")));
+    cluster.say(SMALL, Body::Parted(Parted { worker: SMALL }));
+    cluster.answer();
+    assert_eq!(cluster.told(), [(SMALL, "has left")]);
+}
+
 /// Who is no member cannot leave, who has left cannot come back, and who is there does not come again.
 #[test]
 fn members_come_once_and_go_once() {

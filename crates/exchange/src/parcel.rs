@@ -230,8 +230,8 @@ pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) ->
         for version in &mut oldest[at..to] {
             *version = Some(version.map_or(parcel.version, |other| other.min(parcel.version)));
         }
-        if goes_on && let Some(piece) = pieces.last_mut() {
-            piece.end = end;
+        if goes_on {
+            pieces.last_mut().expect("the one before").end = end;
             continue;
         }
         match &parcel.item {

@@ -228,3 +228,26 @@ pub(super) fn clipped<P>(routes: &[Route], parcels: &[Parcel<P>]) -> Vec<Route> 
     }
     clipped
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a worker that lies has named a destination twice, a frame can be made of what it said.
+    #[test]
+    fn each_destination_has_one_route() {
+        let route = |first, end, to| Route {
+            first,
+            end,
+            to: WorkerId(to),
+        };
+        let mut routes = Vec::new();
+        add_routes(&mut routes, &[route(0, 4, 1), route(6, 8, 2)]);
+        add_routes(&mut routes, &[route(0, 4, 1), route(6, 8, 2)]);
+        add_routes(&mut routes, &[route(4, 5, 1)]);
+        assert_eq!(routes, [route(0, 5, 1), route(6, 8, 2)]);
+        add_routes(&mut routes, &[route(2, 3, 9), route(4, 7, 9)]);
+        let expected = [route(0, 5, 1), route(5, 7, 9), route(7, 8, 2)];
+        assert_eq!(routes, expected);
+    }
+}

@@ -1,8 +1,11 @@
 //! Relays that leave, with what they were to merge.
 
 use crate::cluster::{Cluster, in_pairs};
-use crate::words::{REDUCTION, expected, gathers, is_complete, node, reduces, say, say_nothing};
+use crate::words::{
+    REDUCTION, encoding, expected, gathers, is_complete, node, reduces, say, say_nothing, word,
+};
 use brambling_program::ShardId;
+use brambling_worker::node::NodeError;
 
 /// Where the shard 6 is, the relay of itself and 7, and where it is to go.
 const OLD: u32 = 0;
@@ -175,6 +178,25 @@ fn what_is_complete_is_merged_where_its_relay_was() {
             assert_eq!(gathers(&mut it, turn), (vec![0, 4], expected(0..8, turn)));
         }
     }
+}
+
+/// Only who lies sends a piece twice.
+#[test]
+fn what_comes_again_while_it_is_merged_is_refused() {
+    let (mut it, _) = pairs();
+    it.is_merged_later = true;
+    say(&mut it, [6, 7], 0);
+    it.carry();
+    it.complete.clear();
+    let at = (REDUCTION, 0);
+    let _begun = it.takes(OLD, at, node(1, 3));
+    let shard = it.source(REDUCTION, 6);
+    let again = [(0, crate::cluster::piece(&encoding(6, word(6, 0))))];
+    let refused = it.nodes[OLD as usize].scattered(shard, at, again);
+    assert!(
+        matches!(refused, Err(NodeError::NoRelay { leaf: 6, .. })),
+        "{refused:?}"
+    );
 }
 
 /// Its relay has left, all others have parted, and what it was to merge is in no inbox: it is there, and nowhere else.
