@@ -33,9 +33,7 @@ pub use around::Around;
 pub use cargo::{Cargo, Encoded, Piece, Taken};
 pub use error::NodeError;
 
-use brambling_exchange::{
-    Combining, CombiningTree, Credits, Gathered, Inbox, Room, Router, parcels,
-};
+use brambling_exchange::{Combining, CombiningTree, Credits, Inbox, Room, Router, parcels};
 use brambling_memory::{Budget, Spill, mutants};
 use brambling_program::tree::TreeNode;
 use brambling_program::{
@@ -49,14 +47,14 @@ use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Received, Sequence,
     Version, WorkerId,
 };
-use cargo::{items, join};
+use cargo::items;
 use combining::Meetings;
 use leaving::Leavers;
 use moving::Moving;
 use outbound::Outgoing;
 use outcomes::Outcomes;
 use relations::Relations;
-use room::{Charge, Kept};
+use room::{Charge, Kept, taken_out};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -361,17 +359,7 @@ impl Node {
         let recalled = self.recall(shard, Some(shard), at, &mut gathered)?;
         let charges = self.gathering.entry(shard).or_default();
         charges.push(recalled);
-        let chunk = |piece: Gathered<Kept>| {
-            let Kept { cargo, charge } = piece.payload;
-            charges.push(charge);
-            Gathered {
-                source: piece.source,
-                chunk: piece.chunk,
-                last: piece.last,
-                payload: cargo,
-            }
-        };
-        Ok(join(gathered.into_iter().map(chunk)))
+        Ok(taken_out(gathered, charges))
     }
 
     /// A gather has run: its turn takes nothing any more, and one more is open.

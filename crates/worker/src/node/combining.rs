@@ -20,7 +20,7 @@
 //! A relay waits for what its sources' scatters send in one turn, which the destination's gather waits for as well.
 
 use super::cargo::items;
-use super::room::{Charge, Kept};
+use super::room::{Charge, Kept, taken_out};
 use super::{Cargo, Effect, Node, NodeError, Piece, Taken};
 use brambling_exchange::{
     Accepted, CombiningTree, InboxError, Item, Meeting, Room, RouterError, Weight,
@@ -43,8 +43,8 @@ pub(super) struct Meetings {
 enum Group {
     /// Some of it has come, or all.
     Meets(Meeting<Kept>),
-    /// It is being merged. How its pieces count.
-    Merges(#[allow(dead_code)] Vec<Charge>),
+    /// It is being merged. Until that is done its pieces count.
+    Merges { _charges: Vec<Charge> },
 }
 
 impl Meetings {
@@ -59,7 +59,7 @@ impl Meetings {
             .iter_mut()
             .filter_map(|(key, group)| match group {
                 Group::Meets(meeting) => Some(((key.0, key.1), meeting)),
-                Group::Merges(_) => None,
+                Group::Merges { .. } => None,
             });
         meetings.flat_map(|(at, meeting)| meeting.pieces_mut().map(move |kept| (at, kept)))
     }
@@ -75,8 +75,9 @@ impl Node {
     /// If nobody was told to merge them ([`Effect::Combine`]).
     pub fn take_group(&mut self, at: At, group: TreeNode) -> Result<Vec<Taken>, NodeError> {
         let key = (at.0, at.1, group);
-        let merging = Group::Merges(Vec::new());
-        let Some(Group::Meets(meeting)) = self.meetings.groups.insert(key, merging) else {
+        let merging = |_charges| Group::Merges { _charges };
+        let Some(Group::Meets(meeting)) = self.meetings.groups.insert(key, merging(Vec::new()))
+        else {
             panic!("what is merged is complete, and merged once");
         };
         let mut pieces = meeting.take();
@@ -86,18 +87,8 @@ impl Node {
             index: brambling_exchange::combining::relay(group),
         };
         let mut charges = vec![self.recall(relay, None, at, &mut pieces)?];
-        let chunks = pieces.into_iter().map(|piece| {
-            let Kept { cargo, charge } = piece.payload;
-            charges.push(charge);
-            brambling_exchange::Gathered {
-                source: piece.source,
-                chunk: piece.chunk,
-                last: piece.last,
-                payload: cargo,
-            }
-        });
-        let pieces = super::join(chunks);
-        self.meetings.groups.insert(key, Group::Merges(charges));
+        let pieces = taken_out(pieces, &mut charges);
+        self.meetings.groups.insert(key, merging(charges));
         Ok(pieces.into_iter().map(|(_, piece)| piece).collect())
     }
 

@@ -10,7 +10,7 @@
 //! Small pieces of a frame have memory of their own, large ones share the frame's, which has little beside one of them
 //! (`FRAME_BYTES` of whoever makes the options): what is counted is close to what is kept.
 
-use super::cargo::Cargo;
+use super::cargo::{Cargo, Taken, join};
 use super::{Node, NodeError};
 use brambling_exchange::{Gathered, NoRoom, Parcel, Room, RouterError, Waits, Weight};
 use brambling_memory::{Class, OutOfMemory, Reservation, mutants};
@@ -82,6 +82,24 @@ impl Kept {
         let charge = Charge::Nothing;
         Kept { cargo, charge }
     }
+}
+
+/// Whole pieces from chunks in order; how these count goes to `charges`.
+pub(super) fn taken_out(
+    chunks: Vec<Gathered<Kept>>,
+    charges: &mut Vec<Charge>,
+) -> Vec<(u32, Taken)> {
+    let chunk = |piece: Gathered<Kept>| {
+        let Kept { cargo, charge } = piece.payload;
+        charges.push(charge);
+        Gathered {
+            source: piece.source,
+            chunk: piece.chunk,
+            last: piece.last,
+            payload: cargo,
+        }
+    };
+    join(chunks.into_iter().map(chunk))
 }
 
 impl Node {
