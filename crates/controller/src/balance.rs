@@ -7,7 +7,7 @@ pub use scales::{At, Place, SILENT, Scales, TURNS};
 
 use brambling_program::ShardId;
 use brambling_protocol::WorkerId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// What a shard took since the last round.
@@ -22,7 +22,7 @@ pub struct ShardLoad {
 }
 
 /// A worker, as it told last.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct WorkerLoad {
     /// Who.
     pub worker: WorkerId,
@@ -36,6 +36,8 @@ pub struct WorkerLoad {
     pub stays: Duration,
     /// The other shards that it holds.
     pub shards: Vec<ShardLoad>,
+    /// By which share what the same shards take here has changed since the last round, up or down; none: nothing to compare.
+    pub swing: Option<f64>,
 }
 
 /// A move that would pay.
@@ -58,8 +60,12 @@ pub trait Balancer {
 /// Moves shards from the worker that takes longest for its threads to the one that takes least.
 ///
 /// # Rules
-/// * Nothing moves unless the slowest takes more than `slack` beyond the mean, and is the same in `patience` rounds one after another: noise
-///   moves nothing. From the first moves on, for `settling` rounds, shards move until the slowest takes no more than `rest_slack` beyond.
+/// * Nothing moves unless a worker takes more than `slack` beyond the mean in `rounds` rounds one after another, and by then it adds up to
+///   `patience` times `slack`: what costs little may last a little longer before it is believed. From the first moves on, for `settling`
+///   rounds, shards move until the slowest takes no more than `rest_slack` beyond.
+/// * Noise moves nothing: where workers swing, as threads do that share processors, slack is at least `swings` times as much as is usual there,
+///   and what is left `rest_swings` times. Usual is the median of [`MEMORY`] rounds, or what the last round had if that is more; of a round it is
+///   the median of its workers, so that one that becomes slow, alone, is no noise.
 /// * A shard is thought to take as long there as here. From a worker that is slow that is too long: too few move, and the next round moves
 ///   some more.
 /// * A move pays if what it takes off the slowest worker's time, over `horizon` rounds, exceeds what it costs: `move_seconds`, and the transfer
@@ -72,10 +78,16 @@ pub struct Levelling {
     pub slack: f64,
     /// The share of the mean that is left.
     pub rest_slack: f64,
+    /// As many usual swings are no imbalance.
+    pub swings: f64,
+    /// As many are left.
+    pub rest_swings: f64,
     /// Rounds in which what has begun goes on.
     pub settling: u32,
     /// Rounds that an imbalance has to last.
-    pub patience: u32,
+    pub rounds: u32,
+    /// What it has to add up to in them, in slacks.
+    pub patience: f64,
     /// Rounds over which a move has to pay.
     pub horizon: u32,
     /// What any move costs.
@@ -86,29 +98,38 @@ pub struct Levelling {
     pub rest: u32,
     /// Moves in a round.
     pub moves: usize,
-    /// For how many rounds the load has been uneven, and who was the slowest.
-    uneven: Option<(WorkerId, u32)>,
+    /// For how many rounds each of those that take too long has, and how much too long in all, in slacks.
+    slow: BTreeMap<WorkerId, (u32, f64)>,
     /// Rounds in which what has begun still goes on.
     goes_on: u32,
     /// For how many rounds shards still stay.
     resting: BTreeMap<ShardId, u32>,
+    /// How much the workers swung in the last rounds.
+    swung: VecDeque<f64>,
 }
+
+/// Rounds that tell what is usual.
+pub const MEMORY: usize = 6;
 
 impl Default for Levelling {
     fn default() -> Levelling {
         Levelling {
             slack: 0.06,
             rest_slack: 0.03,
+            swings: 2.0,
+            rest_swings: 0.5,
             settling: 4,
-            patience: 2,
+            rounds: 2,
+            patience: 3.0,
             horizon: 10,
             move_seconds: 1e-3,
             bytes_per_second: 1e9,
             rest: 5,
             moves: 64,
-            uneven: None,
+            slow: BTreeMap::new(),
             goes_on: 0,
             resting: BTreeMap::new(),
+            swung: VecDeque::new(),
         }
     }
 }
@@ -150,14 +171,17 @@ impl Balancer for Levelling {
             .sum();
         let mean = all / loads.iter().map(threads).sum::<f64>().max(1.0);
         let is_uneven = |sides: &[Side<'_>], slack: f64| {
-            let slowest = sides.iter().map(|side| side.seconds).fold(0.0, f64::max);
-            slowest > mean * (1.0 + slack)
+            let limit = mean * (1.0 + slack);
+            sides.iter().any(|side| side.seconds > limit)
         };
-        if !self.is_time(&sides, is_uneven(&sides, self.slack)) {
+        let usual = self.usual_swing(loads);
+        let slack = self.slack.max(self.swings * usual);
+        let rest_slack = self.rest_slack.max(self.rest_swings * usual);
+        if !self.is_time(&sides, mean, slack) {
             return Vec::new();
         }
         let mut proposals = Vec::new();
-        while proposals.len() < self.moves && is_uneven(&sides, self.rest_slack) {
+        while proposals.len() < self.moves && is_uneven(&sides, rest_slack) {
             let Some(proposal) = self.best(&mut sides) else {
                 break;
             };
@@ -172,27 +196,46 @@ impl Balancer for Levelling {
     }
 }
 
+/// The smaller one of two in the middle.
+fn median(shares: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut shares: Vec<f64> = shares.collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len().checked_sub(1)? / 2).copied()
+}
+
 impl Levelling {
-    /// Whether shards may move in this round.
-    fn is_time(&mut self, sides: &[Side<'_>], is_uneven: bool) -> bool {
+    /// By which share workers swing from one round to the next without anything having changed.
+    fn usual_swing(&mut self, loads: &[WorkerLoad]) -> f64 {
+        let Some(now) = median(loads.iter().filter_map(|load| load.swing)) else {
+            return 0.0;
+        };
+        if self.swung.len() == MEMORY {
+            self.swung.pop_front();
+        }
+        self.swung.push_back(now);
+        median(self.swung.iter().copied()).map_or(now, |usual| usual.max(now))
+    }
+
+    /// Whether shards may move in this round, in which it is too long for a worker to take more than `slack` beyond the mean.
+    fn is_time(&mut self, sides: &[Side<'_>], mean: f64, slack: f64) -> bool {
         if self.goes_on > 0 {
             self.goes_on -= 1;
             return true;
         }
-        let slowest = sides
-            .iter()
-            .max_by(|a, b| a.seconds.total_cmp(&b.seconds))
-            .filter(|_| is_uneven)
-            .map(|side| side.load.worker);
-        self.uneven = slowest.map(|slowest| match self.uneven {
-            Some((before, rounds)) if before == slowest => (slowest, rounds + 1),
-            _ => (slowest, 1),
-        });
-        let lasts = self
-            .uneven
-            .is_some_and(|(_, rounds)| rounds >= self.patience);
+        let before = std::mem::take(&mut self.slow);
+        for side in sides {
+            let slacks = (side.seconds / mean - 1.0) / slack;
+            if slacks > 1.0 {
+                let worker = side.load.worker;
+                let (rounds, sum) = before.get(&worker).copied().unwrap_or_default();
+                self.slow.insert(worker, (rounds + 1, sum + slacks));
+            }
+        }
+        let is_sure = |(rounds, sum): &(u32, f64)| *rounds >= self.rounds && *sum >= self.patience;
+        let lasts = self.slow.values().any(is_sure);
         if lasts {
-            (self.uneven, self.goes_on) = (None, self.settling);
+            self.slow.clear();
+            self.goes_on = self.settling;
         }
         lasts
     }
@@ -260,12 +303,14 @@ mod tests {
             takes_shards: true,
             stays: Duration::ZERO,
             shards: (0..).zip(ms).map(one).collect(),
+            swing: None,
         }
     }
 
     fn eager() -> Levelling {
         Levelling {
-            patience: 1,
+            rounds: 1,
+            patience: 1.0,
             ..Levelling::default()
         }
     }
@@ -326,6 +371,92 @@ mod tests {
         }
         assert_eq!(eager().propose(&[]), []);
         assert_eq!(eager().propose(&[load(1, 1, &[]), load(2, 1, &[])]), []);
+    }
+
+    /// The same load as noise of so many percent shows it, and how much it differs from round to round.
+    fn noisy(percent: &[i64], swing: f64) -> Vec<WorkerLoad> {
+        let of = |(worker, percent): (u32, &i64)| WorkerLoad {
+            swing: Some(swing),
+            ..load(worker, 1, &[(200 + 2 * percent) as u64; 50])
+        };
+        (1..).zip(percent).map(of).collect()
+    }
+
+    #[test]
+    fn where_workers_swing_more_is_noise() {
+        // The first is slow in all rounds, by less than what all of them change by.
+        let rounds = [
+            noisy(&[20, -4, -8, -8], 0.16),
+            noisy(&[20, 0, 0, -20], 0.16),
+        ];
+        let mut policy = Levelling::default();
+        for round in rounds.iter().cycle().take(20) {
+            assert_eq!(policy.propose(round), []);
+        }
+        // If only the first did, it would not be.
+        let mut steady = rounds.clone();
+        let all = steady.iter_mut().flatten();
+        all.filter(|it| it.worker != WorkerId(1))
+            .for_each(|it| it.swing = Some(0.01));
+        let mut policy = Levelling::default();
+        assert_eq!(policy.propose(&steady[0]), []);
+        assert_ne!(policy.propose(&steady[1]), []);
+        // Much more than what is usual is not noise there either, and is levelled until half of what is usual is left.
+        let mut policy = Levelling::default();
+        for round in rounds.iter().cycle().take(6) {
+            policy.propose(round);
+        }
+        let mut slow = noisy(&[60, -20, -20, -20], 0.16);
+        assert_eq!(policy.propose(&slow), []);
+        let (_, now) = after(&mut policy, &mut slow);
+        assert_eq!(now[0], 10_560);
+    }
+
+    #[test]
+    fn one_round_of_noise_holds_moves_back_and_is_not_what_is_usual() {
+        let slow = |swing| noisy(&[30, -10, -10, -10], swing);
+        let mut policy = Levelling::default();
+        // What was usual once is forgotten.
+        for swing in [[0.3; 2 * MEMORY], [0.01; 2 * MEMORY]]
+            .concat()
+            .iter()
+            .take(3 * MEMORY)
+        {
+            policy.propose(&noisy(&[0, 0, 0, 0], *swing));
+        }
+        assert_eq!(policy.propose(&slow(0.4)), [], "all became slower");
+        assert_eq!(policy.propose(&slow(0.01)), [], "it may be over");
+        assert_ne!(policy.propose(&slow(0.01)), []);
+    }
+
+    #[test]
+    fn one_that_is_fast_beside_equals_is_filled() {
+        // Whoever of the equals is the slowest, by the last digit, changes.
+        let mut policy = Levelling::default();
+        let rounds = (0..4).map(|round| {
+            let mut loads = noisy(&[10, 10, 10, -30], 0.0);
+            loads[round % 3].shards[0].ran += Duration::from_nanos(1);
+            policy.propose(&loads).len()
+        });
+        let rounds: Vec<usize> = rounds.collect();
+        assert_eq!(rounds[0], 0);
+        assert!(rounds[1] > 0, "{rounds:?}");
+    }
+
+    #[test]
+    fn what_is_hardly_too_much_has_to_last_longer() {
+        let rounds_until = |percent: i64| {
+            let mut policy = Levelling::default();
+            let load = noisy(&[percent, 0, 0, -percent], 0.0);
+            (1..20).find(|_| !policy.propose(&load).is_empty())
+        };
+        let rounds = [5, 7, 8, 10, 50].map(rounds_until);
+        assert_eq!(rounds, [None, Some(3), Some(3), Some(2), Some(2)]);
+        // Once it is over, it begins anew.
+        let mut policy = Levelling::default();
+        for percent in [8, 8, 0, 8, 8, 0, 8, 8] {
+            assert_eq!(policy.propose(&noisy(&[percent, 0, 0, -percent], 0.0)), []);
+        }
     }
 
     #[test]

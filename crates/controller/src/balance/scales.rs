@@ -2,13 +2,14 @@
 //!
 //! # Rules
 //! * A round begins when a period has passed and all who have told something before have told again; when some are silent, after
-//!   [`SILENT`] periods.
+//!   [`SILENT`] periods. The first period begins when somebody tells something: what a job does in its first moments tells little.
 //! * Each group is looked at by itself, with a policy of its own: groups run in turns as often as side by side, and who has a large shard of
 //!   one is no worse for it a holder of the others.
 //! * What a shard takes is its time for a turn, from where it is now or was last, times the turns of its group: so reports that come in the
 //!   midst of turns, and not at the same time, compare. A group of which no shard has ended [`TURNS`] turns waits for the next round.
 //! * A worker's time is that of the last round, and each shard's part of it what has been usual: noise in the time of a shard, such as when
 //!   throttling falls into its task, chooses none.
+//! * How much a worker swings is told by the shards that were there in this round and in the one before: moves are no swings.
 //! * Shards on their way count where they go. A shard that a user has moved is not moved by the policy any more.
 
 use super::{Balancer, Levelling, Proposal, ShardLoad, WorkerLoad};
@@ -16,6 +17,7 @@ use brambling_program::{GroupId, ShardId};
 use brambling_protocol::WorkerId;
 use brambling_protocol::message::ShardTime;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Turns of a group that make a round of it.
@@ -62,15 +64,24 @@ struct Weight {
 const NEW: f64 = 0.4;
 
 impl Weight {
-    fn end_round(&mut self) {
-        if self.turns > 0 {
-            self.turn_ns = self.ran_ns as f64 / self.turns as f64;
-            self.usual_ns = match std::mem::replace(&mut self.is_settled, true) {
-                true => NEW * self.turn_ns + (1.0 - NEW) * self.usual_ns,
-                false => self.turn_ns,
-            };
+    /// How long a turn took in the round before and takes in this one, of a shard that was here in both.
+    fn end_round(&mut self) -> Option<(f64, f64)> {
+        let (turns, ran_ns) = (
+            std::mem::take(&mut self.turns),
+            std::mem::take(&mut self.ran_ns),
+        );
+        if turns == 0 {
+            return None;
         }
-        (self.turns, self.ran_ns) = (0, 0);
+        let turn_ns = ran_ns as f64 / turns as f64;
+        let before = std::mem::replace(&mut self.turn_ns, turn_ns);
+        if std::mem::replace(&mut self.is_settled, true) {
+            self.usual_ns = NEW * turn_ns + (1.0 - NEW) * self.usual_ns;
+            Some((before, turn_ns))
+        } else {
+            self.usual_ns = turn_ns;
+            None
+        }
     }
 }
 
@@ -153,6 +164,10 @@ impl Scales {
         places: &[Place],
         at: impl Fn(ShardId) -> Option<At>,
     ) -> Vec<Proposal> {
+        if self.known.is_empty() {
+            self.since = now;
+            return Vec::new();
+        }
         let passed = now.saturating_sub(self.since);
         let have_told =
             |it: &Place| self.told.contains(&it.worker) || !self.known.contains(&it.worker);
@@ -160,7 +175,7 @@ impl Scales {
         if !is_due && passed < self.period * SILENT {
             return Vec::new();
         }
-        self.since = now;
+        let before = std::mem::replace(&mut self.since, now);
         self.told.clear();
         // Who has not told anything yet is still preparing itself.
         let known = places.iter().filter(|it| self.known.contains(&it.worker));
@@ -173,7 +188,7 @@ impl Scales {
         let groups = turns.into_iter().filter(|(_, turns)| *turns >= TURNS);
         let groups = groups.collect::<Vec<_>>().into_iter();
         groups
-            .flat_map(|(id, turns)| self.round_of(id, turns, now, &places, &at))
+            .flat_map(|(id, turns)| self.round_of(id, turns, before..now, &places, &at))
             .collect()
     }
 
@@ -181,15 +196,16 @@ impl Scales {
         &mut self,
         id: GroupId,
         turns: u64,
-        now: Duration,
+        round: Range<Duration>,
         places: &[Place],
         at: &impl Fn(ShardId) -> Option<At>,
     ) -> Vec<Proposal> {
         let group = self.groups.entry(id).or_insert_with(|| Group {
             policy: (self.policy)(),
-            since: Duration::ZERO,
+            since: round.start,
         });
-        let passed = now.saturating_sub(std::mem::replace(&mut group.since, now));
+        let since = std::mem::replace(&mut group.since, round.end);
+        let passed = round.end.saturating_sub(since);
         // Turns in a period.
         let rate = turns as f64 * self.period.as_secs_f64() / passed.as_secs_f64().max(1e-9);
         let load = |place: &Place| WorkerLoad {
@@ -199,6 +215,7 @@ impl Scales {
             takes_shards: true,
             stays: Duration::ZERO,
             shards: Vec::new(),
+            swing: None,
         };
         let mut loads: BTreeMap<WorkerId, WorkerLoad> =
             places.iter().map(|it| (it.worker, load(it))).collect();
@@ -206,9 +223,16 @@ impl Scales {
         let of_this = of_group(0)..=of_group(u32::MAX);
         // What the shards of a worker took, and what they usually do.
         let mut sums = BTreeMap::<WorkerId, (f64, f64)>::new();
+        // What those that stayed took in the round before, and in this one.
+        let mut compared = BTreeMap::<WorkerId, (f64, f64)>::new();
         for (shard, weight) in self.weights.range_mut(of_this.clone()) {
-            weight.end_round();
-            if let Some(At::Here(worker) | At::Towards(worker)) = at(*shard) {
+            let both = weight.end_round();
+            let at = at(*shard);
+            if let (Some((before, now)), Some(At::Here(worker))) = (both, at) {
+                let sum = compared.entry(worker).or_default();
+                *sum = (sum.0 + before, sum.1 + now);
+            }
+            if let Some(At::Here(worker) | At::Towards(worker)) = at {
                 let sum = sums.entry(worker).or_default();
                 *sum = (sum.0 + weight.turn_ns, sum.1 + weight.usual_ns);
             }
@@ -227,6 +251,11 @@ impl Scales {
             } else {
                 let (shard, bytes) = (*shard, weight.bytes);
                 load.shards.push(ShardLoad { shard, ran, bytes });
+            }
+        }
+        for (worker, (before, now)) in compared {
+            if let Some(load) = loads.get_mut(&worker) {
+                load.swing = (before > 0.0).then(|| (now / before - 1.0).abs());
             }
         }
         let loads: Vec<WorkerLoad> = loads.into_values().collect();

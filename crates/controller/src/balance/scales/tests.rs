@@ -2,6 +2,7 @@
 //! is shown too little or too late; what reports cost, and how long moves take, it does not know.
 
 use super::*;
+use std::cell::RefCell;
 
 const GROUP: GroupId = GroupId(0);
 const PERIOD: Duration = Duration::from_secs(1);
@@ -174,6 +175,18 @@ fn a_worker_that_falls_to_half_sheds_within_five_seconds_and_then_nothing_moves(
 }
 
 #[test]
+fn workers_that_swing_keep_what_they_have_and_one_that_falls_sheds_all_the_same() {
+    let mut cluster = Cluster::new(&[0.4; 16], vec![1.0; 160]);
+    cluster.wobble = 0.12;
+    cluster.pass(120);
+    assert_eq!(cluster.moves, 0);
+    cluster.speeds.insert(WorkerId(2), 0.1);
+    cluster.pass(10);
+    let over = cluster.turn_ms() / cluster.allowed_ms();
+    assert!(over < 1.3, "{over}, and it was 3.8");
+}
+
+#[test]
 fn who_joins_is_filled_once_it_tells() {
     let mut cluster = Cluster::even(80);
     cluster.pass(5);
@@ -307,6 +320,103 @@ fn one_round_makes_no_shard_large() {
     );
     let proposed = scales.round(2 * PERIOD, &places(&[1, 2]), at);
     assert_eq!(proposed[0].shard, shard(2));
+}
+
+thread_local! {
+    /// What the policy is shown, round by round.
+    static SHOWN: RefCell<Vec<Vec<WorkerLoad>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Moves nothing, and notes what it is shown.
+struct Notes;
+
+impl Balancer for Notes {
+    fn propose(&mut self, loads: &[WorkerLoad]) -> Vec<Proposal> {
+        SHOWN.with_borrow_mut(|rounds| rounds.push(loads.to_vec()));
+        Vec::new()
+    }
+}
+
+#[test]
+fn workers_swing_by_what_the_shards_that_stay_take() {
+    let (on_its_way, here) = (At::Towards, At::Here);
+    // Who tells that a turn of which shard takes so many milliseconds, where the second shard is, and the swings in permille.
+    type Round<'a> = (&'a [(u32, u32, u64)], At, [Option<i64>; 2]);
+    let rounds: [Round<'_>; 6] = [
+        (
+            &[(1, 0, 100), (1, 1, 300), (2, 2, 100)],
+            here(WorkerId(1)),
+            [None, None],
+        ),
+        (
+            &[(1, 0, 100), (1, 1, 400), (2, 2, 80)],
+            here(WorkerId(1)),
+            [Some(250), Some(200)],
+        ),
+        (
+            &[(1, 0, 100), (1, 1, 900), (2, 2, 80)],
+            on_its_way(WorkerId(2)),
+            [Some(0), Some(0)],
+        ),
+        // It takes as long as it likes where it has come.
+        (
+            &[(1, 0, 100), (2, 1, 200), (2, 2, 80)],
+            here(WorkerId(2)),
+            [Some(0), Some(0)],
+        ),
+        (
+            &[(1, 0, 100), (2, 1, 200), (2, 2, 108)],
+            here(WorkerId(2)),
+            [Some(0), Some(100)],
+        ),
+        // The first ends no turn.
+        (
+            &[(2, 1, 200), (2, 2, 108)],
+            here(WorkerId(2)),
+            [None, Some(0)],
+        ),
+    ];
+    let mut scales = Scales::new(PERIOD, || Box::new(Notes));
+    for (second, (times, of_the_second, expected)) in (1..).zip(rounds) {
+        told(&mut scales, times);
+        scales.on_told(WorkerId(1));
+        let others = [1, 0, 2].map(WorkerId);
+        let at = |shard: ShardId| match shard.index {
+            1 => Some(of_the_second),
+            other => Some(here(others[other as usize])),
+        };
+        scales.round(Duration::from_secs(second), &places(&[1, 2]), at);
+        let shown = SHOWN.take();
+        let permille = |load: &WorkerLoad| load.swing.map(|it| (it * 1e3).round() as i64);
+        let swings: Vec<_> = shown[0].iter().map(permille).collect();
+        assert_eq!(swings, expected, "round {second}");
+    }
+}
+
+#[test]
+fn the_first_moments_of_a_job_make_no_round() {
+    let mut scales = Scales::new(PERIOD, || Box::new(Notes));
+    // The cluster has been up for an hour, and the workers prepare themselves until they tell something.
+    for (ms, tells) in [
+        (3_600_000, false),
+        (3_600_800, false),
+        (3_600_900, true),
+        (3_601_000, false),
+        (3_601_800, true),
+    ] {
+        if tells {
+            told(&mut scales, &[(1, 0, 200), (1, 1, 200), (2, 2, 10)]);
+        }
+        assert_eq!(SHOWN.with_borrow(Vec::len), 0, "before {ms} ms");
+        let here = |shard| Some(At::Here(owner(shard)));
+        scales.round(Duration::from_millis(ms), &places(&[1, 2]), here);
+    }
+    let rounds = SHOWN.take();
+    let second_ms: u128 = (rounds.iter().flatten().flat_map(|load| &load.shards))
+        .map(|shard| shard.ran.as_millis())
+        .sum();
+    // Twice two turns of 410 ms have been told in a second.
+    assert_eq!((rounds.len(), second_ms), (1, 1_640));
 }
 
 #[test]
