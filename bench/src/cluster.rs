@@ -29,6 +29,8 @@ pub(crate) struct Running {
 pub(crate) struct Load {
     /// Heard and said.
     pub(crate) messages: u64,
+    /// Shards that have moved.
+    pub(crate) moves: u64,
     pub(crate) cpu: Duration,
 }
 
@@ -92,6 +94,7 @@ impl Running {
         let times = self.threads.iter().map(|&thread| thread_cpu_time(thread));
         Ok(Load {
             messages: heard + said,
+            moves: self.controller.moves_arrived(),
             cpu: times.sum::<std::io::Result<Duration>>()?,
         })
     }

@@ -275,6 +275,8 @@ pub struct LoadFigures {
     pub tasks: u64,
     /// Frames that it hears and says.
     pub messages_per_s: Figure,
+    /// Shards that moved meanwhile.
+    pub moves_per_s: Figure,
     /// CPU time of its threads.
     pub cpu_ms_per_s: Figure,
 }

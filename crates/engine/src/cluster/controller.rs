@@ -140,6 +140,11 @@ impl ControllerProcess {
         }
     }
 
+    /// How many shards have moved until now, in jobs that have ended as well.
+    pub fn moves_arrived(&self) -> u64 {
+        self.shared.state().moves.arrived
+    }
+
     /// How many workers take part now.
     pub fn workers(&self) -> usize {
         self.shared.state().registry.workers()
