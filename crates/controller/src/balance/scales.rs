@@ -85,6 +85,44 @@ impl Weight {
     }
 }
 
+/// What the shards of a worker take for a turn, all of them.
+#[derive(Default)]
+struct Sums {
+    /// As of the last round, and as they usually do.
+    turn_ns: f64,
+    usual_ns: f64,
+    /// Those that stayed, in the round before and in this one.
+    before_ns: f64,
+    now_ns: f64,
+}
+
+impl Sums {
+    fn swing(&self) -> Option<f64> {
+        (self.before_ns > 0.0).then(|| (self.now_ns / self.before_ns - 1.0).abs())
+    }
+}
+
+/// Ends a round for these shards, and adds them up by worker.
+fn end_round<'w>(
+    weights: impl Iterator<Item = (&'w ShardId, &'w mut Weight)>,
+    at: &impl Fn(ShardId) -> Option<At>,
+) -> BTreeMap<WorkerId, Sums> {
+    let mut sums = BTreeMap::<WorkerId, Sums>::new();
+    for (shard, weight) in weights {
+        let both = weight.end_round();
+        let Some(at) = at(*shard) else { continue };
+        let (At::Here(worker) | At::Towards(worker)) = at;
+        let sum = sums.entry(worker).or_default();
+        sum.turn_ns += weight.turn_ns;
+        sum.usual_ns += weight.usual_ns;
+        if let (Some((before_ns, now_ns)), At::Here(_)) = (both, at) {
+            sum.before_ns += before_ns;
+            sum.now_ns += now_ns;
+        }
+    }
+    sums
+}
+
 struct Group {
     policy: Box<dyn Balancer + Send>,
     /// When its last round was.
@@ -208,6 +246,9 @@ impl Scales {
         let passed = round.end.saturating_sub(since);
         // Turns in a period.
         let rate = turns as f64 * self.period.as_secs_f64() / passed.as_secs_f64().max(1e-9);
+        let of_group = |index| ShardId { group: id, index };
+        let of_this = of_group(0)..=of_group(u32::MAX);
+        let sums = end_round(self.weights.range_mut(of_this.clone()), at);
         let load = |place: &Place| WorkerLoad {
             worker: place.worker,
             threads: place.threads,
@@ -215,33 +256,15 @@ impl Scales {
             takes_shards: true,
             stays: Duration::ZERO,
             shards: Vec::new(),
-            swing: None,
+            swing: sums.get(&place.worker).and_then(Sums::swing),
         };
         let mut loads: BTreeMap<WorkerId, WorkerLoad> =
             places.iter().map(|it| (it.worker, load(it))).collect();
-        let of_group = |index| ShardId { group: id, index };
-        let of_this = of_group(0)..=of_group(u32::MAX);
-        // What the shards of a worker took, and what they usually do.
-        let mut sums = BTreeMap::<WorkerId, (f64, f64)>::new();
-        // What those that stayed took in the round before, and in this one.
-        let mut compared = BTreeMap::<WorkerId, (f64, f64)>::new();
-        for (shard, weight) in self.weights.range_mut(of_this.clone()) {
-            let both = weight.end_round();
-            let at = at(*shard);
-            if let (Some((before, now)), Some(At::Here(worker))) = (both, at) {
-                let sum = compared.entry(worker).or_default();
-                *sum = (sum.0 + before, sum.1 + now);
-            }
-            if let Some(At::Here(worker) | At::Towards(worker)) = at {
-                let sum = sums.entry(worker).or_default();
-                *sum = (sum.0 + weight.turn_ns, sum.1 + weight.usual_ns);
-            }
-        }
         for (shard, weight) in self.weights.range(of_this) {
             let Some(at) = at(*shard) else { continue };
             let (At::Here(worker) | At::Towards(worker)) = at;
-            let (now_ns, usual_ns) = sums[&worker];
-            let ran_ns = weight.usual_ns * (now_ns / usual_ns.max(1.0)) * rate;
+            let sum = &sums[&worker];
+            let ran_ns = weight.usual_ns * (sum.turn_ns / sum.usual_ns.max(1.0)) * rate;
             let ran = Duration::from_nanos(ran_ns as u64);
             let Some(load) = loads.get_mut(&worker) else {
                 continue;
@@ -251,11 +274,6 @@ impl Scales {
             } else {
                 let (shard, bytes) = (*shard, weight.bytes);
                 load.shards.push(ShardLoad { shard, ran, bytes });
-            }
-        }
-        for (worker, (before, now)) in compared {
-            if let Some(load) = loads.get_mut(&worker) {
-                load.swing = (before > 0.0).then(|| (now / before - 1.0).abs());
             }
         }
         let loads: Vec<WorkerLoad> = loads.into_values().collect();
