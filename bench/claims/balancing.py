@@ -5,8 +5,7 @@ Prints JSON: `ms_per_iteration`, the median of iterations that begin 5 s or 10 i
 `allowed_ms_per_iteration`, the CPU time that the workers used for an iteration, over the cores that are left, 1.4: threads that wait sleep and use
 none, and `kernels_share_of_cpu` tells how much of it was the kernels';
 `unmoved_longest_gap_ms`, the longest time in which a shard that never moved ran nothing, from the fall on. The results are those of one process,
-to the last bit, or this fails. Where others used the machine so much that iterations took too long before anything fell, it is done again, at
-most twice: `repeated` counts.
+to the last bit, or this fails.
 """
 
 import argparse
@@ -34,8 +33,6 @@ SHARE, FALLS_TO = 0.4, 0.2
 FALLEN = 1
 BEFORE_S, SETTLING_S, AFTER_S = 5.0, 5.0, 8.0
 SETTLING_ITERATIONS = 10
-# Of what is allowed: what an iteration takes while all is level, or the machine is too busy to tell.
-LEVEL_MAX, ATTEMPTS = 1.07, 3
 RECORD = "<IIIdd"
 
 
@@ -234,12 +231,7 @@ def main():
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
         try:
-            for repeated in range(ATTEMPTS):
-                found = measure(state, arguments.shards, arguments.task_ms / 1e3, options)
-                found["repeated"] = repeated
-                level = found["before"]
-                if level["ms_per_iteration"] <= LEVEL_MAX * level["allowed_ms_per_iteration"]:
-                    break
+            found = measure(state, arguments.shards, arguments.task_ms / 1e3, options)
         except NoCgroupsError as error:
             sys.exit(f"skipped: {error}")
     print(json.dumps(found))

@@ -4,8 +4,7 @@
 //!
 //! The program is that of `task-rate`; tasks work for so long that every job takes about as long, unless a billion of them take longer.
 //!
-//! A shard that moves costs messages of its own, and moves for how fast the processors of the workers are in that second, not for tasks: a job
-//! during which one did is run again, twice at most. What moved all the same is told, and its messages count.
+//! A shard that moves costs messages of its own, which count; how many moved is told.
 
 use super::task_rate::{self, STAGES};
 use crate::BenchError;
@@ -26,8 +25,6 @@ const JOB_NS: f64 = 6e9;
 /// What a job begins and ends with is not looked at: that comes once a job, however long it is.
 const BEGINNING: Duration = Duration::from_secs(1);
 const LOOKED_UNTIL: Duration = Duration::from_secs(5);
-/// Of a round, until no shard moves.
-const ATTEMPTS: u32 = 3;
 /// A task without any work, about.
 const TASK_NS: f64 = 30.0;
 
@@ -97,19 +94,8 @@ fn measure(session: &mut Session<'_>, cases: &[Case<'_>]) -> Result<Measured, Be
     session.measure(rounds)
 }
 
-/// Messages of a second of a job during which no shard moves, if there is one.
+/// Messages of a second of the job; the controller's CPU time and the moves of a second are noted.
 fn messages_per_s(session: &mut Session<'_>, case: &Case<'_>) -> Result<f64, BenchError> {
-    for _ in 1..ATTEMPTS {
-        let messages = messages_per_s_of_one(session, case)?;
-        if case.moves_per_s.get() == 0.0 {
-            return Ok(messages);
-        }
-    }
-    messages_per_s_of_one(session, case)
-}
-
-/// Messages of a second of one job; the controller's CPU time and the moves of a second are noted.
-fn messages_per_s_of_one(session: &mut Session<'_>, case: &Case<'_>) -> Result<f64, BenchError> {
     let shards = case.workers * task_rate::SHARDS_PER_CORE;
     let turns = (case.tasks / (STAGES * u64::from(shards))).max(1);
     let tasks = turns * STAGES * u64::from(shards);
