@@ -72,11 +72,14 @@ def test_help_and_list_need_no_environment():
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(tmp_path, ending):
     script = """
+import signal
 import sys
 from pathlib import Path
 from peers.command import main
 from peers.tests.fakes import workload
 from peers.tests.test_command import Entered
+# A shell's background jobs begin with it ignored, and what is ignored is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main(["--size", "small"], (workload("Talks", "Hangs"),), Entered(Path(sys.argv[1]))))
 """
     process = subprocess.Popen(
