@@ -125,7 +125,7 @@ struct Shared {
     tls: Option<Tls>,
     local: bool,
     buffers: Buffers,
-    registry: Registry,
+    registry: Arc<Registry>,
     waker: Waker,
     links: RwLock<Links>,
     next: AtomicU64,
@@ -216,7 +216,7 @@ impl Net {
             tls: options.tls,
             local: options.local,
             buffers: Buffers::default(),
-            registry,
+            registry: Arc::new(registry),
             waker,
             links: RwLock::default(),
             next: AtomicU64::new(0),
@@ -335,15 +335,15 @@ impl Shared {
             id,
             wire,
             origin,
+            &self.registry,
             &self.buffers,
-            self.token.clone(),
-            (self.nonce)(),
+            (self.token.clone(), (self.nonce)()),
         );
         let link = Arc::new(link);
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
         links.insert(link.clone());
         drop(links);
-        let registered = link.register(&self.registry, mio::Token(id.0 as usize));
+        let registered = link.register();
         if let Err(error) = registered {
             self.forget(id);
             return Err(error);
@@ -359,7 +359,7 @@ impl Shared {
     /// Ends a link, once.
     fn lose(&self, link: &Link, why: Lost) {
         if self.forget(link.id()).is_some() {
-            link.shut(&self.registry);
+            link.shut();
             // Whoever panics here has heard of it.
             let _ = catch_unwind(AssertUnwindSafe(|| self.owner.lost(link.id(), why)));
         }
@@ -521,3 +521,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,7 @@ pub(super) struct Link {
     origin: Origin,
     since: Instant,
     wire: Wire,
+    registry: Arc<Registry>,
     /// Whether both sides have proved that they know the token.
     is_open: AtomicBool,
     reader: Mutex<Reader>,
@@ -156,6 +157,9 @@ struct Writer {
     written: usize,
     /// The socket takes no more: it will say when it does.
     is_full: bool,
+    /// The helper is woken when the socket takes more. Only while something waits for that: Unix sockets say so again and again, each time
+    /// that the other side has read something.
+    is_awaited: bool,
     has_ended: bool,
     sent: Arc<Count>,
 }
@@ -165,9 +169,9 @@ impl Link {
         id: LinkId,
         wire: Wire,
         origin: Origin,
+        registry: &Arc<Registry>,
         buffers: &Buffers,
-        token: Token,
-        nonce: Nonce,
+        (token, nonce): (Token, Nonce),
     ) -> Link {
         let greeting = match origin {
             Origin::Dialed => Greeting::Dialing(Box::new(Dialer::new(token, nonce)), false),
@@ -180,6 +184,7 @@ impl Link {
             origin,
             since: Instant::now(),
             wire,
+            registry: registry.clone(),
             is_open: AtomicBool::new(false),
             reader: Mutex::new(Reader {
                 greeting,
@@ -194,6 +199,8 @@ impl Link {
             writer: Mutex::new(Writer {
                 // Nothing goes out before there is a connection.
                 is_full: origin == Origin::Dialed,
+                // As it is registered.
+                is_awaited: true,
                 sent: sent.clone(),
                 ..Writer::default()
             }),
@@ -226,20 +233,47 @@ impl Link {
         now.saturating_duration_since(self.since) > time && !self.is_open.load(Ordering::Acquire)
     }
 
-    pub(super) fn register(&self, registry: &Registry, token: mio::Token) -> io::Result<()> {
-        // By its descriptor: others read and write the stream meanwhile.
+    pub(super) fn register(&self) -> io::Result<()> {
         let interests = Interest::READABLE | Interest::WRITABLE;
-        registry.register(
+        // By its descriptor: others read and write the stream meanwhile.
+        self.registry.register(
             &mut SourceFd(&self.wire.stream.as_raw_fd()),
-            token,
+            self.token(),
             interests,
         )
     }
 
+    fn token(&self) -> mio::Token {
+        mio::Token(self.id.0 as usize)
+    }
+
+    /// Whether the helper is woken when the socket takes more.
+    #[cfg(test)]
+    pub(super) fn awaits_room(&self) -> bool {
+        self.writer().is_awaited
+    }
+
+    /// Has the helper woken when the socket takes more, at once if it does by now, or not any more.
+    fn await_room(&self, writer: &mut Writer, is_awaited: bool) -> io::Result<()> {
+        if std::mem::replace(&mut writer.is_awaited, is_awaited) == is_awaited {
+            return Ok(());
+        }
+        let interests = match is_awaited {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
+        };
+        let fd = self.wire.stream.as_raw_fd();
+        let mut source = SourceFd(&fd);
+        self.registry
+            .reregister(&mut source, self.token(), interests)
+    }
+
     /// Nothing is read or written any more.
-    pub(super) fn shut(&self, registry: &Registry) {
+    pub(super) fn shut(&self) {
         // Both fail when the connection is gone, which is what they are for.
-        let _ = registry.deregister(&mut SourceFd(&self.wire.stream.as_raw_fd()));
+        let _ = self
+            .registry
+            .deregister(&mut SourceFd(&self.wire.stream.as_raw_fd()));
         let _ = self.wire.stream.shut();
         let mut writer = self.writer();
         writer.has_ended = true;
@@ -266,7 +300,7 @@ impl Link {
             writer.sent.add_frames(count);
         }
         // The reading side sees that the connection is broken, and ends the link.
-        let _ = writer.write(&self.wire);
+        let _ = self.write(&mut writer);
     }
 
     /// Writes what waits, if the socket takes more of it by now; whether it did. `waits` says whether to wait for another thread that is
@@ -286,7 +320,7 @@ impl Link {
         let before = (writer.queue.len(), writer.written);
         writer.is_full = false;
         // The reading side sees that the connection is broken, and ends the link.
-        let _ = writer.write(&self.wire);
+        let _ = self.write(&mut writer);
         before != (writer.queue.len(), writer.written)
     }
 
@@ -311,7 +345,20 @@ impl Link {
         drop(reader);
         let mut writer = self.writer();
         writer.is_full = false;
-        writer.write(&self.wire)
+        self.write(&mut writer)?;
+        if !writer.is_full {
+            self.await_room(&mut writer, false)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the socket takes.
+    fn write(&self, writer: &mut Writer) -> io::Result<()> {
+        writer.write(&self.wire)?;
+        if writer.is_full {
+            self.await_room(writer, true)?;
+        }
+        Ok(())
     }
 
     // ---- what comes

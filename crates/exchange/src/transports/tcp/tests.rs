@@ -1,0 +1,78 @@
+use super::*;
+use brambling_protocol::Priority;
+use brambling_protocol::frame::{Ack, Body, Frame};
+use bytes::Bytes;
+use std::sync::mpsc::{Sender, channel};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// More than a socket holds.
+const FRAMES: usize = 1 << 20;
+
+/// Counts the frames that come, while its door is open.
+struct Behind(Mutex<()>, Mutex<Sender<()>>);
+
+impl Owner for Behind {
+    fn opened(&self, _: LinkId, _: Origin) {}
+    fn frame(
+        &self,
+        _: LinkId,
+        _: Incoming<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        drop(self.0.lock().unwrap());
+        let _ = self.1.lock().unwrap().send(());
+        Ok(())
+    }
+    fn lost(&self, _: LinkId, _: Lost) {}
+}
+
+fn net(bind: bool, local: bool, came: Sender<()>) -> (Net, Arc<Behind>) {
+    let owner = Arc::new(Behind(Mutex::default(), Mutex::new(came)));
+    let options = NetOptions {
+        bind: bind.then(|| "127.0.0.1:0".parse().unwrap()),
+        token: Token::new([7; 32]),
+        nonce: || [1; size_of::<Nonce>()],
+        tls: None,
+        local,
+    };
+    (Net::new(options, owner.clone()).unwrap(), owner)
+}
+
+fn within(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A Unix socket that takes more says so each time that the other side has read something: a helper that heard it where nothing waited
+/// would push those who compute off their processor.
+#[test]
+fn room_is_awaited_only_while_something_waits_for_it() {
+    for local in [false, true] {
+        let (sender, came) = channel();
+        let (reader, behind) = net(true, local, sender);
+        let (writer, _) = net(false, local, channel().0);
+        let id = writer.dial(reader.listens_at().unwrap()).unwrap();
+        let link = writer.shared.link(id).unwrap();
+        within("greeted", || link.is_open() && !link.awaits_room());
+
+        let door = behind.0.lock().unwrap();
+        let frame = Frame {
+            priority: Priority::FIRST,
+            sequence: None,
+            body: Body::Ack(Ack { received: 1 }),
+        };
+        let frame: Bytes = frame.to_bytes();
+        writer.send(id, std::iter::repeat_n(frame, FRAMES));
+        within("full", || link.awaits_room());
+        drop(door);
+        let mut count = 0;
+        while count < FRAMES && came.recv_timeout(PATIENCE).is_ok() {
+            count += 1;
+        }
+        assert_eq!(count, FRAMES);
+        within("empty", || !link.awaits_room());
+        assert!(reader.shared.all().iter().all(|link| !link.awaits_room()));
+    }
+}
