@@ -8,7 +8,7 @@
 //! * A frame's length is believed when its header's checksum is right, and bounded by
 //!   [`BODY_BYTES_MAX`](brambling_protocol::frame::BODY_BYTES_MAX); only then memory is taken for it.
 //! * [`Net::send`] never waits: what the socket does not take stays queued, and goes when it takes more. Credits of
-//!   exchanges, not the transport, bound how much that is.
+//!   exchanges, not the transport, bound how much that is. Only while something waits so is the helper woken for room.
 //! * A link ends once, with a reason, whatever happens on it.
 //! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline. A connection whose other end
 //!   is gone without a word is noticed by the system ([`KEEPALIVE`]).

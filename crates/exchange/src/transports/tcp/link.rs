@@ -345,20 +345,13 @@ impl Link {
         drop(reader);
         let mut writer = self.writer();
         writer.is_full = false;
-        self.write(&mut writer)?;
-        if !writer.is_full {
-            self.await_room(&mut writer, false)?;
-        }
-        Ok(())
+        self.write(&mut writer)
     }
 
-    /// Writes what the socket takes.
+    /// Writes what the socket takes, and has the helper woken for the rest.
     fn write(&self, writer: &mut Writer) -> io::Result<()> {
         writer.write(&self.wire)?;
-        if writer.is_full {
-            self.await_room(writer, true)?;
-        }
-        Ok(())
+        self.await_room(writer, writer.is_full)
     }
 
     // ---- what comes
