@@ -14,6 +14,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "crates/exchange/src/in_process",
         "slots and mailboxes that sources write into while their owner reads: loom answers for them",
     ),
+    (
+        "crates/exchange/src/transports/tcp/shared.rs",
+        "a ring of bytes in memory that another process maps too",
+    ),
     ("crates/machine/src/pin.rs", "the affinity calls of libc"),
     (
         "crates/machine/src/probes/bandwidth.rs",

@@ -293,9 +293,19 @@ impl Switchboard {
         self.shared.net().poll()
     }
 
+    /// The same for threads that do so between other work.
+    pub fn look(&self) -> bool {
+        self.shared.net().look()
+    }
+
     /// A thread that polled goes to sleep.
     pub fn rest(&self) {
         self.shared.net().rest();
+    }
+
+    /// It has woken.
+    pub fn resume(&self) {
+        self.shared.net().resume();
     }
 }
 

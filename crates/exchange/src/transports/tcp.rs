@@ -2,7 +2,8 @@
 //!
 //! # Rules
 //! * Until the [greeting](brambling_protocol::greeting) is over, a link reads messages of fixed sizes and nothing else; it has
-//!   [`GREETING_TIME`] for that, and at most [`GREETED_AT_ONCE`] are in it. Whoever knows no token costs a socket for that long.
+//!   [`GREETING_TIME`] for that, and at most [`GREETED_AT_ONCE`] are in it. Whoever knows no token costs a socket for that long, and on
+//!   one machine the file that it may have passed on.
 //! * Under [TLS](super::tls) the greeting goes inside; its time is that of both, and it has no more memory than certificates take. Whoever
 //!   comes without is told so by the first bytes that it says, and costs no more.
 //! * A frame's length is believed when its header's checksum is right, and bounded by
@@ -10,6 +11,9 @@
 //! * [`Net::send`] never waits: what the socket does not take stays queued, and goes when it takes more. Credits of
 //!   exchanges, not the transport, bound how much that is. Only while something waits so is the helper woken for room.
 //! * A link ends once, with a reason, whatever happens on it.
+//! * Two processes of one machine have [memory](shared) to which they write instead of the socket, once they trust each other. Small frames
+//!   are news: they wake the other side's helper, unless its threads poll. Large ones do not while its threads [look](Net::look) between
+//!   their tasks and none [rests](Net::rest), for at most [`DOZE`]: whom they are for is at work.
 //! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline. A connection whose other end
 //!   is gone without a word is noticed by the system ([`KEEPALIVE`]).
 //! * A panic of the owner ends the link that it was handed a frame of, and nothing else.
@@ -22,6 +26,7 @@ mod buffers;
 mod carried;
 mod link;
 mod lost;
+mod shared;
 mod stream;
 mod wire;
 
@@ -36,11 +41,12 @@ use brambling_protocol::greeting::{Nonce, Token};
 use buffers::Buffers;
 use link::{Link, Look};
 use mio::{Events, Poll, Registry, Waker};
+use shared::Sleep;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -55,6 +61,8 @@ pub const GREETING_TIME: Duration = Duration::from_secs(5);
 const OUT_OF_THE_WAY: Duration = Duration::from_micros(500);
 /// At most.
 const FAR_OUT_OF_THE_WAY: Duration = Duration::from_millis(2);
+/// How long what is no news may wait, at most, for threads that looked lately.
+const DOZE: Duration = Duration::from_millis(10);
 /// How many strangers are greeted at once; further ones are told to come again.
 pub const GREETED_AT_ONCE: usize = 64;
 /// Connections taken before links have their turn again.
@@ -108,7 +116,7 @@ pub struct NetOptions {
     pub nonce: fn() -> Nonce,
     /// What all links speak TLS with, both ways; none: nothing is encrypted.
     pub tls: Option<Tls>,
-    /// Whether processes of this machine reach each other by Unix sockets, which are faster than TCP.
+    /// Whether processes of this machine reach each other by Unix sockets and, without TLS, through memory, which are faster than TCP.
     pub local: bool,
 }
 
@@ -133,8 +141,12 @@ struct Shared {
     ends: AtomicBool,
     /// How often threads have polled, going round.
     polls: AtomicU64,
+    /// How often they have, or have looked between other work.
+    looks: AtomicU64,
     /// Somebody who polled rests, and the helper has not seen it yet.
     rests: AtomicBool,
+    /// How many of those who polled rest.
+    resting: AtomicUsize,
     /// When the helper last looked for greetings that take too long.
     looked: Mutex<Instant>,
 }
@@ -223,7 +235,9 @@ impl Net {
             listens_at,
             ends: AtomicBool::new(false),
             polls: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
             rests: AtomicBool::new(false),
+            resting: AtomicUsize::new(0),
             looked: Mutex::new(Instant::now()),
         });
         let builder = std::thread::Builder::new().name("brambling-net".into());
@@ -261,6 +275,13 @@ impl Net {
     /// be idle: while there are some, the helper stays out of their way. Whether anything came or went.
     pub fn poll(&self) -> bool {
         self.shared.polls.fetch_add(1, Ordering::Relaxed);
+        self.look()
+    }
+
+    /// The same for threads that do so again and again between other work: what is no news may wait for them, unless some other thread
+    /// [rests](Net::rest).
+    pub fn look(&self) -> bool {
+        self.shared.looks.fetch_add(1, Ordering::Relaxed);
         let mut moved = false;
         for link in self.shared.all().iter() {
             moved |= link.write_on(false);
@@ -269,9 +290,25 @@ impl Net {
         moved
     }
 
-    /// A thread that polled does so no longer: the helper takes over, also if others still poll.
+    /// A thread that polled does so no longer, until it [resumes](Net::resume): the helper takes over, also if others still poll.
     pub fn rest(&self) {
+        self.shared.resting.fetch_add(1, Ordering::SeqCst);
         self.shared.rests.store(true, Ordering::Relaxed);
+        let all = self.shared.all();
+        let unread = all.iter().filter(|link| link.sleep(Sleep::Sleeps));
+        if unread.count() > 0 {
+            // Without a waker the helper wakes up for its next look all the same.
+            let _ = self.shared.waker.wake();
+        }
+        self.unpark();
+    }
+
+    /// A thread that rested polls again, or has gone.
+    pub fn resume(&self) {
+        self.shared.resting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn unpark(&self) {
         if let Some(helper) = &self.helper {
             helper.thread().unpark();
         }
@@ -299,7 +336,7 @@ impl Drop for Net {
         self.shared.ends.store(true, Ordering::SeqCst);
         // Without a waker the helper wakes up for its next look all the same.
         let _ = self.shared.waker.wake();
-        self.rest();
+        self.unpark();
         let helper = self.helper.take();
         // The helper itself may be the last to let go of the net: it ends without being waited for.
         let me = std::thread::current().id();
@@ -386,6 +423,7 @@ impl Shared {
         let mut unread: Vec<LinkId> = Vec::new();
         let mut polls = 0;
         let mut nap = OUT_OF_THE_WAY;
+        let (mut looks, mut looked_at) = (0, None);
         while !self.ends.load(Ordering::SeqCst) {
             let polled = self.polls.load(Ordering::Relaxed);
             if std::mem::replace(&mut polls, polled) != polled {
@@ -395,11 +433,16 @@ impl Shared {
             } else {
                 nap = OUT_OF_THE_WAY;
             }
+            let looked = self.looks.load(Ordering::Relaxed);
+            if std::mem::replace(&mut looks, looked) != looked {
+                looked_at = Some(Instant::now());
+            }
             let all_in = doors.iter().all(|door| door.accepted != Accepted::Some);
-            let patience = if unread.is_empty() && all_in {
-                GREETING_TIME / 5
-            } else {
-                Duration::ZERO
+            let is_idle = unread.is_empty() && all_in;
+            let patience = match is_idle.then(|| self.fall_asleep(looked_at, &mut unread)) {
+                Some(Sleep::Dozes) if unread.is_empty() => DOZE,
+                Some(Sleep::Sleeps) if unread.is_empty() => GREETING_TIME / 5,
+                _ => Duration::ZERO,
             };
             match poll.poll(&mut events, Some(patience)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -414,10 +457,13 @@ impl Shared {
                     Some(door) => door.accepted = Accepted::Some,
                     None if token == WAKER => {}
                     None => {
-                        let link = LinkId(token.0 as u64);
-                        let is_left = is_polled && self.is_open(link);
-                        if (is_left || self.take_up(link, event)) && !unread.contains(&link) {
-                            unread.push(link);
+                        let Some(link) = self.link(LinkId(token.0 as u64)) else {
+                            continue;
+                        };
+                        link.rung();
+                        let is_left = is_polled && link.is_open();
+                        if (is_left || self.take_up(&link, event)) && !unread.contains(&link.id()) {
+                            unread.push(link.id());
                         }
                     }
                 }
@@ -441,20 +487,35 @@ impl Shared {
         self.end_all(&ended);
     }
 
-    fn is_open(&self, link: LinkId) -> bool {
-        self.link(link).is_some_and(|link| link.is_open())
+    /// Has the helper woken for what comes through memory: how deep it sleeps, and where something has come already.
+    fn fall_asleep(&self, looked_at: Option<Instant>, unread: &mut Vec<LinkId>) -> Sleep {
+        let all = self.all();
+        let mut sleeps = Sleep::Dozes;
+        loop {
+            let rest = self.resting.load(Ordering::SeqCst) > 0;
+            if rest || looked_at.is_none_or(|at| at.elapsed() >= DOZE) {
+                sleeps = Sleep::Sleeps;
+            }
+            unread.clear();
+            unread.extend(
+                all.iter()
+                    .filter(|link| link.sleep(sleeps))
+                    .map(|link| link.id()),
+            );
+            // Whoever rests from now on sees to it that the sleep is deep.
+            if sleeps == Sleep::Sleeps || self.resting.load(Ordering::SeqCst) == 0 {
+                return sleeps;
+            }
+        }
     }
 
     /// Writes what waits, if the link takes it; whether there is something to read.
-    fn take_up(&self, link: LinkId, event: &mio::event::Event) -> bool {
-        let Some(link) = self.link(link) else {
-            return false;
-        };
+    fn take_up(&self, link: &Link, event: &mio::event::Event) -> bool {
         if event.is_writable()
             && let Err(error) = link.take_up()
         {
-            let why = self.last_word(&link).unwrap_or(Lost::Io(error));
-            self.lose(&link, why);
+            let why = self.last_word(link).unwrap_or(Lost::Io(error));
+            self.lose(link, why);
             return false;
         }
         event.is_readable() || event.is_error() || event.is_read_closed()

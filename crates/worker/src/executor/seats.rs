@@ -139,12 +139,13 @@ impl Seats {
         if is_patient && !self.oversubscribed {
             return std::thread::yield_now();
         }
-        self.seats.iter().for_each(|seat| seat.worker.rest());
         let Some(first) = self.seats.first() else {
             return;
         };
+        self.seats.iter().for_each(|seat| seat.worker.rest());
         let is_wanted = || has_news() || self.seats.iter().any(|seat| seat.worker.is_wanted());
         first.job.beds.of(self.thread).sleep(SLEEP_MAX, is_wanted);
+        self.seats.iter().for_each(|seat| seat.worker.resume());
         self.idle_since = Some(Instant::now());
     }
 }

@@ -26,6 +26,8 @@ pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 const SPINS: u32 = 64;
 /// How long what is said to other workers may wait for more, while a thread has work.
 const FLUSHED_EACH: Duration = Duration::from_micros(50);
+/// How often, at most, a thread that has work looks what has come: over TCP a look is a system call for each other worker.
+const LOOKED_EACH: Duration = Duration::from_micros(500);
 /// Polls of an idle thread's queue between two of what carries frames.
 const POLLED_SPINS: u32 = 8;
 /// Slices of short tasks between two readings of the clock. A prime: the shard that ran last is taken for all of them, and of any other number of
@@ -59,6 +61,7 @@ pub(super) struct Worker<'a> {
     slices: u32,
     /// When this thread last sent what it had to say to other workers.
     flushed: Instant,
+    looked: Instant,
     /// How long it polls for other workers.
     patience: Patience,
     /// The shard being run, for whoever must say where a panic came from.
@@ -87,6 +90,7 @@ impl<'a> Worker<'a> {
             clock: Instant::now(),
             slices: 0,
             flushed: Instant::now(),
+            looked: Instant::now(),
             patience: Patience::default(),
             current: None,
             watches: Watches::default(),
@@ -244,6 +248,13 @@ impl<'a> Worker<'a> {
     pub(super) fn rest(&self) {
         if let Some(ties) = &self.job.ties {
             ties.rest();
+        }
+    }
+
+    /// It has slept.
+    pub(super) fn resume(&self) {
+        if let Some(ties) = &self.job.ties {
+            ties.resume();
         }
     }
 
@@ -415,6 +426,10 @@ impl<'a> Worker<'a> {
             if self.clock - self.flushed >= FLUSHED_EACH {
                 self.flush();
             }
+            if self.clock - self.looked >= LOOKED_EACH {
+                self.looked = self.clock;
+                self.job.ties.iter().for_each(|ties| ties.look());
+            }
         }
     }
 
@@ -577,10 +592,9 @@ impl<'a> Worker<'a> {
             if since.is_some_and(|since| !polls || self.clock - since >= self.patience()) {
                 let has_work =
                     || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
-                if let Some(ties) = &self.job.ties {
-                    ties.rest();
-                }
+                self.rest();
                 self.job.beds.of(self.me).sleep(SLEEP_MAX, has_work);
+                self.resume();
                 self.clock = Instant::now();
                 since = Some(self.clock);
             } else if spins.is_multiple_of(SPINS * 16) {

@@ -36,8 +36,12 @@ pub trait Carrier: Send + Sync {
     fn poll(&self) -> bool {
         false
     }
+    /// Takes what has come, too. Called by threads between two tasks, not too often.
+    fn look(&self) {}
     /// A thread that polled does so no longer: it goes to sleep.
     fn rest(&self) {}
+    /// It has woken.
+    fn resume(&self) {}
     /// A worker has left the job: its link is not needed any more.
     fn forget(&self, _worker: WorkerId) {}
     /// A failure of this worker's as the cluster should read it.
@@ -450,7 +454,7 @@ impl Ties {
             // One by one, so that the first is on its way while the next is made, and what comes meanwhile is taken: large pieces
             // both ways would fill the sockets' buffers else, which lie beyond the cache.
             while self.with(job, Node::flush_pieces) {
-                self.poll();
+                self.look();
             }
             self.with(job, Node::flush_news);
         }
@@ -461,9 +465,19 @@ impl Ties {
         self.carrier.poll()
     }
 
+    /// The same between two tasks.
+    pub(super) fn look(&self) {
+        self.carrier.look();
+    }
+
     /// The calling thread goes to sleep: somebody else has to look what comes.
     pub(super) fn rest(&self) {
         self.carrier.rest();
+    }
+
+    /// It has woken.
+    pub(super) fn resume(&self) {
+        self.carrier.resume();
     }
 
     /// No task of a shard runs here any more: it leaves.

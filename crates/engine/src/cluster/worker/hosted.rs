@@ -520,9 +520,19 @@ impl Carrier for Wire {
         let shared = self.shared.upgrade();
         shared.is_some_and(|shared| shared.board().poll())
     }
+    fn look(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().look();
+        }
+    }
     fn rest(&self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.board().rest();
+        }
+    }
+    fn resume(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().resume();
         }
     }
     fn forget(&self, worker: WorkerId) {

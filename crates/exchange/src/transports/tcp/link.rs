@@ -2,6 +2,7 @@
 
 use super::buffers::{Buffer, Buffers};
 use super::carried::{self, Carried, Count};
+use super::shared::Sleep;
 use super::stream::Stream;
 use super::wire::Wire;
 use super::{LinkId, Lost, Origin, Owner, Place, Room};
@@ -146,6 +147,8 @@ enum Greeting {
     Listening(Box<(Token, Nonce)>),
     /// A challenge was sent: an answer comes.
     Challenged(Box<Listener>),
+    /// A verdict was sent: what both share comes, where that is possible.
+    Sharing,
     Over,
 }
 
@@ -157,9 +160,10 @@ struct Writer {
     written: usize,
     /// The socket takes no more: it will say when it does.
     is_full: bool,
-    /// The helper is woken when the socket takes more. Only while something waits for that: Unix sockets say so again and again, each time
-    /// that the other side has read something.
+    /// The helper is woken when the socket takes more: only while something waits for that.
     is_awaited: bool,
+    /// A small frame was queued since the queue was empty: it may be what somebody waits for.
+    has_news: bool,
     has_ended: bool,
     sent: Arc<Count>,
 }
@@ -253,6 +257,12 @@ impl Link {
         self.writer().is_awaited
     }
 
+    /// Whether something waits for room.
+    #[cfg(test)]
+    pub(super) fn is_full(&self) -> bool {
+        self.writer().is_full
+    }
+
     /// Has the helper woken when the socket takes more, at once if it does by now, or not any more.
     fn await_room(&self, writer: &mut Writer, is_awaited: bool) -> io::Result<()> {
         if std::mem::replace(&mut writer.is_awaited, is_awaited) == is_awaited {
@@ -294,7 +304,12 @@ impl Link {
         }
         let mut count = 0;
         let frames = frames.into_iter().inspect(|_| count += 1);
-        writer.queue.extend(frames.flat_map(|frame| frame.into()));
+        for frame in frames {
+            let mut bytes = 0;
+            let parts = frame.into().into_iter().inspect(|part| bytes += part.len());
+            writer.queue.extend(parts);
+            writer.has_news |= bytes < LARGE_BYTES;
+        }
         // What is said before is the greeting.
         if self.is_open() {
             writer.sent.add_frames(count);
@@ -351,10 +366,21 @@ impl Link {
     /// Writes what the socket takes, and has the helper woken for the rest.
     fn write(&self, writer: &mut Writer) -> io::Result<()> {
         writer.write(&self.wire)?;
-        self.await_room(writer, writer.is_full)
+        // Who has read makes the socket readable where memory is shared.
+        self.await_room(writer, writer.is_full && !self.wire.is_shared())
     }
 
     // ---- what comes
+
+    /// The socket has something to say.
+    pub(super) fn rung(&self) {
+        self.wire.rung();
+    }
+
+    /// Says that the helper goes to sleep; whether something has come that no event will tell of.
+    pub(super) fn sleep(&self, how: Sleep) -> bool {
+        self.wire.sleep(how)
+    }
 
     /// Takes what has come and hands frames up. An error ends the link. Where another thread is at it and the caller does not wait
     /// for it, nothing happens.
@@ -378,6 +404,10 @@ impl Link {
                 }
                 Err(Lost::Io(error)) => match error.kind() {
                     ErrorKind::Interrupted => {}
+                    // No event tells of bells that were taken: whoever takes them does what they are rung for.
+                    ErrorKind::WouldBlock if self.wire.hear_bells()? => {
+                        self.write_on(true);
+                    }
                     // Or it is not connected yet.
                     ErrorKind::WouldBlock | ErrorKind::NotConnected => return Ok(read),
                     _ => return Err(Lost::Io(error)),
@@ -438,6 +468,10 @@ impl Link {
                 };
                 dialer.on_verdict(&verdict)?;
                 reader.take(verdict.len());
+                if self.wire.may_share() {
+                    self.wire.share()?;
+                    self.sent.add_bytes(1);
+                }
                 Greeting::Over
             }
             Greeting::Listening(listening) => {
@@ -469,6 +503,17 @@ impl Link {
                 self.send([Bytes::copy_from_slice(&verdict)]);
                 is_in?;
                 reader.take(answer.len());
+                match self.wire.may_share() {
+                    true => Greeting::Sharing,
+                    false => Greeting::Over,
+                }
+            }
+            Greeting::Sharing => {
+                let Some([byte]) = reader.message() else {
+                    return Ok(false);
+                };
+                reader.take(1);
+                self.wire.open_shared(byte)?;
                 Greeting::Over
             }
             Greeting::Over => return Ok(true),
@@ -507,6 +552,8 @@ impl Reader {
                 (LARGE_BYTES + BETWEEN_BYTES, next.max(begun) + BETWEEN_BYTES)
             }
             Greeting::Over => (LARGE_BYTES + READ_BYTES, usize::MAX),
+            // Bells may follow.
+            Greeting::Sharing => (1, 1),
             _ => (size_of::<Challenge>(), usize::MAX),
         };
         if self.bytes.len() - self.from < wanted {
@@ -586,7 +633,11 @@ impl Writer {
                 *slice = IoSlice::new(&frame[from..]);
                 count += 1;
             }
-            match wire.write(&slices[..count]) {
+            let wakes = match self.has_news {
+                true => Sleep::Dozes,
+                false => Sleep::Sleeps,
+            };
+            match wire.write(&slices[..count], wakes) {
                 Ok(bytes) => self.wrote(bytes),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_full = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -605,6 +656,7 @@ impl Writer {
             self.written -= first.len();
             self.queue.pop_front();
         }
+        self.has_news &= !self.queue.is_empty();
     }
 }
 

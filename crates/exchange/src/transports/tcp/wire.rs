@@ -9,6 +9,7 @@
 //! * The end of a connection is no word of TLS. What was cut off is missing in a session of frames, and sent again.
 
 use super::Lost;
+use super::shared::{Moved, Shared, Sleep};
 use super::stream::Stream;
 use crate::transports::tls::TlsError;
 use brambling_protocol::greeting::{
@@ -17,7 +18,9 @@ use brambling_protocol::greeting::{
 use rustls::Connection;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What may come of one side before its handshake is over.
 const HANDSHAKE_BYTES: usize = 1 << 14;
@@ -35,28 +38,161 @@ pub(super) struct Wire {
     pub(super) stream: Stream,
     /// None: what is said goes as it is.
     session: Option<Box<Mutex<Session>>>,
+    /// Memory that both sides have: what is said goes through it, and the socket only wakes.
+    shared: OnceLock<Shared>,
+    /// What came with the last byte before that.
+    passed: Mutex<Option<OwnedFd>>,
+    /// The socket has something to say that was not read: a bell, or its end.
+    is_rung: AtomicBool,
+    /// The other side has closed the socket: what is in the memory is the last.
+    has_ended: AtomicBool,
 }
+
+/// What is said over a Unix socket after the greeting: that memory comes with it.
+const SHARES: u8 = 1;
+/// Or that there is none, and everything goes over the socket.
+const SHARES_NOTHING: u8 = 0;
+/// Bells read with one call.
+const BELLS: usize = 64;
 
 impl Wire {
     pub(super) fn new(stream: Stream, session: Option<Session>) -> Wire {
         let session = session.map(|session| Box::new(Mutex::new(session)));
-        Wire { stream, session }
+        Wire {
+            stream,
+            session,
+            shared: OnceLock::new(),
+            passed: Mutex::new(None),
+            is_rung: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        }
     }
 
     /// Takes what has come, as a nonblocking socket does.
     pub(super) fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
-        match &self.session {
-            None => Ok((&self.stream).read(place)?),
-            Some(session) => locked(session).read(&self.stream, place),
+        if let Some(session) = &self.session {
+            return locked(session).read(&self.stream, place);
+        }
+        match self.shared.get() {
+            Some(shared) => Ok(self.read_shared(shared, place)?),
+            None if !self.stream.passes_files() => Ok((&self.stream).read(place)?),
+            None => {
+                let (bytes, file) = self.stream.read_passed(place)?;
+                if file.is_some() {
+                    *self.passed() = file;
+                }
+                Ok(bytes)
+            }
         }
     }
 
-    /// Writes what the socket takes, as a nonblocking socket does. Nothing to write: what waits in the session.
-    pub(super) fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match &self.session {
-            None => (&self.stream).write_vectored(slices),
-            Some(session) => locked(session).write(&self.stream, slices),
+    fn passed(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_shared(&self, shared: &Shared, place: &mut [u8]) -> io::Result<usize> {
+        // Asked first: what was written before the end is there now.
+        let has_ended = self.has_ended.load(Ordering::Acquire);
+        let Moved { bytes, rings } = shared.read(place)?;
+        if rings {
+            self.ring();
         }
+        match bytes {
+            0 if !has_ended => Err(ErrorKind::WouldBlock.into()),
+            bytes => Ok(bytes),
+        }
+    }
+
+    /// Takes the bells, if any were rung; whether there may be more to read, and room to write.
+    pub(super) fn hear_bells(&self) -> io::Result<bool> {
+        if !self.is_rung.swap(false, Ordering::AcqRel) || !self.is_shared() {
+            return Ok(false);
+        }
+        let mut bells = [0; BELLS];
+        loop {
+            match (&self.stream).read(&mut bells) {
+                Ok(0) => {
+                    self.has_ended.store(true, Ordering::Release);
+                    return Ok(true);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The socket has something to say.
+    pub(super) fn rung(&self) {
+        self.is_rung.store(true, Ordering::Release);
+    }
+
+    /// Wakes the other side's helper. A socket that takes no more bells wakes it without; that it is broken shows when it is read.
+    fn ring(&self) {
+        let _ = (&self.stream).write(&[0]);
+    }
+
+    /// Writes what the socket takes, as a nonblocking socket does. Nothing to write: what waits in the session.
+    pub(super) fn write(&self, slices: &[IoSlice<'_>], wakes: Sleep) -> io::Result<usize> {
+        if let Some(session) = &self.session {
+            return locked(session).write(&self.stream, slices);
+        }
+        let Some(shared) = self.shared.get() else {
+            return (&self.stream).write_vectored(slices);
+        };
+        let Moved { bytes, rings } = shared.write(slices, wakes)?;
+        if rings {
+            self.ring();
+        }
+        match bytes {
+            0 => Err(ErrorKind::WouldBlock.into()),
+            bytes => Ok(bytes),
+        }
+    }
+
+    // ---- memory that both sides have
+
+    /// Whether the two sides share memory once they trust each other.
+    pub(super) fn may_share(&self) -> bool {
+        self.session.is_none() && self.stream.passes_files()
+    }
+
+    /// Whether they do.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared.get().is_some()
+    }
+
+    /// Makes memory and passes it on, or says that there is none. Who dialed does so after the greeting.
+    pub(super) fn share(&self) -> io::Result<()> {
+        let Ok((shared, file)) = Shared::make() else {
+            return self.stream.pass(SHARES_NOTHING, None);
+        };
+        self.stream.pass(SHARES, Some(file.as_fd()))?;
+        let is_new = self.shared.set(shared).is_ok();
+        assert!(is_new, "made once");
+        Ok(())
+    }
+
+    /// Opens what was passed on with this byte.
+    pub(super) fn open_shared(&self, byte: u8) -> io::Result<()> {
+        let file = self.passed().take();
+        let shared = match (byte, file) {
+            (SHARES, Some(file)) => Shared::open(&file)?,
+            (SHARES_NOTHING, None) => return Ok(()),
+            _ => {
+                let why = "the other process does not say how it shares memory";
+                return Err(io::Error::new(ErrorKind::InvalidData, why));
+            }
+        };
+        let is_new = self.shared.set(shared).is_ok();
+        assert!(is_new, "opened once");
+        Ok(())
+    }
+
+    /// Says that the helper goes to sleep, and is to be woken for what comes through memory; whether something has come already.
+    pub(super) fn sleep(&self, how: Sleep) -> bool {
+        self.shared.get().is_some_and(|shared| shared.sleep(how))
     }
 
     /// Whether what was written has not gone out.
