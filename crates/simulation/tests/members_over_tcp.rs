@@ -64,6 +64,12 @@ impl Carrier for Wire {
     fn rest(&self) {
         self.0.rest();
     }
+    fn look(&self) {
+        self.0.look();
+    }
+    fn resume(&self) {
+        self.0.resume();
+    }
 }
 
 /// A job, how often it has lost a link, and how often it knew where a large frame was to end.
