@@ -113,11 +113,49 @@ impl Shard {
     }
 
     /// What to do next. Does not change what has been issued: until [`Shard::retire`] the answer stays.
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
-        if !self.window.is_empty()
-            && let Some(issue) = self.ready_in_window(code, around)
-        {
+        if !self.window.is_empty() {
+            return taken_apart(self.next_past_stalled(code, around, true));
+        }
+        for _ in 0..STEPS_MAX {
+            match code.ops[self.at as usize] {
+                Op::Task(index) => {
+                    let task = &code.tasks[index as usize];
+                    let turn = self.turn(task.block);
+                    if is_ready(task, turn, around) {
+                        return Next::Run(Issue {
+                            task: index,
+                            turn,
+                            place: Place::InOrder,
+                        });
+                    }
+                    if !task.look_past {
+                        return Next::Stalled;
+                    }
+                    self.stall(index, turn);
+                    return taken_apart(self.next_past_stalled(code, around, false));
+                }
+                Op::Finish => return Next::Finished,
+                control => {
+                    if !self.walk(control, around) {
+                        return Next::Stalled;
+                    }
+                }
+            }
+        }
+        Next::Yield
+    }
+
+    /// What to do next where something is stalled; `again` says whether it may be able to run by now.
+    #[inline(never)]
+    fn next_past_stalled(
+        &mut self,
+        code: &Code,
+        around: &mut impl Surroundings,
+        again: bool,
+    ) -> Next {
+        if again && let Some(issue) = self.ready_in_window(code, around) {
             return Next::Run(issue);
         }
         for _ in 0..STEPS_MAX {
@@ -125,8 +163,7 @@ impl Shard {
                 Op::Task(index) => {
                     let task = &code.tasks[index as usize];
                     let turn = self.turn(task.block);
-                    let free =
-                        self.window.is_empty() || !self.is_blocked(code, task, self.window.len());
+                    let free = !self.is_blocked(code, task, self.window.len());
                     if free && is_ready(task, turn, around) {
                         return Next::Run(Issue {
                             task: index,
@@ -135,17 +172,11 @@ impl Shard {
                         });
                     }
                     // What waits for a completion may stand one place beyond the window.
-                    if self.window.len() >= WINDOW || (self.window.is_empty() && !task.look_past) {
+                    if self.window.len() >= WINDOW {
                         return Next::Stalled;
                     }
-                    self.window.push(Entry {
-                        task: index,
-                        turn,
-                        wait: Wait::Arrival,
-                    });
-                    self.at += 1;
+                    self.stall(index, turn);
                 }
-                Op::Finish if self.window.is_empty() => return Next::Finished,
                 Op::Finish => return Next::Stalled,
                 control => {
                     if !self.walk(control, around) {
@@ -155,6 +186,16 @@ impl Shard {
             }
         }
         Next::Yield
+    }
+
+    /// Looks past the task at hand.
+    fn stall(&mut self, task: u32, turn: Turn) {
+        self.window.push(Entry {
+            task,
+            turn,
+            wait: Wait::Arrival,
+        });
+        self.at += 1;
     }
 
     /// Follows a control instruction; false when it must wait.
@@ -308,6 +349,18 @@ impl Shard {
     /// The instruction that the shard stands at.
     pub fn op(&self, code: &Code) -> Op {
         code.ops[self.at as usize]
+    }
+}
+
+/// The same, piece by piece: what a call leaves in memory, and is read from there as a whole, has to wait until it has been written; and then
+/// so has what comes without that call.
+#[inline(always)]
+fn taken_apart(next: Next) -> Next {
+    match next {
+        Next::Run(Issue { task, turn, place }) => Next::Run(Issue { task, turn, place }),
+        Next::Stalled => Next::Stalled,
+        Next::Yield => Next::Yield,
+        Next::Finished => Next::Finished,
     }
 }
 

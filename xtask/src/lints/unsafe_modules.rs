@@ -96,6 +96,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "calls kernels over erased pointers whose types the plan fixed",
     ),
     (
+        "crates/worker/src/executor/slice/exchanging.rs",
+        "lends a kernel its ports for the time of a call, and touches the thread's run queue inside its zone",
+    ),
+    (
         "crates/worker/src/executor/spread.rs",
         "asks libc which CPU a thread is on, and moves it once",
     ),

@@ -3,7 +3,7 @@
 use super::mailbox::{Letters, Mailbox};
 use super::rare::Rare;
 use super::sending::Sending;
-use super::slots::{Heard, Slots};
+use super::slots::{Destinations, Heard, Slots};
 use super::sync::{AtomicU64, Ordering};
 use super::{Arrivals, Room, TURNS_OPEN};
 use brambling_memory::{Budget, OutOfMemory};
@@ -36,14 +36,15 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// An exchange with nothing sent. `number` is what the executor calls a destination's shard; what lies in
-    /// mailboxes is charged to `budget`.
+    /// An exchange with nothing sent. `numbers` is what the executor calls a source's shard, and a destination's;
+    /// what lies in mailboxes is charged to `budget`.
     pub fn new(
         links: Links,
         piece: &'static PayloadType,
-        number: impl Fn(u32) -> u32,
+        numbers: (impl Fn(u32) -> u32, impl Fn(u32) -> u32),
         budget: &Budget,
     ) -> InProcess {
+        let number = &numbers.1;
         let arrivals = |turn: usize, to: u32| Arrivals::new(links.fan_in(turn as Turn, to));
         let destinations: Box<[Destination]> = (0..links.destination_count())
             .map(|_| Destination {
@@ -51,7 +52,7 @@ impl InProcess {
             })
             .collect();
         let pieces = if Slots::bytes(&links, piece) <= SLOT_BYTES_MAX {
-            Pieces::Slots(Slots::new(&links, piece, &number))
+            Pieces::Slots(Slots::new(&links, piece, (&numbers.0, number)))
         } else {
             Pieces::Mailbox(
                 Mailbox::new(&links, piece, budget.clone()),
@@ -85,8 +86,8 @@ impl InProcess {
     }
 
     /// What a destination has heard of a turn. Asked by the destination's thread. Of a missing source: without
-    /// a mark it wakes the destination; with one it does so only where [`InProcess::sent`] says.
-    #[inline]
+    /// a mark it wakes the destination; with one it does so only where [`Destinations`] says.
+    #[inline(always)]
     pub fn heard(&self, turn: Turn, phase: usize, destination: u32) -> Heard<'_> {
         match &self.pieces {
             Pieces::Slots(slots) => slots.heard(turn, phase, destination),
@@ -186,33 +187,30 @@ impl InProcess {
         }
     }
 
-    /// Ends a source's turn: what it did not send counts as empty. `is_near` says whether the shard of a
-    /// destination belongs to the source's thread. `tell` is called with those that are near and lacked this
-    /// source, and what they have heard by now; and with those that are not near, and nothing. Who is near and
-    /// has heard all must be woken. Who is not near must be woken when its thread sleeps: one that does not
-    /// looks at its marks. Both get the executor's numbers.
+    /// Ends a source's turn: what it did not send counts as empty. Tells all its destinations.
     #[inline(always)]
-    pub fn sent<'a>(
-        &'a self,
+    pub fn sent(
+        &self,
         turn: Turn,
         phase: usize,
         source: u32,
-        is_near: impl Fn(u32) -> bool,
-        mut tell: impl FnMut(u32, Option<Heard<'a>>),
+        destinations: &mut impl Destinations,
     ) {
         match &self.pieces {
-            Pieces::Slots(slots) => slots.sent(turn, (phase, source), is_near, tell),
+            Pieces::Slots(slots) => slots.sent(turn, (phase, source), destinations),
             Pieces::Mailbox(_, arrivals) => {
                 let links = self.links.at(turn);
                 for at in 0..links.fan_out(source) {
                     let (destination, _) = links.destination(source, at);
                     let number = self.numbers[destination as usize];
                     let arrivals = &arrivals[destination as usize][(turn % TURNS_OPEN) as usize];
-                    if is_near(number) {
-                        tell(number, Some(counted(arrivals.arrive_near())));
+                    if destinations.is_near(number) {
+                        if arrivals.arrive_near() {
+                            destinations.reached(destination, number);
+                        }
                     } else {
                         arrivals.arrive_far();
-                        tell(number, None);
+                        destinations.sent_far(number);
                     }
                 }
             }

@@ -33,7 +33,7 @@ pub use room::Room;
 #[cfg(not(loom))]
 pub use sending::Refused;
 #[cfg(not(loom))]
-pub use slots::{Heard, Mark};
+pub use slots::{Destinations, Heard, Mark};
 pub use stamp::Stamp;
 pub use waiters::Waiters;
 

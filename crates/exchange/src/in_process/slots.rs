@@ -24,15 +24,24 @@ struct Outgoing {
 /// Whom a destination hears from, in one phase of the relation.
 struct Incoming {
     fan_in: u32,
+    /// Bytes from the first slot of a turn to the destination's first.
+    offset: usize,
     /// None for a dense relation, where each source has its own place.
     sources: Option<Box<[u32]>>,
+    /// What the executor calls them.
+    numbers: Box<[u32]>,
 }
 
 impl Incoming {
-    fn source(&self, ordinal: u32) -> u32 {
-        self.sources
-            .as_ref()
-            .map_or(ordinal, |sources| sources[ordinal as usize])
+    fn new(links: &Links, turn: Turn, to: u32, offset: usize, number: impl Fn(u32) -> u32) -> Self {
+        let fan_in = links.fan_in(turn, to);
+        let number = |ordinal| number(links.source(turn, to, ordinal));
+        Incoming {
+            fan_in,
+            offset,
+            sources: links.at(turn).sources(to).map(Box::from),
+            numbers: (0..fan_in).map(number).collect(),
+        }
     }
 }
 
@@ -64,11 +73,22 @@ pub enum Heard<'a> {
     All,
     /// This source is the first whose turn has not.
     Missing {
-        /// Its index.
+        /// What the executor calls its shard.
         source: u32,
         /// Where it says that it has; none when it wakes the destination whatever happens.
         mark: Option<Mark<'a>>,
     },
+}
+
+/// What a source's thread makes of the destinations of a turn that has ended. `number` is what the executor calls a
+/// destination's shard.
+pub trait Destinations {
+    /// Whether a destination's shard belongs to the source's thread.
+    fn is_near(&self, number: u32) -> bool;
+    /// One that is near may have lacked this source, and nothing else: if it [has heard](Heard) all it must be woken.
+    fn reached(&mut self, destination: u32, number: u32);
+    /// One that is not near must be woken when its thread sleeps: one that does not looks at its marks.
+    fn sent_far(&mut self, number: u32);
 }
 
 /// All places of an exchange, in one allocation: by open turn, destination, and source.
@@ -76,8 +96,8 @@ pub(super) struct Slots {
     base: *mut u8,
     layout: Layout,
     stride: usize,
-    /// Places of a destination in a turn.
-    width: usize,
+    /// Of all places of a turn.
+    turn_bytes: usize,
     destinations: usize,
     sources: usize,
     piece: &'static PayloadType,
@@ -114,7 +134,7 @@ impl Slots {
     pub(super) fn new(
         links: &Links,
         piece: &'static PayloadType,
-        number: impl Fn(u32) -> u32,
+        numbers: (impl Fn(u32) -> u32, impl Fn(u32) -> u32),
     ) -> Slots {
         let (stride, places) = (stride(piece), places(links));
         let align = piece.layout().align().max(128);
@@ -126,22 +146,22 @@ impl Slots {
         }
         let width = links.fan_in_max() as usize;
         let phases = 0..links.phase_count() as Turn;
+        let (source_number, number) = (&numbers.0, &numbers.1);
         let outgoing = phases.clone().flat_map(|turn| {
-            let number = &number;
             (0..links.source_count())
                 .map(move |source| Outgoing::new(links, turn, source, (width, stride), number))
         });
         let incoming = phases.flat_map(|turn| {
-            (0..links.destination_count()).map(move |to| Incoming {
-                fan_in: links.fan_in(turn, to),
-                sources: links.at(turn).sources(to).map(Box::from),
+            (0..links.destination_count()).map(move |to| {
+                let offset = to as usize * width * stride;
+                Incoming::new(links, turn, to, offset, source_number)
             })
         });
         let slots = Slots {
             base,
             layout,
             stride,
-            width,
+            turn_bytes: links.destination_count() as usize * width * stride,
             destinations: links.destination_count() as usize,
             sources: links.source_count() as usize,
             piece,
@@ -188,32 +208,30 @@ impl Slots {
         &self.outgoing(phase, source).retired
     }
 
-    /// Ends a source's turn: its pieces, or its empty marks, have arrived. Says of each destination what it
-    /// lacks, as [`InProcess::sent`](super::InProcess::sent) does.
+    /// Ends a source's turn: its pieces, or its empty marks, have arrived. Tells its destinations, as
+    /// [`InProcess::sent`](super::InProcess::sent) does.
     ///
     /// Whether a destination is near is asked before it can see the stamp. Afterwards another thread, where it
     /// is a guest, may have run it past this turn and have handed it home: what it has heard is then that of a
     /// later turn.
     #[inline(always)]
-    pub(super) fn sent<'a>(
-        &'a self,
+    pub(super) fn sent(
+        &self,
         turn: Turn,
         (phase, source): (usize, u32),
-        is_near: impl Fn(u32) -> bool,
-        mut tell: impl FnMut(u32, Option<Heard<'a>>),
+        destinations: &mut impl Destinations,
     ) {
         let (routes, base) = (&self.outgoing(phase, source).routes, self.turn(turn));
         let mut any_far = false;
         for route in routes {
-            let near = is_near(route.number);
+            let near = destinations.is_near(route.number);
             // SAFETY: within the allocation.
             let header = unsafe { &*base.add(route.offset).cast::<Header>() };
             header.arrived.end(turn);
             if !near {
                 any_far = true;
             } else if self.known(turn, route.destination).load(Ordering::Relaxed) == route.ordinal {
-                let heard = self.heard(turn, phase, route.destination);
-                tell(route.number, Some(heard));
+                destinations.reached(route.destination, route.number);
             }
         }
         if any_far {
@@ -221,8 +239,10 @@ impl Slots {
             // above, or the caller sees below that it sleeps.
             fences::light();
             // One that has become near since is on its way home, by mail.
-            for route in routes.iter().filter(|route| !is_near(route.number)) {
-                tell(route.number, None);
+            for route in routes {
+                if !destinations.is_near(route.number) {
+                    destinations.sent_far(route.number);
+                }
             }
         }
     }
@@ -231,17 +251,19 @@ impl Slots {
     /// until it has arrived, and then no more.
     #[inline]
     pub(super) fn heard(&self, turn: Turn, phase: usize, destination: u32) -> Heard<'_> {
-        let (known, incoming) = (
-            self.known(turn, destination),
-            self.incoming(phase, destination),
-        );
+        let known = self.known(turn, destination);
+        let incoming = self.incoming(phase, destination);
         let first = known.load(Ordering::Relaxed);
+        if first == incoming.fan_in {
+            return Heard::All;
+        }
         let mut arrived = first;
-        let place = destination as usize * self.width + arrived as usize;
-        // SAFETY: within the allocation: a destination has `width` places in each open turn.
-        let mut at = unsafe { self.turn(turn).add(place * self.stride) };
-        let mut heard = Heard::All;
-        while arrived < incoming.fan_in {
+        // SAFETY: within the allocation: a destination has a place for each of its sources in each open turn.
+        let mut at = unsafe {
+            let places = self.turn(turn).add(incoming.offset);
+            places.add(arrived as usize * self.stride)
+        };
+        let heard = loop {
             // SAFETY: as above.
             let header = unsafe { &*at.cast::<Header>() };
             let mark = Mark {
@@ -249,16 +271,18 @@ impl Slots {
                 turn,
             };
             if !mark.is_set() {
-                heard = Heard::Missing {
-                    source: incoming.source(arrived),
+                break Heard::Missing {
+                    source: incoming.numbers[arrived as usize],
                     mark: Some(mark),
                 };
-                break;
             }
             arrived += 1;
-            // SAFETY: as above; after the last place, one beyond.
+            if arrived == incoming.fan_in {
+                break Heard::All;
+            }
+            // SAFETY: as above.
             at = unsafe { at.add(self.stride) };
-        }
+        };
         if arrived != first {
             known.store(arrived, Ordering::Relaxed);
         }
@@ -273,9 +297,11 @@ impl Slots {
 
     #[inline]
     fn turn(&self, turn: Turn) -> *mut u8 {
-        let place = (turn % TURNS_OPEN) as usize * self.destinations * self.width;
-        // SAFETY: within the allocation, which has so many places for each open turn.
-        unsafe { self.base.add(place * self.stride) }
+        // SAFETY: within the allocation, which has so many bytes for each open turn.
+        unsafe {
+            self.base
+                .add((turn % TURNS_OPEN) as usize * self.turn_bytes)
+        }
     }
 
     /// Where a source with room for a turn writes.
@@ -294,15 +320,15 @@ impl Slots {
     /// What a destination reads of a turn of which it has heard all.
     #[inline]
     pub(super) fn pieces(&self, turn: Turn, phase: usize, destination: u32) -> SlotsIn {
-        let Incoming { fan_in, sources } = self.incoming(phase, destination);
-        let place = destination as usize * self.width;
+        let incoming = self.incoming(phase, destination);
+        let sources = incoming.sources.as_ref();
         SlotsIn {
-            // SAFETY: within the allocation: a destination has `width` places in each open turn.
-            at: unsafe { self.turn(turn).add(place * self.stride) },
+            // SAFETY: within the allocation: a destination has its places in each open turn.
+            at: unsafe { self.turn(turn).add(incoming.offset) },
             stamp: turn + 1,
             ordinal: 0,
-            fan_in: *fan_in,
-            sources: sources.as_ref().map_or(ptr::null(), |list| list.as_ptr()),
+            fan_in: incoming.fan_in,
+            sources: sources.map_or(ptr::null(), |list| list.as_ptr()),
             piece: self.piece.layout(),
         }
     }
@@ -359,7 +385,7 @@ impl Outgoing {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        for at in 0..self.destinations * self.width * TURNS_OPEN as usize {
+        for at in 0..self.turn_bytes / self.stride * TURNS_OPEN as usize {
             // SAFETY: every place was given a value in `new`, and nobody uses it any more.
             unsafe {
                 let piece = self.piece_at(self.base.add(at * self.stride));

@@ -1,7 +1,7 @@
 //! Pieces arrive once and in order; what lies in mailboxes is charged, and given back.
 #![allow(unsafe_code)] // Pieces are erased; each test knows its type.
 
-use super::{Heard, InProcess, MailboxOut, Refused};
+use super::{Destinations, Heard, InProcess, MailboxOut, Refused};
 use brambling_memory::{Budget, Class, Floors, OutOfMemory};
 use brambling_program::{Payload, PayloadType, Relation, Sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +15,37 @@ fn piece<'a, P>(sink: &'a mut Sink<'_>, to: u32) -> &'a mut P {
     let slot = sink.slot(to).expect("related");
     // SAFETY: the slot is of type P, and this thread's until the next call.
     unsafe { &mut *slot.cast::<P>() }
+}
+
+/// Destinations that are near where the function says so; how many calls there were for those that are, and for those that are not.
+struct Told<F> {
+    is_near: F,
+    reached: u32,
+    far: u32,
+}
+
+impl<F: Fn(u32) -> bool> Told<F> {
+    fn new(is_near: F) -> Told<F> {
+        Told {
+            is_near,
+            reached: 0,
+            far: 0,
+        }
+    }
+}
+
+impl<F: Fn(u32) -> bool> Destinations for Told<F> {
+    fn is_near(&self, number: u32) -> bool {
+        (self.is_near)(number)
+    }
+
+    fn reached(&mut self, _: u32, _: u32) {
+        self.reached += 1;
+    }
+
+    fn sent_far(&mut self, _: u32) {
+        self.far += 1;
+    }
 }
 
 /// All turns of all sources, every third piece left out. Waits for room as a shard does: until it is woken.
@@ -38,9 +69,9 @@ fn send_all<P: Payload>(
                 }
             }
             exchange.finish(turn, phase, source, &mut begun).unwrap();
-            let mut woken = false;
-            exchange.sent(turn, phase, source, |_| false, |_, _| woken = true);
-            if woken {
+            let mut told = Told::new(|_| false);
+            exchange.sent(turn, phase, source, &mut told);
+            if told.far > 0 {
                 gatherer.wait().unpark();
             }
         }
@@ -74,7 +105,7 @@ fn check<P: Payload + PartialEq + std::fmt::Debug>(
 ) {
     let links = relation.link(n, n).unwrap();
     let budget = Budget::unlimited();
-    let exchange = InProcess::new(links, PayloadType::of::<P>(), |to| to, &budget);
+    let exchange = InProcess::new(links, PayloadType::of::<P>(), (|it| it, |it| it), &budget);
     assert_eq!(exchange.must_wake(), by_mail);
     let gatherer = OnceLock::new();
     scope(|scope| {
@@ -136,7 +167,12 @@ const CONTENT: usize = 10_000;
 
 fn by_mail(budget: &Budget) -> InProcess {
     let links = Relation::AllToAll.link(N, N).unwrap();
-    let exchange = InProcess::new(links, PayloadType::of::<(Vec<u8>, Wide)>(), |to| to, budget);
+    let exchange = InProcess::new(
+        links,
+        PayloadType::of::<(Vec<u8>, Wide)>(),
+        (|it| it, |it| it),
+        budget,
+    );
     assert!(exchange.must_wake());
     exchange
 }
@@ -190,7 +226,7 @@ fn letters_are_charged_while_they_lie_in_mailboxes() {
     let exchange = by_mail(&budget);
     for source in 0..N {
         task(&exchange, 0, source, N).finish().unwrap();
-        exchange.sent(0, 0, source, |_| true, |_, _| {});
+        exchange.sent(0, 0, source, &mut Told::new(|_| true));
         assert_charged(&budget, u64::from(N * (source + 1)));
     }
     for to in 0..N {
@@ -344,7 +380,7 @@ fn a_guest_that_comes_home_while_it_is_told_starts_its_next_turn_with_nothing() 
     let exchange = InProcess::new(
         links,
         PayloadType::of::<u64>(),
-        |to| to,
+        (|it| it, |it| it),
         &Budget::unlimited(),
     );
     let home = std::cell::Cell::new(false);
@@ -357,11 +393,37 @@ fn a_guest_that_comes_home_while_it_is_told_starts_its_next_turn_with_nothing() 
             }
             home.get()
         };
-        exchange.sent(turn, 0, 0, is_near, |_, _| {});
+        exchange.sent(turn, 0, 0, &mut Told::new(is_near));
         assert!(home.get());
     }
     for turn in 4..8 {
         assert!(exchange.has_room(turn, 0));
         assert!(matches!(exchange.heard(turn, 0, 0), Heard::Missing { .. }));
     }
+}
+
+/// A source asks what a destination has heard only where the destination may lack nothing but that source: of what it has
+/// looked at itself, it waits for the first that was missing.
+#[test]
+fn only_whom_a_near_destination_waits_for_tells_it() {
+    let all = Relation::AllToAll.link(3, 1).unwrap();
+    let exchange = InProcess::new(
+        all,
+        PayloadType::of::<u64>(),
+        (|it| it + 10, |it| it),
+        &Budget::unlimited(),
+    );
+    let reached = |source| {
+        let mut told = Told::new(|_| true);
+        exchange.sent(0, 0, source, &mut told);
+        (told.reached, told.far)
+    };
+    let missing = || match exchange.heard(0, 0, 0) {
+        Heard::All => None,
+        Heard::Missing { source, .. } => Some(source),
+    };
+    assert_eq!(missing(), Some(10));
+    assert_eq!((reached(1), missing()), ((0, 0), Some(10)));
+    assert_eq!((reached(0), missing()), ((1, 0), Some(12)));
+    assert_eq!((reached(2), missing()), ((1, 0), None));
 }

@@ -1,19 +1,24 @@
 //! A slice: one thread runs one shard until it stalls or has used up its share.
 #![allow(unsafe_code)] // Calls kernels over erased pointers; the plan fixed their types.
 
+mod around;
+mod exchanging;
+
+pub(super) use around::Lack;
+pub(super) use exchanging::watch_for;
+
 use super::failure::Failure;
-use super::job::{Body, Job, Resident};
-use super::watch::{Watch, Watches};
-use crate::node::{self, NodeError, Taken};
-use crate::pieces::{PieceMap, PieceQueue};
-use crate::shard::{Issue, Next, Surroundings};
-use brambling_exchange::in_process::{Heard, InProcess, Mark};
+use super::job::{Body, Job, Resident, Station};
+use super::watch::Watches;
+use crate::node::NodeError;
+use crate::shard::{Issue, Next};
+use around::Around;
 use brambling_memory::{Class, OutOfMemory};
 use brambling_program::{
-    Action, Context, DecodeError, ExchangeId, KernelError, LoopId, Pieces, Position, Progress,
-    Runner, ShardId, Sink, StageId, StageKind, Task, Turn, Value,
+    Action, Context, Kernel, KernelError, Position, Progress, Runner, StageId, StageKind, Task,
+    Turn, Value,
 };
-use std::error::Error;
+use exchanging::told;
 use std::sync::atomic::Ordering;
 
 /// How long a slice should take: long against a reading of the clock, short against a user's patience.
@@ -33,97 +38,6 @@ pub(super) enum End {
     Failed,
 }
 
-/// What a shard of this process sees.
-struct Around<'a, 's> {
-    job: &'a Job,
-    number: u32,
-    index: u32,
-    thread: u32,
-    lacks: &'s mut Vec<Lack<'a>>,
-}
-
-/// What a stalled gather lacks.
-#[derive(Clone, Copy)]
-pub(super) struct Lack<'a> {
-    pub(super) exchange: ExchangeId,
-    pub(super) turn: Turn,
-    pub(super) source: u32,
-    pub(super) mark: Mark<'a>,
-}
-
-impl Around<'_, '_> {
-    fn shard(&self) -> ShardId {
-        self.job.residents[self.number as usize].id()
-    }
-}
-
-impl Surroundings for Around<'_, '_> {
-    #[inline]
-    fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        if let Some(ties) = &self.job.ties {
-            let ask = |around: &mut node::Around<'_>| around.is_complete(exchange, turn);
-            return ties.around(self.job, self.shard(), ask);
-        }
-        let in_process = self.job.exchange(exchange);
-        let phase = in_process.phase(turn);
-        match in_process.heard(turn, phase, self.index) {
-            Heard::All => true,
-            Heard::Missing { mark: None, .. } => false,
-            Heard::Missing {
-                source,
-                mark: Some(mark),
-            } => {
-                self.lacks.push(Lack {
-                    exchange,
-                    turn,
-                    source,
-                    mark,
-                });
-                false
-            }
-        }
-    }
-
-    #[inline]
-    fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        if let Some(ties) = &self.job.ties {
-            let ask = |around: &mut node::Around<'_>| around.has_room(exchange, turn);
-            return ties.around(self.job, self.shard(), ask);
-        }
-        self.job.exchange(exchange).has_room(turn, self.index)
-    }
-
-    #[inline]
-    fn outcome(&mut self, signal: StageId, turn: Turn) -> Option<bool> {
-        if let Some(ties) = &self.job.ties {
-            let ask = |around: &mut node::Around<'_>| around.outcome(signal, turn);
-            return ties.around(self.job, self.shard(), ask);
-        }
-        let board = self.job.boards[signal.index()]
-            .as_ref()
-            .expect("a signal has a board");
-        board.outcome(turn, self.number as usize)
-    }
-
-    fn has_ended(&mut self, outermost: LoopId) -> bool {
-        if let Some(ties) = &self.job.ties {
-            let ask = |around: &mut node::Around<'_>| around.has_ended(outermost);
-            return ties.around(self.job, self.shard(), ask);
-        }
-        self.job.ends[outermost as usize]
-            .outcome(0, self.number as usize)
-            .is_some()
-    }
-
-    fn announce(&mut self, outermost: LoopId) {
-        if let Some(ties) = &self.job.ties {
-            return ties.announce(self.job, self.shard(), outermost);
-        }
-        self.job.ends[outermost as usize]
-            .publish(false, |shard| self.job.wake(shard as u32, self.thread));
-    }
-}
-
 /// How many tasks the next slice may run: as many as fit its time, growing by at most a factor of 8.
 pub(super) fn next_share(share: u32, tasks: u32, took_ns: u64) -> u32 {
     if tasks == 0 {
@@ -135,6 +49,7 @@ pub(super) fn next_share(share: u32, tasks: u32, took_ns: u64) -> u32 {
 
 pub(super) struct Slice<'a, 's> {
     job: &'a Job,
+    station: &'a Station,
     resident: &'a Resident,
     number: u32,
     thread: u32,
@@ -156,6 +71,7 @@ impl<'a, 's> Slice<'a, 's> {
     ) -> Self {
         Slice {
             job,
+            station: &job.stations[thread as usize],
             resident: &job.residents[number as usize],
             number,
             thread,
@@ -205,8 +121,9 @@ impl<'a, 's> Slice<'a, 's> {
             if ties.is_some_and(|ties| ties.is_leaving(number)) {
                 break End::Leaving;
             }
-            let issue = match body.shard.next(code, &mut around) {
-                Next::Run(issue) => issue,
+            // Taken apart, and put together where it is needed, so that it stays in registers.
+            let (index, turn, place) = match body.shard.next(code, &mut around) {
+                Next::Run(Issue { task, turn, place }) => (task, turn, place),
                 Next::Stalled => {
                     self.watch(lacks);
                     break End::Stalled;
@@ -214,7 +131,12 @@ impl<'a, 's> Slice<'a, 's> {
                 Next::Yield => break End::UsedUp,
                 Next::Finished => break End::Finished,
             };
-            let task = &code.tasks[issue.task as usize];
+            let issue = || Issue {
+                task: index,
+                turn,
+                place,
+            };
+            let task = &code.tasks[index as usize];
             if task.runner != self.runner && matches!(task.action, Action::Stage(_)) {
                 break End::Elsewhere(task.runner);
             }
@@ -224,25 +146,25 @@ impl<'a, 's> Slice<'a, 's> {
             left -= 1;
             body.running = Some(Position {
                 stage: task.stage,
-                turn: issue.turn,
+                turn,
             });
             may_grow |= task.may_grow;
-            match self.run_task(body, task, issue, &mut context) {
+            match self.run_task(body, task, turn, &mut context) {
                 Progress::Done => {
-                    body.shard.retire(issue);
+                    body.shard.retire(issue());
                     tasks += 1;
                 }
                 Progress::More => {}
                 Progress::Pending => {
                     job.pending.fetch_add(1, Ordering::AcqRel);
                     body.pending += 1;
-                    body.shard.suspend(issue);
+                    body.shard.suspend(issue());
                 }
                 Progress::Failed => {
                     let error = context
                         .take_error()
                         .unwrap_or_else(|| "the kernel gave no reason".into());
-                    self.failure = Some(Box::new(self.kernel_failure(task, issue, error)));
+                    self.failure = Some(Box::new(self.kernel_failure(task, turn, error)));
                     if context.has_seen_cancellation() {
                         // Nothing of its own went wrong.
                         body.running = None;
@@ -259,16 +181,6 @@ impl<'a, 's> Slice<'a, 's> {
         end
     }
 
-    /// Has the home thread look at what sources elsewhere owe the shard. A guest goes home by mail.
-    #[inline]
-    fn watch(&mut self, lacks: &[Lack<'a>]) {
-        if self.job.homes[self.number as usize] == self.thread {
-            for lack in lacks {
-                watch_for(self.job, self.watches, self.number, *lack);
-            }
-        }
-    }
-
     #[cold]
     fn complete(&self, body: &mut Body) {
         let arrived = self.resident.completions.swap(0, Ordering::AcqRel);
@@ -279,12 +191,12 @@ impl<'a, 's> Slice<'a, 's> {
         body.shard.complete();
     }
 
-    #[inline]
+    #[inline(always)]
     fn run_task(
         &mut self,
         body: &mut Body,
         task: &Task,
-        issue: Issue,
+        turn: Turn,
         context: &mut Context<'_>,
     ) -> Progress {
         let (Action::Stage(kind), Some(kernel)) = (task.action, &task.kernel) else {
@@ -294,214 +206,87 @@ impl<'a, 's> Slice<'a, 's> {
             }
             return Progress::Done;
         };
-        let mut inline = [std::ptr::null_mut(); ARGS_INLINE];
-        let mut long = Vec::new();
-        let args: &mut [*mut u8] = if task.cells.len() <= ARGS_INLINE {
-            &mut inline
-        } else {
-            long.resize(task.cells.len(), std::ptr::null_mut());
-            &mut long
-        };
-        arguments(body, task, args);
-        context.enter(Position {
+        let at = Position {
             stage: task.stage,
-            turn: issue.turn,
-        });
-        let zone = &self.job.stations[self.thread as usize].zone;
-        let call = |context: &mut Context<'_>| {
-            zone.leave();
-            // SAFETY: the arguments are the declared cells, of the declared types; those written are unshared,
-            // and the shard is run by this thread alone. Ports are of the exchange's piece type.
-            let progress = unsafe { kernel.0.call(context, args.as_ptr()) };
-            zone.enter();
-            progress
+            turn,
         };
+        context.enter(at);
+        let kernel = &*kernel.0;
+        if task.cells.len() > ARGS_INLINE {
+            return self.run_with_many(kind, body, task, at, context);
+        }
+        let mut args = [std::ptr::null_mut(); ARGS_INLINE];
+        arguments(body, task, &mut args);
+        self.run_stage(kind, at, kernel, args.as_ptr(), context)
+    }
+
+    /// As [`Slice::run_task`], for more arguments than are usual.
+    #[cold]
+    #[inline(never)]
+    fn run_with_many(
+        &mut self,
+        kind: StageKind,
+        body: &mut Body,
+        task: &Task,
+        at: Position,
+        context: &mut Context<'_>,
+    ) -> Progress {
+        let mut args = vec![std::ptr::null_mut(); task.cells.len()];
+        arguments(body, task, &mut args);
+        let kernel = task.kernel.as_ref().expect("the caller saw it");
+        self.run_stage(kind, at, &*kernel.0, args.as_ptr(), context)
+    }
+
+    /// Runs a stage, and what it needs before and after its kernel.
+    #[inline(always)]
+    fn run_stage(
+        &mut self,
+        kind: StageKind,
+        at: Position,
+        kernel: &dyn Kernel,
+        args: *const *mut u8,
+        context: &mut Context<'_>,
+    ) -> Progress {
+        let turn = at.turn;
         match kind {
-            StageKind::Compute => call(context),
-            StageKind::Signal => {
-                let progress = call(context);
-                if progress == Progress::Done {
-                    return self.publish(task.stage, issue.turn, context);
-                }
-                progress
-            }
-            StageKind::Scatter(id) if self.job.ties.is_some() => {
-                self.scatter_far(id, issue.turn, context, call)
-            }
-            StageKind::Gather(id) if self.job.ties.is_some() => {
-                self.gather_far(id, issue.turn, context, call)
-            }
-            StageKind::Scatter(id) => {
-                let exchange = self.job.exchange(id);
-                let (index, phase) = (self.resident.index, exchange.phase(issue.turn));
-                let mut begun = None;
-                let mut sink = exchange.outbox(issue.turn, phase, index, &mut begun);
-                // SAFETY: the sink outlives the call.
-                unsafe { context.lend_sink(&mut sink) };
-                let progress = call(context);
-                if progress != Progress::Done {
-                    return cannot_continue(context, progress);
-                }
-                let charged = match exchange.finish(issue.turn, phase, index, &mut begun) {
-                    Ok(0) => Ok(()),
-                    Ok(growth) => self.charge_pieces(growth),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = charged {
-                    return context.fail(pieces_error(error));
-                }
-                self.sent(exchange, id, issue.turn, phase);
-                Progress::Done
-            }
-            StageKind::Gather(id) => {
-                let exchange = self.job.exchange(id);
-                let (index, phase) = (self.resident.index, exchange.phase(issue.turn));
-                let mut letters = None;
-                let mut pieces = exchange.inbox(issue.turn, phase, index, &mut letters);
-                // SAFETY: the pieces outlive the call.
-                unsafe { context.lend_source(&mut pieces) };
-                let progress = call(context);
-                if progress != Progress::Done {
-                    return cannot_continue(context, progress);
-                }
-                // What it held is given back before its sources hear of room.
-                drop(letters);
-                exchange.retire(issue.turn, index, |source| {
-                    self.wake(self.job.number(self.job.ends(id).source, source));
-                });
-                Progress::Done
-            }
+            StageKind::Compute => self.call(kernel, args, context),
+            StageKind::Scatter(id) => self.scatter(id, turn, kernel, args, context),
+            StageKind::Gather(id) => self.gather(id, turn, kernel, args, context),
+            StageKind::Signal => match self.call(kernel, args, context) {
+                Progress::Done => self.publish(at, context),
+                progress => progress,
+            },
         }
     }
 
-    /// A scatter whose destinations may be on other workers.
-    #[inline(never)]
-    fn scatter_far(
+    /// Calls a kernel, outside of the zone.
+    #[inline(always)]
+    fn call(
         &self,
-        id: ExchangeId,
-        turn: Turn,
+        kernel: &dyn Kernel,
+        args: *const *mut u8,
         context: &mut Context<'_>,
-        call: impl FnOnce(&mut Context<'_>) -> Progress,
     ) -> Progress {
-        let (job, shard) = (self.job, self.resident.id());
-        let links = &job.ends(id).links;
-        let places = 0..links.fan_out(turn, shard.index);
-        let related = places.map(|place| links.destination(turn, shard.index, place).0);
-        let ties = job.ties.as_ref().expect("the caller saw them");
-        let mut pieces = PieceMap::new(shard.index, related, ties.spares(id));
-        let mut sink = Sink::Other(&mut pieces);
-        // SAFETY: the sink outlives the call.
-        unsafe { context.lend_sink(&mut sink) };
-        let progress = call(context);
-        if progress != Progress::Done {
-            return cannot_continue(context, progress);
-        }
-        let said = ties.scattered(job, shard, (id, turn), pieces.sent());
-        told(context, said)
+        let zone = &self.station.zone;
+        zone.leave();
+        // SAFETY: the arguments are the declared cells, of the declared types; those written are unshared,
+        // and the shard is run by this thread alone. Ports are of the exchange's piece type.
+        let progress = unsafe { kernel.call(context, args) };
+        zone.enter();
+        progress
     }
 
-    /// A gather whose sources may be on other workers.
-    #[inline(never)]
-    fn gather_far(
-        &self,
-        id: ExchangeId,
-        turn: Turn,
-        context: &mut Context<'_>,
-        call: impl FnOnce(&mut Context<'_>) -> Progress,
-    ) -> Progress {
-        let (job, shard) = (self.job, self.resident.id());
-        let ties = job.ties.as_ref().expect("the caller saw them");
-        let spares = ties.spares(id);
-        let value = |(source, taken): (u32, Taken)| {
-            let value = taken.into_value(spares);
-            value.map(|value| (source, value))
-        };
-        let taken = match ties.take(shard, (id, turn)) {
-            Ok(taken) => taken,
-            Err(error) => return told(context, Err(error)),
-        };
-        let mut pieces = match taken.into_iter().map(value).collect() {
-            Ok(pieces) => PieceQueue::new(pieces),
-            Err(error) => {
-                let error: DecodeError = error;
-                return told(context, Err(error));
-            }
-        };
-        let mut source = Pieces::Other(&mut pieces);
-        // SAFETY: the pieces outlive the call.
-        unsafe { context.lend_source(&mut source) };
-        let progress = call(context);
-        if progress != Progress::Done {
-            return cannot_continue(context, progress);
-        }
-        pieces.into_values().for_each(|value| spares.put(value));
-        let said = ties.gathered(job, shard, (id, turn));
-        told(context, said)
-    }
-
-    /// Tells a shard that something arrived. This very shard looks again anyway before its slice ends.
-    #[inline]
-    fn wake(&self, number: u32) {
-        if number != self.number {
-            self.job.wake(number, self.thread);
-        }
-    }
-
-    fn publish(&self, stage: StageId, turn: Turn, context: &mut Context<'_>) -> Progress {
+    fn publish(&self, at: Position, context: &mut Context<'_>) -> Progress {
         let outcome = context.outcome();
         if let Some(ties) = &self.job.ties {
-            let said = ties.decided(self.job, Position { stage, turn }, outcome);
+            let said = ties.decided(self.job, at, outcome);
             return told(context, said);
         }
-        let board = self.job.boards[stage.index()]
+        let board = self.job.boards[at.stage.index()]
             .as_ref()
             .expect("a signal has a board");
         board.publish(outcome, |shard| self.wake(shard as u32));
         Progress::Done
-    }
-
-    /// Ends the shard's turn of an exchange, and tells its destinations.
-    #[inline]
-    fn sent(&mut self, exchange: &'a InProcess, id: ExchangeId, turn: Turn, phase: usize) {
-        let (job, me, index) = (self.job, self.thread, self.resident.index);
-        // Nobody looks at the marks of a shard that runs as a guest.
-        let must_wake = job.homes[self.number as usize] != me || exchange.must_wake();
-        let (number, watches) = (self.number, &mut *self.watches);
-        let is_near = |number| job.belongs_to(number, me);
-        exchange.sent(turn, phase, index, is_near, |to, heard| match heard {
-            None => {
-                if must_wake || job.needs_mail(to) {
-                    job.post(to);
-                }
-            }
-            // This very shard looks again anyway before its slice ends.
-            Some(_) if to == number => {}
-            // SAFETY: inside our own zone, and the reference ends here.
-            Some(Heard::All) => unsafe { job.ready(me) }.insert(to),
-            Some(Heard::Missing { source, mark }) => {
-                let lack = mark.map(|mark| Lack {
-                    exchange: id,
-                    turn,
-                    source,
-                    mark,
-                });
-                if let Some(lack) = lack.filter(|_| job.homes[to as usize] == me) {
-                    watch_for(job, watches, to, lack);
-                }
-            }
-        });
-    }
-
-    #[cold]
-    fn charge_pieces(&self, growth: i64) -> Result<(), OutOfMemory> {
-        let (old, new) = if growth > 0 {
-            (0, growth as u64)
-        } else {
-            (growth.unsigned_abs(), 0)
-        };
-        self.job.options.budget.adjust(Class::Exchange, old, new)?;
-        self.job.exchange_bytes.fetch_add(growth, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Tells the budget what the shard's cells take by now.
@@ -537,7 +322,7 @@ impl<'a, 's> Slice<'a, 's> {
     }
 
     #[cold]
-    fn kernel_failure(&self, task: &Task, issue: Issue, error: KernelError) -> Failure {
+    fn kernel_failure(&self, task: &Task, turn: Turn, error: KernelError) -> Failure {
         let cause = std::error::Error::source(&error);
         // Of `pieces_error`.
         if let Some(source) = cause.and_then(|cause| cause.downcast_ref::<OutOfMemory>()) {
@@ -557,36 +342,14 @@ impl<'a, 's> Slice<'a, 's> {
         Failure::Kernel {
             stage,
             partition: self.resident.index,
-            turn: issue.turn,
+            turn,
             error,
         }
     }
 }
 
-/// Has a shard's home thread, which the caller is, look at the mark that the shard lacks; unless the source has
-/// the same home: it will look for itself what the shard lacks.
-#[inline]
-pub(super) fn watch_for<'a>(job: &'a Job, watches: &mut Watches<'a>, number: u32, lack: Lack<'a>) {
-    let resident = &job.residents[number as usize];
-    let source = job.number(job.ends(lack.exchange).source, lack.source);
-    if job.homes[source as usize] != job.homes[number as usize] {
-        watches.add(Watch {
-            mark: lack.mark,
-            exchange: lack.exchange,
-            turn: lack.turn,
-            number,
-            slices: resident.slices.load(Ordering::Relaxed),
-        });
-    }
-}
-
-#[cold]
-fn pieces_error(error: OutOfMemory) -> KernelError {
-    KernelError::new(error.to_string()).with_source(error)
-}
-
 /// Pointers to the kernel's arguments; what is written is unshared first.
-#[inline]
+#[inline(always)]
 fn arguments(body: &mut Body, task: &Task, args: &mut [*mut u8]) {
     if task.wants_cells {
         for (arg, cell) in args.iter_mut().zip(&task.cells) {
@@ -600,24 +363,4 @@ fn arguments(body: &mut Body, task: &Task, args: &mut [*mut u8]) {
     for (arg, cell) in args.iter_mut().zip(&task.cells) {
         *arg = body.cells[usize::from(*cell)].as_ptr();
     }
-}
-
-/// A task has run, and its node was told: if that refuses it, the task has failed.
-fn told(
-    context: &mut Context<'_>,
-    said: Result<(), impl Error + Send + Sync + 'static>,
-) -> Progress {
-    match said {
-        Ok(()) => Progress::Done,
-        Err(error) => context.fail(KernelError::new(error.to_string()).with_source(error)),
-    }
-}
-
-/// A scatter or gather cannot be continued: its turn would be half sent or half taken.
-#[cold]
-fn cannot_continue(context: &mut Context<'_>, progress: Progress) -> Progress {
-    if progress == Progress::Failed {
-        return progress;
-    }
-    context.fail("a scatter or gather cannot return more or pending; split the stage".into())
 }

@@ -66,8 +66,11 @@ impl Job {
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
             exchange.as_ref().filter(|_| is_alone).map(|exchange| {
-                let number = |index: u32| numbers[exchange.destination.index()][index as usize];
-                InProcess::new(exchange.links.clone(), piece(id), number, &options.budget)
+                let source = |index: u32| numbers[exchange.source.index()][index as usize];
+                let destination =
+                    |index: u32| numbers[exchange.destination.index()][index as usize];
+                let numbers = (source, destination);
+                InProcess::new(exchange.links.clone(), piece(id), numbers, &options.budget)
             })
         });
         let exchanges: Box<[_]> = exchanges.collect();
