@@ -147,11 +147,6 @@ impl<P> Inbox<P> {
         Inbox { shard, lanes }
     }
 
-    /// Whose inbox it is.
-    pub fn shard(&self) -> ShardId {
-        self.shard
-    }
-
     /// The lowest turn of `exchange` that is not retired.
     ///
     /// # Panics

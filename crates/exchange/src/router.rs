@@ -106,11 +106,6 @@ impl<P: Clone + Weight> Router<P> {
         &self.map
     }
 
-    /// The job's generation here.
-    pub fn generation(&self) -> Generation {
-        self.generation
-    }
-
     /// Whether the shard is here.
     pub fn is_here(&self, shard: ShardId) -> bool {
         self.here.contains(&shard)

@@ -227,11 +227,6 @@ impl Header {
         self.kind
     }
 
-    /// The frame's class.
-    pub fn priority(&self) -> Priority {
-        self.priority
-    }
-
     /// The frame's number in its session.
     pub fn sequence(&self) -> Option<Sequence> {
         self.sequence
