@@ -18,9 +18,45 @@ use crate::task_graph::{Graph, Kernel, Payload};
 /// Turns that a place is kept open, as in the engine: how far a sender can run ahead of its readers.
 const OPEN: usize = 4;
 
+/// How a thread goes about it: each way is a loop of its own, and the fastest is the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// All columns scatter, then all gather. A piece has a cache line of its own.
+    Phases,
+    /// The same, with two pieces to a line.
+    PhasesTogether,
+    /// A column gathers, and scatters what comes of it at once.
+    Columns,
+    /// The same, with two pieces to a line.
+    ColumnsTogether,
+}
+
+impl Way {
+    /// All ways.
+    pub const ALL: [Way; 4] = [
+        Way::Phases,
+        Way::PhasesTogether,
+        Way::Columns,
+        Way::ColumnsTogether,
+    ];
+
+    /// A stable name, for tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Phases => "dispatched-phases",
+            Way::PhasesTogether => "dispatched-phases-together",
+            Way::Columns => "dispatched-columns",
+            Way::ColumnsTogether => "dispatched-columns-together",
+        }
+    }
+
+    fn by_columns(self) -> bool {
+        matches!(self, Way::Columns | Way::ColumnsTogether)
+    }
+}
+
 /// Where one source leaves its piece for one reader.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 struct Place {
     /// One more than the turn whose piece this is; 0 before the first.
     stamp: AtomicU64,
@@ -44,6 +80,33 @@ impl Place {
     fn is_stamped(&self, turn: usize) -> bool {
         // Acquire: the piece is visible. Pairs with the Release in `scatter`.
         self.stamp.load(Ordering::Acquire) == turn as u64 + 1
+    }
+}
+
+/// Where a place lies among others.
+trait Holds: Default + Sync {
+    fn place(&self) -> &Place;
+}
+
+/// On a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Alone(Place);
+
+/// With another one.
+#[derive(Debug, Default)]
+#[repr(align(32))]
+struct Together(Place);
+
+impl Holds for Alone {
+    fn place(&self) -> &Place {
+        &self.0
+    }
+}
+
+impl Holds for Together {
+    fn place(&self) -> &Place {
+        &self.0
     }
 }
 
@@ -75,19 +138,19 @@ struct Turn {
 }
 
 /// What a scatter's kernel is given.
-struct Out<'a> {
-    places: &'a [Place],
+struct Out<'a, H> {
+    places: &'a [H],
     routes: &'a [Route],
 }
 
 /// What a gather's kernel is given.
-struct In<'a> {
-    places: &'a [Place],
+struct In<'a, H> {
+    places: &'a [H],
     sources: &'a [u32],
 }
 
-type Scatter<'a> = dyn Fn(&Point, &Out<'_>) + Sync + 'a;
-type Gather<'a> = dyn Fn(&mut Point, &In<'_>) + Sync + 'a;
+type Scatter<'a, H> = dyn Fn(&Point, &Out<'_, H>) + Sync + 'a;
+type Gather<'a, H> = dyn Fn(&mut Point, &In<'_, H>) + Sync + 'a;
 
 /// The turns of every column, over the representative timesteps.
 struct Plan {
@@ -144,28 +207,37 @@ impl Plan {
 }
 
 /// What all threads see.
-struct Shared<'a> {
+struct Shared<'a, H> {
     plan: &'a Plan,
     /// By open turn: the places of all readers.
-    places: [Vec<Place>; OPEN],
+    places: [Vec<H>; OPEN],
     /// Turns that each reader has done with.
     retired: Vec<Apart<AtomicU64>>,
-    scatter: &'a Scatter<'a>,
-    gather: &'a Gather<'a>,
+    scatter: &'a Scatter<'a, H>,
+    gather: &'a Gather<'a, H>,
 }
 
 /// Runs `graph` with `kernel` in every task, on one thread per entry of `places`, pinned.
-pub fn run(graph: &Graph, kernel: Kernel, places: &[usize]) -> Ran {
+pub fn run(graph: &Graph, kernel: Kernel, way: Way, places: &[usize]) -> Ran {
+    match way {
+        Way::Phases | Way::Columns => run_with::<Alone>(graph, kernel, way, places),
+        Way::PhasesTogether | Way::ColumnsTogether => {
+            run_with::<Together>(graph, kernel, way, places)
+        }
+    }
+}
+
+fn run_with<H: Holds>(graph: &Graph, kernel: Kernel, way: Way, places: &[usize]) -> Ran {
     let plan = &Plan::new(graph);
-    let scatter = |point: &Point, out: &Out<'_>| {
+    let scatter = |point: &Point, out: &Out<'_, H>| {
         for route in out.routes {
-            out.places[route.place as usize].write(point.output);
+            out.places[route.place as usize].place().write(point.output);
         }
     };
-    let gather = |point: &mut Point, inbox: &In<'_>| {
+    let gather = |point: &mut Point, inbox: &In<'_, H>| {
         for (place, &source) in inbox.places.iter().zip(inbox.sources) {
             let expected = Payload::of(point.passed, source as usize);
-            point.mismatches += u64::from(place.read() != expected);
+            point.mismatches += u64::from(place.place().read() != expected);
             point.inputs += 1;
         }
         kernel.execute();
@@ -177,7 +249,7 @@ pub fn run(graph: &Graph, kernel: Kernel, places: &[usize]) -> Ran {
         plan,
         places: std::array::from_fn(|_| {
             (0..graph.width() * plan.width)
-                .map(|_| Place::default())
+                .map(|_| H::default())
                 .collect()
         }),
         retired: (0..graph.width()).map(|_| Apart::default()).collect(),
@@ -191,7 +263,10 @@ pub fn run(graph: &Graph, kernel: Kernel, places: &[usize]) -> Ran {
         member.barrier();
         let start = Instant::now();
         part.begin(graph, kernel);
-        part.run(graph.timesteps() - 1, member);
+        match way.by_columns() {
+            true => part.run_by_columns(graph.timesteps() - 1, member),
+            false => part.run_in_phases(graph.timesteps() - 1, member),
+        }
         member.barrier();
         (start.elapsed(), part.points)
     });
@@ -214,18 +289,18 @@ pub fn run(graph: &Graph, kernel: Kernel, places: &[usize]) -> Ran {
 }
 
 /// One thread's columns.
-struct Part<'a> {
-    shared: &'a Shared<'a>,
+struct Part<'a, H> {
+    shared: &'a Shared<'a, H>,
     first: usize,
     points: Vec<Point>,
-    /// In which order they scatter: those whom others read first. They gather the other way about.
+    /// In which order they scatter: those whom others read first. In phases they gather the other way about.
     order: Vec<usize>,
     /// Turns that each reader was last seen to have retired.
     known: Vec<u64>,
 }
 
-impl<'a> Part<'a> {
-    fn new(shared: &'a Shared<'a>, columns: Range<usize>) -> Part<'a> {
+impl<'a, H: Holds> Part<'a, H> {
+    fn new(shared: &'a Shared<'a, H>, columns: Range<usize>) -> Part<'a, H> {
         let turns = &shared.plan.turns;
         let is_shared = |column: usize| {
             let mut routes = turns[column].iter().flat_map(|turn| &turn.routes);
@@ -257,8 +332,39 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn run(&mut self, turns: usize, member: &Member<'_>) {
+    /// The turn after one, among those of the plan.
+    fn after(&self, at: usize) -> usize {
         let plan = self.shared.plan;
+        match at + 1 < plan.turns[self.first].len() {
+            true => at + 1,
+            false => plan.prologue,
+        }
+    }
+
+    #[inline(never)]
+    fn run_by_columns(&mut self, turns: usize, member: &Member<'_>) {
+        if turns == 0 {
+            return;
+        }
+        for place in 0..self.order.len() {
+            self.scatter(self.order[place], (0, 0), member);
+        }
+        let mut at = 0;
+        for turn in 0..turns {
+            let next = self.after(at);
+            for place in 0..self.order.len() {
+                let own = self.order[place];
+                self.gather(own, (turn, at), member);
+                if turn + 1 < turns {
+                    self.scatter(own, (turn + 1, next), member);
+                }
+            }
+            at = next;
+        }
+    }
+
+    #[inline(never)]
+    fn run_in_phases(&mut self, turns: usize, member: &Member<'_>) {
         let mut at = 0;
         for turn in 0..turns {
             for place in 0..self.order.len() {
@@ -267,13 +373,11 @@ impl<'a> Part<'a> {
             for place in (0..self.order.len()).rev() {
                 self.gather(self.order[place], (turn, at), member);
             }
-            at += 1;
-            if at == plan.turns[self.first].len() {
-                at = plan.prologue;
-            }
+            at = self.after(at);
         }
     }
 
+    #[inline(always)]
     fn scatter(&mut self, own: usize, (turn, at): (usize, usize), member: &Member<'_>) {
         let Shared {
             plan,
@@ -297,12 +401,13 @@ impl<'a> Part<'a> {
         let places = places[turn % OPEN].as_slice();
         scatter(&self.points[own], &Out { places, routes });
         for route in routes {
-            let stamp = &places[route.place as usize].stamp;
+            let stamp = &places[route.place as usize].place().stamp;
             // Release: publishes the piece. Pairs with the Acquire in `is_stamped`.
             stamp.store(turn as u64 + 1, Ordering::Release);
         }
     }
 
+    #[inline(always)]
     fn gather(&mut self, own: usize, (turn, at): (usize, usize), member: &Member<'_>) {
         let Shared {
             plan,
@@ -315,7 +420,7 @@ impl<'a> Part<'a> {
         let point = &mut self.points[own];
         if let Some(sources) = &plan.turns[column][at].sources {
             let places = &places[turn % OPEN][column * plan.width..][..sources.len()];
-            for place in places {
+            for place in places.iter().map(H::place) {
                 if !place.is_stamped(turn) {
                     member.wait_until(|| place.is_stamped(turn));
                 }
@@ -343,8 +448,13 @@ mod tests {
                     // Longer than places stay open, and not a multiple of any period; and hardly begun.
                     let graph = Graph::new(pattern, width, timesteps);
                     let places = cpu::places(threads).unwrap();
-                    let ran = run(&graph, Kernel::Empty, &places);
-                    assert!(ran.is_right(&graph), "{graph:?} on {threads}: {ran:?}");
+                    for way in Way::ALL {
+                        let ran = run(&graph, Kernel::Empty, way, &places);
+                        assert!(
+                            ran.is_right(&graph),
+                            "{graph:?} on {threads}, {way:?}: {ran:?}"
+                        );
+                    }
                 }
             }
         }

@@ -7,7 +7,7 @@
 mod engine;
 
 use crate::BenchError;
-use crate::limits::dispatched;
+use crate::limits::dispatched::{self, Way};
 use crate::limits::task_graph::{self as bare, Order, Ran};
 use crate::report::{Figures, Limit, Line, PatternFigures, Report, ratio};
 use crate::session::{Counts, Session};
@@ -23,9 +23,6 @@ const WIDTHS: [usize; 2] = [2, 16];
 /// How often a size of task is measured; the best counts, as it does for the peak.
 const TRIES: usize = 2;
 
-/// Pinned threads that run what they do not know.
-const DISPATCHED: &str = "threads-dispatched";
-
 /// The METG figures and which share of the peak is lost there.
 const METG: [(&str, f64); 2] = [("metg50", 0.50), ("metg75", 0.25)];
 
@@ -36,10 +33,11 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
         for pattern in Pattern::ALL {
             let measured = measure(session, pattern, width)?;
             let name = format!("{} {width}", pattern.name());
-            for order in Order::ALL {
-                let figure = measured.figure(order.name());
+            let orders = Order::ALL.map(Order::name);
+            for limit in orders.into_iter().chain(Way::ALL.map(Way::name)) {
+                let figure = measured.figure(limit);
                 limits.push(Limit {
-                    name: format!("{name} {}", order.name()),
+                    name: format!("{name} {limit}"),
                     unit: "us",
                     figure,
                 });
@@ -72,12 +70,14 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
 
 fn figures(pattern: Pattern, width: usize, measured: &Measured) -> PatternFigures {
     let (_, bare_overhead_us) = measured.best(Order::ALL.map(Order::name));
+    // Pinned threads that run what they do not know.
+    let (_, dispatched_us) = measured.best(Way::ALL.map(Way::name));
     PatternFigures {
         pattern: pattern.name(),
         width,
         overhead_us: measured.figure("engine"),
         bare_overhead_us,
-        dispatched_us: measured.figure(DISPATCHED),
+        dispatched_us,
         plain_loop_us: measured.figure("plain-loop"),
         metg50_us: measured.figure(METG[0].0),
         metg75_us: measured.figure(METG[1].0),
@@ -148,15 +148,17 @@ fn measure(
             session.sample(|session| bare_us(session, graph, order, places))
         });
     }
+    for way in Way::ALL {
+        rounds = rounds.limit("dispatched", way.name(), move |session| {
+            session.sample(|session| {
+                let ran = dispatched::run(graph, Kernel::Empty, way, places);
+                overhead_us(session, graph, &ran, places)
+            })
+        });
+    }
     let rounds = rounds
         .ours("plain-loop", move |session| {
             session.sample(|session| bare_us(session, graph, Order::Columns, &places[..1]))
-        })
-        .ours(DISPATCHED, move |session| {
-            session.sample(|session| {
-                let ran = dispatched::run(graph, Kernel::Empty, places);
-                overhead_us(session, graph, &ran, places)
-            })
         })
         .ours("engine", move |session| {
             session.sample(|session| {
