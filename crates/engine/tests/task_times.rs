@@ -159,3 +159,30 @@ fn stages_in_loops_are_told_from_others() {
     ];
     assert_eq!(found, expected);
 }
+
+/// Called until it is done, a task is still one.
+#[test]
+fn a_task_of_several_calls_is_counted_once() {
+    let run = |calls: u64| {
+        let mut p = Program::new("counts");
+        let counts = p.dataset::<u64>("counts", 6);
+        p.keep(&counts);
+        p.repeat(7, |p| {
+            p.compute("bump")
+                .update(&counts)
+                .run(move |count: &mut u64| {
+                    *count += 1;
+                    match count.is_multiple_of(calls) {
+                        true => Progress::Done,
+                        false => Progress::More,
+                    }
+                });
+        });
+        let times = TaskTimes::new();
+        let options = RunOptions::new().threads(2).task_times(&times);
+        let tasks = options.run(p).unwrap().tally().tasks;
+        (noted(&times.take()) as u64, tasks)
+    };
+    assert_eq!(run(1), (42, 42));
+    assert_eq!(run(3), (126, 42));
+}

@@ -17,4 +17,4 @@ mod pieces;
 mod shard;
 
 pub use pieces::{PieceMap, PieceQueue, Spares};
-pub use shard::{BadState, Issue, Next, Place, Shard, ShardState, Surroundings, WINDOW};
+pub use shard::{BadState, InOrder, Issue, Next, Place, Shard, ShardState, Surroundings, WINDOW};

@@ -67,6 +67,17 @@ pub enum Next {
     Finished,
 }
 
+/// What a shard does next, where that is the ordinary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InOrder {
+    /// Run this task, at this turn.
+    Run(u32, Turn),
+    /// As [`Next::Stalled`].
+    Stalled,
+    /// Something else: [`Shard::next_otherwise`] says what.
+    Other,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wait {
     /// On what it needs, or on earlier entries.
@@ -113,56 +124,64 @@ impl Shard {
     }
 
     /// What to do next. Does not change what has been issued: until [`Shard::retire`] the answer stays.
-    #[inline(always)]
     pub fn next(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
-        if !self.window.is_empty() {
-            return taken_apart(self.next_past_stalled(code, around, true));
+        let ready = |index: u32, turn| is_ready(&code.tasks[index as usize], turn, around);
+        match self.next_in_order(code, ready) {
+            InOrder::Run(index, turn) => Next::Run(Issue {
+                task: index,
+                turn,
+                place: Place::InOrder,
+            }),
+            InOrder::Stalled => Next::Stalled,
+            InOrder::Other => self.next_otherwise(code, around),
         }
-        for _ in 0..STEPS_MAX {
-            match code.ops[self.at as usize] {
-                Op::Task(index) => {
-                    let task = &code.tasks[index as usize];
-                    let turn = self.turn(task.block);
-                    if is_ready(task, turn, around) {
-                        return Next::Run(Issue {
-                            task: index,
-                            turn,
-                            place: Place::InOrder,
-                        });
-                    }
-                    if !task.look_past {
-                        return Next::Stalled;
-                    }
-                    self.stall(index, turn);
-                    return taken_apart(self.next_past_stalled(code, around, false));
-                }
-                Op::Finish => return Next::Finished,
-                control => {
-                    if !self.walk(control, around) {
-                        return Next::Stalled;
-                    }
-                }
-            }
-        }
-        Next::Yield
     }
 
-    /// What to do next where something is stalled; `again` says whether it may be able to run by now.
-    #[inline(never)]
-    fn next_past_stalled(
+    /// What to do next where that is the ordinary: a task that comes in order, while nothing is stalled. Such a task runs
+    /// [in order](Place::InOrder). `is_ready` says whether it has what it needs from elsewhere.
+    #[inline(always)]
+    pub fn next_in_order(
         &mut self,
         code: &Code,
-        around: &mut impl Surroundings,
-        again: bool,
-    ) -> Next {
-        if again && let Some(issue) = self.ready_in_window(code, around) {
+        is_ready: impl FnOnce(u32, Turn) -> bool,
+    ) -> InOrder {
+        if !self.window.is_empty() {
+            return InOrder::Other;
+        }
+        let mut op = &code.ops[self.at as usize];
+        if let Op::Again {
+            counter,
+            turns,
+            block,
+            body,
+        } = *op
+        {
+            self.again((counter, turns), (block, body));
+            op = &code.ops[self.at as usize];
+        }
+        let Op::Task { index, block } = *op else {
+            return InOrder::Other;
+        };
+        let turn = self.turn(block);
+        if is_ready(index, turn) {
+            return InOrder::Run(index, turn);
+        }
+        match code.tasks[index as usize].look_past {
+            true => InOrder::Other,
+            false => InOrder::Stalled,
+        }
+    }
+
+    /// What to do next where [`Shard::next_in_order`] does not say it.
+    pub fn next_otherwise(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
+        if let Some(issue) = self.ready_in_window(code, around) {
             return Next::Run(issue);
         }
         for _ in 0..STEPS_MAX {
             match code.ops[self.at as usize] {
-                Op::Task(index) => {
+                Op::Task { index, block } => {
                     let task = &code.tasks[index as usize];
-                    let turn = self.turn(task.block);
+                    let turn = self.turn(block);
                     let free = !self.is_blocked(code, task, self.window.len());
                     if free && is_ready(task, turn, around) {
                         return Next::Run(Issue {
@@ -172,11 +191,12 @@ impl Shard {
                         });
                     }
                     // What waits for a completion may stand one place beyond the window.
-                    if self.window.len() >= WINDOW {
+                    if self.window.len() >= WINDOW || (self.window.is_empty() && !task.look_past) {
                         return Next::Stalled;
                     }
                     self.stall(index, turn);
                 }
+                Op::Finish if self.window.is_empty() => return Next::Finished,
                 Op::Finish => return Next::Stalled,
                 control => {
                     if !self.walk(control, around) {
@@ -199,7 +219,6 @@ impl Shard {
     }
 
     /// Follows a control instruction; false when it must wait.
-    #[inline]
     fn walk(&mut self, op: Op, around: &mut impl Surroundings) -> bool {
         match op {
             Op::Enter(block) => {
@@ -217,12 +236,9 @@ impl Shard {
             Op::Again {
                 counter,
                 turns,
+                block,
                 body,
-            } => {
-                let done = &mut self.counters[usize::from(counter)];
-                *done += 1;
-                self.at = if *done < turns { body } else { self.at + 1 };
-            }
+            } => self.again((counter, turns), (block, body)),
             Op::Test {
                 signal,
                 block,
@@ -250,9 +266,22 @@ impl Shard {
                 }
                 self.at += 1;
             }
-            Op::Task(_) | Op::Finish => unreachable!("handled by the caller"),
+            Op::Task { .. } | Op::Finish => unreachable!("handled by the caller"),
         }
         true
+    }
+
+    /// Ends a turn of a counted loop.
+    #[inline(always)]
+    fn again(&mut self, (counter, turns): (u16, u64), (block, body): (u16, u32)) {
+        let done = &mut self.counters[usize::from(counter)];
+        *done += 1;
+        if *done < turns {
+            self.entered[usize::from(block)] += 1;
+            self.at = body;
+        } else {
+            self.at += 1;
+        }
     }
 
     #[inline]
@@ -349,18 +378,6 @@ impl Shard {
     /// The instruction that the shard stands at.
     pub fn op(&self, code: &Code) -> Op {
         code.ops[self.at as usize]
-    }
-}
-
-/// The same, piece by piece: what a call leaves in memory, and is read from there as a whole, has to wait until it has been written; and then
-/// so has what comes without that call.
-#[inline(always)]
-fn taken_apart(next: Next) -> Next {
-    match next {
-        Next::Run(Issue { task, turn, place }) => Next::Run(Issue { task, turn, place }),
-        Next::Stalled => Next::Stalled,
-        Next::Yield => Next::Yield,
-        Next::Finished => Next::Finished,
     }
 }
 

@@ -347,7 +347,7 @@ fn positions_that_the_program_does_not_have_are_refused() {
     let many = vec![(0, 0); 10];
     assert_eq!(import((at, entered.clone(), counters.clone(), many)), bad);
     // A task of a block that was never entered.
-    let is_inner = |op: &brambling_program::Op| matches!(op, brambling_program::Op::Task(_));
+    let is_inner = |op: &brambling_program::Op| matches!(op, brambling_program::Op::Task { .. });
     let inner = code.ops.iter().position(is_inner).unwrap() as u32;
     let never = vec![0; entered.len()];
     assert_eq!(import((inner, never, counters, vec![])), bad);

@@ -108,6 +108,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "looks into shards after every thread has left the job",
     ),
     (
+        "crates/worker/src/executor/steps.rs",
+        "keeps erased pointers to the values of a shard's cells, and references into its job",
+    ),
+    (
         "crates/worker/src/executor/thread.rs",
         "touches its own run queue and shards inside its zone",
     ),

@@ -76,6 +76,11 @@ impl InProcess {
         &self.links
     }
 
+    /// Whether one table holds at every turn.
+    pub fn is_steady(&self) -> bool {
+        self.is_steady
+    }
+
     /// Which table of the relation holds at a turn: looked up once a task, not once a piece.
     #[inline]
     pub fn phase(&self, turn: Turn) -> usize {
@@ -90,7 +95,7 @@ impl InProcess {
     #[inline(always)]
     pub fn heard(&self, turn: Turn, phase: usize, destination: u32) -> Heard<'_> {
         match &self.pieces {
-            Pieces::Slots(slots) => slots.heard(turn, phase, destination),
+            Pieces::Slots(slots) => slots.destination(phase, destination).heard(turn),
             Pieces::Mailbox(_, arrivals) => {
                 let arrivals = &arrivals[destination as usize][(turn % TURNS_OPEN) as usize];
                 counted(arrivals.is_complete())
@@ -98,34 +103,32 @@ impl InProcess {
         }
     }
 
-    /// Whether every destination of a source has room for a turn. If not, the next to retire wakes it.
-    #[inline]
-    pub fn has_room(&self, turn: Turn, source: u32) -> bool {
-        // Nobody can lack room in the first K turns.
-        let Some(turns) = (turn + 1)
-            .checked_sub(TURNS_OPEN)
-            .filter(|turns| *turns > 0)
-        else {
-            return true;
-        };
-        let known = match &self.pieces {
-            Pieces::Slots(slots) => Some(slots.known_retired(self.phase(turn), source)),
+    /// Its places, unless its pieces come through mailboxes.
+    #[inline(always)]
+    pub fn slots(&self) -> Option<&Slots> {
+        match &self.pieces {
+            Pieces::Slots(slots) => Some(slots),
             Pieces::Mailbox(..) => None,
-        };
-        // What was seen once need not be fetched from the destinations' threads again.
-        if known.is_some_and(|known| known.load(Ordering::Relaxed) >= turns) {
-            return true;
         }
-        self.look_for_room(turn, turns, source, known)
     }
 
-    fn look_for_room(
-        &self,
-        turn: Turn,
-        turns: u64,
-        source: u32,
-        known: Option<&AtomicU64>,
-    ) -> bool {
+    /// Whether every destination of a source has room for a turn. If not, the next to retire wakes it.
+    #[inline(always)]
+    pub fn has_room(&self, turn: Turn, source: u32) -> bool {
+        let Some(slots) = self.slots() else {
+            return self.look_for_room(turn, source, None);
+        };
+        let end = slots.source(self.phase(turn), source);
+        end.has_seen_room(turn) || self.look_for_room(turn, source, Some(end.known_retired()))
+    }
+
+    #[inline(never)]
+    fn look_for_room(&self, turn: Turn, source: u32, known: Option<&AtomicU64>) -> bool {
+        // Nobody can lack room in the first K turns.
+        let turns = (turn + 1).saturating_sub(TURNS_OPEN);
+        if turns == 0 {
+            return true;
+        }
         let links = self.links.at(turn);
         let mut least = u64::MAX;
         for place in 0..links.fan_out(source) {
@@ -153,7 +156,7 @@ impl InProcess {
         begun: &'b mut Option<MailboxOut<'a>>,
     ) -> Sink<'b> {
         match &self.pieces {
-            Pieces::Slots(slots) => Sink::Slots(slots.out(turn, phase, source)),
+            Pieces::Slots(slots) => Sink::Slots(slots.source(phase, source).out(turn)),
             Pieces::Mailbox(mailbox, _) => {
                 let links = self.links.at(turn);
                 let sending = Sending::new(mailbox, source, links.fan_out(source));
@@ -181,7 +184,7 @@ impl InProcess {
         begun: &mut Option<MailboxOut<'_>>,
     ) -> Result<i64, OutOfMemory> {
         match (&self.pieces, begun) {
-            (Pieces::Slots(slots), _) => Ok(slots.growth(turn, phase, source)),
+            (Pieces::Slots(slots), _) => Ok(slots.source(phase, source).growth(turn)),
             (Pieces::Mailbox(..), Some(begun)) => begun.deliver().map(|()| 0),
             (Pieces::Mailbox(..), None) => Ok(0),
         }
@@ -189,15 +192,15 @@ impl InProcess {
 
     /// Ends a source's turn: what it did not send counts as empty. Tells all its destinations.
     #[inline(always)]
-    pub fn sent(
-        &self,
+    pub fn sent<'a>(
+        &'a self,
         turn: Turn,
         phase: usize,
         source: u32,
-        destinations: &mut impl Destinations,
+        destinations: &mut impl Destinations<'a>,
     ) {
         match &self.pieces {
-            Pieces::Slots(slots) => slots.sent(turn, (phase, source), destinations),
+            Pieces::Slots(slots) => slots.source(phase, source).sent(turn, destinations),
             Pieces::Mailbox(_, arrivals) => {
                 let links = self.links.at(turn);
                 for at in 0..links.fan_out(source) {
@@ -206,7 +209,7 @@ impl InProcess {
                     let arrivals = &arrivals[destination as usize][(turn % TURNS_OPEN) as usize];
                     if destinations.is_near(number) {
                         if arrivals.arrive_near() {
-                            destinations.reached(destination, number);
+                            destinations.reached(number, || Heard::All);
                         }
                     } else {
                         arrivals.arrive_far();
@@ -235,7 +238,7 @@ impl InProcess {
         letters: &'b mut Option<MailboxIn<'a>>,
     ) -> Lent<'b> {
         match &self.pieces {
-            Pieces::Slots(slots) => Lent::Slots(slots.pieces(turn, phase, destination)),
+            Pieces::Slots(slots) => Lent::Slots(slots.destination(phase, destination).pieces(turn)),
             Pieces::Mailbox(mailbox, _) => {
                 let drained = mailbox.drain(turn, destination);
                 Lent::Other(letters.insert(MailboxIn(Rare::new(drained))))
@@ -244,7 +247,7 @@ impl InProcess {
     }
 
     /// Ends a destination's turn and opens the one K later. Calls `wake` for each source that waits for room.
-    #[inline]
+    #[inline(always)]
     pub fn retire(&self, turn: Turn, destination: u32, mut wake: impl FnMut(u32)) {
         match &self.pieces {
             Pieces::Slots(slots) => slots.reopen(turn, destination),

@@ -33,7 +33,7 @@ pub use room::Room;
 #[cfg(not(loom))]
 pub use sending::Refused;
 #[cfg(not(loom))]
-pub use slots::{Destinations, Heard, Mark};
+pub use slots::{DestinationEnd, Destinations, Heard, Mark, Slots, SourceEnd};
 pub use stamp::Stamp;
 pub use waiters::Waiters;
 

@@ -50,15 +50,20 @@ impl Room {
     }
 
     /// Retires a turn. Called by the destination. Calls `wake` for each source that waits.
-    #[inline]
+    #[inline(always)]
     pub fn retire(&self, wake: impl FnMut(usize)) {
         // Only the destination writes the word. Release: its places are free.
         self.retired
             .store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
         fences::light();
         if self.anybody.load(Ordering::Relaxed) {
-            self.anybody.store(false, Ordering::SeqCst);
-            self.waiting.take(wake);
+            self.wake_all(wake);
         }
+    }
+
+    #[cold]
+    fn wake_all(&self, wake: impl FnMut(usize)) {
+        self.anybody.store(false, Ordering::SeqCst);
+        self.waiting.take(wake);
     }
 }

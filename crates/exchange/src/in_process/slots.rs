@@ -1,12 +1,15 @@
 //! Places for pieces, owned by their destination: one for each open turn and source.
 #![allow(unsafe_code)] // One writer, then one reader, ordered by arrivals and room.
 
+mod ends;
+
+pub use ends::{DestinationEnd, Destinations, Heard, Mark, SourceEnd};
+
+use super::TURNS_OPEN;
 use super::stamp::Stamp;
 use super::sync::{AtomicU32, AtomicU64, Ordering};
-use super::{TURNS_OPEN, fences};
-use brambling_program::{Links, PayloadType, Route, SlotHeader, SlotsIn, SlotsOut, Turn};
+use brambling_program::{Links, PayloadType, Route, SlotHeader, Turn};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr;
 
 type Header = SlotHeader<Stamp>;
 
@@ -45,54 +48,22 @@ impl Incoming {
     }
 }
 
+/// For each open turn, how many of a destination's first sources are known to have arrived.
 #[repr(align(128))]
 #[derive(Default)]
 struct Arrived([AtomicU32; TURNS_OPEN as usize]);
 
-const _: () = assert!(align_of::<Outgoing>() == 128 && align_of::<Arrived>() == 128);
-
-/// Says when a source's turn has ended.
-#[derive(Clone, Copy)]
-pub struct Mark<'a> {
-    stamp: &'a Stamp,
-    turn: Turn,
-}
-
-impl Mark<'_> {
-    /// Whether the source has ended the turn.
-    #[inline]
-    pub fn is_set(&self) -> bool {
-        self.stamp.has_ended(self.turn)
+impl Arrived {
+    #[inline(always)]
+    fn of(&self, turn: Turn) -> &AtomicU32 {
+        &self.0[(turn % TURNS_OPEN) as usize]
     }
 }
 
-/// What a destination has heard of a turn.
-#[derive(Clone, Copy)]
-pub enum Heard<'a> {
-    /// Every source's turn has ended.
-    All,
-    /// This source is the first whose turn has not.
-    Missing {
-        /// What the executor calls its shard.
-        source: u32,
-        /// Where it says that it has; none when it wakes the destination whatever happens.
-        mark: Option<Mark<'a>>,
-    },
-}
-
-/// What a source's thread makes of the destinations of a turn that has ended. `number` is what the executor calls a
-/// destination's shard.
-pub trait Destinations {
-    /// Whether a destination's shard belongs to the source's thread.
-    fn is_near(&self, number: u32) -> bool;
-    /// One that is near may have lacked this source, and nothing else: if it [has heard](Heard) all it must be woken.
-    fn reached(&mut self, destination: u32, number: u32);
-    /// One that is not near must be woken when its thread sleeps: one that does not looks at its marks.
-    fn sent_far(&mut self, number: u32);
-}
+const _: () = assert!(align_of::<Outgoing>() == 128 && align_of::<Arrived>() == 128);
 
 /// All places of an exchange, in one allocation: by open turn, destination, and source.
-pub(super) struct Slots {
+pub struct Slots {
     base: *mut u8,
     layout: Layout,
     stride: usize,
@@ -108,8 +79,7 @@ pub(super) struct Slots {
     outgoing: Box<[Outgoing]>,
     /// By phase and destination.
     incoming: Box<[Incoming]>,
-    /// For each destination and open turn, how many of its first sources are known to have arrived. Touched by
-    /// the destination's thread.
+    /// By destination. Touched by its thread.
     arrived: Box<[Arrived]>,
 }
 
@@ -190,11 +160,6 @@ impl Slots {
         &self.incoming[phase * self.destinations + destination as usize]
     }
 
-    #[inline]
-    fn known(&self, turn: Turn, destination: u32) -> &AtomicU32 {
-        &self.arrived[destination as usize].0[(turn % TURNS_OPEN) as usize]
-    }
-
     /// # Safety
     /// `slot` is the start of a place.
     unsafe fn piece_at(&self, slot: *mut u8) -> *mut u8 {
@@ -202,148 +167,41 @@ impl Slots {
         unsafe { slot.add(self.piece_offset) }
     }
 
-    /// Turns that all destinations of a source in a phase are known to have retired. For the source's thread.
-    #[inline]
-    pub(super) fn known_retired(&self, phase: usize, source: u32) -> &AtomicU64 {
-        &self.outgoing(phase, source).retired
-    }
-
-    /// Ends a source's turn: its pieces, or its empty marks, have arrived. Tells its destinations, as
-    /// [`InProcess::sent`](super::InProcess::sent) does.
-    ///
-    /// Whether a destination is near is asked before it can see the stamp. Afterwards another thread, where it
-    /// is a guest, may have run it past this turn and have handed it home: what it has heard is then that of a
-    /// later turn.
+    /// A source's end, in one phase of the relation.
     #[inline(always)]
-    pub(super) fn sent(
-        &self,
-        turn: Turn,
-        (phase, source): (usize, u32),
-        destinations: &mut impl Destinations,
-    ) {
-        let (routes, base) = (&self.outgoing(phase, source).routes, self.turn(turn));
-        let mut any_far = false;
-        for route in routes {
-            let near = destinations.is_near(route.number);
-            // SAFETY: within the allocation.
-            let header = unsafe { &*base.add(route.offset).cast::<Header>() };
-            header.arrived.end(turn);
-            if !near {
-                any_far = true;
-            } else if self.known(turn, route.destination).load(Ordering::Relaxed) == route.ordinal {
-                destinations.reached(route.destination, route.number);
-            }
-        }
-        if any_far {
-            // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stamps
-            // above, or the caller sees below that it sleeps.
-            fences::light();
-            // One that has become near since is on its way home, by mail.
-            for route in routes {
-                if !destinations.is_near(route.number) {
-                    destinations.sent_far(route.number);
-                }
-            }
+    pub fn source(&self, phase: usize, source: u32) -> SourceEnd<'_> {
+        SourceEnd {
+            slots: self,
+            outgoing: self.outgoing(phase, source),
+            phase,
+            source,
         }
     }
 
-    /// What a destination has heard of a turn. Asked by the destination's thread; each source is looked at
-    /// until it has arrived, and then no more.
-    #[inline]
-    pub(super) fn heard(&self, turn: Turn, phase: usize, destination: u32) -> Heard<'_> {
-        let known = self.known(turn, destination);
-        let incoming = self.incoming(phase, destination);
-        let first = known.load(Ordering::Relaxed);
-        if first == incoming.fan_in {
-            return Heard::All;
+    /// A destination's end, in one phase of the relation.
+    #[inline(always)]
+    pub fn destination(&self, phase: usize, destination: u32) -> DestinationEnd<'_> {
+        DestinationEnd {
+            slots: self,
+            incoming: self.incoming(phase, destination),
+            arrived: &self.arrived[destination as usize],
         }
-        let mut arrived = first;
-        // SAFETY: within the allocation: a destination has a place for each of its sources in each open turn.
-        let mut at = unsafe {
-            let places = self.turn(turn).add(incoming.offset);
-            places.add(arrived as usize * self.stride)
-        };
-        let heard = loop {
-            // SAFETY: as above.
-            let header = unsafe { &*at.cast::<Header>() };
-            let mark = Mark {
-                stamp: &header.arrived,
-                turn,
-            };
-            if !mark.is_set() {
-                break Heard::Missing {
-                    source: incoming.numbers[arrived as usize],
-                    mark: Some(mark),
-                };
-            }
-            arrived += 1;
-            if arrived == incoming.fan_in {
-                break Heard::All;
-            }
-            // SAFETY: as above.
-            at = unsafe { at.add(self.stride) };
-        };
-        if arrived != first {
-            known.store(arrived, Ordering::Relaxed);
-        }
-        heard
     }
 
-    /// Opens a destination's place for a later turn.
-    #[inline]
+    /// Opens a destination's places of a turn that has been read for a later one.
+    #[inline(always)]
     pub(super) fn reopen(&self, turn: Turn, destination: u32) {
-        self.known(turn, destination).store(0, Ordering::Relaxed);
+        let arrived = &self.arrived[destination as usize];
+        arrived.of(turn).store(0, Ordering::Relaxed);
     }
 
-    #[inline]
+    #[inline(always)]
     fn turn(&self, turn: Turn) -> *mut u8 {
         // SAFETY: within the allocation, which has so many bytes for each open turn.
         unsafe {
             self.base
                 .add((turn % TURNS_OPEN) as usize * self.turn_bytes)
         }
-    }
-
-    /// Where a source with room for a turn writes.
-    #[inline]
-    pub(super) fn out(&self, turn: Turn, phase: usize, source: u32) -> SlotsOut {
-        SlotsOut {
-            base: self.turn(turn),
-            piece_offset: self.piece_offset,
-            stamp: turn + 1,
-            routes: &raw const *self.outgoing(phase, source).routes,
-            source,
-            dense: self.dense,
-        }
-    }
-
-    /// What a destination reads of a turn of which it has heard all.
-    #[inline]
-    pub(super) fn pieces(&self, turn: Turn, phase: usize, destination: u32) -> SlotsIn {
-        let incoming = self.incoming(phase, destination);
-        let sources = incoming.sources.as_ref();
-        SlotsIn {
-            // SAFETY: within the allocation: a destination has its places in each open turn.
-            at: unsafe { self.turn(turn).add(incoming.offset) },
-            stamp: turn + 1,
-            ordinal: 0,
-            fan_in: incoming.fan_in,
-            sources: sources.map_or(ptr::null(), |list| list.as_ptr()),
-            piece: self.piece.layout(),
-        }
-    }
-
-    /// How many bytes more the pieces of a source's turn own than those that lay there before.
-    #[inline]
-    pub(super) fn growth(&self, turn: Turn, phase: usize, source: u32) -> i64 {
-        if self.piece.is_fixed() {
-            return 0;
-        }
-        self.outgoing(phase, source)
-            .routes
-            .iter()
-            .map(|route| self.growth_of(turn, route))
-            .sum()
     }
 
     fn growth_of(&self, turn: Turn, route: &Route) -> i64 {

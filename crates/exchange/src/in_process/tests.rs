@@ -34,12 +34,12 @@ impl<F: Fn(u32) -> bool> Told<F> {
     }
 }
 
-impl<F: Fn(u32) -> bool> Destinations for Told<F> {
+impl<'a, F: Fn(u32) -> bool> Destinations<'a> for Told<F> {
     fn is_near(&self, number: u32) -> bool {
         (self.is_near)(number)
     }
 
-    fn reached(&mut self, _: u32, _: u32) {
+    fn reached(&mut self, _: u32, _: impl FnOnce() -> Heard<'a>) {
         self.reached += 1;
     }
 
@@ -426,4 +426,70 @@ fn only_whom_a_near_destination_waits_for_tells_it() {
     assert_eq!((reached(1), missing()), ((0, 0), Some(10)));
     assert_eq!((reached(0), missing()), ((1, 0), Some(12)));
     assert_eq!((reached(2), missing()), ((1, 0), None));
+}
+
+/// Near destinations with what each has heard when it is told: whether all.
+#[derive(Default)]
+struct Near(Vec<(u32, bool)>);
+
+impl<'a> Destinations<'a> for Near {
+    fn is_near(&self, _: u32) -> bool {
+        true
+    }
+
+    fn reached(&mut self, number: u32, heard: impl FnOnce() -> Heard<'a>) {
+        self.0.push((number, matches!(heard(), Heard::All)));
+    }
+
+    fn sent_far(&mut self, _: u32) {
+        unreachable!("all are near");
+    }
+}
+
+/// More destinations than are told together.
+#[test]
+fn a_source_of_many_tells_each_of_them_once() {
+    const MANY: u32 = 150;
+    let exchange = InProcess::new(
+        Relation::AllToAll.link(2, MANY).unwrap(),
+        PayloadType::of::<u64>(),
+        (|it| it, |it| it + 1_000),
+        &Budget::unlimited(),
+    );
+    for turn in 0..4 {
+        for source in 0..2 {
+            let mut near = Near::default();
+            exchange.sent(turn, 0, source, &mut near);
+            let told = (0..MANY).map(|to| (to + 1_000, source == 1));
+            assert_eq!(near.0, told.collect::<Vec<_>>());
+        }
+    }
+}
+
+/// By slots and by mail: room for the turns that are open, and for one more with each that a destination retires.
+#[test]
+fn a_source_has_room_for_the_turns_that_are_open() {
+    let slots = InProcess::new(
+        Relation::AllToAll.link(2, 2).unwrap(),
+        PayloadType::of::<u64>(),
+        (|it| it, |it| it),
+        &Budget::unlimited(),
+    );
+    for exchange in [slots, by_mail(&Budget::unlimited())] {
+        let rooms = |turns: std::ops::Range<u64>| -> Vec<bool> {
+            turns.map(|turn| exchange.has_room(turn, 0)).collect()
+        };
+        assert_eq!(rooms(3..6), [true, false, false]);
+        let retire = |turns: std::ops::Range<u64>, to: u32| {
+            turns.for_each(|turn| exchange.retire(turn, to, |_| {}));
+        };
+        let others = 1..exchange.links().destination_count();
+        others.for_each(|to| retire(0..3, to));
+        let lags = "one has not retired the turn";
+        assert_eq!(rooms(3..6), [true, false, false], "{lags}");
+        retire(0..1, 0);
+        assert_eq!(rooms(3..6), [true, true, false], "{lags}");
+        retire(1..2, 0);
+        assert_eq!(rooms(3..7), [true, true, true, false], "{lags}");
+    }
 }

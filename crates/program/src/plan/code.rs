@@ -78,8 +78,13 @@ impl std::fmt::Debug for Linked {
 /// Flat code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Runs a task, by its place in the group's tasks.
-    Task(u32),
+    /// Runs a task.
+    Task {
+        /// Its place in the group's tasks.
+        index: u32,
+        /// Local number of the block whose turns name its positions.
+        block: u16,
+    },
     /// Enters a block: its turn grows by one.
     Enter(u16),
     /// Starts a counted loop, or leaves for `exit` when it has no turns.
@@ -91,13 +96,15 @@ pub enum Op {
         /// Where to go when there are none.
         exit: u32,
     },
-    /// Ends a turn of a counted loop.
+    /// Ends a turn of a counted loop; unless it was the last, enters its block once more.
     Again {
         /// Loop counter.
         counter: u16,
         /// How many turns.
         turns: u64,
-        /// Where the body starts.
+        /// Local number of the block that is its body.
+        block: u16,
+        /// Where the body starts, behind its entry.
         body: u32,
     },
     /// Waits for a signal and leaves for `exit` when it is false.
@@ -144,7 +151,7 @@ impl Code {
         for op in &self.ops {
             let now = *times.last()?;
             match *op {
-                Op::Task(_) => count = count.saturating_add(now),
+                Op::Task { .. } => count = count.saturating_add(now),
                 Op::Begin { turns, .. } => times.push(now.saturating_mul(turns)),
                 Op::Again { .. } => {
                     times.pop();

@@ -44,8 +44,8 @@ impl<'a> Compiler<'a> {
         }
         self.code.ops.push(Op::Finish);
         for at in 0..self.code.ops.len() {
-            if let Op::Task(task) = self.code.ops[at] {
-                self.code.tasks[task as usize].look_past = self.code.has_independent_after(at);
+            if let Op::Task { index, .. } = self.code.ops[at] {
+                self.code.tasks[index as usize].look_past = self.code.has_independent_after(at);
             }
         }
         self.code
@@ -172,12 +172,12 @@ impl<'a> Compiler<'a> {
             turns,
             exit: 0,
         });
-        let body = self.here();
         self.block(block);
         self.code.ops.push(Op::Again {
             counter,
             turns,
-            body,
+            block: self.locals[block.index()].expect("entered above"),
+            body: begin as u32 + 2,
         });
         self.code.ops[begin] = Op::Begin {
             counter,

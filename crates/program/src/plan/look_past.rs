@@ -10,7 +10,7 @@ const LOOK_PAST_STEPS: usize = 1_024;
 impl Code {
     /// Whether some task soon after the one at `at` depends neither on it nor on what depends on it.
     pub(super) fn has_independent_after(&self, at: usize) -> bool {
-        let Op::Task(first) = self.ops[at] else {
+        let Op::Task { index: first, .. } = self.ops[at] else {
             return false;
         };
         let first = &self.tasks[first as usize];
@@ -25,8 +25,8 @@ impl Code {
                     return true;
                 }
                 match self.ops[at] {
-                    Op::Task(task) => {
-                        let task = &self.tasks[task as usize];
+                    Op::Task { index, .. } => {
+                        let task = &self.tasks[index as usize];
                         if !task.writes.meets(reads.with(writes)) && !task.reads.meets(writes) {
                             return true;
                         }

@@ -9,6 +9,7 @@ use super::mail::Mail;
 use super::meter::{Dial, Meter};
 use super::ready::Ready;
 use super::sleep::Beds;
+use super::steps::Steps;
 use super::tally::{Tally, ThreadTally};
 use super::ties::Ties;
 use super::times::{KernelTimes, Notebook};
@@ -59,6 +60,7 @@ impl Default for JobOptions {
 pub(super) struct Body {
     pub(super) shard: Shard,
     pub(super) cells: Vec<Value>,
+    pub(super) steps: Steps,
     /// Bytes of the cells, as the budget knows them.
     pub(super) charged_bytes: u64,
     /// How many tasks a slice may run, from how long the last ones took.
@@ -149,14 +151,15 @@ impl Station {
 
 /// A job being run. Made by [`Job::new`], run once by [`Pool::run`](super::Pool::run).
 pub struct Job {
-    pub(super) plan: Plan,
+    /// Before `plan` and `exchanges`, and so dropped before them: [`Steps`] refer to them.
     pub(super) residents: Box<[Resident]>,
+    pub(super) plan: Plan,
     /// Each shard's home. Not in [`Resident`], whose line its owner writes: sources elsewhere ask.
     pub(super) homes: Box<[u32]>,
     /// Number of each group's shards.
     numbers: Box<[Box<[u32]>]>,
     /// The thread that each shard belongs to now.
-    owners: Box<[AtomicU32]>,
+    pub(super) owners: Box<[AtomicU32]>,
     pub(super) stations: Box<[Station]>,
     /// Where its threads sleep.
     pub(super) beds: Beds,
@@ -165,7 +168,7 @@ pub struct Job {
     /// What ties the job to other workers; none when all of it is in this process.
     pub(super) ties: Option<Box<Ties>>,
     /// The exchanges in this process; a job with ties exchanges through its node.
-    pub(super) exchanges: Box<[Option<InProcess>]>,
+    pub(super) exchanges: Box<[Option<Box<InProcess>>]>,
     pub(super) boards: Box<[Option<Board>]>,
     pub(super) ends: Box<[Board]>,
     /// Threads that have made their shards.
@@ -197,12 +200,10 @@ impl Job {
         &self.plan
     }
 
-    /// An exchange that a stage uses.
-    #[inline]
-    pub(super) fn exchange(&self, id: ExchangeId) -> &InProcess {
-        self.exchanges[id.index()]
-            .as_ref()
-            .expect("an exchange with a stage has both")
+    /// An exchange that a stage uses; none where it goes through the job's node.
+    #[inline(always)]
+    pub(super) fn exchange(&self, id: ExchangeId) -> Option<&InProcess> {
+        self.exchanges[id.index()].as_deref()
     }
 
     /// Who sends and who receives in it.

@@ -20,6 +20,7 @@ mod sleep;
 mod slice;
 mod spread;
 mod stall;
+mod steps;
 mod sync;
 mod tally;
 mod thread;

@@ -9,14 +9,15 @@ pub(super) use exchanging::watch_for;
 
 use super::failure::Failure;
 use super::job::{Body, Job, Resident, Station};
+use super::steps::Way;
 use super::watch::Watches;
 use crate::node::NodeError;
-use crate::shard::{Issue, Next};
+use crate::shard::{InOrder, Issue, Next, Place};
 use around::Around;
 use brambling_memory::{Class, OutOfMemory};
 use brambling_program::{
-    Action, Context, Kernel, KernelError, Position, Progress, Runner, StageId, StageKind, Task,
-    Turn, Value,
+    Action, Code, Context, Kernel, KernelError, Position, Progress, Runner, StageId, StageKind,
+    Task, Turn, Value,
 };
 use exchanging::told;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,6 @@ use std::sync::atomic::Ordering;
 /// How long a slice should take: long against a reading of the clock, short against a user's patience.
 const SLICE_NS: u64 = 100_000;
 const SLICE_TASKS_MAX: u32 = 1 << 16;
-const ARGS_INLINE: usize = 8;
 
 /// Why a slice ended.
 pub(super) enum End {
@@ -56,8 +56,26 @@ pub(super) struct Slice<'a, 's> {
     runner: Runner,
     /// What the thread looks at for its stalled shards.
     watches: &'s mut Watches<'a>,
+    /// Calls of kernels that it may still make.
+    left: u32,
+    /// Calls after which their tasks were not done.
+    unfinished: u32,
+    /// Whether a task has run that may change how much memory the shard's datasets take.
+    may_grow: bool,
     pub(super) tasks: u32,
     pub(super) failure: Option<Box<Failure>>,
+}
+
+/// What came of running a shard for a while.
+enum Ran {
+    /// A task is done.
+    Done,
+    /// What comes is for [`Slice::run_otherwise`].
+    Other,
+    /// A task has been called and is not done.
+    Unfinished(Issue, Progress),
+    /// The slice has ended.
+    End(End),
 }
 
 impl<'a, 's> Slice<'a, 's> {
@@ -77,6 +95,9 @@ impl<'a, 's> Slice<'a, 's> {
             thread,
             runner,
             watches,
+            left: 0,
+            unfinished: 0,
+            may_grow: false,
             tasks: 0,
             failure: None,
         }
@@ -109,76 +130,164 @@ impl<'a, 's> Slice<'a, 's> {
             &job.stop,
             &completion,
         );
-        let mut may_grow = false;
-        let mut left = body.slice_tasks;
-        let mut tasks = 0;
+        self.left = body.slice_tasks;
         if self.resident.completions.load(Ordering::Acquire) > 0 {
             self.complete(body);
         }
-        let ties = job.ties.as_deref();
         let end = loop {
-            around.lacks.clear();
-            if ties.is_some_and(|ties| ties.is_leaving(number)) {
-                break End::Leaving;
-            }
-            // Taken apart, and put together where it is needed, so that it stays in registers.
-            let (index, turn, place) = match body.shard.next(code, &mut around) {
-                Next::Run(Issue { task, turn, place }) => (task, turn, place),
-                Next::Stalled => {
-                    self.watch(lacks);
-                    break End::Stalled;
-                }
-                Next::Yield => break End::UsedUp,
-                Next::Finished => break End::Finished,
+            let ran = match self.run_in_order(body, code, &mut context, &mut around) {
+                Ran::Other => self.run_otherwise(body, code, &mut context, &mut around),
+                ran => ran,
             };
-            let issue = || Issue {
-                task: index,
-                turn,
-                place,
-            };
-            let task = &code.tasks[index as usize];
-            if task.runner != self.runner && matches!(task.action, Action::Stage(_)) {
-                break End::Elsewhere(task.runner);
-            }
-            if left == 0 || job.stop.load(Ordering::Relaxed) {
-                break End::UsedUp;
-            }
-            left -= 1;
-            body.running = Some(Position {
-                stage: task.stage,
-                turn,
-            });
-            may_grow |= task.may_grow;
-            match self.run_task(body, task, turn, &mut context) {
-                Progress::Done => {
-                    body.shard.retire(issue());
-                    tasks += 1;
-                }
-                Progress::More => {}
-                Progress::Pending => {
-                    job.pending.fetch_add(1, Ordering::AcqRel);
-                    body.pending += 1;
-                    body.shard.suspend(issue());
-                }
-                Progress::Failed => {
-                    let error = context
-                        .take_error()
-                        .unwrap_or_else(|| "the kernel gave no reason".into());
-                    self.failure = Some(Box::new(self.kernel_failure(task, turn, error)));
-                    if context.has_seen_cancellation() {
-                        // Nothing of its own went wrong.
-                        body.running = None;
+            match ran {
+                Ran::Done | Ran::Other => {}
+                Ran::Unfinished(issue, progress) => {
+                    let task = &code.tasks[issue.task as usize];
+                    let left = (issue, progress);
+                    if let Some(end) = self.left_unfinished(body, task, left, &mut context) {
+                        break end;
                     }
-                    return End::Failed;
                 }
+                Ran::End(end) => break end,
             }
         };
-        self.tasks = tasks;
-        if may_grow && let Err(failure) = self.charge(body) {
+        if matches!(end, End::Stalled) {
+            self.watch(lacks);
+        }
+        self.tasks = body.slice_tasks - self.left - self.unfinished;
+        let failed = matches!(end, End::Failed);
+        if self.may_grow
+            && !failed
+            && let Err(failure) = self.charge(body)
+        {
             self.failure = Some(Box::new(failure));
             return End::Failed;
         }
         end
+    }
+
+    /// Runs what comes in order, for as long as that is all there is to do: a function of its own, and small.
+    #[inline(never)]
+    fn run_in_order(
+        &mut self,
+        body: &mut Body,
+        code: &Code,
+        context: &mut Context<'_>,
+        around: &mut Around<'a, '_>,
+    ) -> Ran {
+        around.lacks.clear();
+        let ties = self.job.ties.as_deref();
+        loop {
+            if ties.is_some_and(|ties| ties.is_leaving(self.number)) {
+                return Ran::End(End::Leaving);
+            }
+            let ready = |index, turn| around.is_ready(body.steps.at(index), turn);
+            let issue = match body.shard.next_in_order(code, ready) {
+                InOrder::Run(task, turn) => Issue {
+                    task,
+                    turn,
+                    place: Place::InOrder,
+                },
+                InOrder::Stalled => return Ran::End(End::Stalled),
+                InOrder::Other => return Ran::Other,
+            };
+            match self.run_task(body, code, issue, context) {
+                Ran::Done => {}
+                ran => return ran,
+            }
+        }
+    }
+
+    /// One step of a shard where something is stalled, or where the program turns.
+    #[inline(never)]
+    fn run_otherwise(
+        &mut self,
+        body: &mut Body,
+        code: &Code,
+        context: &mut Context<'_>,
+        around: &mut Around<'a, '_>,
+    ) -> Ran {
+        around.lacks.clear();
+        match body.shard.next_otherwise(code, around) {
+            Next::Run(issue) => self.run_task(body, code, issue, context),
+            Next::Stalled => Ran::End(End::Stalled),
+            Next::Yield => Ran::End(End::UsedUp),
+            Next::Finished => Ran::End(End::Finished),
+        }
+    }
+
+    /// Calls what was issued, unless the slice ends before it, and retires it when it is done.
+    #[inline(always)]
+    fn run_task(
+        &mut self,
+        body: &mut Body,
+        code: &Code,
+        issue: Issue,
+        context: &mut Context<'_>,
+    ) -> Ran {
+        let (step, args) = body.steps.ready(issue.task, code, &mut body.cells);
+        let is_elsewhere = step.runner != self.runner && step.kernel.is_some();
+        if is_elsewhere || self.left == 0 || self.job.stop.load(Ordering::Relaxed) {
+            return Ran::End(match is_elsewhere {
+                true => End::Elsewhere(step.runner),
+                false => End::UsedUp,
+            });
+        }
+        self.left -= 1;
+        let at = Position {
+            stage: step.stage,
+            turn: issue.turn,
+        };
+        body.running = Some(at);
+        if step.may_grow {
+            self.may_grow = true;
+        }
+        let Some(kernel) = step.kernel else {
+            free(body, &code.tasks[issue.task as usize]);
+            body.shard.retire(issue);
+            return Ran::Done;
+        };
+        context.enter(at);
+        match self.run_stage(step.way, at, kernel, args, context) {
+            Progress::Done => {
+                body.shard.retire(issue);
+                Ran::Done
+            }
+            progress => Ran::Unfinished(issue, progress),
+        }
+    }
+
+    /// A task has not finished: it is called again, or has failed, and the slice ends.
+    #[cold]
+    #[inline(never)]
+    fn left_unfinished(
+        &mut self,
+        body: &mut Body,
+        task: &Task,
+        (issue, progress): (Issue, Progress),
+        context: &mut Context<'_>,
+    ) -> Option<End> {
+        self.unfinished += 1;
+        match progress {
+            Progress::Done | Progress::More => None,
+            Progress::Pending => {
+                self.job.pending.fetch_add(1, Ordering::AcqRel);
+                body.pending += 1;
+                body.shard.suspend(issue);
+                None
+            }
+            Progress::Failed => {
+                let error = context
+                    .take_error()
+                    .unwrap_or_else(|| "the kernel gave no reason".into());
+                self.failure = Some(Box::new(self.kernel_failure(task, issue.turn, error)));
+                if context.has_seen_cancellation() {
+                    // Nothing of its own went wrong.
+                    body.running = None;
+                }
+                Some(End::Failed)
+            }
+        }
     }
 
     #[cold]
@@ -191,68 +300,24 @@ impl<'a, 's> Slice<'a, 's> {
         body.shard.complete();
     }
 
-    #[inline(always)]
-    fn run_task(
-        &mut self,
-        body: &mut Body,
-        task: &Task,
-        turn: Turn,
-        context: &mut Context<'_>,
-    ) -> Progress {
-        let (Action::Stage(kind), Some(kernel)) = (task.action, &task.kernel) else {
-            for cell in &task.cells {
-                let cell = &mut body.cells[usize::from(*cell)];
-                *cell = Value::default_of(cell.payload_type());
-            }
-            return Progress::Done;
-        };
-        let at = Position {
-            stage: task.stage,
-            turn,
-        };
-        context.enter(at);
-        let kernel = &*kernel.0;
-        if task.cells.len() > ARGS_INLINE {
-            return self.run_with_many(kind, body, task, at, context);
-        }
-        let mut args = [std::ptr::null_mut(); ARGS_INLINE];
-        arguments(body, task, &mut args);
-        self.run_stage(kind, at, kernel, args.as_ptr(), context)
-    }
-
-    /// As [`Slice::run_task`], for more arguments than are usual.
-    #[cold]
-    #[inline(never)]
-    fn run_with_many(
-        &mut self,
-        kind: StageKind,
-        body: &mut Body,
-        task: &Task,
-        at: Position,
-        context: &mut Context<'_>,
-    ) -> Progress {
-        let mut args = vec![std::ptr::null_mut(); task.cells.len()];
-        arguments(body, task, &mut args);
-        let kernel = task.kernel.as_ref().expect("the caller saw it");
-        self.run_stage(kind, at, &*kernel.0, args.as_ptr(), context)
-    }
-
     /// Runs a stage, and what it needs before and after its kernel.
     #[inline(always)]
     fn run_stage(
         &mut self,
-        kind: StageKind,
+        way: Way,
         at: Position,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
         let turn = at.turn;
-        match kind {
-            StageKind::Compute => self.call(kernel, args, context),
-            StageKind::Scatter(id) => self.scatter(id, turn, kernel, args, context),
-            StageKind::Gather(id) => self.gather(id, turn, kernel, args, context),
-            StageKind::Signal => match self.call(kernel, args, context) {
+        match way {
+            Way::Plain => self.call(kernel, args, context),
+            Way::Scatter(id, source) => self.scatter(source, (id, turn), kernel, args, context),
+            Way::Gather(id, end) => self.gather(end, (id, turn), kernel, args, context),
+            Way::ScatterOtherwise(id) => self.scatter_otherwise(id, turn, kernel, args, context),
+            Way::GatherOtherwise(id) => self.gather_otherwise(id, turn, kernel, args, context),
+            Way::Signal => match self.call(kernel, args, context) {
                 Progress::Done => self.publish(at, context),
                 progress => progress,
             },
@@ -348,19 +413,10 @@ impl<'a, 's> Slice<'a, 's> {
     }
 }
 
-/// Pointers to the kernel's arguments; what is written is unshared first.
-#[inline(always)]
-fn arguments(body: &mut Body, task: &Task, args: &mut [*mut u8]) {
-    if task.wants_cells {
-        for (arg, cell) in args.iter_mut().zip(&task.cells) {
-            *arg = (&raw mut body.cells[usize::from(*cell)]).cast();
-        }
-        return;
-    }
-    for cell in &task.writes_cells {
-        body.cells[usize::from(*cell)].make_unique();
-    }
-    for (arg, cell) in args.iter_mut().zip(&task.cells) {
-        *arg = body.cells[usize::from(*cell)].as_ptr();
+#[cold]
+fn free(body: &mut Body, task: &Task) {
+    for cell in &task.cells {
+        let cell = &mut body.cells[usize::from(*cell)];
+        *cell = Value::default_of(cell.payload_type());
     }
 }

@@ -621,7 +621,9 @@ fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: Watch<'a>
     if !job.belongs_to(number, me) || resident.slices.load(Ordering::Relaxed) != watch.slices {
         return;
     }
-    let exchange = job.exchange(watch.exchange);
+    let exchange = job
+        .exchange(watch.exchange)
+        .expect("what is watched is in this process");
     let phase = exchange.phase(watch.turn);
     match exchange.heard(watch.turn, phase, resident.index) {
         // SAFETY: inside our own zone; the reference ends with the statement.

@@ -610,7 +610,7 @@ impl Job {
         self.note_end();
     }
 
-    fn ties(&self) -> &Ties {
+    pub(super) fn ties(&self) -> &Ties {
         let ties = self.ties.as_ref();
         ties.expect("the job is no member of a cluster")
     }

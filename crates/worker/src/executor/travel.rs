@@ -2,6 +2,7 @@
 
 use super::job::{Body, Job};
 use super::meter::Meter;
+use super::steps::Steps;
 use crate::shard::{Shard, ShardState};
 use brambling_program::{ShardId, Value};
 use serde::{Deserialize, Serialize};
@@ -62,7 +63,8 @@ pub(super) fn unpack(job: &Job, shard: ShardId, bytes: &[u8]) -> Result<Body, Un
             _ => Err(Unreadable("data")),
         }
     };
-    let shard = Shard::import(shard, code, packed.state).map_err(|_| Unreadable("position"))?;
+    let id = shard;
+    let shard = Shard::import(id, code, packed.state).map_err(|_| Unreadable("position"))?;
     Ok(Body {
         meter: Meter::new(shard.entered()),
         shard,
@@ -71,6 +73,7 @@ pub(super) fn unpack(job: &Job, shard: ShardId, bytes: &[u8]) -> Result<Body, Un
             .zip(&packed.cells)
             .map(cell)
             .collect::<Result<_, _>>()?,
+        steps: Steps::new(job, id),
         charged_bytes: 0,
         slice_tasks: packed.slice_tasks.max(1),
         running: None,

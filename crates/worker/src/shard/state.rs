@@ -75,7 +75,7 @@ impl Shard {
 /// Whether the block of the instruction at hand has been entered: its turn is counted from there.
 fn has_entered(code: &Code, state: &ShardState) -> bool {
     let block = match code.ops[state.at as usize] {
-        Op::Task(task) => code.tasks[task as usize].block,
+        Op::Task { block, .. } => block,
         Op::Test { block, .. } => block,
         _ => return true,
     };

@@ -76,7 +76,10 @@ impl Compiler<'_> {
     }
 
     fn push(&mut self, task: Task) {
-        self.code.ops.push(Op::Task(self.code.tasks.len() as u32));
+        self.code.ops.push(Op::Task {
+            index: self.code.tasks.len() as u32,
+            block: task.block,
+        });
         self.code.tasks.push(task);
     }
 }

@@ -8,6 +8,7 @@ use crate::executor::failure::{Failure, Rank};
 use crate::executor::meter::{Dial, Meter};
 use crate::executor::panics;
 use crate::executor::sleep::Beds;
+use crate::executor::steps::Steps;
 use crate::executor::ties::{Membership, Ties};
 use crate::executor::times::{Notebook, time_kernels};
 use crate::node::NodeError;
@@ -70,7 +71,8 @@ impl Job {
                 let destination =
                     |index: u32| numbers[exchange.destination.index()][index as usize];
                 let numbers = (source, destination);
-                InProcess::new(exchange.links.clone(), piece(id), numbers, &options.budget)
+                let links = exchange.links.clone();
+                Box::new(InProcess::new(links, piece(id), numbers, &options.budget))
             })
         });
         let exchanges: Box<[_]> = exchanges.collect();
@@ -200,10 +202,11 @@ impl Job {
             charged_bytes += bytes;
             cells.push(value);
         }
-        let shard = Shard::new(ShardId { group, index }, &plan.codes[group.index()]);
+        let code = &plan.codes[group.index()];
         Ok(Body {
-            shard,
+            shard: Shard::new(ShardId { group, index }, code),
             cells,
+            steps: Steps::new(self, ShardId { group, index }),
             charged_bytes,
             slice_tasks: 1,
             running: None,

@@ -1,6 +1,7 @@
 //! What a shard sees of the world around it, from the thread that runs it.
 
 use crate::executor::job::Job;
+use crate::executor::steps::{Step, Way};
 use crate::node;
 use crate::shard::Surroundings;
 use brambling_exchange::in_process::{Heard, Mark};
@@ -25,22 +26,27 @@ pub(in crate::executor) struct Lack<'a> {
     pub(in crate::executor) mark: Mark<'a>,
 }
 
-impl Around<'_, '_> {
+impl<'a> Around<'a, '_> {
     fn shard(&self) -> ShardId {
         self.job.residents[self.number as usize].id()
     }
-}
 
-impl Surroundings for Around<'_, '_> {
+    /// Whether a step has what it needs from elsewhere.
     #[inline(always)]
-    fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        if let Some(ties) = &self.job.ties {
-            let ask = |around: &mut node::Around<'_>| around.is_complete(exchange, turn);
-            return ties.around(self.job, self.shard(), ask);
+    pub(super) fn is_ready(&mut self, step: &Step, turn: Turn) -> bool {
+        match step.way {
+            Way::Plain | Way::Signal => true,
+            Way::Scatter(id, source) => source.has_seen_room(turn) || self.has_room(id, turn),
+            Way::Gather(id, destination) => self.is_all((id, turn), destination.heard(turn)),
+            Way::ScatterOtherwise(id) => self.has_room(id, turn),
+            Way::GatherOtherwise(id) => self.is_complete(id, turn),
         }
-        let in_process = self.job.exchange(exchange);
-        let phase = in_process.phase(turn);
-        match in_process.heard(turn, phase, self.index) {
+    }
+
+    /// Whether all has been heard; what lacks is noted.
+    #[inline(always)]
+    fn is_all(&mut self, (exchange, turn): (ExchangeId, Turn), heard: Heard<'a>) -> bool {
+        match heard {
             Heard::All => true,
             Heard::Missing { mark: None, .. } => false,
             Heard::Missing {
@@ -58,13 +64,29 @@ impl Surroundings for Around<'_, '_> {
         }
     }
 
-    #[inline(always)]
+    /// What the job's node says.
+    #[inline(never)]
+    fn far<R>(&self, ask: impl FnOnce(&mut node::Around<'_>) -> R) -> R {
+        self.job.ties().around(self.job, self.shard(), ask)
+    }
+}
+
+impl Surroundings for Around<'_, '_> {
+    #[inline(never)]
+    fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
+        let Some(in_process) = self.job.exchange(exchange) else {
+            return self.far(|around| around.is_complete(exchange, turn));
+        };
+        let heard = in_process.heard(turn, in_process.phase(turn), self.index);
+        self.is_all((exchange, turn), heard)
+    }
+
+    #[inline(never)]
     fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        if let Some(ties) = &self.job.ties {
-            let ask = |around: &mut node::Around<'_>| around.has_room(exchange, turn);
-            return ties.around(self.job, self.shard(), ask);
+        match self.job.exchange(exchange) {
+            Some(in_process) => in_process.has_room(turn, self.index),
+            None => self.far(|around| around.has_room(exchange, turn)),
         }
-        self.job.exchange(exchange).has_room(turn, self.index)
     }
 
     #[inline]

@@ -6,60 +6,45 @@ use crate::executor::job::Job;
 use crate::executor::watch::{Watch, Watches};
 use crate::node::Taken;
 use crate::pieces::{PieceMap, PieceQueue};
-use brambling_exchange::in_process::{Destinations, Heard, InProcess};
+use brambling_exchange::in_process::{DestinationEnd, Destinations, Heard, InProcess, SourceEnd};
 use brambling_memory::{Class, OutOfMemory};
 use brambling_program::{
     Context, DecodeError, ExchangeId, Kernel, KernelError, Pieces, Progress, Sink, Turn,
 };
 use std::error::Error;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 impl<'a> Slice<'a, '_> {
-    /// A scatter within this process.
-    #[inline(never)]
+    /// A scatter to places within this process.
+    #[inline(always)]
     pub(super) fn scatter(
         &mut self,
-        id: ExchangeId,
-        turn: Turn,
+        source: SourceEnd<'a>,
+        (id, turn): (ExchangeId, Turn),
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        if self.job.ties.is_some() {
-            return self.scatter_far(id, turn, kernel, args, context);
-        }
-        let exchange = self.job.exchange(id);
-        let (index, phase) = (self.resident.index, exchange.phase(turn));
-        let mut begun = None;
-        let mut sink = exchange.outbox(turn, phase, index, &mut begun);
+        let mut sink = Sink::Slots(source.out(turn));
         // SAFETY: the sink outlives the call.
         unsafe { context.lend_sink(&mut sink) };
         let progress = self.call(kernel, args, context);
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        let charged = match exchange.finish(turn, phase, index, &mut begun) {
-            Ok(0) => Ok(()),
-            Ok(growth) => self.charge_pieces(growth),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = charged {
+        let growth = source.growth(turn);
+        if growth != 0
+            && let Err(error) = self.charge_pieces(growth)
+        {
             return context.fail(pieces_error(error));
         }
-        let mut sent = Sent {
-            slice: self,
-            exchange,
-            id,
-            turn,
-            phase,
-        };
-        exchange.sent(turn, phase, index, &mut sent);
+        source.sent(turn, &mut Sent::new(self, id, turn));
         Progress::Done
     }
 
-    /// A gather within this process.
+    /// A scatter, wherever its destinations are.
     #[inline(never)]
-    pub(super) fn gather(
+    pub(super) fn scatter_otherwise(
         &mut self,
         id: ExchangeId,
         turn: Turn,
@@ -67,13 +52,98 @@ impl<'a> Slice<'a, '_> {
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        if self.job.ties.is_some() {
-            return self.gather_far(id, turn, kernel, args, context);
+        let Some(exchange) = self.job.exchange(id) else {
+            return self.scatter_far(id, turn, kernel, args, context);
+        };
+        let Some(slots) = exchange.slots() else {
+            return self.scatter_letters(exchange, (id, turn), kernel, args, context);
+        };
+        let source = slots.source(exchange.phase(turn), self.resident.index);
+        self.scatter(source, (id, turn), kernel, args, context)
+    }
+
+    /// A scatter of what comes through mailboxes.
+    #[inline(never)]
+    fn scatter_letters(
+        &mut self,
+        exchange: &'a InProcess,
+        (id, turn): (ExchangeId, Turn),
+        kernel: &dyn Kernel,
+        args: *const *mut u8,
+        context: &mut Context<'_>,
+    ) -> Progress {
+        let (source, phase) = (self.resident.index, exchange.phase(turn));
+        let mut begun = None;
+        let mut sink = exchange.outbox(turn, phase, source, &mut begun);
+        // SAFETY: the sink outlives the call.
+        unsafe { context.lend_sink(&mut sink) };
+        let progress = self.call(kernel, args, context);
+        if progress != Progress::Done {
+            return cannot_continue(context, progress);
         }
-        let exchange = self.job.exchange(id);
-        let index = self.resident.index;
+        // Letters are charged as they are delivered.
+        if let Err(error) = exchange.finish(turn, phase, source, &mut begun) {
+            return context.fail(pieces_error(error));
+        }
+        exchange.sent(turn, phase, source, &mut Sent::new(self, id, turn));
+        Progress::Done
+    }
+
+    /// A gather from places within this process.
+    #[inline(always)]
+    pub(super) fn gather(
+        &mut self,
+        end: DestinationEnd<'a>,
+        (id, turn): (ExchangeId, Turn),
+        kernel: &dyn Kernel,
+        args: *const *mut u8,
+        context: &mut Context<'_>,
+    ) -> Progress {
+        let mut pieces = Pieces::Slots(end.pieces(turn));
+        // SAFETY: the pieces outlive the call.
+        unsafe { context.lend_source(&mut pieces) };
+        let progress = self.call(kernel, args, context);
+        if progress != Progress::Done {
+            return cannot_continue(context, progress);
+        }
+        let exchange = self.job.exchange(id).expect("its slots were found");
+        self.retire(exchange, id, turn);
+        Progress::Done
+    }
+
+    /// A gather, wherever its sources are.
+    #[inline(never)]
+    pub(super) fn gather_otherwise(
+        &mut self,
+        id: ExchangeId,
+        turn: Turn,
+        kernel: &dyn Kernel,
+        args: *const *mut u8,
+        context: &mut Context<'_>,
+    ) -> Progress {
+        let Some(exchange) = self.job.exchange(id) else {
+            return self.gather_far(id, turn, kernel, args, context);
+        };
+        let phase = exchange.phase(turn);
+        let Some(slots) = exchange.slots() else {
+            return self.gather_letters(exchange, (id, turn, phase), kernel, args, context);
+        };
+        let end = slots.destination(phase, self.resident.index);
+        self.gather(end, (id, turn), kernel, args, context)
+    }
+
+    /// A gather of what lies in a mailbox.
+    #[inline(never)]
+    fn gather_letters(
+        &mut self,
+        exchange: &InProcess,
+        (id, turn, phase): (ExchangeId, Turn, usize),
+        kernel: &dyn Kernel,
+        args: *const *mut u8,
+        context: &mut Context<'_>,
+    ) -> Progress {
         let mut letters = None;
-        let mut pieces = exchange.inbox(turn, exchange.phase(turn), index, &mut letters);
+        let mut pieces = exchange.inbox(turn, phase, self.resident.index, &mut letters);
         // SAFETY: the pieces outlive the call.
         unsafe { context.lend_source(&mut pieces) };
         let progress = self.call(kernel, args, context);
@@ -82,10 +152,16 @@ impl<'a> Slice<'a, '_> {
         }
         // What it held is given back before its sources hear of room.
         drop(letters);
-        exchange.retire(turn, index, |source| {
+        self.retire(exchange, id, turn);
+        Progress::Done
+    }
+
+    /// A turn has been gathered: its sources hear of room.
+    #[inline(always)]
+    fn retire(&self, exchange: &InProcess, id: ExchangeId, turn: Turn) {
+        exchange.retire(turn, self.resident.index, |source| {
             self.wake(self.job.number(self.job.ends(id).source, source));
         });
-        Progress::Done
     }
 
     /// A scatter whose destinations may be on other workers.
@@ -102,7 +178,7 @@ impl<'a> Slice<'a, '_> {
         let links = &job.ends(id).links;
         let places = 0..links.fan_out(turn, shard.index);
         let related = places.map(|place| links.destination(turn, shard.index, place).0);
-        let ties = job.ties.as_ref().expect("the caller saw them");
+        let ties = job.ties();
         let mut pieces = PieceMap::new(shard.index, related, ties.spares(id));
         let mut sink = Sink::Other(&mut pieces);
         // SAFETY: the sink outlives the call.
@@ -126,7 +202,7 @@ impl<'a> Slice<'a, '_> {
         context: &mut Context<'_>,
     ) -> Progress {
         let (job, shard) = (self.job, self.resident.id());
-        let ties = job.ties.as_ref().expect("the caller saw them");
+        let ties = job.ties();
         let spares = ties.spares(id);
         let value = |(source, taken): (u32, Taken)| {
             let value = taken.into_value(spares);
@@ -173,6 +249,18 @@ impl<'a> Slice<'a, '_> {
         }
     }
 
+    /// A shard of another thread must hear that a turn has ended, unless that thread looks at the marks.
+    #[inline(never)]
+    fn tell_far(&self, id: ExchangeId, number: u32) {
+        let job = self.job;
+        // Nobody looks at the marks of a shard that runs as a guest.
+        let is_guest = job.homes[self.number as usize] != self.thread;
+        let has_no_marks = || job.exchange(id).is_some_and(InProcess::must_wake);
+        if is_guest || has_no_marks() || job.needs_mail(number) {
+            job.post(number);
+        }
+    }
+
     #[cold]
     fn charge_pieces(&self, growth: i64) -> Result<(), OutOfMemory> {
         let (old, new) = if growth > 0 {
@@ -186,54 +274,68 @@ impl<'a> Slice<'a, '_> {
     }
 }
 
-/// A shard's turn of an exchange has ended: its destinations are told.
+/// A shard's turn of an exchange has ended: its destinations are told. What is asked of each of them is at hand.
 struct Sent<'t, 'a, 's> {
     slice: &'t mut Slice<'a, 's>,
-    exchange: &'a InProcess,
+    owners: &'a [AtomicU32],
+    number: u32,
+    thread: u32,
     id: ExchangeId,
     turn: Turn,
-    phase: usize,
 }
 
-impl Destinations for Sent<'_, '_, '_> {
+impl<'t, 'a, 's> Sent<'t, 'a, 's> {
+    #[inline(always)]
+    fn new(slice: &'t mut Slice<'a, 's>, id: ExchangeId, turn: Turn) -> Self {
+        let (owners, number, thread) = (&*slice.job.owners, slice.number, slice.thread);
+        Sent {
+            slice,
+            owners,
+            number,
+            thread,
+            id,
+            turn,
+        }
+    }
+}
+
+impl<'a> Destinations<'a> for Sent<'_, 'a, '_> {
     #[inline(always)]
     fn is_near(&self, number: u32) -> bool {
-        self.slice.job.belongs_to(number, self.slice.thread)
+        // Acquire: as in `Job::belongs_to`.
+        self.owners[number as usize].load(Ordering::Acquire) == self.thread
     }
 
-    /// Wakes a destination that has heard all, or sees to it that it hears of what it lacks.
-    #[inline(never)]
-    fn reached(&mut self, destination: u32, number: u32) {
-        let (job, thread) = (self.slice.job, self.slice.thread);
-        if number == self.slice.number {
-            // This very shard looks itself before its slice ends.
+    #[inline(always)]
+    fn reached(&mut self, number: u32, heard: impl FnOnce() -> Heard<'a>) {
+        // This very shard looks itself, when it comes to its gather.
+        if number == self.number {
             return;
         }
-        match self.exchange.heard(self.turn, self.phase, destination) {
+        match heard() {
             // SAFETY: inside our own zone, and the reference ends here.
-            Heard::All => unsafe { job.ready(thread) }.insert(number),
-            Heard::Missing { source, mark } => {
-                let lack = mark.map(|mark| Lack {
-                    exchange: self.id,
-                    turn: self.turn,
-                    source,
-                    mark,
-                });
-                if let Some(lack) = lack.filter(|_| job.homes[number as usize] == thread) {
-                    watch_for(job, self.slice.watches, number, lack);
+            Heard::All => unsafe { self.slice.job.ready(self.thread) }.insert(number),
+            Heard::Missing { mark: None, .. } => {}
+            Heard::Missing {
+                source,
+                mark: Some(mark),
+            } => {
+                if self.slice.job.homes[number as usize] == self.thread {
+                    let lack = Lack {
+                        exchange: self.id,
+                        turn: self.turn,
+                        source,
+                        mark,
+                    };
+                    watch_for(self.slice.job, self.slice.watches, number, lack);
                 }
             }
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn sent_far(&mut self, number: u32) {
-        let slice = &self.slice;
-        // Nobody looks at the marks of a shard that runs as a guest.
-        let is_guest = slice.job.homes[slice.number as usize] != slice.thread;
-        if is_guest || self.exchange.must_wake() || slice.job.needs_mail(number) {
-            slice.job.post(number);
-        }
+        self.slice.tell_far(self.id, number);
     }
 }
 

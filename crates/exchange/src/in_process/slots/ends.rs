@@ -1,0 +1,229 @@
+//! The two ends of slots: what a source's thread does with its places, and what a destination's does.
+#![allow(unsafe_code)] // Places are found by addition; the slots' own tables say where.
+
+use super::super::TURNS_OPEN;
+use super::super::fences;
+use super::super::stamp::Stamp;
+use super::super::sync::{AtomicU64, Ordering};
+use super::{Arrived, Header, Incoming, Outgoing, Slots};
+use brambling_program::{SlotsIn, SlotsOut, Turn};
+use std::ptr;
+
+/// Says when a source's turn has ended.
+#[derive(Clone, Copy)]
+pub struct Mark<'a> {
+    stamp: &'a Stamp,
+    turn: Turn,
+}
+
+impl Mark<'_> {
+    /// Whether the source has ended the turn.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.stamp.has_ended(self.turn)
+    }
+}
+
+/// What a destination has heard of a turn.
+#[derive(Clone, Copy)]
+pub enum Heard<'a> {
+    /// Every source's turn has ended.
+    All,
+    /// This source is the first whose turn has not.
+    Missing {
+        /// What the executor calls its shard.
+        source: u32,
+        /// Where it says that it has; none when it wakes the destination whatever happens.
+        mark: Option<Mark<'a>>,
+    },
+}
+
+/// What a source's thread makes of the destinations of a turn that has ended. `number` is what the executor calls a
+/// destination's shard.
+pub trait Destinations<'a> {
+    /// Whether a destination's shard belongs to the source's thread.
+    fn is_near(&self, number: u32) -> bool;
+    /// One that is near may have lacked this source, and nothing else: if it has [heard](Heard) all it must be woken.
+    fn reached(&mut self, number: u32, heard: impl FnOnce() -> Heard<'a>);
+    /// One that is not near must be woken when its thread sleeps: one that does not looks at its marks.
+    fn sent_far(&mut self, number: u32);
+}
+
+/// Routes that are looked at together: as many as a word has bits.
+const ROUTES_TOGETHER: usize = 64;
+
+/// A source's end in one phase of the relation. For the source's thread.
+#[derive(Clone, Copy)]
+pub struct SourceEnd<'a> {
+    pub(super) slots: &'a Slots,
+    pub(super) outgoing: &'a Outgoing,
+    pub(super) phase: usize,
+    pub(super) source: u32,
+}
+
+impl<'a> SourceEnd<'a> {
+    /// How many turns all destinations are known to have retired.
+    #[inline(always)]
+    pub(in super::super) fn known_retired(&self) -> &'a AtomicU64 {
+        &self.outgoing.retired
+    }
+
+    /// Whether all destinations are known to have room for a turn. What was seen once need not be fetched from
+    /// their threads again; when it does not suffice, [`InProcess::has_room`](super::super::InProcess::has_room) looks.
+    #[inline(always)]
+    pub fn has_seen_room(&self, turn: Turn) -> bool {
+        // Nobody can lack room in the first K turns.
+        let retired = self.known_retired().load(Ordering::Relaxed);
+        turn < retired + TURNS_OPEN
+    }
+
+    /// Where the source writes its pieces of a turn for which it has room.
+    #[inline(always)]
+    pub fn out(&self, turn: Turn) -> SlotsOut {
+        let slots = self.slots;
+        SlotsOut {
+            base: slots.turn(turn),
+            piece_offset: slots.piece_offset,
+            stamp: turn + 1,
+            routes: &raw const *self.outgoing.routes,
+            source: self.source,
+            dense: slots.dense,
+        }
+    }
+
+    /// How many bytes more the pieces of a turn own than those that lay there before.
+    #[inline(always)]
+    pub fn growth(&self, turn: Turn) -> i64 {
+        if self.slots.piece.is_fixed() {
+            return 0;
+        }
+        let routes = self.outgoing.routes.iter();
+        routes.map(|route| self.slots.growth_of(turn, route)).sum()
+    }
+
+    /// Ends a turn: its pieces, or its empty marks, have arrived. Tells its destinations, as
+    /// [`InProcess::sent`](super::super::InProcess::sent) does.
+    ///
+    /// Whether a destination is near is asked before it can see the stamp. Afterwards another thread, where it
+    /// is a guest, may have run it past this turn and have handed it home: what it has heard is then that of a
+    /// later turn.
+    #[inline(always)]
+    pub fn sent(&self, turn: Turn, destinations: &mut impl Destinations<'a>) {
+        let (slots, base) = (self.slots, self.slots.turn(turn));
+        let arrived = &*slots.arrived;
+        let mut any_far = false;
+        for routes in self.outgoing.routes.chunks(ROUTES_TOGETHER) {
+            // Told behind the loop, which then calls nothing.
+            let mut lacking = 0u64;
+            for (place, route) in routes.iter().enumerate() {
+                let near = destinations.is_near(route.number);
+                // SAFETY: within the allocation.
+                let header = unsafe { &*base.add(route.offset).cast::<Header>() };
+                header.arrived.end(turn);
+                let known = arrived[route.destination as usize].of(turn);
+                if !near {
+                    any_far = true;
+                } else if known.load(Ordering::Relaxed) == route.ordinal {
+                    lacking |= 1 << place;
+                }
+            }
+            while lacking != 0 {
+                let route = &routes[lacking.trailing_zeros() as usize];
+                destinations.reached(route.number, || {
+                    slots.destination(self.phase, route.destination).heard(turn)
+                });
+                lacking &= lacking - 1;
+            }
+        }
+        if any_far {
+            self.sent_far(destinations);
+        }
+    }
+
+    fn sent_far(&self, destinations: &mut impl Destinations<'a>) {
+        // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stamps, or the
+        // caller sees below that it sleeps.
+        fences::light();
+        // One that has become near since is on its way home, by mail.
+        for route in &self.outgoing.routes {
+            if !destinations.is_near(route.number) {
+                destinations.sent_far(route.number);
+            }
+        }
+    }
+}
+
+/// A destination's end in one phase of the relation. For the destination's thread.
+#[derive(Clone, Copy)]
+pub struct DestinationEnd<'a> {
+    pub(super) slots: &'a Slots,
+    pub(super) incoming: &'a Incoming,
+    pub(super) arrived: &'a Arrived,
+}
+
+impl<'a> DestinationEnd<'a> {
+    /// What the destination has heard of a turn; each source is looked at until it has arrived, and then no more.
+    #[inline(always)]
+    pub fn heard(&self, turn: Turn) -> Heard<'a> {
+        let known = self.arrived.of(turn).load(Ordering::Relaxed);
+        if known == self.incoming.fan_in {
+            return Heard::All;
+        }
+        let arrived = self.look(turn, known);
+        if arrived == self.incoming.fan_in {
+            return Heard::All;
+        }
+        // SAFETY: as in `look`.
+        let header = unsafe { &*self.place(turn, arrived).cast::<Header>() };
+        Heard::Missing {
+            source: self.incoming.numbers[arrived as usize],
+            mark: Some(Mark {
+                stamp: &header.arrived,
+                turn,
+            }),
+        }
+    }
+
+    /// Looks at the sources from the first on of which it is not known that it has arrived; how many have.
+    #[inline(never)]
+    fn look(self, turn: Turn, known: u32) -> u32 {
+        let mut arrived = known;
+        let mut at = self.place(turn, arrived);
+        // SAFETY: a destination has a place for each of its sources in each open turn.
+        while unsafe { &*at.cast::<Header>() }.arrived.has_ended(turn) {
+            arrived += 1;
+            if arrived == self.incoming.fan_in {
+                break;
+            }
+            // SAFETY: as above.
+            at = unsafe { at.add(self.slots.stride) };
+        }
+        if arrived != known {
+            self.arrived.of(turn).store(arrived, Ordering::Relaxed);
+        }
+        arrived
+    }
+
+    #[inline(always)]
+    fn place(&self, turn: Turn, ordinal: u32) -> *mut u8 {
+        let slots = self.slots;
+        let offset = self.incoming.offset + ordinal as usize * slots.stride;
+        // SAFETY: within the allocation, for the ordinal of a source.
+        unsafe { slots.turn(turn).add(offset) }
+    }
+
+    /// What it reads of a turn of which it has heard all.
+    #[inline(always)]
+    pub fn pieces(&self, turn: Turn) -> SlotsIn {
+        let (slots, incoming) = (self.slots, self.incoming);
+        let sources = incoming.sources.as_ref();
+        SlotsIn {
+            at: self.place(turn, 0),
+            stamp: turn + 1,
+            ordinal: 0,
+            fan_in: incoming.fan_in,
+            sources: sources.map_or(ptr::null(), |list| list.as_ptr()),
+            piece: slots.piece.layout(),
+        }
+    }
+}

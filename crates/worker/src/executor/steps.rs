@@ -1,0 +1,251 @@
+//! What running each task of a shard needs, found once: its kernel, its end of an exchange, and where its arguments
+//! lie.
+//!
+//! # Why what was found holds
+//! A kernel and an end belong to the job, in which the shard lies, and never change. Arguments change their places
+//! when a value that others see is copied before it is written, when a kernel is lent cells and may put other
+//! values there, and when datasets are freed. Each of these begins a round, and what was found in an earlier one
+//! is found anew.
+#![allow(unsafe_code)] // Keeps erased pointers to values, and references into the job that keeps the shard.
+
+use super::job::Job;
+use brambling_exchange::in_process::{DestinationEnd, SourceEnd};
+use brambling_program::{
+    Action, Code, ExchangeId, Kernel, Runner, ShardId, StageId, StageKind, Task, Value,
+};
+use std::sync::Arc;
+
+/// The tasks of one shard, as its code numbers them.
+pub(super) struct Steps {
+    list: Box<[Step]>,
+    /// Pointers to arguments, task by task.
+    args: Box<[*mut u8]>,
+    /// Which round it is, from 1.
+    round: u64,
+}
+
+/// One task of one shard.
+pub(super) struct Step {
+    /// The round in which its arguments were found; 0 for never.
+    round: u64,
+    /// Place of its first argument.
+    start: usize,
+    /// None where it frees.
+    pub(super) kernel: Option<&'static dyn Kernel>,
+    pub(super) way: Way,
+    pub(super) stage: StageId,
+    pub(super) runner: Runner,
+    pub(super) may_grow: bool,
+}
+
+/// What a task does besides calling its kernel.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// Nothing.
+    Plain,
+    /// Tells an outcome.
+    Signal,
+    /// Writes to places, always from the same end.
+    Scatter(ExchangeId, SourceEnd<'static>),
+    /// Reads from places, always at the same end.
+    Gather(ExchangeId, DestinationEnd<'static>),
+    /// Scatters otherwise: to mailboxes, to other workers, or to whom depends on the turn.
+    ScatterOtherwise(ExchangeId),
+    /// Gathers otherwise.
+    GatherOtherwise(ExchangeId),
+}
+
+// SAFETY: the pointers are to the values of the shard's cells, which are Send; whoever has the shard has both.
+unsafe impl Send for Steps {}
+
+impl Steps {
+    /// The steps of a shard, for a body that will lie in this job.
+    pub(super) fn new(job: &Job, shard: ShardId) -> Steps {
+        let code = &job.plan.codes[shard.group.index()];
+        Steps::of(&code.tasks, |task| way(job, shard, task))
+    }
+
+    fn of(tasks: &[Task], way: impl Fn(&Task) -> Way) -> Steps {
+        let mut start = 0;
+        let step = |task: &Task| {
+            let step = Step {
+                round: 0,
+                start,
+                // SAFETY: the job drops its bodies before its plan, and the plan does not change.
+                kernel: (task.kernel.as_ref()).map(|kernel| unsafe { &*Arc::as_ptr(&kernel.0) }),
+                way: way(task),
+                stage: task.stage,
+                runner: task.runner,
+                may_grow: task.may_grow,
+            };
+            start += task.cells.len();
+            step
+        };
+        Steps {
+            list: tasks.iter().map(step).collect(),
+            args: vec![std::ptr::null_mut(); start].into(),
+            round: 1,
+        }
+    }
+
+    /// A task, by its number.
+    #[inline(always)]
+    pub(super) fn at(&self, index: u32) -> &Step {
+        &self.list[index as usize]
+    }
+
+    /// A task, and pointers to its kernel's arguments; what the kernel writes is unshared. They hold until the next
+    /// round.
+    #[inline(always)]
+    pub(super) fn ready(
+        &mut self,
+        index: u32,
+        code: &Code,
+        cells: &mut [Value],
+    ) -> (&Step, *const *mut u8) {
+        let step = &mut self.list[index as usize];
+        if step.round != self.round {
+            let task = &code.tasks[index as usize];
+            find(step, &mut self.args, &mut self.round, task, cells);
+        }
+        // SAFETY: there are as many pointers as the tasks have arguments together.
+        (step, unsafe { self.args.as_ptr().add(step.start) })
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cells: &mut [Value]) {
+    let args = &mut args[step.start..];
+    if task.wants_cells {
+        // What others have found is not to be trusted afterwards, and neither is this next time.
+        *round += 1;
+        for (arg, cell) in args.iter_mut().zip(&task.cells) {
+            *arg = (&raw mut cells[usize::from(*cell)]).cast();
+        }
+        return;
+    }
+    for cell in &task.writes_cells {
+        let cell = &mut cells[usize::from(*cell)];
+        if cell.is_shared() {
+            cell.make_unique();
+            *round += 1;
+        }
+    }
+    for (arg, cell) in args.iter_mut().zip(&task.cells) {
+        *arg = cells[usize::from(*cell)].as_ptr();
+    }
+    step.round = *round;
+}
+
+fn way(job: &Job, shard: ShardId, task: &Task) -> Way {
+    let kind = match task.action {
+        Action::Stage(kind) => kind,
+        Action::Free => return Way::Plain,
+    };
+    let slots = |id| {
+        let exchange = job.exchange(id)?;
+        // SAFETY: the job drops its bodies before its exchanges, which lie in boxes and are never replaced.
+        let exchange = unsafe { &*std::ptr::from_ref(exchange) };
+        exchange.slots().filter(|_| exchange.is_steady())
+    };
+    match kind {
+        StageKind::Compute => Way::Plain,
+        StageKind::Signal => Way::Signal,
+        StageKind::Scatter(id) => match slots(id) {
+            Some(slots) => Way::Scatter(id, slots.source(0, shard.index)),
+            None => Way::ScatterOtherwise(id),
+        },
+        StageKind::Gather(id) => match slots(id) {
+            Some(slots) => Way::Gather(id, slots.destination(0, shard.index)),
+            None => Way::GatherOtherwise(id),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_program::Mask;
+
+    /// Tasks with cells, of which they write some. The first arguments of each.
+    struct Shard {
+        code: Code,
+        steps: Steps,
+        cells: Vec<Value>,
+    }
+
+    impl Shard {
+        fn new(tasks: &[(&[u16], &[u16], bool)]) -> Shard {
+            let task = |&(cells, writes, wants_cells): &(&[u16], &[u16], bool)| Task {
+                stage: StageId(0),
+                action: Action::Stage(StageKind::Compute),
+                block: 0,
+                cells: cells.into(),
+                writes_cells: writes.into(),
+                wants_cells,
+                runner: Runner::Native,
+                look_past: false,
+                may_grow: false,
+                kernel: None,
+                reads: Mask::default(),
+                writes: Mask::default(),
+            };
+            let code = Code {
+                tasks: tasks.iter().map(task).collect(),
+                ..Code::default()
+            };
+            Shard {
+                steps: Steps::of(&code.tasks, |_| Way::Plain),
+                code,
+                cells: vec![Value::new(1u64), Value::new(2u64)],
+            }
+        }
+
+        fn args(&mut self, index: u32) -> Vec<*mut u8> {
+            let count = self.code.tasks[index as usize].cells.len();
+            let (_, args) = self.steps.ready(index, &self.code, &mut self.cells);
+            // SAFETY: as many as the task has cells.
+            (0..count).map(|at| unsafe { *args.add(at) }).collect()
+        }
+    }
+
+    #[test]
+    fn a_value_copied_for_one_task_is_found_by_the_others() {
+        let mut shard = Shard::new(&[(&[0, 1], &[], false), (&[0], &[0], false)]);
+        let handle = shard.cells[0].share::<u64>().unwrap();
+        let seen = shard.args(0);
+        assert_eq!(seen, [shard.cells[0].as_ptr(), shard.cells[1].as_ptr()]);
+        let written = shard.args(1);
+        assert_ne!(written[0], seen[0], "others see what was written");
+        assert_eq!(shard.args(0), [written[0], seen[1]]);
+        assert_eq!(shard.args(1), written);
+        assert_eq!(*handle, 1);
+    }
+
+    #[test]
+    fn what_a_kernel_put_into_its_cells_is_found_by_all() {
+        let mut shard = Shard::new(&[(&[0], &[], false), (&[0], &[0], true)]);
+        let before = shard.args(0);
+        // Kept, so that no address comes twice.
+        let mut old = Vec::new();
+        for _ in 0..2 {
+            let cells = shard.args(1);
+            assert_eq!(cells, [(&raw mut shard.cells[0]).cast::<u8>()]);
+            // As such a kernel would, from its second run on as well.
+            old.push(std::mem::replace(&mut shard.cells[0], Value::new(3u64)));
+            assert_eq!(shard.args(0), [shard.cells[0].as_ptr()]);
+            assert_ne!(shard.args(0), before);
+        }
+        // Shared again by such a kernel: whoever writes copies it once more.
+        let mut shard = Shard::new(&[(&[0], &[0], false), (&[0], &[0], true)]);
+        shard.args(0);
+        shard.args(1);
+        let handle = shard.cells[0].share::<u64>().unwrap();
+        assert_ne!(
+            shard.args(0),
+            [std::ptr::from_ref(&*handle).cast_mut().cast()]
+        );
+        assert_eq!(*handle, 1);
+    }
+}
