@@ -2,7 +2,7 @@
 //! §3.1: a controller that spawns no task), from a hundred thousand to a billion of them. It depends on how many workers there are,
 //! who tell it how they fare.
 //!
-//! The program is that of `task-rate`; tasks work for so long that every job takes about as long, unless a billion of them take longer.
+//! The program is that of `task-rate`; tasks work for so long that every job takes about as long; a billion of them take longer.
 //!
 //! A shard that moves costs messages of its own, which count; how many moved is told.
 
@@ -25,8 +25,6 @@ const JOB_NS: f64 = 6e9;
 /// What a job begins and ends with is not looked at: that comes once a job, however long it is.
 const BEGINNING: Duration = Duration::from_secs(1);
 const LOOKED_UNTIL: Duration = Duration::from_secs(5);
-/// A task without any work, about.
-const TASK_NS: f64 = 30.0;
 
 /// A job on the workers of a cluster, and what a second of it brought the controller the last time.
 struct Case<'r> {
@@ -104,7 +102,8 @@ fn messages_per_s(session: &mut Session<'_>, case: &Case<'_>) -> Result<f64, Ben
         true => (5e7, Duration::ZERO..Duration::MAX),
         false => (JOB_NS, BEGINNING..LOOKED_UNTIL),
     };
-    let work = ((job_ns * cores / tasks as f64 - TASK_NS) / case.step_ns).max(0.0) as u64;
+    // What running a task takes comes on top, as far as it is not done beside the work: no job is shorter.
+    let work = (job_ns * cores / tasks as f64 / case.step_ns).ceil() as u64;
     let (program, counters) = task_rate::program(shards, turns, work);
     let described = Described::TaskRate {
         shards,
@@ -123,6 +122,10 @@ fn messages_per_s(session: &mut Session<'_>, case: &Case<'_>) -> Result<f64, Ben
     let outcome = session.run_watched(case.running, program, &described, &mut look)?;
     let took = begin.elapsed();
     task_rate::check(session, outcome, &counters, shards, turns)?;
+    // A second of a job that is over brings nothing.
+    session.check(session.options.smoke || took >= LOOKED_UNTIL, || {
+        format!("the job was over after {took:?}, and was looked at until {LOOKED_UNTIL:?}")
+    })?;
     let Ok([(from, first), (to, last)]) = <[_; 2]>::try_from(seen) else {
         let what = || format!("the job was over after {took:?}, before anybody could look twice");
         return session.check(false, what).map(|()| f64::NAN);

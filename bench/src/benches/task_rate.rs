@@ -26,7 +26,7 @@ pub(crate) const STAGES: u64 = 5;
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     let turns = if session.options.smoke { 200 } else { 40_000 };
     if let Some(workers) = session.options.workers {
-        return on_workers(session, workers, turns * 5);
+        return on_workers(session, workers, turns * 20);
     }
     let rounds = session
         .rounds()
