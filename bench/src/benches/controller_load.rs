@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 const WORKERS: [u32; 2] = [2, 16];
 const TASKS: [u64; 3] = [100_000, 10_000_000, 1_000_000_000];
-/// Of a job, about.
+/// What the work of a job takes: it is that long at least.
 const JOB_NS: f64 = 6e9;
 /// What a job begins and ends with is not looked at: that comes once a job, however long it is.
 const BEGINNING: Duration = Duration::from_secs(1);

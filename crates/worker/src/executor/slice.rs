@@ -166,7 +166,8 @@ impl<'a, 's> Slice<'a, 's> {
         end
     }
 
-    /// Runs what comes in order, for as long as that is all there is to do: a function of its own, and small.
+    /// Runs what comes in order, for as long as that is all there is to do. A function of its own, into which scatters and
+    /// gathers in slots are inlined: the slice's other state is not in its registers.
     #[inline(never)]
     fn run_in_order(
         &mut self,

@@ -55,7 +55,8 @@ pub(super) enum Way {
     GatherOtherwise(ExchangeId),
 }
 
-// SAFETY: the pointers are to the values of the shard's cells, which are Send; whoever has the shard has both.
+// SAFETY: the pointers are to the values of the shard's cells, which are Send; whoever has the shard has both. What is
+// referred to of the job is Sync.
 unsafe impl Send for Steps {}
 
 impl Steps {
