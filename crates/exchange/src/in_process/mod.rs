@@ -14,9 +14,11 @@
 mod arrivals;
 pub mod fences;
 #[cfg(not(loom))]
-mod mailbox;
+mod letters;
 #[cfg(not(loom))]
-mod rare;
+mod local;
+#[cfg(not(loom))]
+mod mailbox;
 mod room;
 #[cfg(not(loom))]
 mod sending;
@@ -28,7 +30,9 @@ mod waiters;
 
 pub use arrivals::Arrivals;
 #[cfg(not(loom))]
-pub use local::{InProcess, MailboxIn, MailboxOut};
+pub use letters::{MailboxIn, MailboxOut, Mailboxes};
+#[cfg(not(loom))]
+pub use local::{Carrier, InProcess};
 pub use room::Room;
 #[cfg(not(loom))]
 pub use sending::Refused;
@@ -40,7 +44,5 @@ pub use waiters::Waiters;
 /// How many turns of an exchange are open per destination.
 pub const TURNS_OPEN: u64 = 4;
 
-#[cfg(not(loom))]
-mod local;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -5,9 +5,10 @@ mod ends;
 
 pub use ends::{DestinationEnd, Destinations, Heard, Mark, SourceEnd};
 
-use super::TURNS_OPEN;
+use super::local::rooms;
 use super::stamp::Stamp;
-use super::sync::{AtomicU32, AtomicU64, Ordering};
+use super::sync::{AtomicU32, AtomicU64};
+use super::{Room, TURNS_OPEN};
 use brambling_program::{Links, PayloadType, Route, SlotHeader, Turn};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
@@ -81,6 +82,8 @@ pub struct Slots {
     incoming: Box<[Incoming]>,
     /// By destination. Touched by its thread.
     arrived: Box<[Arrived]>,
+    /// By destination.
+    rooms: Box<[Room]>,
 }
 
 // SAFETY: places hold payloads, which are Send and Sync; who may touch which is the stamps' business.
@@ -142,6 +145,7 @@ impl Slots {
             arrived: (0..links.destination_count())
                 .map(|_| Arrived::default())
                 .collect(),
+            rooms: rooms(links),
         };
         for at in 0..places {
             // SAFETY: within the allocation; a zeroed header says that no turn has written.
@@ -185,14 +189,12 @@ impl Slots {
             slots: self,
             incoming: self.incoming(phase, destination),
             arrived: &self.arrived[destination as usize],
+            room: &self.rooms[destination as usize],
         }
     }
 
-    /// Opens a destination's places of a turn that has been read for a later one.
-    #[inline(always)]
-    pub(super) fn reopen(&self, turn: Turn, destination: u32) {
-        let arrived = &self.arrived[destination as usize];
-        arrived.of(turn).store(0, Ordering::Relaxed);
+    pub(super) fn rooms(&self) -> &[Room] {
+        &self.rooms
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)] // Keeps erased pointers to values, and references into the job that keeps the shard.
 
 use super::job::Job;
-use brambling_exchange::in_process::{DestinationEnd, SourceEnd};
+use brambling_exchange::in_process::{Carrier, DestinationEnd, SourceEnd};
 use brambling_program::{
     Action, Code, ExchangeId, Kernel, Runner, ShardId, StageId, StageKind, Task, Value,
 };
@@ -148,7 +148,10 @@ fn way(job: &Job, shard: ShardId, task: &Task) -> Way {
         let exchange = job.exchange(id)?;
         // SAFETY: the job drops its bodies before its exchanges, which lie in boxes and are never replaced.
         let exchange = unsafe { &*std::ptr::from_ref(exchange) };
-        exchange.slots().filter(|_| exchange.is_steady())
+        match exchange.carrier() {
+            Carrier::Slots(slots) if exchange.is_steady() => Some(slots),
+            _ => None,
+        }
     };
     match kind {
         StageKind::Compute => Way::Plain,

@@ -624,8 +624,7 @@ fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: Watch<'a>
     let exchange = job
         .exchange(watch.exchange)
         .expect("what is watched is in this process");
-    let phase = exchange.phase(watch.turn);
-    match exchange.heard(watch.turn, phase, resident.index) {
+    match exchange.heard(watch.turn, resident.index) {
         // SAFETY: inside our own zone; the reference ends with the statement.
         Heard::All => unsafe { job.ready(me) }.insert_urgent(number),
         Heard::Missing { source, mark } => {

@@ -1,10 +1,9 @@
 //! The two ends of slots: what a source's thread does with its places, and what a destination's does.
 #![allow(unsafe_code)] // Places are found by addition; the slots' own tables say where.
 
-use super::super::TURNS_OPEN;
-use super::super::fences;
 use super::super::stamp::Stamp;
-use super::super::sync::{AtomicU64, Ordering};
+use super::super::sync::Ordering;
+use super::super::{Room, TURNS_OPEN, fences};
 use super::{Arrived, Header, Incoming, Outgoing, Slots};
 use brambling_program::{SlotsIn, SlotsOut, Turn};
 use std::ptr;
@@ -62,19 +61,18 @@ pub struct SourceEnd<'a> {
 }
 
 impl<'a> SourceEnd<'a> {
-    /// How many turns all destinations are known to have retired.
-    #[inline(always)]
-    pub(in super::super) fn known_retired(&self) -> &'a AtomicU64 {
-        &self.outgoing.retired
-    }
-
     /// Whether all destinations are known to have room for a turn. What was seen once need not be fetched from
     /// their threads again; when it does not suffice, [`InProcess::has_room`](super::super::InProcess::has_room) looks.
     #[inline(always)]
     pub fn has_seen_room(&self, turn: Turn) -> bool {
         // Nobody can lack room in the first K turns.
-        let retired = self.known_retired().load(Ordering::Relaxed);
+        let retired = self.outgoing.retired.load(Ordering::Relaxed);
         turn < retired + TURNS_OPEN
+    }
+
+    /// Notes how many turns all destinations have retired.
+    pub(in super::super) fn saw_room(&self, retired: u64) {
+        self.outgoing.retired.store(retired, Ordering::Relaxed);
     }
 
     /// Where the source writes its pieces of a turn for which it has room.
@@ -101,8 +99,7 @@ impl<'a> SourceEnd<'a> {
         routes.map(|route| self.slots.growth_of(turn, route)).sum()
     }
 
-    /// Ends a turn: its pieces, or its empty marks, have arrived. Tells its destinations, as
-    /// [`InProcess::sent`](super::super::InProcess::sent) does.
+    /// Ends a turn: what was not sent counts as empty. Tells its destinations.
     ///
     /// Whether a destination is near is asked before it can see the stamp. Afterwards another thread, where it
     /// is a guest, may have run it past this turn and have handed it home: what it has heard is then that of a
@@ -159,6 +156,7 @@ pub struct DestinationEnd<'a> {
     pub(super) slots: &'a Slots,
     pub(super) incoming: &'a Incoming,
     pub(super) arrived: &'a Arrived,
+    pub(super) room: &'a Room,
 }
 
 impl<'a> DestinationEnd<'a> {
@@ -225,5 +223,12 @@ impl<'a> DestinationEnd<'a> {
             sources: sources.map_or(ptr::null(), |list| list.as_ptr()),
             piece: slots.piece.layout(),
         }
+    }
+
+    /// Ends a turn, which has been read, and opens the one K later. Calls `wake` for each source that waits for room.
+    #[inline(always)]
+    pub fn retire(&self, turn: Turn, mut wake: impl FnMut(u32)) {
+        self.arrived.of(turn).store(0, Ordering::Relaxed);
+        self.room.retire(|source| wake(source as u32));
     }
 }

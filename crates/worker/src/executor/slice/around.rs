@@ -77,7 +77,7 @@ impl Surroundings for Around<'_, '_> {
         let Some(in_process) = self.job.exchange(exchange) else {
             return self.far(|around| around.is_complete(exchange, turn));
         };
-        let heard = in_process.heard(turn, in_process.phase(turn), self.index);
+        let heard = in_process.heard(turn, self.index);
         self.is_all((exchange, turn), heard)
     }
 

@@ -6,7 +6,9 @@ use crate::executor::job::Job;
 use crate::executor::watch::{Watch, Watches};
 use crate::node::Taken;
 use crate::pieces::{PieceMap, PieceQueue};
-use brambling_exchange::in_process::{DestinationEnd, Destinations, Heard, InProcess, SourceEnd};
+use brambling_exchange::in_process::{
+    Carrier, DestinationEnd, Destinations, Heard, InProcess, Mailboxes, SourceEnd,
+};
 use brambling_memory::{Class, OutOfMemory};
 use brambling_program::{
     Context, DecodeError, ExchangeId, Kernel, KernelError, Pieces, Progress, Sink, Turn,
@@ -55,37 +57,40 @@ impl<'a> Slice<'a, '_> {
         let Some(exchange) = self.job.exchange(id) else {
             return self.scatter_far(id, turn, kernel, args, context);
         };
-        let Some(slots) = exchange.slots() else {
-            return self.scatter_letters(exchange, (id, turn), kernel, args, context);
-        };
-        let source = slots.source(exchange.phase(turn), self.resident.index);
-        self.scatter(source, (id, turn), kernel, args, context)
+        match exchange.carrier() {
+            Carrier::Slots(slots) => {
+                let source = slots.source(exchange.phase(turn), self.resident.index);
+                self.scatter(source, (id, turn), kernel, args, context)
+            }
+            Carrier::Letters(mailboxes) => {
+                self.scatter_letters(mailboxes, (id, turn), kernel, args, context)
+            }
+        }
     }
 
     /// A scatter of what comes through mailboxes.
     #[inline(never)]
     fn scatter_letters(
         &mut self,
-        exchange: &'a InProcess,
+        mailboxes: &'a Mailboxes,
         (id, turn): (ExchangeId, Turn),
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        let (source, phase) = (self.resident.index, exchange.phase(turn));
-        let mut begun = None;
-        let mut sink = exchange.outbox(turn, phase, source, &mut begun);
+        let source = self.resident.index;
+        let mut outbox = mailboxes.outbox(turn, source);
+        let mut sink = Sink::Other(&mut outbox);
         // SAFETY: the sink outlives the call.
         unsafe { context.lend_sink(&mut sink) };
         let progress = self.call(kernel, args, context);
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        // Letters are charged as they are delivered.
-        if let Err(error) = exchange.finish(turn, phase, source, &mut begun) {
+        if let Err(error) = outbox.deliver() {
             return context.fail(pieces_error(error));
         }
-        exchange.sent(turn, phase, source, &mut Sent::new(self, id, turn));
+        mailboxes.sent(turn, source, &mut Sent::new(self, id, turn));
         Progress::Done
     }
 
@@ -106,8 +111,7 @@ impl<'a> Slice<'a, '_> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        let exchange = self.job.exchange(id).expect("its slots were found");
-        self.retire(exchange, id, turn);
+        end.retire(turn, |source| self.has_made_room(id, source));
         Progress::Done
     }
 
@@ -124,26 +128,29 @@ impl<'a> Slice<'a, '_> {
         let Some(exchange) = self.job.exchange(id) else {
             return self.gather_far(id, turn, kernel, args, context);
         };
-        let phase = exchange.phase(turn);
-        let Some(slots) = exchange.slots() else {
-            return self.gather_letters(exchange, (id, turn, phase), kernel, args, context);
-        };
-        let end = slots.destination(phase, self.resident.index);
-        self.gather(end, (id, turn), kernel, args, context)
+        match exchange.carrier() {
+            Carrier::Slots(slots) => {
+                let end = slots.destination(exchange.phase(turn), self.resident.index);
+                self.gather(end, (id, turn), kernel, args, context)
+            }
+            Carrier::Letters(mailboxes) => {
+                self.gather_letters(mailboxes, (id, turn), kernel, args, context)
+            }
+        }
     }
 
     /// A gather of what lies in a mailbox.
     #[inline(never)]
     fn gather_letters(
         &mut self,
-        exchange: &InProcess,
-        (id, turn, phase): (ExchangeId, Turn, usize),
+        mailboxes: &Mailboxes,
+        (id, turn): (ExchangeId, Turn),
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        let mut letters = None;
-        let mut pieces = exchange.inbox(turn, phase, self.resident.index, &mut letters);
+        let mut letters = mailboxes.inbox(turn, self.resident.index);
+        let mut pieces = Pieces::Other(&mut letters);
         // SAFETY: the pieces outlive the call.
         unsafe { context.lend_source(&mut pieces) };
         let progress = self.call(kernel, args, context);
@@ -152,16 +159,16 @@ impl<'a> Slice<'a, '_> {
         }
         // What it held is given back before its sources hear of room.
         drop(letters);
-        self.retire(exchange, id, turn);
+        mailboxes.retire(turn, self.resident.index, |source| {
+            self.has_made_room(id, source);
+        });
         Progress::Done
     }
 
-    /// A turn has been gathered: its sources hear of room.
-    #[inline(always)]
-    fn retire(&self, exchange: &InProcess, id: ExchangeId, turn: Turn) {
-        exchange.retire(turn, self.resident.index, |source| {
-            self.wake(self.job.number(self.job.ends(id).source, source));
-        });
+    /// A turn has been gathered, and a source has waited for room.
+    #[cold]
+    fn has_made_room(&self, id: ExchangeId, source: u32) {
+        self.wake(self.job.number(self.job.ends(id).source, source));
     }
 
     /// A scatter whose destinations may be on other workers.
