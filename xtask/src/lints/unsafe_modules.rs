@@ -21,7 +21,11 @@ pub const ARGUED: &[(&str, &str)] = &[
     ("crates/machine/src/pin.rs", "the affinity calls of libc"),
     (
         "crates/machine/src/probes/bandwidth.rs",
-        "a limit has to be measured with the CPU's own vector loads and prefetches",
+        "a limit has to be measured with the CPU's own prefetches",
+    ),
+    (
+        "crates/machine/src/probes/bandwidth/x86.rs",
+        "and with its vector loads",
     ),
     (
         "crates/machine/src/probes/process.rs",
