@@ -1,0 +1,193 @@
+//! Jobs on their way through a cluster: they are submitted and wait, begin, end, are released, and at last forgotten.
+
+use super::drains::Drain;
+use super::{Caller, GENERATION, Job, Order, REMEMBERED, Registry, RegistryError, Told, Worker};
+use crate::placement::place;
+use brambling_protocol::message::{Accepted, JobState, Member, Prepare, Submit};
+use brambling_protocol::{JobId, WorkerId};
+use std::collections::BTreeMap;
+
+/// The most shards of a job.
+const SHARDS_MAX: u64 = 1 << 24;
+
+impl Registry {
+    pub(super) fn on_submit(
+        &mut self,
+        from: Caller,
+        submit: &Submit<'_>,
+    ) -> Result<(), RegistryError> {
+        let columns = self.clients.arranged(from, submit.shards.len())?;
+        let shards = submit.shards.iter().copied().map(u64::from).sum();
+        if shards > SHARDS_MAX {
+            return Err(RegistryError::TooManyShards { shards });
+        }
+        if submit.version != self.version {
+            let why = format!(
+                "this process is of brambling {} and the controller of {}; install the same version on both",
+                submit.version, self.version
+            );
+            self.refuse(from, why);
+            return Ok(());
+        }
+        if self.workers.is_empty() {
+            self.refuse(
+                from,
+                "the cluster has no workers; start some with `brambling worker --controller HOST:PORT`",
+            );
+            return Ok(());
+        }
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        let job = Job {
+            client: Some(from),
+            by: self.clients.of(from),
+            name: submit.name.to_owned(),
+            shards: submit.shards.clone(),
+            columns,
+            state: JobState::Queued,
+            failure: None,
+            members: Vec::new(),
+            prepare: None,
+            tasks: BTreeMap::new(),
+            tasks_total: None,
+            weight: 1,
+        };
+        self.jobs.insert(id, job);
+        self.counts.submitted += 1;
+        self.queued.push_back(id);
+        self.tell(from, Told::Queued(id));
+        self.begin_next();
+        Ok(())
+    }
+
+    /// Jobs that wait begin, as long as there is room for them.
+    pub(super) fn begin_next(&mut self) {
+        while self.running.len() < self.jobs_at_once as usize && !self.queued.is_empty() {
+            let takes = |worker: &Worker| worker.caller.is_some() && worker.drain == Drain::No;
+            let workers = self.workers.iter().filter(|(_, worker)| takes(worker));
+            let members: Vec<(WorkerId, u32)> =
+                workers.map(|(id, worker)| (*id, worker.threads)).collect();
+            if members.is_empty() {
+                return;
+            }
+            if let Some(id) = self.queued.pop_front() {
+                self.begin(id, &members);
+            }
+        }
+    }
+
+    fn begin(&mut self, id: JobId, members: &[(WorkerId, u32)]) {
+        self.running.insert(id);
+        let job = self.jobs.get_mut(&id).expect("a job that waits");
+        job.state = JobState::Running;
+        job.members = members.iter().map(|(id, _)| *id).collect();
+        let (shards, client) = (job.shards.clone(), job.client);
+        let map = place(&shards, &job.columns, members);
+        let member = |(worker, _): &(WorkerId, u32)| Member {
+            worker: *worker,
+            at: self.workers[worker].listens_at,
+        };
+        let to_reach: Vec<Member> = members.iter().map(member).collect();
+        self.orders.push(Order::Begin {
+            job: id,
+            generation: GENERATION,
+            members: members.iter().map(|(id, _)| *id).collect(),
+            map: map.clone(),
+        });
+        let prepare = Prepare {
+            job: id,
+            generation: GENERATION,
+            members: to_reach.clone(),
+            shards,
+            map: map.entries().collect(),
+        };
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.prepare = Some(prepare.clone());
+        }
+        let callers = members.iter().filter_map(|(id, _)| self.workers[id].caller);
+        for to in callers.collect::<Vec<_>>() {
+            self.tell_prepare(to, prepare.clone());
+        }
+        if let Some(client) = client {
+            let members = to_reach;
+            self.tell(client, Told::Accepted(Accepted { job: id, members }));
+        }
+    }
+
+    /// Ends a job that has not ended.
+    pub(super) fn cancel(&mut self, id: JobId, why: String) {
+        match self.jobs.get(&id).map(|job| job.state) {
+            // Its members are told, and the end comes from there.
+            Some(JobState::Running) => self.orders.push(Order::Cancel { job: id, why }),
+            Some(JobState::Queued) => {
+                self.queued.retain(|queued| *queued != id);
+                self.on_over(id, Some(why));
+            }
+            _ => {}
+        }
+    }
+
+    /// A job's controller says that it is over.
+    pub fn on_over(&mut self, id: JobId, failure: Option<String>) {
+        self.count_end(id, failure.is_none());
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        job.state = match failure {
+            None => JobState::Succeeded,
+            Some(_) => JobState::Failed,
+        };
+        job.failure = failure.clone();
+        let client = job.client;
+        self.end_wishes(id);
+        self.tell_enders(id);
+        if let Some(client) = client {
+            self.tell(client, Told::Over { job: id, failure });
+        }
+    }
+
+    pub(super) fn on_done(&mut self, from: Caller, id: JobId) {
+        if self
+            .jobs
+            .get(&id)
+            .is_some_and(|job| job.client == Some(from))
+        {
+            let why = "its client is done with it";
+            self.cancel(id, why.into());
+            self.release(id, why);
+        }
+    }
+
+    /// Nobody asks for a job any more: its members drop what they have of it, and the next one begins. `why` is how it has ended, if
+    /// nothing else has ended it.
+    pub(super) fn release(&mut self, id: JobId, why: &str) {
+        self.count_end(id, false);
+        if let Some(job) = self.jobs.get_mut(&id) {
+            (job.client, job.prepare) = (None, None);
+            if !matches!(job.state, JobState::Succeeded) {
+                job.state = JobState::Failed;
+                job.failure.get_or_insert_with(|| why.to_owned());
+            }
+        }
+        self.tell_enders(id);
+        if self.running.remove(&id) {
+            let members = self.jobs[&id].members.clone();
+            let callers = members.iter().filter_map(|id| self.workers.get(id)?.caller);
+            for to in callers.collect::<Vec<_>>() {
+                self.tell(to, Told::Release(id));
+            }
+            self.orders.push(Order::Forget(id));
+            self.end_drains();
+        }
+        self.forget_old();
+        self.begin_next();
+    }
+
+    fn forget_old(&mut self) {
+        let is_old = |(_, job): &(&JobId, &Job)| job.client.is_none();
+        let old: Vec<JobId> = self.jobs.iter().filter(is_old).map(|(id, _)| *id).collect();
+        for id in &old[..old.len().saturating_sub(REMEMBERED)] {
+            self.jobs.remove(id);
+        }
+    }
+}

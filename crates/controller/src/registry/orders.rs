@@ -1,0 +1,140 @@
+//! What a registry has done by others: what it orders, and what it has said to whom.
+
+use super::Caller;
+use brambling_program::ShardId;
+use brambling_protocol::message::{
+    Accepted, JobDetails, Member, Message, Move, Prepare, Registered, Times,
+};
+use brambling_protocol::{Generation, JobId, PartitionMap, WorkerId};
+
+/// What whoever runs the registry has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Say something.
+    Tell {
+        /// On which link.
+        to: Caller,
+        /// What.
+        what: Told,
+    },
+    /// A job begins: a controller for it is needed.
+    Begin {
+        /// Which.
+        job: JobId,
+        /// Its generation.
+        generation: Generation,
+        /// Its members.
+        members: Vec<WorkerId>,
+        /// Where its shards are.
+        map: PartitionMap,
+    },
+    /// The job's controller has to tell its members that it is over.
+    Cancel {
+        /// Which.
+        job: JobId,
+        /// Why.
+        why: String,
+    },
+    /// A member of the job is gone: its controller ends it ([`Controller::lose`](crate::Controller::lose)).
+    Lose {
+        /// Which.
+        job: JobId,
+        /// Who.
+        worker: WorkerId,
+        /// Its process, for the error.
+        process: String,
+    },
+    /// A worker has come while the job runs: its controller takes it in ([`Controller::join`](crate::Controller::join)), and the
+    /// registry is told where shards are ([`Registry::on_admitted`](super::Registry::on_admitted)).
+    Admit {
+        /// Which.
+        job: JobId,
+        /// Who.
+        worker: WorkerId,
+    },
+    /// A shard is to move ([`Controller::order`](crate::Controller::order)); a refusal goes to
+    /// [`Registry::on_stays`](super::Registry::on_stays).
+    Move {
+        /// Of which job.
+        job: JobId,
+        /// Which.
+        shard: ShardId,
+        /// Where.
+        to: WorkerId,
+    },
+    /// A worker is to leave the job ([`Controller::drain`](crate::Controller::drain));
+    /// [`Registry::on_left`](super::Registry::on_left) is to be told when it has.
+    Drain {
+        /// Which.
+        job: JobId,
+        /// Who.
+        worker: WorkerId,
+    },
+    /// A worker tells what the shards of a job took there: the job's controller hears it
+    /// ([`Controller::on_times`](crate::Controller::on_times)).
+    Weigh {
+        /// Who.
+        worker: WorkerId,
+        /// What.
+        times: Times,
+    },
+    /// The job's controller is not needed any more.
+    Forget(JobId),
+    /// Somebody asks how the cluster fares: tell them [`Registry::status`](super::Registry::status).
+    Report {
+        /// On which link.
+        to: Caller,
+    },
+}
+
+/// What is said: a [`Message`] that owns its texts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // See the variants of `Message`.
+pub enum Told {
+    Registered(Registered),
+    Prepare(Prepare),
+    Release(JobId),
+    Queued(JobId),
+    Accepted(Accepted),
+    Over { job: JobId, failure: Option<String> },
+    Refused { why: String },
+    Moved(Move),
+    Admitted { job: JobId, member: Member },
+    Left { job: JobId, worker: WorkerId },
+    Drained(WorkerId),
+    Jobs(Vec<JobDetails>),
+    Weigh { job: JobId, weight: u32 },
+}
+
+impl Told {
+    /// As it is sent.
+    pub fn message(&self) -> Message<'_> {
+        match self {
+            Told::Registered(it) => Message::Registered(*it),
+            Told::Prepare(it) => Message::Prepare(it.clone()),
+            Told::Release(job) => Message::Release(*job),
+            Told::Queued(job) => Message::Queued(*job),
+            Told::Accepted(it) => Message::Accepted(it.clone()),
+            Told::Over { job, failure } => Message::Over {
+                job: *job,
+                failure: failure.as_deref(),
+            },
+            Told::Refused { why } => Message::Refused { why },
+            Told::Moved(it) => Message::Moved(*it),
+            Told::Admitted { job, member } => Message::Admitted {
+                job: *job,
+                member: *member,
+            },
+            Told::Left { job, worker } => Message::Left {
+                job: *job,
+                worker: *worker,
+            },
+            Told::Drained(worker) => Message::Drained(*worker),
+            Told::Jobs(jobs) => Message::Jobs(jobs.clone()),
+            Told::Weigh { job, weight } => Message::Weigh {
+                job: *job,
+                weight: *weight,
+            },
+        }
+    }
+}

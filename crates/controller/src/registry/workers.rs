@@ -1,0 +1,150 @@
+//! Workers that come, come back and are lost, and what they hear of the jobs of which they are members.
+
+use super::drains::Drain;
+use super::{Caller, Job, Order, Registry, Told, Worker};
+use brambling_protocol::message::{JobState, Load, Member, Prepare, Register, Registered};
+use brambling_protocol::{JobId, PartitionMap, WorkerId};
+
+impl Registry {
+    pub(super) fn worker_of(&self, caller: Caller) -> Option<WorkerId> {
+        let is_it = |(_, worker): &(&WorkerId, &Worker)| worker.caller == Some(caller);
+        self.workers.iter().find(is_it).map(|(id, _)| *id)
+    }
+
+    pub(super) fn on_register(&mut self, from: Caller, register: &Register<'_>) {
+        if register.version != self.version {
+            let why = format!(
+                "the worker is of brambling {} and the controller of {}; install the same version on both",
+                register.version, self.version
+            );
+            return self.refuse(from, why);
+        }
+        let known = register.known_as.filter(|id| {
+            let worker = self.workers.get(id);
+            worker.is_some_and(|worker| worker.epoch == register.epoch)
+        });
+        let known = known.or_else(|| self.worker_of(from));
+        let id = known.unwrap_or_else(|| {
+            self.next_worker += 1;
+            WorkerId(self.next_worker)
+        });
+        let (load, drain) = match self.workers.remove(&id) {
+            Some(before) => (before.load, before.drain),
+            None => {
+                let load = Load {
+                    memory_bytes: 0,
+                    idle_permille: 1_000,
+                    tasks: Vec::new(),
+                };
+                (load, Drain::default())
+            }
+        };
+        let worker = Worker {
+            epoch: register.epoch,
+            caller: Some(from),
+            lost_at: None,
+            pid: register.pid,
+            host: register.host.to_owned(),
+            threads: register.threads,
+            memory_bytes: register.memory_bytes,
+            listens_at: register.listens_at,
+            load,
+            drain,
+        };
+        self.workers.insert(id, worker);
+        self.tell(from, Told::Registered(Registered { worker: id }));
+        self.catch_up(from, id, &register.jobs);
+        match self.workers[&id].drain {
+            Drain::No => self.admit(id),
+            Drain::Asked => {}
+            // It was told, and perhaps has not heard it.
+            Drain::Done => self.tell(from, Told::Drained(id)),
+        }
+        self.begin_next();
+    }
+
+    /// A worker that is no member of the jobs that run becomes one.
+    fn admit(&mut self, worker: WorkerId) {
+        for &id in &self.running {
+            let job = &self.jobs[&id];
+            if job.state == JobState::Running && !job.members.contains(&worker) {
+                self.orders.push(Order::Admit { job: id, worker });
+            }
+        }
+    }
+
+    /// The job's controller has taken a worker in, and says where shards are: the worker prepares itself, and the client sends it the
+    /// program.
+    pub fn on_admitted(&mut self, id: JobId, worker: WorkerId, map: &PartitionMap) {
+        let (Some(it), Some(job)) = (self.workers.get(&worker), self.jobs.get_mut(&id)) else {
+            return;
+        };
+        let (caller, at) = (it.caller, it.listens_at);
+        let Some(prepare) = &mut job.prepare else {
+            return;
+        };
+        let member = Member { worker, at };
+        job.members.push(worker);
+        prepare.members.push(member);
+        prepare.map = map.entries().collect();
+        let (prepare, client) = (prepare.clone(), job.client);
+        if let Some(caller) = caller {
+            self.tell_prepare(caller, prepare);
+        }
+        if let Some(client) = client {
+            self.tell(client, Told::Admitted { job: id, member });
+        }
+    }
+
+    /// What a worker may have missed while it had no link: jobs that began, and jobs that nobody asks for any more.
+    fn catch_up(&mut self, to: Caller, worker: WorkerId, has: &[JobId]) {
+        for &job in has.iter().filter(|job| !self.running.contains(job)) {
+            self.orders.push(Order::Tell {
+                to,
+                what: Told::Release(job),
+            });
+        }
+        let is_member = |member: &Member| member.worker == worker;
+        let prepares = self.running.iter();
+        let prepares = prepares.filter_map(|job| self.jobs[job].prepare.clone());
+        let prepares = prepares.filter(|it| it.members.iter().any(is_member));
+        for prepare in prepares.collect::<Vec<_>>() {
+            self.tell_prepare(to, prepare);
+        }
+    }
+
+    /// A worker hears of a job, and what that weighs.
+    pub(super) fn tell_prepare(&mut self, to: Caller, prepare: Prepare) {
+        let job = prepare.job;
+        self.tell(to, Told::Prepare(prepare));
+        let weight = self.jobs[&job].weight;
+        if weight != 1 {
+            self.tell(to, Told::Weigh { job, weight });
+        }
+    }
+
+    pub(super) fn on_load(&mut self, id: WorkerId, load: Load) {
+        for (job, tasks) in &load.tasks {
+            if let Some(job) = self.jobs.get_mut(job) {
+                let before = job.tasks.insert(id, *tasks).unwrap_or(0);
+                self.counts.tasks += tasks.saturating_sub(before);
+            }
+        }
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.load = load;
+        }
+    }
+
+    pub(super) fn lose(&mut self, id: WorkerId, worker: &Worker) {
+        let has_it =
+            |(_, job): &(&JobId, &Job)| job.state == JobState::Running && job.members.contains(&id);
+        let jobs = self.jobs.iter().filter(has_it).map(|(job, _)| *job);
+        for job in jobs.collect::<Vec<_>>() {
+            self.orders.push(Order::Lose {
+                job,
+                worker: id,
+                process: format!("process {} on {}", worker.pid, worker.host),
+            });
+        }
+    }
+}
