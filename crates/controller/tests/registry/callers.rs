@@ -1,0 +1,81 @@
+//! Who speaks with a registry of two workers, what they say, and what they are told.
+
+use brambling_controller::registry::{Caller, Order, Registry, Told};
+use brambling_protocol::message::{
+    JobState, Message, Register, Registered, ShardTime, Status, Submit, Times,
+};
+use brambling_protocol::{JobId, WorkerId};
+
+pub const VERSION: &str = "1.2.3";
+pub const A: Caller = Caller(10);
+pub const B: Caller = Caller(11);
+pub const CLIENT: Caller = Caller(20);
+pub const OTHER: Caller = Caller(21);
+
+pub fn register(pid: u32, known_as: Option<WorkerId>) -> Message<'static> {
+    Message::Register(Register {
+        version: VERSION,
+        known_as,
+        epoch: u64::from(pid) + 1_000,
+        pid,
+        host: "here",
+        threads: pid,
+        memory_bytes: 1 << 30,
+        listens_at: ([127, 0, 0, 1], pid as u16).into(),
+        jobs: vec![JobId(1), JobId(77)],
+    })
+}
+
+pub fn submit(shards: &[u32]) -> Message<'static> {
+    Message::Submit(Submit {
+        version: VERSION,
+        name: "a program",
+        shards: shards.to_vec(),
+    })
+}
+
+pub fn say(registry: &mut Registry, from: Caller, message: Message<'_>) -> Vec<Order> {
+    registry.on_message(from, message).unwrap();
+    registry.take_orders()
+}
+
+/// A registry with the workers 1 (one thread) and 2 (three).
+pub fn two_workers() -> Registry {
+    let mut registry = Registry::new(VERSION).with_jobs_at_once(1);
+    for (caller, pid, id) in [(A, 1, 1), (B, 3, 2)] {
+        let worker = WorkerId(id);
+        let what = Told::Registered(Registered { worker });
+        let orders = say(&mut registry, caller, register(pid, None));
+        assert_eq!(told(&orders, caller)[0], &what);
+    }
+    registry
+}
+
+pub fn told(orders: &[Order], to: Caller) -> Vec<&Told> {
+    let mine = orders.iter().filter_map(|order| match order {
+        Order::Tell { to: it, what } if *it == to => Some(what),
+        _ => None,
+    });
+    mine.collect()
+}
+
+pub fn refusal(orders: &[Order], to: Caller) -> &str {
+    match told(orders, to)[..] {
+        [Told::Refused { why }] => why,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+pub fn status(registry: &Registry) -> Status {
+    registry.status(|_, worker| worker.0 * 100)
+}
+
+pub fn state(registry: &Registry, job: u64) -> JobState {
+    let jobs = status(registry).jobs;
+    jobs.iter().find(|it| it.id == JobId(job)).unwrap().state
+}
+
+pub fn times(shards: &[ShardTime]) -> Times {
+    let (job, shards) = (JobId(1), shards.to_vec());
+    Times { job, shards }
+}

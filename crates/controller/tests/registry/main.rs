@@ -1,0 +1,9 @@
+//! Workers register, clients submit; what the registry tells whom.
+
+mod callers;
+mod drains;
+mod jobs;
+mod loads;
+mod wishes;
+mod words;
+mod workers;

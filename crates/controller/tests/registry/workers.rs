@@ -1,0 +1,204 @@
+//! Workers come, come back or are lost, and hear what they have to of the jobs that run.
+
+use crate::callers::{
+    A, B, CLIENT, OTHER, register, say, state, status, submit, told, two_workers,
+};
+use brambling_controller::registry::{Caller, Order, RETURN_TIME, Told};
+use brambling_protocol::message::{JobState, Message, Registered};
+use brambling_protocol::{JobId, PartitionMap, WorkerId};
+use std::time::Duration;
+
+#[test]
+fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_lost(A, Duration::from_secs(5));
+    let before = Duration::from_secs(5) + RETURN_TIME / 2;
+    registry.on_tick(before);
+    assert_eq!(registry.take_orders(), []);
+    // The same process on another link.
+    let orders = say(&mut registry, OTHER, register(1, Some(WorkerId(1))));
+    assert_eq!(
+        told(&orders, OTHER)[0],
+        &Told::Registered(Registered {
+            worker: WorkerId(1)
+        })
+    );
+    registry.on_tick(before + 10 * RETURN_TIME);
+    assert_eq!(registry.take_orders(), []);
+    registry.on_lost(OTHER, before);
+    registry.on_tick(before + RETURN_TIME);
+    let orders = registry.take_orders();
+    let [
+        Order::Lose {
+            job: JobId(1),
+            worker: WorkerId(1),
+            process,
+        },
+    ] = &orders[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(process, "process 1 on here");
+    assert_eq!(status(&registry).workers.len(), 1);
+    // It comes too late: it is another worker now.
+    let orders = say(&mut registry, A, register(1, Some(WorkerId(1))));
+    assert_eq!(
+        told(&orders, A)[0],
+        &Told::Registered(Registered {
+            worker: WorkerId(3)
+        })
+    );
+}
+
+#[test]
+fn a_process_that_was_started_again_is_another_worker() {
+    let mut registry = two_workers();
+    let orders = say(&mut registry, OTHER, register(7, Some(WorkerId(1))));
+    assert_eq!(
+        told(&orders, OTHER)[0],
+        &Told::Registered(Registered {
+            worker: WorkerId(3)
+        })
+    );
+}
+
+#[test]
+fn a_worker_that_comes_back_hears_what_it_missed() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_lost(A, Duration::ZERO);
+    let back = Caller(12);
+    // It has job 1, which runs, and job 77, which nobody asks for.
+    let orders = say(&mut registry, back, register(1, Some(WorkerId(1))));
+    let [
+        Told::Registered(_),
+        Told::Release(JobId(77)),
+        Told::Prepare(prepare),
+    ] = told(&orders, back)[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!((prepare.job, &prepare.shards[..]), (JobId(1), &[4][..]));
+    // The same link again: the same worker.
+    let orders = say(&mut registry, back, register(1, None));
+    let worker = WorkerId(1);
+    assert_eq!(
+        told(&orders, back)[0],
+        &Told::Registered(Registered { worker })
+    );
+    // A worker that came later is told when the job's controller has taken it in.
+    let orders = say(&mut registry, OTHER, register(9, None));
+    assert!(matches!(
+        told(&orders, OTHER)[..],
+        [Told::Registered(_), Told::Release(JobId(77))]
+    ));
+    say(&mut registry, CLIENT, Message::Done(JobId(1)));
+    registry.on_lost(back, Duration::ZERO);
+    let orders = say(&mut registry, A, register(1, Some(worker)));
+    let released = [JobId(1), JobId(77)].map(Told::Release);
+    assert_eq!(told(&orders, A)[1..], released.each_ref()[..]);
+}
+
+#[test]
+fn a_worker_that_comes_while_a_job_runs_takes_part() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    let (job, worker) = (JobId(1), WorkerId(3));
+    let orders = say(&mut registry, OTHER, register(9, None));
+    assert!(orders.contains(&Order::Admit { job, worker }), "{orders:?}");
+    let map = PartitionMap::new([4]);
+    registry.on_admitted(job, worker, &map);
+    let orders = registry.take_orders();
+    let [Told::Prepare(prepare)] = told(&orders, OTHER)[..] else {
+        panic!("{orders:?}");
+    };
+    let ports: Vec<u16> = prepare.members.iter().map(|it| it.at.port()).collect();
+    assert_eq!((ports, &prepare.map[..]), (vec![1, 3, 9], &[][..]));
+    let [
+        Told::Admitted {
+            job: JobId(1),
+            member,
+        },
+    ] = told(&orders, CLIENT)[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!((member.worker, member.at.port()), (worker, 9));
+    // Its link breaks: it is the same member, and hears again what it may have missed.
+    registry.on_lost(OTHER, Duration::ZERO);
+    let orders = say(&mut registry, OTHER, register(9, Some(worker)));
+    assert!(!orders.contains(&Order::Admit { job, worker }));
+    assert!(told(&orders, OTHER).contains(&&Told::Prepare(prepare.clone())));
+    // Who cannot build the program ends the job, and so does its death.
+    let why = "no such module";
+    let orders = say(&mut registry, OTHER, Message::Unprepared { job, why });
+    assert!(matches!(&orders[..], [Order::Cancel { why, .. }] if why.contains("on worker w3")));
+    registry.on_lost(OTHER, Duration::ZERO);
+    registry.on_tick(RETURN_TIME);
+    let orders = registry.take_orders();
+    assert!(matches!(
+        orders[..],
+        [Order::Lose {
+            worker: WorkerId(3),
+            ..
+        }]
+    ));
+    // To what is over nobody comes.
+    registry.on_over(job, None);
+    let orders = say(&mut registry, OTHER, register(11, None));
+    assert!(!orders.iter().any(|it| matches!(it, Order::Admit { .. })));
+}
+
+/// Links break while a job begins and ends: the others hear what they are to hear, and who comes back hears it then.
+#[test]
+fn members_without_a_link_keep_nobody_waiting() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    let (job, newcomer) = (JobId(1), WorkerId(3));
+    say(&mut registry, OTHER, register(9, None));
+    registry.on_lost(OTHER, Duration::ZERO);
+    registry.on_admitted(job, newcomer, &PartitionMap::new([4]));
+    let orders = registry.take_orders();
+    assert_eq!(orders.len(), 1, "{orders:?}");
+    assert!(matches!(told(&orders, CLIENT)[..], [Told::Admitted { .. }]));
+    let back = Caller(12);
+    let orders = say(&mut registry, back, register(9, Some(newcomer)));
+    assert!(
+        told(&orders, back)
+            .iter()
+            .any(|it| matches!(it, Told::Prepare(_)))
+    );
+    // One leaves whose link is broken.
+    say(&mut registry, OTHER, Message::Drain(newcomer));
+    registry.on_lost(back, Duration::ZERO);
+    registry.on_left(job, newcomer);
+    let orders = registry.take_orders();
+    assert_eq!(told(&orders, back), [] as [&Told; 0]);
+    assert_eq!(told(&orders, OTHER), [&Told::Drained(newcomer)]);
+    // One is lost for good: what is said to all members is said to the others.
+    registry.on_lost(A, Duration::ZERO);
+    registry.on_tick(RETURN_TIME);
+    registry.take_orders();
+    let weight = 5;
+    let orders = say(&mut registry, CLIENT, Message::Weigh { job, weight });
+    let weighs = Told::Weigh { job, weight };
+    let to = B;
+    assert_eq!(orders, [Order::Tell { to, what: weighs }]);
+    let orders = say(&mut registry, CLIENT, Message::Done(job));
+    assert_eq!(told(&orders, B), [&Told::Release(job)]);
+    assert_eq!(told(&orders, A), [] as [&Told; 0]);
+}
+
+/// It is over, and its client still fetches what was kept: a worker's end is no failure of it any more.
+#[test]
+fn who_is_lost_after_the_end_ends_nothing() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_over(JobId(1), None);
+    registry.take_orders();
+    registry.on_lost(A, Duration::ZERO);
+    registry.on_tick(RETURN_TIME);
+    assert_eq!(registry.take_orders(), []);
+    assert_eq!(state(&registry, 1), JobState::Succeeded);
+}
