@@ -1,0 +1,257 @@
+//! One program's way to the cluster and back: what a client says to the controller and to the job's workers, and what it fetches from them.
+
+mod endings;
+mod hearing;
+mod links;
+
+use super::desk::Heard;
+use super::{ANSWER, Cluster};
+use crate::cluster::wire::framed;
+use crate::cluster::{ClusterError, VERSION};
+use crate::{Error, Outcome};
+use brambling_exchange::transports::tcp::LinkId;
+use brambling_program::{DatasetId, Plan, Value};
+use brambling_protocol::JobId;
+use brambling_protocol::message::{Message, Submit, parts};
+use brambling_worker::executor::{Caller, Tally};
+use endings::elsewhere;
+use hearing::Event;
+use links::{Link, REDIALED_FOR};
+use std::collections::BTreeMap;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+/// What a job left on its workers.
+struct Fetched {
+    values: BTreeMap<(DatasetId, u32), Value>,
+    tally: Tally,
+}
+
+impl Cluster {
+    /// Runs a program on the cluster's workers, who build it from `bytes`, and fetches the datasets that it keeps.
+    ///
+    /// `caller` is asked for interruptions and told how far the job is; its stages run on the workers. Jobs share the workers'
+    /// threads by `weight`; where a cluster has as many as it runs at once, others wait for their turn.
+    ///
+    /// # Errors
+    /// How the job failed, and on which worker; or what became of the cluster.
+    pub fn run(
+        &self,
+        plan: Plan,
+        bytes: &[u8],
+        weight: u32,
+        caller: &mut dyn Caller,
+    ) -> Result<Outcome, Error> {
+        let inbox = self.inbox();
+        self.forget_earlier(&inbox)?;
+        let started = Instant::now();
+        let mut talk = Talk {
+            cluster: self,
+            inbox: &inbox,
+            plan: &plan,
+            job: None,
+            caller,
+            started,
+            workers: BTreeMap::new(),
+            left: BTreeMap::new(),
+            again: Vec::new(),
+            heard: started,
+        };
+        let result = talk.run(bytes, weight);
+        talk.part();
+        let Fetched { values, mut tally } = result?;
+        tally.wall = started.elapsed();
+        Ok(Outcome::fetched(plan, values, tally))
+    }
+}
+
+/// One program's way to the cluster and back.
+struct Talk<'a> {
+    cluster: &'a Cluster,
+    inbox: &'a Receiver<Heard>,
+    plan: &'a Plan,
+    job: Option<JobId>,
+    caller: &'a mut dyn Caller,
+    started: Instant,
+    workers: BTreeMap<LinkId, Link>,
+    /// Workers that have left the job: the last of what its kernels printed there may still come.
+    left: BTreeMap<LinkId, Link>,
+    /// Workers to dial again, and when.
+    again: Vec<(Instant, Link)>,
+    /// When a worker last said something.
+    heard: Instant,
+}
+
+impl Talk<'_> {
+    fn run(&mut self, bytes: &[u8], weight: u32) -> Result<Fetched, Error> {
+        if self.plan.columns.iter().any(|&columns| columns > 0) {
+            let columns = self.plan.columns.clone();
+            let arrange = Message::Arrange { columns };
+            self.cluster.say(self.cluster.controller, arrange);
+        }
+        self.cluster.say(
+            self.cluster.controller,
+            Message::Submit(Submit {
+                version: VERSION,
+                name: &self.plan.program.spec().name,
+                shards: self.plan.counts.clone(),
+            }),
+        );
+        let job = self.queued()?;
+        self.job = Some(job);
+        if let Some(tasks) = self.plan.task_count() {
+            let expects = Message::Expects { job, tasks };
+            self.cluster.say(self.cluster.controller, expects);
+        }
+        if weight != 1 {
+            let weigh = Message::Weigh { job, weight };
+            self.cluster.say(self.cluster.controller, weigh);
+        }
+        let accepted = loop {
+            match self.next()? {
+                Event::Accepted(accepted) => break accepted,
+                Event::Over(failure) => return Err(elsewhere(failure, None)),
+                _ => {}
+            }
+        };
+        for member in accepted.members {
+            self.dial(Link::new(member, None))?;
+        }
+        loop {
+            match self.next()? {
+                Event::Open(link) => {
+                    let program = parts(job, bytes).map(|part| framed(Message::Program(part)));
+                    self.cluster.board.say(link, program);
+                    self.worker(link).has_program = true;
+                }
+                Event::Admitted(member) => self.dial(Link::new(member, None))?,
+                Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
+                // The controller tells whether that ends the job.
+                Event::Lost(link, _) => self.lost(link),
+                Event::Over(None) => break,
+                Event::Over(failure) => return Err(self.failed(failure)),
+                _ => {}
+            }
+        }
+        self.fetch(job)
+    }
+
+    /// The name that the controller gives the job. Not interrupted: without the name nobody could end it.
+    fn queued(&mut self) -> Result<JobId, Error> {
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let heard = self.inbox.recv_timeout(patience);
+            let heard = heard.map_err(|_| self.cluster.gone("it does not answer".into()))?;
+            if let Event::Queued(job) = self.understand(heard)? {
+                return Ok(job);
+            }
+        }
+    }
+
+    fn fetch(&mut self, job: JobId) -> Result<Fetched, Error> {
+        // Who came too late for the program holds nothing.
+        self.part_from(|worker| !worker.has_program);
+        for link in self.workers.keys() {
+            self.ask_for_all(*link, job);
+        }
+        let mut fetched = Fetched {
+            values: BTreeMap::new(),
+            tally: Tally::default(),
+        };
+        self.heard = Instant::now();
+        while !(self.again.is_empty() && self.workers.values().all(|worker| worker.is_done)) {
+            self.expect_answers()?;
+            match self.next_by(Some(self.heard + self.cluster.silence))? {
+                // Made again: all of it, since what came of it is not known there.
+                Event::Open(link) => self.ask_for_all(link, job),
+                Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
+                Event::Partition(dataset, index, bytes) => {
+                    let value = self.decode(dataset, &bytes)?;
+                    fetched.values.insert((dataset, index), value);
+                }
+                Event::Fetched(link, tally) => {
+                    (self.worker(link).is_done, self.worker(link).lost) = (true, None);
+                    fetched.tally.tasks += tally.tasks;
+                    fetched.tally.threads += tally.threads;
+                    fetched.tally.busy += tally.busy;
+                    fetched.tally.peak_bytes += tally.peak_bytes;
+                }
+                Event::Lost(link, why) if !self.worker(link).is_done => {
+                    let worker = self.worker(link);
+                    let since = *worker.lost.get_or_insert_with(Instant::now);
+                    if since.elapsed() > REDIALED_FOR {
+                        let worker = worker.member.worker.to_string();
+                        return Err(ClusterError::ResultsGone { worker, why }.into());
+                    }
+                    self.lost(link);
+                }
+                _ => {}
+            }
+        }
+        self.check(&fetched)?;
+        Ok(fetched)
+    }
+
+    /// What its kernels have printed, and what they have left.
+    fn ask_for_all(&self, link: LinkId, job: JobId) {
+        self.cluster.say(link, Message::AskPrinted(job));
+        self.cluster.say(link, Message::Fetch(job));
+    }
+
+    /// Whoever owes results, and has said nothing for long, is not waited for.
+    fn expect_answers(&self) -> Result<(), ClusterError> {
+        let silence = self.heard.elapsed();
+        let owes = self.workers.values().find(|worker| !worker.is_done);
+        match owes.filter(|_| silence >= self.cluster.silence) {
+            None => Ok(()),
+            Some(owes) => Err(ClusterError::ResultsGone {
+                worker: owes.member.worker.to_string(),
+                why: format!(
+                    "it is there, and has said nothing for {} s; look at what it prints, and end it if it does not go on",
+                    silence.as_secs()
+                ),
+            }),
+        }
+    }
+
+    /// Whether all kept partitions have come.
+    fn check(&self, fetched: &Fetched) -> Result<(), Error> {
+        let spec = self.plan.program.spec();
+        for (dataset, kept) in (0..)
+            .map(DatasetId)
+            .zip(&spec.datasets)
+            .filter(|(_, it)| it.keep)
+        {
+            let group = self.plan.group_of_dataset[dataset.index()];
+            for index in 0..self.plan.counts[group.index()] {
+                if !fetched.values.contains_key(&(dataset, index)) {
+                    return Err(ClusterError::Broken {
+                        who: "the cluster".into(),
+                        why: format!("no worker has partition {index} of dataset `{}`", kept.name),
+                    }
+                    .into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&self, dataset: DatasetId, mut bytes: &[u8]) -> Result<Value, Error> {
+        let broken = |why: String| ClusterError::Broken {
+            who: "a worker".into(),
+            why,
+        };
+        let datasets = &self.plan.program.spec().datasets;
+        let kept = datasets.get(dataset.index()).filter(|dataset| dataset.keep);
+        let kept = kept.ok_or_else(|| broken("a dataset that the program does not keep".into()))?;
+        let table = self.plan.program.payload_type(dataset);
+        let unreadable = |why: String| broken(format!("dataset `{}`: {why}", kept.name));
+        let value =
+            Value::decode(table, &mut bytes).map_err(|error| unreadable(error.to_string()))?;
+        match bytes {
+            [] => Ok(value),
+            _ => Err(unreadable("more bytes than its value has".into()).into()),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a client hears of its job, from the controller and from workers, and what that comes to.
+
+use super::Talk;
+use super::endings::come;
+use crate::Error;
+use crate::cluster::client::desk::Heard;
+use crate::cluster::client::{LOOKS, refused};
+use crate::cluster::{ClusterError, Status, prints, wire};
+use brambling_exchange::transports::tcp::LinkId;
+use brambling_program::DatasetId;
+use brambling_protocol::message::{self, Accepted, Member, Message};
+use brambling_protocol::{JobId, WorkerId};
+use brambling_worker::executor::{Advance, Failure, Origin, Tally};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+/// How often the controller is asked how far a job is.
+const ASKS: Duration = Duration::from_millis(250);
+
+/// What a conversation comes to.
+pub(super) enum Event {
+    Queued(JobId),
+    Accepted(Accepted),
+    Admitted(Member),
+    Left(WorkerId),
+    Over(Option<String>),
+    Open(LinkId),
+    Lost(LinkId, String),
+    Partition(DatasetId, u32, Vec<u8>),
+    Fetched(LinkId, Tally),
+    Origin(LinkId, Option<Origin>),
+    AllPrinted(LinkId),
+    /// Something that changes nothing.
+    None,
+}
+
+impl Talk<'_> {
+    /// The next thing that happens. Meanwhile the caller is asked, and told.
+    pub(super) fn next(&mut self) -> Result<Event, Error> {
+        self.next_by(None)
+    }
+
+    /// The same, or nothing by some time.
+    pub(super) fn next_by(&mut self, deadline: Option<Instant>) -> Result<Event, Error> {
+        let mut asked = Instant::now();
+        loop {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Event::None);
+            }
+            if self.caller.check().is_err() {
+                return Err(Failure::Interrupted.into());
+            }
+            self.dial_again()?;
+            match self.inbox.recv_timeout(LOOKS) {
+                Ok(heard) => return self.understand(heard),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.cluster.gone("this side ended".into()).into());
+                }
+            }
+            if asked.elapsed() >= ASKS {
+                asked = Instant::now();
+                self.cluster.say(self.cluster.controller, Message::Ask);
+            }
+        }
+    }
+
+    pub(super) fn understand(&mut self, heard: Heard) -> Result<Event, Error> {
+        let controller = self.cluster.controller;
+        match heard {
+            Heard::Frame(link, frame) if link == controller => {
+                let message = wire::message(&frame).map_err(|why| self.cluster.broken(why))?;
+                self.controller_said(message)
+            }
+            Heard::Lost(link, why) if link == controller => Err(self.cluster.gone(why).into()),
+            Heard::Frame(link, frame) => self.worker_said(link, &frame),
+            Heard::Open(link) if self.workers.contains_key(&link) => Ok(Event::Open(link)),
+            Heard::Lost(link, why) if self.workers.contains_key(&link) => {
+                Ok(Event::Lost(link, why))
+            }
+            // Links of an earlier conversation.
+            Heard::Open(_) | Heard::Lost(..) => Ok(Event::None),
+        }
+    }
+
+    fn controller_said(&mut self, message: Message<'_>) -> Result<Event, Error> {
+        Ok(match message {
+            Message::Queued(job) => Event::Queued(job),
+            Message::Accepted(accepted) if self.job == Some(accepted.job) => {
+                Event::Accepted(accepted)
+            }
+            Message::Admitted { job, member } if self.job == Some(job) => Event::Admitted(member),
+            Message::Left { job, worker } if self.job == Some(job) => Event::Left(worker),
+            Message::Over { job, failure } if self.job == Some(job) => {
+                Event::Over(failure.map(str::to_owned))
+            }
+            Message::Refused { why } => return Err(refused(why).into()),
+            Message::Status(status) => {
+                self.show(&status);
+                Event::None
+            }
+            _ => Event::None,
+        })
+    }
+
+    fn show(&mut self, status: &Status) {
+        let ours = status.jobs.iter().find(|job| Some(job.id) == self.job);
+        if let Some(job) = ours {
+            self.caller.advanced(Advance {
+                program: &self.plan.program.spec().name,
+                tasks: job.position,
+                tasks_total: self.plan.task_count(),
+                elapsed: self.started.elapsed(),
+            });
+        }
+    }
+
+    fn worker_said(&mut self, link: LinkId, frame: &[u8]) -> Result<Event, Error> {
+        let Some(worker) = self.workers.get_mut(&link) else {
+            return self.leaving_said(link, frame);
+        };
+        self.heard = Instant::now();
+        let broken = |why: String| ClusterError::Broken {
+            who: format!("worker {}", worker.member.worker),
+            why,
+        };
+        let message = wire::message(frame).map_err(|why| broken(why.to_string()))?;
+        Ok(match message {
+            Message::Partition {
+                dataset,
+                index,
+                part,
+            } => match worker.parts.take(&part) {
+                Ok(Some(whole)) => Event::Partition(dataset, index, whole),
+                Ok(None) => Event::None,
+                Err(why) => return Err(broken(why.to_string()).into()),
+            },
+            Message::Fetched {
+                tasks,
+                threads,
+                busy_ns,
+                peak_bytes,
+                ..
+            } => {
+                let tally = Tally {
+                    tasks,
+                    threads,
+                    busy: Duration::from_nanos(busy_ns),
+                    peak_bytes,
+                    ..Tally::default()
+                };
+                Event::Fetched(link, tally)
+            }
+            Message::Origin { origin, .. } => Event::Origin(link, origin.map(come)),
+            Message::Printed(printed) if self.job == Some(printed.job) => {
+                self.show_printed(link, &printed);
+                Event::None
+            }
+            Message::AllPrinted(job) if self.job == Some(job) => Event::AllPrinted(link),
+            Message::Refused { why } => return Err(refused(why).into()),
+            _ => Event::None,
+        })
+    }
+
+    /// Who has left the job is heard for what its kernels had printed.
+    fn leaving_said(&mut self, link: LinkId, frame: &[u8]) -> Result<Event, Error> {
+        if self.left.contains_key(&link)
+            && let Ok(Message::Printed(printed)) = wire::message(frame)
+            && self.job == Some(printed.job)
+        {
+            self.show_printed(link, &printed);
+        }
+        Ok(Event::None)
+    }
+
+    /// What kernels have printed on a worker. What was shown before has come again on another link.
+    fn show_printed(&mut self, link: LinkId, printed: &message::Printed<'_>) {
+        let worker = self.workers.get_mut(&link);
+        let worker = worker.or_else(|| self.left.get_mut(&link));
+        let worker = worker.expect("a link to a worker");
+        if printed.number >= worker.printed {
+            worker.printed = printed.number.saturating_add(1);
+            let lines = prints::shown(worker.member.worker, printed);
+            self.caller.printed(&lines);
+        }
+        let (job, number) = (printed.job, printed.number);
+        self.cluster.say(link, Message::Shown { job, number });
+    }
+}
