@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{FEATURES, Gradient, Model};
+use super::{FEATURES, Gradient, Model, order};
 
 const ROWS: usize = 4;
 const VECTORS: usize = FEATURES / 4;
@@ -11,7 +11,7 @@ const PREFETCH_AHEAD_ROWS: usize = 64;
 
 /// Adds the gradient of whole groups of four rows to `gradient`, and returns how many rows that
 /// were. The CPU must have AVX2 and FMA.
-pub(super) fn add_rows<const PREFETCH: bool>(
+pub(super) fn add_rows<const PREFETCH: bool, const STREAMS: usize>(
     x: &[f64],
     y: &[f64],
     model: &Model,
@@ -19,11 +19,11 @@ pub(super) fn add_rows<const PREFETCH: bool>(
 ) -> usize {
     debug_assert!(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"));
     // SAFETY: `BareLoop::evaluate` asserted that the CPU has them.
-    unsafe { add_rows_avx2::<PREFETCH>(x, y, model, gradient) }
+    unsafe { add_rows_avx2::<PREFETCH, STREAMS>(x, y, model, gradient) }
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn add_rows_avx2<const PREFETCH: bool>(
+fn add_rows_avx2<const PREFETCH: bool, const STREAMS: usize>(
     x: &[f64],
     y: &[f64],
     model: &Model,
@@ -34,7 +34,9 @@ fn add_rows_avx2<const PREFETCH: bool>(
     let intercept = _mm256_set1_pd(model.intercept);
     let mut sums = [_mm256_setzero_pd(); VECTORS];
     let mut residuals = _mm256_setzero_pd();
-    for (rows, labels) in x.chunks_exact(ROWS * FEATURES).zip(y.chunks_exact(ROWS)) {
+    for group in order::<STREAMS>(y.len() / ROWS) {
+        let rows = &x[group * ROWS * FEATURES..][..ROWS * FEATURES];
+        let labels = &y[group * ROWS..][..ROWS];
         if PREFETCH {
             for line in 0..ROWS * FEATURES / 8 {
                 prefetch(

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{FEATURES, Gradient, Model};
+use super::{FEATURES, Gradient, Model, order};
 
 const ROWS: usize = 8;
 // Two rows are five vectors: two of the first row, one of both rows' halves, two of the second row.
@@ -12,7 +12,7 @@ const PREFETCH_AHEAD_ROWS: usize = 64;
 
 /// Adds the gradient of whole groups of eight rows to `gradient`, and returns how many rows that
 /// were. The CPU must have AVX-512 F.
-pub(super) fn add_rows<const PREFETCH: bool>(
+pub(super) fn add_rows<const PREFETCH: bool, const STREAMS: usize>(
     x: &[f64],
     y: &[f64],
     model: &Model,
@@ -20,11 +20,11 @@ pub(super) fn add_rows<const PREFETCH: bool>(
 ) -> usize {
     debug_assert!(is_x86_feature_detected!("avx512f"));
     // SAFETY: `BareLoop::evaluate` asserted that the CPU has it.
-    unsafe { add_rows_avx512::<PREFETCH>(x, y, model, gradient) }
+    unsafe { add_rows_avx512::<PREFETCH, STREAMS>(x, y, model, gradient) }
 }
 
 #[target_feature(enable = "avx512f")]
-fn add_rows_avx512<const PREFETCH: bool>(
+fn add_rows_avx512<const PREFETCH: bool, const STREAMS: usize>(
     x: &[f64],
     y: &[f64],
     model: &Model,
@@ -51,7 +51,9 @@ fn add_rows_avx512<const PREFETCH: bool>(
 
     let mut sums = [_mm512_setzero_pd(); 5];
     let mut residuals = _mm512_setzero_pd();
-    for (rows, labels) in x.chunks_exact(ROWS * FEATURES).zip(y.chunks_exact(ROWS)) {
+    for group in order::<STREAMS>(y.len() / ROWS) {
+        let rows = &x[group * ROWS * FEATURES..][..ROWS * FEATURES];
+        let labels = &y[group * ROWS..][..ROWS];
         if PREFETCH {
             for line in 0..ROWS * FEATURES / 8 {
                 prefetch(

@@ -23,6 +23,10 @@ pub const FEATURES: usize = 20;
 // threads finish together when one of them is disturbed.
 const CHUNK_ROWS: usize = 8 << 10;
 
+// Places of its chunk that a loop with streams goes through at once.
+#[cfg(target_arch = "x86_64")]
+const STREAMS: usize = 4;
+
 // ln 2 in two parts: the first has so many zeros at its end that small multiples of it are exact.
 #[cfg(target_arch = "x86_64")]
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
@@ -82,10 +86,14 @@ pub enum BareLoop {
     Avx2,
     /// The same with a software prefetch.
     Avx2Prefetch,
+    /// The same from four places at once.
+    Avx2Streams,
     /// Eight rows at a time in 512-bit vectors.
     Avx512,
     /// The same with a software prefetch.
     Avx512Prefetch,
+    /// The same from four places at once.
+    Avx512Streams,
 }
 
 /// What a bare loop found, and how long it took.
@@ -179,14 +187,25 @@ fn plain_chunk(x: &[f64], y: &[f64], model: &Model, gradient: &mut Gradient) {
     }
 }
 
+/// The order in which a loop takes groups of rows: one from each of so many equal parts in turn, then those left over.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn order<const STREAMS: usize>(groups: usize) -> impl Iterator<Item = usize> {
+    let part = groups / STREAMS;
+    let each = move |at| (0..STREAMS).map(move |stream| stream * part + at);
+    (0..part).flat_map(each).chain(part * STREAMS..groups)
+}
+
 impl BareLoop {
     /// All loops.
-    pub const ALL: [BareLoop; 5] = [
+    pub const ALL: [BareLoop; 7] = [
         BareLoop::Plain,
         BareLoop::Avx2,
         BareLoop::Avx2Prefetch,
+        BareLoop::Avx2Streams,
         BareLoop::Avx512,
         BareLoop::Avx512Prefetch,
+        BareLoop::Avx512Streams,
     ];
 
     /// The loops this CPU can run.
@@ -198,8 +217,8 @@ impl BareLoop {
     pub fn isa(self) -> Isa {
         match self {
             BareLoop::Plain => Isa::V2,
-            BareLoop::Avx2 | BareLoop::Avx2Prefetch => Isa::V3,
-            BareLoop::Avx512 | BareLoop::Avx512Prefetch => Isa::V4,
+            BareLoop::Avx2 | BareLoop::Avx2Prefetch | BareLoop::Avx2Streams => Isa::V3,
+            BareLoop::Avx512 | BareLoop::Avx512Prefetch | BareLoop::Avx512Streams => Isa::V4,
         }
     }
 
@@ -209,8 +228,10 @@ impl BareLoop {
             BareLoop::Plain => "bare-plain",
             BareLoop::Avx2 => "bare-avx2",
             BareLoop::Avx2Prefetch => "bare-avx2-prefetch",
+            BareLoop::Avx2Streams => "bare-avx2-streams",
             BareLoop::Avx512 => "bare-avx512",
             BareLoop::Avx512Prefetch => "bare-avx512-prefetch",
+            BareLoop::Avx512Streams => "bare-avx512-streams",
         }
     }
 
@@ -220,13 +241,17 @@ impl BareLoop {
         let rest = match self {
             BareLoop::Plain => 0,
             #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2 => avx2::add_rows::<false>(x, y, model, gradient),
+            BareLoop::Avx2 => avx2::add_rows::<false, 1>(x, y, model, gradient),
             #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2Prefetch => avx2::add_rows::<true>(x, y, model, gradient),
+            BareLoop::Avx2Prefetch => avx2::add_rows::<true, 1>(x, y, model, gradient),
             #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512 => avx512::add_rows::<false>(x, y, model, gradient),
+            BareLoop::Avx2Streams => avx2::add_rows::<false, STREAMS>(x, y, model, gradient),
             #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512Prefetch => avx512::add_rows::<true>(x, y, model, gradient),
+            BareLoop::Avx512 => avx512::add_rows::<false, 1>(x, y, model, gradient),
+            #[cfg(target_arch = "x86_64")]
+            BareLoop::Avx512Prefetch => avx512::add_rows::<true, 1>(x, y, model, gradient),
+            #[cfg(target_arch = "x86_64")]
+            BareLoop::Avx512Streams => avx512::add_rows::<false, STREAMS>(x, y, model, gradient),
             #[cfg(not(target_arch = "x86_64"))]
             _ => unreachable!("asserted to be available"),
         };
