@@ -41,11 +41,27 @@ fn plain_margin(row: &[f64], weights: &[f64], intercept: f64) -> f64 {
     halved(lanes) + intercept
 }
 
+/// When a row's group of eight is taken: those of the first half at even places, those of the second between them.
+fn place(group: usize, groups: usize) -> usize {
+    let half = groups / 2;
+    match group / half.max(1) {
+        0 if half > 0 => 2 * group,
+        1 if half > 0 => 2 * (group - half) + 1,
+        _ => group,
+    }
+}
+
 fn plain_gradient(block: Labelled<'_>, model: Linear<'_>) -> Vec<f64> {
     let mut gradient = vec![0.0; block.columns];
     let mut residuals = [0.0; 8];
     let mut losses = [0.0; 8];
-    for (index, (row, &y)) in block.x.chunks(block.columns).zip(block.y).enumerate() {
+    let mut taken: Vec<usize> = (0..block.y.len()).collect();
+    taken.sort_by_key(|row| place(row / 8, block.y.len() / 8));
+    for index in taken {
+        let (row, y) = (
+            &block.x[index * block.columns..][..block.columns],
+            block.y[index],
+        );
         let z = [plain_margin(row, model.weights, model.intercept)];
         let (mut p, mut loss) = ([0.0], [0.0]);
         numerics::sigmoid(Isa::V2, &z, &mut p);
@@ -385,5 +401,5 @@ fn golden_gradient() {
             .flat_map(|x| x.to_le_bytes())
             .collect::<Vec<u8>>(),
     );
-    assert_eq!(digest, 9_174_418_546_187_077_825, "{:?}", out.values());
+    assert_eq!(digest, 6_630_716_119_858_820_993, "{:?}", out.values());
 }

@@ -1,13 +1,14 @@
 //! Logistic regression, one block of rows at a time.
 //!
 //! # Order
-//! Rows are taken eight at a time. A margin is the sum over the row's vectors, lane by lane from the
+//! Rows are taken eight at a time, from each half of the block in turn: reading from two places at once
+//! keeps more of the hardware's prefetchers busy. A margin is the sum over the row's vectors, lane by lane from the
 //! first vector to the last, then across lanes by halving, then the intercept. A column's gradient
-//! adds its rows in order. The intercept's gradient and the loss add eight rows as eight lanes, and
+//! adds the rows as they are taken. The intercept's gradient and the loss add eight rows as eight lanes, and
 //! the lanes by halving at the end. Neither the width of a register nor the number of columns enters.
 
 use crate::numerics::{canonical, log_loss_lanes, sigmoid_lanes};
-use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch, prefetch_ahead};
+use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch, prefetch_ahead, prefetch_helps};
 
 /// Rows with their labels: `x` row by row, one label of 0 or 1 for each row.
 #[derive(Clone, Copy, Debug)]
@@ -189,6 +190,14 @@ impl<V: F64x8> Sums<V> {
     }
 }
 
+/// The order in which whole groups of eight rows are taken. What is behind the last of them comes last.
+#[inline(always)]
+fn order(groups: usize) -> impl Iterator<Item = usize> {
+    let half = groups / 2;
+    let pairs = (0..half).flat_map(move |at| [at, half + at]);
+    pairs.chain(2 * half..groups)
+}
+
 /// Rows of at most four vectors: weights and gradient stay in registers.
 #[inline(always)]
 fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
@@ -206,12 +215,18 @@ fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
     let mut sums = Sums::new();
 
     let (labels, rest) = y.as_chunks::<8>();
-    for (index, labels) in labels.iter().enumerate() {
+    let prefetches = prefetch_helps();
+    for index in order(labels.len()) {
+        let labels = &labels[index];
         let octet = rows.octet::<VECTORS>(index * 8);
-        prefetch_ahead(&labels[0]);
+        if prefetches {
+            prefetch_ahead(&labels[0]);
+        }
         let mut products = [V::splat(0.0); 8];
         for row in 0..8 {
-            octet.prefetch(row);
+            if prefetches {
+                octet.prefetch(row);
+            }
             let mut product = octet.load(row, 0).mul(weights[0]);
             for vector in 1..VECTORS {
                 product = octet.load(row, vector).mul_add(weights[vector], product);
@@ -272,8 +287,10 @@ fn wide<V: F64x8, E: Value, const LOSS: bool>(
     let intercept = V::splat(model.intercept);
     let mut sums = Sums::new();
     out.fill(0.0);
-    for (index, labels) in y.chunks(8).enumerate() {
+    let whole = y.len() / 8;
+    for index in order(whole).chain(whole..y.len().div_ceil(8)) {
         let first = index * 8;
+        let labels = &y[first..y.len().min(first + 8)];
         let count = labels.len();
         let z = wide_products(rows, first, count, model.weights).add(intercept);
         let residual = sums.add_first::<LOSS>(z, V::load_first(labels), count);

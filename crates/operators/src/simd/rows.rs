@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Masked loads at computed addresses, and prefetches.
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 use super::{F64x8, Line};
 
@@ -330,6 +331,25 @@ pub(crate) fn prefetch_line(at: &f64, line: usize) {
 pub(crate) fn prefetch_soon(at: &f64, line: usize) {
     let ahead = std::ptr::from_ref(at).wrapping_byte_add(PREFETCH_SOON_BYTES);
     prefetch(ahead.wrapping_byte_add(line * LINE_BYTES));
+}
+
+/// Whether asking for lines ahead helps a loop that reads rows once: AMD's CPUs are faster without, an EPYC by an eighth.
+/// Changes no bit.
+pub(crate) fn prefetch_helps() -> bool {
+    static HELPS: OnceLock<bool> = OnceLock::new();
+    *HELPS.get_or_init(|| !is_amd())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_amd() -> bool {
+    let vendor = std::arch::x86_64::__cpuid(0);
+    let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+    name.as_flattened() == b"AuthenticAMD"
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_amd() -> bool {
+    false
 }
 
 /// Asks for the line some way ahead of `at`.
