@@ -3,11 +3,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{FEATURES, Gradient, Model, order};
+use super::{FEATURES, Gradient, Model, ahead, order};
 
 const ROWS: usize = 4;
 const VECTORS: usize = FEATURES / 4;
-const PREFETCH_AHEAD_ROWS: usize = 64;
 
 /// Adds the gradient of whole groups of four rows to `gradient`, and returns how many rows that
 /// were. The CPU must have AVX2 and FMA.
@@ -38,16 +37,13 @@ fn add_rows_avx2<const PREFETCH: bool, const STREAMS: usize>(
         let rows = &x[group * ROWS * FEATURES..][..ROWS * FEATURES];
         let labels = &y[group * ROWS..][..ROWS];
         if PREFETCH {
-            for line in 0..ROWS * FEATURES / 8 {
-                prefetch(
-                    rows.as_ptr()
-                        .wrapping_add(PREFETCH_AHEAD_ROWS * FEATURES + line * 8),
-                );
-            }
-            prefetch(labels.as_ptr().wrapping_add(PREFETCH_AHEAD_ROWS));
+            ahead::prefetch_labels(labels);
         }
         let mut products = [_mm256_setzero_pd(); ROWS];
         for (row, product) in rows.chunks_exact(FEATURES).zip(&mut products) {
+            if PREFETCH {
+                ahead::prefetch_row(row);
+            }
             *product = _mm256_mul_pd(load_at(row, 0), weights[0]);
             for (vector, weights) in weights.iter().enumerate().skip(1) {
                 *product = _mm256_fmadd_pd(load_at(row, vector * 4), *weights, *product);
@@ -126,10 +122,4 @@ fn store(vector: __m256d) -> [f64; 4] {
     // SAFETY: four values are one vector.
     unsafe { _mm256_storeu_pd(values.as_mut_ptr(), vector) };
     values
-}
-
-#[inline(always)]
-fn prefetch(at: *const f64) {
-    // SAFETY: a prefetch of any address is a hint that never faults.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
 }

@@ -3,12 +3,11 @@
 
 use std::arch::x86_64::*;
 
-use super::{FEATURES, Gradient, Model, order};
+use super::{FEATURES, Gradient, Model, ahead, order};
 
 const ROWS: usize = 8;
 // Two rows are five vectors: two of the first row, one of both rows' halves, two of the second row.
 const PAIR_F64S: usize = 2 * FEATURES;
-const PREFETCH_AHEAD_ROWS: usize = 64;
 
 /// Adds the gradient of whole groups of eight rows to `gradient`, and returns how many rows that
 /// were. The CPU must have AVX-512 F.
@@ -55,19 +54,18 @@ fn add_rows_avx512<const PREFETCH: bool, const STREAMS: usize>(
         let rows = &x[group * ROWS * FEATURES..][..ROWS * FEATURES];
         let labels = &y[group * ROWS..][..ROWS];
         if PREFETCH {
-            for line in 0..ROWS * FEATURES / 8 {
-                prefetch(
-                    rows.as_ptr()
-                        .wrapping_add(PREFETCH_AHEAD_ROWS * FEATURES + line * 8),
-                );
-            }
-            prefetch(labels.as_ptr().wrapping_add(PREFETCH_AHEAD_ROWS));
+            ahead::prefetch_labels(labels);
         }
         let mut products = [_mm512_setzero_pd(); ROWS];
         for (pair, products) in rows
             .chunks_exact(PAIR_F64S)
             .zip(products.chunks_exact_mut(2))
         {
+            if PREFETCH {
+                for row in pair.chunks_exact(FEATURES) {
+                    ahead::prefetch_row(row);
+                }
+            }
             let shared = load_at(pair, 16);
             let mut product = _mm512_mul_pd(load_at(pair, 0), first[0]);
             product = _mm512_fmadd_pd(load_at(pair, 8), first[1], product);
@@ -152,10 +150,4 @@ fn store(vector: __m512d) -> [f64; 8] {
     // SAFETY: eight values are one vector.
     unsafe { _mm512_storeu_pd(values.as_mut_ptr(), vector) };
     values
-}
-
-#[inline(always)]
-fn prefetch(at: *const f64) {
-    // SAFETY: a prefetch of any address is a hint that never faults.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
 }

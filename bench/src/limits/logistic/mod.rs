@@ -12,6 +12,8 @@ use brambling_machine::Isa;
 use brambling_machine::crew::{self, Apart};
 
 #[cfg(target_arch = "x86_64")]
+mod ahead;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -86,13 +88,17 @@ pub enum BareLoop {
     Avx2,
     /// The same with a software prefetch.
     Avx2Prefetch,
-    /// The same from four places at once.
+    /// The same from two places at once.
+    Avx2PrefetchHalves,
+    /// Without one, from four places at once.
     Avx2Streams,
     /// Eight rows at a time in 512-bit vectors.
     Avx512,
     /// The same with a software prefetch.
     Avx512Prefetch,
-    /// The same from four places at once.
+    /// The same from two places at once.
+    Avx512PrefetchHalves,
+    /// Without one, from four places at once.
     Avx512Streams,
 }
 
@@ -198,13 +204,15 @@ fn order<const STREAMS: usize>(groups: usize) -> impl Iterator<Item = usize> {
 
 impl BareLoop {
     /// All loops.
-    pub const ALL: [BareLoop; 7] = [
+    pub const ALL: [BareLoop; 9] = [
         BareLoop::Plain,
         BareLoop::Avx2,
         BareLoop::Avx2Prefetch,
+        BareLoop::Avx2PrefetchHalves,
         BareLoop::Avx2Streams,
         BareLoop::Avx512,
         BareLoop::Avx512Prefetch,
+        BareLoop::Avx512PrefetchHalves,
         BareLoop::Avx512Streams,
     ];
 
@@ -217,8 +225,14 @@ impl BareLoop {
     pub fn isa(self) -> Isa {
         match self {
             BareLoop::Plain => Isa::V2,
-            BareLoop::Avx2 | BareLoop::Avx2Prefetch | BareLoop::Avx2Streams => Isa::V3,
-            BareLoop::Avx512 | BareLoop::Avx512Prefetch | BareLoop::Avx512Streams => Isa::V4,
+            BareLoop::Avx2
+            | BareLoop::Avx2Prefetch
+            | BareLoop::Avx2PrefetchHalves
+            | BareLoop::Avx2Streams => Isa::V3,
+            BareLoop::Avx512
+            | BareLoop::Avx512Prefetch
+            | BareLoop::Avx512PrefetchHalves
+            | BareLoop::Avx512Streams => Isa::V4,
         }
     }
 
@@ -228,9 +242,11 @@ impl BareLoop {
             BareLoop::Plain => "bare-plain",
             BareLoop::Avx2 => "bare-avx2",
             BareLoop::Avx2Prefetch => "bare-avx2-prefetch",
+            BareLoop::Avx2PrefetchHalves => "bare-avx2-prefetch-halves",
             BareLoop::Avx2Streams => "bare-avx2-streams",
             BareLoop::Avx512 => "bare-avx512",
             BareLoop::Avx512Prefetch => "bare-avx512-prefetch",
+            BareLoop::Avx512PrefetchHalves => "bare-avx512-prefetch-halves",
             BareLoop::Avx512Streams => "bare-avx512-streams",
         }
     }
@@ -245,11 +261,15 @@ impl BareLoop {
             #[cfg(target_arch = "x86_64")]
             BareLoop::Avx2Prefetch => avx2::add_rows::<true, 1>(x, y, model, gradient),
             #[cfg(target_arch = "x86_64")]
+            BareLoop::Avx2PrefetchHalves => avx2::add_rows::<true, 2>(x, y, model, gradient),
+            #[cfg(target_arch = "x86_64")]
             BareLoop::Avx2Streams => avx2::add_rows::<false, STREAMS>(x, y, model, gradient),
             #[cfg(target_arch = "x86_64")]
             BareLoop::Avx512 => avx512::add_rows::<false, 1>(x, y, model, gradient),
             #[cfg(target_arch = "x86_64")]
             BareLoop::Avx512Prefetch => avx512::add_rows::<true, 1>(x, y, model, gradient),
+            #[cfg(target_arch = "x86_64")]
+            BareLoop::Avx512PrefetchHalves => avx512::add_rows::<true, 2>(x, y, model, gradient),
             #[cfg(target_arch = "x86_64")]
             BareLoop::Avx512Streams => avx512::add_rows::<false, STREAMS>(x, y, model, gradient),
             #[cfg(not(target_arch = "x86_64"))]

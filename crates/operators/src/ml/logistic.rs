@@ -8,7 +8,9 @@
 //! the lanes by halving at the end. Neither the width of a register nor the number of columns enters.
 
 use crate::numerics::{canonical, log_loss_lanes, sigmoid_lanes};
-use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch, prefetch_ahead, prefetch_helps};
+use crate::simd::{
+    F64x8, Isa, Kernel, Octet, Rows, Value, dispatch, prefetch_ahead, prefetch_helps,
+};
 
 /// Rows with their labels: `x` row by row, one label of 0 or 1 for each row.
 #[derive(Clone, Copy, Debug)]
@@ -215,6 +217,9 @@ fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
     let mut sums = Sums::new();
 
     let (labels, rest) = y.as_chunks::<8>();
+    // What eight rows add to the gradient waits until the next eight have their margins: a CPU does both at once, and does not
+    // fill up with additions that need residuals which take long.
+    let mut waiting = None;
     let prefetches = prefetch_helps();
     for index in order(labels.len()) {
         let labels = &labels[index];
@@ -234,14 +239,14 @@ fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
             products[row] = product;
         }
         let z = V::reduce_rows(products).add(intercept);
-        let residual = sums.add::<LOSS>(z, V::load(labels));
-        let octet = octet.again();
-        for row in 0..8 {
-            let residual = residual.broadcast_lane(row);
-            for vector in 0..VECTORS {
-                gradient[vector] = octet.load(row, vector).mul_add(residual, gradient[vector]);
-            }
+        if let Some((octet, residual)) = waiting {
+            add_octet(octet, residual, &mut gradient);
         }
+        let residual = sums.add::<LOSS>(z, V::load(labels));
+        waiting = Some((octet.again(), residual));
+    }
+    if let Some((octet, residual)) = waiting {
+        add_octet(octet, residual, &mut gradient);
     }
 
     if !rest.is_empty() {
@@ -274,6 +279,21 @@ fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
         gradient[vector].store_first(&mut out[vector * 8..]);
     }
     sums
+}
+
+/// Adds each row times its residual.
+#[inline(always)]
+fn add_octet<V: F64x8, E: Value, const VECTORS: usize>(
+    octet: Octet<'_, V, VECTORS, E>,
+    residual: V,
+    gradient: &mut [V; VECTORS],
+) {
+    for row in 0..8 {
+        let residual = residual.broadcast_lane(row);
+        for vector in 0..VECTORS {
+            gradient[vector] = octet.load(row, vector).mul_add(residual, gradient[vector]);
+        }
+    }
 }
 
 /// Rows of any length: eight of them fit the nearest cache, where the second reading finds them.

@@ -333,23 +333,31 @@ pub(crate) fn prefetch_soon(at: &f64, line: usize) {
     prefetch(ahead.wrapping_byte_add(line * LINE_BYTES));
 }
 
-/// Whether asking for lines ahead helps a loop that reads rows once: AMD's CPUs are faster without, an EPYC by an eighth.
-/// Changes no bit.
+/// Whether asking for lines ahead helps a loop that reads rows once: an EPYC of Zen 5 is faster by a fifth to a half with it,
+/// a Xeon by a tenth; an EPYC before Zen 5 was slower by an eighth. Changes no bit.
 pub(crate) fn prefetch_helps() -> bool {
     static HELPS: OnceLock<bool> = OnceLock::new();
-    *HELPS.get_or_init(|| !is_amd())
+    *HELPS.get_or_init(|| amd_family().is_none_or(|family| family >= ZEN_5))
 }
 
+const ZEN_5: u32 = 0x1a;
+
+/// The CPU's family, where AMD made it.
 #[cfg(target_arch = "x86_64")]
-fn is_amd() -> bool {
-    let vendor = std::arch::x86_64::__cpuid(0);
+fn amd_family() -> Option<u32> {
+    use std::arch::x86_64::__cpuid;
+    let vendor = __cpuid(0);
     let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-    name.as_flattened() == b"AuthenticAMD"
+    let signature = __cpuid(1).eax;
+    let (base, more) = (signature >> 8 & 0xf, signature >> 20 & 0xff);
+    // What is beyond 15 stands apart.
+    let family = if base == 0xf { base + more } else { base };
+    (name.as_flattened() == b"AuthenticAMD").then_some(family)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn is_amd() -> bool {
-    false
+fn amd_family() -> Option<u32> {
+    None
 }
 
 /// Asks for the line some way ahead of `at`.
