@@ -20,7 +20,7 @@ mod avx512;
 pub use isa::{Isa, ParseIsaError, SelectError, active, detect, select};
 pub use rows::Value;
 pub(crate) use rows::{
-    Eight, Octet, Rows, Walk, prefetch_ahead, prefetch_helps, prefetch_line, prefetch_soon,
+    Eight, Octet, Rows, Walk, prefetch, prefetch_helps, prefetch_line, prefetch_soon,
 };
 pub(crate) use vector::{F32x16, F64x8, Line, SingleLine};
 

@@ -149,6 +149,24 @@ impl<'a, V: F64x8, E: Value> Rows<'a, V, E> {
         }
     }
 
+    /// How many rows ahead [`Octet::prefetch`] asks for.
+    #[inline(always)]
+    pub(crate) fn prefetched_rows(&self) -> usize {
+        PREFETCH_BYTES / (self.columns * size_of::<E>())
+    }
+
+    /// Asks for the first rows from row `first` on, which [`Octet::prefetch`] does not when a loop begins there.
+    #[inline(always)]
+    pub(crate) fn prefetch_from(&self, first: usize) {
+        let start = self.base.wrapping_add(first * self.columns);
+        let bytes = (self.rows - first) * self.columns * size_of::<E>();
+        let mut byte = 0;
+        while byte < bytes.min(PREFETCH_BYTES) {
+            prefetch(start.wrapping_byte_add(byte));
+            byte += LINE_BYTES;
+        }
+    }
+
     /// Eight rows from `first`, for rows of exactly `VECTORS` vectors.
     #[inline(always)]
     pub(crate) fn octet<const VECTORS: usize>(&self, first: usize) -> Octet<'a, V, VECTORS, E> {
@@ -334,7 +352,8 @@ pub(crate) fn prefetch_soon(at: &f64, line: usize) {
 }
 
 /// Whether asking for lines ahead helps a loop that reads rows once: an EPYC of Zen 5 is faster by a fifth to a half with it,
-/// a Xeon by a tenth; an EPYC before Zen 5 was slower by an eighth. Changes no bit.
+/// a Xeon by a tenth. Another EPYC, with two thirds of its arithmetic, was slower by an eighth; older ones are taken for
+/// its like. Changes no bit.
 pub(crate) fn prefetch_helps() -> bool {
     static HELPS: OnceLock<bool> = OnceLock::new();
     *HELPS.get_or_init(|| amd_family().is_none_or(|family| family >= ZEN_5))
@@ -360,14 +379,9 @@ fn amd_family() -> Option<u32> {
     None
 }
 
-/// Asks for the line some way ahead of `at`.
+/// Asks for the line at `address`.
 #[inline(always)]
-pub(crate) fn prefetch_ahead(at: &f64) {
-    prefetch(std::ptr::from_ref(at).wrapping_byte_add(PREFETCH_BYTES));
-}
-
-#[inline(always)]
-fn prefetch<E>(address: *const E) {
+pub(crate) fn prefetch<E>(address: *const E) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
