@@ -51,7 +51,7 @@ def _numba_gradient() -> Kernel:
     import numba
 
     # Without the check for a division by zero, which numba makes by default, and four rows at a time: the total
-    # is then read and written a quarter as often.
+    # is then read and written a quarter as often. Memory is asked for 4 KB ahead.
     @numba.njit(fastmath=True, error_model="numpy")
     def numba_gradient(samples, weights):  # type: ignore[no-untyped-def]
         X, y = samples
@@ -59,6 +59,7 @@ def _numba_gradient() -> Kernel:
         total = np.zeros(columns)
         fours = rows // 4 * 4
         for i in range(0, fours, 4):
+            br.kernels.prefetch(X, i + 24, i + 28)
             a = b = c = d = 0.0
             for j in range(columns):
                 a += X[i, j] * weights[j]

@@ -1,5 +1,6 @@
 """
-Kernels that come with the package, for `Program.map`: vectorised machine code that runs on all threads.
+Kernels that come with the package, for `Program.map`: vectorised machine code that runs on all threads. And `prefetch`, for
+kernels that numba compiles, which needs numba.
 
 Examples
 --------
@@ -69,3 +70,14 @@ Returns
 ndarray of float64
     One sum for each column; the same bits on every CPU.
 """
+
+
+def __getattr__(name: str) -> Any:
+    # On first use only: numba takes half a second to import, and need not be there.
+    if name != "prefetch":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from brambling._prefetch import prefetch
+    except ImportError as missing:
+        raise ImportError("br.kernels.prefetch needs numba: pip install 'brambling[numba]'") from missing
+    return prefetch

@@ -211,3 +211,40 @@ def test_a_wrapper_is_made_once_for_a_function_and_types(monkeypatch):
     assert [first(np.float64), len(made)] == [2.0, 2]
     scaled.recompile()
     assert [first(np.float64), first(np.float64), len(made)] == [3.0, 3.0, 3]
+
+
+# ---- asking for memory ahead
+
+
+@numba.njit
+def ahead_gradient(samples, weights):
+    X, y = samples
+    total = np.zeros(X.shape[1])
+    for row in range(X.shape[0]):
+        br.kernels.prefetch(X, row + 100, row + 102)
+        br.kernels.prefetch(y, row + 100, row + 101)
+        margin = 0.0
+        for column in range(X.shape[1]):
+            margin += X[row, column] * weights[column]
+        error = 1 / (1 + np.exp(-margin)) - y[row]
+        for column in range(X.shape[1]):
+            total[column] += error * X[row, column]
+    return total
+
+
+def test_prefetches_are_hints(table):
+    assert np.array_equal(trained(ahead_gradient, table, 2), trained(numba.njit(gradient), table, 2))
+
+
+def test_prefetches_are_instructions(table):
+    ahead_gradient(table, np.zeros(COLUMNS))
+    counts = [code.count("call void @llvm.prefetch") for code in ahead_gradient.inspect_llvm().values()]
+    assert min(counts) >= 2
+
+
+def test_prefetches_need_numba(monkeypatch):
+    monkeypatch.setitem(sys.modules, "brambling._prefetch", None)
+    with pytest.raises(ImportError, match=r"br\.kernels\.prefetch needs numba: pip install 'brambling\[numba\]'"):
+        br.kernels.prefetch
+    with pytest.raises(AttributeError, match=r"no attribute 'prefetches'"):
+        br.kernels.prefetches
