@@ -15,6 +15,7 @@ import cloudpickle
 import numpy as np
 
 from brambling._by_value import modules_by_value
+from brambling._reduced import reduced
 
 # Whose pickles refer to nothing of the user's: the pickler of the standard library is several times as fast.
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
@@ -41,7 +42,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # It has no types.
         name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
         if isinstance(name, str):
             self._modules.add(name)
-        return super().reducer_override(obj)
+        how = reduced(obj)
+        return super().reducer_override(obj) if how is NotImplemented else how
 
 
 def apart(value: Any, modules: set[str] | None = None) -> tuple[bytes, list[memoryview]]:
@@ -68,6 +70,14 @@ def apart(value: Any, modules: set[str] | None = None) -> tuple[bytes, list[memo
         with modules_by_value():
             _Pickler(stream, protocol=5, buffer_callback=lend, modules=modules).dump(value)
     return stream.getvalue(), buffers
+
+
+def whole(value: Any) -> bytes:
+    """The same with all that arrays hold in it."""
+    stream = io.BytesIO()
+    with modules_by_value():
+        _Pickler(stream, protocol=5, modules=set()).dump(value)
+    return stream.getvalue()
 
 
 def together(stream: bytes | memoryview, buffers: Sequence[Any]) -> Any:

@@ -3,7 +3,7 @@
 use crate::builder::Builder;
 use crate::prints::Place;
 use crate::run::{self, Outcome, PyCaller};
-use brambling::cluster::{Cluster, ClusterError, Prints, Rendezvous, Source};
+use brambling::cluster::{CAUSE_BYTES_MAX, Cluster, ClusterError, Prints, Rendezvous, Source};
 use brambling::program::{Bindings, Plan, Program};
 use brambling::{Caller, Failure, Interrupted};
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ impl Source for PySource {
             Python::attach(|py| {
                 let remote = py.import("brambling._remote")?;
                 remote
-                    .call_method1("packed", (raised.value(py),))?
+                    .call_method1("packed", (raised.value(py), CAUSE_BYTES_MAX))?
                     .extract()
             })
         };

@@ -95,6 +95,10 @@ impl Function {
         ))
     }
 
+    fn named(&self, place: usize) -> String {
+        format!("`{}`", self.names[place])
+    }
+
     /// The arguments of one call: of blocked datasets the block at a place, or the whole partition.
     ///
     /// # Safety
@@ -111,14 +115,14 @@ impl Function {
             let argument = unsafe {
                 match (shape, place) {
                     (Shape::Opaque, _) => opaque(*args.add(number))
-                        .get(py)?
+                        .get_named(py, || self.named(number))?
                         .ok_or_else(|| self.unset(number))?,
                     (Shape::Blocked, None) => blocked(*args.add(number)).whole(py)?,
                     (Shape::Blocked, Some(place)) => {
                         let blocks = blocked(*args.add(number));
                         match blocks.values.get(place) {
                             None => return Err(self.unset(number)),
-                            Some(value) => match value.get(py)? {
+                            Some(value) => match value.get_named(py, || self.named(number))? {
                                 None => return Ok(None),
                                 Some(value) => value,
                             },
@@ -492,7 +496,8 @@ impl Kernel for Gather {
             while let Some((from, piece)) = source.next() {
                 // SAFETY: the exchange's pieces are of this type, each handed out once.
                 let piece = unsafe { std::mem::take(opaque(piece)) };
-                pieces.set_item(from, piece.get(py)?)?;
+                let name = || format!("the piece from partition {from}");
+                pieces.set_item(from, piece.get_named(py, name)?)?;
             }
             // SAFETY: the stage declares what is read, then one opaque dataset.
             let (arguments, result) = unsafe {

@@ -17,6 +17,8 @@ struct Held {
     /// Set from the start, or when somebody first asks for what compiled code has made.
     object: PyOnceLock<Py<PyAny>>,
     made: Option<Made>,
+    /// Why there is neither: the value could not leave its process, or could not be made again in this one.
+    lost: Option<String>,
     /// None for what compiled code cannot read.
     views: Option<Views>,
     heap_bytes: usize,
@@ -24,10 +26,13 @@ struct Held {
 
 impl Held {
     fn object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let object = self.object.get_or_try_init(py, || match &self.made {
-            Some(made) => made.object(py),
-            None => unreachable!("an object, or what compiled code made"),
-        })?;
+        let object = self
+            .object
+            .get_or_try_init(py, || match (&self.made, &self.lost) {
+                (Some(made), _) => made.object(py),
+                (None, Some(why)) => Err(crate::raise("ClusterError", why.clone())),
+                (None, None) => unreachable!("an object, what compiled code made, or why not"),
+            })?;
         Ok(object.bind(py).clone())
     }
 }
@@ -45,6 +50,7 @@ impl PyValue {
         Ok(PyValue(Some(Arc::new(Held {
             object: held,
             made: None,
+            lost: None,
             views: Views::of(object),
             heap_bytes: heap_bytes(object)?,
         }))))
@@ -57,7 +63,23 @@ impl PyValue {
             views: Some(made.views()),
             heap_bytes: made.heap_bytes(),
             made: Some(made),
+            lost: None,
         })))
+    }
+
+    /// Stands for a value that is lost on its way: whoever wants to see it is told why.
+    fn lost(why: String) -> PyValue {
+        PyValue(Some(Arc::new(Held {
+            object: PyOnceLock::new(),
+            made: None,
+            views: None,
+            heap_bytes: why.capacity(),
+            lost: Some(why),
+        })))
+    }
+
+    fn why_lost(&self) -> Option<&str> {
+        self.0.as_ref()?.lost.as_deref()
     }
 
     /// Adds another value in place, where that needs no interpreter; false when it does.
@@ -90,6 +112,18 @@ impl PyValue {
 
     pub fn get<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.0.as_ref().map(|held| held.object(py)).transpose()
+    }
+
+    /// The same, of which an error says what it was.
+    pub fn get_named<'py>(
+        &self,
+        py: Python<'py>,
+        name: impl FnOnce() -> String,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.why_lost() {
+            None => self.get(py),
+            Some(why) => Err(crate::raise("ClusterError", format!("{}: {why}", name()))),
+        }
     }
 
     pub fn is_set(&self) -> bool {
@@ -147,10 +181,10 @@ fn has_arrived(base: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(lender.is_instance_of::<PyByteArray>())
 }
 
-/// What an encoding begins with: nothing was there; an object follows; it cannot be pickled, and why follows.
+/// What an encoding begins with: nothing was there; an object follows; there is none, and why follows.
 const ABSENT: u8 = 0;
 const OBJECT: u8 = 1;
-const REFUSED: u8 = 2;
+const LOST: u8 = 2;
 
 fn helper<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
     py.import(pyo3::intern!(py, "brambling._pickled"))
@@ -174,6 +208,16 @@ fn take_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
     Ok(head)
 }
 
+/// The error that tells what of an object cannot be pickled, and the way out.
+fn why_not(py: Python<'_>, object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let told = || -> PyResult<String> {
+        let module = py.import("brambling._program.unsendable")?;
+        let why = module.call_method1("why_not", (object, error.value(py)))?;
+        why.extract()
+    };
+    told().map_or(error, |why| crate::raise("ClusterError", why))
+}
+
 /// Appends a value: its pickle, then the memory of its arrays, which is copied here and nowhere else.
 fn put(value: &PyValue, out: &mut Vec<u8>) -> PyResult<()> {
     Python::attach(|py| {
@@ -181,7 +225,8 @@ fn put(value: &PyValue, out: &mut Vec<u8>) -> PyResult<()> {
             out.push(ABSENT);
             return Ok(());
         };
-        let parts = helper(py)?.call_method1(pyo3::intern!(py, "apart"), (object,))?;
+        let parts = helper(py)?.call_method1(pyo3::intern!(py, "apart"), (&object,));
+        let parts = parts.map_err(|error| why_not(py, &object, error))?;
         let (stream, lent): (Bound<'_, PyBytes>, Vec<Bound<'_, PyAny>>) = parts.extract()?;
         let lent = lent.iter().map(PyBuffer::<u8>::get);
         let buffers = lent.collect::<PyResult<Vec<_>>>()?;
@@ -218,7 +263,13 @@ fn taken(input: &mut &[u8]) -> Result<PyValue, DecodeError> {
         let parts = (PyBytes::new(py, stream), buffers);
         PyValue::new(&helper(py)?.call_method1(pyo3::intern!(py, "together"), parts)?)
     });
-    made.map_err(|error| DecodeError::of::<PyValue>(error.to_string()))
+    // What its classes do when they are called is the user's affair: the bytes are what was sent.
+    Ok(made.unwrap_or_else(|error| {
+        PyValue::lost(format!(
+            "its value cannot be made again in another process ({error}): its class does not take what it says of itself when it is \
+             pickled; give the class a __reduce__ that does, or keep or send something else"
+        ))
+    }))
 }
 
 impl Payload for PyValue {
@@ -230,18 +281,23 @@ impl Payload for PyValue {
     }
     fn encode(&self, out: &mut Vec<u8>) {
         let before = out.len();
-        if let Err(error) = put(self, out) {
-            // Encoding cannot fail: who reads this is told why there is no value.
-            out.truncate(before);
-            out.push(REFUSED);
-            format!("it cannot be sent to another process ({error})").encode(out);
-        }
+        let why = match self.why_lost() {
+            Some(why) => why.to_owned(),
+            None => match put(self, out) {
+                Ok(()) => return,
+                Err(error) => Python::attach(|py| error.value(py).to_string()),
+            },
+        };
+        // Encoding cannot fail: who wants to see the value is told why there is none.
+        out.truncate(before);
+        out.push(LOST);
+        why.encode(out);
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         match u8::decode(input)? {
             ABSENT => Ok(PyValue(None)),
             OBJECT => taken(input),
-            REFUSED => Err(DecodeError::of::<PyValue>(String::decode(input)?)),
+            LOST => Ok(PyValue::lost(String::decode(input)?)),
             other => Err(DecodeError::of::<PyValue>(format!("form {other}"))),
         }
     }
@@ -289,6 +345,9 @@ impl PyBlocks {
 
 /// The parts of a whole that have so many rows.
 fn cut(whole: &PyValue, rows: Vec<u64>) -> Result<Vec<PyValue>, DecodeError> {
+    if whole.why_lost().is_some() {
+        return Ok(vec![whole.clone(); rows.len()]);
+    }
     let parts = Python::attach(|py| {
         let parts = (whole.get(py)?, rows);
         let parts = helper(py)?.call_method1(pyo3::intern!(py, "cut"), parts)?;

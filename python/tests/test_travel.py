@@ -665,7 +665,7 @@ def test_objects_of_the_scripts_classes_are_sent():
 
 def test_a_value_that_cannot_be_sent_is_told_to_who_reads_it():
     data = encoded({"lock": threading.Lock()})
-    with pytest.raises(br.Error, match=r"it cannot be sent to another process \(TypeError: cannot pickle '_thread.lock' object\)"):
+    with pytest.raises(br.Error, match=r"it holds `\['lock'\]`, of type lock \(cannot pickle '_thread.lock' object\)"):
         decoded(data)
 
 

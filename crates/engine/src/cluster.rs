@@ -32,7 +32,7 @@ pub use jobs::ourselves;
 pub use metrics::{MetricsEndpoint, MetricsListener};
 pub use rendezvous::{CONTROLLER_VARIABLE, Rendezvous, TOKEN_VARIABLE};
 pub use wire::set_when_input_ends;
-pub use worker::{Prints, Source, WorkerEnd, WorkerOptions, WorkerProcess};
+pub use worker::{CAUSE_BYTES_MAX, Prints, Source, WorkerEnd, WorkerOptions, WorkerProcess};
 
 /// The port of a controller when nobody names one.
 pub const DEFAULT_PORT: u16 = 7077;

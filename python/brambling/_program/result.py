@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from brambling import _native
-from brambling._errors import BuildError, NotKept
+from brambling._errors import BuildError, ClusterError, NotKept
 from brambling._program.handles import Dataset
 from brambling._table import Table
 
@@ -45,7 +45,11 @@ class Result(Mapping[str, Any]):
         if known is None or (isinstance(dataset, Dataset) and dataset is not known):
             raise NotKept(self._why_not(dataset))
         if name not in self._values:
-            values = [_owned(value) for value in self._outcome.values(known._id)]
+            try:
+                values = [_owned(value) for value in self._outcome.values(known._id)]
+            except ClusterError as error:
+                # Of a worker that could not send it.
+                raise ClusterError(f"`{name}`: {error}") from None
             one = known._blocks is None and known.partitions == 1
             self._values[name] = values[0] if one else values
         return self._values[name]

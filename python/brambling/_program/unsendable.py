@@ -7,11 +7,15 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from brambling._errors import BuildError
 from brambling._outer import globals_of
 from brambling._pickled import apart
 from brambling._program.tape import Told
+from brambling._reduced import wrapped
 
+_OTHER_PROCESSES = "cannot be sent to other processes"
 _WAY_OUT = "make it inside the function, or leave it out and give what it is needed for"
 
 
@@ -24,15 +28,27 @@ def refusal(told: list[Told], error: Exception) -> BuildError:
                 continue
             name = args[1] if method == "gather" else args[0]
             variable, value, reason = _culprit(arg, None, reason, {id(arg)})
-            what = f"of type {type(value).__name__} ({reason})"
+            what = f"{_kind(value)} ({reason})"
             if method in ("dataset", "load"):
                 where = "its value is" if variable is None else f"it holds `{variable}`,"
                 return BuildError(
-                    f"dataset `{name}` cannot be sent to other processes: {where} {what}; make it in a kernel instead"
+                    f"dataset `{name}` {_OTHER_PROCESSES}: {where} {what}; make it in a kernel instead"
                 )
             where = "it is" if variable is None else f"it captures `{variable}`,"
-            return BuildError(f"`{name}` cannot be sent to other processes: {where} {what}; {_WAY_OUT}")
+            return BuildError(f"`{name}` {_OTHER_PROCESSES}: {where} {what}; {_WAY_OUT}")
     return BuildError(f"the program cannot be sent to other processes ({error})")
+
+
+def why_not(value: Any, error: Exception) -> str:
+    """Why a value that a kernel made cannot leave its process, and the way out: `error` is what pickling it raised."""
+    variable, part, reason = _culprit(value, None, error, {id(value)})
+    what = f"{_kind(part)} ({reason})"
+    held = f"it is {what}" if variable is None else f"it holds `{variable}`, {what}"
+    return f"its value {_OTHER_PROCESSES}: {held}; keep or send something else, or return it in another form"
+
+
+def _kind(value: Any) -> str:
+    return f"of type {type(value).__name__}"
 
 
 def _refused(value: Any) -> Exception | None:
@@ -58,7 +74,9 @@ def _culprit(value: Any, name: str | None, reason: Exception, seen: set[int]) ->
 
 def _parts(value: Any, name: str | None) -> Iterator[tuple[str | None, Any]]:
     """What a value holds, by the names under which users know it."""
-    if isinstance(value, FunctionType):
+    if functions := wrapped(value):
+        yield from ((name, f) for f in functions)
+    elif isinstance(value, FunctionType):
         yield from _captured(value)
     elif isinstance(value, MethodType):
         yield "self", value.__self__
@@ -69,7 +87,7 @@ def _parts(value: Any, name: str | None) -> Iterator[tuple[str | None, Any]]:
         yield from value.keywords.items()
     elif isinstance(value, Mapping):
         yield from ((f"{name or ''}[{key!r}]", part) for key, part in value.items())
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | set | frozenset) or (isinstance(value, np.ndarray) and value.dtype == object):
         yield from ((f"{name or ''}[{place}]", part) for place, part in enumerate(value))
     elif isinstance(value, ModuleType):
         yield from ((f"{value.__name__}.{key}", part) for key, part in vars(value).items() if not key.startswith("__"))

@@ -19,6 +19,7 @@ use brambling_program::Program;
 use brambling_protocol::message::{Load, Message, Prepare, Register};
 use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
+pub use hosted::CAUSE_BYTES_MAX;
 use hosted::Hosted;
 use metrics::{Done, Ended};
 pub use prints::Prints;
@@ -53,7 +54,7 @@ pub trait Source: Send + Sync {
         failure.to_string()
     }
     /// What the client's language makes an exception of, such as a pickle; empty when there is nothing. It reaches the client in
-    /// [`Origin::cause`](crate::Origin::cause), if it is not too large.
+    /// [`Origin::cause`](crate::Origin::cause), if it has at most [`CAUSE_BYTES_MAX`] bytes.
     fn cause(&self, _failure: &Failure) -> Vec<u8> {
         Vec::new()
     }

@@ -28,8 +28,8 @@ const CHUNK_BYTES: usize = 1 << 17;
 const PART_BYTES: usize = 1 << 20;
 /// Pieces that are sent at once go in frames of about so many bytes.
 const FRAME_BYTES: usize = CHUNK_BYTES + (1 << 12);
-/// A cause that takes more is left out.
-const CAUSE_BYTES_MAX: usize = 1 << 19;
+/// A [cause](crate::cluster::Source::cause) that takes more is left out.
+pub const CAUSE_BYTES_MAX: usize = 1 << 19;
 /// Failures that are remembered: the controller hears of the first.
 const FAILURES_MAX: usize = 4;
 /// How long the thread waits before it looks whether its worker is still there.
