@@ -8,7 +8,7 @@ are refused: no number of NumPy's stands for them. Reading and writing capsules 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -141,10 +141,9 @@ def _chunks(value: Any, what: str) -> list[tuple[Any, Any]]:
         # pandas would add an index that is no range as a column.
         value = value.reset_index(drop=True)
     try:
-        stream = nanoarrow.c_array_stream(value)
-        schema = stream.get_schema()
+        schema, arrays = _opened(nanoarrow, value)
         _refuse_columns_of_nulls(schema, what)
-        chunks = [(chunk.schema, chunk.view()) for chunk in stream]
+        chunks = [(chunk.schema, chunk.view()) for chunk in arrays]
     except BuildError:
         raise
     except ImportError as error:  # pandas needs pyarrow for this.
@@ -158,6 +157,15 @@ def _chunks(value: Any, what: str) -> list[tuple[Any, Any]]:
         return chunks
     empty = nanoarrow.c_array([], schema)
     return [(empty.schema, empty.view())]
+
+
+def _opened(nanoarrow: Any, value: Any) -> tuple[Any, Iterable[Any]]:
+    """A schema and the arrays that have it. What is one array stays one: nanoarrow crashes where it makes a stream of views."""
+    if hasattr(value, "__arrow_c_stream__"):
+        stream = nanoarrow.c_array_stream(value)
+        return stream.get_schema(), stream
+    array = nanoarrow.c_array(value)
+    return array.schema, [array]
 
 
 def _refuse_columns_of_nulls(schema: Any, what: str) -> None:
