@@ -162,7 +162,7 @@ impl<'a> Session<'a> {
             }
         };
         if let Some(partitions) = how.partitions {
-            options = options.partitions(partitions);
+            options = options.partitions(partitions).grid(partitions);
         }
         if let Some(times) = &how.times {
             options = options.task_times(times);

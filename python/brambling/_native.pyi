@@ -169,7 +169,9 @@ def sigmoid(x: np.ndarray) -> np.ndarray: ...
 def setting(key: str) -> str: ...
 def command(args: list[str], host: Any) -> int: ...
 
-def relabel(sources: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
+def relabel(
+    sources: np.ndarray, targets: np.ndarray, others: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
 def pagerank(
     vertices: int,
     sources: np.ndarray,
@@ -189,7 +191,13 @@ def bfs(
     vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, *, start: int
 ) -> np.ndarray: ...
 def sssp(
-    vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, *, start: int
+    vertices: int,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+    *,
+    given: int,
+    start: int,
 ) -> np.ndarray: ...
 def label_propagation(
     vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, *, turns: int

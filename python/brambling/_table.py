@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from brambling import _arrow
+from brambling import _arrow, _lists
 from brambling._errors import BuildError, BuildTypeError
 from brambling._texts import count
 
@@ -140,8 +140,9 @@ def _text(value: Any) -> str:
 
 
 def _column(name: str, given: Any) -> np.ndarray:
+    values = _lists.values_of(given)
     try:
-        held = np.asarray(given)
+        held = np.asarray(given) if values is None else _lists.array_of(values)
     except ValueError as error:
         raise BuildError(f"column {name!r} has values of different lengths; a table's columns have one dimension") from error
     if held.ndim != 1:

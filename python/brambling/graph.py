@@ -2,8 +2,9 @@
 Algorithms on graphs that are given as two columns of ids: where each edge begins, and where it ends.
 
 Ids are integers or strings, in NumPy arrays, lists, or columns of pyarrow, polars and pandas (whatever has
-`__arrow_c_stream__` or `__arrow_c_array__`). The vertices are the ids that occur. Each result has the same bits
-on any number of threads, and on any CPU.
+`__arrow_c_stream__` or `__arrow_c_array__`). The vertices are the ids that occur, and those that `vertices` lists, a
+column too: so a vertex without an edge has its row. Each result has the same bits on any number of threads and
+partitions, and on any CPU.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from brambling import _arrow, _native
-from brambling._errors import BuildError, ConvergenceWarning, refuse_unreadable
+from brambling import _native
+from brambling._edges import Edges, number, whole
+from brambling._errors import BuildError, ConvergenceWarning
 from brambling._table import Table
-from brambling._texts import count, shown
 
 UNREACHED = np.iinfo(np.int64).max
 """The distance of a vertex that a breadth-first search does not reach, as LDBC Graphalytics has it."""
@@ -63,6 +64,7 @@ def pagerank(
     *,
     directed: bool = True,
     dtype: str = "float64",
+    vertices: Any = None,
 ) -> Ranks:
     """
     PageRank: how often a walker comes by who follows edges at random, and now and then starts anew.
@@ -89,7 +91,9 @@ def pagerank(
     directed : bool, default True
         False: each edge leads both ways.
     dtype : {"float64", "float32"}
-        The width of ranks while they are computed.
+        The width of what travels along edges: with "float32" half as much is read, and ranks are right to 1e-6 of themselves.
+    vertices : column, optional
+        Ids that are vertices even where no edge begins or ends at them.
 
     Returns
     -------
@@ -110,16 +114,15 @@ def pagerank(
     ----------
     Page, Brin, Motwani, Winograd: The PageRank citation ranking (1999).
     """
-    edges = _Edges(src, dst, weight, directed)
-    if not isinstance(iterations, int | np.integer) or isinstance(iterations, bool) or iterations < 1:
-        raise BuildError(f"iterations = {shown(iterations)} cannot be used; give an integer of at least 1")
+    edges = Edges(src, dst, weight, directed, vertices)
+    turns = whole("iterations", iterations, 1)
     if dtype not in ("float64", "float32"):
         raise BuildError(f"dtype = {dtype!r} cannot be used; give 'float64' or 'float32'")
     found = _native.pagerank(
         *edges.arrays,
-        damping=_number("damping", damping),
-        tol=_number("tol", tol),
-        max_iter=int(iterations),
+        damping=number("damping", damping),
+        tol=number("tol", tol),
+        max_iter=turns,
         personalization=edges.shares(personalization),
         single=dtype == "float32",
     )
@@ -133,7 +136,7 @@ def pagerank(
     return Ranks({"vertex": edges.ids, "rank": found["ranks"]}, found)
 
 
-def connected_components(src: Any, dst: Any) -> Table:
+def connected_components(src: Any, dst: Any, *, vertices: Any = None) -> Table:
     """
     Weakly connected components (LDBC Graphalytics' WCC): `vertex`, and as `component` the least id among the
     vertices that it is connected to, whichever way edges point.
@@ -149,12 +152,12 @@ def connected_components(src: Any, dst: Any) -> Table:
     7       1
     4 rows
     """
-    edges = _Edges(src, dst)
+    edges = Edges(src, dst, vertices=vertices)
     found = _native.connected_components(*edges.arrays)
     return Table({"vertex": edges.ids, "component": edges.ids[found]})
 
 
-def bfs(src: Any, dst: Any, source: Any, *, directed: bool = True) -> Table:
+def bfs(src: Any, dst: Any, source: Any, *, directed: bool = True, vertices: Any = None) -> Table:
     """
     Breadth-first search (LDBC Graphalytics' BFS): `vertex`, and as `distance` the fewest edges on a way from the
     vertex `source`; `br.graph.UNREACHED` where no way leads.
@@ -166,19 +169,28 @@ def bfs(src: Any, dst: Any, source: Any, *, directed: bool = True) -> Table:
     array([                  0,                   1,                   2,
            9223372036854775807])
     """
-    edges = _Edges(src, dst, None, directed)
+    edges = Edges(src, dst, None, directed, vertices)
     found = _native.bfs(*edges.arrays, start=edges.vertex("source", source))
     distance = found.astype(np.int64)
     distance[found == np.iinfo(np.uint32).max] = UNREACHED
     return Table({"vertex": edges.ids, "distance": distance})
 
 
-def sssp(src: Any, dst: Any, weight: npt.ArrayLike | None = None, *, source: Any, directed: bool = True) -> Table:
+def sssp(
+    src: Any,
+    dst: Any,
+    weight: npt.ArrayLike | None = None,
+    *,
+    source: Any,
+    directed: bool = True,
+    vertices: Any = None,
+) -> Table:
     """
     Shortest paths from one vertex (LDBC Graphalytics' SSSP): `vertex`, and as `distance` the least sum of weights
     on a way from the vertex `source`; infinite where no way leads.
 
-    Weights are finite and not negative; 1 for all unless given.
+    Weights are finite and not negative; 1 for all unless given. A way whose weights add up beyond float64 is an error where no
+    shorter one leads to a vertex.
 
     Examples
     --------
@@ -186,12 +198,12 @@ def sssp(src: Any, dst: Any, weight: npt.ArrayLike | None = None, *, source: Any
     >>> br.graph.sssp([1, 2, 1], [2, 3, 3], [1.0, 0.5, 3.0], source=1)["distance"]
     array([0. , 1. , 1.5])
     """
-    edges = _Edges(src, dst, weight, directed)
-    found = _native.sssp(*edges.arrays, start=edges.vertex("source", source))
+    edges = Edges(src, dst, weight, directed, vertices)
+    found = _native.sssp(*edges.arrays, given=edges.given, start=edges.vertex("source", source))
     return Table({"vertex": edges.ids, "distance": found})
 
 
-def label_propagation(src: Any, dst: Any, *, iterations: int = 10) -> Table:
+def label_propagation(src: Any, dst: Any, *, iterations: int = 10, vertices: Any = None) -> Table:
     """
     Communities by label propagation (LDBC Graphalytics' CDLP): `vertex` and `label`, an id.
 
@@ -204,14 +216,12 @@ def label_propagation(src: Any, dst: Any, *, iterations: int = 10) -> Table:
     >>> br.graph.label_propagation([1, 2, 3, 4], [2, 3, 1, 5], iterations=3)["label"]
     array([1, 1, 1, 5, 4])
     """
-    edges = _Edges(src, dst)
-    if not isinstance(iterations, int | np.integer) or isinstance(iterations, bool) or iterations < 0:
-        raise BuildError(f"iterations = {shown(iterations)} cannot be used; give an integer of at least 0")
-    found = _native.label_propagation(*edges.arrays, turns=int(iterations))
+    edges = Edges(src, dst, vertices=vertices)
+    found = _native.label_propagation(*edges.arrays, turns=whole("iterations", iterations, 0))
     return Table({"vertex": edges.ids, "label": edges.ids[found]})
 
 
-def local_clustering(src: Any, dst: Any, *, directed: bool = True) -> Table:
+def local_clustering(src: Any, dst: Any, *, directed: bool = True, vertices: Any = None) -> Table:
     """
     Local clustering coefficients (LDBC Graphalytics' LCC): `vertex`, and as `coefficient` the directed edges
     between its neighbours ÷ those that there could be; 0 with fewer than two neighbours.
@@ -225,124 +235,5 @@ def local_clustering(src: Any, dst: Any, *, directed: bool = True) -> Table:
     >>> br.graph.local_clustering([0, 0, 1], [1, 2, 2], directed=False)["coefficient"]
     array([1., 1., 1.])
     """
-    edges = _Edges(src, dst, None, directed)
+    edges = Edges(src, dst, None, directed, vertices)
     return Table({"vertex": edges.ids, "coefficient": _native.local_clustering(*edges.arrays)})
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise BuildError(f"{name} = {shown(value)} cannot be used; give a number")
-    return float(value)
-
-
-class _Edges:
-    """Edges whose ends are places in `ids`, which ascend."""
-
-    def __init__(self, src: Any, dst: Any, weight: Any = None, directed: bool = True) -> None:
-        starts, ends = _ids("src", src), _ids("dst", dst)
-        if len(starts) != len(ends):
-            raise BuildError(
-                f"src has {count(len(starts), 'id')} and dst has {count(len(ends), 'id')}; give one of each for every edge"
-            )
-        if not len(starts):
-            raise BuildError("src and dst are empty; give at least one edge")
-        self.ids, sources, targets = _relabelled(starts, ends)
-        weights = None if weight is None else _weights(weight, len(starts))
-        if not directed:
-            # A self-loop leads both ways already.
-            other = sources != targets
-            if weights is not None:
-                weights = np.concatenate([weights, weights[other]])
-            sources, targets = (
-                np.concatenate([sources, targets[other]]),
-                np.concatenate([targets, sources[other]]),
-            )
-        self.arrays = len(self.ids), sources, targets, weights
-
-    def vertex(self, name: str, value: Any) -> int:
-        """The place of an id."""
-        is_text = self.ids.dtype.kind in "UO"
-        if isinstance(value, str | np.str_) if is_text else _is_integer(value):
-            at = int(np.searchsorted(self.ids, value))
-            if at < len(self.ids) and self.ids[at] == value:
-                return at
-        raise BuildError(f"{name} {shown(value)} is no vertex; give one of the ids in src and dst")
-
-    def shares(self, personalization: Mapping[Any, float] | None) -> np.ndarray | None:
-        if personalization is None:
-            return None
-        if not isinstance(personalization, Mapping):
-            raise BuildError(
-                f"personalization is a {type(personalization).__name__}; give a mapping from ids to shares, such as {{id: 1.0}}"
-            )
-        shares = np.zeros(len(self.ids))
-        for vertex, share in personalization.items():
-            shares[self.vertex("personalization's key", vertex)] = _number("personalization", share)
-        return shares
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _ids(name: str, given: Any) -> np.ndarray:
-    """Ids as an array of integers or of text."""
-    refuse_unreadable(given, name)
-    ids = _arrow.column_or_array(given, name)
-    if ids.ndim != 1:
-        raise BuildError(f"{name} has {count(ids.ndim, 'dimension')} and shape {ids.shape}; give a column of ids")
-    if ids.dtype.kind in "iuU" or not len(ids):
-        return ids
-    if ids.dtype.kind in "OT":
-        kinds = {type(value) for value in ids.tolist()}
-        if kinds == {str}:
-            return ids.astype(object)
-        if all(_is_integer(value) for value in ids.tolist()):
-            return np.asarray(ids.tolist())
-        row = next(row for row, value in enumerate(ids.tolist()) if not isinstance(value, str))
-        raise BuildError(
-            f"{name} has {shown(ids.tolist()[row])} at row {row} (counted from 0) among other ids; "
-            "give integers only or strings only, and drop edges without an end first"
-        )
-    fix = "astype(np.int64) makes integers of it" if ids.dtype.kind in "fb" else "give integers or strings"
-    raise BuildError(f"{name} holds {ids.dtype}, and ids are integers or strings; {fix}")
-
-
-def _relabelled(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ids that occur, ascending, and the edges' ends as places among them."""
-    is_text = [ids.dtype.kind in "UO" for ids in (starts, ends)]
-    if is_text[0] != is_text[1]:
-        kinds = ["strings" if text else "integers" for text in is_text]
-        raise BuildError(f"src has {kinds[0]} and dst has {kinds[1]}; give the same kind of ids in both")
-    if is_text[0]:
-        ids, places = np.unique(np.concatenate([starts, ends]), return_inverse=True)
-        places = places.astype(np.uint32)
-        return ids, places[: len(starts)], places[len(starts) :]
-    signed = starts.dtype.kind == "i" or ends.dtype.kind == "i"
-    if signed and max(int(starts.max()), int(ends.max())) > np.iinfo(np.int64).max:
-        raise BuildError("src and dst mix negative ids with ids beyond 2**63 - 1, which no integer type of NumPy has")
-    kind = np.int64 if signed else np.uint64
-    # Order-preserving: the sign's bit is turned.
-    flip = np.uint64(1 << 63) if signed else np.uint64(0)
-    keys = [ids.astype(kind).view(np.uint64) ^ flip for ids in (starts, ends)]
-    ids, sources, targets = _native.relabel(*keys)
-    ids = (ids ^ flip).view(kind)
-    width = np.result_type(starts.dtype, ends.dtype)
-    return ids.astype(width) if width.kind in "iu" else ids, sources, targets
-
-
-def _weights(weight: Any, edges: int) -> np.ndarray:
-    refuse_unreadable(weight, "weight")
-    try:
-        weights = _arrow.column_or_array(weight, "weight")
-        if weights.dtype.kind not in "fiub":
-            weights = weights.astype(np.float64)
-    except BuildError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise BuildError(f"weight cannot be read as numbers ({error}); give one number for each edge") from error
-    if weights.shape != (edges,):
-        raise BuildError(
-            f"weight has shape {weights.shape} for {count(edges, 'edge')}; give one weight for each edge, or none at all"
-        )
-    return np.require(weights, np.float64, ["C", "A"])

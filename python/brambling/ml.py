@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from brambling import _arrow, _native
+from brambling import _lists, _native
 from brambling._arrow import TableLike
 from brambling._errors import BuildError, ConvergenceWarning, DataConversionWarning, refuse_unreadable
 from brambling._estimator import Estimator, distance_of_caller, is_count, is_number, known_to_scikit_learn, rows_of
@@ -199,8 +199,8 @@ class LogisticRegression(Estimator):
         labels = _column(y, len(predicted))
         if not len(labels):
             raise BuildError("X has no rows; there is nothing to score")
-        kinds = labels.dtype.kind, self.classes_.dtype.kind
-        if "O" not in kinds and (kinds[0] in "UST") != (kinds[1] in "UST"):
+        _refuse_unusable(labels)
+        if _are_texts(labels) != _are_texts(self.classes_):
             first = labels[:1].tolist()[0]
             known = " and ".join(map(repr, self.classes_[:2].tolist())) + ", ..." * (len(self.classes_) > 2)
             raise BuildError(
@@ -225,7 +225,7 @@ class LogisticRegression(Estimator):
 def _column(y: TableLike, rows: int) -> np.ndarray:
     """Labels as a vector."""
     refuse_unreadable(y, "y")
-    labels = _arrow.column_or_array(y, "y")
+    labels, _ = _lists.column(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; it is taken as its one column: give y.ravel()",
@@ -242,13 +242,38 @@ def _column(y: TableLike, rows: int) -> np.ndarray:
     return labels
 
 
-def _refuse_missing(labels: np.ndarray) -> None:
-    """None, NaN, and what pandas writes for them, among labels of any kind."""
-    for row, label in enumerate(labels):
-        if label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label):
-            raise BuildError(
-                f"y has {shown(label)} at row {row} (counted from 0); replace such labels or drop their rows first"
-            )
+def _refuse_unusable(labels: np.ndarray) -> None:
+    """Labels that are missing or infinite, and kinds beside each other that no order has."""
+    kind, row = labels.dtype.kind, None
+    if kind in "fmM":
+        is_label = np.isfinite(labels)
+        row = None if is_label.all() else int(is_label.argmin())
+    elif kind in "OT":
+        row = _lists.first_row(labels.tolist(), lambda label: _lists.is_missing(label) or label in (np.inf, -np.inf))
+    if row is not None:
+        label = labels[row] if kind in "mM" else labels[row : row + 1].tolist()[0]
+        raise BuildError(f"y has {shown(label)} at row {row} (counted from 0); replace such labels or drop their rows first")
+    if kind == "O":
+        _refuse_mixed(labels.tolist())
+
+
+def _refuse_mixed(labels: list[Any]) -> None:
+    kinds = _lists.kinds_of(labels)
+    if len(kinds) < 2 or kinds == {"integer", "number"}:
+        return
+    numbers = {"integer": "number"}
+    kinds_by_row = [numbers.get(kind, kind) for kind in (_lists.kind_of(type(label)) for label in labels)]
+    row = next(row for row, kind in enumerate(kinds_by_row) if kind != kinds_by_row[0])
+    raise BuildError(
+        f"y mixes labels that cannot be compared: {shown(labels[row])} at row {row} (counted from 0) is a {kinds_by_row[row]}, "
+        f"and row 0 has the {kinds_by_row[0]} {shown(labels[0])}; make them all strings or numbers"
+    )
+
+
+def _are_texts(labels: np.ndarray) -> bool:
+    if labels.dtype == object:
+        return bool(_lists.kinds_of(labels.tolist()) & {"string", "bytes"})
+    return labels.dtype.kind in "UST"
 
 
 def _first(classes: np.ndarray) -> str:
@@ -262,19 +287,13 @@ def _labels(y: TableLike, rows: int, model: str) -> tuple[np.ndarray, np.ndarray
     labels = _column(y, rows)
     if rows == 0:
         raise BuildError("X has no rows; there is nothing to learn from")
+    _refuse_unusable(labels)
     if labels.dtype.kind == "f":
-        if not np.isfinite(labels).all():
-            row = int(np.argmin(np.isfinite(labels)))
-            raise BuildError(
-                f"y has {shown(float(labels[row]))} at row {row} (counted from 0); replace such labels or drop their rows first"
-            )
         # The usual labels are borrowed as they are, without sorting.
         if labels.dtype == np.float64 and ((labels == 0) | (labels == 1)).all() and labels.any() and not labels.all():
             return np.require(labels, np.float64, ["C", "A"]), np.array([0.0, 1.0])
     if labels.dtype.kind == "c":
         raise BuildError(f"Complex data not supported: y holds {labels.dtype}; give real numbers or strings")
-    if labels.dtype == object:
-        _refuse_missing(labels)
     try:
         classes, indexes = np.unique(labels, return_inverse=True)
     except TypeError as error:

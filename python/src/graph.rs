@@ -3,7 +3,7 @@
 use crate::borrowed::borrowed;
 use crate::run::{PyCaller, options_in_use};
 use brambling::graph::{
-    self as analysis, AnalysisError, EdgeList, Found, Ids, PageRank, Precision,
+    self as analysis, AnalysisError, EdgeList, Found, GraphError, Ids, PageRank, Precision,
 };
 use brambling::{Caller, RunOptions};
 use numpy::{Element, PyArray1, PyReadonlyArray1};
@@ -49,15 +49,17 @@ type Columns<'py> = (
     Bound<'py, PyArray1<u32>>,
 );
 
-/// The ids that occur, ascending, and both columns as places among them.
+/// The ids that occur in three columns, ascending, and the first two columns as places among them.
 #[pyfunction]
 fn relabel<'py>(
     py: Python<'py>,
     sources: PyReadonlyArray1<'py, u64>,
     targets: PyReadonlyArray1<'py, u64>,
+    others: PyReadonlyArray1<'py, u64>,
 ) -> PyResult<Columns<'py>> {
     let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
-    let dense = py.detach(|| analysis::relabel(sources, targets));
+    let others = others.as_slice()?;
+    let dense = py.detach(|| analysis::relabel_with(sources, targets, others));
     let dense = dense.map_err(|error| crate::raise("BuildError", error.to_string()))?;
     Ok((
         PyArray1::from_vec(py, dense.ids),
@@ -143,21 +145,35 @@ fn bfs<'py>(
     ))
 }
 
+/// Lengths of ways. So many edges were `given`; those that follow them lead back, and self-loops do not.
 #[pyfunction]
-#[pyo3(signature = (vertices, sources, targets, weights, *, start))]
+#[pyo3(signature = (vertices, sources, targets, weights, *, given, start))]
 fn sssp<'py>(
     py: Python<'py>,
     vertices: usize,
     sources: &Bound<'py, PyArray1<u32>>,
     targets: &Bound<'py, PyArray1<u32>>,
     weights: Option<&Bound<'py, PyArray1<f64>>>,
+    given: usize,
     start: usize,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let edges = edge_list(vertices, sources, targets, weights)?;
     let found = run(py, |options, caller| {
-        analysis::sssp(&edges, start, options, caller)
+        let found = analysis::sssp(&edges, start, options, caller);
+        found.map_err(|error| as_given(error, &edges, given))
     })?;
     Ok(values(py, found))
+}
+
+/// Names an edge that leads back by the one that was given.
+fn as_given(mut error: AnalysisError, edges: &EdgeList, given: usize) -> AnalysisError {
+    if let AnalysisError::Graph(GraphError::Distance { edge, .. }) = &mut error
+        && *edge >= given
+    {
+        let mut both = (0..given).filter(|&at| edges.sources.at(at) != edges.targets.at(at));
+        *edge = both.nth(*edge - given).expect("each of them leads back");
+    }
+    error
 }
 
 #[pyfunction]

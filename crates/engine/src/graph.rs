@@ -8,7 +8,7 @@ pub use brambling_operators::graph::edges::{EdgeList, GraphError, Ids};
 use brambling_operators::graph::meeting::{Cell, Real};
 pub use brambling_operators::graph::pagerank::Precision;
 use brambling_operators::graph::pagerank::{self as ranking, PARTITIONS_MAX, partitions_of};
-pub use brambling_operators::graph::relabel::{Relabelled, relabel};
+pub use brambling_operators::graph::relabel::{Relabelled, relabel, relabel_with};
 use brambling_operators::graph::vertex_cut::VertexCut;
 use brambling_operators::graph::{clustering, propagation, reach};
 use brambling_program::{Foreign, Program};
@@ -26,7 +26,7 @@ pub struct PageRank {
     /// Where rank starts anew, and where that of vertices without out-edges goes: a value for each vertex, of
     /// which only the shares of their sum count. The same for all vertices when not given.
     pub personalization: Option<Foreign<f64>>,
-    /// The width of ranks, and of the sums that make them.
+    /// The width of what travels along edges.
     pub precision: Precision,
 }
 
@@ -101,8 +101,8 @@ impl Ranked {
 /// and the rank of vertices without any goes where rank starts anew. Ctrl-C ends it early.
 ///
 /// Edges are cut over a grid of partitions, so that no vertex is known to more than 2·√partitions of them
-/// (after PowerGraph, OSDI 2012, and Canary, §5). The result has the same bits for any number of threads; the
-/// number of partitions enters the sums. Unless the options give it, it follows the graph alone.
+/// (after PowerGraph, OSDI 2012, and Canary, §5). The result has the same bits for any number of threads. The grid
+/// enters the sums, and follows the graph alone, unless [`RunOptions::grid`] gives it.
 ///
 /// ```
 /// use brambling::graph::{EdgeList, PageRank, pagerank};
@@ -154,8 +154,8 @@ fn rank(edges: &EdgeList, how: &PageRank, run: Run<'_, '_>) -> Result<Ranked, An
         precision: how.precision,
     };
     how.check(edges)?;
-    let partitions = run.options.resolve()?.partitions;
-    let partitions = partitions.unwrap_or_else(|| partitions_of(edges.vertices, edges.len()));
+    run.options.resolve()?;
+    let partitions = grid(run.options, edges)?;
     let recipe = Recipe { call, partitions };
     match how.precision {
         Precision::F64 => search::<f64>(&how, edges, recipe, run),
@@ -178,9 +178,7 @@ fn search<R: Real>(
     let search = outcome.take(&ranking.search);
     let watch = outcome.take(&watch);
     let vertices = outcome.take_all(&ranking.vertices);
-    let ranks = vertices
-        .into_iter()
-        .map(|part| part.ranks.into_iter().map(Into::into));
+    let ranks = vertices.into_iter().map(|part| part.ranks);
     Ok(Ranked {
         ranks: by_vertex(edges.vertices, partitions, ranks),
         partitions: VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX)).partitions(),
@@ -274,7 +272,7 @@ pub fn bfs(
 /// ```
 ///
 /// # Errors
-/// As [`bfs`]; weights must be finite and not negative.
+/// As [`bfs`]; weights must be finite and not negative, and their sums on shortest ways finite.
 pub fn sssp(
     edges: &EdgeList,
     from: usize,
@@ -284,9 +282,13 @@ pub fn sssp(
     let what = recipe::Analysis::Sssp(from);
     let job = Analysis::new("sssp", what, edges, options)?;
     let from = start(edges, from)?;
-    job.reach(caller, |p, edges, parts| {
+    let found = job.reach(caller, |p, edges, parts| {
         reach::distances(p, edges, parts, from)
-    })
+    })?;
+    match edges.first_overflow(&found.values) {
+        Some(overflow) => Err(overflow.into()),
+        None => Ok(found),
+    }
 }
 
 /// Communities by label propagation (LDBC Graphalytics' CDLP): labels are vertices at first; in each of `turns`
@@ -349,6 +351,19 @@ pub fn local_clustering(
     })
 }
 
+/// Partitions of a graph. The setting `partitions` does not enter, since it never changes a result.
+fn grid(options: &RunOptions, edges: &EdgeList) -> Result<u32, GraphError> {
+    match options.grid {
+        Some(0) => Err(GraphError::Parameter {
+            name: "grid",
+            value: 0.0,
+            range: "at least 1",
+        }),
+        Some(partitions) => Ok(partitions),
+        None => Ok(partitions_of(edges.vertices, edges.len())),
+    }
+}
+
 /// A job over a graph that was looked at.
 struct Analysis<'a> {
     name: &'static str,
@@ -366,14 +381,13 @@ impl<'a> Analysis<'a> {
         options: &'a RunOptions,
     ) -> Result<Analysis<'a>, AnalysisError> {
         edges.check()?;
-        let given = options.resolve()?.partitions;
-        let partitions = given.unwrap_or_else(|| partitions_of(edges.vertices, edges.len()));
+        options.resolve()?;
         Ok(Analysis {
             name,
             what,
             edges,
             options,
-            partitions,
+            partitions: grid(options, edges)?,
         })
     }
 

@@ -84,7 +84,9 @@ impl Recipe {
 
     /// Calls it, and keeps the program that would run.
     fn build(self) -> Result<Program, String> {
-        let options = RunOptions::new().partitions(self.partitions);
+        let options = RunOptions::new()
+            .partitions(self.partitions)
+            .grid(self.partitions);
         let call = self.call;
         let program = options.program_of(|options, caller| call.run(options, caller));
         program.map_err(|refused| refused.unwrap_or_else(|| "it runs no program".into()))

@@ -31,6 +31,7 @@ pub struct RunOptions {
     bindings: Bindings,
     task_times: Option<TaskTimes>,
     place: Place,
+    pub(crate) grid: Option<u32>,
 }
 
 /// Where a program runs.
@@ -80,10 +81,18 @@ impl RunOptions {
     }
 
     /// Partitions of blocked datasets whose count nobody gives, 1 to 16,777,216. Without this they follow the
-    /// data.
+    /// data. A graph has its [grid](RunOptions::grid).
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> Self {
         self.settings.partitions = Some(partitions);
+        self
+    }
+
+    /// Partitions of a graph's edges, at least 1, of which as many as make a grid of two nearly equal sides are used, and at
+    /// most 1,024. Without this they follow the graph alone. They enter sums: ranks have the same bits for equal grids.
+    #[must_use]
+    pub fn grid(mut self, partitions: u32) -> Self {
+        self.grid = Some(partitions);
         self
     }
 

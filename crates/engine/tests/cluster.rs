@@ -243,7 +243,7 @@ fn found(options: &RunOptions) -> Vec<(&'static str, Vec<u64>)> {
 
 #[test]
 fn same_bits_on_any_number_of_workers() {
-    let partitions = RunOptions::new().partitions(9);
+    let partitions = RunOptions::new().partitions(9).grid(9);
     let expected = found(&partitions.clone().threads(2));
     // Of a hundred cells what is reduced is merged on its way.
     let lines = ["heat 20 30 fast", "heat 100 30 fast"];

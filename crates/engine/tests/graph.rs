@@ -27,7 +27,7 @@ fn each(check: impl Fn(u32, &Edges, &RunOptions)) {
         let quarters = |rng: &mut Rng| rng.below(9) as f64 / 4.0;
         let edges = random(vertices, count, u64::from(vertices) + 7, quarters);
         for (threads, partitions) in [(1, 1), (2, 2), (2, 6), (3, 7), (2, 16)] {
-            let options = RunOptions::new().threads(threads).partitions(partitions);
+            let options = RunOptions::new().threads(threads).grid(partitions);
             check(vertices, &edges, &options);
         }
     }
@@ -158,7 +158,7 @@ fn a_long_path_is_walked_to_its_end() {
     let edges: Edges = (1..vertices)
         .map(|step| (at(step - 1), at(step), 0.5))
         .collect();
-    let options = RunOptions::new().threads(2).partitions(6);
+    let options = RunOptions::new().threads(2).grid(6);
     let found = sssp(
         &weighted(vertices, &edges),
         at(0) as usize,

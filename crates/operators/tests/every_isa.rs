@@ -242,9 +242,9 @@ fn sums_over_edges() {
             bits(&sums)
         });
         let narrow = same(|isa| {
-            let mut sums = vec![0.0f32; targets];
+            let mut sums = vec![0.0; targets];
             blocked.sum_into(isa, |slot| share(slot) as f32, &mut sums);
-            sums
+            bits(&sums)
         });
         for (target, expected) in expected.iter().enumerate() {
             // Targets without an edge have no sum.
@@ -254,8 +254,9 @@ fn sums_over_edges() {
             };
             let error = (f64::from_bits(sums[place]) - expected).abs();
             assert!(error <= 1e-13 * expected, "{target}");
-            let error = (f64::from(narrow[place]) - expected).abs();
-            assert!(error <= 1e-4 * expected, "{target}");
+            // What single shares lose, and no more for rows of any length.
+            let error = (f64::from_bits(narrow[place]) - expected).abs();
+            assert!(error <= 1e-7 * expected, "{target}");
         }
     }
 }

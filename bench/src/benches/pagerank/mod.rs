@@ -217,7 +217,7 @@ pub(crate) fn program(
 ) -> Result<Program, String> {
     static MADE: Made<(GraphName, bool), Data> = Made::new();
     let data = MADE.get(&(graph, smoke), || Data::generate(graph, smoke, 1));
-    let options = RunOptions::new().partitions(partitions);
+    let options = RunOptions::new().grid(partitions);
     let program = options.program_of(|options, caller| {
         pagerank_with(&data.list(), &search(dtype, iterations), options, caller)
     });

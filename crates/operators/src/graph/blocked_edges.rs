@@ -116,7 +116,7 @@ impl BlockedEdges {
 
     /// Adds to the sum of each of [`BlockedEdges::targets`] what its edges bring, their source's share times their
     /// weight: the same bits for every instruction set.
-    pub fn sum_into<R: Real>(&self, isa: Isa, share: impl Fn(u32) -> R, sums: &mut [R]) {
+    pub fn sum_into<R: Real>(&self, isa: Isa, share: impl Fn(u32) -> R, sums: &mut [f64]) {
         self.meet_into::<Sums<R>>(isa, share, sums);
     }
 
@@ -126,7 +126,7 @@ impl BlockedEdges {
         &self,
         isa: Isa,
         share: impl Fn(u32) -> M::Value,
-        into: &mut [M::Value],
+        into: &mut [M::Met],
     ) {
         M::Value::with_table(|table| {
             for block in &self.blocks {

@@ -154,6 +154,33 @@ impl EdgeList {
         }
     }
 
+    /// The first edge on which a sum of weights overflows, given the length of the shortest way to each vertex, infinite
+    /// where none was found: it leads from a vertex that a way leads to, to one that seems to have none.
+    ///
+    /// Edges are looked at only where the longest way and the largest weight together are beyond f64.
+    pub fn first_overflow(&self, distances: &[f64]) -> Option<GraphError> {
+        let weights = self.weights.as_deref()?;
+        let all = distances.iter().copied();
+        let longest = all
+            .filter(|distance| distance.is_finite())
+            .fold(0.0, f64::max);
+        let largest = weights.iter().copied().fold(0.0, f64::max);
+        if (longest + largest).is_finite() {
+            return None;
+        }
+        let ends = |edge| (self.sources.at(edge), self.targets.at(edge));
+        let of = |vertex: u32| distances[vertex as usize];
+        let edge = (0..self.len()).find(|&edge| {
+            let (source, target) = ends(edge);
+            of(source).is_finite() && of(target).is_infinite()
+        })?;
+        Some(GraphError::Distance {
+            edge,
+            distance: of(ends(edge).0),
+            weight: weights[edge],
+        })
+    }
+
     fn check_shape(&self) -> Result<(), GraphError> {
         let (sources, targets) = (self.sources.len(), self.targets.len());
         if self.vertices == 0 {
@@ -289,6 +316,18 @@ pub enum GraphError {
         /// What may be given.
         range: &'static str,
     },
+    /// A way whose weights add up to more than f64 has, and no shorter one.
+    #[error(
+        "edge {edge} (counted from 0) has weight {weight:?} and begins where the shortest way is {distance:?} long: together they are beyond float64, the largest of which is 1.8e308; scale the weights first, for example to a largest weight of 1"
+    )]
+    Distance {
+        /// The first such edge.
+        edge: usize,
+        /// How far its source is.
+        distance: f64,
+        /// Its weight.
+        weight: f64,
+    },
     /// Weights whose sums, or the sums' inverses, are beyond f64.
     #[error(
         "the weights of a vertex's edges add up to a number whose inverse overflows or vanishes; scale the weights first, for example to a largest weight of 1"
@@ -299,6 +338,28 @@ pub enum GraphError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Vertex 1 can be reached, by a sum that f64 does not have; vertex 3 cannot.
+    #[test]
+    fn a_sum_that_overflows_is_told_from_no_way() {
+        let most = f64::MAX;
+        let list = |weights| EdgeList::new(4, vec![0u32, 2, 3], vec![2u32, 1, 3]).weighted(weights);
+        let infinite = f64::INFINITY;
+        let far = list(vec![most, most, 1.0]).first_overflow(&[0.0, infinite, most, infinite]);
+        let expected = GraphError::Distance {
+            edge: 1,
+            distance: most,
+            weight: most,
+        };
+        assert_eq!(far, Some(expected));
+        // What rounding hides is no overflow; neither is a vertex that no edge leads to.
+        let near = list(vec![most, 1.0, 1.0]).first_overflow(&[0.0, most, most, infinite]);
+        assert_eq!(near, None);
+        let none = list(vec![most, most, most]).first_overflow(&[infinite, infinite, most, 0.0]);
+        assert!(none.is_some());
+        let apart = list(vec![most, most, most]).first_overflow(&[0.0, most, most, infinite]);
+        assert_eq!(apart, None);
+    }
 
     #[test]
     fn what_is_no_graph_is_refused() {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::fmt::Debug;
 use std::marker::PhantomData;
-use std::ops::{Add, AddAssign, Mul, Sub};
+use std::ops::RangeInclusive;
 
 /// Sources of a block: what its edges read is one table of so many values.
 pub(super) const TABLE: usize = 1 << 16;
@@ -41,81 +41,49 @@ macro_rules! cell {
 }
 cell!(f64, f32, u32);
 
-/// The two widths of a rank.
-pub trait Real:
-    Cell + Into<f64> + Add<Output = Self> + AddAssign + Sub<Output = Self> + Mul<Output = Self>
-{
-    /// 0.
-    const ZERO: Self;
-
-    /// Eight values, in a register where there is one.
-    type Eight<S: F64x8>: Copy;
+/// The two widths of what travels along edges and is added up. Sums are doubles for either: of a hub's many in-edges
+/// singles would keep too few digits.
+pub trait Real: Cell + Into<f64> {
+    /// What may be multiplied with a rank and still have all digits of this width.
+    const INVERSES: RangeInclusive<f64>;
 
     /// The nearest value.
     fn of(value: f64) -> Self;
 
-    /// Eight zeros.
-    fn zeros<S: F64x8>() -> Self::Eight<S>;
-
-    /// Adds the values at some places.
-    fn add_eight<S: F64x8>(
-        table: &Table<Self>,
-        places: &[u16; 8],
-        onto: Self::Eight<S>,
-    ) -> Self::Eight<S>;
-
-    /// The values one by one.
-    fn lanes<S: F64x8>(eight: Self::Eight<S>) -> [Self; 8];
+    /// The values at some places.
+    fn gather<S: F64x8>(table: &Table<Self>, places: &[u16; 8]) -> S;
 }
 
 impl Real for f64 {
-    const ZERO: f64 = 0.0;
-    type Eight<S: F64x8> = S;
+    const INVERSES: RangeInclusive<f64> = f64::MIN_POSITIVE..=f64::MAX;
 
     #[inline(always)]
     fn of(value: f64) -> f64 {
         value
     }
     #[inline(always)]
-    fn zeros<S: F64x8>() -> S {
-        S::splat(0.0)
-    }
-    #[inline(always)]
-    fn add_eight<S: F64x8>(table: &Table<f64>, places: &[u16; 8], onto: S) -> S {
-        onto.add(S::gather(table, places))
-    }
-    #[inline(always)]
-    fn lanes<S: F64x8>(eight: S) -> [f64; 8] {
-        let mut lanes = [0.0; 8];
-        eight.store(&mut lanes);
-        lanes
+    fn gather<S: F64x8>(table: &Table<f64>, places: &[u16; 8]) -> S {
+        S::gather(table, places)
     }
 }
 
 impl Real for f32 {
-    const ZERO: f32 = 0.0;
-    type Eight<S: F64x8> = [f32; 8];
+    // 2⁻⁹⁶: what a vertex of 2³⁰ has is not below f32's normal numbers then.
+    const INVERSES: RangeInclusive<f64> = 1.0 / (1u128 << 96) as f64..=f32::MAX as f64;
 
     #[inline(always)]
     fn of(value: f64) -> f32 {
         value as f32
     }
     #[inline(always)]
-    fn zeros<S: F64x8>() -> [f32; 8] {
-        [0.0; 8]
-    }
-    #[inline(always)]
-    fn add_eight<S: F64x8>(table: &Table<f32>, places: &[u16; 8], mut onto: [f32; 8]) -> [f32; 8] {
+    fn gather<S: F64x8>(table: &Table<f32>, places: &[u16; 8]) -> S {
+        let mut lanes = [0.0; 8];
         let mut lane = 0;
         while lane < 8 {
-            onto[lane] += table[places[lane] as usize];
+            lanes[lane] = table[places[lane] as usize];
             lane += 1;
         }
-        onto
-    }
-    #[inline(always)]
-    fn lanes<S: F64x8>(eight: [f32; 8]) -> [f32; 8] {
-        eight
+        S::widen(&lanes)
     }
 }
 
@@ -123,8 +91,10 @@ impl Real for f32 {
 pub trait Meeting: 'static {
     /// What travels.
     type Value: Cell;
+    /// What becomes of it where edges meet.
+    type Met: Cell;
     /// What a target has before an edge has brought anything: joining it changes nothing.
-    const NOTHING: Self::Value;
+    const NOTHING: Self::Met;
     /// Eight values, in a register where there is one.
     type Eight<S: F64x8>: Copy;
     /// [`Meeting::NOTHING`], eight times.
@@ -136,13 +106,13 @@ pub trait Meeting: 'static {
         onto: Self::Eight<S>,
     ) -> Self::Eight<S>;
     /// The values one by one.
-    fn lanes<S: F64x8>(eight: Self::Eight<S>) -> [Self::Value; 8];
+    fn lanes<S: F64x8>(eight: Self::Eight<S>) -> [Self::Met; 8];
     /// What an edge brings, given what its source has.
-    fn along(value: Self::Value) -> Self::Value;
+    fn along(value: Self::Value) -> Self::Met;
     /// What an edge with a weight brings.
-    fn weighted(value: Self::Value, weight: f64) -> Self::Value;
+    fn weighted(value: Self::Value, weight: f64) -> Self::Met;
     /// What two edges bring together.
-    fn join(a: Self::Value, b: Self::Value) -> Self::Value;
+    fn join(a: Self::Met, b: Self::Met) -> Self::Met;
 }
 
 /// Values times weights are added up.
@@ -151,30 +121,33 @@ pub struct Sums<R>(PhantomData<R>);
 
 impl<R: Real> Meeting for Sums<R> {
     type Value = R;
-    type Eight<S: F64x8> = R::Eight<S>;
-    const NOTHING: R = R::ZERO;
+    type Met = f64;
+    type Eight<S: F64x8> = S;
+    const NOTHING: f64 = 0.0;
     #[inline(always)]
-    fn nothing<S: F64x8>() -> R::Eight<S> {
-        R::zeros::<S>()
+    fn nothing<S: F64x8>() -> S {
+        S::splat(0.0)
     }
     #[inline(always)]
-    fn join_eight<S: F64x8>(table: &Table<R>, places: &[u16; 8], onto: R::Eight<S>) -> R::Eight<S> {
-        R::add_eight::<S>(table, places, onto)
+    fn join_eight<S: F64x8>(table: &Table<R>, places: &[u16; 8], onto: S) -> S {
+        onto.add(R::gather(table, places))
     }
     #[inline(always)]
-    fn lanes<S: F64x8>(eight: R::Eight<S>) -> [R; 8] {
-        R::lanes::<S>(eight)
+    fn lanes<S: F64x8>(eight: S) -> [f64; 8] {
+        let mut lanes = [0.0; 8];
+        eight.store(&mut lanes);
+        lanes
     }
     #[inline(always)]
-    fn along(value: R) -> R {
-        value
+    fn along(value: R) -> f64 {
+        value.into()
     }
     #[inline(always)]
-    fn weighted(value: R, weight: f64) -> R {
-        R::of(weight) * value
+    fn weighted(value: R, weight: f64) -> f64 {
+        weight * value.into()
     }
     #[inline(always)]
-    fn join(a: R, b: R) -> R {
+    fn join(a: f64, b: f64) -> f64 {
         a + b
     }
 }
@@ -214,6 +187,7 @@ pub struct Least;
 
 impl Meeting for Least {
     type Value = u32;
+    type Met = u32;
     in_an_array!(u32);
     const NOTHING: u32 = u32::MAX;
     #[inline(always)]
@@ -236,6 +210,7 @@ pub struct Hops;
 
 impl Meeting for Hops {
     type Value = u32;
+    type Met = u32;
     in_an_array!(u32);
     const NOTHING: u32 = u32::MAX;
     #[inline(always)]
@@ -258,6 +233,7 @@ pub struct Nearest;
 
 impl Meeting for Nearest {
     type Value = f64;
+    type Met = f64;
     in_an_array!(f64);
     const NOTHING: f64 = f64::INFINITY;
     #[inline(always)]

@@ -12,19 +12,18 @@ use super::meeting::{Real, Sums};
 use super::travel::{Doors, Gates, Roads, Ways, add_up, deal};
 use super::vertex_cut::VertexCut;
 use brambling_program::{
-    Dataset, DecodeError, Foreign, Inbox, KernelError, Outbox, Partitioner, Payload, Program, Sum,
+    Dataset, Foreign, Inbox, KernelError, Outbox, Partitioner, Payload, Program, Sum,
 };
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::ops::Range;
 
-/// The width of ranks and of all that is added to them.
+/// The width of what travels along edges and is read there. Ranks and sums are doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// 64 bits.
     #[default]
     F64,
-    /// 32 bits: half the bytes to gather from, and ranks that are right to some 1e-6 of themselves.
+    /// 32 bits: half the bytes to gather from, and ranks that are right to 1e-6 of themselves.
     F32,
 }
 
@@ -53,7 +52,7 @@ pub struct PageRank {
     /// Where rank starts anew, and where that of vertices without out-edges goes: a value for each vertex,
     /// of which only the shares of their sum count. The same for all vertices when not given.
     pub personalization: Option<Foreign<f64>>,
-    /// The width of ranks and sums.
+    /// The width of what travels along edges.
     pub precision: Precision,
 }
 
@@ -72,47 +71,40 @@ pub struct Search {
 }
 brambling_program::payload!(Search);
 
-/// The ranks of a partition's vertices, and what they need.
+/// The ranks of a partition's vertices, and what they need: doubles, whatever the width of what travels, so that an
+/// iteration rounds a rank to that width once.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub struct Vertices<R: Real> {
+pub struct Vertices {
     /// By place in the partition: see [`VertexCut::vertices_of`].
-    pub ranks: Vec<R>,
+    pub ranks: Vec<f64>,
     /// 1 ÷ the weight of a vertex's out-edges; 0 where there are none.
-    inverses: Vec<R>,
+    inverses: Vec<f64>,
     /// Where rank starts anew; empty when everywhere the same.
-    starts: Vec<R>,
+    starts: Vec<f64>,
     /// 1 ÷ the number of vertices.
-    uniform: R,
+    uniform: f64,
     /// The sums over in-edges, then the next ranks.
-    next: Vec<R>,
+    next: Vec<f64>,
     /// Index of the partition.
     part: u32,
 }
-
-impl<R: Real> Payload for Vertices<R> {
-    fn type_name() -> Cow<'static, str> {
-        Cow::Owned(format!("graph::pagerank::Vertices<{}>", R::type_name()))
-    }
-    fn heap_bytes(&self) -> usize {
-        let all = [&self.ranks, &self.inverses, &self.starts, &self.next];
-        all.map(|values| values.capacity() * size_of::<R>())
-            .iter()
-            .sum()
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        brambling_program::payload_serde::encode(self, out);
-    }
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        brambling_program::payload_serde::decode(input)
-    }
-}
+brambling_program::payload!(Vertices, |vertices| {
+    let all = [
+        &vertices.ranks,
+        &vertices.inverses,
+        &vertices.starts,
+        &vertices.next,
+    ];
+    all.map(|values| values.capacity() * size_of::<f64>())
+        .iter()
+        .sum()
+});
 
 /// What [`PageRank::build`] leaves in the program.
 #[derive(Clone, Copy, Debug)]
-pub struct Ranking<R: Real> {
+pub struct Ranking {
     /// The ranks; kept.
-    pub vertices: Dataset<Vertices<R>>,
+    pub vertices: Dataset<Vertices>,
     /// How the search ended; kept.
     pub search: Dataset<Search>,
 }
@@ -174,7 +166,7 @@ impl PageRank {
         edges: EdgeList,
         partitions: u32,
         observe: impl Fn(&mut Program, &Dataset<Search>),
-    ) -> Ranking<R> {
+    ) -> Ranking {
         let cut = VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX));
         let parameters = encoded(&(self.damping, self.tol, self.max_iter, edges.vertices));
         let starts = self.personalization.clone();
@@ -200,7 +192,7 @@ impl PageRank {
         p.compute("weigh")
             .read(&vertices)
             .write(&mass)
-            .run(|vertices: &Vertices<R>, mass: &mut Mass| *mass = [0.0, vertices.dangling()]);
+            .run(|vertices: &Vertices, mass: &mut Mass| *mass = [0.0, vertices.dangling()]);
         p.reduce_to(Sum, &mass, &total);
         p.compute("start").read(&total).write(&search).run(
             move |total: &Mass, search: &mut Search| {
@@ -225,7 +217,7 @@ impl PageRank {
                     .read(&roads.gates)
                     .update(&shares)
                     .run(
-                        |vertices: &Vertices<R>, gates: &Gates, shares: &mut Lending<R>| {
+                        |vertices: &Vertices, gates: &Gates, shares: &mut Lending<R>| {
                             vertices.share(gates, shares);
                         },
                     );
@@ -237,12 +229,12 @@ impl PageRank {
                         .write(&mass)
                         .named("graph.pagerank.apply", parameters.clone())
                         .run(
-                            move |inbox: &mut Inbox<'_, Lent<R>>,
+                            move |inbox: &mut Inbox<'_, Lent<f64>>,
                                   search: &Search,
                                   doors: &Doors,
-                                  vertices: &mut Vertices<R>,
+                                  vertices: &mut Vertices,
                                   mass: &mut Mass| {
-                                vertices.sum(inbox, doors);
+                                vertices.sum::<R>(inbox, doors);
                                 *mass = vertices.apply(search.dangling, rule.damping);
                             },
                         );
@@ -292,7 +284,7 @@ fn prepare<R: Real>(
     p: &mut Program,
     edges: EdgeList,
     cut: VertexCut,
-    vertices: &Dataset<Vertices<R>>,
+    vertices: &Dataset<Vertices>,
 ) -> Roads<Sums<R>> {
     let edges = deal(p, edges, cut, Ways::Forward, BlockedEdges::of_cut);
     let weights = p.like::<Lending<f64>, _>("out-weights", &edges);
@@ -306,8 +298,8 @@ fn prepare<R: Real>(
         .read(&weights)
         .run(|weights: &Lending<f64>, out: &mut Outbox<'_, Lent<f64>>| weights.lend(out));
     p.gather("out-weights", &exchange).update(vertices).run(
-        move |inbox: &mut Inbox<'_, Lent<f64>>, vertices: &mut Vertices<R>| {
-            vertices.weigh(inbox, cut.slots_as_sources(vertices.part));
+        move |inbox: &mut Inbox<'_, Lent<f64>>, vertices: &mut Vertices| {
+            vertices.weigh::<R>(inbox, cut.slots_as_sources(vertices.part));
         },
     );
     Roads::new(p, cut, edges)
@@ -335,74 +327,67 @@ impl Search {
     }
 }
 
-impl<R: Real> Vertices<R> {
-    fn start(cut: VertexCut, part: u32, starts: Option<(&[f64], f64)>) -> Vertices<R> {
+impl Vertices {
+    fn start(cut: VertexCut, part: u32, starts: Option<(&[f64], f64)>) -> Vertices {
         let len = cut.len_of(part);
-        let uniform = R::of(1.0 / cut.vertices() as f64);
+        let uniform = 1.0 / cut.vertices() as f64;
         let shares = starts.map(|(values, total)| {
             let own = cut.vertices_of(part).flatten();
-            own.map(|vertex| R::of(values[vertex] / total)).collect()
+            own.map(|vertex| values[vertex] / total).collect()
         });
         Vertices {
             ranks: vec![uniform; len],
-            inverses: vec![R::default(); len],
+            inverses: vec![0.0; len],
             starts: shares.unwrap_or_default(),
             uniform,
-            next: vec![R::default(); len],
+            next: vec![0.0; len],
             part,
         }
     }
 
     /// Takes the weights of the vertices' out-edges, which the edge partitions of the row know.
-    fn weigh(&mut self, inbox: &mut Inbox<'_, Lent<f64>>, slots: Range<usize>) {
+    fn weigh<R: Real>(&mut self, inbox: &mut Inbox<'_, Lent<f64>>, slots: Range<usize>) {
         let mut weights = vec![0.0; self.inverses.len()];
         add_up(&mut weights, inbox, slots);
-        let inverses = weights.into_iter().map(|weight| {
-            let inverse: f64 = R::of(1.0 / weight).into();
-            match weight {
-                0.0 => 0.0,
-                // Beyond the width. What is not a number is seen when the changes are summed.
-                _ if !(1.0 / weight).is_normal() || inverse == 0.0 || inverse.is_infinite() => {
-                    f64::NAN
-                }
-                _ => inverse,
-            }
+        let inverses = weights.into_iter().map(|weight| match 1.0 / weight {
+            _ if weight == 0.0 => 0.0,
+            inverse if R::INVERSES.contains(&inverse) => inverse,
+            // What is not a number is seen when the changes are summed.
+            _ => f64::NAN,
         });
-        self.inverses = inverses.map(R::of).collect();
+        self.inverses = inverses.collect();
     }
 
     /// What each out-edge of weight 1 brings.
-    fn share(&self, gates: &Gates, shares: &mut Lending<R>) {
+    fn share<R: Real>(&self, gates: &Gates, shares: &mut Lending<R>) {
         let (ranks, inverses) = (&self.ranks, &self.inverses);
-        shares.fill(gates.pass(|place| ranks[place] * inverses[place]));
+        shares.fill(gates.pass(|place| R::of(ranks[place] * inverses[place])));
     }
 
     /// Rank of the vertices without out-edges.
     fn dangling(&self) -> f64 {
         let both = self.ranks.iter().zip(&self.inverses);
-        both.filter(|(_, inverse)| **inverse == R::default())
-            .map(|(&rank, _)| rank.into())
+        both.filter(|(_, inverse)| **inverse == 0.0)
+            .map(|(&rank, _)| rank)
             .sum()
     }
 
     /// Takes the sums over in-edges, which the edge partitions of the column know.
-    fn sum(&mut self, inbox: &mut Inbox<'_, Lent<R>>, doors: &Doors) {
-        self.next.fill(R::ZERO);
+    fn sum<R: Real>(&mut self, inbox: &mut Inbox<'_, Lent<f64>>, doors: &Doors) {
+        self.next.fill(0.0);
         doors.join::<Sums<R>, false>(&mut self.next, inbox);
     }
 
     /// The next ranks, from the sums over in-edges.
     fn apply(&mut self, dangling: f64, damping: f64) -> Mass {
-        let (damping, anew) = (R::of(damping), R::of(1.0 - damping));
-        let dangling = R::of(dangling);
+        let anew = 1.0 - damping;
         let (mut change, mut lost) = (0.0, 0.0);
         for (at, next) in self.next.iter_mut().enumerate() {
             let start = self.starts.get(at).copied().unwrap_or(self.uniform);
             *next = damping * (*next + dangling * start) + anew * start;
-            let (rank, before): (f64, f64) = ((*next).into(), self.ranks[at].into());
-            change += (rank - before).abs();
-            if self.inverses[at] == R::ZERO {
-                lost += rank;
+            change += (*next - self.ranks[at]).abs();
+            if self.inverses[at] == 0.0 {
+                lost += *next;
             }
         }
         std::mem::swap(&mut self.ranks, &mut self.next);

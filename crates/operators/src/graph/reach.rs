@@ -58,28 +58,28 @@ pub struct Reach<V: Cell> {
 
 /// Weakly connected components: each vertex gets the least vertex that a way leads to, whichever way edges point.
 pub fn components(p: &mut Program, edges: EdgeList, partitions: u32) -> Reach<u32> {
-    spread::<Least>(p, edges, partitions, Ways::Both, |vertex| vertex)
+    spread::<_, Least>(p, edges, partitions, Ways::Both, |vertex| vertex)
 }
 
 /// The fewest edges from `from` to each vertex; `u32::MAX` where no way leads.
 pub fn hops(p: &mut Program, edges: EdgeList, partitions: u32, from: u32) -> Reach<u32> {
     let start = move |vertex| if vertex == from { 0 } else { u32::MAX };
-    spread::<Hops>(p, edges, partitions, Ways::Forward, start)
+    spread::<_, Hops>(p, edges, partitions, Ways::Forward, start)
 }
 
 /// The length of the shortest way from `from` to each vertex; infinite where no way leads.
 pub fn distances(p: &mut Program, edges: EdgeList, partitions: u32, from: u32) -> Reach<f64> {
     let start = move |vertex| if vertex == from { 0.0 } else { f64::INFINITY };
-    spread::<Nearest>(p, edges, partitions, Ways::Forward, start)
+    spread::<_, Nearest>(p, edges, partitions, Ways::Forward, start)
 }
 
-fn spread<M: Meeting>(
+fn spread<V: Cell, M: Meeting<Value = V, Met = V>>(
     p: &mut Program,
     edges: EdgeList,
     partitions: u32,
     ways: Ways,
-    start: impl Fn(u32) -> M::Value + Send + Sync + 'static,
-) -> Reach<M::Value> {
+    start: impl Fn(u32) -> V + Send + Sync + 'static,
+) -> Reach<V> {
     let cut = VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX));
     let vertices = p.load(
         "vertices",
@@ -94,7 +94,7 @@ fn spread<M: Meeting>(
     p.keep(&vertices);
     let edges = deal(p, edges, cut, ways, BlockedEdges::of_cut);
     let roads = Roads::<M>::new(p, cut, edges);
-    let shares = p.like::<Lending<M::Value>, _>("shares", &vertices);
+    let shares = p.like::<Lending<V>, _>("shares", &vertices);
     let changes = p.like::<u64, _>("changes", &vertices);
     let first = Spread {
         turns: 0,
@@ -112,9 +112,7 @@ fn spread<M: Meeting>(
                 .read(&roads.gates)
                 .update(&shares)
                 .run(
-                    |vertices: &Reached<M::Value>,
-                     gates: &Gates,
-                     shares: &mut Lending<M::Value>| {
+                    |vertices: &Reached<V>, gates: &Gates, shares: &mut Lending<V>| {
                         shares.fill(gates.pass(|place| vertices.values[place]));
                     },
                 );
@@ -124,9 +122,9 @@ fn spread<M: Meeting>(
                     .update(&vertices)
                     .write(&changes)
                     .run(
-                        move |inbox: &mut Inbox<'_, Lent<M::Value>>,
+                        move |inbox: &mut Inbox<'_, Lent<V>>,
                               doors: &Doors,
-                              vertices: &mut Reached<M::Value>,
+                              vertices: &mut Reached<V>,
                               changes: &mut u64| {
                             *changes = doors.join::<M, true>(&mut vertices.values, inbox);
                         },

@@ -30,26 +30,43 @@ pub struct Relabelled {
 /// # Errors
 /// When there are more different ids than a graph may have vertices.
 pub fn relabel(sources: &[u64], targets: &[u64]) -> Result<Relabelled, GraphError> {
-    let ends = || sources.iter().chain(targets).copied();
-    let (Some(least), Some(most)) = (ends().min(), ends().max()) else {
+    relabel_with(sources, targets, &[])
+}
+
+/// As [`relabel`]; `others` are vertices too, where no edge begins or ends at them.
+///
+/// ```
+/// use brambling_operators::graph::relabel::relabel_with;
+///
+/// let dense = relabel_with(&[70, 5], &[5, 90], &[80, 70])?;
+/// assert_eq!(dense.ids, [5, 70, 80, 90]);
+/// assert_eq!((dense.sources, dense.targets), (vec![1, 0], vec![0, 3]));
+/// # Ok::<(), brambling_operators::graph::edges::GraphError>(())
+/// ```
+///
+/// # Errors
+/// As [`relabel`].
+pub fn relabel_with(
+    sources: &[u64],
+    targets: &[u64],
+    others: &[u64],
+) -> Result<Relabelled, GraphError> {
+    let columns = [sources, targets, others];
+    let all = || columns.into_iter().flatten().copied();
+    let (Some(least), Some(most)) = (all().min(), all().max()) else {
         return Ok(Relabelled::default());
     };
-    let room = (sources.len() + targets.len()).saturating_mul(PLACES_PER_END);
+    let room = columns.map(<[u64]>::len).iter().sum::<usize>() * PLACES_PER_END;
     if most - least < room as u64 {
-        return by_table(sources, targets, least, (most - least) as usize + 1);
+        return by_table(columns, least, (most - least) as usize + 1);
     }
-    by_sorting(sources, targets)
+    by_sorting(columns)
 }
 
 /// Ids that lie close together have a place each in a table.
-fn by_table(
-    sources: &[u64],
-    targets: &[u64],
-    least: u64,
-    span: usize,
-) -> Result<Relabelled, GraphError> {
+fn by_table(columns: [&[u64]; 3], least: u64, span: usize) -> Result<Relabelled, GraphError> {
     let mut occurs = vec![false; span];
-    for id in sources.iter().chain(targets) {
+    for id in columns.into_iter().flatten() {
         occurs[(id - least) as usize] = true;
     }
     let ids: Vec<u64> = occurs
@@ -64,6 +81,7 @@ fn by_table(
         places[(id - least) as usize] = place as u32;
     }
     let places = |of: &[u64]| of.iter().map(|id| places[(id - least) as usize]).collect();
+    let [sources, targets, _] = columns;
     Ok(Relabelled {
         sources: places(sources),
         targets: places(targets),
@@ -71,8 +89,12 @@ fn by_table(
     })
 }
 
-fn by_sorting(sources: &[u64], targets: &[u64]) -> Result<Relabelled, GraphError> {
-    let ids = merged(distinct(sources), distinct(targets));
+fn by_sorting(columns: [&[u64]; 3]) -> Result<Relabelled, GraphError> {
+    let [sources, targets, others] = columns;
+    let mut ids = merged(distinct(sources), distinct(targets));
+    if !others.is_empty() {
+        ids = merged(ids, distinct(others));
+    }
     check(&ids)?;
     let place = |id: &u64| ids.partition_point(|other| other < id) as u32;
     Ok(Relabelled {
@@ -130,13 +152,29 @@ mod tests {
             (0..500).map(|i| 7 + i * of % 389 * factor).collect()
         };
         let dense = relabel(&ids(1, 31), &ids(1, 83)).unwrap();
-        assert_eq!(by_sorting(&ids(1, 31), &ids(1, 83)), Ok(dense.clone()));
+        let columns = [&ids(1, 31)[..], &ids(1, 83), &[]];
+        assert_eq!(by_sorting(columns), Ok(dense.clone()));
         // The same graph with ids far apart.
         let sparse = relabel(&ids(1 << 40, 31), &ids(1 << 40, 83)).unwrap();
         assert_eq!(
             (sparse.sources, sparse.targets),
             (dense.sources, dense.targets)
         );
+    }
+
+    /// Listed ids are vertices, those with edges once, in a table and by sorting.
+    #[test]
+    fn others_are_vertices_too() {
+        for factor in [1, 1 << 40] {
+            let of = |ids: &[u64]| -> Vec<u64> { ids.iter().map(|id| id * factor).collect() };
+            let others = [2, 5, 2, 9, 0];
+            let dense = relabel_with(&of(&[3, 5]), &of(&[5, 1]), &of(&others)).unwrap();
+            assert_eq!(dense.ids, of(&[0, 1, 2, 3, 5, 9]), "{factor}");
+            assert_eq!((dense.sources, dense.targets), (vec![3, 4], vec![4, 1]));
+        }
+        let alone = relabel_with(&[], &[], &[u64::MAX, 7]).unwrap();
+        assert_eq!(alone.ids, [7, u64::MAX]);
+        assert!(alone.sources.is_empty());
     }
 
     #[test]

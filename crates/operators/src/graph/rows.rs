@@ -13,7 +13,7 @@ pub(super) fn meet<M: Meeting>(
     isa: Isa,
     block: &SourceBlock,
     table: &Table<M::Value>,
-    into: &mut [M::Value],
+    into: &mut [M::Met],
 ) {
     let rows = Rows {
         targets: &block.targets,
@@ -85,7 +85,7 @@ struct Meet<'a, M: Meeting, const WEIGHTED: bool> {
     block: &'a SourceBlock,
     rows: Rows<'a>,
     table: &'a Table<M::Value>,
-    into: &'a mut [M::Value],
+    into: &'a mut [M::Met],
 }
 
 impl<M: Meeting, const WEIGHTED: bool> Kernel for Meet<'_, M, WEIGHTED> {
@@ -106,7 +106,7 @@ fn meet_band<M: Meeting, S: F64x8, const WEIGHTED: bool>(
     rows: &mut Rows<'_>,
     counts: &[u32; SHORT + 1],
     table: &Table<M::Value>,
-    into: &mut [M::Value],
+    into: &mut [M::Met],
 ) {
     macro_rules! equal {
         ($($length:literal),*) => {$(
@@ -135,7 +135,7 @@ fn equal<M: Meeting, S: F64x8, const WEIGHTED: bool>(
     targets: &[u16],
     length: usize,
     table: &Table<M::Value>,
-    into: &mut [M::Value],
+    into: &mut [M::Met],
 ) {
     let (eights, ones) = targets.as_chunks::<8>();
     let (places, weights) = rows.edges::<WEIGHTED>(eights.len() * 8 * length);
@@ -172,7 +172,7 @@ fn equal<M: Meeting, S: F64x8, const WEIGHTED: bool>(
 
 /// Joins the values of eight rows to what their targets have.
 #[inline(always)]
-fn put<M: Meeting>(into: &mut [M::Value], targets: &[u16; 8], lanes: &[M::Value; 8]) {
+fn put<M: Meeting>(into: &mut [M::Met], targets: &[u16; 8], lanes: &[M::Met; 8]) {
     let mut lane = 0;
     while lane < 8 {
         let into = &mut into[targets[lane] as usize];
@@ -187,7 +187,7 @@ fn join_weighted<M: Meeting>(
     table: &Table<M::Value>,
     places: &[u16; 8],
     weights: &[f64; 8],
-    lanes: &mut [M::Value; 8],
+    lanes: &mut [M::Met; 8],
 ) {
     let mut lane = 0;
     while lane < 8 {
@@ -204,8 +204,8 @@ fn join_one<M: Meeting, const WEIGHTED: bool>(
     places: &[u16],
     weights: &[f64],
     at: usize,
-    onto: M::Value,
-) -> M::Value {
+    onto: M::Met,
+) -> M::Met {
     let value = table[places[at] as usize];
     let brought = if WEIGHTED {
         M::weighted(value, weights[at])
@@ -221,7 +221,7 @@ fn long<M: Meeting, S: F64x8, const WEIGHTED: bool>(
     table: &Table<M::Value>,
     places: &[u16],
     weights: &[f64],
-) -> M::Value {
+) -> M::Met {
     let mut all = M::nothing::<S>();
     let (eights, rest) = places.as_chunks::<8>();
     let mut lanes = M::lanes::<S>(all);

@@ -124,8 +124,8 @@ impl Doors {
     /// changed what a vertex has, where `COUNTING`.
     pub(super) fn join<M: Meeting, const COUNTING: bool>(
         &self,
-        into: &mut [M::Value],
-        inbox: &mut Inbox<'_, Lent<M::Value>>,
+        into: &mut [M::Met],
+        inbox: &mut Inbox<'_, Lent<M::Met>>,
     ) -> u64 {
         let mut changes = 0;
         for (door, (_, piece)) in self.0.iter().zip(inbox) {
@@ -208,7 +208,7 @@ pub(super) struct Roads<M: Meeting> {
     pub(super) doors: Dataset<Doors>,
     /// Of the vertices: whose shares travel.
     pub(super) gates: Dataset<Gates>,
-    met: Dataset<Lending<M::Value>>,
+    met: Dataset<Lending<M::Met>>,
 }
 
 impl<M: Meeting> Roads<M> {
@@ -254,7 +254,7 @@ impl<M: Meeting> Roads<M> {
         &self,
         p: &mut Program,
         shares: &Dataset<Lending<M::Value>>,
-        receive: impl FnOnce(&mut Program, &Exchange<Lent<M::Value>>),
+        receive: impl FnOnce(&mut Program, &Exchange<Lent<M::Met>>),
     ) {
         let cut = self.cut;
         let exchange = p.exchange::<Lent<M::Value>>("shares", cut.along_rows());
@@ -268,7 +268,7 @@ impl<M: Meeting> Roads<M> {
             .run(
                 move |inbox: &mut Inbox<'_, Lent<M::Value>>,
                       edges: &BlockedEdges,
-                      met: &mut Lending<M::Value>| {
+                      met: &mut Lending<M::Met>| {
                     let lent: Vec<&mut Lent<M::Value>> = inbox.map(|(_, piece)| piece).collect();
                     let columns: Vec<&[M::Value]> = lent.iter().map(|lent| lent.values()).collect();
                     let share = |slot: u32| {
@@ -280,10 +280,10 @@ impl<M: Meeting> Roads<M> {
                     lent.into_iter().for_each(Lent::return_it);
                 },
             );
-        let exchange = p.exchange::<Lent<M::Value>>("met", cut.along_columns());
+        let exchange = p.exchange::<Lent<M::Met>>("met", cut.along_columns());
         p.scatter("met", &exchange)
             .read(&self.met)
-            .run(|met: &Lending<M::Value>, out: &mut Outbox<'_, Lent<M::Value>>| met.lend(out));
+            .run(|met: &Lending<M::Met>, out: &mut Outbox<'_, Lent<M::Met>>| met.lend(out));
         receive(p, &exchange);
     }
 }
