@@ -19,14 +19,14 @@ S = TypeVar("S", bound="Statements")
 class Block(AbstractContextManager[None]):
     """A block that its program misses until a `with` enters it."""
 
-    def __init__(self, inner: AbstractContextManager[None], what: str, unentered: list[Block]) -> None:
+    def __init__(self, inner: AbstractContextManager[None], what: str, unentered: dict[int, Block]) -> None:
         self.what = what
         self._inner = inner
         self._unentered = unentered
-        unentered.append(self)
+        unentered[id(self)] = self
 
     def __enter__(self) -> None:
-        self._unentered[:] = [block for block in self._unentered if block is not self]
+        self._unentered.pop(id(self), None)
         return self._inner.__enter__()
 
     def __exit__(self, *error: Any) -> bool | None:

@@ -7,14 +7,15 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from brambling import _code
 from brambling._errors import BuildError, Error
 from brambling._texts import count
 
-_CODE_BYTES_MAX = 1 << 16
 _IMMUTABLE = (int, float, complex, str, bytes, bool, type(None), frozenset, np.generic)
 
 
@@ -86,16 +87,8 @@ def name_of(f: Callable[..., Any]) -> str:
 
 def code_of(f: Any) -> bytes:
     """What workers compare: the function's bytes, or their digest when they are many."""
-    # Here, because they would take a third of the time of `import brambling`.
-    import hashlib
-
-    import cloudpickle
-
-    try:
-        code = cloudpickle.dumps(f)
-    except Exception:  # Whatever its parts raise: on the threads of this process nothing is sent.
-        return name_of(f).encode()
-    return code if len(code) <= _CODE_BYTES_MAX else hashlib.sha256(code).digest()
+    code = _code.code_of(f)
+    return name_of(f).encode() if code is None else code
 
 
 def readable(value: Any) -> Any:
@@ -126,6 +119,9 @@ def writable(value: Any, unseen: bool) -> Any:
 
 def _place_of_ctx(f: Callable[..., Any]) -> int | str | None:
     """Where the context goes: at a place among the positional arguments, by name, or nowhere."""
+    # The signature of a function as it was written takes longer than the rest of a statement.
+    if type(f) is FunctionType and not f.__dict__ and "ctx" not in f.__code__.co_varnames:
+        return None
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
@@ -134,6 +130,16 @@ def _place_of_ctx(f: Callable[..., Any]) -> int | str | None:
         if parameter.name == "ctx":
             return "ctx" if parameter.kind is parameter.KEYWORD_ONLY else place
     return None
+
+
+_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def _computes_later(f: Callable[..., Any]) -> bool:
+    """Whether a call of it gives something that has yet to be run."""
+    if type(f) is FunctionType and not f.__dict__:
+        return bool(f.__code__.co_flags & _LATER)
+    return inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f)
 
 
 class Call:
@@ -154,7 +160,7 @@ class Call:
             raise BuildError(f"there is no built-in kernel {f!r}; give a function")
         if not callable(f):
             raise BuildError(f"a kernel is a function, not {f!r}; give a function")
-        if inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f):
+        if _computes_later(f):
             raise BuildError(
                 f"`{stage}` is {'an async function' if inspect.iscoroutinefunction(f) else 'a generator (it has `yield`)'}, "
                 "which computes nothing when it is called; return the values, as one list or array"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from brambling import _native
@@ -49,12 +50,13 @@ def logger() -> logging.Logger | None:
     return _made()
 
 
-def began(program: str, text: str, threads: int | None) -> None:
+def began(program: str, text: Callable[[], str], threads: int | None) -> None:
     """Tells that a program runs; its text goes to those who debug."""
     to = logger()
     if to is not None:
         to.info("program %r begins%s", program, "" if threads is None else f", threads={threads}")
-        to.debug("%s", text)
+        if to.isEnabledFor(10):  # DEBUG
+            to.debug("%s", text())
 
 
 def ended(tally: dict[str, Any]) -> None:

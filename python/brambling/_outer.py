@@ -11,6 +11,10 @@ import numpy as np
 from brambling._errors import BuildError
 
 
+_KNOWN_MAX = 1_024
+_known: dict[int, tuple[CodeType, tuple[str, ...]]] = {}
+
+
 class OuterNames:
     """
     Numbers and texts that functions read by name from around them. A name is read when the program runs: by
@@ -49,12 +53,22 @@ def _outer_of(f: Any, code: Any) -> list[tuple[str, Any, Any]]:
             found.append((name, cell, cell.cell_contents))
         except ValueError:  # Not assigned yet.
             continue
-    found += [(name, f.__globals__, f.__globals__[name]) for name in sorted(globals_of(code)) if name in f.__globals__]
+    found += [(name, f.__globals__, f.__globals__[name]) for name in globals_of(code) if name in f.__globals__]
     plain = (int, float, complex, str, bytes, np.generic)
     return [(name, holder, value) for name, holder, value in found if isinstance(value, plain)]
 
 
-def globals_of(code: CodeType) -> set[str]:
-    """The globals that a function reads, those of comprehensions and functions in it too."""
+def globals_of(code: CodeType) -> tuple[str, ...]:
+    """The globals that a function reads, in order, those of comprehensions and functions in it too."""
+    known = _known.get(id(code))
+    if known is None:
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        # The code is kept, so that its identity is not given to another one.
+        known = _known[id(code)] = code, tuple(sorted(_globals_of(code)))
+    return known[1]
+
+
+def _globals_of(code: CodeType) -> set[str]:
     names = {it.argval for it in dis.get_instructions(code) if it.opname == "LOAD_GLOBAL"} if code.co_names else set()
-    return names.union(*(globals_of(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+    return names.union(*(_globals_of(inner) for inner in code.co_consts if isinstance(inner, CodeType)))

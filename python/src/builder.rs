@@ -19,6 +19,7 @@ use brambling::program::{
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 #[derive(Clone, Copy)]
@@ -43,15 +44,14 @@ impl Handle {
     }
 }
 
-#[derive(Clone)]
 struct State {
     program: Program,
     handles: Vec<Handle>,
-    exchanges: Vec<(ExchangeId, String)>,
+    exchanges: Vec<ExchangeId>,
     signals: Vec<Signal>,
     otherwise: Vec<BlockId>,
     /// Datasets whose values compiled code makes.
-    compiled: Vec<DatasetId>,
+    compiled: BTreeSet<DatasetId>,
 }
 
 /// A program being built.
@@ -108,16 +108,34 @@ impl Builder {
         Ok((function, uses))
     }
 
-    /// A statement: refused, it leaves the program as it was.
+    /// A statement: refused, it leaves the program as it was. Neither depends on how long the program is.
     fn attempt<R>(&mut self, statement: impl FnOnce(&mut Self) -> PyResult<R>) -> PyResult<R> {
-        let before = self.state.clone();
-        let result = statement(self).and_then(|result| match self.state.program.validate() {
-            // A scatter whose gather is still to come is checked when the program runs.
-            Ok(()) | Err(BuildError::Exchange { .. }) => Ok(result),
-            Err(error) => Err(build_error(error)),
+        let before = self.state.program.mark();
+        let State {
+            handles,
+            exchanges,
+            signals,
+            otherwise,
+            ..
+        } = &self.state;
+        let lengths = [
+            handles.len(),
+            exchanges.len(),
+            signals.len(),
+            otherwise.len(),
+        ];
+        let result = statement(self).and_then(|result| {
+            let checked = self.state.program.check_since(&before);
+            checked.map(|()| result).map_err(build_error)
         });
         if result.is_err() {
-            self.state = before;
+            let datasets = self.state.program.take_back(&before);
+            let [handles, exchanges, signals, otherwise] = lengths;
+            self.state.handles.truncate(handles);
+            self.state.exchanges.truncate(exchanges);
+            self.state.signals.truncate(signals);
+            self.state.otherwise.truncate(otherwise);
+            self.state.compiled.split_off(&datasets);
         }
         result
     }
@@ -196,7 +214,7 @@ impl Builder {
                 exchanges: Vec::new(),
                 signals: Vec::new(),
                 otherwise: Vec::new(),
-                compiled: Vec::new(),
+                compiled: BTreeSet::new(),
             },
         }
     }
@@ -286,7 +304,7 @@ impl Builder {
                 }
                 Some(compile) => {
                     spec.runner = Runner::Native;
-                    this.state.compiled.push(output.id());
+                    this.state.compiled.insert(output.id());
                     let kernel = CompiledMap {
                         function,
                         per_block,
@@ -349,7 +367,7 @@ impl Builder {
             let is_compiled = sum && this.state.compiled.contains(&handle.id());
             if is_compiled {
                 spec.runner = Runner::Native;
-                this.state.compiled.push(total.id());
+                this.state.compiled.insert(total.id());
             }
             let scatter = ReduceScatter {
                 combine: combine.clone(),
@@ -404,7 +422,7 @@ impl Builder {
                 .state
                 .program
                 .exchange::<PyValue>(name.clone(), relation);
-            this.state.exchanges.push((exchange.id(), name.clone()));
+            this.state.exchanges.push(exchange.id());
             let (function, uses) = this.function(&name, call, &reads)?;
             let kind = StageKind::Scatter(exchange.id());
             this.stage(name, kind, uses, code, Scatter(function));
@@ -424,7 +442,7 @@ impl Builder {
         partitions: u32,
     ) -> PyResult<u32> {
         self.attempt(|this| {
-            let exchange = this.state.exchanges[exchange as usize].0;
+            let exchange = this.state.exchanges[exchange as usize];
             let (function, mut uses) = this.function(&name, call, &reads)?;
             let output = this.state.program.temporary::<PyValue>(result, partitions);
             uses.push((output.id(), Use::Write));
@@ -463,8 +481,11 @@ impl Builder {
         })
     }
 
-    fn begin_repeat(&mut self, turns: u64) {
-        self.state.program.begin_repeat(turns);
+    fn begin_repeat(&mut self, turns: u64) -> PyResult<()> {
+        self.attempt(|this| {
+            this.state.program.begin_repeat(turns);
+            Ok(())
+        })
     }
 
     fn begin_while(

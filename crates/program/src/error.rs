@@ -123,6 +123,16 @@ pub enum BuildError {
         /// The stage.
         stage: String,
     },
+    /// Loops and branches in each other, too many of them.
+    #[error(
+        "loops and branches would stand {depth} deep in each other here, and the limit is {}; put blocks one after another, or \
+         loop and branch in the kernels",
+        crate::DEPTH_MAX
+    )]
+    TooDeep {
+        /// How deep.
+        depth: usize,
+    },
     /// Bytes that are no program.
     #[error("these bytes are not a program: {reason}")]
     Malformed {

@@ -482,7 +482,8 @@ impl Program {
     ) {
         let name = format!("shuffle {}", self.spec.datasets[from.id.index()].name);
         let exchange = self.exchange::<Rows<K, V>>(name.clone(), Relation::AllToAll);
-        self.placement.shuffles(exchange.id, from.id, to.id);
+        self.placement
+            .shuffles(&mut self.spec, exchange.id, from.id, to.id);
         self.mark_hashed(to);
         self.scatter(name.clone(), &exchange).read(from).run(
             |rows: &Rows<K, V>, out: &mut Outbox<'_, Rows<K, V>>| {

@@ -7,6 +7,7 @@ mod blocks;
 mod error;
 mod exchanges;
 mod foreign;
+mod growth;
 mod ids;
 mod kernel;
 pub mod key;
@@ -31,6 +32,7 @@ pub use blocks::{BLOCK_ROWS, Blocked, Blocks, blocks_of, default_partitions};
 pub use error::{BuildError, KernelError};
 pub use exchanges::{Combine, Max, Min, Number, Partials, Rows, Sum};
 pub use foreign::Foreign;
+pub use growth::{DEPTH_MAX, Mark};
 pub use ids::*;
 pub use kernel::{
     Completion, Context, IntoProgress, Kernel, PieceSink, PieceSource, Pieces, Progress, Sink,

@@ -60,9 +60,8 @@ impl Plan {
     /// # Errors
     /// What is wrong with the program, or a symbol that is not bound.
     pub fn compile(program: Arc<Program>, bindings: &Bindings) -> Result<Plan, BuildError> {
-        program.validate()?;
+        let structure = program.structure()?;
         let spec = program.spec();
-        let structure = validate::validate(spec)?;
         let counts = structure
             .groups
             .iter()
@@ -80,9 +79,7 @@ impl Plan {
         });
         let columns = columns.collect();
         let exchanges = link_exchanges(spec, &structure, &counts)?;
-        let codes = (0..structure.groups.len())
-            .map(|group| Compiler::new(&program, &structure, GroupId(group as u32)).compile())
-            .collect();
+        let codes = Compiler::new(&program, &structure).compile();
         let is_loop = |node: &&Node| matches!(node, Node::Repeat { .. } | Node::While { .. });
         let loops = spec.blocks[0].iter().filter(is_loop).count() as u32;
         let cuts = cuts::find_cuts(spec);

@@ -4,7 +4,7 @@ use crate::placement::Placement;
 use crate::{
     BlockId, BuildError, Count, DatasetId, DatasetSpec, ExchangeId, ExchangeSpec, Kernel, KernelId,
     KernelSpec, Node, Partitioner, Payload, PayloadType, Relation, Runner, Spec, StageId,
-    StageKind, StageSpec, Use, Value,
+    StageKind, StageSpec, Structure, Use, Value,
 };
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -96,6 +96,8 @@ pub struct Program {
     pub(crate) identity: u64,
     pub(crate) types: Vec<&'static PayloadType>,
     pub(crate) pieces: Vec<&'static PayloadType>,
+    /// The first scatter of each exchange.
+    pub(crate) scatters: Vec<Option<StageId>>,
     pub(crate) combiners: BTreeMap<ExchangeId, Combiner>,
     pub(crate) sources: Vec<Option<Source>>,
     pub(crate) kernels: Vec<Arc<dyn Kernel>>,
@@ -129,6 +131,7 @@ impl Program {
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
             types: Vec::new(),
             pieces: Vec::new(),
+            scatters: Vec::new(),
             combiners: BTreeMap::new(),
             sources: Vec::new(),
             kernels: Vec::new(),
@@ -321,6 +324,7 @@ impl Program {
             relation,
         });
         self.pieces.push(piece);
+        self.scatters.push(None);
         let id = ExchangeId(self.spec.exchanges.len() as u32 - 1);
         Exchange {
             id,
@@ -397,6 +401,9 @@ impl Program {
 
     /// Opens a counted loop; [`Program::end`] closes it. For other languages' builders.
     pub fn begin_repeat(&mut self, turns: u64) {
+        if self.is_too_deep() {
+            return self.open_nothing();
+        }
         let body = self.new_block();
         self.add(Node::Repeat { turns, body });
         self.open.push(body);
@@ -410,6 +417,9 @@ impl Program {
         spec: KernelSpec,
         kernel: Arc<dyn Kernel>,
     ) {
+        if self.is_too_deep() {
+            return self.open_nothing();
+        }
         let test_block = self.new_block();
         let body = self.new_block();
         let test = self.push_stage(
@@ -437,6 +447,10 @@ impl Program {
                 signal: "of another program".to_owned(),
             });
         }
+        if self.is_too_deep() {
+            self.open_nothing();
+            return self.current_block();
+        }
         let then = self.new_block();
         let otherwise = self.new_block();
         self.add(Node::Branch {
@@ -460,6 +474,17 @@ impl Program {
     pub fn end(&mut self) {
         assert!(self.open.len() > 1, "no loop or branch is open");
         self.open.pop();
+    }
+
+    fn is_too_deep(&self) -> bool {
+        self.open.len() > crate::DEPTH_MAX
+    }
+
+    /// What would be a block too deep is none: its statements fall into the block around it, and the program is refused.
+    fn open_nothing(&mut self) {
+        let depth = self.open.len();
+        self.errors.push(BuildError::TooDeep { depth });
+        self.open.push(self.current_block());
     }
 
     fn new_block(&mut self) -> BlockId {
@@ -501,8 +526,12 @@ impl Program {
             kernel,
             block,
         });
-        self.placement.stage_added(&mut self.spec);
-        StageId(self.spec.stages.len() as u32 - 1)
+        let id = StageId(self.spec.stages.len() as u32 - 1);
+        if let StageKind::Scatter(exchange) = kind {
+            self.scatters[exchange.index()].get_or_insert(id);
+        }
+        self.placement.stage_added(&mut self.spec, id.index());
+        id
     }
 
     pub(crate) fn check_owner(&mut self, stage: StageId, program: u64) {
@@ -517,9 +546,14 @@ impl Program {
     /// # Errors
     /// The first thing that is wrong, with the stage, the datasets and the fix.
     pub fn validate(&self) -> Result<(), BuildError> {
+        self.structure().map(|_| ())
+    }
+
+    /// What is found out by checking the whole program.
+    pub(crate) fn structure(&self) -> Result<Structure, BuildError> {
         match self.errors.first() {
             Some(error) => Err(error.clone()),
-            None => crate::validate::validate(&self.spec).map(|_| ()),
+            None => crate::validate::validate(&self.spec),
         }
     }
 

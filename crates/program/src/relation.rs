@@ -59,25 +59,41 @@ struct Phase {
 }
 
 impl Relation {
+    /// Checks the relation against the partition counts, as [`Relation::link`] does. Only tables take longer the more they hold.
+    ///
+    /// # Errors
+    /// Says what does not fit, and how to mend it.
+    pub fn fits(&self, sources: u32, destinations: u32) -> Result<(), String> {
+        match self {
+            Relation::OneToAll if sources != 1 => Err(format!(
+                "one-to-all needs a source of 1 partition, not {sources}; reduce it first"
+            )),
+            Relation::AllToOne if destinations != 1 => Err(format!(
+                "all-to-one needs a destination of 1 partition, not {destinations}"
+            )),
+            Relation::Offsets { .. } if sources != destinations => Err(format!(
+                "neighbours need equal partition counts, not {sources} and {destinations}"
+            )),
+            Relation::Tables { .. } => self.link(sources, destinations).map(|_| ()),
+            Relation::OneToAll
+            | Relation::AllToOne
+            | Relation::AllToAll
+            | Relation::Offsets { .. } => Ok(()),
+        }
+    }
+
     /// Checks the relation against the partition counts and prepares look-ups.
     ///
     /// # Errors
     /// Says what does not fit, and how to mend it.
     pub fn link(&self, sources: u32, destinations: u32) -> Result<Links, String> {
+        if !matches!(self, Relation::Tables { .. }) {
+            self.fits(sources, destinations)?;
+        }
         let phases = match self {
-            Relation::OneToAll if sources != 1 => {
-                return Err(format!(
-                    "one-to-all needs a source of 1 partition, not {sources}; reduce it first"
-                ));
-            }
-            Relation::AllToOne if destinations != 1 => {
-                return Err(format!(
-                    "all-to-one needs a destination of 1 partition, not {destinations}"
-                ));
-            }
             Relation::OneToAll | Relation::AllToOne | Relation::AllToAll => Phases::Dense,
             Relation::Offsets { offsets, wrap } => {
-                let table = offsets_table(offsets, *wrap, sources, destinations)?;
+                let table = offsets_table(offsets, *wrap, sources);
                 Phases::Sparse {
                     prologue: 0,
                     tables: vec![Phase::new(&table, sources, destinations)?],
@@ -103,18 +119,8 @@ impl Relation {
     }
 }
 
-fn offsets_table(
-    offsets: &[i64],
-    wrap: bool,
-    sources: u32,
-    destinations: u32,
-) -> Result<Table, String> {
-    if sources != destinations {
-        return Err(format!(
-            "neighbours need equal partition counts, not {sources} and {destinations}"
-        ));
-    }
-    let count = i64::from(sources);
+fn offsets_table(offsets: &[i64], wrap: bool, partitions: u32) -> Table {
+    let count = i64::from(partitions);
     let of = |destination: i64| {
         let mut list: Vec<u32> = offsets
             .iter()
@@ -133,9 +139,9 @@ fn offsets_table(
         list.dedup();
         list
     };
-    Ok(Table {
+    Table {
         sources: (0..count).map(of).collect(),
-    })
+    }
 }
 
 impl Phase {

@@ -83,7 +83,14 @@ impl Spec {
             spec: self,
             boxes: String::from("flowchart TD\n"),
             arrows: String::new(),
+            scatters: vec![None; self.exchanges.len()],
+            joints: 0,
         };
+        for (id, stage) in self.stages.iter().enumerate() {
+            if let StageKind::Scatter(exchange) = stage.kind {
+                picture.scatters[exchange.index()].get_or_insert(StageId(id as u32));
+            }
+        }
         picture.block(Spec::ROOT, 1, Vec::new());
         picture.boxes + &picture.arrows
     }
@@ -95,11 +102,35 @@ struct Picture<'a> {
     spec: &'a Spec,
     boxes: String,
     arrows: String,
+    /// By exchange.
+    scatters: Vec<Option<StageId>>,
+    /// How many arrows were gathered in a point.
+    joints: u32,
+}
+
+/// What may come last in a block, beyond which its arrows are gathered in a point: each branch adds one, and what follows would have an
+/// arrow from all of them.
+const ENDS_MAX: usize = 8;
+
+/// Where arrows begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Stage(StageId),
+    Joint(u32),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Stage(stage) => write!(f, "{stage}"),
+            End::Joint(number) => write!(f, "j{number}"),
+        }
+    }
 }
 
 impl Picture<'_> {
     /// Draws a block that begins after `ends`; the result is what comes last in it.
-    fn block(&mut self, block: BlockId, depth: usize, mut ends: Vec<StageId>) -> Vec<StageId> {
+    fn block(&mut self, block: BlockId, depth: usize, mut ends: Vec<End>) -> Vec<End> {
         let spec = self.spec;
         for node in &spec.blocks[block.index()] {
             ends = match *node {
@@ -135,11 +166,26 @@ impl Picture<'_> {
                     }
                     other.retain(|stage| !taken.contains(stage));
                     taken.extend(other);
-                    taken
+                    self.gathered(taken, depth)
                 }
             };
         }
         ends
+    }
+
+    /// The ends as few as their block may have.
+    fn gathered(&mut self, ends: Vec<End>, depth: usize) -> Vec<End> {
+        if ends.len() <= ENDS_MAX {
+            return ends;
+        }
+        let joint = End::Joint(self.joints);
+        self.joints += 1;
+        let indent = "  ".repeat(depth);
+        self.boxes.push_str(&format!("{indent}{joint}(( ))\n"));
+        for end in ends {
+            self.arrows.push_str(&format!("  {end} --> {joint}\n"));
+        }
+        vec![joint]
     }
 
     fn begin(&mut self, title: &str, block: BlockId, depth: usize) {
@@ -155,7 +201,7 @@ impl Picture<'_> {
         self.boxes.push_str(&format!("{}end\n", "  ".repeat(depth)));
     }
 
-    fn stage(&mut self, id: StageId, depth: usize, before: Vec<StageId>) -> Vec<StageId> {
+    fn stage(&mut self, id: StageId, depth: usize, before: Vec<End>) -> Vec<End> {
         let stage = &self.spec.stages[id.index()];
         let name = &stage.name;
         let text = match stage.kind {
@@ -168,14 +214,14 @@ impl Picture<'_> {
         self.boxes.push_str(&format!("{indent}{id}{text}\n"));
         let scatter = self.scatter_of(id);
         for earlier in before {
-            if Some(earlier) != scatter {
+            if scatter.map(End::Stage) != Some(earlier) {
                 self.arrows.push_str(&format!("  {earlier} --> {id}\n"));
             }
         }
         if let Some(scatter) = scatter {
             self.arrows.push_str(&format!("  {scatter} ==> {id}\n"));
         }
-        vec![id]
+        vec![End::Stage(id)]
     }
 
     /// Where a gather's pieces come from.
@@ -183,9 +229,7 @@ impl Picture<'_> {
         let StageKind::Gather(exchange) = self.spec.stages[gather.index()].kind else {
             return None;
         };
-        let is_scatter = |kind| kind == StageKind::Scatter(exchange);
-        let scatter = self.spec.stages.iter().position(|it| is_scatter(it.kind));
-        scatter.map(|index| StageId(index as u32))
+        self.scatters[exchange.index()]
     }
 }
 

@@ -278,6 +278,7 @@ impl Spec {
         within("block", 0, self.blocks.len())?;
         let mut entered = vec![0usize; self.blocks.len()];
         entered[0] = 1;
+        let mut depths = vec![0usize; self.blocks.len()];
         for (at, block) in self.blocks.iter().enumerate() {
             for node in block {
                 let (stage, inner) = match *node {
@@ -304,6 +305,13 @@ impl Spec {
                         return Err(format!("block {block} stands inside a later one"));
                     }
                     entered[block.index()] += 1;
+                    depths[block.index()] = depths[at] + 1;
+                    if depths[at] == crate::DEPTH_MAX {
+                        return Err(format!(
+                            "blocks stand deeper in each other than {}",
+                            crate::DEPTH_MAX
+                        ));
+                    }
                 }
             }
         }

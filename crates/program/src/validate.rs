@@ -4,6 +4,7 @@ use crate::{
     BlockId, BuildError, Count, DatasetId, ExchangeId, GroupId, Node, Spec, StageId, StageKind,
     StageSpec, Use,
 };
+use std::collections::BTreeMap;
 
 /// A set of datasets that some stage uses together: same partition count, same index always together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) fn validate(spec: &Spec) -> Result<Structure, BuildError> {
         check_stage(spec, stage)?;
     }
     let exchanges = pair_exchanges(spec)?;
-    check_signals(spec, Spec::ROOT, &mut Vec::new())?;
+    check_signals(spec)?;
     let structure = group(spec, exchanges)?;
     check_relations(spec, &structure)?;
     Ok(structure)
@@ -46,18 +47,25 @@ fn describe(spec: &Spec, count: Count) -> String {
     }
 }
 
-fn check_stage(spec: &Spec, stage: &StageSpec) -> Result<(), BuildError> {
+/// Uses beyond which those before one are not searched one by one.
+const FEW_USES: usize = 16;
+
+pub(crate) fn check_stage(spec: &Spec, stage: &StageSpec) -> Result<(), BuildError> {
     let name = |dataset: DatasetId| spec.datasets[dataset.index()].name.clone();
     let Some(&(first, _)) = stage.uses.first() else {
         return Err(BuildError::NoDataset {
             stage: stage.name.clone(),
         });
     };
+    let mut seen = BTreeMap::new();
     for (place, &(dataset, how)) in stage.uses.iter().enumerate() {
-        if let Some(&(_, before)) = stage.uses[..place]
-            .iter()
-            .find(|(other, _)| *other == dataset)
-        {
+        let before = if stage.uses.len() > FEW_USES {
+            seen.insert(dataset, how)
+        } else {
+            let mut before = stage.uses[..place].iter();
+            before.find(|(it, _)| *it == dataset).map(|(_, how)| *how)
+        };
+        if let Some(before) = before {
             let (stage, dataset) = (stage.name.clone(), name(dataset));
             return Err(if (before == Use::Read) != (how == Use::Read) {
                 BuildError::ReadAndWrite { stage, dataset }
@@ -93,36 +101,47 @@ fn check_stage(spec: &Spec, stage: &StageSpec) -> Result<(), BuildError> {
     Ok(())
 }
 
+/// The stages at one end of an exchange: the first of them with its place in its block, and how many there are.
+#[derive(Clone, Copy, Default)]
+struct End {
+    first: Option<(StageId, usize)>,
+    count: u32,
+}
+
+impl End {
+    fn add(&mut self, stage: StageId, place: usize) {
+        self.first.get_or_insert((stage, place));
+        self.count += 1;
+    }
+}
+
 fn pair_exchanges(spec: &Spec) -> Result<Vec<Option<(StageId, StageId)>>, BuildError> {
-    let mut found: Vec<(Vec<StageId>, Vec<StageId>)> =
-        vec![Default::default(); spec.exchanges.len()];
+    let mut found = vec![(End::default(), End::default()); spec.exchanges.len()];
     for block in &spec.blocks {
-        for node in block {
+        for (place, node) in block.iter().enumerate() {
             let Node::Stage(stage) = *node else { continue };
             match spec.stages[stage.index()].kind {
-                StageKind::Scatter(exchange) => found[exchange.index()].0.push(stage),
-                StageKind::Gather(exchange) => found[exchange.index()].1.push(stage),
+                StageKind::Scatter(exchange) => found[exchange.index()].0.add(stage, place),
+                StageKind::Gather(exchange) => found[exchange.index()].1.add(stage, place),
                 StageKind::Compute | StageKind::Signal => {}
             }
         }
     }
-    let pair = |(id, (scatters, gathers)): (usize, (Vec<StageId>, Vec<StageId>))| {
-        let problem = match (&scatters[..], &gathers[..]) {
-            ([], []) => return Ok(None),
-            ([], _) => "it has a gather but no scatter",
-            (_, []) => "it has a scatter but no gather",
-            (&[scatter], &[gather]) => {
-                let (from, to) = (&spec.stages[scatter.index()], &spec.stages[gather.index()]);
-                if from.block != to.block {
-                    "its scatter and its gather stand in different blocks"
-                } else if !stands_before(spec, from.block, scatter, gather) {
-                    "its gather stands before its scatter"
-                } else {
-                    return Ok(Some((scatter, gather)));
-                }
+    let block = |stage: StageId| spec.stages[stage.index()].block;
+    let pair = |(id, (scatters, gathers)): (usize, (End, End))| {
+        let problem = match (scatters.first, gathers.first) {
+            (None, None) => return Ok(None),
+            (None, _) => "it has a gather but no scatter",
+            (_, None) => "it has a scatter but no gather",
+            _ if scatters.count > 1 => "it has more than one scatter",
+            _ if gathers.count > 1 => "it has more than one gather",
+            (Some((scatter, _)), Some((gather, _))) if block(scatter) != block(gather) => {
+                "its scatter and its gather stand in different blocks"
             }
-            ([_, _, ..], _) => "it has more than one scatter",
-            (_, [_, _, ..]) => "it has more than one gather",
+            (Some((_, first)), Some((_, second))) if first > second => {
+                "its gather stands before its scatter"
+            }
+            (Some((scatter, _)), Some((gather, _))) => return Ok(Some((scatter, gather))),
         };
         Err(BuildError::Exchange {
             exchange: spec.exchanges[id].name.clone(),
@@ -132,43 +151,52 @@ fn pair_exchanges(spec: &Spec) -> Result<Vec<Option<(StageId, StageId)>>, BuildE
     found.into_iter().enumerate().map(pair).collect()
 }
 
-fn stands_before(spec: &Spec, block: BlockId, first: StageId, second: StageId) -> bool {
-    let place = |stage| {
-        spec.blocks[block.index()]
-            .iter()
-            .position(|node| *node == Node::Stage(stage))
+/// The signals given so far.
+struct Given {
+    /// By stage.
+    is_given: Vec<bool>,
+    list: Vec<StageId>,
+}
+
+fn check_signals(spec: &Spec) -> Result<(), BuildError> {
+    let mut given = Given {
+        is_given: vec![false; spec.stages.len()],
+        list: Vec::new(),
     };
-    place(first) < place(second)
+    check_signals_of(spec, Spec::ROOT, &mut given)
 }
 
 /// A branch may test a signal given before it in the same or an enclosing block.
-fn check_signals(spec: &Spec, block: BlockId, given: &mut Vec<StageId>) -> Result<(), BuildError> {
-    let outer = given.len();
+fn check_signals_of(spec: &Spec, block: BlockId, given: &mut Given) -> Result<(), BuildError> {
+    let outer = given.list.len();
     for node in &spec.blocks[block.index()] {
         match *node {
             Node::Stage(stage) if spec.stages[stage.index()].kind == StageKind::Signal => {
-                given.push(stage)
+                given.is_given[stage.index()] = true;
+                given.list.push(stage);
             }
             Node::Stage(_) => {}
             Node::Repeat { body, .. } | Node::While { body, .. } => {
-                check_signals(spec, body, given)?
+                check_signals_of(spec, body, given)?
             }
             Node::Branch {
                 signal,
                 then,
                 otherwise,
             } => {
-                if !given.contains(&signal) {
+                if !given.is_given[signal.index()] {
                     return Err(BuildError::SignalNotBefore {
                         signal: spec.stages[signal.index()].name.clone(),
                     });
                 }
-                check_signals(spec, then, given)?;
-                check_signals(spec, otherwise, given)?;
+                check_signals_of(spec, then, given)?;
+                check_signals_of(spec, otherwise, given)?;
             }
         }
     }
-    given.truncate(outer);
+    for stage in given.list.drain(outer..) {
+        given.is_given[stage.index()] = false;
+    }
     Ok(())
 }
 
@@ -231,10 +259,26 @@ fn check_relations(spec: &Spec, structure: &Structure) -> Result<(), BuildError>
         };
         // Symbols are checked when they are bound.
         if let (Count::Fixed(from), Count::Fixed(to)) = (count(scatter), count(gather)) {
-            link(spec, ExchangeId(id as u32), from, to)?;
+            fits(spec, ExchangeId(id as u32), from, to)?;
         }
     }
     Ok(())
+}
+
+pub(crate) fn fits(
+    spec: &Spec,
+    exchange: ExchangeId,
+    from: u32,
+    to: u32,
+) -> Result<(), BuildError> {
+    let exchange = &spec.exchanges[exchange.index()];
+    exchange
+        .relation
+        .fits(from, to)
+        .map_err(|problem| BuildError::Relation {
+            exchange: exchange.name.clone(),
+            problem,
+        })
 }
 
 pub(crate) fn link(
@@ -251,4 +295,50 @@ pub(crate) fn link(
             exchange: exchange.name.clone(),
             problem,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KernelId, Program};
+
+    #[test]
+    fn a_dataset_named_twice_is_found_among_few_and_among_many() {
+        let mut p = Program::new("uses");
+        let all: Vec<_> = (0..100)
+            .map(|at| p.dataset::<u64>(format!("d{at}"), 1).id())
+            .collect();
+        for count in [2, FEW_USES, FEW_USES + 1, 100] {
+            let mut stage = StageSpec {
+                name: "many".into(),
+                kind: StageKind::Compute,
+                uses: all[..count].iter().map(|it| (*it, Use::Read)).collect(),
+                cells: false,
+                kernel: KernelId(0),
+                block: Spec::ROOT,
+            };
+            assert_eq!(check_stage(&p.spec, &stage), Ok(()));
+            let (stage_name, dataset) = ("many".to_owned(), "d1".to_owned());
+            stage.uses[count - 1] = (all[1], Use::Update);
+            if count > 2 {
+                let error = BuildError::ReadAndWrite {
+                    stage: stage_name.clone(),
+                    dataset: dataset.clone(),
+                };
+                assert_eq!(check_stage(&p.spec, &stage), Err(error));
+            }
+            stage.uses[0] = (all[1], Use::Update);
+            let error = match count {
+                2 => BuildError::NamedTwice {
+                    stage: stage_name,
+                    dataset,
+                },
+                _ => BuildError::ReadAndWrite {
+                    stage: stage_name,
+                    dataset,
+                },
+            };
+            assert_eq!(check_stage(&p.spec, &stage), Err(error));
+        }
+    }
 }

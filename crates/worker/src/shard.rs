@@ -101,6 +101,8 @@ pub struct Shard {
     at: u32,
     /// How often each block has been entered.
     entered: Box<[u64]>,
+    /// All of that together. Only grows.
+    entered_sum: u64,
     /// Turns done of each counted loop.
     counters: Box<[u64]>,
     window: Vec<Entry>,
@@ -112,8 +114,9 @@ impl Shard {
         Shard {
             id,
             at: 0,
-            entered: vec![0; usize::from(code.blocks)].into(),
-            counters: vec![0; usize::from(code.counters)].into(),
+            entered: vec![0; code.blocks as usize].into(),
+            entered_sum: 0,
+            counters: vec![0; code.counters as usize].into(),
             window: Vec::with_capacity(WINDOW),
         }
     }
@@ -222,7 +225,8 @@ impl Shard {
     fn walk(&mut self, op: Op, around: &mut impl Surroundings) -> bool {
         match op {
             Op::Enter(block) => {
-                self.entered[usize::from(block)] += 1;
+                self.entered[block as usize] += 1;
+                self.entered_sum = self.entered_sum.wrapping_add(1);
                 self.at += 1;
             }
             Op::Begin {
@@ -230,7 +234,7 @@ impl Shard {
                 turns,
                 exit,
             } => {
-                self.counters[usize::from(counter)] = 0;
+                self.counters[counter as usize] = 0;
                 self.at = if turns == 0 { exit } else { self.at + 1 };
             }
             Op::Again {
@@ -273,11 +277,12 @@ impl Shard {
 
     /// Ends a turn of a counted loop.
     #[inline(always)]
-    fn again(&mut self, (counter, turns): (u16, u64), (block, body): (u16, u32)) {
-        let done = &mut self.counters[usize::from(counter)];
+    fn again(&mut self, (counter, turns): (u32, u64), (block, body): (u32, u32)) {
+        let done = &mut self.counters[counter as usize];
         *done += 1;
         if *done < turns {
-            self.entered[usize::from(block)] += 1;
+            self.entered[block as usize] += 1;
+            self.entered_sum = self.entered_sum.wrapping_add(1);
             self.at = body;
         } else {
             self.at += 1;
@@ -285,8 +290,8 @@ impl Shard {
     }
 
     #[inline]
-    fn turn(&self, block: u16) -> Turn {
-        self.entered[usize::from(block)] - 1
+    fn turn(&self, block: u32) -> Turn {
+        self.entered[block as usize] - 1
     }
 
     /// The first stalled instruction that can run by now.
@@ -371,8 +376,7 @@ impl Shard {
 
     /// How many blocks of the program it has entered, the body of a loop once more for each turn. Only grows.
     pub fn entered(&self) -> u64 {
-        let add = |sum: u64, it: &u64| sum.wrapping_add(*it);
-        self.entered.iter().fold(0, add)
+        self.entered_sum
     }
 
     /// The instruction that the shard stands at.

@@ -84,7 +84,7 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
         if self._open:
             raise BuildError(f"p.run() inside the block of p.{self._open[-1]}(); run the program after it")
         if self._unentered:
-            what = self._unentered[0].what
+            what = next(iter(self._unentered.values())).what
             raise BuildError(
                 f"there is a p.{what}(...) without its block, which changes nothing; "
                 f"write `with p.{what}(...):` and indent the statements that belong to it"
@@ -97,7 +97,7 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
                 "one of weight 1"
             )
         cluster = _cluster.current()
-        _log.began(self.name, self._builder.text(), threads)
+        _log.began(self.name, self._builder.text, threads)
         if cluster is not None:
             outcome = cluster._run(self, threads, weight)
         else:

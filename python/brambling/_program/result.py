@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from brambling._table import Table
 
 if TYPE_CHECKING:
     from brambling._program.program import Program
+
+# Datasets that a message names.
+_NAMES_MAX = 20
 
 
 class Result(Mapping[str, Any]):
@@ -82,7 +86,9 @@ class Result(Mapping[str, Any]):
         return Table({name: _column(name, self[name]) for name in self})
 
     def _why_not(self, dataset: Any) -> str:
-        kept = ", ".join(f"`{name}`" for name in self._kept) or "nothing"
+        names = [f"`{name}`" for name in islice(self._kept, _NAMES_MAX)]
+        more = len(self._kept) - len(names)
+        kept = ", ".join(names) + (f" and {more} more" if more else "") or "nothing"
         if isinstance(dataset, Dataset) and dataset._program is not self._program:
             return (
                 f"`{dataset.name}` is of program {dataset._program.name!r}; ask the result of that program's run "

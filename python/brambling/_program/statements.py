@@ -28,8 +28,10 @@ class Statements:
         self._seed = int(seed)
         self._builder = Tape(name, self._seed)
         self._datasets: dict[str, Dataset] = {}
+        # By name, the number that one more dataset of this name may get.
+        self._numbers: dict[str, int] = {}
         self._open: list[str] = []
-        self._unentered: list[Block] = []
+        self._unentered: dict[int, Block] = {}
         self._outer = OuterNames()
         self._closed_if: int | None = None
 
@@ -50,9 +52,11 @@ class Statements:
     def _fresh(self, name: str) -> str:
         if name not in self._datasets:
             return name
-        number = 2
+        # Names are never given back, so those before the last that was given are taken.
+        number = self._numbers.get(name, 2)
         while f"{name} {number}" in self._datasets:
             number += 1
+        self._numbers[name] = number
         return f"{name} {number}"
 
     def _partitions(self, name: str, partitions: Any) -> int:

@@ -114,4 +114,4 @@ def _captured(f: FunctionType) -> Iterator[tuple[str, Any]]:
     defaults = f.__defaults__ or ()
     yield from zip(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], defaults, strict=True)
     yield from (f.__kwdefaults__ or {}).items()
-    yield from ((name, f.__globals__[name]) for name in sorted(globals_of(code)) if name in f.__globals__)
+    yield from ((name, f.__globals__[name]) for name in globals_of(code) if name in f.__globals__)

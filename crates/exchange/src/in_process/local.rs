@@ -34,15 +34,18 @@ pub struct InProcess {
 
 impl InProcess {
     /// An exchange with nothing sent. `numbers` is what the executor calls a source's shard, and a destination's;
-    /// what lies in mailboxes is charged to `budget`.
+    /// what lies in mailboxes is charged to `budget`. Of `slot_bytes`, which all slots of a job may take together, it takes its part.
     pub fn new(
         links: Links,
         piece: &'static PayloadType,
         numbers: (impl Fn(u32) -> u32, impl Fn(u32) -> u32),
         budget: &Budget,
+        slot_bytes: &mut usize,
     ) -> InProcess {
         let links = Arc::new(links);
-        let carrier = if Slots::bytes(&links, piece) <= SLOT_BYTES_MAX {
+        let bytes = Slots::bytes(&links, piece);
+        let carrier = if bytes <= SLOT_BYTES_MAX.min(*slot_bytes) {
+            *slot_bytes -= bytes;
             Carrier::Slots(Slots::new(&links, piece, numbers))
         } else {
             Carrier::Letters(Mailboxes::new(links.clone(), piece, numbers.1, budget))

@@ -100,6 +100,9 @@ fn places(links: &Links) -> usize {
 }
 
 impl Slots {
+    /// What the slots of a job's exchanges may take together: a program of many statements has many, and uses few at a time.
+    pub const BYTES_MAX: usize = 1 << 30;
+
     pub(super) fn bytes(links: &Links, piece: &'static PayloadType) -> usize {
         places(links).saturating_mul(stride(piece))
     }

@@ -3,7 +3,7 @@
 
 mod mail;
 
-use super::{Carrier, DestinationEnd, Destinations, Heard, InProcess, Mailboxes};
+use super::{Carrier, DestinationEnd, Destinations, Heard, InProcess, Mailboxes, Slots};
 use brambling_memory::Budget;
 use brambling_program::{Payload, PayloadType, Pieces, Relation, Sink, Table};
 use std::sync::OnceLock;
@@ -162,7 +162,13 @@ fn check<P: Payload + PartialEq + std::fmt::Debug>(
 ) {
     let links = relation.link(n, n).unwrap();
     let budget = Budget::unlimited();
-    let exchange = InProcess::new(links, PayloadType::of::<P>(), (|it| it, |it| it), &budget);
+    let exchange = InProcess::new(
+        links,
+        PayloadType::of::<P>(),
+        (|it| it, |it| it),
+        &budget,
+        &mut Slots::BYTES_MAX.clone(),
+    );
     assert_eq!(exchange.must_wake(), by_mail);
     let gatherer = OnceLock::new();
     scope(|scope| {
@@ -246,6 +252,7 @@ fn a_guest_that_comes_home_while_it_is_told_starts_its_next_turn_with_nothing() 
         PayloadType::of::<u64>(),
         (|it| it, |it| it),
         &Budget::unlimited(),
+        &mut Slots::BYTES_MAX.clone(),
     );
     let home = std::cell::Cell::new(false);
     for turn in 0..4 {
@@ -276,6 +283,7 @@ fn only_whom_a_near_destination_waits_for_tells_it() {
         PayloadType::of::<u64>(),
         (|it| it + 10, |it| it),
         &Budget::unlimited(),
+        &mut Slots::BYTES_MAX.clone(),
     );
     let reached = |source| {
         let mut told = Told::new(|_| true);
@@ -319,6 +327,7 @@ fn a_source_of_many_tells_each_of_them_once() {
         PayloadType::of::<u64>(),
         (|it| it, |it| it + 1_000),
         &Budget::unlimited(),
+        &mut Slots::BYTES_MAX.clone(),
     );
     for turn in 0..4 {
         for source in 0..2 {
@@ -339,6 +348,7 @@ fn a_source_has_room_for_the_turns_that_are_open() {
         PayloadType::of::<u64>(),
         (|it| it, |it| it),
         &Budget::unlimited(),
+        &mut Slots::BYTES_MAX.clone(),
     );
     for exchange in [slots, mail::by_mail(&Budget::unlimited())] {
         let rooms = |turns: std::ops::Range<u64>| -> Vec<bool> {

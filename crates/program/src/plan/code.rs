@@ -44,11 +44,11 @@ pub struct Task {
     /// What it does.
     pub action: Action,
     /// Local number of the block whose turns name its positions.
-    pub block: u16,
+    pub block: u32,
     /// Cells of the kernel's arguments.
-    pub cells: Box<[u16]>,
+    pub cells: Box<[u32]>,
     /// Cells that it writes.
-    pub writes_cells: Box<[u16]>,
+    pub writes_cells: Box<[u32]>,
     /// Whether the kernel gets cells instead of payloads.
     pub wants_cells: bool,
     /// Who runs it.
@@ -83,14 +83,14 @@ pub enum Op {
         /// Its place in the group's tasks.
         index: u32,
         /// Local number of the block whose turns name its positions.
-        block: u16,
+        block: u32,
     },
     /// Enters a block: its turn grows by one.
-    Enter(u16),
+    Enter(u32),
     /// Starts a counted loop, or leaves for `exit` when it has no turns.
     Begin {
         /// Loop counter.
-        counter: u16,
+        counter: u32,
         /// How many turns.
         turns: u64,
         /// Where to go when there are none.
@@ -99,11 +99,11 @@ pub enum Op {
     /// Ends a turn of a counted loop; unless it was the last, enters its block once more.
     Again {
         /// Loop counter.
-        counter: u16,
+        counter: u32,
         /// How many turns.
         turns: u64,
         /// Local number of the block that is its body.
-        block: u16,
+        block: u32,
         /// Where the body starts, behind its entry.
         body: u32,
     },
@@ -112,7 +112,7 @@ pub enum Op {
         /// The signal.
         signal: StageId,
         /// Local number of the block whose turn names it.
-        block: u16,
+        block: u32,
         /// Where to go.
         exit: u32,
     },
@@ -137,9 +137,9 @@ pub struct Code {
     /// The tasks that they name.
     pub tasks: Vec<Task>,
     /// How many blocks it enters.
-    pub blocks: u16,
+    pub blocks: u32,
     /// How many counted loops it has.
-    pub counters: u16,
+    pub counters: u32,
 }
 
 impl Code {

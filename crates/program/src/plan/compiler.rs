@@ -1,218 +1,263 @@
-//! Compiles one group's projection of a program: its control flow.
+//! Compiles a program's control flow: one walk over it makes the code of every group. A group's code has the loops and branches in which
+//! it takes part, and those alone; so a lane enters them when it comes to the first of its stages there.
 
+mod frees;
 mod tasks;
 
 use super::{Code, LoopId, Op};
 use crate::validate::Structure;
-use crate::{BlockId, DatasetId, GroupId, Node, Program, Spec, StageId};
+use crate::{BlockId, GroupId, Node, Program, Spec, StageId};
 
-/// Compiles one group's projection of the program.
+/// The code of one group as far as it is made.
+#[derive(Default)]
+struct Lane {
+    code: Code,
+    /// What it has entered of the path: the program's own block, and then one place for each frame.
+    path: Vec<Entered>,
+    /// The last outermost loop whose end it waits for.
+    awaited: Option<LoopId>,
+}
+
+/// A block of the path that a lane has entered.
+#[derive(Clone, Copy, Default)]
+struct Entered {
+    /// The block's local number.
+    block: u32,
+    /// Where its loop begins.
+    begin: u32,
+    /// Counter of a counted loop.
+    counter: u32,
+    /// The test to be told where its loop or side ends.
+    leave: u32,
+    /// The jump to be told where its branch ends.
+    done: u32,
+}
+
+/// A loop or branch on the path from the program's own block to what is compiled now.
+struct Frame {
+    node: Node,
+    /// Of a branch, whether its false side is compiled.
+    otherwise: bool,
+    /// The groups that have entered it.
+    entered: Vec<GroupId>,
+}
+
+/// Compiles all groups' projections of a program.
 pub(super) struct Compiler<'a> {
     program: &'a Program,
     spec: &'a Spec,
     structure: &'a Structure,
-    group: GroupId,
-    code: Code,
-    /// Local number of each block that the group enters.
-    locals: Vec<Option<u16>>,
+    lanes: Vec<Lane>,
+    frames: Vec<Frame>,
+    /// By block that is on the path, how deep it stands.
+    depths: Vec<u32>,
+    /// Outermost loops so far, and the last of them that has stages.
     loops: LoopId,
+    ended: Option<LoopId>,
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(program: &'a Program, structure: &'a Structure, group: GroupId) -> Self {
+    pub(super) fn new(program: &'a Program, structure: &'a Structure) -> Self {
         let spec = program.spec();
-        Compiler {
+        let mut compiler = Compiler {
             program,
             spec,
             structure,
-            group,
-            code: Code::default(),
-            locals: vec![None; spec.blocks.len()],
+            lanes: structure.groups.iter().map(|_| Lane::default()).collect(),
+            frames: Vec::new(),
+            depths: vec![0; spec.blocks.len()],
             loops: 0,
-        }
-    }
-
-    pub(super) fn compile(mut self) -> Code {
-        self.enter(Spec::ROOT);
-        let mut frees = self.last_uses();
-        for (place, node) in self.spec.blocks[0].iter().enumerate() {
-            self.node(*node, true);
-            if let Some(datasets) = frees.get_mut(place).filter(|list| !list.is_empty()) {
-                let datasets = std::mem::take(datasets);
-                self.free(&datasets);
-            }
-        }
-        self.code.ops.push(Op::Finish);
-        for at in 0..self.code.ops.len() {
-            if let Op::Task { index, .. } = self.code.ops[at] {
-                self.code.tasks[index as usize].look_past = self.code.has_independent_after(at);
-            }
-        }
-        self.code
-    }
-
-    /// For each node of the program's own block, the group's datasets whose last use it is.
-    fn last_uses(&self) -> Vec<Vec<DatasetId>> {
-        let root = &self.spec.blocks[0];
-        let mut last = vec![Vec::new(); root.len()];
-        for &dataset in &self.structure.groups[self.group.index()].datasets {
-            let uses = |stage: StageId| {
-                self.spec.stages[stage.index()]
-                    .uses
-                    .iter()
-                    .any(|(used, _)| *used == dataset)
-            };
-            let place = root.iter().rposition(|node| self.any_stage(*node, &uses));
-            if let (Some(place), false) = (place, self.spec.datasets[dataset.index()].keep) {
-                last[place].push(dataset);
-            }
-        }
-        last
-    }
-
-    fn any_stage(&self, node: Node, test: &impl Fn(StageId) -> bool) -> bool {
-        let block = |block: BlockId| {
-            self.spec.blocks[block.index()]
-                .iter()
-                .any(|node| self.any_stage(*node, test))
+            ended: None,
         };
+        for lane in &mut compiler.lanes {
+            let block = lane.enter();
+            lane.path.push(Entered {
+                block,
+                ..Entered::default()
+            });
+        }
+        compiler
+    }
+
+    /// The code of each group.
+    pub(super) fn compile(mut self) -> Vec<Code> {
+        let frees = frees::last_uses(self.spec);
+        for (place, node) in self.spec.blocks[0].iter().enumerate() {
+            self.node(*node);
+            if matches!(node, Node::Repeat { .. } | Node::While { .. }) {
+                self.loops += 1;
+            }
+            self.free(frees.at(place));
+        }
+        for group in 0..self.lanes.len() {
+            self.await_ends(GroupId(group as u32));
+            self.lanes[group].code.ops.push(Op::Finish);
+        }
+        let finished = |lane: Lane| {
+            let mut code = lane.code;
+            for at in 0..code.ops.len() {
+                if let Op::Task { index, .. } = code.ops[at] {
+                    code.tasks[index as usize].look_past = code.has_independent_after(at);
+                }
+            }
+            code
+        };
+        self.lanes.into_iter().map(finished).collect()
+    }
+
+    fn block(&mut self, block: BlockId) {
+        self.depths[block.index()] = self.frames.len() as u32;
+        for index in 0..self.spec.blocks[block.index()].len() {
+            self.node(self.spec.blocks[block.index()][index]);
+        }
+    }
+
+    fn node(&mut self, node: Node) {
+        if let Node::Stage(stage) = node {
+            let group = self.structure.group_of_stage[stage.index()];
+            self.reach(group);
+            return self.stage(group, stage);
+        }
+        self.frames.push(Frame {
+            node,
+            otherwise: false,
+            entered: Vec::new(),
+        });
         match node {
-            Node::Stage(stage) => test(stage),
-            Node::Repeat { body, .. } => block(body),
-            Node::While {
-                test: stage, body, ..
-            } => test(stage) || block(body),
+            Node::Stage(_) => unreachable!("returned above"),
+            Node::Repeat { body, .. } => self.block(body),
+            Node::While { test, body, .. } => {
+                self.reach(self.structure.group_of_stage[test.index()]);
+                self.block(body);
+            }
             Node::Branch {
                 then, otherwise, ..
-            } => block(then) || block(otherwise),
-        }
-    }
-
-    fn takes_part(&self, node: Node) -> bool {
-        self.any_stage(node, &|stage| {
-            self.structure.group_of_stage[stage.index()] == self.group
-        })
-    }
-
-    fn node(&mut self, node: Node, outermost: bool) {
-        let takes_part = self.takes_part(node);
-        match node {
-            Node::Stage(stage) if takes_part => self.stage(stage),
-            Node::Stage(_) => {}
-            Node::Repeat { turns, body } => {
-                if takes_part {
-                    self.repeat(turns, body);
-                }
-                if outermost {
-                    self.end_of_outermost(node);
-                }
-            }
-            Node::While {
-                test_block,
-                test,
-                body,
             } => {
-                if takes_part {
-                    self.repeat_while(test_block, test, body);
-                }
-                if outermost {
-                    self.end_of_outermost(node);
-                }
+                self.block(then);
+                self.turn_to_otherwise();
+                self.block(otherwise);
             }
-            Node::Branch {
-                signal,
-                then,
-                otherwise,
-            } if takes_part => self.branch(signal, then, otherwise),
-            Node::Branch { .. } => {}
+        }
+        let frame = self.frames.pop().expect("pushed above");
+        for group in &frame.entered {
+            self.lanes[group.index()].leave(node);
+        }
+        if self.frames.is_empty() && !matches!(node, Node::Branch { .. }) {
+            self.end_of_outermost(&frame.entered);
         }
     }
 
     /// The end of an outermost loop is announced by shard 0 of the lowest group that takes part; a loop
     /// without stages has nobody to announce it and ends by itself.
-    fn end_of_outermost(&mut self, node: Node) {
-        let announcer = (0..self.structure.groups.len()).find(|&group| {
-            self.any_stage(node, &|stage| {
-                self.structure.group_of_stage[stage.index()].index() == group
-            })
-        });
-        if let Some(announcer) = announcer {
-            if announcer == self.group.index() {
-                self.code.ops.push(Op::Announce(self.loops));
+    fn end_of_outermost(&mut self, entered: &[GroupId]) {
+        let Some(announcer) = entered.iter().min() else {
+            return;
+        };
+        let code = &mut self.lanes[announcer.index()].code;
+        code.ops.push(Op::Announce(self.loops));
+        self.ended = Some(self.loops);
+    }
+
+    /// Before anything else of its own, a group waits for the ends of the outermost loops before it. They end in order, because who
+    /// announces one has waited for the others: it is enough to wait for the last.
+    fn await_ends(&mut self, group: GroupId) {
+        let lane = &mut self.lanes[group.index()];
+        if let Some(ended) = self.ended.filter(|_| lane.awaited != self.ended) {
+            lane.code.ops.push(Op::AwaitEnd(ended));
+            lane.awaited = self.ended;
+        }
+    }
+
+    /// A group has something to do here: it enters what it has not entered yet of the path.
+    fn reach(&mut self, group: GroupId) {
+        if self.lanes[group.index()].path.len() == 1 {
+            self.await_ends(group);
+        }
+        while let Some(frame) = self
+            .frames
+            .get_mut(self.lanes[group.index()].path.len() - 1)
+        {
+            frame.entered.push(group);
+            let (node, otherwise) = (frame.node, frame.otherwise);
+            self.enter(group, node);
+            if otherwise {
+                let Node::Branch { .. } = node else {
+                    unreachable!("only branches have two sides")
+                };
+                self.lanes[group.index()].turn_to_otherwise();
             }
-            self.code.ops.push(Op::AwaitEnd(self.loops));
-        }
-        self.loops += 1;
-    }
-
-    fn block(&mut self, block: BlockId) {
-        self.enter(block);
-        for index in 0..self.spec.blocks[block.index()].len() {
-            self.node(self.spec.blocks[block.index()][index], false);
         }
     }
 
-    fn enter(&mut self, block: BlockId) {
-        let local = self.code.blocks;
-        self.locals[block.index()] = Some(local);
-        self.code.blocks += 1;
-        self.code.ops.push(Op::Enter(local));
+    /// A group enters a loop, or the true side of a branch.
+    fn enter(&mut self, group: GroupId, node: Node) {
+        let lane = &mut self.lanes[group.index()];
+        let mut entered = Entered {
+            begin: lane.here(),
+            ..Entered::default()
+        };
+        match node {
+            Node::Stage(_) => unreachable!("a stage is not entered"),
+            Node::Repeat { turns, .. } => {
+                entered.counter = lane.code.counters;
+                lane.code.counters += 1;
+                lane.code.ops.push(Op::Begin {
+                    counter: entered.counter,
+                    turns,
+                    exit: 0,
+                });
+            }
+            Node::While { test, .. } => {
+                let block = lane.enter();
+                if self.structure.group_of_stage[test.index()] == group {
+                    self.stage_in(group, test, block);
+                }
+                let lane = &mut self.lanes[group.index()];
+                entered.leave = lane.test(test, block);
+            }
+            Node::Branch { signal, .. } => {
+                // The block of a signal encloses whatever depends on it, so the group has entered it.
+                let block = self.local(group, self.spec.stages[signal.index()].block);
+                let lane = &mut self.lanes[group.index()];
+                entered.leave = lane.test(signal, block);
+            }
+        }
+        let lane = &mut self.lanes[group.index()];
+        entered.block = lane.enter();
+        lane.path.push(entered);
     }
 
+    /// The local number of a block that a group has entered.
+    fn local(&self, group: GroupId, block: BlockId) -> u32 {
+        let depth = self.depths[block.index()] as usize;
+        self.lanes[group.index()].path[depth].block
+    }
+
+    /// The true side of the innermost branch is compiled, and the false one comes.
+    fn turn_to_otherwise(&mut self) {
+        let frame = self.frames.last_mut().expect("a branch is on the path");
+        frame.otherwise = true;
+        for group in &frame.entered {
+            self.lanes[group.index()].turn_to_otherwise();
+        }
+    }
+}
+
+impl Lane {
     fn here(&self) -> u32 {
         self.code.ops.len() as u32
     }
 
-    fn repeat(&mut self, turns: u64, block: BlockId) {
-        let counter = self.code.counters;
-        self.code.counters += 1;
-        let begin = self.here() as usize;
-        self.code.ops.push(Op::Begin {
-            counter,
-            turns,
-            exit: 0,
-        });
-        self.block(block);
-        self.code.ops.push(Op::Again {
-            counter,
-            turns,
-            block: self.locals[block.index()].expect("entered above"),
-            body: begin as u32 + 2,
-        });
-        self.code.ops[begin] = Op::Begin {
-            counter,
-            turns,
-            exit: self.here(),
-        };
+    /// Enters a block and gives its local number.
+    fn enter(&mut self) -> u32 {
+        let local = self.code.blocks;
+        self.code.blocks += 1;
+        self.code.ops.push(Op::Enter(local));
+        local
     }
 
-    fn repeat_while(&mut self, test_block: BlockId, test: StageId, body: BlockId) {
-        let top = self.here();
-        self.enter(test_block);
-        if self.structure.group_of_stage[test.index()] == self.group {
-            self.stage(test);
-        }
-        let leave = self.test(test, test_block);
-        self.block(body);
-        self.code.ops.push(Op::Jump(top));
-        self.patch(leave);
-    }
-
-    fn branch(&mut self, signal: StageId, then: BlockId, otherwise: BlockId) {
-        let block = self.spec.stages[signal.index()].block;
-        let leave = self.test(signal, block);
-        self.block(then);
-        let done = self.here() as usize;
-        self.code.ops.push(Op::Jump(0));
-        self.patch(leave);
-        self.block(otherwise);
-        self.code.ops[done] = Op::Jump(self.here());
-    }
-
-    fn test(&mut self, signal: StageId, block: BlockId) -> usize {
-        let at = self.here() as usize;
-        // The block of a signal encloses whatever depends on it, so the group has entered it.
-        let block = self.locals[block.index()].expect("a signal is given before it is tested");
+    fn test(&mut self, signal: StageId, block: u32) -> u32 {
+        let at = self.here();
         self.code.ops.push(Op::Test {
             signal,
             block,
@@ -221,9 +266,55 @@ impl<'a> Compiler<'a> {
         at
     }
 
-    fn patch(&mut self, at: usize) {
+    fn turn_to_otherwise(&mut self) {
+        let done = self.here();
+        self.code.ops.push(Op::Jump(0));
+        let leave = self.path.last().expect("a branch was entered").leave;
+        self.patch(leave);
+        let block = self.enter();
+        let entered = self.path.last_mut().expect("as above");
+        entered.done = done;
+        entered.block = block;
+    }
+
+    /// Leaves the loop or branch that was entered last.
+    fn leave(&mut self, node: Node) {
+        let entered = self.path.pop().expect("it was entered");
+        match node {
+            Node::Stage(_) => unreachable!("a stage is not entered"),
+            Node::Repeat { turns, .. } => {
+                let Entered {
+                    block,
+                    begin,
+                    counter,
+                    ..
+                } = entered;
+                self.code.ops.push(Op::Again {
+                    counter,
+                    turns,
+                    block,
+                    body: begin + 2,
+                });
+                let exit = self.here();
+                self.code.ops[begin as usize] = Op::Begin {
+                    counter,
+                    turns,
+                    exit,
+                };
+            }
+            Node::While { .. } => {
+                self.code.ops.push(Op::Jump(entered.begin));
+                self.patch(entered.leave);
+            }
+            Node::Branch { .. } => {
+                self.code.ops[entered.done as usize] = Op::Jump(self.here());
+            }
+        }
+    }
+
+    fn patch(&mut self, at: u32) {
         let here = self.here();
-        if let Op::Test { exit, .. } = &mut self.code.ops[at] {
+        if let Op::Test { exit, .. } = &mut self.code.ops[at as usize] {
             *exit = here;
         }
     }

@@ -305,7 +305,7 @@ impl Worker {
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
         let Action::Stage(kind) = task.action else {
             for cell in &task.cells {
-                let cell = &mut resident.cells[usize::from(*cell)];
+                let cell = &mut resident.cells[*cell as usize];
                 let table = cell.as_ref().expect("no kernel runs").payload_type();
                 *cell = Some(Value::default_of(table));
             }
@@ -316,11 +316,7 @@ impl Worker {
             turn: issue.turn,
         };
         watch.starts(id, self.node.me(), at, plan);
-        let mut take = |cell: &u16| {
-            resident.cells[usize::from(*cell)]
-                .take()
-                .expect("named once")
-        };
+        let mut take = |cell: &u32| resident.cells[*cell as usize].take().expect("named once");
         let mut args: Vec<Value> = task.cells.iter().map(&mut take).collect();
         let mut call = Call {
             plan,
@@ -335,7 +331,7 @@ impl Worker {
         };
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
         for (cell, value) in task.cells.iter().zip(args) {
-            resident.cells[usize::from(*cell)] = Some(value);
+            resident.cells[*cell as usize] = Some(value);
         }
         if kind == StageKind::Signal && progress == Progress::Done {
             watch.decided(at, outcome);

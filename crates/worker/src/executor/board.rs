@@ -3,6 +3,7 @@
 
 use brambling_exchange::in_process::Waiters;
 use brambling_program::Turn;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,19 +18,59 @@ pub(crate) struct Board {
     last_run: AtomicU64,
     /// All runs, ascending by first turn.
     runs: Mutex<Vec<(Turn, bool)>>,
-    waiting: Waiters,
+    waiting: Waiting,
 }
 
 #[repr(align(128))]
 struct Apart(AtomicU64);
 
+/// Bits of waiting shards that all boards of a job may take together: 8 MiB.
+const WAITING_BITS_MAX: usize = 1 << 26;
+
+/// The shards that wait for an outcome.
+enum Waiting {
+    /// A bit for each shard of the job.
+    Bits(Waiters),
+    /// Those alone, behind a lock: where there are many boards and many shards.
+    Listed(Mutex<BTreeSet<usize>>),
+}
+
+impl Waiting {
+    fn add(&self, shard: usize) {
+        match self {
+            Waiting::Bits(waiters) => waiters.add(shard),
+            Waiting::Listed(list) => {
+                let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+                list.insert(shard);
+            }
+        }
+    }
+
+    fn take(&self, each: impl FnMut(usize)) {
+        match self {
+            Waiting::Bits(waiters) => waiters.take(each),
+            Waiting::Listed(list) => {
+                let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+                let taken = std::mem::take(&mut *list);
+                drop(list);
+                taken.into_iter().for_each(each);
+            }
+        }
+    }
+}
+
 impl Board {
-    pub(crate) fn new(shards: usize) -> Board {
+    /// One of so many boards of a job, for so many shards.
+    pub(crate) fn new(shards: usize, boards: usize) -> Board {
         Board {
             published: Apart(AtomicU64::new(0)),
             last_run: AtomicU64::new(0),
             runs: Mutex::new(Vec::new()),
-            waiting: Waiters::new(shards),
+            waiting: if shards.saturating_mul(boards) <= WAITING_BITS_MAX {
+                Waiting::Bits(Waiters::new(shards))
+            } else {
+                Waiting::Listed(Mutex::default())
+            },
         }
     }
 
@@ -79,14 +120,16 @@ mod tests {
     #[test]
     fn every_turn_keeps_its_outcome() {
         let outcomes = [true, true, false, true, false, false, true];
-        let board = Board::new(3);
-        for (turn, outcome) in outcomes.iter().enumerate() {
-            assert_eq!(board.outcome(turn as Turn, 2), None);
-            let mut woken = Vec::new();
-            board.publish(*outcome, |shard| woken.push(shard));
-            assert_eq!(woken, [2]);
-            for (before, outcome) in outcomes[..=turn].iter().enumerate() {
-                assert_eq!(board.outcome(before as Turn, 0), Some(*outcome));
+        for boards in [1, WAITING_BITS_MAX] {
+            let board = Board::new(3, boards);
+            for (turn, outcome) in outcomes.iter().enumerate() {
+                assert_eq!(board.outcome(turn as Turn, 2), None);
+                let mut woken = Vec::new();
+                board.publish(*outcome, |shard| woken.push(shard));
+                assert_eq!(woken, [2]);
+                for (before, outcome) in outcomes[..=turn].iter().enumerate() {
+                    assert_eq!(board.outcome(before as Turn, 0), Some(*outcome));
+                }
             }
         }
     }

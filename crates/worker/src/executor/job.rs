@@ -14,6 +14,7 @@ use super::tally::{Tally, ThreadTally};
 use super::ties::Ties;
 use super::times::{KernelTimes, Notebook};
 use super::travel;
+use super::weights::Weights;
 use super::zone::Zone;
 use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
@@ -63,6 +64,8 @@ pub(super) struct Body {
     pub(super) steps: Steps,
     /// Bytes of the cells, as the budget knows them.
     pub(super) charged_bytes: u64,
+    /// What each of them takes, where there are many.
+    pub(super) weights: Weights,
     /// How many tasks a slice may run, from how long the last ones took.
     pub(super) slice_tasks: u32,
     /// What runs, for whoever must say where it went wrong.

@@ -28,6 +28,7 @@ mod ties;
 mod times;
 mod travel;
 mod watch;
+mod weights;
 mod zone;
 
 pub use failure::{Failure, FailureKind, Origin, WaitsFor};

@@ -242,6 +242,7 @@ impl<'a, 's> Slice<'a, 's> {
         body.running = Some(at);
         if step.may_grow {
             self.may_grow = true;
+            body.weights.note(issue.task);
         }
         let Some(kernel) = step.kernel else {
             free(body, &code.tasks[issue.task as usize]);
@@ -357,7 +358,14 @@ impl<'a, 's> Slice<'a, 's> {
 
     /// Tells the budget what the shard's cells take by now.
     fn charge(&self, body: &mut Body) -> Result<(), Failure> {
-        let bytes: u64 = body.cells.iter().map(|cell| cell.bytes() as u64).sum();
+        let code = &self.job.plan.codes[self.resident.group.index()];
+        let Body {
+            weights,
+            cells,
+            charged_bytes,
+            ..
+        } = body;
+        let bytes = weights.weigh(*charged_bytes, code, cells);
         if bytes == body.charged_bytes {
             return Ok(());
         }
@@ -417,7 +425,7 @@ impl<'a, 's> Slice<'a, 's> {
 #[cold]
 fn free(body: &mut Body, task: &Task) {
     for cell in &task.cells {
-        let cell = &mut body.cells[usize::from(*cell)];
+        let cell = &mut body.cells[*cell as usize];
         *cell = Value::default_of(cell.payload_type());
     }
 }

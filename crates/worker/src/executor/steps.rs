@@ -122,19 +122,19 @@ fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cel
         // What others have found is not to be trusted afterwards, and neither is this next time.
         *round += 1;
         for (arg, cell) in args.iter_mut().zip(&task.cells) {
-            *arg = (&raw mut cells[usize::from(*cell)]).cast();
+            *arg = (&raw mut cells[*cell as usize]).cast();
         }
         return;
     }
     for cell in &task.writes_cells {
-        let cell = &mut cells[usize::from(*cell)];
+        let cell = &mut cells[*cell as usize];
         if cell.is_shared() {
             cell.make_unique();
             *round += 1;
         }
     }
     for (arg, cell) in args.iter_mut().zip(&task.cells) {
-        *arg = cells[usize::from(*cell)].as_ptr();
+        *arg = cells[*cell as usize].as_ptr();
     }
     step.round = *round;
 }
@@ -180,8 +180,8 @@ mod tests {
     }
 
     impl Shard {
-        fn new(tasks: &[(&[u16], &[u16], bool)]) -> Shard {
-            let task = |&(cells, writes, wants_cells): &(&[u16], &[u16], bool)| Task {
+        fn new(tasks: &[(&[u32], &[u32], bool)]) -> Shard {
+            let task = |&(cells, writes, wants_cells): &(&[u32], &[u32], bool)| Task {
                 stage: StageId(0),
                 action: Action::Stage(StageKind::Compute),
                 block: 0,

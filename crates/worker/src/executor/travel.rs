@@ -3,6 +3,7 @@
 use super::job::{Body, Job};
 use super::meter::Meter;
 use super::steps::Steps;
+use super::weights::Weights;
 use crate::shard::{Shard, ShardState};
 use brambling_program::{ShardId, Value};
 use serde::{Deserialize, Serialize};
@@ -65,14 +66,13 @@ pub(super) fn unpack(job: &Job, shard: ShardId, bytes: &[u8]) -> Result<Body, Un
     };
     let id = shard;
     let shard = Shard::import(id, code, packed.state).map_err(|_| Unreadable("position"))?;
+    let cells = datasets.iter().zip(&packed.cells).map(cell);
+    let cells = cells.collect::<Result<Vec<_>, _>>()?;
     Ok(Body {
         meter: Meter::new(shard.entered()),
         shard,
-        cells: datasets
-            .iter()
-            .zip(&packed.cells)
-            .map(cell)
-            .collect::<Result<_, _>>()?,
+        weights: Weights::of(&cells),
+        cells,
         steps: Steps::new(job, id),
         charged_bytes: 0,
         slice_tasks: packed.slice_tasks.max(1),

@@ -251,7 +251,7 @@ impl Node {
         past: Vec<(ExchangeId, Turn)>,
     ) -> Result<(), NodeError> {
         for (exchange, turn) in past {
-            if !self.relations.merged_by(relay.group).contains(&exchange) {
+            if !self.relations.leads_through(exchange, relay.group) {
                 return Err(NodeError::State(relay));
             }
             self.meetings.past.insert((exchange, relay.index), turn);

@@ -23,7 +23,22 @@ enum Senders {
 }
 
 /// All exchanges of a program; none for one that no stage uses.
-pub(super) struct Relations(Vec<Option<Ends>>);
+pub(super) struct Relations {
+    all: Vec<Option<Ends>>,
+    /// By group: shards ask when they come and go, and a program may have many exchanges.
+    of_groups: Vec<OfGroup>,
+}
+
+/// The exchanges of a group.
+#[derive(Clone, Default)]
+struct OfGroup {
+    /// That lead to it.
+    arriving: Vec<ExchangeId>,
+    /// Whose pieces its shards merge on their way.
+    merged: Vec<ExchangeId>,
+    /// In which its first shard alone sends.
+    from_one: Vec<ExchangeId>,
+}
 
 impl Relations {
     pub(super) fn new(plan: &Plan, combining: Combining) -> Relations {
@@ -44,17 +59,31 @@ impl Relations {
                 tree: tree.filter(|_| may_combine && is_to_one),
             })
         });
-        Relations(ends.collect())
+        let all: Vec<Option<Ends>> = ends.collect();
+        let mut of_groups = vec![OfGroup::default(); plan.groups.len()];
+        for (ends, id) in all.iter().zip(0..) {
+            let Some(ends) = ends else { continue };
+            let id = ExchangeId(id);
+            of_groups[ends.destination.index()].arriving.push(id);
+            let source = &mut of_groups[ends.source.index()];
+            if ends.tree.is_some() {
+                source.merged.push(id);
+            }
+            if matches!(ends.senders, Senders::Dense(1)) {
+                source.from_one.push(id);
+            }
+        }
+        Relations { all, of_groups }
     }
 
     fn ends(&self, exchange: ExchangeId) -> &Ends {
-        let ends = self.0.get(exchange.index()).and_then(Option::as_ref);
+        let ends = self.all.get(exchange.index()).and_then(Option::as_ref);
         ends.expect("an exchange of this program")
     }
 
     /// The exchanges with their numbers of destinations.
     pub(super) fn destinations(&self) -> Vec<(ExchangeId, u32)> {
-        let each = self.0.iter().zip(0..);
+        let each = self.all.iter().zip(0..);
         each.filter_map(|(ends, id)| {
             Some((ExchangeId(id), ends.as_ref()?.links.destination_count()))
         })
@@ -63,28 +92,24 @@ impl Relations {
 
     /// The exchanges that lead to a group.
     pub(super) fn to_group(&self, group: GroupId) -> Vec<ExchangeId> {
-        let leads = |ends: &Option<Ends>| ends.as_ref().is_some_and(|it| it.destination == group);
-        let each = self.0.iter().zip(0..).filter(|(ends, _)| leads(ends));
-        each.map(|(_, id)| ExchangeId(id)).collect()
+        self.of_groups[group.index()].arriving.clone()
     }
 
     /// Whether an exchange is one of the program's, and leads to a group.
     pub(super) fn leads_to(&self, exchange: ExchangeId, group: GroupId) -> bool {
-        let ends = self.0.get(exchange.index()).and_then(Option::as_ref);
+        let ends = self.all.get(exchange.index()).and_then(Option::as_ref);
         ends.is_some_and(|ends| ends.destination == group)
     }
 
     /// Whether it leads through a group, whose shards merge pieces on their way.
     pub(super) fn leads_through(&self, exchange: ExchangeId, group: GroupId) -> bool {
-        let ends = self.0.get(exchange.index()).and_then(Option::as_ref);
+        let ends = self.all.get(exchange.index()).and_then(Option::as_ref);
         ends.is_some_and(|ends| ends.tree.is_some() && ends.source == group)
     }
 
     /// The exchanges whose pieces shards of a group merge on their way.
     pub(super) fn merged_by(&self, group: GroupId) -> Vec<ExchangeId> {
-        let each = (0..self.0.len() as u32).map(ExchangeId);
-        each.filter(|exchange| self.leads_through(*exchange, group))
-            .collect()
+        self.of_groups[group.index()].merged.clone()
     }
 
     /// Where pieces of an exchange are merged on their way, and the group whose shards do it.
@@ -107,10 +132,10 @@ impl Relations {
 
     /// The exchanges in which a shard alone sends.
     pub(super) fn with_only_source(&self, shard: ShardId) -> Vec<ExchangeId> {
-        let used = self.0.iter().zip(0..).filter(|(ends, _)| ends.is_some());
-        let exchanges = used.map(|(_, id)| ExchangeId(id));
-        let is_alone = |exchange: &ExchangeId| self.only_source(*exchange) == Some(shard);
-        exchanges.filter(is_alone).collect()
+        match shard.index {
+            0 => self.of_groups[shard.group.index()].from_one.clone(),
+            _ => Vec::new(),
+        }
     }
 
     pub(super) fn is_dense(&self, exchange: ExchangeId) -> bool {

@@ -60,6 +60,8 @@ impl Shard {
             return Err(BadState(id));
         }
         shard.at = state.at;
+        let add = |sum: u64, it: &u64| sum.wrapping_add(*it);
+        shard.entered_sum = state.entered.iter().fold(0, add);
         shard.entered = state.entered.into();
         shard.counters = state.counters.into();
         let entry = |(task, turn)| Entry {
@@ -79,5 +81,5 @@ fn has_entered(code: &Code, state: &ShardState) -> bool {
         Op::Test { block, .. } => block,
         _ => return true,
     };
-    state.entered[usize::from(block)] > 0
+    state.entered[block as usize] > 0
 }

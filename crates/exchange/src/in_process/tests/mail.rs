@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Pieces are erased; each test knows its type.
 
 use super::{Told, Wide, mailboxes, piece, retire};
-use crate::in_process::{InProcess, MailboxOut, Refused};
+use crate::in_process::{InProcess, MailboxOut, Refused, Slots};
 use brambling_memory::{Budget, Class, Floors};
 use brambling_program::{PayloadType, PieceSource, Relation, Sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +18,7 @@ pub(super) fn by_mail(budget: &Budget) -> InProcess {
         PayloadType::of::<(Vec<u8>, Wide)>(),
         (|it| it, |it| it),
         budget,
+        &mut Slots::BYTES_MAX.clone(),
     );
     assert!(exchange.must_wake());
     exchange

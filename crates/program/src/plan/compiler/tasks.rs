@@ -1,24 +1,30 @@
 //! Stages and frees as tasks, with what they read and write.
 
-use super::Compiler;
+use super::{Compiler, Lane};
 use crate::plan::{Action, Linked, Mask, Op, Task};
-use crate::{DatasetId, Runner, StageId, StageKind, Use};
+use crate::{DatasetId, GroupId, Runner, StageId, StageKind, Use};
 
 impl Compiler<'_> {
-    pub(super) fn stage(&mut self, id: StageId) {
+    pub(super) fn stage(&mut self, group: GroupId, id: StageId) {
+        let block = self.local(group, self.spec.stages[id.index()].block);
+        self.stage_in(group, id, block);
+    }
+
+    /// As [`Compiler::stage`], in a block of this local number.
+    pub(super) fn stage_in(&mut self, group: GroupId, id: StageId, block: u32) {
         let stage = &self.spec.stages[id.index()];
-        let datasets = &self.structure.groups[self.group.index()].datasets;
+        let datasets = &self.structure.groups[group.index()].datasets;
         let (mut reads, mut writes) = (Mask::default(), Mask::default());
         let (mut cells, mut writes_cells) = (Vec::new(), Vec::new());
         for &(dataset, how) in &stage.uses {
             // Under a mutant that splits groups a dataset may be missing; cell 0 then stands for it.
             let cell = datasets.binary_search(&dataset).unwrap_or(0);
-            cells.push(cell as u16);
+            cells.push(cell as u32);
             if how == Use::Read {
                 reads.add(cell);
             } else {
                 writes.add(cell);
-                writes_cells.push(cell as u16);
+                writes_cells.push(cell as u32);
             }
         }
         match stage.kind {
@@ -34,7 +40,7 @@ impl Compiler<'_> {
         let task = Task {
             stage: id,
             action: Action::Stage(stage.kind),
-            block: self.locals[stage.block.index()].expect("a stage's block has been entered"),
+            block,
             cells: cells.into(),
             writes_cells: writes_cells.into(),
             wants_cells: stage.cells,
@@ -47,17 +53,31 @@ impl Compiler<'_> {
             reads,
             writes,
         };
-        self.push(task);
+        self.lanes[group.index()].push(task);
     }
 
-    pub(super) fn free(&mut self, datasets: &[DatasetId]) {
-        let own = &self.structure.groups[self.group.index()].datasets;
-        let cells: Box<[u16]> = datasets
+    /// Frees datasets after their last use.
+    pub(super) fn free(&mut self, datasets: &[(usize, DatasetId)]) {
+        let structure = self.structure;
+        let group = |dataset: &DatasetId| structure.group_of_dataset[dataset.index()];
+        let mut datasets: Vec<DatasetId> = datasets.iter().map(|(_, it)| *it).collect();
+        datasets.sort_by_key(group);
+        for of_group in datasets.chunk_by(|a, b| group(a) == group(b)) {
+            let group = group(&of_group[0]);
+            self.await_ends(group);
+            self.lanes[group.index()].free(&structure.groups[group.index()].datasets, of_group);
+        }
+    }
+}
+
+impl Lane {
+    fn free(&mut self, own: &[DatasetId], datasets: &[DatasetId]) {
+        let cells: Box<[u32]> = datasets
             .iter()
-            .map(|dataset| own.binary_search(dataset).expect("the group's own") as u16)
+            .map(|dataset| own.binary_search(dataset).expect("the group's own") as u32)
             .collect();
         let mut writes = Mask::default();
-        cells.iter().for_each(|cell| writes.add(usize::from(*cell)));
+        cells.iter().for_each(|cell| writes.add(*cell as usize));
         let stage = self.code.tasks.last().map_or(StageId(0), |task| task.stage);
         self.push(Task {
             stage,

@@ -11,9 +11,10 @@ use crate::executor::sleep::Beds;
 use crate::executor::steps::Steps;
 use crate::executor::ties::{Membership, Ties};
 use crate::executor::times::{Notebook, time_kernels};
+use crate::executor::weights::Weights;
 use crate::node::NodeError;
 use crate::shard::Shard;
-use brambling_exchange::in_process::InProcess;
+use brambling_exchange::in_process::{InProcess, Slots};
 use brambling_memory::Class;
 use brambling_program::{ExchangeId, GroupId, Plan, ShardId, StageKind};
 use std::cell::UnsafeCell;
@@ -64,6 +65,7 @@ impl Job {
         let is_alone = membership.is_none();
         let ties = membership.map(|membership| Ties::new(membership, &plan, &numbers, shards));
         let ties = ties.transpose()?.map(Box::new);
+        let mut slots = Slots::BYTES_MAX;
         let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
         let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
             exchange.as_ref().filter(|_| is_alone).map(|exchange| {
@@ -72,14 +74,23 @@ impl Job {
                     |index: u32| numbers[exchange.destination.index()][index as usize];
                 let numbers = (source, destination);
                 let links = exchange.links.clone();
-                Box::new(InProcess::new(links, piece(id), numbers, &options.budget))
+                Box::new(InProcess::new(
+                    links,
+                    piece(id),
+                    numbers,
+                    &options.budget,
+                    &mut slots,
+                ))
             })
         });
         let exchanges: Box<[_]> = exchanges.collect();
         let stages = &plan.program.spec().stages;
+        let is_signal = |kind| is_alone && kind == StageKind::Signal;
+        let signals = stages.iter().filter(|stage| is_signal(stage.kind)).count();
+        let board_count = signals + plan.loops as usize;
         let boards = stages
             .iter()
-            .map(|stage| (is_alone && stage.kind == StageKind::Signal).then(|| Board::new(shards)));
+            .map(|stage| is_signal(stage.kind).then(|| Board::new(shards, board_count)));
         let boards: Box<[_]> = boards.collect();
         let owners = homes.iter().copied().map(AtomicU32::new).collect();
         let stations = (0..=threads).map(|_| Station::new(shards)).collect();
@@ -87,7 +98,9 @@ impl Job {
             ties,
             exchanges,
             boards,
-            ends: (0..plan.loops).map(|_| Board::new(shards)).collect(),
+            ends: (0..plan.loops)
+                .map(|_| Board::new(shards, board_count))
+                .collect(),
             owners,
             stations,
             beds: beds.clone(),
@@ -205,8 +218,9 @@ impl Job {
         let code = &plan.codes[group.index()];
         Ok(Body {
             shard: Shard::new(ShardId { group, index }, code),
-            cells,
             steps: Steps::new(self, ShardId { group, index }),
+            weights: Weights::of(&cells),
+            cells,
             charged_bytes,
             slice_tasks: 1,
             running: None,
