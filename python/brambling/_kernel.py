@@ -6,7 +6,7 @@ import copy
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
@@ -52,17 +52,22 @@ class Context:
     block: int | None
     _stage: int
     _seed: int
+    _rng: np.random.Generator | None = field(default=None, init=False, repr=False, compare=False)
 
     def rng(self) -> np.random.Generator:
         """
         Random numbers of this block (or partition) at this stage and turn: the same wherever it runs.
 
-        Each call starts the same stream again.
+        Each further call gives the same generator, which goes on where it stopped.
         """
+        if self._rng is not None:
+            return self._rng
         row = self.partition if self.block is None else self.block
         key = np.array([self._seed, (self._stage << 40) ^ self.turn], dtype=np.uint64)
         counter = np.array([0, 0, 0, row], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+        made = np.random.Generator(np.random.Philox(key=key, counter=counter))
+        object.__setattr__(self, "_rng", made)
+        return made
 
 
 class ReadOnlyWrite(Error, ValueError):
@@ -153,6 +158,7 @@ class Call:
         reads: list[str],
         seed: int,
         updates: bool = False,
+        may_be_none: bool = False,
         own_inputs: int = 0,
         check: Callable[[Any], Any] | None = None,
     ) -> None:
@@ -170,6 +176,7 @@ class Call:
         self._reads = reads
         self._seed = seed
         self._updates = updates
+        self._may_be_none = may_be_none
         # Arguments made for this call alone, such as the pieces that arrived.
         self._own_inputs = own_inputs
         self._check = check
@@ -211,7 +218,7 @@ class Call:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 self._check_arguments(values, named)
             raise
-        if self._updates and result is None:
+        if self._updates and result is None and not self._may_be_none:
             raise TypeError(
                 f"`{self._stage}` returned None, but p.update stores what it returns; return the new value"
             )

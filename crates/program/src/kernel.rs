@@ -148,6 +148,8 @@ pub struct Context<'a> {
     index: u32,
     partitions: u32,
     seed: u64,
+    /// How often the kernel that runs has asked for random numbers.
+    rngs: Cell<u32>,
     cancel: &'a AtomicBool,
     saw_cancellation: Cell<bool>,
     completion: &'a dyn Fn() -> Completion,
@@ -175,6 +177,7 @@ impl<'a> Context<'a> {
             index,
             partitions,
             seed,
+            rngs: Cell::new(0),
             cancel,
             saw_cancellation: Cell::new(false),
             completion,
@@ -189,6 +192,7 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn enter(&mut self, at: Position) {
         self.at = at;
+        self.rngs.set(0);
     }
 
     /// Lends a scatter its sink. For whoever runs kernels.
@@ -241,12 +245,16 @@ impl<'a> Context<'a> {
         self.at
     }
 
-    /// Random numbers of this partition at this position: the same wherever and whenever it runs.
+    /// Random numbers of this partition at this position: the same wherever and whenever it runs. Called again by the same call of a
+    /// kernel, it gives further ones.
     pub fn rng(&self) -> Rng {
-        self.rng_of_row(u64::from(self.index))
+        let before = self.rngs.get();
+        self.rngs.set(before.wrapping_add(1));
+        self.rng_of_row(u64::from(self.index)).far_on(before)
     }
 
-    /// Random numbers of one row (or block) at this position, whichever partition holds it.
+    /// Random numbers of one row (or block) at this position, whichever partition holds it. Called again for the same row, it gives the
+    /// same ones.
     pub fn rng_of_row(&self, row: u64) -> Rng {
         Rng::new(self.seed, self.at.stage, self.at.turn, row)
     }

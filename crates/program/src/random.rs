@@ -25,6 +25,12 @@ impl Rng {
         }
     }
 
+    /// The same stream, so many times 2³⁴ words of 32 bits further on.
+    pub(crate) fn far_on(mut self, times: u32) -> Rng {
+        self.counter[1] = self.counter[1].wrapping_add(times);
+        self
+    }
+
     /// 32 uniform bits.
     pub fn next_u32(&mut self) -> u32 {
         if self.used == 4 {
@@ -88,6 +94,7 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Context, Position};
 
     #[test]
     fn philox_agrees_with_the_published_vectors() {
@@ -115,6 +122,27 @@ mod tests {
         ] {
             assert_ne!(base, other);
         }
+    }
+
+    #[test]
+    fn a_kernel_that_asks_again_gets_further_numbers() {
+        let cancel = std::sync::atomic::AtomicBool::new(false);
+        let completion = || unreachable!("nobody waits");
+        let mut context = Context::new(4, 5, 1, &cancel, &completion);
+        let at = |turn| Position {
+            stage: StageId(2),
+            turn,
+        };
+        let first = Rng::new(1, StageId(2), 3, 4).next_u64();
+        context.enter(at(3));
+        let asked: Vec<u64> = (0..3).map(|_| context.rng().next_u64()).collect();
+        assert_eq!(asked[0], first);
+        assert!(asked[0] != asked[1] && asked[1] != asked[2] && asked[0] != asked[2]);
+        assert_eq!(context.rng_of_row(4).next_u64(), first);
+        // The next call of a kernel begins anew, also where it is the same task's.
+        context.enter(at(3));
+        let again: Vec<u64> = (0..3).map(|_| context.rng().next_u64()).collect();
+        assert_eq!(again, asked);
     }
 
     #[test]

@@ -88,7 +88,9 @@ class Data(Statements):
             value = value.copy()
             value.flags.writeable = False
         self._statement()
-        return self._made(self._builder.dataset(name, value, partitions), name, None)
+        made = self._made(self._builder.dataset(name, value, partitions), name, None)
+        made._may_be_none = value is None
+        return made
 
     def keep(self, dataset: Dataset, *more: Dataset) -> None:
         """Keep datasets beyond their last use, so that the result of `run` has them."""

@@ -18,7 +18,7 @@ class Dataset:
     values exist only while the program runs, and afterwards in the result.
     """
 
-    __slots__ = ("_blocks", "_id", "_program", "name", "partitions")
+    __slots__ = ("_blocks", "_id", "_may_be_none", "_program", "name", "partitions")
 
     def __init__(
         self, program: Statements, identity: int, name: str, partitions: int, blocks: int | None
@@ -26,6 +26,8 @@ class Dataset:
         self._program = program
         self._id = identity
         self._blocks = blocks
+        # Whether it began as None: then an update that gives None has not forgotten its return.
+        self._may_be_none = False
         self.name = name
         self.partitions = partitions
 

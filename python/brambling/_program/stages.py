@@ -66,7 +66,8 @@ class Stages(Statements):
         """
         Replace each value of a dataset: `dataset = f(dataset, *args)`.
 
-        The function may write into its first argument: it is copied first where others can see it.
+        The function may write into its first argument: it is copied first where others can see it. It returns the new value; None only where
+        the dataset began as None.
         """
         if isinstance(f, Dataset):
             raise BuildTypeError("p.update(dataset, f, ...): the dataset comes first, then the function")
@@ -77,7 +78,7 @@ class Stages(Statements):
         else:
             for arg in args:
                 self._own(arg, f"`{name}`")
-        call = self._call(f, name, args, updates=True)
+        call = self._call(f, name, args, updates=True, may_be_none=dataset._may_be_none)
         self._statement()
         self._builder.update(name, dataset._id, call, code_of(f), ids(args))
 
