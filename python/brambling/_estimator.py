@@ -224,6 +224,11 @@ def rows_of(X: TableLike, *, singles: bool = False) -> Rows:
     table, names = _read(X, singles)
     if table.shape == (0,):
         raise BuildError("X has no rows; there is nothing to learn from, or to predict")
+    if table.dtype.names is not None:
+        raise BuildError(
+            f"X is an array of records with the fields {', '.join(map(repr, table.dtype.names))}; "
+            "numpy.lib.recfunctions.structured_to_unstructured(X) makes a table of it"
+        )
     if table.ndim != 2:
         fix = "Reshape your data: X.reshape(-1, 1) makes one column of it" if table.ndim == 1 else "give rows and columns"
         raise BuildError(f"X has {count(table.ndim, 'dimension')} and shape {table.shape}; it needs 2. {fix}")

@@ -5,17 +5,23 @@ from __future__ import annotations
 import copy
 import inspect
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from brambling import _code
 from brambling._errors import BuildError, Error
-from brambling._texts import count
+from brambling._texts import count, short
 
+if TYPE_CHECKING:
+    from brambling._program.handles import Dataset
+
+# How NumPy says it: of an assignment, an output, an array to be sorted or shuffled, and of what Cython reads.
+_READ_ONLY = re.compile(r"(\w+: )?(assignment destination|[\w -]*(array|output)[\w -]*) is read-only")
 _IMMUTABLE = (int, float, complex, str, bytes, bool, type(None), frozenset, np.generic)
 
 
@@ -111,6 +117,13 @@ def readable(value: Any) -> Any:
     return value
 
 
+def _holds_arrays(value: Any) -> bool:
+    """Whether `readable` has made arrays read-only."""
+    if type(value) is tuple:
+        return any(map(_holds_arrays, value))
+    return isinstance(value, np.ndarray) or (type(value) is list and bool(value) and isinstance(value[0], np.ndarray))
+
+
 def writable(value: Any, unseen: bool) -> Any:
     """The value as a kernel that updates it may have it: nobody else sees what it writes."""
     if isinstance(value, np.ndarray):
@@ -147,6 +160,14 @@ def _computes_later(f: Callable[..., Any]) -> bool:
     return inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f)
 
 
+def refuse_generator(f: Callable[..., Any], stage: str) -> None:
+    if _computes_later(f):
+        raise BuildError(
+            f"`{stage}` is {'an async function' if inspect.iscoroutinefunction(f) else 'a generator (it has `yield`)'}, "
+            "which computes nothing when it is called; return the values, as one list or array"
+        )
+
+
 class Call:
     """A user's function as the engine calls it."""
 
@@ -155,9 +176,9 @@ class Call:
         f: Callable[..., Any],
         *,
         stage: str,
-        reads: list[str],
+        reads: Sequence[Dataset],
         seed: int,
-        updates: bool = False,
+        updates: Dataset | None = None,
         may_be_none: bool = False,
         own_inputs: int = 0,
         check: Callable[[Any], Any] | None = None,
@@ -165,18 +186,16 @@ class Call:
         if isinstance(f, str):
             raise BuildError(f"there is no built-in kernel {f!r}; give a function")
         if not callable(f):
-            raise BuildError(f"a kernel is a function, not {f!r}; give a function")
-        if _computes_later(f):
-            raise BuildError(
-                f"`{stage}` is {'an async function' if inspect.iscoroutinefunction(f) else 'a generator (it has `yield`)'}, "
-                "which computes nothing when it is called; return the values, as one list or array"
-            )
+            raise BuildError(f"a kernel is a function, not {short(f)}; give a function itself, as in np.sum, not what a call of it has returned")
+        refuse_generator(f, stage)
         self._f = f
         self._stage = stage
-        self._reads = reads
+        self._reads = [dataset.name for dataset in reads]
         self._seed = seed
-        self._updates = updates
+        self._updates = None if updates is None else updates.name
         self._may_be_none = may_be_none
+        # Those that nothing will ever write, and the load that has no rows.
+        self._without_rows = {it.name: it._without_rows for it in (*reads, updates) if it is not None and it._without_rows}
         # Arguments made for this call alone, such as the pieces that arrived.
         self._own_inputs = own_inputs
         self._check = check
@@ -192,15 +211,16 @@ class Call:
         block: int | None,
         unseen: bool,
     ) -> Any:
-        if self._updates:
+        if self._updates is not None:
             first, *rest = args
             # The tuple is the only other holder.
             del args
-            values = [writable(first, unseen), *map(readable, rest)]
+            values = [self._own_copy(first, unseen), *map(readable, rest)]
             del first
         else:
             values = [*args[: self._own_inputs], *map(readable, args[self._own_inputs :])]
         named = {}
+        read = values[len(values) - len(self._reads) :]
         if self._ctx is not None:
             context = Context(partition, partitions, turn, block, stage, self._seed)
             if isinstance(self._ctx, str):
@@ -210,19 +230,46 @@ class Call:
         try:
             result = self._f(*values, **named)
         except ValueError as error:
-            if "read-only" in str(error):
-                raise ReadOnlyWrite(self._read_only()) from error
+            names = [name for name, value in zip(self._reads, read, strict=True) if _holds_arrays(value)]
+            if names and _READ_ONLY.fullmatch(str(error)):
+                raise ReadOnlyWrite(
+                    f"stage `{self._stage}` writes to a read-only array ({error}); what it only reads is read-only, here "
+                    f"{', '.join(f'`{name}`' for name in names)}: return a new array, or declare the write with p.update(dataset, f, ...)"
+                ) from error
             raise
         except TypeError as error:
             # Raised by the call itself, not in the function.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 self._check_arguments(values, named)
             raise
-        if self._updates and result is None and not self._may_be_none:
+        if self._updates is not None and result is None and not self._may_be_none:
             raise TypeError(
                 f"`{self._stage}` returned None, but p.update stores what it returns; return the new value"
             )
         return result if self._check is None else self._check(result)
+
+    def _own_copy(self, value: Any, unseen: bool) -> Any:
+        try:
+            return writable(value, unseen)
+        except Exception as error:  # Whatever the parts of users' objects raise.
+            raise TypeError(
+                f"the value of `{self._updates}` cannot be copied ({type(error).__name__}: {error}), and p.update copies what others may "
+                "see; make it in a kernel, with p.map"
+            ) from error
+
+    def unset(self, place: int | None) -> Exception:
+        """The error for a dataset without a value: one that is read, or the one that is updated."""
+        name = self._updates if place is None else self._reads[place]
+        without_rows = self._without_rows.get(name or "")
+        if without_rows is not None:
+            return RuntimeError(
+                f"`{name}` has no value, because `{without_rows}` has no rows and there was nothing to combine; load rows, or leave this "
+                "stage out when there are none"
+            )
+        happens = "updated" if place is None else "read"
+        return RuntimeError(
+            f"`{name}` is {happens} before anything has written it; write it in an earlier stage, or give it a value"
+        )
 
     def _check_arguments(self, values: list[Any], named: dict[str, Any]) -> None:
         try:
@@ -235,11 +282,3 @@ class Call:
                 f"`{self._stage}` is called with {count(given, 'argument')}, one per dataset: {error} "
                 "(arrays loaded together come as one tuple)"
             ) from None
-
-    def _read_only(self) -> str:
-        names = ", ".join(f"`{name}`" for name in self._reads)
-        which = names if len(self._reads) == 1 else f"one of {names}"
-        return (
-            f"stage `{self._stage}` writes to {which}, which it only reads; "
-            "return a new array, or declare the write with p.update(dataset, f, ...)"
-        )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from brambling._compiled import Layout, Leaf
+from brambling._compiled import Entry, Layout, Leaf, Made
 from brambling._errors import BuildError
 from brambling._kernel import ReadOnlyWrite
+from brambling._numba_code import entry_of, type_of, wrapper
+from brambling._texts import count
 
 
 def is_compiled(f: Any) -> bool:
@@ -33,11 +32,11 @@ class Compiler:
         self._stage = stage
         self._reads = reads
 
-    def __call__(self, arguments: list[Layout]) -> tuple[int, bool, list[Leaf], Any]:
+    def __call__(self, arguments: list[Layout]) -> Made:
         import numba
         from numba.core import types
 
-        compiled = self._compiled(tuple(_type_of(layout) for layout in arguments))
+        compiled = self._compiled([type_of(layout) for layout in arguments])
         # A wrapper takes half a second, so the function keeps those it has. Another result of its own
         # compilation, as after `recompile`, needs another.
         made = self._f.__dict__.setdefault("_brambling_wrappers", {})
@@ -48,28 +47,65 @@ class Compiler:
         is_tuple = isinstance(result, types.BaseTuple)
         parts = list(result) if is_tuple else [result]
         leaves = [self._leaf(part) for part in parts]
-        wrapper = _wrapper(self._f, arguments, is_tuple, leaves)
-        code: Any = numba.cfunc(types.int64(types.CPointer(types.int64)))(wrapper)
-        made[key] = compiled, (code.address, is_tuple, leaves, (code, self._f))
+        entry = self._entry(compiled)
+        code: Any = numba.cfunc(types.int64(types.CPointer(types.int64)))(wrapper(self._f, compiled, arguments, is_tuple, leaves))
+        made[key] = compiled, (code.address, is_tuple, leaves, entry, (code, compiled, self._f))
         return made[key][1]
 
-    def _compiled(self, arguments: tuple[Any, ...]) -> Any:
+    def _compiled(self, arguments: list[Any]) -> Any:
         from numba.core.errors import NumbaError
 
         try:
+            inspect.signature(self._f.py_func).bind(*arguments)
+        except TypeError as error:
+            raise TypeError(
+                f"`{self._stage}` is called with {count(len(arguments), 'argument')}, one per dataset: {error} "
+                "(arrays loaded together come as one tuple)"
+            ) from None
+        # Defaults are types of their own.
+        folded = tuple(self._f._compiler.fold_argument_types(arguments, {})[1])
+        if folded not in self._f.overloads and not self._f._can_compile:
+            raise TypeError(
+                f"`{self._stage}` was compiled for the types {', '.join(map(str, self._f.nopython_signatures))} alone, and it is "
+                f"given {_listed(arguments)}; leave the types out, as in numba.njit(f)"
+            )
+        try:
             # For arrays that may not be written: what is read is not the function's to change.
-            self._f.compile(arguments)
+            self._f.compile(folded)
         except NumbaError as error:
             if "Cannot modify readonly array" in str(error):
-                raise ReadOnlyWrite(
-                    f"stage `{self._stage}` writes to {' or '.join(f'`{name}`' for name in self._reads)}, "
-                    "which it only reads; return a new array"
-                ) from error
+                raise self._write(arguments) from error
             raise TypeError(
-                f"numba cannot compile `{self._stage}` for {', '.join(map(str, arguments))}; change the function, or "
+                f"numba cannot compile `{self._stage}` for {_listed(arguments)}; change the function, or "
                 "give the stage the Python function itself"
             ) from error
-        return self._f.overloads[arguments]
+        return self._f.overloads[folded]
+
+    def _write(self, arguments: list[Any]) -> ReadOnlyWrite:
+        """Whose array it is that the function must not write to."""
+        from numba.core.errors import NumbaError
+
+        try:
+            self._f.get_call_template([_writable(argument) for argument in arguments], {})
+        except NumbaError:
+            # It could not even if the arguments were its own.
+            return ReadOnlyWrite(
+                f"stage `{self._stage}` writes to an array from outside of it, and numba makes constants of such; return a new array"
+            )
+        return ReadOnlyWrite(
+            f"stage `{self._stage}` writes to {' or '.join(f'`{name}`' for name in self._reads)}, "
+            "which it only reads; return a new array"
+        )
+
+    def _entry(self, compiled: Any) -> Entry:
+        entry = entry_of(compiled)
+        if entry == "nested":
+            raise TypeError(
+                f"`{self._stage}` has a parallel loop that calls a function compiled with parallel=True, and numba's threading layer "
+                "here, workqueue, ends the process at that; leave parallel=True out of one of them, or install another layer "
+                "(pip install tbb)"
+            )
+        return entry
 
     def _leaf(self, part: Any) -> Leaf:
         from numba.core import types
@@ -85,96 +121,16 @@ class Compiler:
         )
 
 
-def _dtype(leaf: Leaf) -> np.dtype[Any]:
-    return np.dtype(np.bool_) if leaf[0] == "b" else np.dtype(f"{leaf[0]}{leaf[1]}")
+def _listed(types: list[Any]) -> str:
+    return ", ".join(map(str, types))
 
 
-def _type_of(layout: Layout) -> Any:
+def _writable(argument: Any) -> Any:
     from numba.core import types
-    from numba.np import numpy_support
 
-    def type_of(leaf: Leaf) -> Any:
-        scalar = numpy_support.from_dtype(_dtype(leaf))
-        return scalar if leaf[2] is None else types.Array(scalar, leaf[2], "C", readonly=True)
-
-    is_tuple, leaves = layout
-    found = [type_of(leaf) for leaf in leaves]
-    return types.BaseTuple.from_types(found) if is_tuple else found[0]
-
-
-def _wrapper(f: Any, arguments: list[Layout], is_tuple: bool, leaves: list[Leaf]) -> Callable[[Any], int]:
-    """
-    A function of one array of words, in the order in which the engine writes them.
-
-    Per result an address, the elements there is room for, and the lengths, which it sets; then per array or
-    number read an address and the lengths. Gives 0 when done, 1 when there is too little room, 2 when `f` raised.
-    """
-    names: dict[str, Any] = {"_f": f, "_at": _at(), "_carray": _carray()}
-    before, after, place = [], [], 0
-    for number, leaf in enumerate(leaves):
-        names[f"_result_type_{number}"] = _dtype(leaf).type
-        after += _store(number, leaf, place, "result" if not is_tuple else f"result[{number}]")
-        place += 2 + (leaf[2] or 0)
-    given = []
-    for number, (tupled, parts) in enumerate(arguments):
-        read = []
-        for index, leaf in enumerate(parts):
-            name = f"a_{number}_{index}"
-            names[f"_type_{number}_{index}"] = _dtype(leaf).type
-            lengths = "".join(f"words[{place + 1 + axis}], " for axis in range(leaf[2] or 0))
-            shape = "1" if leaf[2] is None else f"({lengths})"
-            number_of = "[0]" if leaf[2] is None else ""
-            before.append(f"{name} = _carray(_at(words[{place}]), {shape}, _type_{number}_{index}){number_of}")
-            read.append(name)
-            place += 1 + (leaf[2] or 0)
-        given.append(f"({', '.join(read)},)" if tupled else read[0])
-    # What has to fit is known for all results before any is stored.
-    lines = [
-        "def wrapper(words):",
-        *(f"    {line}" for line in before),
-        "    try:",
-        f"        result = _f({', '.join(given)})",
-        "    except Exception:",
-        "        return 2",
-        "    fits = True",
-        *(f"    {line}" for line in after if line.startswith(("words", "fits"))),
-        "    if not fits:",
-        "        return 1",
-        *(f"    {line}" for line in after if not line.startswith(("words", "fits"))),
-        "    return 0",
-    ]
-    exec("\n".join(lines), names)  # noqa: S102: numba compiles functions, and this one's arguments vary.
-    return names["wrapper"]
-
-
-def _store(number: int, leaf: Leaf, place: int, result: str) -> list[str]:
-    out = f"_carray(_at(words[{place}]), {{}}, _result_type_{number})"
-    if leaf[2] is None:
-        return [f"{out.format(1)}[0] = {result}"]
-    lengths = [f"words[{place + 2 + axis}] = {result}.shape[{axis}]" for axis in range(leaf[2])]
-    return [
-        *lengths,
-        f"fits = fits and {result}.size <= words[{place + 1}]",
-        f"{out.format(f'{result}.shape')}[...] = {result}",
-    ]
-
-
-def _carray() -> Any:
-    import numba
-
-    return numba.carray  # type: ignore[attr-defined]
-
-
-def _at() -> Any:
-    """The pointer that an integer is, for compiled code."""
-    from numba.core import cgutils, types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def at(_: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], cgutils.voidptr_t)
-
-        return types.voidptr(address), generate
-
-    return at
+    if isinstance(argument, types.Array):
+        return argument.copy(readonly=False)
+    if isinstance(argument, types.BaseTuple):
+        parts: Any = argument
+        return types.BaseTuple.from_types([_writable(part) for part in parts])
+    return argument

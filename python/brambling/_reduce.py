@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from brambling._errors import BuildError
-from brambling._kernel import name_of, readable
+from brambling._errors import BuildError, refuse_unreadable
+from brambling._kernel import name_of, readable, refuse_generator
+from brambling._texts import short
 
 
 def _zero_sign(left: Any, right: Any, least: Any) -> Any:
@@ -25,6 +27,37 @@ def _canonical(value: Any) -> Any:
         if unordered.any():
             value = np.where(unordered, value.dtype.type(np.nan), value)
     return value
+
+
+# Letters of NumPy's types that it adds, and that it compares: also times, but neither texts nor records.
+_KINDS = {"sum": "biufcmO", "min": "biufcmMO", "max": "biufcmMO"}
+
+
+def _leaf(op: str, value: Any) -> Any:
+    """
+    A value before it meets another: its type is the result's, so that one value has the type that many have.
+
+    Sums have the type that `numpy.sum` gives them: small integers and truth values become int64, or uint64 of unsigned ones.
+    """
+    if isinstance(value, tuple):
+        return tuple(_leaf(op, item) for item in value)
+    if isinstance(value, np.ndarray | np.generic):
+        refuse_unreadable(value, f"what a {op} is made of")
+        dtype = value.dtype
+        if dtype.kind not in _KINDS[op]:
+            raise TypeError(f"{op} of values of type {dtype}; {_OTHERWISE}")
+        wide = dtype.newbyteorder("=")
+        if op == "sum" and dtype.kind in "biu":
+            wide = np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+        value = np.asarray(value) if isinstance(value, np.ndarray) else value
+        # Equal types may differ in their byte order.
+        return value if dtype == wide and dtype.isnative else value.astype(wide)
+    if isinstance(value, int | float | complex):
+        return int(value) if op == "sum" and isinstance(value, bool) else value
+    raise TypeError(f"{op} of {type(value).__name__}; {_OTHERWISE}")
+
+
+_OTHERWISE = "give numbers, arrays of them or tuples of such, or an associative function of two values instead of the name"
 
 
 def _add(left: Any, right: Any) -> Any:
@@ -52,13 +85,17 @@ def _plain(op: str, left: Any, right: Any) -> Any:
         return left + right
     if isinstance(left, int) and isinstance(right, int):
         return min(left, right) if op == "min" else max(left, right)
+    if isinstance(left, complex) or isinstance(right, complex):
+        return complex(_ARRAYS[op](np.complex128(left), np.complex128(right)))
     return float(_ARRAYS[op](np.float64(left), np.float64(right)))
 
 
 def _combine(op: str, left: Any, right: Any) -> Any:
     if isinstance(left, tuple) and isinstance(right, tuple):
         if len(left) != len(right):
-            raise ValueError(f"{op} of tuples of {len(left)} and {len(right)} items; give equal ones")
+            raise ValueError(
+                f"{op} of tuples of {len(left)} and {len(right)} items; let the kernel return equally many for every block"
+            )
         return tuple(_combine(op, a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         if np.shape(left) != np.shape(right):
@@ -73,10 +110,7 @@ def _combine(op: str, left: Any, right: Any) -> Any:
         return _ARRAYS[op](left, right)[()]
     if isinstance(left, int | float | complex) and isinstance(right, int | float | complex):
         return _plain(op, left, right)
-    raise TypeError(
-        f"{op} of {type(left).__name__} and {type(right).__name__}; "
-        "give numbers, arrays or tuples of them, or a function instead of the name"
-    )
+    raise TypeError(f"{op} of {type(left).__name__} and {type(right).__name__}; let the kernel return the same for every block")
 
 
 class _Named:
@@ -86,18 +120,47 @@ class _Named:
     def __call__(self, left: Any, right: Any) -> Any:
         return _combine(self._op, left, right)
 
+    def leaf(self, value: Any) -> Any:
+        return _leaf(self._op, value)
+
 
 class _Own:
     def __init__(self, f: Callable[[Any, Any], Any]) -> None:
         self._f = f
 
     def __call__(self, left: Any, right: Any) -> Any:
-        combined = self._f(readable(left), readable(right))
+        try:
+            combined = self._f(readable(left), readable(right))
+        except TypeError as error:
+            # Raised by the call itself, not in the function.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                _refuse_other_arguments(self._f, error)
+            raise
         if combined is None and not (left is None and right is None):
             raise TypeError(
                 f"`{name_of(self._f)}` returned None, but p.reduce goes on with what it returns; return the combined value"
             )
         return combined
+
+
+def _refuse_other_arguments(f: Callable[..., Any], error: TypeError) -> None:
+    try:
+        inspect.signature(f).bind(None, None)
+    except ValueError:
+        return
+    except TypeError as reason:
+        raise TypeError(f"`{name_of(f)}` is called with two values to combine: {reason}; give a function of two values") from error
+
+
+# What has a name, or combines two values, instead of what combines the elements of one array.
+_OF_ONE_ARRAY = [
+    ((sum, np.sum), "'sum'"),
+    ((np.min, np.amin), "'min'"),
+    ((np.max, np.amax), "'max'"),
+    ((np.prod,), "np.multiply"),
+    ((np.any, any), "np.logical_or"),
+    ((np.all, all), "np.logical_and"),
+]
 
 
 def combiner(op: Any) -> Callable[[Any, Any], Any]:
@@ -110,6 +173,10 @@ def combiner(op: Any) -> Callable[[Any, Any], Any]:
         return _Named(op)
     if not callable(op):
         raise BuildError(
-            f"a reduction's operation is 'sum', 'min', 'max' or an associative function of two values, not {op!r}"
+            f"p.reduce: its operation is {short(op)}; give 'sum', 'min', 'max' or an associative function of two values"
         )
+    for functions, instead in _OF_ONE_ARRAY:
+        if any(op is function for function in functions):
+            raise BuildError(f"`{name_of(op)}` combines the items of one array, and p.reduce combines two values; give {instead}")
+    refuse_generator(op, name_of(op))
     return _Own(op)

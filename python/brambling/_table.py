@@ -56,7 +56,7 @@ class Table:
         lengths = {len(held) for held in self._columns.values()}
         if len(lengths) > 1:
             told = ", ".join(f"{name} has {len(held)}" for name, held in self._columns.items())
-            raise BuildError(f"columns of a table have equally many rows, but {told}")
+            raise BuildError(f"columns of a table have equally many rows, but {told}; take them from the result by their names, or cut them to one length")
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -14,6 +14,12 @@ def named(what: str, names: Sequence[str]) -> str:
     return f"{what if len(names) == 1 else f'{what}s'} {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)}"
 
 
+def short(value: Any) -> str:
+    """A value as Python shows it, on one line and not much of it."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
 def shown(value: Any) -> str:
     """A value as messages show it: as Python does, but for a NaN, which is called so wherever it comes from."""
     if isinstance(value, float) and value != value:

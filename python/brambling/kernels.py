@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from brambling import _native
-from brambling._compiled import Layout, Leaf
+from brambling._compiled import Layout, Made
+from brambling._errors import BuildTypeError
+from brambling._texts import count
 
 __all__ = ["logistic_gradient"]
 
@@ -36,7 +38,16 @@ class _LogisticGradient:
     __name__ = "logistic_gradient"
 
     def __call__(self, samples: tuple[np.ndarray, np.ndarray], weights: np.ndarray) -> np.ndarray:
+        if not isinstance(samples, tuple | list) or len(samples) != 2:
+            raise BuildTypeError(f"logistic_gradient reads samples as one pair, (X, y), not {type(samples).__name__}; give (X, y), weights")
         X, y = samples
+        for name, array, dimensions in (("X", X, 2), ("y", y, 1), ("weights", weights, 1)):
+            if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.ndim != dimensions:
+                what = f"{array.dtype} of {count(array.ndim, 'dimension')}" if isinstance(array, np.ndarray) else type(array).__name__
+                raise BuildTypeError(
+                    f"logistic_gradient reads {name} as an array of float64 of {count(dimensions, 'dimension')}, not {what}; give "
+                    f"numpy.asarray({name}, float)"
+                )
         return _native.logistic_gradient(X, y, weights)
 
     def __repr__(self) -> str:
@@ -45,13 +56,13 @@ class _LogisticGradient:
     def __reduce__(self) -> str:
         return "logistic_gradient"
 
-    def _compile(self, layouts: list[Layout]) -> tuple[int, bool, list[Leaf], Any]:
+    def _compile(self, layouts: list[Layout]) -> Made:
         if layouts != _READS:
             raise TypeError(
                 "logistic_gradient reads (X, y) and weights, all of float64: X by rows, in C order, y and weights of "
                 "one dimension; load them with p.load(X, y)"
             )
-        return _native.builtin_code("logistic_gradient"), False, [(*_FLOAT64, 1)], self
+        return _native.builtin_code("logistic_gradient"), False, [(*_FLOAT64, 1)], "free", self
 
 
 logistic_gradient = _LogisticGradient()
@@ -75,7 +86,7 @@ ndarray of float64
 def __getattr__(name: str) -> Any:
     # On first use only: numba takes half a second to import, and need not be there.
     if name != "prefetch":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has 'logistic_gradient' and 'prefetch'")
     try:
         from brambling._prefetch import prefetch
     except ImportError as missing:

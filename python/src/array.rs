@@ -2,9 +2,10 @@
 #![allow(unsafe_code)] // One address.
 
 use numpy::npyffi::objects::_PyArray_GET_ITEM_DATA;
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyTuple, PyType};
 use std::sync::Arc;
 
 /// The type of one array, or of one number.
@@ -30,8 +31,10 @@ pub struct Layout {
 pub struct Views {
     pub layout: Layout,
     pub words: Vec<i64>,
+    /// Whether a number among them is NumPy's own, whose sums are NumPy's too.
+    pub has_scalars: bool,
     /// Where the numbers lie that have no memory of their own.
-    _numbers: Box<[u64]>,
+    _numbers: Box<[Number]>,
 }
 
 impl Views {
@@ -44,59 +47,118 @@ impl Views {
             Err(_) => (false, Vec::from(one)),
         };
         // Numbers are put at addresses that no longer change.
-        let mut numbers = vec![0; items.len()].into_boxed_slice();
-        let (mut leaves, mut words) = (Vec::new(), Vec::new());
+        let mut numbers = vec![Number::default(); items.len()].into_boxed_slice();
+        let (mut leaves, mut words, mut has_scalars) = (Vec::new(), Vec::new(), false);
         for (item, number) in items.iter().zip(&mut numbers) {
-            leaves.push(Self::leaf(item, number, &mut words)?);
+            let leaf = match Self::array(item, &mut words)? {
+                Some(leaf) => leaf,
+                None => {
+                    let (leaf, is_scalar) = Self::number(item, number)?;
+                    has_scalars |= is_scalar;
+                    words.push(std::ptr::from_ref(number) as i64);
+                    leaf
+                }
+            };
+            leaves.push(leaf);
         }
         Some(Views {
             layout: Layout { tuple, leaves },
             words,
+            has_scalars,
             _numbers: numbers,
         })
     }
 
-    fn leaf(item: &Bound<'_, PyAny>, number: &mut u64, words: &mut Vec<i64>) -> Option<Leaf> {
+    /// Of an array: nothing inside when it is none, and nothing at all when code cannot read it.
+    fn array(item: &Bound<'_, PyAny>, words: &mut Vec<i64>) -> Option<Option<Leaf>> {
         // Classes derived from it may mean something else by their elements.
-        if item.is_exact_instance_of::<PyUntypedArray>() {
-            let array = item.cast::<PyUntypedArray>().ok()?;
-            let dtype = array.dtype();
-            let (kind, size) = (dtype.kind(), u8::try_from(dtype.itemsize()).ok()?);
-            // Half precision and long doubles are no types of compiled code.
-            let is_known = matches!(
-                (kind, size),
-                (b'f', 4 | 8) | (b'c', 8 | 16) | (b'i' | b'u' | b'b', 1..=8)
-            );
-            if !is_known || dtype.is_native_byteorder() == Some(false) || !array.is_c_contiguous() {
-                return None;
-            }
-            words.push(address_of(array));
-            words.extend(array.shape().iter().map(|&length| length as i64));
-            return Some(Leaf {
-                kind,
-                size,
-                dimensions: Some(u8::try_from(array.ndim()).ok()?),
-            });
+        if !item.is_exact_instance_of::<PyUntypedArray>() {
+            return Some(None);
         }
-        let kind = if item.is_exact_instance_of::<PyFloat>() {
-            *number = item.extract::<f64>().ok()?.to_bits();
-            b'f'
-        } else if item.is_exact_instance_of::<PyBool>() {
-            *number = u64::from(item.extract::<bool>().ok()?);
-            b'b'
-        } else if item.is_exact_instance_of::<PyInt>() {
-            *number = item.extract::<i64>().ok()? as u64;
-            b'i'
-        } else {
+        let array = item.cast::<PyUntypedArray>().ok()?;
+        let dtype = array.dtype();
+        let (kind, size) = (dtype.kind(), u8::try_from(dtype.itemsize()).ok()?);
+        let is_native = dtype.is_native_byteorder() != Some(false);
+        let address = address_of(array);
+        let is_aligned = address as usize % dtype.alignment() == 0;
+        if !is_known(kind, size) || !is_native || !is_aligned || !array.is_c_contiguous() {
             return None;
+        }
+        words.push(address);
+        words.extend(array.shape().iter().map(|&length| length as i64));
+        let dimensions = Some(u8::try_from(array.ndim()).ok()?);
+        Some(Some(Leaf {
+            kind,
+            size,
+            dimensions,
+        }))
+    }
+
+    /// Of a number, and whether it is NumPy's own.
+    fn number(item: &Bound<'_, PyAny>, number: &mut Number) -> Option<(Leaf, bool)> {
+        let (kind, size) = if item.is_exact_instance_of::<PyFloat>() {
+            number[0] = item.extract::<f64>().ok()?.to_bits();
+            (b'f', 8)
+        } else if item.is_exact_instance_of::<PyBool>() {
+            number[0] = u64::from(item.extract::<bool>().ok()?);
+            (b'b', 1)
+        } else if item.is_exact_instance_of::<PyInt>() {
+            number[0] = item.extract::<i64>().ok()? as u64;
+            (b'i', 8)
+        } else if let Ok(complex) = item.cast_exact::<PyComplex>() {
+            *number = [complex.real().to_bits(), complex.imag().to_bits()];
+            (b'c', 16)
+        } else {
+            return Self::scalar(item, number).map(|leaf| (leaf, true));
         };
-        words.push(std::ptr::from_ref(number) as i64);
+        let leaf = Leaf {
+            kind,
+            size,
+            dimensions: None,
+        };
+        Some((leaf, false))
+    }
+
+    /// Of one of NumPy's numbers, such as a NumPy kernel returns.
+    fn scalar(item: &Bound<'_, PyAny>, number: &mut Number) -> Option<Leaf> {
+        static GENERIC: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let py = item.py();
+        if !item
+            .is_instance(GENERIC.import(py, "numpy", "generic").ok()?)
+            .ok()?
+        {
+            return None;
+        }
+        let dtype = item.getattr(pyo3::intern!(py, "dtype")).ok()?;
+        let dtype = dtype.cast::<PyArrayDescr>().ok()?;
+        let (kind, size) = (dtype.kind(), u8::try_from(dtype.itemsize()).ok()?);
+        if !is_known(kind, size) {
+            return None;
+        }
+        let bytes = item.call_method0(pyo3::intern!(py, "tobytes")).ok()?;
+        let bytes = bytes.cast::<PyBytes>().ok()?.as_bytes();
+        let mut memory = [0; size_of::<Number>()];
+        memory.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        for (word, bytes) in number.iter_mut().zip(memory.as_chunks::<8>().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
         Some(Leaf {
             kind,
-            size: if kind == b'b' { 1 } else { 8 },
+            size,
             dimensions: None,
         })
     }
+}
+
+/// Memory of a number: the largest is two floats.
+type Number = [u64; 2];
+
+/// Whether compiled code has the type: half precision and long doubles are none of its.
+fn is_known(kind: u8, size: u8) -> bool {
+    matches!(
+        (kind, size),
+        (b'f', 4 | 8) | (b'c', 8 | 16) | (b'i' | b'u' | b'b', 1..=8)
+    )
 }
 
 /// Where an array's elements begin.
@@ -131,6 +193,7 @@ impl Made {
         Views {
             layout: self.layout.clone(),
             words,
+            has_scalars: false,
             _numbers: Box::default(),
         }
     }

@@ -334,7 +334,6 @@ impl Builder {
             let kernel = Update {
                 function,
                 shape: handle.shape(),
-                name: this.name(handle),
             };
             this.stage(name, StageKind::Compute, uses, code, kernel);
             Ok(())
@@ -346,11 +345,13 @@ impl Builder {
         &mut self,
         name: String,
         result: String,
-        combine: Py<PyAny>,
+        combine: Bound<'_, PyAny>,
         code: Vec<u8>,
         dataset: u32,
         sum: bool,
     ) -> PyResult<u32> {
+        // Operations of the package's own have one.
+        let leaf = combine.getattr_opt("leaf")?;
         self.attempt(|this| {
             let handle = this.handle(dataset)?;
             let exchange = this
@@ -359,7 +360,8 @@ impl Builder {
                 .exchange::<Partials>(name.clone(), Relation::AllToOne);
             let total = this.state.program.temporary::<PyValue>(result, 1);
             let combine = Combine {
-                call: Arc::new(combine),
+                call: Arc::new(combine.unbind()),
+                leaf: leaf.map(|leaf| Arc::new(leaf.unbind())),
                 sum,
                 place: Place::of_stage(&name),
             };

@@ -4,6 +4,7 @@
 //! the first values it meets, while the interpreter is held; after that a block costs one call.
 #![allow(unsafe_code)] // Calls of machine code, and arguments that are erased pointers.
 
+use crate::alone;
 use crate::array::{Layout, Leaf, Made, Part, Views};
 use crate::kernels::{Function, Shape, blocked, opaque, run_anywhere};
 use crate::value::PyValue;
@@ -27,8 +28,34 @@ struct Code {
     arguments: Vec<Layout>,
     call: unsafe extern "C" fn(*mut i64) -> i64,
     result: Layout,
+    entry: Entry,
     /// Keeps the code alive.
     _owner: Py<PyAny>,
+}
+
+/// How code is entered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// As any function: it knows of no interpreter.
+    Free,
+    /// It calls the interpreter, and may leave an exception there.
+    Watched,
+    /// It does, and no other thread of the process may run such code meanwhile.
+    Alone,
+}
+
+impl Entry {
+    fn named(name: &str) -> PyResult<Entry> {
+        match name {
+            "free" => Ok(Entry::Free),
+            "watched" => Ok(Entry::Watched),
+            "alone" => {
+                alone::is_needed();
+                Ok(Entry::Alone)
+            }
+            other => Err(PyRuntimeError::new_err(format!("no entry {other:?}"))),
+        }
+    }
 }
 
 /// Calls compiled code per block, or once: results go to the dataset after those read.
@@ -101,7 +128,7 @@ impl CompiledMap {
             Some(code) if code.is_for(&views) => code,
             _ => code.insert(self.code_for(&views)?),
         };
-        match code.run(&views) {
+        match code.enter(&views)? {
             Some(made) => Ok(Some(PyValue::made(made))),
             // It raised: once more where the exception and its traceback can be seen.
             None => Python::attach(|py| {
@@ -132,7 +159,7 @@ impl CompiledMap {
                     (Shape::Blocked, None) => &blocked(*args.add(number)).whole,
                     (Shape::Blocked, Some(place)) => {
                         match blocked(*args.add(number)).values.get(place) {
-                            None => return Err(self.function.unset(number)),
+                            None => return Err(self.function.unset(Some(number))),
                             Some(value) if !value.is_set() => return Ok(None),
                             Some(value) => value,
                         }
@@ -142,7 +169,7 @@ impl CompiledMap {
             match value.views() {
                 Some(view) => views.push(view),
                 None if *shape == Shape::Opaque && !value.is_set() => {
-                    return Err(self.function.unset(number));
+                    return Err(self.function.unset(Some(number)));
                 }
                 None => return Err(self.unreadable(number, value)),
             }
@@ -153,14 +180,10 @@ impl CompiledMap {
     fn unreadable(&self, number: usize, value: &PyValue) -> PyErr {
         let name = &self.function.names[number];
         Python::attach(|py| match value.get(py) {
-            Ok(Some(object)) => PyTypeError::new_err(format!(
-                "`{name}` holds {}, which compiled code cannot read; give it arrays of numbers in C order \
-                 (numpy.ascontiguousarray), numbers, or tuples of them",
-                object
-                    .get_type()
-                    .name()
-                    .map_or_else(|_| "an object".into(), |name| name.to_string()),
-            )),
+            Ok(Some(object)) => py
+                .import("brambling._compiled")
+                .and_then(|module| module.call_method1("unreadable", (name, object)))
+                .map_or_else(|error| error, PyErr::from_value),
             _ => PyTypeError::new_err(format!(
                 "`{name}` lies in several pieces, which compiled code cannot read at once; use per=\"block\""
             )),
@@ -196,8 +219,8 @@ impl Code {
             )
         };
         let layouts: Vec<_> = arguments.iter().map(told).collect();
-        type Told = (usize, bool, Vec<(char, u8, Option<u8>)>, Py<PyAny>);
-        let (address, tuple, leaves, owner): Told =
+        type Told = (usize, bool, Vec<(char, u8, Option<u8>)>, String, Py<PyAny>);
+        let (address, tuple, leaves, entry, owner): Told =
             compile.bind(py).call1((layouts,))?.extract()?;
         if address == 0 {
             return Err(PyRuntimeError::new_err("compiled code has no address"));
@@ -217,6 +240,7 @@ impl Code {
                 tuple,
                 leaves: leaves.into_iter().map(leaf).collect(),
             },
+            entry: Entry::named(&entry)?,
             _owner: owner,
         })
     }
@@ -226,6 +250,21 @@ impl Code {
             .iter()
             .zip(views)
             .all(|(layout, views)| *layout == views.layout)
+    }
+
+    /// What the code made of it; nothing when it raised. An error is what it has left in the interpreter, of whose exceptions machine code
+    /// does not hear: numba's own `try` goes on as if there were none.
+    fn enter(&self, views: &[&Views]) -> PyResult<Option<Made>> {
+        if self.entry == Entry::Free {
+            return Ok(self.run(views));
+        }
+        let _turn = (self.entry == Entry::Alone).then(alone::turn);
+        // A thread of its own state in the interpreter keeps an exception there until somebody takes it: of one that has none, the state
+        // ends with each of the code's calls.
+        Python::attach(|py| {
+            let made = py.detach(|| self.run(views));
+            PyErr::take(py).map_or(Ok(made), Err)
+        })
     }
 
     /// What the code made of it; nothing when it raised.

@@ -2,11 +2,12 @@
 //! interpreter.
 #![allow(unsafe_code)] // Arguments are erased pointers; the builder fixed their types.
 
+use crate::alone;
 use crate::prints::Place;
+use crate::sums;
 use crate::value::{PyBlocks, PyValue};
 use brambling::program::tree::{Folding, TreeNode, aligned_nodes};
 use brambling::program::{Context, Kernel, KernelError, Progress, Sink};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
 use std::sync::Arc;
@@ -88,11 +89,15 @@ fn text_of(py: Python<'_>, error: &PyErr) -> String {
 }
 
 impl Function {
-    pub(crate) fn unset(&self, place: usize) -> PyErr {
-        PyRuntimeError::new_err(format!(
-            "`{}` is read before anything has written it; write it in an earlier stage, or give it a value",
-            self.names[place]
-        ))
+    /// The error for a dataset that has no value; the one that is updated has no place among those read.
+    pub(crate) fn unset(&self, place: Option<usize>) -> PyErr {
+        Python::attach(|py| {
+            let call = self.call.bind(py);
+            match call.call_method1(pyo3::intern!(py, "unset"), (place,)) {
+                Ok(error) => PyErr::from_value(error),
+                Err(error) => error,
+            }
+        })
     }
 
     fn named(&self, place: usize) -> String {
@@ -116,12 +121,12 @@ impl Function {
                 match (shape, place) {
                     (Shape::Opaque, _) => opaque(*args.add(number))
                         .get_named(py, || self.named(number))?
-                        .ok_or_else(|| self.unset(number))?,
+                        .ok_or_else(|| self.unset(Some(number)))?,
                     (Shape::Blocked, None) => blocked(*args.add(number)).whole(py)?,
                     (Shape::Blocked, Some(place)) => {
                         let blocks = blocked(*args.add(number));
                         match blocks.values.get(place) {
-                            None => return Err(self.unset(number)),
+                            None => return Err(self.unset(Some(number))),
                             Some(value) => match value.get_named(py, || self.named(number))? {
                                 None => return Ok(None),
                                 Some(value) => value,
@@ -146,6 +151,7 @@ impl Function {
         let at = context.position();
         let args = PyTuple::new(py, args)?;
         let _here = self.place.as_ref().map(Place::enter);
+        let _turn = alone::turn_with_interpreter(py);
         self.call.bind(py).call1((
             args,
             context.partition(),
@@ -225,16 +231,6 @@ impl Kernel for Map {
 pub struct Update {
     pub function: Function,
     pub shape: Shape,
-    pub name: String,
-}
-
-impl Update {
-    fn unset(&self) -> PyErr {
-        PyRuntimeError::new_err(format!(
-            "`{}` is updated before anything has written it; write it in an earlier stage, or give it a value",
-            self.name
-        ))
-    }
 }
 
 impl Kernel for Update {
@@ -247,7 +243,7 @@ impl Kernel for Update {
                     let Some(mut arguments) = arguments else {
                         return Ok(());
                     };
-                    let (value, unseen) = own.take(py)?.ok_or_else(|| self.unset())?;
+                    let (value, unseen) = own.take(py)?.ok_or_else(|| self.function.unset(None))?;
                     arguments.insert(0, value);
                     *own = PyValue::new(
                         &self
@@ -296,6 +292,8 @@ impl Kernel for Test {
 #[derive(Clone)]
 pub struct Combine {
     pub call: Arc<Py<PyAny>>,
+    /// What it makes of each value before all else; an operation of the user's has no such function.
+    pub leaf: Option<Arc<Py<PyAny>>>,
     /// Whether it is the package's own sum, which many values need no interpreter for.
     pub sum: bool,
     /// Where it prints, if it was built for a job of a cluster.
@@ -303,6 +301,21 @@ pub struct Combine {
 }
 
 impl Combine {
+    /// A value as it enters the tree: a sum's has the sum's type, however many there are.
+    fn leaf(&self, value: &PyValue) -> PyResult<PyValue> {
+        let Some(leaf) = &self.leaf else {
+            return Ok(value.clone());
+        };
+        match value.views() {
+            Some(views) if !(self.sum && sums::widens(views)) => Ok(value.clone()),
+            Some(views) if !views.has_scalars => Ok(PyValue::made(sums::widened(views))),
+            _ => Python::attach(|py| {
+                let value = value.get(py)?;
+                PyValue::new(&leaf.bind(py).call1((value,))?)
+            }),
+        }
+    }
+
     fn join(&self, values: &mut [PyValue], left: usize, right: usize) -> PyResult<()> {
         let (head, tail) = values.split_at_mut(right);
         if self.sum && head[left].add(&tail[0]) {
@@ -311,6 +324,7 @@ impl Combine {
         let _here = self.place.as_ref().map(Place::enter);
         Python::attach(|py| {
             let operands = (head[left].get(py)?, tail[0].get(py)?);
+            let _turn = alone::turn_with_interpreter(py);
             head[left] = PyValue::new(&self.call.bind(py).call1(operands)?)?;
             Ok(())
         })
@@ -389,7 +403,7 @@ impl Kernel for ReduceScatter {
                     let value = unsafe { opaque(*args) };
                     if value.is_set() {
                         let leaf = TreeNode::leaf(u64::from(sink.source()));
-                        partials.push((leaf, value.clone()));
+                        partials.push((leaf, self.combine.leaf(value)?));
                     }
                 }
                 Shape::Blocked => {
@@ -401,7 +415,7 @@ impl Kernel for ReduceScatter {
                         for index in node.start()..node.start() + (1 << node.level) {
                             let value = &blocks.values[(index - blocks.first) as usize];
                             if value.is_set() {
-                                folder.push(TreeNode::leaf(index), value.clone());
+                                folder.push(TreeNode::leaf(index), self.combine.leaf(value)?);
                             }
                         }
                         let value = folder.finish()?;

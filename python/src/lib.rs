@@ -1,6 +1,7 @@
 //! The Python package's native half: builds programs from Python's statements, runs them with Python
 //! functions as kernels, and connects the models and the command.
 
+mod alone;
 mod array;
 mod borrowed;
 mod builder;

@@ -32,12 +32,12 @@ pub struct PyCaller {
 }
 
 impl PyCaller {
-    /// Shows something while the run goes on. An exception that is no error, such as Ctrl-C's, ends the run; whatever else goes wrong here is
-    /// not worth ending it.
+    /// Shows something while the run goes on. An exception that is no error, such as Ctrl-C's, or of a signal's handler ends the run; whatever
+    /// else goes wrong here is not worth ending it.
     fn meanwhile(&mut self, show: impl FnOnce(&mut Self, Python<'_>) -> PyResult<()>) {
         Python::attach(|py| {
             if let Err(error) = show(self, py)
-                && !error.is_instance_of::<PyException>(py)
+                && ends_the_run(py, &error)
             {
                 self.raised = Some(error);
             }
@@ -141,7 +141,7 @@ impl PyCaller {
                     .and_then(|source| source.downcast::<PyErr>().ok());
                 let cause = match source {
                     // Ctrl-C or sys.exit in a kernel is no failure of the kernel.
-                    Some(cause) if !cause.is_instance_of::<PyException>(py) => return *cause,
+                    Some(cause) if ends_the_run(py, &cause) => return *cause,
                     Some(cause) => Some(*cause),
                     None => None,
                 };
@@ -163,6 +163,19 @@ impl PyCaller {
             _ => crate::raise("Error", text),
         }
     }
+}
+
+/// Whether an exception is nobody's failure but leaves the run as it is: one that is no error, or that a signal's handler raised.
+fn ends_the_run(py: Python<'_>, error: &PyErr) -> bool {
+    if !error.is_instance_of::<PyException>(py) {
+        return true;
+    }
+    let from_a_handler = || -> PyResult<bool> {
+        let signals = py.import("brambling._signals")?;
+        let raised = signals.call_method1("from_a_handler", (error.traceback(py),))?;
+        raised.extract()
+    };
+    from_a_handler().unwrap_or(false)
 }
 
 /// The exception for a failure on a worker: the one that it would be here.

@@ -28,13 +28,82 @@ fn leaves(views: &Views) -> impl Iterator<Item = (&Leaf, i64, &[i64])> {
 
 /// Whether two values can be added here: equal types that are known, and equal lengths.
 pub fn can_add(left: &Views, right: &Views) -> bool {
-    left.layout == right.layout
+    !(left.has_scalars || right.has_scalars)
+        && left.layout == right.layout
         && left.layout.leaves.iter().all(is_known)
         && leaves(left).zip(leaves(right)).all(|(l, r)| l.2 == r.2)
 }
 
 fn elements(lengths: &[i64]) -> usize {
     lengths.iter().product::<i64>() as usize
+}
+
+/// Whether a sum of such leaves has more room than they have, as NumPy's sums of small integers and of truth values.
+fn is_narrow(leaf: &Leaf) -> bool {
+    match leaf.kind {
+        b'b' => true,
+        b'i' | b'u' => leaf.size < 8,
+        _ => false,
+    }
+}
+
+/// Whether a sum of such values is of another type than they are.
+pub fn widens(views: &Views) -> bool {
+    views.layout.leaves.iter().any(is_narrow)
+}
+
+/// A value of the type that its sum has.
+pub fn widened(views: &Views) -> Made {
+    let mut made = copied(views);
+    for ((part, leaf), (_, address, lengths)) in made
+        .parts
+        .iter_mut()
+        .zip(&mut made.layout.leaves)
+        .zip(leaves(views))
+    {
+        if !is_narrow(leaf) {
+            continue;
+        }
+        let count = elements(lengths);
+        // SAFETY: a leaf has as many elements of its type as its lengths say, alive while its value is.
+        let words = unsafe {
+            match (leaf.kind, leaf.size) {
+                (b'i', 1) => words(address as *const i8, count),
+                (b'i', 2) => words(address as *const i16, count),
+                (b'i', _) => words(address as *const i32, count),
+                (b'u', 2) => words(address as *const u16, count),
+                (b'u', 4) => words(address as *const u32, count),
+                _ => words(address as *const u8, count),
+            }
+        };
+        *leaf = Leaf {
+            kind: if leaf.kind == b'u' { b'u' } else { b'i' },
+            size: 8,
+            dimensions: leaf.dimensions,
+        };
+        *part = Arc::new(Part {
+            leaf: *leaf,
+            shape: lengths.to_vec(),
+            buffer: words,
+        });
+    }
+    made
+}
+
+/// Integers with all their digits: the sign's too.
+///
+/// # Safety
+/// `count` elements at the address, aligned.
+unsafe fn words<T: Copy + Into<i64>>(from: *const T, count: usize) -> Box<[u64]> {
+    let from = match count {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        _ => unsafe { std::slice::from_raw_parts(from, count) },
+    };
+    let mut words: Vec<u64> = from.iter().map(|&value| value.into() as u64).collect();
+    // An address is there, even when nothing else is.
+    words.resize(count.max(1), 0);
+    words.into_boxed_slice()
 }
 
 /// A value of one's own, to add others to.

@@ -14,6 +14,7 @@ from brambling._kernel import code_of, name_of
 from brambling._program.checks import Truth
 from brambling._program.handles import Dataset, Signal
 from brambling._program.statements import Statements
+from brambling._texts import short
 
 
 class Control(Statements):
@@ -54,7 +55,8 @@ class Control(Statements):
             raise BuildError("a loop is p.loop(turns) or p.loop(while_=f, on=dataset)")
         if n is not None:
             if not isinstance(n, int | np.integer) or not 0 <= n < 1 << 64:
-                raise BuildError(f"p.loop({n!r}): give the number of turns, an integer from 0 to 2**64 - 1")
+                unknown = "; as long as something holds it turns with p.loop(while_=f, on=dataset)" if callable(n) or isinstance(n, Dataset) else ""
+                raise BuildError(f"p.loop({short(n)}): give the number of turns, an integer from 0 to 2**64 - 1{unknown}")
             self._builder.begin_repeat(int(n))
         else:
             assert while_ is not None and on is not None
@@ -83,7 +85,7 @@ class Control(Statements):
         """
         self._statement()
         if not isinstance(signal, Signal) or signal._program is not self:
-            raise BuildError(f"p.if_ tests a signal of this program, not {signal!r}; make one with p.signal(f, dataset)")
+            raise BuildError(f"p.if_ tests a signal of this program, not {short(signal)}; make one with p.signal(f, dataset)")
         branch = self._builder.begin_if(signal._id)
         with self._body("if_"):
             yield

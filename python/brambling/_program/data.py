@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,7 +13,7 @@ from brambling import _arrow, _native
 from brambling._errors import BuildError, BuildTypeError, refuse_unreadable
 from brambling._program.handles import Dataset
 from brambling._program.statements import Statements
-from brambling._texts import count
+from brambling._texts import count, short
 
 
 class Data(Statements):
@@ -49,7 +50,7 @@ class Data(Statements):
         <dataset loaded: 3 blocks in 3 partitions, of program 'loading'>
         """
         if not arrays:
-            raise BuildError("p.load needs at least one array")
+            raise BuildError("p.load needs at least one array; give it, as in p.load(X) or p.load(X, y)")
         if name is not None:
             self._new_name(name)
         tables = [_rows(place, array) for place, array in enumerate(arrays, 1)]
@@ -66,7 +67,7 @@ class Data(Statements):
             partitions = _native.partitions_for(blocks, sum(array.nbytes for array in tables))
         partitions = self._partitions(name, partitions)
         self._statement()
-        return self._made(self._builder.load(name, tables, partitions), name, blocks)
+        return self._made(self._builder.load(name, tables, partitions), name, blocks, None if rows else name)
 
     def dataset(self, name: str, value: Any = None, partitions: int = 1) -> Dataset:
         """
@@ -84,6 +85,11 @@ class Data(Statements):
         """
         self._new_name(name)
         partitions = self._partitions(name, partitions)
+        if isinstance(value, Dataset):
+            raise BuildTypeError(
+                f"the value of `{name}` is the dataset `{value.name}`, whose values exist only while the program runs; use "
+                f"p.map(f, {value.name}), which makes a dataset of another"
+            )
         if isinstance(value, np.ndarray):
             value = value.copy()
             value.flags.writeable = False
@@ -100,8 +106,9 @@ class Data(Statements):
 
 def _rows(place: int, given: Any) -> np.ndarray:
     refuse_unreadable(given, f"p.load: argument {place}")
+    _refuse_no_array(place, given)
     if _arrow.is_arrow(given):
-        return np.ascontiguousarray(_arrow.rows(given, f"p.load: argument {place}"))
+        return _in_rows(_arrow.rows(given, f"p.load: argument {place}"))
     if isinstance(given, tuple) and _are_arrays(given):
         _refuse_several(place, given)
     try:
@@ -116,10 +123,35 @@ def _rows(place: int, given: Any) -> np.ndarray:
         ) from error
     if array.ndim == 0:
         raise BuildTypeError(
-            f"p.load: argument {place} is a single value, not an array of rows; "
+            f"p.load: argument {place} is a single value, {short(given)}, not an array of rows; "
             "make it a dataset with p.dataset(name, value=...)"
         )
-    return np.ascontiguousarray(array)
+    return _in_rows(array)
+
+
+def _in_rows(array: np.ndarray) -> np.ndarray:
+    array = np.ascontiguousarray(array)
+    # Machine code reads whole numbers.
+    return array if array.flags.aligned else array.copy()
+
+
+def _refuse_no_array(place: int, given: Any) -> None:
+    """Refuses what NumPy would take for a single value."""
+    what = f"p.load: argument {place} is a {type(given).__name__}"
+    if isinstance(given, str | bytes | os.PathLike):
+        raise BuildTypeError(
+            f"p.load: argument {place} is the text {short(given)}, not an array of rows; read a file first, as with numpy.loadtxt, or make it a "
+            "dataset with p.dataset(name, value=...)"
+        )
+    if isinstance(given, Mapping):
+        key = next(iter(given), "name")
+        raise BuildTypeError(f"{what}, not an array of rows; give its columns as arguments of their own, as in p.load(columns[{key!r}], ...)")
+    if isinstance(given, Iterator):
+        raise BuildTypeError(f"{what}, whose rows are not there yet; give an array or a list of them, as in p.load(list(...))")
+    if isinstance(given, Set):
+        raise BuildTypeError(f"{what}, whose items have no order; give them in one, as in p.load(sorted(...))")
+    if hasattr(given, "toarray"):
+        raise BuildTypeError(f"{what}, which is sparse; give its toarray()")
 
 
 def _are_arrays(given: Sequence[Any]) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from brambling._errors import BuildError
+from brambling import _native
+from brambling._errors import BuildError, BuildTypeError
 from brambling._kernel import code_of, name_of
 from brambling._program.checks import Pieces
 from brambling._program.handles import Dataset, Exchange
-from brambling._program.neighbours import ToNeighbours, from_neighbours, offsets_of
+from brambling._program.neighbours import ToNeighbours, check_send, from_neighbours, offsets_of
 from brambling._program.statements import Statements, ids
-from brambling._shuffle import Split, join
+from brambling._shuffle import Split, check_key, join
+from brambling._texts import short
 
 
 def _joined(pieces: dict[int, Any]) -> Any:
@@ -24,6 +26,9 @@ class Exchanges(Statements):
     def shuffle(self, dataset: Dataset, key: Any, partitions: int | None = None) -> Dataset:
         """
         Bring all rows of a key into one partition, in the order of their sources.
+
+        Of a dataset loaded from one array a partition gets an array of its rows, of one loaded from several a tuple of arrays, and of
+        lists a list; without rows they are empty, and of the same types.
 
         Parameters
         ----------
@@ -47,7 +52,8 @@ class Exchanges(Statements):
         self._own(dataset, "p.shuffle")
         name = self._fresh(f"{dataset.name} by key")
         partitions = dataset.partitions if partitions is None else self._partitions(name, partitions)
-        split = Split(key, partitions, dataset._blocks is not None)
+        check_key(key)
+        split = Split(key, partitions, dataset.name, dataset._blocks is not None, self._holders(dataset))
         stage = f"shuffle {dataset.name}"
         sending = self._call(split, stage, (dataset,))
         receiving = self._call(_joined, stage, (), own_inputs=1)
@@ -57,6 +63,14 @@ class Exchanges(Statements):
         made = self._builder.gather(exchange, stage, name, receiving, code, [], partitions)
         self._builder.mark_hashed(made)
         return self._made(made, name, None)
+
+    def _holders(self, dataset: Dataset) -> list[int]:
+        """The partitions that hold anything, of blocked datasets those that have blocks."""
+        everybody = range(dataset.partitions)
+        if not dataset._blocks:
+            return list(everybody)
+        blocks = (_native.blocks_of_partition(it, dataset.partitions, dataset._blocks) for it in everybody)
+        return [it for it, (first, last) in zip(everybody, blocks, strict=True) if first < last]
 
     def exchange(
         self,
@@ -98,6 +112,7 @@ class Exchanges(Statements):
         """
         self._own(dataset, "p.exchange")
         offsets = offsets_of(neighbours)
+        check_send(send, wrap)
         stage = f"exchange {dataset.name}"
         name = self._fresh(f"neighbours of {dataset.name}")
         sending = self._call(ToNeighbours(offsets, wrap, send), stage, (dataset,))
@@ -129,17 +144,19 @@ class Exchanges(Statements):
         name = name_of(f)
         if not args:
             raise BuildError(f"`{name}` reads no dataset; p.scatter(f, dataset, ..., to=...) sends from its partitions")
-        partitions = to.partitions if isinstance(to, Dataset) else self._partitions(name, to)
-        call = self._call(f, name, args, check=Pieces(name))
+        partitions = to.partitions if isinstance(to, Dataset) else self._partitions(name, to, "to")
+        call = self._call(f, name, args, check=Pieces(name, partitions))
         self._statement()
         exchange = self._builder.scatter(name, call, code_of(f), ids(args), None)
         return Exchange(self, exchange, name, partitions)
 
     def gather(self, f: Callable[..., Any], pieces: Exchange, *args: Dataset) -> Dataset:
         """Receive a scatter's pieces: `f` gets the mapping from source to piece, in order of sources."""
+        if isinstance(f, Exchange):
+            raise BuildTypeError("p.gather(f, pieces, ...): the function comes first, then what it gathers")
         name = name_of(f)
         if not isinstance(pieces, Exchange) or pieces._program is not self:
-            raise BuildError(f"`{name}` gathers {pieces!r}; give what p.scatter of this program returned")
+            raise BuildError(f"`{name}` gathers {short(pieces)}; give what p.scatter of this program returned")
         call = self._call(f, name, args, own_inputs=1)
         result = self._fresh(name)
         self._statement()

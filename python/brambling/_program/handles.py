@@ -18,16 +18,18 @@ class Dataset:
     values exist only while the program runs, and afterwards in the result.
     """
 
-    __slots__ = ("_blocks", "_id", "_may_be_none", "_program", "name", "partitions")
+    __slots__ = ("_blocks", "_id", "_may_be_none", "_program", "_without_rows", "name", "partitions")
 
     def __init__(
-        self, program: Statements, identity: int, name: str, partitions: int, blocks: int | None
+        self, program: Statements, identity: int, name: str, partitions: int, blocks: int | None, without_rows: str | None = None
     ) -> None:
         self._program = program
         self._id = identity
         self._blocks = blocks
         # Whether it began as None: then an update that gives None has not forgotten its return.
         self._may_be_none = False
+        # The load without rows of which it was made, if it was: then it has no value.
+        self._without_rows = without_rows
         self.name = name
         self.partitions = partitions
 
@@ -46,17 +48,30 @@ class Dataset:
     def __iter__(self) -> Iterator[Any]:
         self._asked_for_values()
 
-    def _asked_for_values(self, *_: Any, **__: Any) -> NoReturn:
-        raise BuildTypeError(
+    def __getattr__(self, name: str) -> Any:
+        what = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if not name.startswith("_") and name not in self.__slots__:
+            what = f"a dataset has no {name!r}: {self._where_values_are()}"
+        raise AttributeError(what, name=name, obj=self)
+
+    def __format__(self, form: str) -> str:
+        return self._asked_for_values() if form else str(self)
+
+    def _where_values_are(self) -> str:
+        return (
             f"the values of `{self.name}` exist only while the program runs; use p.map(f, {self.name}), "
             f"or p.keep({self.name}) and take them from the result of p.run()"
         )
+
+    def _asked_for_values(self, *_: Any, **__: Any) -> NoReturn:
+        raise BuildTypeError(self._where_values_are())
 
 
 # What Python and NumPy would compute with: without an answer of our own, np.sum(x) is x itself.
 for _name in (
     "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul rmatmul and rand or ror "
-    "xor rxor lt le gt ge neg pos abs invert float int round getitem setitem contains len array array_ufunc"
+    "xor rxor lt le gt ge neg pos abs invert float int round getitem setitem contains len array array_ufunc complex index divmod rdivmod "
+    "lshift rlshift rshift rrshift trunc floor ceil"
 ).split():
     setattr(Dataset, f"__{_name}__", Dataset._asked_for_values)
 

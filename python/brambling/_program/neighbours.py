@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from brambling._errors import BuildError
-from brambling._kernel import Context
+from brambling._errors import BuildError, BuildTypeError
+from brambling._kernel import Context, name_of
+from brambling._texts import short
 
 
 def offsets_of(neighbours: Any) -> list[int]:
     offsets = list(neighbours) if isinstance(neighbours, Iterable) else []
-    if not offsets or not all(isinstance(offset, int | np.integer) for offset in offsets):
+    if not offsets or not all(isinstance(offset, int | np.integer) and abs(int(offset)) < 1 << 31 for offset in offsets):
         raise BuildError(
-            f"neighbours = {neighbours!r} is not usable; give offsets of partitions, such as (-1, 1)"
+            f"p.exchange: neighbours = {short(neighbours)} is not usable; give offsets of partitions, such as (-1, 1)"
         )
     return sorted({int(offset) for offset in offsets})
+
+
+def check_send(send: Any, wrap: Any) -> None:
+    if not isinstance(wrap, bool | np.bool_):
+        raise BuildTypeError(f"p.exchange: wrap = {short(wrap)} is not usable; give True or False")
+    if send is None:
+        return
+    if not callable(send):
+        raise BuildTypeError(f"p.exchange: send = {short(send)} is not usable; give a function of a value and an offset")
+    try:
+        inspect.signature(send).bind(None, 0)
+    except ValueError:  # Functions of C may not say.
+        return
+    except TypeError as error:
+        raise BuildTypeError(
+            f"p.exchange: send = `{name_of(send)}` is called with a value and an offset: {error}; give a function of both"
+        ) from None
 
 
 class ToNeighbours:

@@ -13,7 +13,7 @@ from brambling._program.exchanges import Exchanges
 from brambling._program.reductions import Reductions
 from brambling._program.result import Result
 from brambling._program.stages import Stages
-from brambling._texts import count
+from brambling._texts import count, short
 
 
 class Program(Data, Stages, Reductions, Exchanges, Control):
@@ -89,6 +89,9 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
                 f"there is a p.{what}(...) without its block, which changes nothing; "
                 f"write `with p.{what}(...):` and indent the statements that belong to it"
             )
+        for name, given, most in (("threads", threads, 1024), ("weight", weight, 1000)):
+            if given is not None and (not isinstance(given, int | np.integer) or isinstance(given, bool)):
+                raise SettingsError(f"argument: {name} = {short(given)} is not usable: give an integer from 1 to {most}")
         if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
             raise SettingsError(f'argument: threads = "{threads}" is not usable: give a number from 1 to 1024')
         if weight is not None and (not isinstance(weight, int | np.integer) or not 1 <= weight <= 1000):

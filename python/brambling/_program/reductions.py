@@ -21,7 +21,8 @@ class Reductions(Statements):
         Parameters
         ----------
         op : {"sum", "min", "max"} or callable
-            An associative function of two values, or the name of one over numbers, arrays and tuples.
+            An associative function of two values, or the name of one over numbers, arrays and tuples. A "sum" has the type that
+            `numpy.sum` gives it: of small integers and truth values int64, of unsigned ones uint64. "min" and "max" keep the type.
         dataset : Dataset
             What is combined.
 
@@ -42,7 +43,7 @@ class Reductions(Statements):
         self._statement()
         name, is_sum = f"{called} of {dataset.name}", isinstance(op, str) and op == "sum"
         made = self._builder.reduce(name, result, combine, code_of(op), dataset._id, is_sum)
-        return self._made(made, result, None)
+        return self._made(made, result, None, dataset._without_rows)
 
     def all_reduce(
         self, op: str | Callable[[Any, Any], Any], dataset: Dataset, like: Dataset | None = None
@@ -57,4 +58,5 @@ class Reductions(Statements):
         self._own(like, "p.broadcast")
         result = self._fresh(f"{dataset.name} everywhere")
         self._statement()
-        return self._made(self._builder.broadcast(dataset._id, like._id, result), result, None)
+        made = self._builder.broadcast(dataset._id, like._id, result)
+        return self._made(made, result, None, dataset._without_rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from brambling import _native
 from brambling._errors import BuildError, ClusterError, NotKept
 from brambling._program.handles import Dataset
 from brambling._table import Table
+from brambling._texts import short
 
 if TYPE_CHECKING:
     from brambling._program.program import Program
@@ -45,7 +46,7 @@ class Result(Mapping[str, Any]):
 
     def __getitem__(self, dataset: Dataset | str) -> Any:
         name = dataset.name if isinstance(dataset, Dataset) else dataset
-        known = self._kept.get(name)
+        known = self._kept.get(name) if isinstance(name, Hashable) else None
         if known is None or (isinstance(dataset, Dataset) and dataset is not known):
             raise NotKept(self._why_not(dataset))
         if name not in self._values:
@@ -57,6 +58,12 @@ class Result(Mapping[str, Any]):
             one = known._blocks is None and known.partitions == 1
             self._values[name] = values[0] if one else values
         return self._values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        what = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if not name.startswith("_"):
+            what = f"a result has no attribute {name!r}; ask for datasets by their names, as in result[{name!r}] (kept: {self._names()})"
+        raise AttributeError(what, name=name, obj=self)
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
         return self.table().__arrow_c_array__(requested_schema)
@@ -85,15 +92,20 @@ class Result(Mapping[str, Any]):
         """
         return Table({name: _column(name, self[name]) for name in self})
 
-    def _why_not(self, dataset: Any) -> str:
+    def _names(self) -> str:
         names = [f"`{name}`" for name in islice(self._kept, _NAMES_MAX)]
         more = len(self._kept) - len(names)
-        kept = ", ".join(names) + (f" and {more} more" if more else "") or "nothing"
+        return ", ".join(names) + (f" and {more} more" if more else "") or "nothing"
+
+    def _why_not(self, dataset: Any) -> str:
+        kept = self._names()
         if isinstance(dataset, Dataset) and dataset._program is not self._program:
             return (
                 f"`{dataset.name}` is of program {dataset._program.name!r}; ask the result of that program's run "
                 f"(kept here: {kept})"
             )
+        if not isinstance(dataset, Dataset | Hashable) or isinstance(dataset, slice):
+            return f"{short(dataset)} is neither a dataset nor the name of one; ask for one at a time (kept: {kept})"
         if not isinstance(dataset, Dataset) and dataset not in self._program._datasets:
             return f"there is no dataset {dataset!r} in program {self._program.name!r} (kept: {kept})"
         name = dataset.name if isinstance(dataset, Dataset) else dataset

@@ -60,7 +60,9 @@ class Stages(Statements):
         self._statement()
         compiler = compiler_of(f, name, [arg.name for arg in args])
         made = self._builder.map(name, result, call, code_of(f), ids(args), per == "block", compiler)
-        return self._made(made, result, blocks)
+        # Of opaque datasets there is a value, or nothing to read it.
+        without_rows = next((arg._without_rows for arg in args if arg._without_rows), None) if blocks == 0 else None
+        return self._made(made, result, blocks, without_rows)
 
     def update(self, dataset: Dataset, f: Callable[..., Any], *args: Dataset) -> None:
         """
@@ -78,7 +80,7 @@ class Stages(Statements):
         else:
             for arg in args:
                 self._own(arg, f"`{name}`")
-        call = self._call(f, name, args, updates=True, may_be_none=dataset._may_be_none)
+        call = self._call(f, name, args, updates=dataset, may_be_none=dataset._may_be_none)
         self._statement()
         self._builder.update(name, dataset._id, call, code_of(f), ids(args))
 

@@ -11,9 +11,9 @@ from brambling._block import Block
 from brambling._errors import BuildError, BuildTypeError
 from brambling._kernel import Call
 from brambling._outer import OuterNames
-from brambling._program.handles import Dataset
+from brambling._program.handles import Dataset, Exchange, Signal
 from brambling._program.tape import Tape
-from brambling._texts import count
+from brambling._texts import count, short
 
 
 class Statements:
@@ -21,8 +21,8 @@ class Statements:
 
     def __init__(self, name: str, seed: int = 0) -> None:
         if not isinstance(name, str):
-            raise BuildTypeError(f"a program's name is a string, not {name!r}")
-        if not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
+            raise BuildTypeError(f"a program's name is a string, not {short(name)}; give one, as in br.Program('training')")
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 1 << 64:
             raise BuildError(f"seed = {seed!r} is not usable; give an integer from 0 to 2**64 - 1")
         self.name = name
         self._seed = int(seed)
@@ -38,14 +38,16 @@ class Statements:
     def _statement(self) -> None:
         self._closed_if = None
 
-    def _made(self, identity: int, name: str, blocks: int | None) -> Dataset:
-        dataset = Dataset(self, identity, name, self._builder.partitions(identity), blocks)
+    def _made(self, identity: int, name: str, blocks: int | None, without_rows: str | None = None) -> Dataset:
+        dataset = Dataset(self, identity, name, self._builder.partitions(identity), blocks, without_rows)
         self._datasets[name] = dataset
         return dataset
 
     def _new_name(self, name: Any) -> None:
         if not isinstance(name, str) or not name:
-            raise BuildError(f"a dataset's name is a string, not {name!r}")
+            raise BuildError(
+                f"a dataset's name is a string, not {short(name)}; give one, as in p.dataset('weights', value=...) or p.load(X, name='rows')"
+            )
         if name in self._datasets:
             raise BuildError(f"there is a dataset `{name}` already; give this one another name")
 
@@ -59,32 +61,42 @@ class Statements:
         self._numbers[name] = number
         return f"{name} {number}"
 
-    def _partitions(self, name: str, partitions: Any) -> int:
+    def _partitions(self, name: str, partitions: Any, called: str = "partitions") -> int:
         if not isinstance(partitions, int | np.integer) or isinstance(partitions, bool):
-            raise BuildTypeError(f"`{name}`: partitions = {partitions!r} is not usable; give a positive integer")
+            raise BuildTypeError(f"`{name}`: {called} = {short(partitions)} is not usable; give a positive integer")
         if partitions == 0:
-            raise BuildError(f"dataset `{name}` has zero partitions; give it at least 1")
+            what = f"dataset `{name}` has" if called == "partitions" else f"`{name}` sends to"
+            raise BuildError(f"{what} zero partitions; give it at least 1")
         if not 0 < partitions <= 1 << 24:
-            raise BuildError(f"`{name}`: partitions = {partitions} is not usable; give a number from 1 to 16777216")
+            raise BuildError(f"`{name}`: {called} = {partitions} is not usable; give a number from 1 to 16777216")
         return int(partitions)
 
     def _own(self, dataset: Any, who: str) -> Dataset:
         if not isinstance(dataset, Dataset):
-            raise BuildTypeError(
-                f"{who} uses {type(dataset).__name__} {_short(dataset)}, which is not a dataset; make it one with "
-                "p.dataset(name, value=...) or p.load(array), or bind it with functools.partial"
-            )
+            raise BuildTypeError(f"{who} uses {type(dataset).__name__} {short(dataset)}, which is not a dataset; {self._instead_of(dataset)}")
         if dataset._program is not self:
             raise BuildError(
                 f"{who} uses `{dataset.name}` of program {dataset._program.name!r}; "
-                "datasets belong to the program that made them"
+                "datasets belong to the program that made them: make one here, and give it the other's result as its value"
             )
         return dataset
+
+    def _instead_of(self, given: Any) -> str:
+        """What to give for something that is not a dataset."""
+        if isinstance(given, str) and given in self._datasets:
+            return f"give the dataset `{given}` itself, which the statement that made it returned"
+        if isinstance(given, list | tuple) and given and all(isinstance(it, Dataset) for it in given):
+            return "give each dataset as an argument of its own"
+        if isinstance(given, Exchange):
+            return "receive its pieces first, with p.gather(f, exchange)"
+        if isinstance(given, Signal):
+            return "test it with p.if_(signal)"
+        return "make it one with p.dataset(name, value=...) or p.load(array), or bind it with functools.partial"
 
     def _call(
         self, f: Callable[..., Any], stage: str, args: Sequence[Any], **how: Any
     ) -> Call:
-        reads = [self._own(arg, f"`{stage}`").name for arg in args]
+        reads = [self._own(arg, f"`{stage}`") for arg in args]
         self._outer.note(f, stage)
         return Call(f, stage=stage, reads=reads, seed=self._seed, **how)
 
@@ -107,8 +119,3 @@ def function_first(f: Any, form: str) -> None:
 
 def ids(args: Sequence[Dataset]) -> list[int]:
     return [arg._id for arg in args]
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
