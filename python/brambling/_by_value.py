@@ -38,6 +38,16 @@ def modules_by_value() -> Iterator[None]:
                 pickler.unregister_pickle_by_value(module)
 
 
+def goes_along(name: str) -> bool:
+    """Whether what is of a module travels itself, since others cannot import that."""
+    return name == "__main__" or name in _names_not_installed(len(sys.modules), next(reversed(sys.modules)))
+
+
+@functools.lru_cache(maxsize=1)
+def _names_not_installed(count: int, newest: str) -> frozenset[str]:
+    return frozenset(module.__name__ for module in _modules_not_installed(count, newest))
+
+
 @functools.lru_cache(maxsize=1)
 def _modules_not_installed(_count: int, _newest: str) -> list[ModuleType]:
     """Modules that lie where nobody installs any. They are looked for again when another one was imported."""
@@ -59,6 +69,12 @@ def _modules_not_installed(_count: int, _newest: str) -> list[ModuleType]:
 
 def _is_installed(file: str) -> bool:
     folders = file.split(os.sep)
+    return "site-packages" in folders or "dist-packages" in folders or is_of_the_interpreter(file)
+
+
+def is_of_the_interpreter(file: str) -> bool:
+    """Whether a file is of the standard library."""
+    folders = file.split(os.sep)
     if "site-packages" in folders or "dist-packages" in folders:
-        return True
+        return False
     return any(file.startswith(sysconfig.get_path(kind) + os.sep) for kind in ("stdlib", "platstdlib"))

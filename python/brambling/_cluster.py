@@ -11,12 +11,14 @@ from brambling import _native
 from brambling._errors import SettingsError
 
 if TYPE_CHECKING:
+    from brambling._packages import Loads
     from brambling._program.program import Program
 
 # Those that are open, the last one first in use.
 _open: list[Cluster] = []
-# Whether this process is a worker.
+# Whether this process is a worker, and what it then has loaded.
 _is_worker = False
+_loads: Loads | None = None
 
 
 class Cluster:
@@ -44,7 +46,8 @@ class Cluster:
         Returns
         -------
         dict
-            `workers`, a list of dicts with `id`, `pid`, `host`, `threads`, `shards`, `memory_bytes` and `idle_share` (0 to 1), and
+            `workers`, a list of dicts with `id`, `pid`, `host`, `threads`, `shards`, `memory_bytes`, `idle_share` (0 to 1) and `stuck`,
+            kernels that it cannot end though their jobs are over, dicts with `job`, `stage` and `seconds`; and
             `jobs`, with `id`, `name`, `state` ("queued", "running", "succeeded" or "failed"), `generation`, `position` (tasks that
             have run) and `failure`.
         """
@@ -134,8 +137,14 @@ def be_worker() -> None:
     What kernels run in this process runs here, whatever its environment says: the cluster waits for it. What they print goes to the clients
     of their jobs.
     """
-    from brambling import _prints
+    from brambling import _packages, _prints
 
-    global _is_worker
+    global _is_worker, _loads
     _is_worker = True
     _prints.install()
+    _loads = _packages.Loads()
+
+
+def loaded() -> list[tuple[str, str]]:
+    """What this worker has loaded of packages: the same list as before while nothing has changed."""
+    return [] if _loads is None else _loads.told()

@@ -1,6 +1,8 @@
 //! A cluster's processes with Python as their host: workers that build what clients send, and clients.
 
 use crate::builder::Builder;
+use crate::interrupts;
+use crate::loads;
 use crate::prints::Place;
 use crate::run::{self, Outcome, PyCaller};
 use brambling::cluster::{CAUSE_BYTES_MAX, Cluster, ClusterError, Prints, Rendezvous, Source};
@@ -21,6 +23,8 @@ impl Source for PySource {
             let made = || -> PyResult<Program> {
                 let travel = py.import("brambling._program.travel")?;
                 let loaded = travel.call_method1("loads", (PyBytes::new(py, bytes),))?;
+                // Others of the job compare what this has loaded, if kernels run here.
+                loads::tell(py, prints)?;
                 let builder = loaded.getattr("builder")?;
                 Ok(builder.cast::<Builder>()?.borrow().program())
             };
@@ -30,6 +34,21 @@ impl Source for PySource {
 
     fn caller(&self) -> Box<dyn Caller> {
         Box::new(WorkerCaller::new())
+    }
+
+    fn ended(&self, prints: &Prints) {
+        // What compiled kernels have had loaded is seen here at the latest. Models, and benches, have no kernels in Python.
+        if prints.has_loaded() {
+            let _ = Python::attach(|py| loads::tell(py, prints));
+        }
+    }
+
+    fn kernel(&self, prints: &Prints) -> Option<String> {
+        interrupts::kernel(prints)
+    }
+
+    fn interrupt(&self, prints: &Prints) {
+        interrupts::interrupt(prints);
     }
 
     fn cause(&self, failure: &Failure) -> Vec<u8> {

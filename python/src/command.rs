@@ -2,17 +2,22 @@
 
 use crate::cluster::PySource;
 use pyo3::prelude::*;
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::Path;
 
 /// An object of Python that runs scripts and knows the examples.
-struct PyHost(Py<PyAny>);
+struct PyHost {
+    host: Py<PyAny>,
+    /// Whether the process has become a worker.
+    is_worker: Cell<bool>,
+}
 
 impl PyHost {
     /// Calls a method that handles its own exceptions; one that gets out is printed, and counts as a failure.
     fn ask<R>(&self, method: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>, failed: R) -> R {
         Python::attach(|py| {
-            method(self.0.bind(py)).unwrap_or_else(|error| {
+            method(self.host.bind(py)).unwrap_or_else(|error| {
                 error.print(py);
                 failed
             })
@@ -52,6 +57,7 @@ impl brambling_cli::Host for PyHost {
     }
 
     fn source(&self) -> Option<Box<dyn brambling::cluster::Source>> {
+        self.is_worker.set(true);
         // What kernels run does not wait for the cluster, which waits for them.
         self.ask(
             |host| {
@@ -80,6 +86,29 @@ impl brambling_cli::Host for PyHost {
 /// Runs the command; `args` begins with the program's own name. The result is the exit code.
 #[pyfunction]
 pub fn command(py: Python<'_>, args: Vec<OsString>, host: Py<PyAny>) -> u8 {
-    let mut host = PyHost(host);
-    py.detach(|| brambling_cli::main(args, &mut host))
+    let mut host = PyHost {
+        host,
+        is_worker: Cell::new(false),
+    };
+    py.detach(|| {
+        let code = brambling_cli::main(args, &mut host);
+        if host.is_worker.get() {
+            // Back in the interpreter it would end itself, and with it the threads of kernels that run.
+            brambling::cluster::leave(code, flush);
+        }
+        code
+    })
+}
+
+/// Writes what Python has kept of what was printed.
+fn flush() {
+    Python::attach(|py| {
+        let sys = py.import("sys");
+        for name in ["stdout", "stderr"] {
+            // Closed, or gone: then there is nothing to write to.
+            let _ = (sys.as_ref().ok())
+                .and_then(|sys| sys.getattr(name).ok())
+                .and_then(|stream| stream.call_method0("flush").ok());
+        }
+    });
 }

@@ -3,6 +3,8 @@
 #![allow(unsafe_code)] // Arguments are erased pointers; the builder fixed their types.
 
 use crate::alone;
+use crate::forks;
+use crate::loads;
 use crate::prints::Place;
 use crate::sums;
 use crate::value::{PyBlocks, PyValue};
@@ -150,9 +152,10 @@ impl Function {
     ) -> PyResult<Bound<'py, PyAny>> {
         let at = context.position();
         let args = PyTuple::new(py, args)?;
-        let _here = self.place.as_ref().map(Place::enter);
+        let here = self.place.as_ref().map(Place::enter);
         let _turn = alone::turn_with_interpreter(py);
-        self.call.bind(py).call1((
+        let forks = forks::count();
+        let result = self.call.bind(py).call1((
             args,
             context.partition(),
             context.partitions(),
@@ -160,7 +163,13 @@ impl Function {
             at.stage.0,
             block,
             unseen,
-        ))
+        ));
+        drop(here);
+        let result = forks::end_if_child(py, forks, result)?;
+        if let Some(place) = &self.place {
+            loads::tell_news(py, place)?;
+        }
+        Ok(result)
     }
 
     /// # Safety
@@ -325,7 +334,9 @@ impl Combine {
         Python::attach(|py| {
             let operands = (head[left].get(py)?, tail[0].get(py)?);
             let _turn = alone::turn_with_interpreter(py);
-            head[left] = PyValue::new(&self.call.bind(py).call1(operands)?)?;
+            let forks = forks::count();
+            let result = self.call.bind(py).call1(operands);
+            head[left] = PyValue::new(&forks::end_if_child(py, forks, result)?)?;
             Ok(())
         })
     }

@@ -9,9 +9,12 @@ mod builtin;
 mod cluster;
 mod command;
 mod compiled;
+mod forks;
 mod graph;
 mod hash;
+mod interrupts;
 mod kernels;
+mod loads;
 mod ml;
 mod prints;
 mod probes;
@@ -70,6 +73,7 @@ pub(crate) fn tally<'py>(py: Python<'py>, tally: &Tally) -> PyResult<Bound<'py, 
 #[pyo3(name = "_native")]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    forks::watch(module)?;
     module.add_class::<builder::Builder>()?;
     module.add_class::<run::Outcome>()?;
     module.add_class::<cluster::PyCluster>()?;

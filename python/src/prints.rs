@@ -1,6 +1,7 @@
 //! What Python prints on a worker, told apart by job and stage. Kernels that were built for a job of a cluster know where to print, and the
 //! thread that runs one knows its kernel: what replaces `sys.stdout` there asks when something is printed.
 
+use crate::{forks, interrupts};
 use brambling::Printed;
 use brambling::cluster::{Prints, Stream};
 use pyo3::prelude::*;
@@ -24,33 +25,55 @@ fn here() -> Option<Arc<Place>> {
     HERE.with_borrow(Option::clone)
 }
 
-/// While it lives, what the thread runs prints to a place. Then it prints where it did before.
-pub struct Entered(Option<Arc<Place>>);
+/// While it lives, what the thread runs prints to a place, and is its kernel. Then it prints where it did before.
+pub struct Entered {
+    place: Option<Arc<Place>>,
+    kernel: *const Place,
+}
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        HERE.set(self.0.take());
+        interrupts::runs(self.kernel);
+        HERE.set(self.place.take());
     }
 }
 
 impl Place {
     /// Where a job's program prints while it is built.
     pub fn of(prints: &Prints) -> Arc<Place> {
-        Arc::new(Place {
-            prints: prints.clone(),
-            stage: String::new(),
-        })
+        let prints = prints.clone();
+        Place::new(prints, String::new())
+    }
+
+    fn new(prints: Prints, stage: String) -> Arc<Place> {
+        let place = Arc::new(Place { prints, stage });
+        interrupts::add_place(&place);
+        place
+    }
+
+    /// Whether it is of the job that prints there.
+    pub fn is_of(&self, prints: &Prints) -> bool {
+        self.prints.are(prints)
+    }
+
+    pub fn prints(&self) -> &Prints {
+        &self.prints
+    }
+
+    pub fn stage(&self) -> &str {
+        &self.stage
     }
 
     /// Where a stage prints of a program that is built on this thread: nowhere else than what builds it.
     pub fn of_stage(stage: &str) -> Option<Arc<Place>> {
         let prints = here()?.prints.clone();
-        let stage = stage.to_owned();
-        Some(Arc::new(Place { prints, stage }))
+        Some(Place::new(prints, stage.to_owned()))
     }
 
     pub fn enter(self: &Arc<Place>) -> Entered {
-        Entered(HERE.replace(Some(self.clone())))
+        let place = HERE.replace(Some(self.clone()));
+        let kernel = interrupts::runs(Arc::as_ptr(self));
+        Entered { place, kernel }
     }
 }
 
@@ -79,7 +102,9 @@ pub fn print_here(text: &Bound<'_, PyString>, to_errors: bool) -> bool {
         false => Stream::Out,
         true => Stream::Err,
     };
-    here().is_some_and(|place| {
+    // Nobody sends what a forked child keeps, and another thread may have held the lock.
+    let here = here().filter(|_| forks::count() == 0);
+    here.is_some_and(|place| {
         // Half a pair of surrogates is no letter.
         let text = text.to_string_lossy();
         place.prints.print(stream, &place.stage, &text)

@@ -4,6 +4,7 @@ use crate::builder::{Handle, build_error};
 use crate::cluster::PyCluster;
 use crate::prints;
 use crate::value::{PyBlocks, PyValue};
+use brambling::cluster::ClusterError;
 use brambling::program::Program;
 use brambling::{
     Advance, Caller, Error, Failure, FailureKind, Interrupted, Origin, Printed, RunOptions,
@@ -118,6 +119,9 @@ impl PyCaller {
             Error::Build(error) => build_error(error),
             Error::Settings(error) => settings_error(error),
             Error::Failure(failure) => self.raise_failure(py, failure),
+            Error::Cluster(error @ ClusterError::PackagesDiffer(_)) => {
+                crate::raise("VersionMismatch", error.to_string())
+            }
             Error::Cluster(error) => crate::raise("ClusterError", error.to_string()),
             other => crate::raise("Error", other.to_string()),
         }

@@ -1,7 +1,7 @@
 //! `brambling controller`, `worker`, `cluster`, `status`: the processes of a cluster, and how it fares.
 
 use crate::metrics::{self, MetricsAt};
-use crate::{FAILED, Host, OK, Streams};
+use crate::{FAILED, Host, OK, STUCK, Streams};
 use brambling::cluster::{
     BALANCE_EACH, Certificates, Children, Cluster, ClusterError, ControllerOptions,
     ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Prints, Rendezvous, Share, Source,
@@ -10,7 +10,7 @@ use brambling::cluster::{
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
 use serde::Serialize;
-use signal_hook::consts::SIGTERM;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -160,8 +160,20 @@ impl Asked {
         Ok(Asked(asked))
     }
 
+    /// The same, for a process whose host is not asked whether Ctrl-C was pressed.
+    fn watch_with_interrupts() -> Result<Asked, ClusterError> {
+        let asked = Asked::watch()?;
+        signal_hook::flag::register(SIGINT, asked.0.clone())
+            .map_err(|source| ClusterError::System { source })?;
+        Ok(asked)
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn to_end(&self, host: &mut dyn Host) -> bool {
-        self.0.load(Ordering::SeqCst) || host.interrupted()
+        self.is_set() || host.interrupted()
     }
 }
 
@@ -265,6 +277,15 @@ impl Source for WithBenches {
     fn caller(&self) -> Box<dyn Caller> {
         self.0.caller()
     }
+    fn ended(&self, prints: &Prints) {
+        self.0.ended(prints);
+    }
+    fn kernel(&self, prints: &Prints) -> Option<String> {
+        self.0.kernel(prints)
+    }
+    fn interrupt(&self, prints: &Prints) {
+        self.0.interrupt(prints);
+    }
     fn explain(&self, failure: &Failure) -> String {
         self.0.explain(failure)
     }
@@ -279,7 +300,7 @@ pub(crate) fn worker(
     streams: &mut Streams<'_>,
 ) -> u8 {
     match run_worker(arguments, host, streams) {
-        Ok(()) => OK,
+        Ok(code) => code,
         Err(error) => fail(streams, &error),
     }
 }
@@ -288,8 +309,9 @@ fn run_worker(
     arguments: WorkerArguments,
     host: &mut dyn Host,
     streams: &mut Streams<'_>,
-) -> Result<(), Error> {
-    let asked = Asked::watch()?;
+) -> Result<u8, Error> {
+    // Of Ctrl-C the host need not be asked, which it cannot be while a kernel keeps its interpreter.
+    let asked = Asked::watch_with_interrupts()?;
     let Some(source) = host.source() else {
         let why = "this command knows no programs that clients could send".into();
         return Err(ClusterError::Refused { why }.into());
@@ -313,19 +335,26 @@ fn run_worker(
         brambling::cluster::set_when_input_ends(asked.0.clone())?;
     }
     let mut is_told = false;
-    while !asked.to_end(host) {
+    let name = || worker.name().map_or_else(String::new, |it| it.to_string());
+    while !asked.is_set() {
         if let Some(text) = worker.spill_news() {
-            let name = worker.name().map_or_else(String::new, |it| it.to_string());
-            streams.err(format!("worker {name} has {text}"));
+            streams.err(format!("worker {} has {text}", name()));
+        }
+        for text in worker.stuck_news() {
+            streams.err(format!("worker {}: {text}", name()));
         }
         match worker.wait(LOOKS) {
             Some(WorkerEnd::Failed(error)) => return Err(error.into()),
             Some(WorkerEnd::Drained) => {
-                let name = worker.name().map_or_else(String::new, |it| it.to_string());
                 streams.out(format!(
-                    "worker {name} was drained: it holds nothing, and ends\n"
+                    "worker {} was drained: it holds nothing, and ends\n",
+                    name()
                 ));
-                return Ok(());
+                return Ok(OK);
+            }
+            Some(end @ WorkerEnd::Stuck { .. }) => {
+                streams.err(format!("worker {} ends: {end}", name()));
+                return Ok(STUCK);
             }
             Some(WorkerEnd::Asked) | None => {}
         }
@@ -338,7 +367,7 @@ fn run_worker(
             is_told = true;
         }
     }
-    Ok(())
+    Ok(OK)
 }
 
 pub(crate) fn cluster(
@@ -382,8 +411,11 @@ fn run_cluster(
     let deadline = Instant::now() + STARTING;
     let mut is_told = false;
     while !asked.to_end(host) {
-        for text in workers.ended() {
-            streams.err(text);
+        for ended in workers.ended() {
+            streams.err(ended.to_string());
+            if ended.status.code() == Some(i32::from(STUCK)) {
+                workers.start_again(ended.place)?;
+            }
         }
         if workers.running() == 0 {
             let why = "all workers have ended; what they said stands above".into();
@@ -420,6 +452,16 @@ struct WorkerLine {
     shards: u32,
     memory_bytes: u64,
     idle_share: f64,
+    /// Kernels that it cannot end though their jobs are over.
+    stuck: Vec<StuckLine>,
+}
+
+#[derive(Serialize)]
+struct StuckLine {
+    job: String,
+    /// Empty where it is not known.
+    stage: String,
+    seconds: u64,
 }
 
 #[derive(Serialize)]
@@ -457,6 +499,13 @@ impl From<Status> for Report {
             shards: it.shards,
             memory_bytes: it.memory_bytes,
             idle_share: f64::from(it.idle_permille) / 1_000.0,
+            stuck: (it.stuck.into_iter())
+                .map(|it| StuckLine {
+                    job: it.job.to_string(),
+                    stage: it.stage,
+                    seconds: it.seconds,
+                })
+                .collect(),
         });
         let jobs = status.jobs.into_iter().map(JobLine::from);
         Report {

@@ -42,6 +42,8 @@ pub const OK: u8 = 0;
 pub const FAILED: u8 = 1;
 /// The command was used wrongly.
 pub const USAGE: u8 = 2;
+/// A worker ended because a kernel of a job that was over did not.
+pub const STUCK: u8 = 4;
 /// Interrupted.
 pub const INTERRUPTED: u8 = 130;
 

@@ -5,6 +5,7 @@ use crate::{Controller, Job};
 use brambling_program::ShardId;
 use brambling_protocol::message::Times;
 use brambling_protocol::{JobId, WorkerId};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Controller {
@@ -31,6 +32,11 @@ impl Controller {
         scales.on_told(from);
     }
 
+    /// These workers get no shards from now on, unless a user wants it or there is nobody else.
+    pub fn leave_out(&mut self, workers: BTreeSet<WorkerId>) {
+        self.left_out = workers;
+    }
+
     /// A user has moved a shard: balancing leaves it there.
     pub fn pin(&mut self, job: JobId, shard: ShardId) {
         let job = self.jobs.get_mut(&job);
@@ -46,7 +52,9 @@ impl Controller {
             threads: self.threads.get(&worker).copied().unwrap_or(1),
             free_bytes: free_bytes(worker),
         };
-        let stay = |worker: &WorkerId| !self.leaving.contains_key(worker);
+        let stay = |worker: &WorkerId| {
+            !self.leaving.contains_key(worker) && !self.left_out.contains(worker)
+        };
         let places: Vec<Place> = (self.workers.keys().copied())
             .filter(stay)
             .map(place)

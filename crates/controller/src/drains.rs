@@ -154,6 +154,9 @@ impl Controller {
         let may = |it: &&WorkerId| !self.leaving.contains_key(*it) && !full.contains(*it);
         let mut held: BTreeMap<WorkerId, u64> =
             self.workers.keys().filter(may).map(|it| (*it, 0)).collect();
+        if held.keys().any(|it| !self.left_out.contains(it)) {
+            held.retain(|it, _| !self.left_out.contains(it));
+        }
         let at = &self.jobs[&job];
         for range in at.map.entries() {
             if let Some(held) = held.get_mut(&range.entry.owner) {

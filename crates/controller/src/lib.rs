@@ -128,6 +128,8 @@ pub struct Controller {
     /// Threads, where they are known.
     threads: BTreeMap<WorkerId, u32>,
     leaving: BTreeMap<WorkerId, Leaving>,
+    /// Members that had better get no shards.
+    left_out: BTreeSet<WorkerId>,
     /// Who has left.
     gone: BTreeSet<WorkerId>,
     /// To how many workers news of the map are said at once.
@@ -144,6 +146,7 @@ impl Controller {
             jobs: BTreeMap::new(),
             threads: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             gone: BTreeSet::new(),
             fan_out: FAN_OUT,
             effects: Vec::new(),

@@ -12,6 +12,7 @@
 //!   [`Accepted`](brambling_protocol::message::Accepted) until its client is done with it or gone; others wait in the order in which
 //!   they came. A worker's threads are shared by the jobs' weights.
 //! * A client's jobs end with its link, or when any client wants them ended.
+//! * A worker on which a kernel still runs though its job is over gets no shards of new jobs, and none that are levelled, until it has ended.
 //! * A worker that is drained gets no shards of new jobs. It ends when it has left the job that runs, or when that is over.
 
 mod clients;
@@ -19,6 +20,7 @@ mod counts;
 mod drains;
 mod jobs;
 mod orders;
+mod stuck;
 mod wishes;
 mod workers;
 
@@ -27,7 +29,7 @@ pub use orders::{Order, Told};
 
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Client, JobState, JobStatus, Load, Message, Prepare, Status, WorkerStatus,
+    Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, WorkerStatus,
 };
 use brambling_protocol::{Generation, JobId, WorkerId};
 use clients::Clients;
@@ -86,6 +88,7 @@ struct Worker {
     memory_bytes: u64,
     listens_at: SocketAddr,
     load: Load,
+    stuck: Vec<StuckKernel>,
     drain: Drain,
 }
 
@@ -203,6 +206,10 @@ impl Registry {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.on_load(worker, load);
             }
+            Message::Stuck(stuck) => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.on_stuck(worker, stuck);
+            }
             Message::Times(times) => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.orders.push(Order::Weigh { worker, times });
@@ -277,6 +284,7 @@ impl Registry {
             shards: self.running.iter().map(|job| held(*job, *id)).sum(),
             memory_bytes: worker.load.memory_bytes,
             idle_permille: worker.load.idle_permille,
+            stuck: worker.stuck.clone(),
         };
         // Who was drained only has to hear it.
         let there = self

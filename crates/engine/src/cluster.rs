@@ -11,6 +11,7 @@ mod client;
 mod controller;
 mod error;
 mod jobs;
+mod leave;
 mod metrics;
 mod prints;
 mod rendezvous;
@@ -20,15 +21,16 @@ mod worker;
 pub use brambling_program::{GroupId, ShardId};
 pub use brambling_protocol::greeting::Token;
 pub use brambling_protocol::message::{
-    Client, JobDetails, JobState, JobStatus, Status, Stream, WorkerStatus,
+    Client, JobDetails, JobState, JobStatus, Status, Stream, StuckKernel, WorkerStatus,
 };
 pub use brambling_protocol::{JobId, WorkerId};
 pub use certificates::{CERTIFICATES_LAST, Certificates, TLS_VARIABLE};
-pub use children::{Children, Share};
+pub use children::{Children, EndedChild, Share};
 pub use client::Cluster;
 pub use controller::{BALANCE_EACH, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Traffic};
-pub use error::ClusterError;
+pub use error::{ClusterError, PackagesDiffer};
 pub use jobs::ourselves;
+pub use leave::leave;
 pub use metrics::{MetricsEndpoint, MetricsListener};
 pub use rendezvous::{CONTROLLER_VARIABLE, Rendezvous, TOKEN_VARIABLE};
 pub use wire::set_when_input_ends;

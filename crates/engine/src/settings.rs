@@ -73,6 +73,8 @@ pub struct Settings {
     pub spill: Option<String>,
     /// Seconds without progress after which a job that waits for completions is ended.
     pub stall_seconds: Option<f64>,
+    /// Seconds that a kernel may run on after its job is over before it ends its worker of a cluster.
+    pub stuck_kernel_s: Option<f64>,
     /// Whether long work shows how far it is, where somebody looks. For other languages' packages.
     pub progress: Option<bool>,
     /// What is logged: off, error, warning, info or debug. For other languages' packages.
@@ -134,6 +136,8 @@ pub struct Resolved {
     pub spill: Option<SpillTo>,
     /// How long a job may wait for completions.
     pub stall: Duration,
+    /// How long a kernel may run on after its job is over before it ends its worker.
+    pub stuck_kernel: Duration,
     /// Whether long work shows how far it is, where somebody looks.
     pub progress: bool,
     /// How much is logged.
@@ -157,6 +161,7 @@ impl Resolved {
                 (self.spill.as_ref()).map_or_else(|| "nowhere".to_owned(), ToString::to_string)
             }
             "stall_seconds" => self.stall.as_secs_f64().to_string(),
+            "stuck_kernel_s" => self.stuck_kernel.as_secs_f64().to_string(),
             "progress" => self.progress.to_string(),
             "log" => self.log.name().to_owned(),
             "weight" => self.weight.to_string(),
@@ -214,6 +219,7 @@ impl Settings {
             memory,
             spill,
             stall,
+            stuck,
             progress,
             log,
             weight,
@@ -225,6 +231,7 @@ impl Settings {
             memory: get(memory),
             spill: get(spill),
             stall_seconds: parsed(&get, stall, "give a number")?,
+            stuck_kernel_s: parsed(&get, stuck, "give a number")?,
             progress: parsed(&get, progress, "give true or false")?,
             log: get(log),
             weight: parsed(&get, weight, "give a number")?,
@@ -263,6 +270,7 @@ impl Settings {
             memory: self.memory.or(other.memory),
             spill: self.spill.or(other.spill),
             stall_seconds: self.stall_seconds.or(other.stall_seconds),
+            stuck_kernel_s: self.stuck_kernel_s.or(other.stuck_kernel_s),
             progress: self.progress.or(other.progress),
             log: self.log.or(other.log),
             weight: self.weight.or(other.weight),
@@ -278,6 +286,7 @@ impl Settings {
             "memory" => self.memory.is_some(),
             "spill" => self.spill.is_some(),
             "stall_seconds" => self.stall_seconds.is_some(),
+            "stuck_kernel_s" => self.stuck_kernel_s.is_some(),
             "progress" => self.progress.is_some(),
             "log" => self.log.is_some(),
             "weight" => self.weight.is_some(),
@@ -316,6 +325,14 @@ impl Settings {
                 ..
             } if !(seconds.is_finite() && *seconds > 0.0) => refuse(
                 "stall_seconds",
+                seconds.to_string(),
+                "give a positive number of seconds",
+            ),
+            Settings {
+                stuck_kernel_s: Some(seconds),
+                ..
+            } if !(seconds.is_finite() && *seconds > 0.0) => refuse(
+                "stuck_kernel_s",
                 seconds.to_string(),
                 "give a positive number of seconds",
             ),
@@ -376,6 +393,7 @@ impl Settings {
                 .unwrap_or(UNLIMITED),
             spill: (self.spill.as_deref()).and_then(|text| SpillTo::parse(text).ok()),
             stall: Duration::from_secs_f64(self.stall_seconds.unwrap_or(60.0).min(1e9)),
+            stuck_kernel: Duration::from_secs_f64(self.stuck_kernel_s.unwrap_or(60.0).min(1e9)),
             progress: self.progress.unwrap_or(true),
             log: self.log.as_deref().and_then(Log::named).unwrap_or(Log::Off),
             weight: self.weight.unwrap_or(1),

@@ -6,6 +6,7 @@
 pub mod cgroup;
 pub mod cpu;
 pub mod crew;
+pub mod exit;
 pub mod isa;
 pub mod measure;
 pub mod network;

@@ -167,6 +167,29 @@ pub enum Message<'a> {
     AskPrinted(JobId),
     /// The answer, after what it says.
     AllPrinted(JobId),
+    /// A worker to the controller: kernels of jobs that are over still run there. Said again as long as that is so, and once when it is no more.
+    Stuck(Vec<StuckKernel>),
+    /// The controller to a client, before [`Status`](Message::Status) where there are any: what its workers said.
+    AllStuck(Vec<(WorkerId, StuckKernel)>),
+    /// A worker to a client: what kernels of its job have loaded there. Said when it changes, and before what the job left.
+    Packages {
+        /// The job.
+        job: JobId,
+        /// Names, and what they are there: versions, for the client to compare.
+        #[serde(borrow)]
+        packages: Vec<(&'a str, &'a str)>,
+    },
+}
+
+/// A kernel that still runs though its job is over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StuckKernel {
+    /// Of which job.
+    pub job: JobId,
+    /// Its stage; empty: not known there.
+    pub stage: String,
+    /// For how long the job has been over.
+    pub seconds: u64,
 }
 
 /// What kernels of a job have printed on a worker.
@@ -416,6 +439,9 @@ pub struct WorkerStatus {
     pub memory_bytes: u64,
     /// Of a thousand parts of its threads' time lately, those in which no task ran.
     pub idle_permille: u16,
+    /// Kernels of jobs that are over and that it cannot end. Travel beside, in [`Message::AllStuck`].
+    #[serde(skip)]
+    pub stuck: Vec<StuckKernel>,
 }
 
 /// How a job fares.

@@ -18,6 +18,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "crates/exchange/src/transports/tcp/shared.rs",
         "a ring of bytes in memory that another process maps too",
     ),
+    (
+        "crates/machine/src/exit.rs",
+        "ends a process whose other threads cannot be ended",
+    ),
     ("crates/machine/src/pin.rs", "the affinity calls of libc"),
     (
         "crates/machine/src/probes/bandwidth.rs",
@@ -146,6 +150,10 @@ pub const ARGUED: &[(&str, &str)] = &[
     (
         "python/src/compiled.rs",
         "calls machine code at the address that its compiler gave",
+    ),
+    (
+        "python/src/interrupts.rs",
+        "asks the interpreter for a thread's name, and to raise an exception in another thread",
     ),
     (
         "python/src/kernels.rs",

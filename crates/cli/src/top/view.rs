@@ -3,7 +3,7 @@
 use super::Snapshot;
 use crate::jobs::{state, tasks};
 use crate::table::{cut, number, rows, shown};
-use brambling::cluster::{JobDetails, JobId, JobState, WorkerStatus};
+use brambling::cluster::{JobDetails, JobId, JobState, StuckKernel, WorkerStatus};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -48,6 +48,10 @@ pub(super) fn lines(address: SocketAddr, now: &Snapshot, rates: &Rates) -> Vec<S
     let mut table = vec![heads.map(str::to_owned)];
     table.extend(workers.iter().map(worker));
     text += &rows(&table);
+    for it in workers {
+        let lines = it.stuck.iter().map(|kernel| stuck(it, kernel));
+        text.extend(lines);
+    }
     text += "\n";
     let heads = ["JOB", "STATE", "NAME", "TASKS", "TASKS/S", "WHOSE"];
     let mut table = vec![heads.map(str::to_owned)];
@@ -79,6 +83,18 @@ fn worker(it: &WorkerStatus) -> [String; 7] {
         bytes(it.memory_bytes),
         bar(it.idle_permille),
     ]
+}
+
+/// A kernel that a worker cannot end.
+fn stuck(at: &WorkerStatus, it: &StuckKernel) -> String {
+    let kernel = match shown(&it.stage) {
+        stage if stage.is_empty() => "a kernel".to_owned(),
+        stage => format!("the kernel of stage `{}`", cut(&stage, NAME_MAX)),
+    };
+    format!(
+        "{}: {kernel} of job {} runs on, {} s after the job's end\n",
+        at.id, it.job, it.seconds
+    )
 }
 
 fn job(it: &JobDetails, rates: &Rates) -> [String; 6] {
@@ -154,6 +170,11 @@ mod tests {
             shards: 12,
             memory_bytes: 3 << 29,
             idle_permille: 254,
+            stuck: vec![StuckKernel {
+                job: JobId(2),
+                stage: "step".into(),
+                seconds: 12,
+            }],
         };
         let status = Status {
             workers: vec![worker],
@@ -186,6 +207,7 @@ mod tests {
             "",
             "WORKER  HOST    PID   THREADS  SHARDS  MEMORY    IDLE",
             "w1      node-7  4711  4        12      1.50 GiB  █████░░░░░░░░░░░░░░░  25 %",
+            "w1: the kernel of stage `step` of job j2 runs on, 12 s after the job's end",
             "",
             "JOB  STATE      NAME  TASKS            TASKS/S  WHOSE",
             "j4   running    heat  350/1000 (35 %)  125      ada@node-7",

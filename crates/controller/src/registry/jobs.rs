@@ -63,7 +63,9 @@ impl Registry {
     /// Jobs that wait begin, as long as there is room for them.
     pub(super) fn begin_next(&mut self) {
         while self.running.len() < self.jobs_at_once as usize && !self.queued.is_empty() {
-            let takes = |worker: &Worker| worker.caller.is_some() && worker.drain == Drain::No;
+            let takes = |worker: &Worker| {
+                worker.caller.is_some() && worker.drain == Drain::No && worker.stuck.is_empty()
+            };
             let workers = self.workers.iter().filter(|(_, worker)| takes(worker));
             let members: Vec<(WorkerId, u32)> =
                 workers.map(|(id, worker)| (*id, worker.threads)).collect();

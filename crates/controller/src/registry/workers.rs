@@ -28,15 +28,15 @@ impl Registry {
             self.next_worker += 1;
             WorkerId(self.next_worker)
         });
-        let (load, drain) = match self.workers.remove(&id) {
-            Some(before) => (before.load, before.drain),
+        let (load, stuck, drain) = match self.workers.remove(&id) {
+            Some(before) => (before.load, before.stuck, before.drain),
             None => {
                 let load = Load {
                     memory_bytes: 0,
                     idle_permille: 1_000,
                     tasks: Vec::new(),
                 };
-                (load, Drain::default())
+                (load, Vec::new(), Drain::default())
             }
         };
         let worker = Worker {
@@ -49,13 +49,15 @@ impl Registry {
             memory_bytes: register.memory_bytes,
             listens_at: register.listens_at,
             load,
+            stuck,
             drain,
         };
         self.workers.insert(id, worker);
         self.tell(from, Told::Registered(Registered { worker: id }));
         self.catch_up(from, id, &register.jobs);
         match self.workers[&id].drain {
-            Drain::No => self.admit(id),
+            Drain::No if self.workers[&id].stuck.is_empty() => self.admit(id),
+            Drain::No => {}
             Drain::Asked => {}
             // It was told, and perhaps has not heard it.
             Drain::Done => self.tell(from, Told::Drained(id)),
@@ -64,7 +66,7 @@ impl Registry {
     }
 
     /// A worker that is no member of the jobs that run becomes one.
-    fn admit(&mut self, worker: WorkerId) {
+    pub(super) fn admit(&mut self, worker: WorkerId) {
         for &id in &self.running {
             let job = &self.jobs[&id];
             if job.state == JobState::Running && !job.members.contains(&worker) {

@@ -4,6 +4,7 @@ mod callers;
 mod drains;
 mod jobs;
 mod loads;
+mod stuck;
 mod wishes;
 mod words;
 mod workers;

@@ -4,7 +4,7 @@ use super::{ClusterError, Rendezvous, TLS_VARIABLE, TOKEN_VARIABLE};
 use crate::SpillTo;
 use brambling_machine::pin;
 use std::ffi::OsString;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long children may take to end by themselves.
@@ -23,7 +23,38 @@ pub struct Share {
 
 /// Worker processes on this machine. Dropping it ends them: each sees that its standard input ends, which it also does when this
 /// process is killed.
-pub struct Children(Vec<Child>);
+pub struct Children {
+    running: Vec<(u32, Child)>,
+    how: How,
+}
+
+/// How each is started.
+struct How {
+    command: Vec<OsString>,
+    at: Rendezvous,
+    share: Share,
+    prints: Box<dyn Fn() -> Stdio>,
+    /// CPUs that this process may use.
+    allowed: Vec<usize>,
+    workers: u32,
+}
+
+/// A worker that has ended.
+pub struct EndedChild {
+    /// Its process.
+    pub pid: u32,
+    /// How.
+    pub status: ExitStatus,
+    /// Which of them it was: another one may take its place.
+    pub place: u32,
+}
+
+impl std::fmt::Display for EndedChild {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let EndedChild { pid, status, .. } = self;
+        write!(f, "the worker of process {pid} has ended: {status}")
+    }
+}
 
 impl Children {
     /// Starts workers, each on CPUs of its own if their threads are as many as the CPUs that this process may use: then none waits for
@@ -37,59 +68,86 @@ impl Children {
         at: &Rendezvous,
         workers: u32,
         share: &Share,
-        prints: impl Fn() -> Stdio,
+        prints: impl Fn() -> Stdio + 'static,
     ) -> Result<Children, ClusterError> {
-        let (program, first) = command.split_first().expect("a command has a program");
-        let mut children = Children(Vec::new());
-        // Where masks cannot be read or set, the system places threads as it likes.
-        let allowed = pin::allowed_cpus().unwrap_or_default();
-        let places = places(&allowed, workers, share.threads);
-        for worker in 0..workers as usize {
-            let mut command = Command::new(program);
-            command.args(first).arg("worker").arg("--attached");
-            command.args(["--controller", &at.address.to_string()]);
-            command.args(["--threads", &share.threads.to_string()]);
-            command.args(["--memory", &share.memory_bytes.to_string()]);
-            if let Some(to) = &share.spill {
-                command.args(["--spill", &to.to_string()]);
-            }
-            command.env(TOKEN_VARIABLE, at.token.to_hex());
-            match &at.tls {
-                Some(tls) => command.env(TLS_VARIABLE, tls.folder()),
-                None => command.env_remove(TLS_VARIABLE),
-            };
-            command.stdin(Stdio::piped()).stdout(prints());
-            let child = on(places.get(worker), &allowed, || command.spawn());
-            let child = child.map_err(|source| ClusterError::System { source })?;
-            children.0.push(child);
-        }
+        let mut children = Children {
+            running: Vec::new(),
+            how: How {
+                command: command.to_vec(),
+                at: at.clone(),
+                share: share.clone(),
+                prints: Box::new(prints),
+                // Where masks cannot be read or set, the system places threads as it likes.
+                allowed: pin::allowed_cpus().unwrap_or_default(),
+                workers,
+            },
+        };
+        (0..workers).try_for_each(|place| children.start_again(place))?;
         Ok(children)
+    }
+
+    /// Starts a worker in the place of one that has ended.
+    ///
+    /// # Errors
+    /// When the system starts no process.
+    pub fn start_again(&mut self, place: u32) -> Result<(), ClusterError> {
+        let child = self.how.spawn(place);
+        let child = child.map_err(|source| ClusterError::System { source })?;
+        self.running.push((place, child));
+        Ok(())
     }
 
     /// How many run.
     pub fn running(&self) -> usize {
-        self.0.len()
+        self.running.len()
     }
 
     /// Their processes.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(Child::id)
+        self.running.iter().map(|(_, child)| child.id())
     }
 
-    /// Those that have ended since the last call, in words.
-    pub fn ended(&mut self) -> Vec<String> {
+    /// Those that have ended since the last call.
+    pub fn ended(&mut self) -> Vec<EndedChild> {
         let mut ended = Vec::new();
-        self.0.retain_mut(|child| match child.try_wait() {
-            Ok(Some(status)) => {
-                ended.push(format!(
-                    "the worker of process {} has ended: {status}",
-                    child.id()
-                ));
-                false
-            }
-            _ => true,
-        });
+        self.running
+            .retain_mut(|(place, child)| match child.try_wait() {
+                Ok(Some(status)) => {
+                    ended.push(EndedChild {
+                        pid: child.id(),
+                        status,
+                        place: *place,
+                    });
+                    false
+                }
+                _ => true,
+            });
         ended
+    }
+}
+
+impl How {
+    fn spawn(&self, place: u32) -> std::io::Result<Child> {
+        let How { at, share, .. } = self;
+        let (program, first) = self.command.split_first().expect("a command has a program");
+        let mut command = Command::new(program);
+        command.args(first).arg("worker").arg("--attached");
+        command.args(["--controller", &at.address.to_string()]);
+        command.args(["--threads", &share.threads.to_string()]);
+        command.args(["--memory", &share.memory_bytes.to_string()]);
+        if let Some(to) = &share.spill {
+            command.args(["--spill", &to.to_string()]);
+        }
+        command.env(TOKEN_VARIABLE, at.token.to_hex());
+        match &at.tls {
+            Some(tls) => command.env(TLS_VARIABLE, tls.folder()),
+            None => command.env_remove(TLS_VARIABLE),
+        };
+        command.stdin(Stdio::piped()).stdout((self.prints)());
+        let places = places(&self.allowed, self.workers, share.threads);
+        on(places.get(place as usize), &self.allowed, || {
+            command.spawn()
+        })
     }
 }
 
@@ -114,13 +172,14 @@ fn on<R>(place: Option<&&[usize]>, allowed: &[usize], act: impl FnOnce() -> R) -
 
 impl Drop for Children {
     fn drop(&mut self) {
-        self.0.iter_mut().for_each(|child| drop(child.stdin.take()));
+        let running = self.running.iter_mut();
+        running.for_each(|(_, child)| drop(child.stdin.take()));
         let deadline = Instant::now() + ENDING;
-        while !self.0.is_empty() && Instant::now() < deadline {
+        while !self.running.is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
             let _ = self.ended();
         }
-        for child in &mut self.0 {
+        for (_, child) in &mut self.running {
             // It does not end by itself.
             let _ = child.kill();
             let _ = child.wait();

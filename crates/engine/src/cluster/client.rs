@@ -111,8 +111,19 @@ impl Cluster {
             true => Ok(()),
             false => Err(self.gone("it does not answer".into())),
         };
+        let mut stuck = Vec::new();
         self.ask(Message::Ask, look, |answer| match answer {
-            Message::Status(status) => Some(Ok(status)),
+            Message::AllStuck(told) => {
+                stuck = told;
+                None
+            }
+            Message::Status(mut status) => {
+                for worker in &mut status.workers {
+                    let own = stuck.iter().filter(|(id, _)| *id == worker.id);
+                    worker.stuck = own.map(|(_, it)| it.clone()).collect();
+                }
+                Some(Ok(status))
+            }
             // Of an earlier conversation that was broken off.
             _ => None,
         })
@@ -166,7 +177,7 @@ impl Cluster {
         &self,
         question: Message<'_>,
         mut look: impl FnMut() -> Result<(), E>,
-        answer: impl Fn(Message<'_>) -> Option<Result<R, E>>,
+        mut answer: impl FnMut(Message<'_>) -> Option<Result<R, E>>,
     ) -> Result<R, E> {
         let inbox = self.inbox();
         self.forget_earlier(&inbox)?;

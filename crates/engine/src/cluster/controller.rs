@@ -244,7 +244,9 @@ impl State {
 
     fn balance(&mut self, now: Duration) {
         let State { jobs, registry, .. } = self;
+        let stuck = registry.stuck();
         for machine in jobs.values_mut() {
+            machine.leave_out(stuck.clone());
             machine.balance(now, |worker| registry.free_bytes(worker));
         }
     }
@@ -288,6 +290,12 @@ impl State {
                     let machine = jobs.get(&job);
                     machine.map_or(0, |machine| machine.held(job, worker))
                 });
+                let workers = status.workers.iter();
+                let stuck = workers.flat_map(|at| at.stuck.iter().map(|it| (at.id, it.clone())));
+                let stuck: Vec<_> = stuck.collect();
+                if !stuck.is_empty() {
+                    self.say(shared, to, Message::AllStuck(stuck));
+                }
                 self.say(shared, to, Message::Status(status));
             }
             Order::Begin {

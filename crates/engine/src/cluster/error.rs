@@ -1,6 +1,6 @@
 //! What can go wrong between processes.
 
-use brambling_protocol::JobId;
+use brambling_protocol::{JobId, WorkerId};
 use brambling_storage::OpenError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -89,6 +89,9 @@ pub enum ClusterError {
         /// What happened.
         why: String,
     },
+    /// Kernels have loaded packages on two workers that are not the same.
+    #[error("{0}")]
+    PackagesDiffer(Box<PackagesDiffer>),
     /// Somebody says what nobody says who follows the rules.
     #[error("{who} says what cannot be understood: {why}")]
     Broken {
@@ -190,4 +193,23 @@ pub enum ClusterError {
         /// Why not.
         source: std::io::Error,
     },
+}
+
+/// A package that is another one on two workers.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the workers have loaded different packages: `{package}` {version} on {worker}, and `{package}` {other_version} on {other}; install the \
+     same version on every machine, and start the workers again"
+)]
+pub struct PackagesDiffer {
+    /// Which.
+    pub package: String,
+    /// Who loaded it first.
+    pub worker: WorkerId,
+    /// What it is there.
+    pub version: String,
+    /// Who has another.
+    pub other: WorkerId,
+    /// What it is there.
+    pub other_version: String,
 }

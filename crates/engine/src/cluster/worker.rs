@@ -4,6 +4,7 @@ mod hosted;
 mod metrics;
 mod prints;
 mod spilling;
+mod stuck;
 mod times;
 
 use super::wire::{board, epoch, framed, message};
@@ -29,6 +30,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use stuck::Overdue;
 
 /// How often it tells what shards take.
 const TIMES: Duration = Duration::from_secs(1);
@@ -49,6 +51,15 @@ pub trait Source: Send + Sync {
     fn program(&self, bytes: &[u8], prints: &Prints) -> Result<Program, String>;
     /// Who runs the stages of a program that are its caller's own. Called on the job's thread.
     fn caller(&self) -> Box<dyn Caller>;
+    /// A program's job has run here, and its caller is still there: the last occasion to tell what it has [loaded](Prints::loaded).
+    fn ended(&self, _prints: &Prints) {}
+    /// The stage of the program that prints there whose kernel runs now, as far as that is known. Must not wait.
+    fn kernel(&self, _prints: &Prints) -> Option<String> {
+        None
+    }
+    /// The program's job is over, and a kernel of it still runs: ends it, if that can be done. Asked every second. May wait, for an interpreter
+    /// for instance.
+    fn interrupt(&self, _prints: &Prints) {}
     /// A failure as its client should read it.
     fn explain(&self, failure: &Failure) -> String {
         failure.to_string()
@@ -77,6 +88,15 @@ pub enum WorkerEnd {
     Asked,
     /// It was drained: it holds nothing any more.
     Drained,
+    /// A kernel ran on for too long after its job was over.
+    Stuck {
+        /// Of which job.
+        job: JobId,
+        /// Its stage; empty: not known.
+        stage: String,
+        /// For how long.
+        after: Duration,
+    },
     /// It cannot take part any more.
     Failed(ClusterError),
 }
@@ -94,6 +114,7 @@ pub(in crate::cluster) struct Shared {
     budget: Budget,
     spilling: Option<Arc<Spilling>>,
     stall: Duration,
+    stuck_kernel: Duration,
     epoch: u64,
     listens_at: SocketAddr,
     /// Links of jobs, and of clients.
@@ -116,6 +137,10 @@ struct State {
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobId, Arc<Hosted>>,
     ended: Ended,
+    /// Jobs that are over and were not left by all threads yet.
+    overdue: Vec<Overdue>,
+    /// Whether the controller was told of some of them.
+    told_stuck: bool,
     /// The links of clients.
     clients: BTreeSet<LinkId>,
     /// Why jobs cannot run here: said again on a new link.
@@ -165,6 +190,7 @@ impl WorkerProcess {
             budget: Budget::new(settings.memory_bytes, Floors::of(settings.memory_bytes)),
             spilling,
             stall: settings.stall,
+            stuck_kernel: settings.stuck_kernel,
             epoch,
             listens_at: jobs.listens_at().expect("it was told to listen"),
             board: jobs.into(),
@@ -180,6 +206,12 @@ impl WorkerProcess {
         let beating = shared.clone();
         let builder = std::thread::Builder::new().name("brambling-beat".into());
         let beat = builder.spawn(move || beating.beat()).map_err(system)?;
+        // Nobody waits for it: it may wait for an interpreter that a kernel keeps.
+        let ending = shared.clone();
+        let builder = std::thread::Builder::new().name("brambling-ends".into());
+        builder
+            .spawn(move || ending.end_overdue())
+            .map_err(system)?;
         Ok(WorkerProcess {
             shared,
             beat: Some(beat),
@@ -208,6 +240,11 @@ impl WorkerProcess {
         clients
             .into_iter()
             .for_each(|link| self.shared.board().hang_up(link));
+    }
+
+    /// Kernels that run on though their jobs are over and that nobody was told of yet, in words.
+    pub fn stuck_news(&self) -> Vec<String> {
+        self.shared.stuck_news()
     }
 
     /// Waits for its end, or for a change of its name, at most so long.
@@ -272,10 +309,14 @@ impl Shared {
             let since = now - reported;
             let due = link.filter(|_| since >= HEARTBEAT);
             let load = due.map(|_| self.load(&mut state, since, &mut busy));
+            let stuck = due.and_then(|_| self.tell_stuck(&mut state, now));
+            self.end_if_stuck(&mut state, now);
             drop(state);
             jobs.iter().for_each(|job| job.tick());
             if let Some((link, load)) = due.zip(load) {
-                self.control().say(link, [framed(Message::Load(load))]);
+                let stuck = stuck.map(Message::Stuck);
+                let said = std::iter::once(Message::Load(load)).chain(stuck);
+                self.control().say(link, said.map(framed));
                 reported = now;
             }
             if let Some(link) = link.filter(|_| now - told >= TIMES) {
@@ -380,6 +421,7 @@ impl Shared {
                 job.iter().for_each(|job| state.ended.add(job));
                 drop(state);
                 job.iter().for_each(|job| job.release());
+                self.watch_end(job);
             }
             other => return Err(format!("a controller does not say {other:?}").into()),
         }
@@ -438,6 +480,7 @@ impl Shared {
         }
         drop(state);
         dropped.iter().for_each(|job| job.release());
+        self.watch_end(dropped);
     }
 
     fn prepare(self: &Arc<Self>, prepare: Prepare) {

@@ -21,7 +21,7 @@ pub struct Setting {
 }
 
 /// Every setting.
-pub const SETTINGS: [Setting; 9] = [
+pub const SETTINGS: [Setting; 10] = [
     Setting {
         key: "threads",
         variable: "BRAMBLING_THREADS",
@@ -73,6 +73,15 @@ pub const SETTINGS: [Setting; 9] = [
         in_rust: "`RunOptions::stall_seconds`",
         in_python: "none",
         example: "stall_seconds = 60.0",
+        values: "a positive number",
+        default: "60",
+    },
+    Setting {
+        key: "stuck_kernel_s",
+        variable: "BRAMBLING_STUCK_KERNEL_S",
+        in_rust: "`Settings::stuck_kernel_s`",
+        in_python: "none",
+        example: "stuck_kernel_s = 60.0",
         values: "a positive number",
         default: "60",
     },

@@ -6,7 +6,7 @@ use brambling_protocol::frame::*;
 use brambling_protocol::message::{
     Accepted, Client, FailureKind, JobDetails, JobState, JobStatus, Load, Member, Message, Move,
     Origin, Part, Prepare, Printed, PrintedLine, Register, Registered, ShardTime, Status, Stream,
-    Submit, Times, WorkerStatus,
+    StuckKernel, Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
@@ -464,6 +464,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             shards: 180,
             memory_bytes: 1 << 33,
             idle_permille: 125,
+            stuck: Vec::new(),
         }],
         jobs: vec![JobStatus {
             id: job,
@@ -520,6 +521,12 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
     };
     let failure = Some("on worker w4: no such module");
     let why = "the cluster has no workers";
+    let stuck = StuckKernel {
+        job,
+        stage: "step".into(),
+        seconds: 7,
+    };
+    let packages = vec![("numpy", "2.4.6"), ("helper", "source 1f")];
     let partition = Message::Partition {
         dataset: DatasetId(2),
         index: 1,
@@ -632,6 +639,9 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("shown", Message::Shown { job, number: 300 }),
         ("ask-printed", Message::AskPrinted(job)),
         ("all-printed", Message::AllPrinted(job)),
+        ("stuck", Message::Stuck(vec![stuck.clone()])),
+        ("all-stuck", Message::AllStuck(vec![(worker, stuck)])),
+        ("packages", Message::Packages { job, packages }),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

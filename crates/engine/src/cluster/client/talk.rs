@@ -3,6 +3,7 @@
 mod endings;
 mod hearing;
 mod links;
+mod packages;
 
 use super::desk::Heard;
 use super::{ANSWER, Cluster};
@@ -17,6 +18,7 @@ use brambling_worker::executor::{Caller, Tally};
 use endings::elsewhere;
 use hearing::Event;
 use links::{Link, REDIALED_FOR};
+use packages::Packages;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
@@ -56,6 +58,7 @@ impl Cluster {
             left: BTreeMap::new(),
             again: Vec::new(),
             heard: started,
+            packages: Packages::default(),
         };
         let result = talk.run(bytes, weight);
         talk.part();
@@ -80,6 +83,7 @@ struct Talk<'a> {
     again: Vec<(Instant, Link)>,
     /// When a worker last said something.
     heard: Instant,
+    packages: Packages,
 }
 
 impl Talk<'_> {

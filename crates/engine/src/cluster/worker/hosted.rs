@@ -62,6 +62,8 @@ struct State {
     /// Clients that wait for what the job leaves.
     fetches: Vec<LinkId>,
     is_released: bool,
+    /// Whether its thread builds it, or threads run it: its own, and those of the pool.
+    runs: bool,
     /// What it did, once it has ended.
     tally: Option<Tally>,
     /// How it failed here: as it is told, and where it began.
@@ -90,6 +92,16 @@ impl Hosted {
 
     pub(super) fn id(&self) -> JobId {
         self.id
+    }
+
+    /// Where its kernels print.
+    pub(super) fn prints(&self) -> &Prints {
+        &self.prints
+    }
+
+    /// Whether it has begun and some thread has not left it.
+    pub(super) fn runs(&self) -> bool {
+        self.state().runs
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -150,6 +162,7 @@ impl Hosted {
         let from = self.state().from;
         if let (Some(from), Some(shared)) = (from, self.shared.upgrade()) {
             shared.board().say(from, printed);
+            shared.board().say(from, self.packages());
         }
         let mut state = self.state();
         state.is_released = true;
@@ -176,10 +189,28 @@ impl Hosted {
         let mut waiting = self.prints.waiting();
         let framed = waiting.next().map(|batch| self.printed(batch));
         drop(waiting);
-        let to = self.state().from;
-        if let (Some(frame), Some(to), Some(shared)) = (framed, to, self.shared.upgrade()) {
-            shared.board().say(to, [frame]);
+        let frames: Vec<Bytes> = framed.into_iter().chain(self.packages()).collect();
+        if frames.is_empty() {
+            return;
         }
+        let to = self.state().from;
+        if let (Some(to), Some(shared)) = (to, self.shared.upgrade()) {
+            shared.board().say(to, frames);
+        }
+    }
+
+    /// What its kernels have loaded here, if the client has not been told. Who ran nothing of it has loaded nothing for it.
+    fn packages(&self) -> Option<Bytes> {
+        if !self.prints.waiting().has_unsaid_packages() || self.tally().tasks == 0 {
+            return None;
+        }
+        let mut waiting = self.prints.waiting();
+        let packages = waiting.say_packages();
+        let packages = packages.iter().map(|(name, version)| (&**name, &**version));
+        Some(framed(Message::Packages {
+            job: self.id,
+            packages: packages.collect(),
+        }))
     }
 
     fn printed(&self, batch: &Batch) -> Bytes {
@@ -273,11 +304,14 @@ impl Hosted {
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
+        // What builds the program is its client's code as well.
+        self.state().runs = true;
         let made = self.make(&shared, me, &prepare, &program);
         drop(program);
         let job = match made {
             Ok(job) => job,
             Err(why) => {
+                self.state().runs = false;
                 shared.say_unprepared(self.id, why);
                 drop(shared);
                 return self.answer_nothing();
@@ -294,11 +328,13 @@ impl Hosted {
         self.enter(&shared, me, &prepare, &job);
         let mut caller = shared.source.caller();
         let ended = shared.pool.run(&job, &mut *caller);
+        shared.source.ended(&self.prints);
         // The controller hears of failures from the job itself, but not of one that the pool has seen: that it stalled.
         if let Err(failure @ Failure::Stalled { .. }) = &ended {
             shared.say_unprepared(self.id, self.explain(&*shared.source, failure));
         }
         drop((ended, caller, shared));
+        self.state().runs = false;
         self.answer(job);
     }
 
@@ -456,6 +492,8 @@ impl Hosted {
             }
         }
         let tally = left.tally();
+        // The client compares before it hands anything over.
+        shared.board().say(to, self.packages());
         let fetched = Message::Fetched {
             job: self.id,
             tasks: tally.tasks,

@@ -19,7 +19,7 @@ const STAGE_LETTERS_MAX: usize = 200;
 /// What a line takes beside its text.
 const LINE_BYTES_BESIDE: usize = 64;
 
-/// Where the kernels of a job print on a worker: what they print here reaches the job's client.
+/// Where the kernels of a job print on a worker: what they print here reaches the job's client, and so does what they have loaded.
 ///
 /// A line is sent when it ends; what has not ended when the job does ends there. Stages have lines of their own. What is before a carriage
 /// return is written over, as on a terminal. Printing does not wait: of lines that come faster than the client takes them the last mebibyte
@@ -37,6 +37,22 @@ impl Prints {
     /// Prints a text, of any number of lines, for a stage; an empty name stands for none. False: the job is over, and the text goes nowhere.
     pub fn print(&self, stream: Stream, stage: &str, text: &str) -> bool {
         self.waiting().print(stream, stage, text)
+    }
+
+    /// Tells the client what the job's kernels have loaded on this worker: names, and versions, which the client compares with those of other
+    /// workers. Each call tells all of it.
+    pub fn loaded(&self, packages: &[(String, String)]) {
+        self.waiting().loaded(packages);
+    }
+
+    /// Whether it was told what they have loaded.
+    pub fn has_loaded(&self) -> bool {
+        !self.waiting().packages.is_empty()
+    }
+
+    /// Whether these are the same job's on the same worker.
+    pub fn are(&self, other: &Prints) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(super) fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -162,6 +178,9 @@ pub(super) struct Waiting {
     /// What was sent goes once more: the link is a new one.
     again: bool,
     is_over: bool,
+    /// What kernels have loaded, and whether the client has heard it.
+    packages: Vec<(String, String)>,
+    are_unsaid: bool,
 }
 
 impl Waiting {
@@ -211,9 +230,28 @@ impl Waiting {
         }
     }
 
+    fn loaded(&mut self, packages: &[(String, String)]) {
+        if self.packages != packages {
+            self.packages = packages.to_vec();
+            self.are_unsaid = true;
+        }
+    }
+
+    /// Whether the client has not heard what was loaded.
+    pub(super) fn has_unsaid_packages(&self) -> bool {
+        self.are_unsaid
+    }
+
+    /// What was loaded: it is said now.
+    pub(super) fn say_packages(&mut self) -> &[(String, String)] {
+        self.are_unsaid = false;
+        &self.packages
+    }
+
     /// The client has another link, and may not have what was sent on the one before.
     pub(super) fn repeat(&mut self) {
         self.again = true;
+        self.are_unsaid = !self.packages.is_empty();
     }
 
     /// What is to be sent now: nothing while the client has not shown what was sent.

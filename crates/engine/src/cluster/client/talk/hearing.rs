@@ -157,18 +157,29 @@ impl Talk<'_> {
                 Event::None
             }
             Message::AllPrinted(job) if self.job == Some(job) => Event::AllPrinted(link),
+            Message::Packages { job, packages } if self.job == Some(job) => {
+                let worker = worker.member.worker;
+                self.packages.compare(worker, &packages)?;
+                Event::None
+            }
             Message::Refused { why } => return Err(refused(why).into()),
             _ => Event::None,
         })
     }
 
-    /// Who has left the job is heard for what its kernels had printed.
+    /// Who has left the job is heard for what its kernels had printed and loaded.
     fn leaving_said(&mut self, link: LinkId, frame: &[u8]) -> Result<Event, Error> {
-        if self.left.contains_key(&link)
-            && let Ok(Message::Printed(printed)) = wire::message(frame)
-            && self.job == Some(printed.job)
-        {
-            self.show_printed(link, &printed);
+        let Some(left) = self.left.get(&link) else {
+            return Ok(Event::None);
+        };
+        match wire::message(frame) {
+            Ok(Message::Printed(printed)) if self.job == Some(printed.job) => {
+                self.show_printed(link, &printed);
+            }
+            Ok(Message::Packages { job, packages }) if self.job == Some(job) => {
+                self.packages.compare(left.member.worker, &packages)?;
+            }
+            _ => {}
         }
         Ok(Event::None)
     }
