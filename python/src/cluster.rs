@@ -1,6 +1,7 @@
 //! A cluster's processes with Python as their host: workers that build what clients send, and clients.
 
 use crate::builder::Builder;
+use crate::interpreter::attach;
 use crate::interrupts;
 use crate::loads;
 use crate::prints::Place;
@@ -19,7 +20,7 @@ pub struct PySource;
 impl Source for PySource {
     fn program(&self, bytes: &[u8], prints: &Prints) -> Result<Program, String> {
         let _here = Place::of(prints).enter();
-        Python::attach(|py| {
+        attach(|py| {
             let made = || -> PyResult<Program> {
                 let travel = py.import("brambling._program.travel")?;
                 let loaded = travel.call_method1("loads", (PyBytes::new(py, bytes),))?;
@@ -39,7 +40,7 @@ impl Source for PySource {
     fn ended(&self, prints: &Prints) {
         // What compiled kernels have had loaded is seen here at the latest. Models, and benches, have no kernels in Python.
         if prints.has_loaded() {
-            let _ = Python::attach(|py| loads::tell(py, prints));
+            let _ = attach(|py| loads::tell(py, prints));
         }
     }
 
@@ -53,7 +54,7 @@ impl Source for PySource {
 
     fn cause(&self, failure: &Failure) -> Vec<u8> {
         let packed = |raised: &PyErr| -> PyResult<Vec<u8>> {
-            Python::attach(|py| {
+            attach(|py| {
                 let remote = py.import("brambling._remote")?;
                 remote
                     .call_method1("packed", (raised.value(py), CAUSE_BYTES_MAX))?
@@ -68,7 +69,7 @@ impl Source for PySource {
     fn explain(&self, failure: &Failure) -> String {
         let text = failure.to_string();
         match raised(failure) {
-            Some(raised) => Python::attach(|py| format!("{text}\n{}", traceback(py, raised))),
+            Some(raised) => attach(|py| format!("{text}\n{}", traceback(py, raised))),
             None => text,
         }
     }
@@ -109,14 +110,14 @@ impl WorkerCaller {
             Ok(limit.unbind())
         };
         // Without it kernels that use BLAS are slower, and right.
-        WorkerCaller(Python::attach(|py| enter(py).ok()))
+        WorkerCaller(attach(|py| enter(py).ok()))
     }
 }
 
 impl Drop for WorkerCaller {
     fn drop(&mut self) {
         if let Some(limit) = self.0.take() {
-            Python::attach(|py| {
+            attach(|py| {
                 let none = py.None();
                 let _ = limit.call_method1(py, "__exit__", (&none, &none, &none));
             });
@@ -129,7 +130,7 @@ impl Caller for WorkerCaller {
         Ok(())
     }
     fn run_stages(&mut self, run: &mut dyn FnMut()) {
-        Python::attach(|_| run());
+        attach(|_| run());
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command, with Python as its host.
 
 use crate::cluster::PySource;
+use crate::interpreter::attach;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -16,7 +17,7 @@ struct PyHost {
 impl PyHost {
     /// Calls a method that handles its own exceptions; one that gets out is printed, and counts as a failure.
     fn ask<R>(&self, method: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>, failed: R) -> R {
-        Python::attach(|py| {
+        attach(|py| {
             method(self.host.bind(py)).unwrap_or_else(|error| {
                 error.print(py);
                 failed
@@ -79,7 +80,7 @@ impl brambling_cli::Host for PyHost {
 
     fn interrupted(&mut self) -> bool {
         // The signal's handler raises KeyboardInterrupt: the command ends by itself, with its own code.
-        Python::attach(|py| py.check_signals().is_err())
+        attach(|py| py.check_signals().is_err())
     }
 }
 
@@ -102,7 +103,7 @@ pub fn command(py: Python<'_>, args: Vec<OsString>, host: Py<PyAny>) -> u8 {
 
 /// Writes what Python has kept of what was printed.
 fn flush() {
-    Python::attach(|py| {
+    attach(|py| {
         let sys = py.import("sys");
         for name in ["stdout", "stderr"] {
             // Closed, or gone: then there is nothing to write to.

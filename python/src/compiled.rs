@@ -6,6 +6,7 @@
 
 use crate::alone;
 use crate::array::{Layout, Leaf, Made, Part, Views};
+use crate::interpreter::attach;
 use crate::kernels::{Function, Shape, blocked, opaque, run_anywhere};
 use crate::value::PyValue;
 use brambling::program::{Context, Kernel, Progress};
@@ -131,7 +132,7 @@ impl CompiledMap {
         match code.enter(&views)? {
             Some(made) => Ok(Some(PyValue::made(made))),
             // It raised: once more where the exception and its traceback can be seen.
-            None => Python::attach(|py| {
+            None => attach(|py| {
                 // SAFETY: as above.
                 let arguments = unsafe { self.function.arguments(py, args, place)? };
                 let Some(arguments) = arguments else {
@@ -179,7 +180,7 @@ impl CompiledMap {
 
     fn unreadable(&self, number: usize, value: &PyValue) -> PyErr {
         let name = &self.function.names[number];
-        Python::attach(|py| match value.get(py) {
+        attach(|py| match value.get(py) {
             Ok(Some(object)) => py
                 .import("brambling._compiled")
                 .and_then(|module| module.call_method1("unreadable", (name, object)))
@@ -198,9 +199,7 @@ impl CompiledMap {
         }
         // The lock is not held meanwhile: the interpreter may be with a thread that waits for it.
         let arguments: Vec<Layout> = views.iter().map(|views| views.layout.clone()).collect();
-        let made = Arc::new(Python::attach(|py| {
-            Code::make(py, &self.compile, arguments)
-        })?);
+        let made = Arc::new(attach(|py| Code::make(py, &self.compile, arguments))?);
         let mut codes = lock();
         Ok(find(&codes).unwrap_or_else(|| {
             codes.push(Arc::clone(&made));
@@ -261,7 +260,7 @@ impl Code {
         let _turn = (self.entry == Entry::Alone).then(alone::turn);
         // A thread of its own state in the interpreter keeps an exception there until somebody takes it: of one that has none, the state
         // ends with each of the code's calls.
-        Python::attach(|py| {
+        attach(|py| {
             let made = py.detach(|| self.run(views));
             PyErr::take(py).map_or(Ok(made), Err)
         })

@@ -1,6 +1,7 @@
 //! Which kernels in Python run on which threads, so that those of a job that is over can be interrupted, and told of.
 #![allow(unsafe_code)] // Two calls of the interpreter's that pyo3 has no safe form of.
 
+use crate::interpreter::attach;
 use crate::prints::Place;
 use brambling::cluster::Prints;
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -59,7 +60,7 @@ pub fn runs(place: *const Place) -> *const Place {
         let before = thread.kernel.swap(place.cast_mut(), Ordering::Relaxed);
         if thread.is_interrupted.swap(false, Ordering::Relaxed) {
             // What comes next on this thread is not meant.
-            Python::attach(|_| raise(thread.ident, ptr::null_mut()));
+            attach(|_| raise(thread.ident, ptr::null_mut()));
         }
         before.cast_const()
     })
@@ -86,7 +87,7 @@ pub fn kernel(prints: &Prints) -> Option<String> {
 
 /// Raises KeyboardInterrupt in the kernels of a job: where Python runs next in their threads.
 pub fn interrupt(prints: &Prints) {
-    Python::attach(|py| {
+    attach(|py| {
         // With the interpreter: a kernel that is seen now cannot have returned to it meanwhile.
         for (thread, _) in threads_of(prints) {
             thread.is_interrupted.store(true, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 
 use crate::alone;
 use crate::forks;
+use crate::interpreter::attach;
 use crate::loads;
 use crate::prints::Place;
 use crate::sums;
@@ -54,7 +55,7 @@ fn run(
     context: &mut Context<'_>,
     body: impl FnOnce(Python<'_>, &mut Context<'_>) -> PyResult<()>,
 ) -> Progress {
-    run_anywhere(context, |context| Python::attach(|py| body(py, context)))
+    run_anywhere(context, |context| attach(|py| body(py, context)))
 }
 
 /// As [`run`], for a body that attaches to the interpreter where it has to.
@@ -65,7 +66,7 @@ pub(crate) fn run_anywhere(
     match body(context) {
         Ok(()) => Progress::Done,
         Err(error) => {
-            let text = Python::attach(|py| text_of(py, &error));
+            let text = attach(|py| text_of(py, &error));
             context.fail(KernelError::new(text).with_source(error))
         }
     }
@@ -93,7 +94,7 @@ fn text_of(py: Python<'_>, error: &PyErr) -> String {
 impl Function {
     /// The error for a dataset that has no value; the one that is updated has no place among those read.
     pub(crate) fn unset(&self, place: Option<usize>) -> PyErr {
-        Python::attach(|py| {
+        attach(|py| {
             let call = self.call.bind(py);
             match call.call_method1(pyo3::intern!(py, "unset"), (place,)) {
                 Ok(error) => PyErr::from_value(error),
@@ -318,7 +319,7 @@ impl Combine {
         match value.views() {
             Some(views) if !(self.sum && sums::widens(views)) => Ok(value.clone()),
             Some(views) if !views.has_scalars => Ok(PyValue::made(sums::widened(views))),
-            _ => Python::attach(|py| {
+            _ => attach(|py| {
                 let value = value.get(py)?;
                 PyValue::new(&leaf.bind(py).call1((value,))?)
             }),
@@ -331,7 +332,7 @@ impl Combine {
             return Ok(());
         }
         let _here = self.place.as_ref().map(Place::enter);
-        Python::attach(|py| {
+        attach(|py| {
             let operands = (head[left].get(py)?, tail[0].get(py)?);
             let _turn = alone::turn_with_interpreter(py);
             let forks = forks::count();

@@ -12,6 +12,7 @@ mod compiled;
 mod forks;
 mod graph;
 mod hash;
+mod interpreter;
 mod interrupts;
 mod kernels;
 mod loads;
@@ -24,12 +25,13 @@ mod sums;
 mod value;
 
 use brambling::Tally;
+use interpreter::attach;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// An exception of the package, by the name of its class.
 pub(crate) fn raise(class: &str, message: String) -> PyErr {
-    Python::attach(|py| {
+    attach(|py| {
         let made = py
             .import("brambling._errors")
             .and_then(|module| module.getattr(class)?.call1((message,)));

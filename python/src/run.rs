@@ -2,6 +2,7 @@
 
 use crate::builder::{Handle, build_error};
 use crate::cluster::PyCluster;
+use crate::interpreter::attach;
 use crate::prints;
 use crate::value::{PyBlocks, PyValue};
 use brambling::cluster::ClusterError;
@@ -36,7 +37,7 @@ impl PyCaller {
     /// Shows something while the run goes on. An exception that is no error, such as Ctrl-C's, or of a signal's handler ends the run; whatever
     /// else goes wrong here is not worth ending it.
     fn meanwhile(&mut self, show: impl FnOnce(&mut Self, Python<'_>) -> PyResult<()>) {
-        Python::attach(|py| {
+        attach(|py| {
             if let Err(error) = show(self, py)
                 && ends_the_run(py, &error)
             {
@@ -67,7 +68,7 @@ impl Drop for PyCaller {
         let Some(progress) = self.progress.take() else {
             return;
         };
-        Python::attach(|py| {
+        attach(|py| {
             // A terminal that has gone away is no failure of the run.
             let _ = progress.call_method0(py, "close");
         });
@@ -97,7 +98,7 @@ impl Caller for PyCaller {
         if self.raised.is_some() {
             return Err(Interrupted);
         }
-        Python::attach(|py| match py.check_signals() {
+        attach(|py| match py.check_signals() {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.raised = Some(error);
@@ -108,7 +109,7 @@ impl Caller for PyCaller {
 
     fn run_stages(&mut self, run: &mut dyn FnMut()) {
         // Attached once for many stages.
-        Python::attach(|_| run());
+        attach(|_| run());
     }
 }
 

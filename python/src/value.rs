@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // One reading of a reference count, and one of memory that a buffer lends.
 
 use crate::array::{Made, Views};
+use crate::interpreter::attach;
 use crate::sums;
 use brambling::program::{DecodeError, Payload};
 use numpy::PyUntypedArray;
@@ -220,7 +221,7 @@ fn why_not(py: Python<'_>, object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
 
 /// Appends a value: its pickle, then the memory of its arrays, which is copied here and nowhere else.
 fn put(value: &PyValue, out: &mut Vec<u8>) -> PyResult<()> {
-    Python::attach(|py| {
+    attach(|py| {
         let Some(object) = value.get(py)? else {
             out.push(ABSENT);
             return Ok(());
@@ -257,7 +258,7 @@ fn taken(input: &mut &[u8]) -> Result<PyValue, DecodeError> {
     let count = u64::decode(input)?;
     let buffers = (0..count).map(|_| take_bytes(input));
     let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
-    let made = Python::attach(|py| {
+    let made = attach(|py| {
         let buffers = buffers.iter().map(|bytes| PyByteArray::new(py, bytes));
         let buffers = PyList::new(py, buffers.collect::<Vec<_>>())?;
         let parts = (PyBytes::new(py, stream), buffers);
@@ -273,6 +274,7 @@ fn taken(input: &mut &[u8]) -> Result<PyValue, DecodeError> {
 }
 
 impl Payload for PyValue {
+    const INTERPRETED: bool = true;
     fn type_name() -> Cow<'static, str> {
         Cow::Borrowed("Python object")
     }
@@ -285,7 +287,7 @@ impl Payload for PyValue {
             Some(why) => why.to_owned(),
             None => match put(self, out) {
                 Ok(()) => return,
-                Err(error) => Python::attach(|py| error.value(py).to_string()),
+                Err(error) => attach(|py| error.value(py).to_string()),
             },
         };
         // Encoding cannot fail: who wants to see the value is told why there is none.
@@ -334,7 +336,7 @@ impl PyBlocks {
         if !self.whole.is_set() || !self.values.iter().all(PyValue::is_set) {
             return None;
         }
-        Python::attach(|py| {
+        attach(|py| {
             let parts = (self.whole.get(py)?, self.list(py)?);
             let rows = helper(py)?.call_method1(pyo3::intern!(py, "rows_of"), parts)?;
             rows.extract::<Option<Vec<u64>>>()
@@ -348,7 +350,7 @@ fn cut(whole: &PyValue, rows: Vec<u64>) -> Result<Vec<PyValue>, DecodeError> {
     if whole.why_lost().is_some() {
         return Ok(vec![whole.clone(); rows.len()]);
     }
-    let parts = Python::attach(|py| {
+    let parts = attach(|py| {
         let parts = (whole.get(py)?, rows);
         let parts = helper(py)?.call_method1(pyo3::intern!(py, "cut"), parts)?;
         let parts: Vec<Bound<'_, PyAny>> = parts.extract()?;
@@ -358,6 +360,7 @@ fn cut(whole: &PyValue, rows: Vec<u64>) -> Result<Vec<PyValue>, DecodeError> {
 }
 
 impl Payload for PyBlocks {
+    const INTERPRETED: bool = true;
     fn type_name() -> Cow<'static, str> {
         Cow::Borrowed("blocks of Python objects")
     }

@@ -21,9 +21,8 @@ def environment(state):
 
 
 def command(state, *arguments, **how):
-    return subprocess.Popen(
-        [sys.executable, "-m", "brambling", *arguments], env=environment(state), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    return subprocess.Popen([sys.executable, "-m", "brambling", *arguments], env=environment(state), text=True, **how)
 
 
 def address_of(process):

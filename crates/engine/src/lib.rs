@@ -31,6 +31,10 @@ mod settings;
 mod stopwatch;
 mod task_times;
 
+/// Which locks a thread holds that tasks may want: whoever has an interpreter for host asks.
+#[doc(hidden)]
+pub use brambling_memory::held;
+
 pub use brambling_machine as machine;
 pub use brambling_operators as operators;
 pub use brambling_program as program;

@@ -1,10 +1,11 @@
 //! Memory: one budget of a process with classes and floors, what the machine allows, pooled
-//! buffers, and the switch by which tests remove one condition of production code.
+//! buffers, which locks a thread holds that tasks may want, and the switch by which tests remove one condition of production code.
 //!
 //! Nothing here knows what the bytes mean, and nothing here spills: whoever is refused decides, in the words of [`spill`].
 
 pub mod budget;
 pub mod cgroup;
+pub mod held;
 pub mod mutants;
 pub mod pool;
 pub mod spill;

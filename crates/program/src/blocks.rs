@@ -86,6 +86,7 @@ impl<R: Default> Blocks<R> {
 }
 
 impl<R: Payload> Payload for Blocks<R> {
+    const INTERPRETED: bool = R::INTERPRETED;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Blocks<{}>", R::type_name()))
     }

@@ -114,6 +114,7 @@ pub struct Partials<T> {
 }
 
 impl<T: Payload> Payload for Partials<T> {
+    const INTERPRETED: bool = T::INTERPRETED;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Partials<{}>", T::type_name()))
     }
@@ -281,6 +282,7 @@ impl<T: Default> Default for Shared<T> {
 }
 
 impl<T: Payload> Payload for Shared<T> {
+    const INTERPRETED: bool = T::INTERPRETED;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Shared<{}>", T::type_name()))
     }

@@ -89,6 +89,8 @@ impl<T: Send + Sync + 'static> Default for Foreign<T> {
 }
 
 impl<T: Payload> Payload for Foreign<T> {
+    /// Whoever lends the memory may be an interpreter.
+    const INTERPRETED: bool = true;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Foreign<{}>", T::type_name()))
     }

@@ -35,6 +35,9 @@ pub trait Payload: Default + Clone + Send + Sync + 'static {
     /// Whether clones share their memory, so that a clone costs next to nothing. Of what comes alike for several shards of a worker
     /// one is decoded then, and the others are clones of it.
     const SHARED: bool = false;
+    /// Whether encoding, decoding, cloning or dropping a value may run what an interpreter runs, or wait for one; `heap_bytes` never does. Such
+    /// values are not handled under locks that a task may want ([`brambling_memory::held`]).
+    const INTERPRETED: bool = false;
     /// A stable name: workers compare it before a program starts.
     fn type_name() -> Cow<'static, str>;
     /// Bytes this value owns beyond its own size. Borrowed memory does not count.
@@ -273,6 +276,7 @@ impl Payload for String {
 }
 
 impl<T: Payload> Payload for Vec<T> {
+    const INTERPRETED: bool = T::INTERPRETED;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Vec<{}>", T::type_name()))
     }
@@ -342,6 +346,7 @@ impl<T: Payload> Payload for Vec<T> {
 
 impl<T: Payload> Payload for Option<T> {
     const FIXED: bool = T::FIXED;
+    const INTERPRETED: bool = T::INTERPRETED;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Option<{}>", T::type_name()))
     }
@@ -365,6 +370,7 @@ impl<T: Payload> Payload for Option<T> {
 
 impl<T: Payload> Payload for Arc<T> {
     const SHARED: bool = true;
+    const INTERPRETED: bool = T::INTERPRETED;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Arc<{}>", T::type_name()))
     }
@@ -408,6 +414,7 @@ where
     [T; N]: Default,
 {
     const FIXED: bool = T::FIXED;
+    const INTERPRETED: bool = T::INTERPRETED;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("[{}; {N}]", T::type_name()))
     }
@@ -443,6 +450,7 @@ macro_rules! tuple {
     ($($name:ident . $index:tt),*) => {
         impl<$($name: Payload),*> Payload for ($($name,)*) {
             const FIXED: bool = $($name::FIXED &&)* true;
+            const INTERPRETED: bool = $($name::INTERPRETED ||)* false;
             fn type_name() -> Cow<'static, str> {
                 let parts = [$($name::type_name()),*];
                 Cow::Owned(format!("({})", parts.join(", ")))

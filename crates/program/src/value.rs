@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Type erasure: a pointer and the table of its type travel together.
 
 use crate::{DecodeError, Payload};
+use brambling_memory::{held, mutants};
 use std::alloc::Layout;
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ pub struct PayloadType {
     layout: Layout,
     fixed: bool,
     shared: bool,
+    interpreted: bool,
     write_default: unsafe fn(*mut u8),
     drop_in_place: unsafe fn(*mut u8),
     new: fn() -> *mut u8,
@@ -44,6 +46,7 @@ impl<T: Payload> Table for T {
         layout: Layout::new::<T>(),
         fixed: T::FIXED,
         shared: T::SHARED,
+        interpreted: T::INTERPRETED,
         // SAFETY: see above; here the caller owns the place.
         write_default: |p| unsafe { p.cast::<T>().write(T::default()) },
         // SAFETY: see above; here the caller owns the place.
@@ -139,6 +142,20 @@ impl PayloadType {
     pub fn is_shared(&self) -> bool {
         self.shared
     }
+
+    /// Whether handling a value may wait for an interpreter ([`Payload::INTERPRETED`]).
+    pub fn is_interpreted(&self) -> bool {
+        self.interpreted
+    }
+
+    /// A value of it is handled: not under a lock, if that may wait for an interpreter.
+    #[inline]
+    #[track_caller]
+    fn handle(&self, what: &str) {
+        if self.interpreted {
+            held::forbid(what);
+        }
+    }
 }
 
 impl std::fmt::Debug for PayloadType {
@@ -198,6 +215,7 @@ impl Value {
     /// # Errors
     /// When the bytes are no encoding of the type.
     pub fn decode(table: &'static PayloadType, input: &mut &[u8]) -> Result<Value, DecodeError> {
+        table.handle("a value is decoded");
         Ok(Value {
             pointer: (table.decode)(input)?,
             holding: Holding::Owned,
@@ -273,6 +291,7 @@ impl Value {
     #[inline]
     pub fn make_unique(&mut self) {
         if self.holding == Holding::Shared {
+            self.table.handle("a value is copied");
             // SAFETY: a shared pointer came from Arc::into_raw of this table's type.
             self.pointer = unsafe { (self.table.unshare)(self.pointer) };
             self.holding = Holding::Owned;
@@ -296,12 +315,14 @@ impl Value {
 
     /// Appends the payload's encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        self.table.handle("a value is encoded");
         // SAFETY: the pointer is to a value of the table's type.
         unsafe { (self.table.encode)(self.pointer, out) }
     }
 
     /// Appends the payload's encoding but for its last bytes, and gives those where they lie.
     pub fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.table.handle("a value is encoded");
         // SAFETY: the pointer is to a value of the table's type, and what is given is borrowed from it.
         unsafe { &*(self.table.encode_head)(self.pointer, out) }
     }
@@ -309,6 +330,7 @@ impl Value {
     /// Becomes a value of its type whose encoding begins with `head`, and gives the place for the rest, if that is at most `bytes_max`
     /// bytes which may be written where they will lie: see [`Payload::receive`].
     pub fn receive(&mut self, head: &[u8], bytes_max: usize) -> Option<&mut [u8]> {
+        self.table.handle("a value is received");
         self.make_unique();
         // SAFETY: the pointer is to a value of the table's type, owned now, and what is given is borrowed mutably from self.
         unsafe { (self.table.receive)(self.pointer, head, bytes_max).map(|place| &mut *place) }
@@ -320,6 +342,7 @@ impl Value {
             *self = Value::default_of(self.table);
             return false;
         }
+        self.table.handle("a value is let go of");
         // SAFETY: the pointer is to a value of the table's type, owned, and borrowed mutably from self.
         unsafe { (self.table.let_go)(self.pointer) }
     }
@@ -329,6 +352,7 @@ impl Value {
     /// # Errors
     /// When the bytes are no encoding of the type.
     pub fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
+        self.table.handle("a value is decoded");
         self.make_unique();
         // SAFETY: the pointer is to a value of the table's type, owned now, and borrowed mutably from self.
         unsafe { (self.table.decode_parts)(self.pointer, parts) }
@@ -338,8 +362,11 @@ impl Value {
 impl Clone for Value {
     fn clone(&self) -> Value {
         let pointer = match self.holding {
-            // SAFETY: the pointer is to a value of the table's type.
-            Holding::Owned => unsafe { (self.table.clone_owned)(self.pointer) },
+            Holding::Owned => {
+                self.table.handle("a value is copied");
+                // SAFETY: the pointer is to a value of the table's type.
+                unsafe { (self.table.clone_owned)(self.pointer) }
+            }
             Holding::Shared => {
                 // SAFETY: a shared pointer came from Arc::into_raw of this table's type.
                 unsafe { (self.table.clone_shared)(self.pointer) };
@@ -356,6 +383,21 @@ impl Clone for Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
+        if self.table.interpreted
+            && held::any()
+            && !mutants::is_on("values-are-dropped-under-the-lock")
+        {
+            let Value {
+                pointer,
+                holding,
+                table,
+            } = *self;
+            return held::drop_later(Value {
+                pointer,
+                holding,
+                table,
+            });
+        }
         match self.holding {
             // SAFETY: each Value owns its box or one count of its arc.
             Holding::Owned => unsafe { (self.table.drop_owned)(self.pointer) },
@@ -386,6 +428,44 @@ mod tests {
         assert_eq!(Arc::strong_count(&handle), 2);
         drop(second);
         assert_eq!(Arc::strong_count(&handle), 1);
+    }
+
+    /// As an object of Python's, whose last drop runs what it likes.
+    #[derive(Default, Clone)]
+    struct Object(Arc<std::sync::Mutex<Vec<bool>>>);
+
+    impl Drop for Object {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().push(held::any());
+        }
+    }
+
+    impl Payload for Object {
+        const INTERPRETED: bool = true;
+        fn type_name() -> Cow<'static, str> {
+            Cow::Borrowed("Object")
+        }
+        fn heap_bytes(&self) -> usize {
+            0
+        }
+        fn encode(&self, _: &mut Vec<u8>) {}
+        fn decode(_: &mut &[u8]) -> Result<Self, DecodeError> {
+            Ok(Object::default())
+        }
+    }
+
+    #[test]
+    fn what_an_interpreter_has_made_outlives_the_lock_it_is_dropped_under() {
+        let dropped = Object::default();
+        let value = Value::new(dropped.clone());
+        let mutex = std::sync::Mutex::new(Some(value));
+        let mut held = held::lock(&mutex);
+        *held = None;
+        assert!(dropped.0.lock().unwrap().is_empty());
+        drop(held);
+        assert_eq!(*dropped.0.lock().unwrap(), [false]);
+        assert!(PayloadType::of::<Vec<(u8, Option<Object>)>>().is_interpreted());
+        assert!(!PayloadType::of::<Vec<(u8, Option<u8>)>>().is_interpreted());
     }
 
     #[test]

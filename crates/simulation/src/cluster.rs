@@ -59,6 +59,8 @@ pub struct Deeds {
     pub broadcasts: u64,
     /// Groups of sources whose pieces were merged on their way.
     pub merges: u64,
+    /// What nodes left to do outside, and was done.
+    pub errands: u64,
     /// Pieces that were spilled.
     pub spills: u64,
     /// Pieces that were read back.
@@ -136,7 +138,7 @@ impl<'a> Cluster<'a> {
         let mut watch = Watch::new(plan, workers.len());
         for worker in &workers {
             for shard in worker.shards.keys() {
-                watch.settles(*shard, worker.node.me());
+                watch.settles(*shard, worker.node().me());
             }
         }
         let calm = random.pick(&[0, 1, 1, 4]);
@@ -247,22 +249,22 @@ impl<'a> Cluster<'a> {
         if worker.has_left {
             return true;
         }
-        let held = worker.node.held();
-        if let Err(error) = worker.node.on_frame(packet.from, &packet.bytes) {
+        let held = worker.node().held();
+        if let Err(error) = worker.node().on_frame(packet.from, &packet.bytes) {
             panic!(
                 "{} refuses a frame of {}: {error:?}",
                 packet.to, packet.from
             );
         }
-        self.deeds.held += worker.node.held().saturating_sub(held) as u64;
-        self.watch.map(at, worker.node.map());
+        self.deeds.held += worker.node().held().saturating_sub(held) as u64;
+        self.watch.map(at, worker.node().map());
         self.collect(at);
         true
     }
 
     fn flush(&mut self) -> bool {
         let at = self.worker();
-        self.workers[at].node.flush();
+        self.workers[at].node().flush();
         self.collect(at)
     }
 
@@ -279,10 +281,10 @@ impl<'a> Cluster<'a> {
         self.watch.note(|| format!("w{at} hears {update:?}"));
         let worker = &mut self.workers[at];
         worker
-            .node
+            .node()
             .on_update(&update)
             .expect("the controller numbers entries as it should");
-        self.watch.map(at, worker.node.map());
+        self.watch.map(at, worker.node().map());
         self.collect(at);
         true
     }
@@ -290,7 +292,8 @@ impl<'a> Cluster<'a> {
     fn complete(&mut self) -> bool {
         let at = self.worker();
         let worker = &mut self.workers[at];
-        if worker.merge_some(&mut self.random, self.plan, &mut self.deeds) {
+        let runs = self.random.one_in(2) && worker.run_some(&mut self.random, &mut self.deeds);
+        if runs || worker.merge_some(&mut self.random, self.plan, &mut self.deeds) {
             self.collect(at);
             return true;
         }
@@ -361,7 +364,7 @@ impl<'a> Cluster<'a> {
         let worker = &mut self.workers[at.0 as usize];
         worker.has_left = true;
         assert_eq!(worker.shards.len(), 0, "{at} leaves with shards");
-        assert_eq!(worker.node.held(), 0, "{at} leaves with pieces");
+        assert_eq!(worker.node().held(), 0, "{at} leaves with pieces");
     }
 
     /// A move is ordered, if it makes sense.
@@ -413,7 +416,7 @@ impl<'a> Cluster<'a> {
 
     fn tick(&mut self) -> bool {
         let at = self.worker();
-        self.workers[at].node.on_tick();
+        self.workers[at].node().on_tick();
         if !self.is_silent {
             self.controller.on_tick();
             self.collect_controller();
@@ -453,9 +456,8 @@ impl<'a> Cluster<'a> {
                 greeted.expect("what was sent was numbered");
                 self.collect_controller();
             } else {
-                let node = &mut self.workers[here].node;
-                node.on_reconnect(there, received)
-                    .expect("what was sent was numbered");
+                let greeted = self.workers[here].node().on_reconnect(there, received);
+                greeted.expect("what was sent was numbered");
                 self.collect(here);
             }
         }
@@ -464,7 +466,7 @@ impl<'a> Cluster<'a> {
     fn received(&self, here: usize, peer: usize) -> Sequence {
         let peer = self.name(peer);
         match self.workers.get(here) {
-            Some(worker) => worker.node.received(peer),
+            Some(worker) => worker.node().received(peer),
             None => self.controller.received(peer),
         }
     }
@@ -479,7 +481,7 @@ impl<'a> Cluster<'a> {
 
     /// Carries out what a node asked for; whether there was anything.
     fn collect(&mut self, at: usize) -> bool {
-        let effects = self.workers[at].node.take_effects();
+        let effects = self.workers[at].node().take_effects();
         if self.workers[at].has_left {
             return false;
         }
@@ -508,10 +510,12 @@ impl<'a> Cluster<'a> {
     fn stir(&mut self) {
         let mut moved = false;
         for at in 0..self.workers.len() {
-            self.workers[at].node.flush();
-            self.workers[at].node.on_tick();
+            self.workers[at].node().flush();
+            self.workers[at].node().on_tick();
             moved |= self.workers[at].depart(&mut self.watch);
             moved |= self.collect(at);
+            moved |= self.workers[at].run_some(&mut self.random, &mut self.deeds);
+            self.collect(at);
         }
         while !self.news.is_empty() {
             moved |= self.hear();
@@ -531,9 +535,12 @@ impl<'a> Cluster<'a> {
                 self.collect_controller();
             }
             for at in 0..count {
-                self.workers[at].node.flush();
+                self.workers[at].node().flush();
                 self.workers[at].depart(&mut self.watch);
                 self.collect(at);
+                while self.workers[at].run_some(&mut self.random, &mut self.deeds) {
+                    self.collect(at);
+                }
             }
             if round % 4 == 3 {
                 // An acknowledgement that was lost comes with the next greeting.
@@ -548,14 +555,14 @@ impl<'a> Cluster<'a> {
             .enumerate()
             .filter(|(_, it)| !it.has_left);
         for (at, worker) in staying {
-            assert_eq!(worker.node.held(), 0, "w{at} holds something for ever");
+            assert_eq!(worker.node().held(), 0, "w{at} holds something for ever");
             for class in [Class::Exchange, Class::Early] {
-                let left = worker.node.budget().class_in_use_bytes(class);
+                let left = worker.node().budget().class_in_use_bytes(class);
                 assert_eq!(left, 0, "w{at} counts {class} for ever");
             }
-            assert!(worker.node.is_settled(), "w{at} has not sent everything");
+            assert!(worker.node().is_settled(), "w{at} has not sent everything");
             assert!(
-                self.is_silent || Some(worker.node.map()) == self.controller.map(JOB),
+                self.is_silent || Some(worker.node().map()) == self.controller.map(JOB),
                 "w{at} has not heard where shards are"
             );
         }
@@ -601,7 +608,7 @@ impl<'a> Cluster<'a> {
                 text,
                 "w{at}: {} awake, {} held",
                 worker.awake.len(),
-                worker.node.held()
+                worker.node().held()
             );
             worker.describe(self.plan, &mut text);
         }

@@ -1,6 +1,7 @@
 //! Kernels of random programs, and how a stage is called outside the executor.
 #![allow(unsafe_code)] // Kernels take erased pointers; the program fixed their types.
 
+use crate::objects::attached;
 use brambling_program::{
     Blocks, Context, DatasetId, Kernel, KernelSpec, Payload, Pieces, Program, Progress, Rows, Sink,
     StageId, StageKind, Use, Value,
@@ -119,6 +120,7 @@ impl Cell for Blocks<u64> {
 /// The operations of a cell type over erased pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Erased {
+    interpreted: bool,
     digest: unsafe fn(*mut u8) -> u64,
     set: unsafe fn(*mut u8, u64),
     scramble: unsafe fn(*mut u8, u64),
@@ -127,6 +129,7 @@ pub(crate) struct Erased {
 impl Erased {
     pub(crate) fn of<T: Cell>() -> Erased {
         Erased {
+            interpreted: T::INTERPRETED,
             // SAFETY: called by `Mixer` alone, with an argument that its stage declares to be a T.
             digest: |cell| unsafe { &*cell.cast::<T>() }.digest(),
             // SAFETY: as above, declared to be written.
@@ -156,6 +159,24 @@ pub(crate) struct Mixer {
 
 impl Kernel for Mixer {
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
+        // SAFETY: the caller's promise.
+        let mut run = || unsafe { self.mix(context, args) };
+        match self.is_interpreted() {
+            true => attached(run),
+            false => run(),
+        }
+    }
+}
+
+impl Mixer {
+    /// Whether it handles objects: then it has the interpreter while it runs.
+    pub(crate) fn is_interpreted(&self) -> bool {
+        self.args.iter().any(|(erased, _)| erased.interpreted)
+    }
+
+    /// # Safety
+    /// As [`Kernel::call`].
+    unsafe fn mix(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
         let mut hash = mix(self.salt, context.turn());
         hash = mix(
             hash,

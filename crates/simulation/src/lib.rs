@@ -4,18 +4,21 @@
 //! * [`random_program`] makes a valid program from a seed.
 //! * [`simulate`] runs a program on a cluster of simulated workers.
 //! * [`costed`] runs a job of a given shape in virtual time, with measured costs, on as many workers as one likes.
+//! * [`attached`] is what random programs have for an interpreter's lock: some of their values are objects of it.
 //! * [`interpret`] runs a program in order, whole datasets in memory, sharing no code with worker and exchange.
 
 mod cluster;
 pub mod costed;
 mod interpreter;
 mod kernels;
+mod objects;
 mod ports;
 mod random_program;
 mod results;
 
 pub use cluster::{Deeds, simulate};
 pub use interpreter::interpret;
+pub use objects::attached;
 pub use random_program::{RandomProgram, random_program};
 pub use results::Results;
 

@@ -7,6 +7,7 @@ use crate::kernels::{Ending, Mixer, add_compute, mix};
 use brambling_program::{
     Bindings, Context, Dataset, KernelSpec, Program, Rng, Runner, Signal, StageId, Use,
 };
+pub(crate) use exchanges::Joins;
 use variables::{Any, Family};
 
 /// Loops, branches and what stands between a scatter and its gather nest this deep.
@@ -180,7 +181,9 @@ impl Writer {
             salt: self.random.salt(),
             ending,
         };
-        let runner = if self.random.one_in(40) {
+        // As Python's kernels, most of those that handle objects run on the caller's thread.
+        let is_called = kernel.is_interpreted() && !self.random.one_in(4);
+        let runner = if is_called || self.random.one_in(40) {
             Runner::Caller
         } else {
             Runner::Native

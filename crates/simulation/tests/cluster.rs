@@ -1,7 +1,7 @@
 //! Random programs on simulated clusters give, bit for bit, what the sequential interpreter gives.
 //!
 //! Catches what frames that are late, repeated, reordered and lost with their connection can break, news of the map
-//! that come late, pieces that find no room and are spilled, shards that move and workers that join and leave while all this happens, a controller that falls silent, wake-ups that are missed, and
+//! that come late, pieces that find no room and are spilled, pieces that cannot be encoded under a lock, shards that move and workers that join and leave while all this happens, a controller that falls silent, wake-ups that are missed, and
 //! what invariants 1 to 7 and 10 forbid.
 //! No worker dies here: that comes later.
 
@@ -24,6 +24,7 @@ fn ten_thousand_seeds() {
         all.relays += deeds.relays;
         all.broadcasts += deeds.broadcasts;
         all.merges += deeds.merges;
+        all.errands += deeds.errands;
         all.spills += deeds.spills;
         all.returns += deeds.returns;
     }
@@ -40,6 +41,7 @@ fn ten_thousand_seeds() {
         && all.relays > 0
         && all.broadcasts > 0
         && all.merges > 0
+        && all.errands > 0
         && all.spills > 0
         && all.returns > 0;
     assert!(eventful || seeds(10_000).count() < 100, "{all:?}");

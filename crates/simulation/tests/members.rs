@@ -14,9 +14,9 @@ use brambling_program::{
 use brambling_protocol::frame::Frame;
 use brambling_protocol::frame::Packet as Sent;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
-use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
+use brambling_simulation::{RandomProgram, Results, attached, interpret, random_program, seeds};
 use brambling_storage::SpillDirectory;
-use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
+use brambling_worker::executor::{Caller, Carrier, Interrupted, Job, JobOptions, Membership, Pool};
 use brambling_worker::node::{Bytes, Node, NodeOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -148,6 +148,18 @@ impl Network {
     }
 }
 
+/// Has the interpreter while it runs stages, several of them at a time, as Python's caller does: it wants the node's lock meanwhile.
+struct Attached;
+
+impl Caller for Attached {
+    fn check(&mut self) -> Result<(), Interrupted> {
+        Ok(())
+    }
+    fn run_stages(&mut self, run: &mut dyn FnMut()) {
+        attached(run);
+    }
+}
+
 struct Cluster {
     pools: Vec<Pool>,
 }
@@ -218,7 +230,7 @@ impl Cluster {
             for (pool, job) in self.pools.iter().zip(&jobs) {
                 scope.spawn(move || {
                     // How it failed, if it did, the controller hears.
-                    let _ = pool.run(job, &mut QuietCaller);
+                    let _ = pool.run(job, &mut Attached);
                     working.fetch_sub(1, Ordering::SeqCst);
                 });
             }

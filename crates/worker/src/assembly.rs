@@ -10,10 +10,11 @@
 
 use crate::pieces::Spares;
 use brambling_exchange::place::Room;
+use brambling_memory::held;
 use brambling_program::Value;
 use bytes::Bytes;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The most that a piece may take which is begun before its bytes are there.
 const BYTES_MAX: usize = 64 << 20;
@@ -53,6 +54,10 @@ impl std::fmt::Debug for Assembly {
 impl Assembly {
     /// A piece whose encoding begins with `head`; none where its type cannot be read to where it lies, or it is too large.
     pub fn begin(spares: &Arc<Spares>, head: &[u8]) -> Option<Arc<Assembly>> {
+        // Readers let go of it under whatever lock.
+        if spares.are_interpreted() {
+            return None;
+        }
         let mut value = spares.take();
         let Some(place) = value.receive(head, BYTES_MAX) else {
             spares.put(value);
@@ -79,7 +84,7 @@ impl Assembly {
         if range.start >= range.end || range.end > self.bytes {
             return None;
         }
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = held::lock(&self.given);
         let is_apart = |other: &Range<usize>| other.end <= range.start || range.end <= other.start;
         if !given.iter().all(is_apart) {
             return None;

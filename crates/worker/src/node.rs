@@ -23,6 +23,7 @@ mod error;
 mod leaving;
 mod members;
 mod moving;
+mod near;
 mod outbound;
 mod outcomes;
 mod relations;
@@ -32,8 +33,9 @@ mod room;
 pub use around::Around;
 pub use cargo::{Cargo, Encoded, Piece, Taken};
 pub use error::NodeError;
+pub use near::{Errand, Late, Near};
 
-use brambling_exchange::{Combining, CombiningTree, Credits, Inbox, Room, Router, parcels};
+use brambling_exchange::{Combining, CombiningTree, Credits, Inbox, Parcel, Room, Router, parcels};
 use brambling_memory::{Budget, Spill, mutants};
 use brambling_program::tree::TreeNode;
 use brambling_program::{
@@ -51,6 +53,7 @@ use cargo::items;
 use combining::Meetings;
 use leaving::Leavers;
 use moving::Moving;
+use near::Spills;
 use outbound::Outgoing;
 use outcomes::Outcomes;
 use relations::Relations;
@@ -125,6 +128,8 @@ pub enum Effect {
         /// The group.
         group: TreeNode,
     },
+    /// Something that the node does not do, because users' code may run ([`Errand::run`], [`Node::ran`]).
+    Errand(Errand),
     /// A worker has left: no link to it is needed any more.
     Forget(WorkerId),
     /// The job is over: start no task of it any more.
@@ -162,6 +167,10 @@ pub struct Node {
     peers: BTreeMap<WorkerId, FrameSession>,
     /// Parcels for other workers, by class, exchange, turn and the group that they are for.
     outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn, GroupId), Outgoing>,
+    /// Parcels for other workers that are not encoded yet.
+    unencoded: Vec<Parcel<Cargo>>,
+    /// What is to be spilled and is not encoded yet.
+    spills: Arc<Spills>,
     /// Bytes that have come from peers since they were last told.
     come: BTreeMap<WorkerId, usize>,
     /// Credits that peers were not told yet.
@@ -216,6 +225,8 @@ impl Node {
                 .map(|peer| (*peer, FrameSession::default()))
                 .collect(),
             outgoing: BTreeMap::new(),
+            unencoded: Vec::new(),
+            spills: Arc::default(),
             come: BTreeMap::new(),
             due: BTreeMap::new(),
             noted: BTreeSet::new(),
@@ -231,6 +242,11 @@ impl Node {
 
     /// What has to be done since the last call.
     pub fn take_effects(&mut self) -> Vec<Effect> {
+        if let Some(to) = &self.options.spill {
+            let spills = self.spills.take().into_iter();
+            let errand = |late| Effect::Errand(Errand::Spill(late, to.clone()));
+            self.effects.extend(spills.map(errand));
+        }
         std::mem::take(&mut self.effects)
     }
 
@@ -264,6 +280,7 @@ impl Node {
     pub fn is_settled(&self) -> bool {
         let workers = self.options.peers.iter();
         self.outgoing.is_empty()
+            && self.unencoded.is_empty()
             && self.due.is_empty()
             && self.finished.is_empty()
             && self.meetings.is_empty()
@@ -333,7 +350,7 @@ impl Node {
             return self.send_on(at, tree.next(source), source, piece);
         }
         for (destinations, piece) in runs {
-            for item in items(source, piece, self.options.chunk_bytes) {
+            for item in items(source, piece, self.options.chunk_bytes, &self.spills) {
                 self.route(at, &destinations, &item)?;
             }
         }

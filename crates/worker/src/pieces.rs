@@ -1,7 +1,8 @@
 //! Pieces of one task's exchange as values: where pieces travel, and cannot lie in their destination's slots.
 
+use brambling_memory::held::{self, Held};
 use brambling_program::{PayloadType, PieceSink, PieceSource, Value};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::vec::IntoIter;
 
 /// Values of an exchange's pieces that nobody needs: their memory is used again.
@@ -33,6 +34,11 @@ impl Spares {
         self.piece.is_shared()
     }
 
+    /// Whether to handle one may need an interpreter.
+    pub fn are_interpreted(&self) -> bool {
+        self.piece.is_interpreted()
+    }
+
     /// A value that what has come is written to: what it is is not said.
     pub fn take(&self) -> Value {
         let mut lists = self.lists();
@@ -60,8 +66,8 @@ impl Spares {
         }
     }
 
-    fn lists(&self) -> MutexGuard<'_, Lists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lists(&self) -> Held<'_, Lists> {
+        held::lock(&self.lists)
     }
 }
 

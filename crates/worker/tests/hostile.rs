@@ -417,6 +417,10 @@ impl Run {
                     let piece = Encoded::from(Bytes::from(first));
                     self.node.combined(at, group, Piece::Encoded(piece))?;
                 }
+                Effect::Errand(errand) => {
+                    errand.run()?;
+                    self.node.ran()?;
+                }
                 Effect::End { .. } | Effect::Forget(_) => {}
             }
         }

@@ -14,6 +14,7 @@ use brambling_controller::registry::HEARTBEAT;
 use brambling_exchange::transports::local_address_towards;
 use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
+use brambling_memory::held::{self, Held};
 use brambling_memory::{Budget, Floors};
 use brambling_operators::simd;
 use brambling_program::Program;
@@ -27,7 +28,7 @@ pub use prints::Prints;
 use spilling::Spilling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stuck::Overdue;
@@ -253,9 +254,8 @@ impl WorkerProcess {
         if state.end.is_some() {
             return self.shared.state_end(state);
         }
-        let waited = self.shared.news.wait_timeout(state, at_most);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        self.shared.state_end(state)
+        self.shared
+            .state_end(state.wait_at_most(&self.shared.news, at_most))
     }
 }
 
@@ -278,11 +278,11 @@ impl Drop for WorkerProcess {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> Held<'_, State> {
+        held::lock(&self.state)
     }
 
-    fn state_end(&self, mut state: MutexGuard<'_, State>) -> Option<WorkerEnd> {
+    fn state_end(&self, mut state: Held<'_, State>) -> Option<WorkerEnd> {
         state.end.take_if(|end| !matches!(end, WorkerEnd::Asked))
     }
 
@@ -327,8 +327,7 @@ impl Shared {
             }
             state = self.state();
             let patience = if jobs.is_empty() { REDIAL } else { TICK };
-            let waited = self.news.wait_timeout(state, patience);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = state.wait_at_most(&self.news, patience);
         }
     }
 

@@ -109,6 +109,8 @@ impl<E: Value + Payload> Blocked for Samples<E> {
 impl<E: Value + Payload> Payload for Samples<E> {
     /// Borrowed memory is its owner's to count.
     const FIXED: bool = true;
+    /// As `Foreign` has it.
+    const INTERPRETED: bool = true;
 
     fn type_name() -> Cow<'static, str> {
         if size_of::<E>() == size_of::<f64>() {

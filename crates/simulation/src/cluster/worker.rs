@@ -6,18 +6,19 @@ use super::watch::Watch;
 use crate::kernels::{self, Port};
 use crate::random_program::Random;
 use brambling_memory::Class;
+use brambling_memory::held::{self, Held};
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     Action, Completion, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan,
     Position, Progress, ShardId, Sink, StageKind, Task, Turn, Value,
 };
 use brambling_protocol::Version;
-use brambling_worker::node::{Bytes, Effect, Encoded, Node, Piece, Taken};
+use brambling_worker::node::{Bytes, Effect, Encoded, Errand, Node, Piece, Taken};
 use brambling_worker::{Issue, Next, PieceMap, PieceQueue, Shard, ShardState, Spares};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 /// A shard with its data.
 pub(super) struct Resident {
@@ -36,7 +37,8 @@ impl Resident {
 }
 
 pub(super) struct Worker {
-    pub(super) node: Node,
+    /// Locked as an executor locks it: what needs an interpreter must not be done inside.
+    node: Mutex<Node>,
     pub(super) shards: BTreeMap<ShardId, Resident>,
     /// Shards to be run, each once.
     pub(super) awake: Vec<ShardId>,
@@ -46,6 +48,8 @@ pub(super) struct Worker {
     draining: Vec<ShardId>,
     /// Groups of sources whose pieces are to be merged.
     merging: Vec<((ExchangeId, Turn), TreeNode)>,
+    /// What the node has left to do outside.
+    errands: Vec<Errand>,
     /// Memory of pieces.
     spares: BTreeMap<ExchangeId, Arc<Spares>>,
 }
@@ -56,14 +60,19 @@ type Luggage = (ShardState, bool, Vec<Vec<u8>>);
 impl Worker {
     pub(super) fn new(node: Node) -> Worker {
         Worker {
-            node,
+            node: Mutex::new(node),
             shards: BTreeMap::new(),
             awake: Vec::new(),
             has_left: false,
             draining: Vec::new(),
             merging: Vec::new(),
+            errands: Vec::new(),
             spares: BTreeMap::new(),
         }
+    }
+
+    pub(super) fn node(&self) -> Held<'_, Node> {
+        held::lock(&self.node)
     }
 
     pub(super) fn settle(&mut self, id: ShardId, version: Version, plan: &Plan) {
@@ -83,7 +92,9 @@ impl Worker {
             finished: false,
         };
         self.shards.insert(id, resident);
-        self.node.settle(id, version).expect("nothing is held yet");
+        self.node()
+            .settle(id, version)
+            .expect("nothing is held yet");
         self.awake.push(id);
     }
 
@@ -107,22 +118,23 @@ impl Worker {
     ) {
         match effect {
             Effect::Drain(shard) => {
-                watch.flags(shard, self.node.me());
+                watch.flags(shard, self.node().me());
                 self.draining.push(shard);
             }
             Effect::Settle { shard, body } => {
-                watch.settles(shard, self.node.me());
+                watch.settles(shard, self.node().me());
                 self.unpack(shard, &body.concat(), plan);
             }
             Effect::Send { to, packet, .. } => {
-                network.send(self.node.me(), to, packet.to_bytes());
+                network.send(self.node().me(), to, packet.to_bytes());
             }
             Effect::Wake(shard) => self.wake(shard),
             Effect::Combine { at, group } => self.merging.push((at, group)),
+            Effect::Errand(errand) => self.errands.push(errand),
             Effect::Forget(_) => {}
             Effect::End { failure } => {
                 assert_eq!(failure, None, "nothing fails here");
-                watch.ends(self.node.me());
+                watch.ends(self.node().me());
             }
         }
     }
@@ -175,8 +187,12 @@ impl Worker {
             let data = resident.cells.iter().map(encode).collect();
             let luggage: Luggage = (resident.shard.export(), resident.finished, data);
             let body = postcard::to_stdvec(&luggage).expect("plain values");
-            watch.departs(id, self.node.me());
-            self.node.depart(id, body).expect("it was ordered");
+            watch.departs(id, self.node().me());
+            let errands = self.node().errands_of(id);
+            for errand in errands {
+                errand.run().expect("room for what is spilled");
+            }
+            self.node().depart(id, body).expect("it was ordered");
         }
         !leaving.is_empty()
     }
@@ -186,6 +202,7 @@ impl Worker {
         self.awake.is_empty()
             && self.draining.is_empty()
             && self.merging.is_empty()
+            && self.errands.is_empty()
             && self.shards.values().all(|resident| resident.pending == 0)
     }
 
@@ -201,7 +218,7 @@ impl Worker {
         }
         let place = random.below(self.merging.len() as u64) as usize;
         let (at, group) = self.merging.swap_remove(place);
-        let taken = self.node.take_group(at, group);
+        let taken = self.node().take_group(at, group);
         let taken = taken.expect("what was spilled comes back");
         let spares = self.spares(at.0, plan);
         let decode = |taken: Taken| taken.into_value(&spares).expect("a source encoded it");
@@ -214,7 +231,7 @@ impl Worker {
             0 => Piece::Value(first),
             _ => Piece::Encoded(Encoded::of(first, &spares, 1)),
         };
-        self.node
+        self.node()
             .combined(at, group, piece)
             .expect("room for what is held");
         deeds.merges += 1;
@@ -227,6 +244,19 @@ impl Worker {
         spares
             .or_insert_with(|| Arc::new(Spares::new(piece)))
             .clone()
+    }
+
+    /// Some of what the node has left to do outside is done, whatever has happened since.
+    pub(super) fn run_some(&mut self, random: &mut Random, deeds: &mut Deeds) -> bool {
+        if self.errands.is_empty() {
+            return false;
+        }
+        let place = random.below(self.errands.len() as u64) as usize;
+        let errand = self.errands.swap_remove(place);
+        errand.run().expect("room for what is spilled");
+        self.node().ran().expect("room for what is held");
+        deeds.errands += 1;
+        true
     }
 
     /// The completions of some shard arrive.
@@ -257,19 +287,24 @@ impl Worker {
         deeds: &mut Deeds,
     ) -> bool {
         let code = &plan.codes[id.group.index()];
-        if !self.node.may_run(id) {
+        if !self.node().may_run(id) {
             return false;
         }
         for _ in 0..tasks {
             let resident = self.shards.get_mut(&id).expect("a shard of this worker");
-            let mut around = watch.around(self.node.around(id));
-            let issue = match resident.shard.next(code, &mut around) {
+            let mut node = held::lock(&self.node);
+            let next = {
+                let mut around = watch.around(node.around(id));
+                resident.shard.next(code, &mut around)
+            };
+            drop(node);
+            let issue = match next {
                 Next::Run(issue) => issue,
                 Next::Stalled => return false,
                 Next::Yield => return true,
                 Next::Finished => {
                     resident.finished = true;
-                    self.node.finished(id);
+                    self.node().finished(id);
                     return false;
                 }
             };
@@ -302,6 +337,7 @@ impl Worker {
         plan: &Plan,
         watch: &mut Watch,
     ) -> Progress {
+        let me = self.node().me();
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
         let Action::Stage(kind) = task.action else {
             for cell in &task.cells {
@@ -315,7 +351,7 @@ impl Worker {
             stage: task.stage,
             turn: issue.turn,
         };
-        watch.starts(id, self.node.me(), at, plan);
+        watch.starts(id, me, at, plan);
         let mut take = |cell: &u32| resident.cells[*cell as usize].take().expect("named once");
         let mut args: Vec<Value> = task.cells.iter().map(&mut take).collect();
         let mut call = Call {
@@ -335,7 +371,7 @@ impl Worker {
         }
         if kind == StageKind::Signal && progress == Progress::Done {
             watch.decided(at, outcome);
-            self.node
+            self.node()
                 .decided(at, outcome)
                 .expect("one outcome of a position");
         }
@@ -373,8 +409,8 @@ impl Worker {
             };
             (destination, piece)
         };
-        let pieces = sent.into_iter().map(form);
-        self.node
+        let pieces: Vec<(u32, Piece)> = sent.into_iter().map(form).collect();
+        self.node()
             .scattered(id, (exchange, turn), pieces)
             .expect("room for what is held");
         done
@@ -387,14 +423,14 @@ impl Worker {
         watch: &mut Watch,
     ) -> (Progress, bool) {
         let (id, turn) = (call.id, call.at.turn);
-        let taken = self.node.take(id, (exchange, turn));
+        let taken = self.node().take(id, (exchange, turn));
         let taken = taken.expect("what was spilled comes back");
         // Those that were early stay it where the exchange has no room.
         let counted = [Class::Exchange, Class::Early]
-            .map(|class| self.node.budget().class_in_use_bytes(class));
+            .map(|class| self.node().budget().class_in_use_bytes(class));
         let counted = counted.iter().sum();
         let fan_in = call.links(exchange).fan_in(turn, id.index);
-        let is_combined = self.node.combining(exchange).is_some();
+        let is_combined = self.node().combining(exchange).is_some();
         let fan_in = (fan_in as usize, is_combined);
         watch.merged(id, (exchange, turn), fan_in, &taken, counted);
         let spares = self.spares(exchange, call.plan);
@@ -404,7 +440,7 @@ impl Worker {
         };
         let mut pieces = PieceQueue::new(taken.into_iter().map(decode).collect());
         let done = call.run(Port::Source(Pieces::Other(&mut pieces)));
-        self.node
+        self.node()
             .gathered(id, (exchange, turn))
             .expect("a destination of this program");
         done

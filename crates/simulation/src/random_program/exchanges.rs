@@ -3,6 +3,7 @@
 use super::variables::Any;
 use super::{Random, Writer};
 use crate::kernels::{Cell, mix};
+use crate::objects::Object;
 use brambling_program::{Blocks, Dataset, Exchange, Inbox, Outbox, Program, Relation, Table};
 
 /// Runs an expression with a dataset of whatever type; blocks neither send nor receive by themselves.
@@ -12,6 +13,7 @@ macro_rules! typed {
             Any::Number($dataset) => $body,
             Any::Vector($dataset) => $body,
             Any::Rows($dataset) => $body,
+            Any::Object($dataset) => $body,
             Any::Blocks(_) => unreachable!("not among the cells"),
         }
     };
@@ -20,10 +22,10 @@ macro_rules! typed {
 impl Writer {
     /// A scatter, anything in between, its gather.
     pub(super) fn exchange(&mut self, p: &mut Program, depth: u32) {
-        if self.random.one_in(2) {
-            self.exchange_of::<u64>(p, depth);
-        } else {
-            self.exchange_of::<Vec<u64>>(p, depth);
+        match self.random.below(4) {
+            0 => self.exchange_of::<u64>(p, depth),
+            1 | 2 => self.exchange_of::<Vec<u64>>(p, depth),
+            _ => self.exchange_of::<Object>(p, depth),
         }
     }
 
@@ -85,15 +87,28 @@ impl Writer {
         self.stages_left = self.stages_left.saturating_sub(1);
         let from = self.random.pick(&self.families[family].vectors);
         let to = self.random.pick(&self.families[0].vectors);
+        if self.random.one_in(3) {
+            self.merged_of::<Object>(p, from, to);
+        } else {
+            self.merged_of::<Vec<u64>>(p, from, to);
+        }
+    }
+
+    fn merged_of<P: Cell + Joins>(
+        &mut self,
+        p: &mut Program,
+        from: Dataset<Vec<u64>>,
+        to: Dataset<Vec<u64>>,
+    ) {
         let (name, salt) = (self.name("merged"), self.random.salt());
         // Often whole groups of neighbours, or all.
         let silent = self.random.pick(&[2, 3, 100]);
-        let exchange = p.exchange::<Vec<u64>>(name.clone(), Relation::AllToOne);
-        p.combine(&exchange, |first: &mut Vec<u64>, others| {
-            others.for_each(|other| first.append(other));
+        let exchange = p.exchange::<P>(name.clone(), Relation::AllToOne);
+        p.combine(&exchange, |first: &mut P, others| {
+            others.for_each(|other| first.join(other));
         });
         let scatter = p.scatter(name.clone(), &exchange).read(&from);
-        scatter.run(move |from: &Vec<u64>, out: &mut Outbox<'_, Vec<u64>>| {
+        scatter.run(move |from: &Vec<u64>, out: &mut Outbox<'_, P>| {
             let hash = mix(salt, from.digest());
             let neighbours = (u64::from(out.source()) / silent).is_multiple_of(2);
             if hash % 100 >= silent && !(silent < 100 && neighbours) {
@@ -102,9 +117,9 @@ impl Writer {
             }
         });
         let gather = p.gather(name, &exchange).update(&to);
-        gather.run(move |inbox: &mut Inbox<'_, Vec<u64>>, to: &mut Vec<u64>| {
+        gather.run(move |inbox: &mut Inbox<'_, P>, to: &mut Vec<u64>| {
             // How they are grouped must not show.
-            let values = inbox.flat_map(|(_, piece)| std::mem::take(piece));
+            let values = inbox.flat_map(|(_, piece)| piece.take());
             to.scramble(values.fold(salt, mix));
         });
     }
@@ -174,6 +189,21 @@ impl Writer {
                 *to = mix(*to, total.digest());
             });
         }
+    }
+}
+
+/// What is merged on its way by being joined.
+pub(crate) trait Joins {
+    fn join(&mut self, other: &mut Self);
+    fn take(&mut self) -> Vec<u64>;
+}
+
+impl Joins for Vec<u64> {
+    fn join(&mut self, other: &mut Self) {
+        self.append(other);
+    }
+    fn take(&mut self) -> Vec<u64> {
+        std::mem::take(self)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Random;
 use crate::kernels::{Cell, Erased, mix};
+use crate::objects::Object;
 use brambling_program::{Blocks, Count, Dataset, DatasetId, Partitioner, Program, Rows, blocks_of};
 
 /// A dataset of any type.
@@ -10,6 +11,7 @@ pub(super) enum Any {
     Number(Dataset<u64>),
     Vector(Dataset<Vec<u64>>),
     Rows(Dataset<Rows<u32, u64>>),
+    Object(Dataset<Object>),
     Blocks(Dataset<Blocks<u64>>),
 }
 
@@ -19,6 +21,7 @@ impl Any {
             Any::Number(dataset) => dataset.id(),
             Any::Vector(dataset) => dataset.id(),
             Any::Rows(dataset) => dataset.id(),
+            Any::Object(dataset) => dataset.id(),
             Any::Blocks(dataset) => dataset.id(),
         }
     }
@@ -28,6 +31,7 @@ impl Any {
             Any::Number(_) => Erased::of::<u64>(),
             Any::Vector(_) => Erased::of::<Vec<u64>>(),
             Any::Rows(_) => Erased::of::<Rows<u32, u64>>(),
+            Any::Object(_) => Erased::of::<Object>(),
             Any::Blocks(_) => Erased::of::<Blocks<u64>>(),
         }
     }
@@ -42,6 +46,8 @@ pub(super) struct Family {
     pub(super) vectors: Vec<Dataset<Vec<u64>>>,
     pub(super) rows: Vec<Dataset<Rows<u32, u64>>>,
     /// At most one.
+    pub(super) objects: Vec<Dataset<Object>>,
+    /// At most one.
     pub(super) blocks: Vec<Dataset<Blocks<u64>>>,
 }
 
@@ -51,7 +57,9 @@ impl Family {
         let numbers = self.numbers.iter().map(|dataset| Any::Number(*dataset));
         let vectors = self.vectors.iter().map(|dataset| Any::Vector(*dataset));
         let rows = self.rows.iter().map(|dataset| Any::Rows(*dataset));
-        numbers.chain(vectors).chain(rows).collect()
+        let objects = self.objects.iter().map(|dataset| Any::Object(*dataset));
+        let all = numbers.chain(vectors).chain(rows);
+        all.chain(objects).collect()
     }
 
     pub(super) fn members(&self) -> Vec<Any> {
@@ -91,11 +99,15 @@ fn family(p: &mut Program, random: &mut Random, declared: Count, count: u32) -> 
     let blocks = (0..random.below(2))
         .map(|_| blocks(p, random, declared))
         .collect();
+    let objects = (0..random.below(2))
+        .map(|_| dataset::<Object>(p, random, declared))
+        .collect();
     Family {
         count,
         numbers,
         vectors,
         rows,
+        objects,
         blocks,
     }
 }

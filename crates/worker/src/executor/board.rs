@@ -80,6 +80,7 @@ impl Board {
         let last = self.last_run.load(Ordering::Relaxed);
         if turn == 0 || (last & 1 == 1) != outcome {
             self.runs
+                // lock: only outcomes are inside.
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push((turn, outcome));
@@ -107,6 +108,7 @@ impl Board {
         if turn >= last >> 1 {
             return Some(last & 1 == 1);
         }
+        // lock: as in `publish`.
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let after = runs.partition_point(|(first, _)| *first <= turn);
         Some(runs[after - 1].1)

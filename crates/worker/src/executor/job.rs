@@ -18,14 +18,14 @@ use super::weights::Weights;
 use super::zone::Zone;
 use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
-use brambling_memory::{Budget, Class, OutOfMemory};
+use brambling_memory::{Budget, Class, OutOfMemory, held};
 use brambling_program::{
     Completion, DatasetId, ExchangeId, ExchangePlan, GroupId, Payload, Plan, Position, ShardId,
     StageId, StageKind, Value,
 };
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Mutex, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -294,7 +294,7 @@ impl Job {
     }
 
     pub(super) fn wake_caller(&self) {
-        if let Some(thread) = &*self.caller.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(thread) = &*held::lock(&self.caller) {
             thread.unpark();
         }
     }
@@ -304,12 +304,15 @@ impl Job {
     pub(super) fn fail(&self, rank: Rank, failure: Failure) {
         // Before the lock: whoever explains may wait for an interpreter, whose thread may wait here.
         let text = self.ties.as_ref().and_then(|ties| ties.explain(&failure));
-        let mut told = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = held::lock(&self.failure);
         let text = text.filter(|_| told.is_none());
-        if told.as_ref().is_none_or(|(least, _)| rank < *least) {
-            *told = Some((rank, failure));
-        }
+        // Either may have an exception of an interpreter's, and is dropped when the lock is free.
+        let untold = match &*told {
+            Some((least, _)) if rank >= *least => Some((rank, failure)),
+            _ => told.replace((rank, failure)),
+        };
         drop(told);
+        drop(untold);
         if let (Some(ties), Some(text)) = (&self.ties, text) {
             ties.failed(self, &text);
         }

@@ -9,8 +9,9 @@ use super::sleep::Beds;
 use super::stall::{Watchdog, describe};
 use super::thread::Worker;
 use brambling_exchange::in_process::fences;
+use brambling_memory::held::{self, Held};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -94,8 +95,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn desk(&self) -> Held<'_, Desk> {
+        held::lock(&self.desk)
     }
 
     /// Takes the jobs that came after `seen`. A thread without a job waits for one; false when there will be none.
@@ -118,8 +119,7 @@ impl Shared {
             if desk.closed {
                 return false;
             }
-            let waited = self.arrived.wait(desk);
-            desk = waited.unwrap_or_else(PoisonError::into_inner);
+            desk = desk.wait(&self.arrived);
         }
     }
 
@@ -191,7 +191,7 @@ impl Pool {
             job.beds.are_of(self.beds()),
             "a job runs on the threads it was placed on"
         );
-        *job.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
+        *held::lock(&job.caller) = Some(std::thread::current());
         if job.residents.is_empty() {
             return Ok(());
         }
@@ -206,11 +206,7 @@ impl Pool {
         if let Some(after) = stalled {
             return Err(describe(job, after));
         }
-        let failure = job
-            .failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let failure = held::lock(&job.failure).take();
         failure.map_or(Ok(()), |(_, failure)| Err(failure))
     }
 
@@ -248,11 +244,13 @@ impl Drop for Leaving<'_> {
             let place = place.expect("nobody else takes it away");
             desk.running[place].is_over = true;
             if desk.running[place].seated == 0 {
-                desk.running.swap_remove(place);
-                return desk.tell_shares();
+                let left = desk.running.swap_remove(place);
+                desk.tell_shares();
+                // With the lock free: it may be the last to have the job.
+                drop(desk);
+                return drop(left);
             }
-            let left = self.shared.left.wait(desk);
-            desk = left.unwrap_or_else(PoisonError::into_inner);
+            desk = desk.wait(&self.shared.left);
         }
     }
 }

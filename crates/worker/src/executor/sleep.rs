@@ -77,6 +77,7 @@ impl Bed {
         if !has_work() {
             let mut woken = self
                 .woken
+                // lock: loom's, and only a flag is inside.
                 .lock()
                 .unwrap_or_else(|poison| poison.into_inner());
             if !*woken {
@@ -131,6 +132,7 @@ impl Bed {
         }
         *self
             .woken
+            // lock: as in `sleep`.
             .lock()
             .unwrap_or_else(|poison| poison.into_inner()) = true;
         self.bell.notify_one();

@@ -4,16 +4,19 @@
 //! released, so that nobody waits for a carrier inside. Two threads may then carry out what the node said in
 //! another order: a wake-up of a shard that has not been unpacked yet finds nothing, and the unpacking wakes it; frames
 //! have their numbers already.
+//!
+//! What may run users' code, such as to encode a piece that is an object of an interpreter's, the node leaves to whoever asked it, as an errand.
 
 use super::failure::{Failure, Rank};
 use super::job::Job;
 use super::panics;
 use crate::Surroundings;
 use crate::assembly::Assembly;
-use crate::node::{Around, Effect, Encoded, Node, NodeError, Piece, Taken};
+use crate::node::{Around, Effect, Encoded, Errand, Node, NodeError, Piece, Taken};
 use crate::pieces::Spares;
 use brambling_exchange::place::Place;
 use brambling_exchange::{CombiningTree, RouterError};
+use brambling_memory::held::{self, Held};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId, Plan, Position, ShardId, Turn, Value};
 use brambling_protocol::frame::{DataHead, Ending, Frame, Incoming, Packet, SHARED_BYTES};
@@ -21,7 +24,7 @@ use brambling_protocol::{Priority, Sequence, Version, WorkerId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// So many pieces whose parts come are remembered before those are forgotten that are no more.
 const SWEPT_AT: usize = 64;
@@ -187,12 +190,11 @@ impl Ties {
 
     /// What has come for a shard's number, once.
     pub(super) fn take_arrived(&self, number: u32) -> Option<Vec<Bytes>> {
-        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
-        arrived.remove(&number)
+        held::lock(&self.arrived).remove(&number)
     }
 
-    fn node(&self) -> MutexGuard<'_, Node> {
-        self.node.lock().unwrap_or_else(PoisonError::into_inner)
+    fn node(&self) -> Held<'_, Node> {
+        held::lock(&self.node)
     }
 
     /// Does something with the node, and then what it asks for.
@@ -211,6 +213,7 @@ impl Ties {
         }
         let mut frames = Vec::new();
         let mut complete = Vec::new();
+        let mut errands = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Send {
@@ -227,13 +230,12 @@ impl Ties {
                 }
                 Effect::Settle { shard, body } => {
                     let number = job.number(shard.group, shard.index);
-                    let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
-                    arrived.insert(number, body);
-                    drop(arrived);
+                    held::lock(&self.arrived).insert(number, body);
                     self.here[number as usize].store(true, Ordering::Relaxed);
                     job.post(number);
                 }
                 Effect::Combine { at, group } => complete.push((at, group)),
+                Effect::Errand(errand) => errands.push(errand),
                 Effect::Forget(worker) => self.carrier.forget(worker),
                 Effect::End { failure } => job.end(failure),
             }
@@ -241,6 +243,7 @@ impl Ties {
         if !frames.is_empty() {
             self.carrier.send(frames);
         }
+        self.run(job, &errands);
         for (at, group) in complete {
             if job.has_stopped() {
                 return;
@@ -248,6 +251,30 @@ impl Ties {
             if let Err(failure) = self.combine(job, at, group) {
                 job.fail(Rank::After, failure);
             }
+        }
+    }
+
+    /// Does what the node has left to whoever asked it.
+    fn run(&self, job: &Job, errands: &[Errand]) {
+        if errands.is_empty() || job.has_stopped() {
+            return;
+        }
+        // Users' code, as a kernel is.
+        let run = || errands.iter().try_for_each(Errand::run);
+        let failure = match panics::catch(run) {
+            Ok(Ok(())) => {
+                let ran = self.with(job, Node::ran);
+                self.unsent.store(true, Ordering::Relaxed);
+                ran.err().map(|error| job.refusal(None, error))
+            }
+            Ok(Err(error)) => Some(job.refusal(None, error)),
+            Err(payload) => {
+                let (message, _) = panics::tell(&*payload);
+                Some(Failure::Internal { message })
+            }
+        };
+        if let Some(failure) = failure {
+            job.fail(Rank::After, failure);
         }
     }
 
@@ -312,7 +339,8 @@ impl Ties {
     /// All that a group of sources sends is here: it goes on as one.
     fn combine(&self, job: &Job, at: (ExchangeId, Turn), group: TreeNode) -> Result<(), Failure> {
         let refused = |error: NodeError| job.refusal(None, error);
-        let taken = self.node().take_group(at, group).map_err(refused)?;
+        let taken = self.with(job, |node| node.take_group(at, group));
+        let taken = taken.map_err(refused)?;
         let program = &job.plan().program;
         // Users' code, as a kernel is.
         let merged = panics::catch(|| self.merge(job, at.0, group, taken));
@@ -356,19 +384,19 @@ impl Ties {
     /// The pieces of a complete turn, by ascending source.
     pub(super) fn take(
         &self,
+        job: &Job,
         shard: ShardId,
         at: (ExchangeId, Turn),
     ) -> Result<Vec<(u32, Taken)>, NodeError> {
-        let mut taken = self.node().take(shard, at)?;
+        let mut taken = self.with(job, |node| node.take(shard, at))?;
         for (source, taken) in &mut taken {
             taken.lies_in(|| self.assemblies().of(at, *source, shard.index));
         }
         Ok(taken)
     }
 
-    fn assemblies(&self) -> MutexGuard<'_, Assemblies> {
-        let assemblies = self.assemblies.lock();
-        assemblies.unwrap_or_else(PoisonError::into_inner)
+    fn assemblies(&self) -> Held<'_, Assemblies> {
+        held::lock(&self.assemblies)
     }
 
     /// Where the last bytes of a frame are to lie that has begun: in the value of a large piece for shards here.
@@ -490,12 +518,25 @@ impl Ties {
     ) -> Result<(), NodeError> {
         // What it was to merge goes on.
         self.unsent.store(true, Ordering::Relaxed);
-        self.with(job, |node| {
-            // Inside the lock: the next order can only come after the shard has come back.
-            self.leaving[number as usize].store(false, Ordering::Relaxed);
-            self.here[number as usize].store(false, Ordering::Relaxed);
-            node.depart(shard, body)
-        })
+        let mut body = Some(body);
+        loop {
+            let (gone, errands) = self.with(job, |node| {
+                let errands = node.errands_of(shard);
+                if !errands.is_empty() {
+                    return (None, errands);
+                }
+                // Inside the lock: the next order can only come after the shard has come back.
+                self.leaving[number as usize].store(false, Ordering::Relaxed);
+                self.here[number as usize].store(false, Ordering::Relaxed);
+                let body = body.take().expect("it leaves once");
+                (Some(node.depart(shard, body)), errands)
+            });
+            if let Some(gone) = gone {
+                return gone;
+            }
+            // What comes meanwhile is encoded the next time round: at most what its open turns take.
+            errands.iter().try_for_each(Errand::run)?;
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 //! made, so that other jobs pay nothing; each thread notes its own calls, in a buffer of a fixed size.
 #![allow(unsafe_code)] // Passes a kernel's arguments on.
 
+use brambling_memory::held;
 use brambling_program::{Context, Kernel, Linked, Plan, Progress, StageId};
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 thread_local! {
@@ -50,7 +51,7 @@ impl Notebook {
 
     /// The calling thread begins to work, or ends: what it notes from now on comes from here, or goes there.
     pub(super) fn exchange(&self) {
-        let mut here = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut here = held::lock(&self.0);
         NOTES.with_borrow_mut(|notes| std::mem::swap(notes, &mut *here));
     }
 }
@@ -103,7 +104,7 @@ impl KernelTimes {
             left_out: 0,
         };
         for notebook in notebooks {
-            let notes = notebook.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let notes = held::lock(&notebook.0);
             if let Some(notes) = &*notes {
                 times.left_out += notes.left_out;
                 for (stage, ns) in &notes.calls {

@@ -1,13 +1,15 @@
 //! What pieces are while they travel: values as they are inside a process, bytes between processes.
 
 use super::Bytes;
+use super::near::{Late, Near, Spills};
 use crate::assembly::Assembly;
 use crate::pieces::Spares;
 use brambling_exchange::{Gathered, Item, Parcel, Weight};
+use brambling_memory::held::{self, Held};
 use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, mutants};
 use brambling_program::tree::TreeNode;
 use brambling_program::{DecodeError, Value};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a source sends to a destination, as it is handed to its node.
 #[derive(Debug)]
@@ -33,16 +35,18 @@ pub enum Cargo {
     /// The first chunk of what several shards here get alike.
     First(Bytes, Arc<Once>),
     /// All of it, inside a process.
-    Value(Arc<Value>),
-    /// What was spilled of one of these, and where several shards here find what one of them has decoded.
+    Value(Arc<Near>),
+    /// What was spilled of one of the first two, and where several shards here find what one of them has decoded.
     Spilled(Arc<dyn Spilled>, Option<Arc<Once>>),
+    /// A value that was spilled, or will be.
+    Late(Arc<Late>),
 }
 
 /// A piece that has come as a whole.
 #[derive(Clone, Debug)]
 pub enum Taken {
     /// From a shard of this process.
-    Value(Arc<Value>),
+    Value(Arc<Near>),
     /// Its encoding, in parts.
     Parts(Parts),
 }
@@ -87,7 +91,9 @@ impl Encoded {
     pub fn of(value: Value, spares: &Arc<Spares>, shared_bytes: usize) -> Encoded {
         let mut head = Vec::new();
         let tail = value.encode_head(&mut head);
-        if tail.len() < shared_bytes.max(1) {
+        // Whoever sends or acknowledges drops the last of it, under whatever lock: nothing that needs an interpreter for that.
+        let is_copied = value.payload_type().is_interpreted();
+        if is_copied || tail.len() < shared_bytes.max(1) {
             head.extend_from_slice(tail);
             spares.put(value);
             return Encoded::from(Bytes::from(head));
@@ -100,10 +106,6 @@ impl Encoded {
             head: head.into(),
             tail: Bytes::from_owner(tail),
         }
-    }
-
-    fn copied(value: &Value) -> Encoded {
-        Encoded::from(Bytes::from(encoding(value)))
     }
 
     fn is_same(&self, other: &Encoded) -> bool {
@@ -134,8 +136,8 @@ impl Weight for Cargo {
     fn bytes(&self) -> u64 {
         match self {
             Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes.len() as u64,
-            Cargo::Value(value) => value.bytes() as u64,
-            Cargo::Spilled(..) => 0,
+            Cargo::Value(near) => near.value().bytes() as u64,
+            Cargo::Spilled(..) | Cargo::Late(_) => 0,
         }
     }
 
@@ -143,12 +145,19 @@ impl Weight for Cargo {
         let (spilled, once) = match self {
             Cargo::Bytes(bytes) => (to.put(&[bytes], refused)?, None),
             Cargo::First(bytes, once) => (to.put(&[bytes], refused)?, Some(once.clone())),
-            Cargo::Value(value) => {
+            Cargo::Value(near) if near.is_unencoded() => {
+                *self = Cargo::Late(near.spill_later(refused));
+                return Ok(());
+            }
+            Cargo::Value(near) if near.value().payload_type().is_interpreted() => {
+                (to.put(&[&near.encoding()], refused)?, None)
+            }
+            Cargo::Value(near) => {
                 let mut head = Vec::new();
-                let tail = value.encode_head(&mut head);
+                let tail = near.value().encode_head(&mut head);
                 (to.put(&[&head, tail], refused)?, None)
             }
-            Cargo::Spilled(..) => return Ok(()),
+            Cargo::Spilled(..) | Cargo::Late(_) => return Ok(()),
         };
         *self = Cargo::Spilled(spilled, once);
         Ok(())
@@ -170,33 +179,57 @@ impl Cargo {
     pub(super) fn to_vec(&self) -> Result<Vec<u8>, SpillError> {
         match self {
             Cargo::Bytes(bytes) | Cargo::First(bytes, _) => Ok(bytes.to_vec()),
-            Cargo::Value(value) => Ok(encoding(value)),
+            Cargo::Value(near) => Ok(near.encoding().to_vec()),
             Cargo::Spilled(spilled, _) => read(&**spilled),
+            Cargo::Late(late) => match late.find() {
+                Ok(near) => Ok(near.encoding().to_vec()),
+                Err(spilled) => read(&*spilled),
+            },
         }
+    }
+
+    /// Itself, if it has to be encoded before it can leave.
+    pub(super) fn unencoded(&self) -> Option<Arc<Near>> {
+        let near = match self {
+            Cargo::Value(near) => near.clone(),
+            Cargo::Late(late) => late.find().ok()?,
+            _ => return None,
+        };
+        near.is_unencoded().then_some(near)
     }
 
     /// What is read back takes, if it was spilled.
     pub(super) fn spilled_bytes(&self) -> Option<u64> {
         match self {
             Cargo::Spilled(spilled, _) => Some(spilled.bytes()),
+            Cargo::Late(late) => Some(late.bytes()),
             _ => None,
         }
     }
 
     /// Reads it back, if it was spilled.
     pub(super) fn recall(&mut self) -> Result<(), SpillError> {
-        if let Cargo::Spilled(spilled, once) = self {
-            let bytes = Bytes::from(read(&**spilled)?);
-            *self = match once.take() {
-                Some(once) => Cargo::First(bytes, once),
-                None => Cargo::Bytes(bytes),
-            };
+        match self {
+            Cargo::Spilled(spilled, once) => {
+                let bytes = Bytes::from(read(&**spilled)?);
+                *self = match once.take() {
+                    Some(once) => Cargo::First(bytes, once),
+                    None => Cargo::Bytes(bytes),
+                };
+            }
+            Cargo::Late(late) => {
+                *self = match late.find() {
+                    Ok(near) => Cargo::Value(near),
+                    Err(spilled) => Cargo::Bytes(read(&*spilled)?.into()),
+                };
+            }
+            _ => {}
         }
         Ok(())
     }
 }
 
-fn encoding(value: &Value) -> Vec<u8> {
+pub(super) fn encoding(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(value.bytes());
     value.encode(&mut bytes);
     bytes
@@ -238,9 +271,7 @@ impl Taken {
             once,
             assembly,
         } = match self {
-            Taken::Value(value) => {
-                return Ok(Arc::try_unwrap(value).unwrap_or_else(|shared| Value::clone(&shared)));
-            }
+            Taken::Value(near) => return Ok(Near::into_value(near)),
             Taken::Parts(parts) => parts,
         };
         let decode = || {
@@ -256,7 +287,8 @@ impl Taken {
             value.decode_parts(&parts)?;
             Ok(value)
         };
-        match once.filter(|_| spares.are_shared()) {
+        // Who waits for another's decoding has a lock for it, so what needs an interpreter is decoded for each.
+        match once.filter(|_| spares.are_shared() && !spares.are_interpreted()) {
             Some(once) => Once::get_or(once, decode),
             None => decode(),
         }
@@ -265,7 +297,7 @@ impl Taken {
     /// What it takes.
     pub fn bytes(&self) -> u64 {
         match self {
-            Taken::Value(value) => value.bytes() as u64,
+            Taken::Value(near) => near.value().bytes() as u64,
             Taken::Parts(parts) => parts.bytes.iter().map(|part| part.len() as u64).sum(),
         }
     }
@@ -273,7 +305,7 @@ impl Taken {
     /// Its encoding.
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
-            Taken::Value(value) => encoding(value),
+            Taken::Value(near) => encoding(near.value()),
             Taken::Parts(parts) => parts.bytes.concat(),
         }
     }
@@ -303,8 +335,8 @@ impl Once {
         }
     }
 
-    fn decoded(&self) -> MutexGuard<'_, Option<Value>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn decoded(&self) -> Held<'_, Option<Value>> {
+        held::lock(&self.0)
     }
 }
 
@@ -313,12 +345,15 @@ pub(super) fn items(
     source: TreeNode,
     piece: Option<Piece>,
     chunk_bytes: usize,
+    spills: &Arc<Spills>,
 ) -> Vec<Item<Cargo>> {
     match piece {
         None => vec![Item::Empty {
             sources: source.leaves().expect("a source's"),
         }],
-        Some(Piece::Value(value)) => vec![Item::whole(source, Cargo::Value(Arc::new(value)))],
+        Some(Piece::Value(value)) => {
+            vec![Item::whole(source, Cargo::Value(Near::new(value, spills)))]
+        }
         Some(Piece::Encoded(encoded)) => {
             let chunks = chunks(source, &encoded, chunk_bytes);
             let cargo = |item: Item<Bytes>| item.map(Cargo::Bytes);
@@ -364,7 +399,7 @@ pub(super) fn leaving(
     };
     payload.recall()?;
     let encoded = match payload {
-        Cargo::Value(value) => Encoded::copied(&value),
+        Cargo::Value(near) => Encoded::from(near.encoding()),
         Cargo::Bytes(bytes) | Cargo::First(bytes, _) if chunk > 0 || !last => {
             return Ok(vec![Item::Piece {
                 source,
@@ -375,7 +410,7 @@ pub(super) fn leaving(
         }
         // A whole piece: a value that was spilled is one, however large it is.
         Cargo::Bytes(bytes) | Cargo::First(bytes, _) => Encoded::from(bytes),
-        Cargo::Spilled(..) => unreachable!("read back above"),
+        Cargo::Spilled(..) | Cargo::Late(_) => unreachable!("read back above"),
     };
     Ok(chunks(source, &encoded, chunk_bytes))
 }
@@ -395,8 +430,8 @@ pub(super) fn join(chunks: impl IntoIterator<Item = Gathered<Cargo>>) -> Vec<(u3
             (Cargo::First(bytes, once), _) => {
                 pieces.push((source, Taken::of(bytes, Some(once))));
             }
-            (Cargo::Value(value), _) => pieces.push((source, Taken::Value(value))),
-            (Cargo::Spilled(..), _) => {
+            (Cargo::Value(near), _) => pieces.push((source, Taken::Value(near))),
+            (Cargo::Spilled(..) | Cargo::Late(_), _) => {
                 unreachable!("a turn is handed out when it has been read back")
             }
         }
@@ -548,7 +583,7 @@ mod tests {
     fn a_value_that_somebody_else_holds_is_copied() {
         let value = Value::new(numbers());
         let lay = value.as_ptr();
-        let taken = Taken::Value(Arc::new(value));
+        let taken = Taken::Value(Near::new(value, &Arc::default()));
         let copied = taken.clone().into_value(&spares()).unwrap();
         assert_eq!(copied.get::<Vec<f64>>(), Some(&numbers()));
         assert_ne!(copied.as_ptr(), lay);
@@ -560,7 +595,7 @@ mod tests {
     fn values_that_leave_are_encoded() {
         let item = Item::whole(
             TreeNode::leaf(0),
-            Cargo::Value(Arc::new(Value::new(numbers()))),
+            Cargo::Value(Near::new(Value::new(numbers()), &Arc::default())),
         );
         let items = leaving(item, 1 << 10).unwrap();
         assert_eq!(items.len(), 8);

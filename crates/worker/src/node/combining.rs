@@ -107,7 +107,7 @@ impl Node {
         source: TreeNode,
         piece: Option<Piece>,
     ) -> Result<(), NodeError> {
-        let items = items(source, piece, self.options.chunk_bytes);
+        let items = items(source, piece, self.options.chunk_bytes, &self.spills);
         items
             .into_iter()
             .try_for_each(|item| self.pass(at, to, &item))

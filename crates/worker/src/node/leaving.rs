@@ -117,6 +117,7 @@ impl Node {
             && self.router.held() == 0
             && (self.meetings.is_empty() || mutants::is_on("nobody-waits-for-what-is-merged"))
             && self.outgoing.is_empty()
+            && self.unencoded.is_empty()
             && self.due.is_empty()
             && self.finished.is_empty()
             && self.peers.values().all(|peer| peer.is_settled())

@@ -206,9 +206,14 @@ impl Node {
         &mut self,
         to: WorkerId,
         priority: Priority,
-        parcel: Parcel<Cargo>,
+        mut parcel: Parcel<Cargo>,
         routes: &[Route],
     ) -> Result<(), NodeError> {
+        if let Some(near) = parcel.item.payload_mut().and_then(|it| it.unencoded()) {
+            // Then it is for all of these destinations, as it is now, whatever the routes are by then.
+            self.wait_for_encoding(parcel, near);
+            return Ok(());
+        }
         let key = (to, priority, parcel.exchange, parcel.turn, parcel.group);
         let about = (parcel.exchange, parcel.turn, parcel.group);
         let items = leaving(parcel.item, self.options.chunk_bytes);

@@ -13,9 +13,10 @@
 use super::cargo::{Cargo, Taken, join};
 use super::{Node, NodeError};
 use brambling_exchange::{Gathered, NoRoom, Parcel, Room, RouterError, Waits, Weight};
+use brambling_memory::held::lock;
 use brambling_memory::{Class, OutOfMemory, Reservation, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A piece in an inbox, with its room.
 #[derive(Debug)]
@@ -70,10 +71,6 @@ impl Charge {
             Charge::Shared(room) => Arc::into_inner(room).map_or(0, |room| lock(&room).bytes()),
         }
     }
-}
-
-fn lock(room: &Mutex<Reservation>) -> MutexGuard<'_, Reservation> {
-    room.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Kept {

@@ -10,6 +10,7 @@ use brambling_exchange::Combining;
 use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::{LinkId, Place};
 use brambling_memory::Spill;
+use brambling_memory::held::{self, Held};
 use brambling_program::{Bindings, DatasetId, Plan};
 use brambling_protocol::frame::{FAN_OUT, Incoming, Packet};
 use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times, parts};
@@ -17,7 +18,7 @@ use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
 use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Origin, Tally};
 use brambling_worker::node::{Node, NodeOptions};
 use bytes::Bytes;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
 /// How many turns of an exchange are open per destination.
@@ -104,8 +105,8 @@ impl Hosted {
         self.state().runs
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> Held<'_, State> {
+        held::lock(&self.state)
     }
 
     // ---- what is said to it
@@ -234,7 +235,7 @@ impl Hosted {
     pub(super) fn times(&self) -> Vec<Times> {
         let job = self.state().job.clone();
         let Some(job) = job else { return Vec::new() };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = held::lock(&self.told);
         told.next(self.id, job.readings())
     }
 
@@ -292,8 +293,7 @@ impl Hosted {
             if let Some(taken) = take(&mut state) {
                 return Some(taken);
             }
-            let waited = self.news.wait_timeout(state, PATIENCE);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = state.wait_at_most(&self.news, PATIENCE);
         }
     }
 

@@ -1,10 +1,11 @@
 //! What kernels of a job print on a worker, until its client has shown it. Kernels never wait for the network: lines wait here, within
 //! bounds, and a thread that has nothing to do with kernels sends them.
 
+use brambling_memory::held::{self, Held};
 use brambling_protocol::JobId;
 use brambling_protocol::message::{Message, Printed, PrintedLine, Stream};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What the lines of a job that wait may take; the oldest are left out.
 const ROOM_BYTES: usize = 1 << 20;
@@ -55,8 +56,8 @@ impl Prints {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    pub(super) fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn waiting(&self) -> Held<'_, Waiting> {
+        held::lock(&self.0)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a worker spills, and how it tells that.
 
 use super::WorkerProcess;
-use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled};
+use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, held};
 use brambling_storage::SpillDirectory;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The worker's spill directory, for all of its jobs.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Spilling {
         if counts.spilled_bytes < told_bytes.saturating_mul(2).max(1) {
             return None;
         }
-        let trigger = *self.trigger.lock().unwrap_or_else(PoisonError::into_inner);
+        let trigger = *held::lock(&self.trigger);
         self.told_bytes
             .store(counts.spilled_bytes, Ordering::Relaxed);
         Some(format!(
@@ -48,7 +48,7 @@ impl Spilling {
 
 impl Spill for Spilling {
     fn put(&self, parts: &[&[u8]], refused: &OutOfMemory) -> Result<Arc<dyn Spilled>, SpillError> {
-        *self.trigger.lock().unwrap_or_else(PoisonError::into_inner) = Some(*refused);
+        *held::lock(&self.trigger) = Some(*refused);
         let spilled = self.directory.put(parts, refused)?;
         let directory = self.directory.path().display();
         tracing::debug!(bytes = spilled.bytes(), %directory, trigger = %refused, "spilled a piece");

@@ -7,7 +7,7 @@
 use super::hosted::Hosted;
 use super::{Shared, State, WorkerEnd};
 use brambling_protocol::message::StuckKernel;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often a kernel is interrupted: first after as long, since most return by themselves, and again because some ignore it.
@@ -76,14 +76,8 @@ impl Shared {
                 continue;
             }
             state = match state.overdue.is_empty() {
-                true => self
-                    .news
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                false => {
-                    let waited = self.news.wait_timeout(state, LOOKS);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
+                true => state.wait(&self.news),
+                false => state.wait_at_most(&self.news, LOOKS),
             };
         }
     }

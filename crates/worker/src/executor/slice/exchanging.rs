@@ -215,7 +215,7 @@ impl<'a> Slice<'a, '_> {
             let value = taken.into_value(spares);
             value.map(|value| (source, value))
         };
-        let taken = match ties.take(shard, (id, turn)) {
+        let taken = match ties.take(job, shard, (id, turn)) {
             Ok(taken) => taken,
             Err(error) => return told(context, Err(error)),
         };
