@@ -1,6 +1,7 @@
 """Processes of a cluster that die, starve, or are called by strangers."""
 
 import contextlib
+import itertools
 import os
 import re
 import resource
@@ -102,7 +103,61 @@ def test_a_thousand_connections_without_a_token_cost_nothing_that_matters(tmp_pa
         with br.connect(address) as another:
             assert len(another.status()["workers"]) == 2
         for pid, (files, kb) in before.items():
-            # At most so many are greeted at once, and none for long.
-            assert descriptors(pid) <= files + 64 + 8, pid
+            # At most so many are at each of two steps of their greeting at once, and none for long.
+            assert descriptors(pid) <= files + 2 * 128 + 8, pid
             assert resident_kb(pid) <= kb + 8_192, pid
             eventually(lambda pid=pid, files=files: descriptors(pid) <= files + 8)
+
+
+@contextlib.contextmanager
+def flooded(ports):
+    """Strangers come to these ports all the time, more than there are places, and stay."""
+    over, held = threading.Event(), []
+
+    def come():
+        for port, said in zip(itertools.cycle(ports), itertools.cycle([b"", b"BRM", b"BRMBLING" + bytes(40)])):
+            if over.is_set():
+                break
+            with contextlib.suppress(OSError):
+                stranger = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+                stranger.sendall(said)
+                held.append(stranger)
+            if len(held) > 600:
+                held.pop(0).close()
+            # Before the first places are taken there is nothing to see.
+            time.sleep(0.001 if len(held) < 300 else 0.005)
+
+    coming = threading.Thread(target=come)
+    coming.start()
+    try:
+        eventually(lambda: len(held) >= 300)
+        yield
+    finally:
+        over.set()
+        coming.join()
+        for stranger in held:
+            stranger.close()
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "0.0.0.0:0"], ids=["unix", "tcp"])
+def test_a_flood_of_strangers_keeps_nobody_out(tmp_path, monkeypatch, bind):
+    """Neither by the Unix socket of the same user, nor by TCP from the address that they come from."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", bind)
+    with running(tmp_path, *arguments) as (process, told):
+        port, = ports_of(process.pid)
+        address = f"127.0.0.1:{port}"
+        file = tmp_path / "brambling/clusters" / (told.replace(":", "_") + ".toml")
+        with br.connect(address, token_file=file) as cluster:
+            ports = [port, *(port for worker in cluster.status()["workers"] for port in ports_of(worker["pid"]))]
+            with flooded(ports):
+                for _ in range(10):
+                    with br.connect(address, token_file=file) as another:
+                        assert len(another.status()["workers"]) == 2
+                where = ("--controller", address, "--token-file", str(file))
+                with running(tmp_path, "worker", *where, "--threads", "1"):
+                    asked = subprocess.run(
+                        [sys.executable, "-m", "brambling", "status", *where], capture_output=True, text=True, check=False)
+                    assert asked.returncode == 0, asked.stderr
+                    assert asked.stdout.count('"pid"') == 3
+                    assert counted(20).run()["x"] == [20] * 4

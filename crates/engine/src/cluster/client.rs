@@ -19,8 +19,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a process that listens may take to answer a greeting.
-const GREETING: Duration = Duration::from_secs(6);
+/// How long it may take to get through to a controller.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// After how long it is tried again at first, where others keep this process out; then twice as long each time, up to [`RETRY_MAX`].
+const RETRY_FIRST: Duration = Duration::from_millis(20);
+const RETRY_MAX: Duration = Duration::from_millis(500);
 /// How long the answer to a question may take.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 /// How often a caller is asked for interruptions.
@@ -66,17 +69,7 @@ impl Cluster {
         let system = |source| ClusterError::System { source };
         let board = board(None, at.token.clone(), at.tls.as_ref(), epoch()?, desk);
         let board = board.map_err(system)?;
-        let controller = board.visit(at.address).map_err(system)?;
-        let missing = |why| ClusterError::NoController {
-            at: at.address,
-            why,
-        };
-        match inbox.recv_timeout(GREETING) {
-            Ok(Heard::Open(_)) => {}
-            Ok(Heard::Lost(_, why)) => return Err(missing(why)),
-            Ok(Heard::Frame(..)) => return Err(missing("it speaks before it is asked".into())),
-            Err(_) => return Err(missing("it does not answer".into())),
-        }
+        let controller = greeted(&board, &inbox, at.address)?;
         let cluster = Cluster {
             address: at.address,
             board,
@@ -192,7 +185,7 @@ impl Cluster {
                     }
                 }
                 Ok(Heard::Lost(link, why)) if link == self.controller => {
-                    return Err(self.gone(why).into());
+                    return Err(self.gone(why.text).into());
                 }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -208,7 +201,7 @@ impl Cluster {
             if let Heard::Lost(link, why) = heard
                 && link == self.controller
             {
-                return Err(self.gone(why));
+                return Err(self.gone(why.text));
             }
         }
         Ok(())
@@ -233,6 +226,35 @@ impl Cluster {
         ClusterError::Broken {
             who: format!("the controller at {}", self.address),
             why: why.to_string(),
+        }
+    }
+}
+
+/// A link to a controller that has let this process in. Where strangers flood it, whoever is being greeted may be put out, and comes again.
+fn greeted(
+    board: &Switchboard,
+    inbox: &Receiver<Heard>,
+    at: SocketAddr,
+) -> Result<LinkId, ClusterError> {
+    let missing = |why: &str| ClusterError::NoController {
+        at,
+        why: why.into(),
+    };
+    let deadline = Instant::now() + CONNECTING;
+    let mut pause = RETRY_FIRST;
+    loop {
+        let link = board.visit(at);
+        let link = link.map_err(|source| ClusterError::System { source })?;
+        let patience = deadline.saturating_duration_since(Instant::now());
+        match inbox.recv_timeout(patience) {
+            Ok(Heard::Open(_)) => return Ok(link),
+            Ok(Heard::Lost(_, why)) if why.may_pass && Instant::now() + pause < deadline => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(RETRY_MAX);
+            }
+            Ok(Heard::Lost(_, why)) => return Err(missing(&why.text)),
+            Ok(Heard::Frame(..)) => return Err(missing("it speaks before it is asked")),
+            Err(_) => return Err(missing("it does not answer")),
         }
     }
 }

@@ -438,7 +438,8 @@ impl Shared {
         let since = state.lost.as_ref().map_or(now, |(since, _)| *since);
         state.lost = Some((since, why.to_string()));
         // What will not be otherwise the next time.
-        if !was_open && matches!(why, Lost::Greeting(_) | Lost::Tls(_)) {
+        let is_for_good = matches!(why, Lost::Greeting(_) | Lost::Tls(_)) && !why.may_pass();
+        if !was_open && is_for_good {
             let at = self.cluster.address;
             let why = why.to_string();
             state.end = Some(WorkerEnd::Failed(ClusterError::NoController { at, why }));

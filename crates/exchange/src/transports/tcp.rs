@@ -2,8 +2,9 @@
 //!
 //! # Rules
 //! * Until the [greeting](brambling_protocol::greeting) is over, a link reads messages of fixed sizes and nothing else; it has
-//!   [`GREETING_TIME`] for that, and at most [`GREETED_AT_ONCE`] are in it. Whoever knows no token costs a socket for that long, and on
-//!   one machine the file that it may have passed on.
+//!   [`GREETING_TIME`] for that. Who has dialed is greeted at the [door](door), and has one of its [`GREETED_AT_ONCE`] [places](slots) at each step:
+//!   those who carry frames do not see it before. Whoever knows no token costs a socket for that long, and on one machine the file that
+//!   it may have passed on.
 //! * Under [TLS](super::tls) the greeting goes inside; its time is that of both, and it has no more memory than certificates take. Whoever
 //!   comes without is told so by the first bytes that it says, and costs no more.
 //! * A frame's length is believed when its header's checksum is right, and bounded by
@@ -24,14 +25,17 @@
 
 mod buffers;
 mod carried;
+mod door;
 mod link;
 mod lost;
 mod shared;
+mod slots;
 mod stream;
 mod wire;
 
 pub use carried::Carried;
 pub use lost::Lost;
+pub use slots::GREETED_AT_ONCE;
 
 pub use crate::place::{Place, Room};
 
@@ -39,6 +43,7 @@ use super::tls::Tls;
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
 use buffers::Buffers;
+use door::Door;
 use link::{Link, Look};
 use mio::{Events, Poll, Registry, Waker};
 use shared::Sleep;
@@ -47,10 +52,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use stream::{Listener, Stream};
+use stream::Stream;
 use wire::{Session, Wire};
 
 /// How long a greeting may take.
@@ -63,10 +68,6 @@ const OUT_OF_THE_WAY: Duration = Duration::from_micros(500);
 const FAR_OUT_OF_THE_WAY: Duration = Duration::from_millis(2);
 /// How long what is no news may wait, at most, for threads that looked lately.
 const DOZE: Duration = Duration::from_millis(10);
-/// How many strangers are greeted at once; further ones are told to come again.
-pub const GREETED_AT_ONCE: usize = 64;
-/// Connections taken before links have their turn again.
-const ACCEPTED_AT_ONCE: usize = 64;
 /// How long a connection may be silent before the system asks whether the other end is there.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
@@ -120,10 +121,11 @@ pub struct NetOptions {
     pub local: bool,
 }
 
-/// Links to other processes, and a thread that watches them. Dropping it ends them all.
+/// Links to other processes, a thread that watches them, and one for those who dial. Dropping it ends them all.
 pub struct Net {
     shared: Arc<Shared>,
-    helper: Option<JoinHandle<()>>,
+    /// The helper, and whoever greets those who dial.
+    threads: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -135,7 +137,11 @@ struct Shared {
     buffers: Buffers,
     registry: Arc<Registry>,
     waker: Waker,
+    /// Wakes whoever greets those who dial, if this net listens.
+    at_door: Option<Waker>,
     links: RwLock<Links>,
+    /// Links that were opened at the door: something may have come on them of which no event tells.
+    newcomers: Mutex<Vec<LinkId>>,
     next: AtomicU64,
     listens_at: Option<SocketAddr>,
     ends: AtomicBool,
@@ -175,35 +181,7 @@ impl Links {
     }
 }
 
-/// Who was taken of those who dial.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Accepted {
-    All,
-    /// There may be more.
-    Some,
-    /// There may be more, and the system has no room for them now.
-    NoRoom,
-}
-
-/// Where others connect, and whether all were taken who have.
-struct Door {
-    listener: Listener,
-    token: mio::Token,
-    accepted: Accepted,
-}
-
-impl Door {
-    fn new(listener: Listener, token: mio::Token) -> Door {
-        Door {
-            listener,
-            token,
-            accepted: Accepted::All,
-        }
-    }
-}
-
-const LISTENERS: [mio::Token; 2] = [mio::Token(usize::MAX), mio::Token(usize::MAX - 1)];
-const WAKER: mio::Token = mio::Token(usize::MAX - 2);
+const WAKER: mio::Token = mio::Token(usize::MAX);
 
 impl Net {
     /// Starts to listen and to watch.
@@ -214,13 +192,11 @@ impl Net {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let waker = Waker::new(&registry, WAKER)?;
-        let bound = options.bind.map(|at| Listener::bind(at, options.local));
-        let (listeners, listens_at) = bound.transpose()?.unzip();
-        let mut doors = Vec::new();
-        for (at, mut listener) in listeners.into_iter().flatten().enumerate() {
-            listener.register(&registry, LISTENERS[at])?;
-            doors.push(Door::new(listener, LISTENERS[at]));
-        }
+        let bound = options.bind.map(|at| Door::open(at, options.local));
+        let (door, listens_at, at_door) = match bound.transpose()? {
+            Some((door, at, waker)) => (Some(door), Some(at), Some(waker)),
+            None => (None, None, None),
+        };
         let shared = Arc::new(Shared {
             owner,
             token: options.token,
@@ -230,8 +206,10 @@ impl Net {
             buffers: Buffers::default(),
             registry: Arc::new(registry),
             waker,
+            at_door,
             links: RwLock::default(),
             next: AtomicU64::new(0),
+            newcomers: Mutex::default(),
             listens_at,
             ends: AtomicBool::new(false),
             polls: AtomicU64::new(0),
@@ -240,13 +218,23 @@ impl Net {
             resting: AtomicUsize::new(0),
             looked: Mutex::new(Instant::now()),
         });
-        let builder = std::thread::Builder::new().name("brambling-net".into());
-        let watched = shared.clone();
-        let helper = builder.spawn(move || watched.watch(poll, doors))?;
-        Ok(Net {
+        let mut net = Net {
             shared,
-            helper: Some(helper),
-        })
+            threads: Vec::new(),
+        };
+        let watched = net.shared.clone();
+        net.start("brambling-net", move || watched.watch(poll))?;
+        if let Some(door) = door {
+            let greets = net.shared.clone();
+            net.start("brambling-door", move || door.greet(&greets))?;
+        }
+        Ok(net)
+    }
+
+    fn start(&mut self, name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let builder = std::thread::Builder::new().name(name.into());
+        self.threads.push(builder.spawn(act)?);
+        Ok(())
     }
 
     /// Where it listens.
@@ -261,7 +249,15 @@ impl Net {
     pub fn dial(&self, to: SocketAddr) -> io::Result<LinkId> {
         let session = self.shared.session(|tls| tls.dial(to.ip()))?;
         let stream = Stream::dial(to, self.shared.local)?;
-        self.shared.add(Wire::new(stream, session), Origin::Dialed)
+        let wire = Wire::new(stream, session);
+        let link = self.shared.link_of(wire, Origin::Dialed, None);
+        let id = link.id();
+        self.shared.insert(link.clone());
+        if let Err(error) = link.register() {
+            self.shared.forget(id);
+            return Err(error);
+        }
+        Ok(id)
     }
 
     /// Sends frames, after those before them. Does nothing on a link that has ended: its owner hears of that.
@@ -309,7 +305,7 @@ impl Net {
     }
 
     fn unpark(&self) {
-        if let Some(helper) = &self.helper {
+        if let Some(helper) = self.threads.first() {
             helper.thread().unpark();
         }
     }
@@ -337,11 +333,15 @@ impl Drop for Net {
         // Without a waker the helper wakes up for its next look all the same.
         let _ = self.shared.waker.wake();
         self.unpark();
-        let helper = self.helper.take();
-        // The helper itself may be the last to let go of the net: it ends without being waited for.
+        if let Some(waker) = &self.shared.at_door {
+            let _ = waker.wake();
+        }
+        // One of them may be the last to let go of the net: it ends without being waited for.
         let me = std::thread::current().id();
-        if let Some(helper) = helper.filter(|helper| helper.thread().id() != me) {
-            let _ = helper.join();
+        for thread in std::mem::take(&mut self.threads) {
+            if thread.thread().id() != me {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -366,26 +366,30 @@ impl Shared {
         Ok(connection.map_err(io::Error::other)?.map(Session::new))
     }
 
-    fn add(&self, wire: Wire, origin: Origin) -> io::Result<LinkId> {
+    fn link_of(&self, wire: Wire, origin: Origin, door: Option<&Arc<Registry>>) -> Arc<Link> {
         let id = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
-        let link = Link::new(
-            id,
-            wire,
-            origin,
-            &self.registry,
-            &self.buffers,
-            (self.token.clone(), (self.nonce)()),
-        );
-        let link = Arc::new(link);
+        let greets = (self.token.clone(), (self.nonce)());
+        let watched = (&self.registry, door);
+        let link = Link::new(id, wire, origin, watched, &self.buffers, greets);
+        Arc::new(link)
+    }
+
+    /// From now on those who carry frames have it.
+    fn insert(&self, link: Arc<Link>) {
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
-        links.insert(link.clone());
-        drop(links);
-        let registered = link.register();
-        if let Err(error) = registered {
-            self.forget(id);
-            return Err(error);
-        }
-        Ok(id)
+        links.insert(link);
+    }
+
+    /// The helper looks what has come on a link while it was at the door.
+    fn welcome(&self, link: LinkId) {
+        self.newcomers().push(link);
+        // Without a waker the helper wakes up for its next look all the same.
+        let _ = self.waker.wake();
+    }
+
+    fn newcomers(&self) -> MutexGuard<'_, Vec<LinkId>> {
+        let newcomers = self.newcomers.lock();
+        newcomers.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forget(&self, link: LinkId) -> Option<Arc<Link>> {
@@ -396,10 +400,22 @@ impl Shared {
     /// Ends a link, once.
     fn lose(&self, link: &Link, why: Lost) {
         if self.forget(link.id()).is_some() {
-            link.shut();
-            // Whoever panics here has heard of it.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.owner.lost(link.id(), why)));
+            self.shut(link, why);
         }
+    }
+
+    /// Ends a link that never opened, and that nobody but the door knows.
+    fn end(&self, stranger: &Link, why: Lost) {
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        links.ended += stranger.carried();
+        drop(links);
+        self.shut(stranger, why);
+    }
+
+    fn shut(&self, link: &Link, why: Lost) {
+        link.shut();
+        // Whoever panics here has heard of it.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.owner.lost(link.id(), why)));
     }
 
     /// Takes what has come. `waits` says whether to wait for another thread that is at it.
@@ -417,7 +433,7 @@ impl Shared {
 
     // ---- the helper
 
-    fn watch(&self, mut poll: Poll, mut doors: Vec<Door>) {
+    fn watch(&self, mut poll: Poll) {
         let mut events = Events::with_capacity(256);
         // Links of which not all was read: none keeps the others waiting, and those who poll come first.
         let mut unread: Vec<LinkId> = Vec::new();
@@ -437,8 +453,8 @@ impl Shared {
             if std::mem::replace(&mut looks, looked) != looked {
                 looked_at = Some(Instant::now());
             }
-            let all_in = doors.iter().all(|door| door.accepted != Accepted::Some);
-            let is_idle = unread.is_empty() && all_in;
+            unread.append(&mut self.newcomers());
+            let is_idle = unread.is_empty();
             let patience = match is_idle.then(|| self.fall_asleep(looked_at, &mut unread)) {
                 Some(Sleep::Dozes) if unread.is_empty() => DOZE,
                 Some(Sleep::Sleeps) if unread.is_empty() => GREETING_TIME / 5,
@@ -452,25 +468,14 @@ impl Shared {
             let has_polled = self.polls.load(Ordering::Relaxed) != polls;
             let is_polled = !self.rests.swap(false, Ordering::Relaxed) && has_polled;
             for event in &events {
-                let token = event.token();
-                match doors.iter_mut().find(|door| door.token == token) {
-                    Some(door) => door.accepted = Accepted::Some,
-                    None if token == WAKER => {}
-                    None => {
-                        let Some(link) = self.link(LinkId(token.0 as u64)) else {
-                            continue;
-                        };
-                        link.rung();
-                        let is_left = is_polled && link.is_open();
-                        if (is_left || self.take_up(&link, event)) && !unread.contains(&link.id()) {
-                            unread.push(link.id());
-                        }
-                    }
-                }
-            }
-            for door in &mut doors {
-                if door.accepted != Accepted::All {
-                    door.accepted = self.accept(&door.listener);
+                // The waker is none.
+                let Some(link) = self.link(LinkId(event.token().0 as u64)) else {
+                    continue;
+                };
+                link.rung();
+                let is_left = is_polled && link.is_open();
+                if (is_left || self.take_up(&link, event)) && !unread.contains(&link.id()) {
+                    unread.push(link.id());
                 }
             }
             unread.retain(|link| {
@@ -528,33 +533,6 @@ impl Shared {
             Ok(Err(why @ (Lost::Greeting(_) | Lost::Tls(_)))) if !link.is_open() => Some(why),
             _ => None,
         }
-    }
-
-    /// Takes those who dial.
-    fn accept(&self, listener: &Listener) -> Accepted {
-        for _ in 0..ACCEPTED_AT_ONCE {
-            match listener.accept() {
-                Ok((stream, from)) => {
-                    if self.greeted_now() >= GREETED_AT_ONCE {
-                        link::turn_away(&stream);
-                        continue;
-                    }
-                    // Without memory or descriptors the dialer sees a closed connection, and tries again.
-                    let _ = self
-                        .session(Tls::listen)
-                        .and_then(|it| self.add(Wire::new(stream, it), Origin::Accepted(from)));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Accepted::All,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // No descriptors, or no memory. No event will tell that there are some again.
-                Err(_) => return Accepted::NoRoom,
-            }
-        }
-        Accepted::Some
-    }
-
-    fn greeted_now(&self) -> usize {
-        self.all().iter().filter(|link| link.is_stranger()).count()
     }
 
     fn end_slow_greetings(&self) {

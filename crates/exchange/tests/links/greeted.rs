@@ -1,11 +1,9 @@
 //! Links on loopback: frames arrive whole and in order, strangers do not get in, and every link ends with a reason.
 
 use crate::support::{Event, PATIENCE, Side, ack, is_local, nonce, pair, part};
-use brambling_exchange::transports::tcp::{
-    Carried, GREETED_AT_ONCE, LinkId, Lost, Net, NetOptions, Origin, Owner,
-};
+use brambling_exchange::transports::tcp::{Carried, LinkId, Lost, Net, NetOptions, Origin, Owner};
 use brambling_protocol::frame::Incoming;
-use brambling_protocol::greeting::{GreetingError, Listener, Token};
+use brambling_protocol::greeting::{GreetingError, Token};
 use bytes::Bytes;
 use std::error::Error;
 use std::io::{Read, Write};
@@ -298,44 +296,6 @@ fn strangers_do_not_get_through() {
     dialing.net.dial(listening.at()).unwrap();
     dialing.opened();
     listening.opens_among_strangers();
-}
-
-/// Further ones than are greeted at once are told so; who knows the token gets in as soon as there is room.
-#[test]
-fn many_strangers_cost_little() {
-    const TOO_MANY: usize = 100;
-    let listening = Side::new(1, true);
-    let strangers: Vec<TcpStream> = (0..GREETED_AT_ONCE + TOO_MANY)
-        .map(|_| TcpStream::connect(listening.at()).unwrap())
-        .collect();
-    let is_turned_away = |mut stream: &TcpStream| {
-        stream.set_nonblocking(true).unwrap();
-        let mut said = [0; 80];
-        stream.read(&mut said).is_ok_and(|bytes| bytes == 80) && said == Listener::busy()
-    };
-    let mut greeted: Vec<&TcpStream> = strangers.iter().collect();
-    let started = std::time::Instant::now();
-    while greeted.len() > GREETED_AT_ONCE {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "{} are greeted",
-            greeted.len()
-        );
-        greeted.retain(|stream| !is_turned_away(stream));
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    drop(strangers);
-    let dialing = Side::new(1, false);
-    loop {
-        dialing.net.dial(listening.at()).unwrap();
-        match dialing.next() {
-            Event::Opened(..) => break,
-            Event::Lost(_, Lost::Greeting(GreetingError::Busy) | Lost::Io(_) | Lost::Ended) => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            event => panic!("{event:?}"),
-        }
-    }
 }
 
 #[test]

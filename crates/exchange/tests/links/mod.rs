@@ -2,4 +2,5 @@
 
 mod greeted;
 mod places;
+mod strangers;
 mod switchboard;

@@ -9,7 +9,14 @@ use std::sync::{Mutex, PoisonError};
 pub(super) enum Heard {
     Open(LinkId),
     Frame(LinkId, Vec<u8>),
-    Lost(LinkId, String),
+    Lost(LinkId, Why),
+}
+
+/// Why a link is lost.
+pub(super) struct Why {
+    pub(super) text: String,
+    /// Whether it may open the next time, if it never did.
+    pub(super) may_pass: bool,
 }
 
 pub(super) struct Desk(pub(super) Mutex<Sender<Heard>>);
@@ -31,6 +38,7 @@ impl Reception for Desk {
         Ok(())
     }
     fn on_lost(&self, link: LinkId, why: &Lost) {
-        self.hear(Heard::Lost(link, why.to_string()));
+        let (text, may_pass) = (why.to_string(), why.may_pass());
+        self.hear(Heard::Lost(link, Why { text, may_pass }));
     }
 }

@@ -7,17 +7,16 @@ mod writer;
 use super::buffers::Buffers;
 use super::carried::{self, Carried, Count};
 use super::shared::Sleep;
-use super::stream::Stream;
 use super::wire::Wire;
 use super::{LinkId, Lost, Origin, Owner};
 use brambling_protocol::frame::{Incoming, Packet};
-use brambling_protocol::greeting::{Dialer, Listener, Nonce, Token};
+use brambling_protocol::greeting::{Dialer, Nonce, Token};
 use bytes::Bytes;
 use greeting::Greeting;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use reader::{LARGE_BYTES, Reader};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -36,6 +35,8 @@ pub(super) struct Link {
     since: Instant,
     wire: Wire,
     registry: Arc<Registry>,
+    /// Where it is watched until it is open: by the door, if somebody else has dialed.
+    door: Option<Arc<Registry>>,
     /// Whether both sides have proved that they know the token.
     is_open: AtomicBool,
     reader: Mutex<Reader>,
@@ -58,7 +59,7 @@ impl Link {
         id: LinkId,
         wire: Wire,
         origin: Origin,
-        registry: &Arc<Registry>,
+        (registry, door): (&Arc<Registry>, Option<&Arc<Registry>>),
         buffers: &Buffers,
         (token, nonce): (Token, Nonce),
     ) -> Link {
@@ -74,6 +75,7 @@ impl Link {
             since: Instant::now(),
             wire,
             registry: registry.clone(),
+            door: door.cloned(),
             is_open: AtomicBool::new(false),
             reader: Mutex::new(Reader::new(greeting, buffers.clone(), received.clone())),
             writer: Mutex::new(Writer {
@@ -103,9 +105,22 @@ impl Link {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// Whether somebody dialed who has not proved anything yet.
-    pub(super) fn is_stranger(&self) -> bool {
-        matches!(self.origin, Origin::Accepted(_)) && !self.is_open.load(Ordering::Acquire)
+    /// How it came to be.
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Whether this side, which was dialed, has answered an opening.
+    pub(super) fn is_challenged(&self) -> bool {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        !matches!(reader.greeting, Greeting::Listening(_))
+    }
+
+    /// Tells a dialer that too many others are being greeted, if nothing was said to it yet.
+    pub(super) fn turn_away(&self) {
+        if !self.is_challenged() {
+            self.wire.turn_away();
+        }
     }
 
     /// Whether its greeting takes longer than it may.
@@ -113,14 +128,36 @@ impl Link {
         now.saturating_duration_since(self.since) > time && !self.is_open.load(Ordering::Acquire)
     }
 
+    /// Has it watched, for all that may happen.
     pub(super) fn register(&self) -> io::Result<()> {
         let interests = Interest::READABLE | Interest::WRITABLE;
         // By its descriptor: others read and write the stream meanwhile.
-        self.registry.register(
+        self.watcher().register(
             &mut SourceFd(&self.wire.stream.as_raw_fd()),
             self.token(),
             interests,
         )
+    }
+
+    /// Who watches it. Changes once, while the writer is locked.
+    fn watcher(&self) -> &Registry {
+        let door = self.door.as_deref().filter(|_| !self.is_open());
+        door.unwrap_or(&self.registry)
+    }
+
+    /// Both sides have proved that they know the token.
+    fn open(&self) -> io::Result<()> {
+        let mut writer = self.writer();
+        if self.door.is_none() {
+            self.is_open.store(true, Ordering::Release);
+            return Ok(());
+        }
+        let fd = self.wire.stream.as_raw_fd();
+        self.watcher().deregister(&mut SourceFd(&fd))?;
+        self.is_open.store(true, Ordering::Release);
+        // As it is registered.
+        writer.is_awaited = true;
+        self.register()
     }
 
     fn token(&self) -> mio::Token {
@@ -150,18 +187,18 @@ impl Link {
         };
         let fd = self.wire.stream.as_raw_fd();
         let mut source = SourceFd(&fd);
-        self.registry
+        self.watcher()
             .reregister(&mut source, self.token(), interests)
     }
 
     /// Nothing is read or written any more.
     pub(super) fn shut(&self) {
+        let mut writer = self.writer();
         // Both fail when the connection is gone, which is what they are for.
         let _ = self
-            .registry
+            .watcher()
             .deregister(&mut SourceFd(&self.wire.stream.as_raw_fd()));
         let _ = self.wire.stream.shut();
-        let mut writer = self.writer();
         writer.has_ended = true;
         writer.queue.clear();
     }
@@ -270,7 +307,12 @@ impl Link {
                 self.reader.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
+        let was_open = self.is_open();
         for _ in 0..READS_AT_ONCE {
+            // It is others who read on.
+            if self.is_open() != was_open {
+                break;
+            }
             match self.wire.read(reader.room()) {
                 Ok(0) => return Err(Lost::Ended),
                 Ok(bytes) => {
@@ -323,10 +365,4 @@ impl Link {
         }
         Ok(())
     }
-}
-
-/// Tells a dialer that too many others are being greeted.
-pub(super) fn turn_away(mut stream: &Stream) {
-    // It fits into any socket's buffer; who does not take it is gone.
-    let _ = stream.write(&Listener::busy());
 }

@@ -4,7 +4,7 @@ use crate::transports::tls::TlsError;
 use brambling_protocol::frame::FrameError;
 use brambling_protocol::greeting::GreetingError;
 use std::error::Error;
-use std::io;
+use std::io::{self, ErrorKind};
 
 /// Why a link ended, or never opened.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,9 @@ pub enum Lost {
     /// The other side said too little for too long while it should have proved that it knows the token.
     #[error("it does not answer as brambling does")]
     Silent,
+    /// It had proved nothing yet when too many others came.
+    #[error("too many others came before it had proved that it knows the token")]
+    CrowdedOut,
     /// It said what is no frame.
     #[error("it sent what cannot be read: {0}")]
     Frame(#[from] FrameError),
@@ -37,4 +40,19 @@ pub enum Lost {
     /// The network, or nobody listens there.
     #[error("{0}")]
     Io(#[from] io::Error),
+}
+
+impl Lost {
+    /// Whether a link that never opened may open the next time although nobody does anything about it: where too many dial at
+    /// once, whoever is greeted is put out, and not always told.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Lost::Greeting(GreetingError::Busy) | Lost::Ended => true,
+            Lost::Io(error) => matches!(
+                error.kind(),
+                ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe
+            ),
+            _ => false,
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //! address tries that name first. Once the greeting is over, and without TLS, bytes go through [memory](super::shared) and the socket only wakes. The name belongs to a network namespace, as the address does: on another host nobody has it, and TCP is used.
 //!
 //! Anybody on the machine may take such a name while it is free. So who dials goes on only where a process of the same user listens, as
-//! the system says; TCP is used otherwise. The greeting is the same on both.
+//! the system says; TCP is used otherwise. Who listens takes nobody of another user there. The greeting is the same on both.
 
 use super::KEEPALIVE;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -93,8 +93,8 @@ impl Stream {
 }
 
 impl Stream {
-    /// Whether files can be passed on over it.
-    pub(super) fn passes_files(&self) -> bool {
+    /// Whether the other end is a process of this machine and user. Files can be passed on to that.
+    pub(super) fn is_local(&self) -> bool {
         matches!(self, Stream::Local(_))
     }
 
@@ -208,17 +208,19 @@ impl Listener {
         }
     }
 
-    /// Who has dialed, and from where.
-    pub(super) fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+    /// Who has dialed, and from where; none where it came by the name, and is of another user.
+    pub(super) fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, from) = listener.accept()?;
-                Ok((Stream::Tcp(stream), from))
+                Ok(Some((Stream::Tcp(stream), from)))
             }
             Listener::Local(listener, at) => {
                 let (stream, _) = listener.accept()?;
                 // It is on this machine, and has no port.
-                Ok((Stream::Local(stream), SocketAddr::new(at.ip(), 0)))
+                let from = SocketAddr::new(at.ip(), 0);
+                let is_ours = is_of_our_user(&stream).unwrap_or(false);
+                Ok(is_ours.then_some((Stream::Local(stream), from)))
             }
         }
     }
@@ -229,12 +231,16 @@ fn name(of: SocketAddr) -> io::Result<Name> {
     Name::from_abstract_name(format!("brambling/{of}"))
 }
 
+/// Whether the system says that the other end is a process of this one's user.
+fn is_of_our_user(stream: &UnixStream) -> io::Result<bool> {
+    Ok(socket_peercred(stream)?.uid == geteuid())
+}
+
 /// A connection to who listens at an address on this machine; none where no process of this user does.
 fn dial_local(to: SocketAddr) -> Option<UnixStream> {
     let connect = || {
         let stream = UnixStream::connect_addr(&name(to)?)?;
-        let user = socket_peercred(&stream)?.uid;
-        match user == geteuid() {
+        match is_of_our_user(&stream)? {
             true => Ok(stream),
             false => Err(io::Error::from(ErrorKind::PermissionDenied)),
         }

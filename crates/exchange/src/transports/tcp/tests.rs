@@ -76,3 +76,19 @@ fn room_is_awaited_only_while_something_waits_for_it() {
         assert!(reader.shared.all().iter().all(|link| !link.awaits_room()));
     }
 }
+
+/// Each would cost those who poll a system call at every look.
+#[test]
+fn those_who_poll_do_not_see_strangers() {
+    let (listening, _) = net(true, false);
+    let at = listening.listens_at().unwrap();
+    let strangers: Vec<_> = (0..50)
+        .map(|_| std::net::TcpStream::connect(at).unwrap())
+        .collect();
+    let (dialing, _) = net(false, false);
+    let id = dialing.dial(at).unwrap();
+    let link = dialing.shared.link(id).unwrap();
+    within("greeted", || link.is_open());
+    within("let in", || listening.shared.all().len() == 1);
+    drop(strangers);
+}

@@ -11,6 +11,7 @@ pub(super) use session::Session;
 use super::Lost;
 use super::shared::Sleep;
 use super::stream::Stream;
+use brambling_protocol::greeting::Listener;
 use memory::Memory;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,7 +39,7 @@ impl Wire {
     pub(super) fn new(stream: Stream, session: Option<Session>) -> Wire {
         let way = match session {
             Some(session) => Way::Tls(Box::new(Mutex::new(session))),
-            None if stream.passes_files() => Way::Memory(Memory::default()),
+            None if stream.is_local() => Way::Memory(Memory::default()),
             None => Way::Plain,
         };
         Wire { stream, way }
@@ -82,6 +83,18 @@ impl Wire {
     pub(super) fn drain(&self) {
         // Nothing is missed if it fails.
         let _ = (&self.stream).read(&mut [0; STEP_BYTES]);
+    }
+
+    /// Tells a dialer, to whom nothing was said yet, that too many others are being greeted. Without TLS, unless it has begun to speak that.
+    pub(super) fn turn_away(&self) {
+        if let Way::Tls(session) = &self.way
+            && locked(session).has_begun()
+        {
+            return;
+        }
+        self.drain();
+        // It fits into any socket's buffer; who does not take it is gone.
+        let _ = (&self.stream).write(&Listener::busy());
     }
 
     // ---- memory that both sides have

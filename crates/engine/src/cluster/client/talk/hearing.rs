@@ -72,11 +72,11 @@ impl Talk<'_> {
                 let message = wire::message(&frame).map_err(|why| self.cluster.broken(why))?;
                 self.controller_said(message)
             }
-            Heard::Lost(link, why) if link == controller => Err(self.cluster.gone(why).into()),
+            Heard::Lost(link, why) if link == controller => Err(self.cluster.gone(why.text).into()),
             Heard::Frame(link, frame) => self.worker_said(link, &frame),
             Heard::Open(link) if self.workers.contains_key(&link) => Ok(Event::Open(link)),
             Heard::Lost(link, why) if self.workers.contains_key(&link) => {
-                Ok(Event::Lost(link, why))
+                Ok(Event::Lost(link, why.text))
             }
             // Links of an earlier conversation.
             Heard::Open(_) | Heard::Lost(..) => Ok(Event::None),

@@ -7,7 +7,6 @@ use brambling_protocol::greeting::{
     Answer, Challenge, Dialer, Listener, Nonce, Opening, Token, Verdict,
 };
 use bytes::Bytes;
-use std::sync::atomic::Ordering;
 
 /// Whose turn it is.
 pub(super) enum Greeting {
@@ -97,7 +96,7 @@ impl Link {
         };
         reader.greeting = next;
         if matches!(reader.greeting, Greeting::Over) {
-            self.is_open.store(true, Ordering::Release);
+            self.open()?;
             owner.opened(self.id, self.origin);
         }
         Ok(true)

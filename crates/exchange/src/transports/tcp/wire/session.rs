@@ -59,6 +59,11 @@ impl Session {
         }
     }
 
+    /// Whether the other side has said anything.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun != Begun::Nothing
+    }
+
     pub(super) fn read(&mut self, stream: &Stream, place: &mut [u8]) -> Result<usize, Lost> {
         loop {
             match self.connection.reader().read(place) {
