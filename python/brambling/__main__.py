@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import platform
+import posix
 import runpy
 import select
 import sys
@@ -58,6 +59,11 @@ class Host:
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "brambling"]
+
+    def forget_variable(self, variable: str) -> None:
+        os.environ.pop(variable, None)
+        # Of which the interpreter has made that one when it started.
+        posix.environ.pop(os.fsencode(variable), None)
 
     def versions(self) -> list[tuple[str, str]]:
         found = [("python", platform.python_version())]

@@ -98,7 +98,8 @@ def connect(
         "HOST:PORT" of the controller; without a port, 7077. By default what the variable BRAMBLING_CONTROLLER says, else the one
         cluster of this account on this machine.
     token_file : path, optional
-        The file that the controller wrote. By default the one on this account, or the token in BRAMBLING_TOKEN.
+        The file that the controller wrote. By default the token in BRAMBLING_TOKEN, else the file that BRAMBLING_TOKEN_FILE names, else the
+        one on this account.
     tls : path, optional
         The folder with the cluster's certificates, as `brambling certs` makes it, for a cluster that uses TLS. By default the one that
         BRAMBLING_TLS names, else the one that the file with the token names.

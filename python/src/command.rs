@@ -74,6 +74,13 @@ impl brambling_cli::Host for PyHost {
         self.ask(|host| host.call_method0("command")?.extract(), Vec::new())
     }
 
+    fn forget_variable(&mut self, variable: &str) {
+        self.ask(
+            |host| host.call_method1("forget_variable", (variable,)).map(drop),
+            (),
+        );
+    }
+
     fn versions(&self) -> Vec<(String, String)> {
         self.ask(|host| host.call_method0("versions")?.extract(), Vec::new())
     }

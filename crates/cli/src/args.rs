@@ -86,7 +86,8 @@ Examples:
   brambling controller --bind 10.0.0.7:7077 --tls certs
 
 It writes its address and a new token to a file that only this account can read; the commands and
-br.connect find it there. For other accounts and hosts: --token-file, or the token in BRAMBLING_TOKEN.
+br.connect find it there. For other accounts and hosts: --token-file, the file's name in BRAMBLING_TOKEN_FILE,
+or the token in BRAMBLING_TOKEN.
 Without --bind nobody outside this machine reaches it. It ends with Ctrl-C or SIGTERM.";
 
 const WORKER_HELP: &str = "\

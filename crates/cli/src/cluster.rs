@@ -4,8 +4,9 @@ use crate::metrics::{self, MetricsAt};
 use crate::{FAILED, Host, OK, STUCK, Streams};
 use brambling::cluster::{
     BALANCE_EACH, Certificates, Children, Cluster, ClusterError, ControllerOptions,
-    ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Prints, Rendezvous, Share, Source,
-    Status, WorkerEnd, WorkerOptions, WorkerProcess,
+    ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Prints, Published, Rendezvous,
+    Share, Source, Status, TOKEN_VARIABLE, WorkerEnd, WorkerOptions, WorkerProcess,
+    forget_variable,
 };
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
@@ -40,8 +41,8 @@ impl Where {
         Rendezvous::find(self.controller.as_deref(), token.as_deref(), tls.as_deref())
     }
 
-    pub(crate) fn names_a_token_file(&self) -> bool {
-        self.token.token_file.is_some()
+    pub(crate) fn token_file(&self) -> Option<&Path> {
+        self.token.token_file.as_deref()
     }
 }
 
@@ -107,8 +108,13 @@ pub(crate) struct WorkerArguments {
     spill: Option<String>,
     #[command(flatten)]
     metrics: MetricsAt,
-    /// End when standard input does
-    #[arg(long, hide = true)]
+    /// Read the token from the first line of standard input, and end when that does
+    #[arg(
+        long,
+        hide = true,
+        requires = "controller",
+        conflicts_with = "token_file"
+    )]
     attached: bool,
 }
 
@@ -177,12 +183,19 @@ impl Asked {
     }
 }
 
+/// Takes the token out of the environment, where kernels, whoever they start, and others who look at the process would find it. Done before
+/// there are threads.
+fn forget_token(host: &mut dyn Host) {
+    forget_variable(TOKEN_VARIABLE);
+    host.forget_variable(TOKEN_VARIABLE);
+}
+
 /// A controller that others of the account find. Dropping it takes it away.
 struct Running {
+    file: Published,
     metrics: Option<MetricsEndpoint>,
     controller: ControllerProcess,
     at: Rendezvous,
-    file: PathBuf,
 }
 
 impl Running {
@@ -192,6 +205,7 @@ impl Running {
         metrics: &MetricsAt,
         token_file: Option<&Path>,
         TlsFolder { tls }: &TlsFolder,
+        host: &mut dyn Host,
     ) -> Result<Running, ClusterError> {
         let bind: SocketAddr = bind.parse().map_err(|_| ClusterError::Address {
             text: bind.to_owned(),
@@ -201,6 +215,7 @@ impl Running {
             Some(token) => token,
             None => Rendezvous::new_token()?,
         };
+        forget_token(host);
         let tls = Certificates::given(tls.as_deref())?;
         let options = ControllerOptions {
             bind,
@@ -221,17 +236,22 @@ impl Running {
         };
         let file = at.publish()?;
         Ok(Running {
+            file,
             metrics,
             controller,
             at,
-            file,
         })
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.at.withdraw();
+    /// What whoever started it should know of who can listen.
+    fn warn(&self, streams: &mut Streams<'_>) {
+        let at = self.at.address;
+        if self.at.tls.is_none() && !at.ip().is_loopback() {
+            streams.err(format!(
+                "warning: {at} can be reached from other machines, and this cluster does not use TLS: others on the way can read and change \
+                 what is sent; make certificates with `brambling certs --dir certs`, and give them as --tls certs"
+            ));
+        }
     }
 }
 
@@ -248,16 +268,17 @@ pub(crate) fn controller(
         tls,
         ..
     } = arguments;
-    let start = || Running::start(bind, jobs, metrics, token_file, tls);
+    let mut start = || Running::start(bind, jobs, metrics, token_file, tls, host);
     let started = Asked::watch().and_then(|asked| Ok((asked, start()?)));
     let (asked, running) = match started {
         Ok(started) => started,
         Err(error) => return fail(streams, &error),
     };
+    running.warn(streams);
     streams.out(format!(
         "controller at {}; its token is in {}\nstart workers with: brambling worker --controller {}\n{}",
         running.at.address,
-        running.file.display(),
+        running.file.path().display(),
         running.at.address,
         metrics::told(running.metrics.as_ref())
     ));
@@ -312,11 +333,15 @@ fn run_worker(
 ) -> Result<u8, Error> {
     // Of Ctrl-C the host need not be asked, which it cannot be while a kernel keeps its interpreter.
     let asked = Asked::watch_with_interrupts()?;
+    let cluster = match (&arguments.at.controller, arguments.attached) {
+        (Some(address), true) => Rendezvous::handed_over(address, &mut std::io::stdin().lock())?,
+        _ => arguments.at.find()?,
+    };
+    forget_token(host);
     let Some(source) = host.source() else {
         let why = "this command knows no programs that clients could send".into();
         return Err(ClusterError::Refused { why }.into());
     };
-    let cluster = arguments.at.find()?;
     let mut settings = Settings::default();
     (settings.threads, settings.memory) = (arguments.threads, arguments.memory);
     settings.spill = arguments.spill;
@@ -394,7 +419,8 @@ fn run_cluster(
         tls,
         ..
     } = arguments;
-    let running = Running::start(bind, jobs, metrics, None, tls)?;
+    let running = Running::start(bind, jobs, metrics, None, tls, host)?;
+    running.warn(streams);
     let mut settings = Settings::default();
     settings.spill = arguments.spill.clone();
     let settings = settings.resolve()?;

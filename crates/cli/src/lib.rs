@@ -72,6 +72,10 @@ pub trait Host {
     fn command(&self) -> Vec<OsString> {
         std::env::args_os().take(1).collect()
     }
+    /// A variable was taken out of the environment: what the interpreter keeps of it goes as well.
+    fn forget_variable(&mut self, variable: &str) {
+        let _ = variable;
+    }
     /// Whatever else has a version here, such as the interpreter and its packages: name, version.
     fn versions(&self) -> Vec<(String, String)>;
     /// Whether the user has asked to stop since the last call. Asked every few milliseconds.

@@ -6,12 +6,16 @@ use crate::shards::{connect, job};
 use crate::{Host, INTERRUPTED, OK, Streams, jobs};
 use brambling::Error;
 use brambling::cluster::{Client, ClusterError, JobId, Rendezvous, ourselves};
-use std::fs::{DirBuilder, DirEntry, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{DirEntry, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// Where logs are, among what commands leave.
+const FOLDER: &str = "logs";
+/// Nobody else reads them.
+const MODE: u32 = 0o600;
 /// How often a log that is followed is looked at.
 const LOOKS: Duration = Duration::from_millis(100);
 /// How many logs are kept when another one is made, beside those that are still written: of as many jobs as the controller lists.
@@ -41,7 +45,7 @@ pub(crate) struct Log {
 }
 
 fn folder() -> Result<PathBuf, ClusterError> {
-    Ok(Rendezvous::state_folder()?.join("logs"))
+    Ok(Rendezvous::state_folder()?.join(FOLDER))
 }
 
 fn at_path(path: &Path) -> impl Fn(std::io::Error) -> ClusterError {
@@ -55,18 +59,18 @@ fn at_path(path: &Path) -> impl Fn(std::io::Error) -> ClusterError {
 impl Log {
     /// Makes the log of a script, which nobody else can read.
     pub(crate) fn create(script: &Path) -> Result<Log, ClusterError> {
-        let folder = folder()?;
-        let mut made = DirBuilder::new();
-        let made = made.recursive(true).mode(0o700).create(&folder);
-        made.map_err(at_path(&folder))?;
+        let folder = Rendezvous::private_folder(FOLDER)?;
         clear_away(&folder, KEPT);
         let stem = script.file_stem().unwrap_or_default().to_string_lossy();
         let random = Rendezvous::new_token()?.to_hex();
         let name = format!("{stem}-{}.log", &random[..DIGITS]);
         let path = folder.join(&name);
         let mut options = OpenOptions::new();
-        let options = options.append(true).create_new(true).mode(0o600);
+        let options = options.append(true).create_new(true).mode(MODE);
         let file = options.open(&path).map_err(at_path(&path))?;
+        // Whatever the account's umask says.
+        let permitted = file.set_permissions(Permissions::from_mode(MODE));
+        permitted.map_err(at_path(&path))?;
         file.lock().map_err(at_path(&path))?;
         Ok(Log { name, path, file })
     }

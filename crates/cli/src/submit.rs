@@ -5,7 +5,7 @@ use crate::logs::{self, Log};
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE, run};
 use brambling::cluster::{
     CONTROLLER_VARIABLE, Cluster, ClusterError, JobId, Rendezvous, SUBMISSION_VARIABLE,
-    TLS_VARIABLE, TOKEN_VARIABLE,
+    TLS_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE,
 };
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -135,8 +135,11 @@ fn start(
 /// Programs of the process run on the cluster.
 fn connects(command: &mut Command, at: &Where, found: &Rendezvous) {
     command.env(CONTROLLER_VARIABLE, found.address.to_string());
-    if at.names_a_token_file() {
-        command.env(TOKEN_VARIABLE, found.token.to_hex());
+    if let Some(file) = at.token_file() {
+        // The file and not what is in it, which all would see who look at the script. It may change its directory.
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        command.env(TOKEN_FILE_VARIABLE, file);
+        command.env_remove(TOKEN_VARIABLE);
     }
     if let Some(tls) = &found.tls {
         command.env(TLS_VARIABLE, tls.folder());

@@ -9,6 +9,7 @@ mod certificates;
 mod children;
 mod client;
 mod controller;
+mod environment;
 mod error;
 mod jobs;
 mod leave;
@@ -28,11 +29,14 @@ pub use certificates::{CERTIFICATES_LAST, Certificates, TLS_VARIABLE};
 pub use children::{Children, EndedChild, Share};
 pub use client::Cluster;
 pub use controller::{BALANCE_EACH, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Traffic};
+pub use environment::forget_variable;
 pub use error::{ClusterError, PackagesDiffer};
 pub use jobs::ourselves;
 pub use leave::leave;
 pub use metrics::{MetricsEndpoint, MetricsListener};
-pub use rendezvous::{CONTROLLER_VARIABLE, Rendezvous, TOKEN_VARIABLE};
+pub use rendezvous::{
+    CONTROLLER_VARIABLE, Published, Rendezvous, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE,
+};
 pub use wire::set_when_input_ends;
 pub use worker::{CAUSE_BYTES_MAX, Prints, Source, WorkerEnd, WorkerOptions, WorkerProcess};
 

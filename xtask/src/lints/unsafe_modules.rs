@@ -11,6 +11,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "Task Bench's compute-bound kernel, compiled for AVX2 and FMA",
     ),
     (
+        "crates/engine/src/cluster/environment.rs",
+        "the environment is one for all threads, and the system shows where it began: a token is overwritten there",
+    ),
+    (
         "crates/exchange/src/in_process",
         "slots and mailboxes that sources write into while their owner reads: loom answers for them",
     ),

@@ -2,16 +2,19 @@
 
 use super::Problem;
 use crate::nearest::nearest;
-use brambling::cluster::{CONTROLLER_VARIABLE, SUBMISSION_VARIABLE, TLS_VARIABLE, TOKEN_VARIABLE};
+use brambling::cluster::{
+    CONTROLLER_VARIABLE, SUBMISSION_VARIABLE, TLS_VARIABLE, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE,
+};
 use brambling::{ENVIRONMENT, FILE_NAME, Resolved, SETTINGS, SettingsError, SpillTo};
 use brambling_machine::cpu::Processor;
 
 const PREFIX: &str = "BRAMBLING_";
 
 /// Variables that say where a cluster is and what its processes know and have.
-const OF_CLUSTERS: [&str; 4] = [
+const OF_CLUSTERS: [&str; 5] = [
     CONTROLLER_VARIABLE,
     TOKEN_VARIABLE,
+    TOKEN_FILE_VARIABLE,
     TLS_VARIABLE,
     SUBMISSION_VARIABLE,
 ];

@@ -1,9 +1,11 @@
-//! Workers as children of a process: they end with it.
+//! Workers as children of a process: they end with it. Their standard input tells them the token first, and then that it is over: what stands
+//! in a process's environment, or among its arguments, others can see.
 
 use super::{ClusterError, Rendezvous, TLS_VARIABLE, TOKEN_VARIABLE};
 use crate::SpillTo;
 use brambling_machine::pin;
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -138,16 +140,20 @@ impl How {
         if let Some(to) = &share.spill {
             command.args(["--spill", &to.to_string()]);
         }
-        command.env(TOKEN_VARIABLE, at.token.to_hex());
+        command.env_remove(TOKEN_VARIABLE);
         match &at.tls {
             Some(tls) => command.env(TLS_VARIABLE, tls.folder()),
             None => command.env_remove(TLS_VARIABLE),
         };
         command.stdin(Stdio::piped()).stdout((self.prints)());
         let places = places(&self.allowed, self.workers, share.threads);
-        on(places.get(place as usize), &self.allowed, || {
+        let mut child = on(places.get(place as usize), &self.allowed, || {
             command.spawn()
-        })
+        })?;
+        let input = child.stdin.as_mut().expect("it is piped");
+        // It fits into the pipe. A worker that has ended already is found among those that have.
+        let _ = writeln!(input, "{}", at.token.to_hex());
+        Ok(child)
     }
 }
 

@@ -1,28 +1,26 @@
 //! Where processes of one account find a cluster: a file for each, with its address, its token and the folder of its certificates if it
 //! uses TLS, readable for nobody else.
 
+mod published;
+
+pub use published::Published;
+
 use super::wire;
 use super::{Certificates, ClusterError, DEFAULT_PORT, Token};
-use serde::{Deserialize, Serialize};
-use std::io::{ErrorKind, Write};
+use published::{Found, folder, path_in, read};
+use std::io::{BufRead, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The variable that holds a token.
 pub const TOKEN_VARIABLE: &str = "BRAMBLING_TOKEN";
+/// The variable that names a file with a token.
+pub const TOKEN_FILE_VARIABLE: &str = "BRAMBLING_TOKEN_FILE";
 /// The variable that holds a controller's address, where none is named.
 pub const CONTROLLER_VARIABLE: &str = "BRAMBLING_CONTROLLER";
 
-/// What the file says.
-#[derive(Serialize, Deserialize)]
-struct Found {
-    address: SocketAddr,
-    token: String,
-    /// The folder with the certificates of a cluster that uses TLS.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tls: Option<PathBuf>,
-}
+/// A token is shorter, with the end of its line.
+const LINE_BYTES: u64 = 100;
 
 /// What a file has told.
 struct Known {
@@ -44,7 +42,8 @@ pub struct Rendezvous {
 
 impl Rendezvous {
     /// Finds a cluster. `address` is HOST:PORT or HOST; none: what BRAMBLING_CONTROLLER says, else the one cluster of this account. The
-    /// token comes from `token_file`, else from BRAMBLING_TOKEN, else from the file that a controller of this account wrote. The certificates
+    /// token comes from `token_file`, else from BRAMBLING_TOKEN, else from the file that BRAMBLING_TOKEN_FILE names, else from the one that a
+    /// controller of this account wrote. The certificates
     /// come from the folder `tls`, else from the one that BRAMBLING_TLS names, else from the one that the file with the token names, if the cluster
     /// uses TLS.
     ///
@@ -88,88 +87,47 @@ impl Rendezvous {
     /// # Errors
     /// When it cannot be used.
     pub fn given_token(token_file: Option<&Path>) -> Result<Option<Token>, ClusterError> {
-        match (token_file, std::env::var(TOKEN_VARIABLE)) {
-            (Some(path), _) => token_in(path).map(|(token, _)| Some(token)),
-            (None, Ok(text)) => parsed(&text, TOKEN_VARIABLE).map(Some),
-            (None, Err(_)) => Ok(None),
+        match given(token_file) {
+            Given::File(path) => token_in(&path).map(|(token, _)| Some(token)),
+            Given::Text(text) => parsed(&text, TOKEN_VARIABLE).map(Some),
+            Given::Nothing => Ok(None),
         }
     }
 
-    /// Where what commands leave for later ones is kept: files of this account.
+    /// The cluster of which [`Children`](super::Children) are workers: its token is the first line of `input`, and nobody but this process
+    /// has seen it. The certificates are those of BRAMBLING_TLS.
     ///
     /// # Errors
-    /// When the environment names no place for it.
-    pub fn state_folder() -> Result<PathBuf, ClusterError> {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let state = set("XDG_STATE_HOME").map(PathBuf::from);
-        let home = || set("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-        let folder = state.or_else(home).ok_or_else(|| ClusterError::WhichCluster {
-            why: "neither XDG_STATE_HOME nor HOME is set, so there is no place for the cluster's file; set one of them".into(),
-        })?;
-        Ok(folder.join("brambling"))
-    }
-
-    /// Writes the file by which other processes of this account find the cluster, and gives its path.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn publish(&self) -> Result<PathBuf, ClusterError> {
-        let folder = folder()?;
-        let path = path_in(&folder, self.address);
-        let found = Found {
-            address: self.address,
-            token: self.token.to_hex(),
-            tls: self.tls.as_ref().map(|tls| tls.folder().to_owned()),
-        };
-        let text = toml::to_string(&found).expect("three texts");
-        let failed = |source| ClusterError::File {
-            path: path.clone(),
-            source,
-        };
-        std::fs::create_dir_all(&folder).map_err(failed)?;
-        // Made anew under another name: whoever looks sees the old one or the whole new one.
-        let fresh = path.with_extension(format!("{}", std::process::id()));
-        let _ = std::fs::remove_file(&fresh);
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&fresh)
-            .map_err(failed)?;
-        let written = file
-            .write_all(text.as_bytes())
-            .and_then(|()| file.sync_all());
-        written
-            .and_then(|()| std::fs::rename(&fresh, &path))
-            .map_err(|source| {
-                let _ = std::fs::remove_file(&fresh);
-                failed(source)
-            })?;
-        Ok(path)
-    }
-
-    /// Removes the file, if it is still this cluster's.
-    pub fn withdraw(&self) {
-        let Ok(folder) = folder() else { return };
-        let path = path_in(&folder, self.address);
-        if let Ok(Some(found)) = read(&path)
-            && found.token == self.token
-        {
-            // Whoever finds it finds nobody listening.
-            let _ = std::fs::remove_file(&path);
-        }
+    /// When there is no token, or a file cannot be used.
+    pub fn handed_over(
+        address: &str,
+        input: &mut impl BufRead,
+    ) -> Result<Rendezvous, ClusterError> {
+        let mut line = String::new();
+        let read = input.by_ref().take(LINE_BYTES).read_line(&mut line);
+        read.map_err(|source| ClusterError::System { source })?;
+        Ok(Rendezvous {
+            address: wire::address(address)?,
+            token: parsed(line.trim_end(), "standard input")?,
+            tls: Certificates::given(None)?,
+        })
     }
 }
 
-fn folder() -> Result<PathBuf, ClusterError> {
-    Ok(Rendezvous::state_folder()?.join("clusters"))
+/// How a user names a token.
+enum Given {
+    File(PathBuf),
+    Text(String),
+    Nothing,
 }
 
-fn path_in(folder: &Path, address: SocketAddr) -> PathBuf {
-    // Colons of an address are no good in a file's name everywhere.
-    let name = address.to_string().replace([':', '[', ']'], "_");
-    folder.join(format!("{name}.toml"))
+fn given(token_file: Option<&Path>) -> Given {
+    let named = || std::env::var_os(TOKEN_FILE_VARIABLE).filter(|path| !path.is_empty());
+    match (token_file, std::env::var(TOKEN_VARIABLE)) {
+        (Some(path), _) => Given::File(path.to_owned()),
+        (None, Ok(text)) => Given::Text(text),
+        (None, Err(_)) => named().map_or(Given::Nothing, |path| Given::File(path.into())),
+    }
 }
 
 /// The cluster at an address that somebody names.
@@ -180,23 +138,21 @@ fn known_at(text: &str, token_file: Option<&Path>, folder: &Path) -> Result<Know
     };
     let address = wire::address(&text)?;
     let path = path_in(folder, address);
-    let (token, tls) = match token_file {
-        Some(file) => token_in(file)?,
-        None => match std::env::var(TOKEN_VARIABLE) {
-            Ok(text) => {
-                let token = parsed(&text, TOKEN_VARIABLE)?;
-                // What a file says of another cluster, or cannot say, is of no interest to who knows the token.
-                let known = read(&path).ok().flatten().filter(|it| it.token == token);
-                (token, known.and_then(|it| it.tls))
-            }
-            Err(_) => {
-                let known = read(&path)?.ok_or(ClusterError::NoToken {
-                    at: text,
-                    looked_at: path,
-                })?;
-                (known.token, known.tls)
-            }
-        },
+    let (token, tls) = match given(token_file) {
+        Given::File(file) => token_in(&file)?,
+        Given::Text(text) => {
+            let token = parsed(&text, TOKEN_VARIABLE)?;
+            // What a file says of another cluster, or cannot say, is of no interest to who knows the token.
+            let known = read(&path).ok().flatten().filter(|it| it.token == token);
+            (token, known.and_then(|it| it.tls))
+        }
+        Given::Nothing => {
+            let known = read(&path)?.ok_or(ClusterError::NoToken {
+                at: text,
+                looked_at: path,
+            })?;
+            (known.token, known.tls)
+        }
     };
     Ok(Known {
         address,
@@ -205,53 +161,13 @@ fn known_at(text: &str, token_file: Option<&Path>, folder: &Path) -> Result<Know
     })
 }
 
-fn read(path: &Path) -> Result<Option<Known>, ClusterError> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(source) => {
-            return Err(ClusterError::File {
-                path: path.to_owned(),
-                source,
-            });
-        }
-    };
-    let place = path.display().to_string();
-    let found: Found = toml::from_str(&text).map_err(|error| ClusterError::BadToken {
-        place: place.clone(),
-        why: error.message().to_owned(),
-    })?;
-    Ok(Some(Known {
-        address: found.address,
-        token: parsed(&found.token, &place)?,
-        tls: found.tls,
-    }))
-}
-
 fn the_only_one(folder: &Path) -> Result<Known, ClusterError> {
-    let mut paths: Vec<PathBuf> = match std::fs::read_dir(folder) {
-        Ok(entries) => entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .collect(),
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(source) => {
-            return Err(ClusterError::File {
-                path: folder.to_owned(),
-                source,
-            });
-        }
-    };
-    paths.retain(|path| path.extension().is_some_and(|it| it == "toml"));
-    paths.sort();
-    let why = match &paths[..] {
-        [] => "no cluster of this account is known; start one with `brambling cluster`, or give its address".to_owned(),
-        [one] => {
-            return read(one)?.ok_or_else(|| ClusterError::WhichCluster {
-                why: "the cluster has just ended".into(),
-            });
-        }
-        several => {
-            let names = several.iter().filter_map(|path| Some(read(path).ok()??.address.to_string()));
+    let mut living = published::living(folder)?;
+    let why = match (living.pop(), &living[..]) {
+        (Some(one), []) => return Ok(one),
+        (None, _) => "no cluster of this account is known; start one with `brambling cluster`, or give its address".to_owned(),
+        (Some(last), others) => {
+            let names = others.iter().chain([&last]).map(|it| it.address.to_string());
             format!(
                 "several clusters of this account are known; give the address of one of them: {}",
                 names.collect::<Vec<_>>().join(", ")
