@@ -169,6 +169,13 @@ pub fn nearest_centres<'py>(
         let labels = labels.into_iter().map(|label| label as i32).collect();
         (labels, inertia)
     });
+    // No centre is the nearest where all are infinitely far.
+    if !inertia.is_finite() {
+        return Err(crate::raise(
+            "BuildError",
+            SamplesError::TooLarge.to_string(),
+        ));
+    }
     Ok((PyArray1::from_vec(py, labels), inertia))
 }
 

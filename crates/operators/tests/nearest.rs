@@ -5,29 +5,42 @@ use brambling_operators::simd::{self, Isa};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn plain(x: &[f64], centres: &[f64], columns: usize) -> (Vec<u32>, Vec<f64>, Vec<u64>) {
+/// Labels, sums of rows, sums of their differences from their centres, and counts.
+struct Found {
+    labels: Vec<u32>,
+    sums: Vec<f64>,
+    differences: Vec<f64>,
+    counts: Vec<u64>,
+}
+
+fn plain(x: &[f64], centres: &[f64], columns: usize) -> Found {
     let count = centres.len() / columns;
-    let (mut labels, mut sums) = (Vec::new(), vec![0.0; centres.len()]);
-    let mut counts = vec![0; count];
+    let mut found = Found {
+        labels: Vec::new(),
+        sums: vec![0.0; centres.len()],
+        differences: vec![0.0; centres.len()],
+        counts: vec![0; count],
+    };
     for row in x.chunks_exact(columns) {
-        let score = |centre: &[f64]| {
-            let square = centre.iter().fold(0.0f64, |sum, c| c.mul_add(*c, sum));
+        let square = |centre: &[f64]| {
             let pairs = row.iter().zip(centre);
-            pairs.fold(0.5 * square, |score, (x, c)| x.mul_add(-c, score))
+            pairs.fold(0.0, |sum, (x, c)| sum + (x - c) * (x - c))
         };
         let mut least = (f64::INFINITY, 0);
         for (index, centre) in centres.chunks_exact(columns).enumerate() {
-            if score(centre) < least.0 {
-                least = (score(centre), index);
+            if square(centre) < least.0 {
+                least = (square(centre), index);
             }
         }
-        labels.push(least.1 as u32);
-        counts[least.1] += 1;
-        for (sum, x) in sums[least.1 * columns..][..columns].iter_mut().zip(row) {
-            *sum += x;
+        found.labels.push(least.1 as u32);
+        found.counts[least.1] += 1;
+        let start = least.1 * columns;
+        for (at, x) in row.iter().enumerate() {
+            found.sums[start + at] += x;
+            found.differences[start + at] += x - centres[start + at];
         }
     }
-    (labels, sums, counts)
+    found
 }
 
 fn bits(values: &[f64]) -> Vec<u64> {
@@ -36,20 +49,35 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|x| number(x).to_bits()).collect()
 }
 
-fn check(isa: Isa, x: &[f64], values: &[f64], columns: usize) {
-    let (labels, sums, counts) = plain(x, values, columns);
+fn check(isa: Isa, x: &[f64], values: &[f64], columns: usize) -> u64 {
+    let right = plain(x, values, columns);
     let mut centres = Centres::default();
     centres.prepare(isa, values, columns);
-    let mut ours = vec![u32::MAX; labels.len()];
+    let mut ours = vec![u32::MAX; right.labels.len()];
     labels_block(isa, x, &centres, &mut ours);
-    assert_eq!(ours, labels, "{isa}");
+    assert_eq!(ours, right.labels, "{isa}");
     let mut members = Members::default();
-    members_block(isa, x, &centres, &mut members);
-    let found: Vec<f64> = (0..centres.count())
-        .flat_map(|centre| members.sums(centre))
+    let mut patterns = Vec::new();
+    for (differences, sums) in [(true, &right.differences), (false, &right.sums)] {
+        centres.sum_differences(differences);
+        members_block(isa, x, &centres, &mut members);
+        let found: Vec<f64> = (0..centres.count())
+            .flat_map(|centre| members.sums(centre))
+            .collect();
+        assert_eq!(bits(&found), bits(sums), "{isa}");
+        assert_eq!(members.counts(), right.counts, "{isa}");
+        patterns.push(members.pattern());
+    }
+    assert_eq!(patterns[0], patterns[1]);
+    patterns[0]
+}
+
+/// Checks every instruction set there is.
+fn check_all(x: &[f64], values: &[f64], columns: usize) {
+    let patterns: Vec<u64> = Isa::supported()
+        .map(|isa| check(isa, x, values, columns))
         .collect();
-    assert_eq!(bits(&found), bits(&sums), "{isa}");
-    assert_eq!(members.counts(), counts, "{isa}");
+    assert!(patterns.iter().all(|other| *other == patterns[0]));
 }
 
 proptest! {
@@ -61,9 +89,7 @@ proptest! {
             (Just(c), vec(-3.0..3.0_f64, c * rows), vec(-3.0..3.0_f64, c * k))
         }),
     ) {
-        for isa in [Isa::V2, Isa::V3, Isa::V4].into_iter().filter(|isa| *isa <= simd::detect()) {
-            check(isa, &x, &centres, columns);
-        }
+        check_all(&x, &centres, columns);
     }
 }
 
@@ -71,22 +97,47 @@ proptest! {
 fn of_equal_centres_the_first_is_taken() {
     // The second and the fourth are the same; so are all, for a row as far from each.
     let centres = [5.0, 5.0, 1.0, 1.0, 9.0, 9.0, 1.0, 1.0];
-    for isa in [Isa::V2, Isa::V3, Isa::V4] {
-        if isa <= simd::detect() {
-            check(isa, &[1.0, 1.0, 0.5, 0.5, 5.0, 5.0], &centres, 2);
-        }
+    check_all(&[1.0, 1.0, 0.5, 0.5, 5.0, 5.0], &centres, 2);
+}
+
+#[test]
+fn a_score_that_is_no_number_hides_no_centre() {
+    // The first and the last centre's squares are infinite, and so are their products with the first row.
+    let centres = [1e200, 1e200, 2.0, 2.0, 1.0, 1.0, 1e200, 1e200];
+    check_all(&[1e200, 1e200, 3.0, 3.0, f64::NAN, 0.0], &centres, 2);
+}
+
+#[test]
+fn rows_far_from_the_origin_are_told_apart() {
+    // Squares of 10²⁴, of which a score keeps 10⁸: more than what the centres are apart.
+    let centres: Vec<f64> = (0..12).map(|at| 1e12 + f64::from(at % 7) * 0.25).collect();
+    let x: Vec<f64> = (0..400)
+        .map(|at| 1e12 + f64::from(at % 11) * 0.125)
+        .collect();
+    for columns in [1, 2, 4] {
+        check_all(&x, &centres, columns);
     }
 }
 
 #[test]
-fn a_score_that_is_no_number_is_passed_over() {
-    // The first and the last centre's squares are infinite, and so are their products with this row.
-    let centres = [1e200, 1e200, 2.0, 2.0, 1.0, 1.0, 1e200, 1e200];
-    for isa in [Isa::V2, Isa::V3, Isa::V4] {
-        if isa <= simd::detect() {
-            check(isa, &[1e200, 1e200, 3.0, 3.0, f64::NAN, 0.0], &centres, 2);
-        }
+fn a_label_more_or_less_changes_the_pattern() {
+    let pattern = |x: &[f64]| check(simd::detect(), x, &[0.0, 1.0, 2.0], 1);
+    let mut x: Vec<f64> = (0..203).map(|at| f64::from(at % 3)).collect();
+    let mut patterns = vec![pattern(&x)];
+    for at in 0..x.len() {
+        x[at] = (x[at] + 1.0) % 3.0;
+        patterns.push(pattern(&x));
     }
+    for at in 8..x.len() {
+        x.swap(at, at - 8);
+        patterns.push(pattern(&x));
+        x.swap(at, at - 8);
+    }
+    // Rows that are swapped with their like.
+    let same = x.windows(9).filter(|nine| nine[0] == nine[8]).count();
+    patterns.sort_unstable();
+    patterns.dedup();
+    assert_eq!(patterns.len(), 204 + (203 - 8) - same);
 }
 
 /// Numbers for tables whose labels 32-bit scores do not tell, or tell wrongly.
@@ -194,6 +245,7 @@ proptest! {
     fn near_ties_of_any_size_are_told_apart_as_doubles_do(
         (columns, rows, k) in (prop_oneof![1..9_usize, 1..70_usize], 0..200_usize, prop_oneof![1..30_usize, 1..131_usize]),
         (centre_kind, row_kind, seed, ties) in (0..9_usize, 0..9_usize, any::<u64>(), any::<[bool; 3]>()),
+        far in prop_oneof![3 => Just(0.0), 1 => -1e3..1e3_f64, 1 => Just(1e8), 1 => Just(-1e12)],
     ) {
         let mut numbers = Numbers(seed);
         let mut centres = numbers.table(centre_kind, k * columns);
@@ -205,8 +257,9 @@ proptest! {
         if ties[1] {
             numbers.between(&mut x, &centres, columns);
         }
-        for isa in [Isa::V3, Isa::V4].into_iter().filter(|isa| *isa <= simd::detect()) {
-            check(isa, &x, &centres, columns);
+        for value in x.iter_mut().chain(&mut centres) {
+            *value += far;
         }
+        check_all(&x, &centres, columns);
     }
 }

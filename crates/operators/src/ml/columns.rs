@@ -171,10 +171,11 @@ fn moments<V: F64x8, const VECTORS: usize>(
         }
     }
     for vector in 0..VECTORS {
-        // The mean was rounded: what is left of the deviations' sum corrects for it.
-        let left = deviation[vector].div(count).neg();
-        let corrected = left.mul_add(deviation[vector], square[vector]);
+        // The mean was rounded: what is left of the deviations' sum corrects both.
+        let left = deviation[vector].div(count);
+        let corrected = left.neg().mul_add(deviation[vector], square[vector]);
         mean[vector]
+            .add(left)
             .canonical()
             .store_first(&mut means[vector * 8..]);
         corrected

@@ -34,10 +34,19 @@ pub struct Clustering {
     searching: bool,
     /// `tol`, in the unit of the squares.
     threshold: f64,
+    /// Whether a centre is moved by the mean of its rows' differences from it, and not to the mean of its rows.
+    by_differences: bool,
+    /// What the squares of the rows' differences from `means` add up to.
+    spread: f64,
+    /// Of the columns.
+    means: Vec<f64>,
+    /// The pattern of the labels that the last iteration found.
+    pattern: Option<u64>,
     /// Centres that the last iteration left without a row.
     empty: Vec<u32>,
 }
-brambling_program::payload!(Clustering, |model| model.centres.capacity()
+brambling_program::payload!(Clustering, |model| (model.centres.capacity()
+    + model.means.capacity())
     * size_of::<f64>()
     + model.empty.capacity() * size_of::<u32>());
 brambling_program::payload!(Centres, |centres| centres.heap_bytes());
@@ -52,14 +61,17 @@ impl Clone for Clustering {
 
     /// Keeps the buffers: a broadcast calls this for each partition and turn.
     fn clone_from(&mut self, from: &Clustering) {
-        let (mut centres, mut empty) = (
+        let (mut centres, mut means, mut empty) = (
             std::mem::take(&mut self.centres),
+            std::mem::take(&mut self.means),
             std::mem::take(&mut self.empty),
         );
         centres.clone_from(&from.centres);
+        means.clone_from(&from.means);
         empty.clone_from(&from.empty);
         *self = Clustering {
             centres,
+            means,
             empty,
             ..*from
         };
@@ -69,7 +81,11 @@ impl Clone for Clustering {
 impl KMeans {
     /// Adds the program's stages to `p`: from `centres` (row by row), each iteration finds every row's nearest
     /// centre and moves each centre to the mean of its rows. A centre without rows moves to the row that is
-    /// farthest from its own. The dataset that it gives has one partition and is kept.
+    /// farthest from its own, unless every row is its centre. The search ends when no row has changed its centre, or
+    /// centres moved little. The dataset that it gives has one partition and is kept.
+    ///
+    /// How far rows are from the origin, or clusters from one another, does not matter: labels come from differences,
+    /// and so do means where sums of rows would lose digits (`Clustering::loses_digits`).
     ///
     /// `observe` may add stages before the first iteration and where one ends. NaN and infinities fail the job; the error's
     /// source is a [`SamplesError`].
@@ -123,6 +139,7 @@ impl KMeans {
                     .named("ml.k_means.prepare", Vec::new())
                     .run(|model: &Clustering, centres: &mut Centres| {
                         centres.prepare(simd::active(), &model.centres, model.columns);
+                        centres.sum_differences(model.by_differences);
                     });
                 p.map("members", &samples)
                     .read(&prepared)
@@ -184,10 +201,20 @@ fn statistics(
             if !mean.is_finite() {
                 return Err(refused(SamplesError::TooLarge));
             }
+            if mean < VARIANCE_MIN && statistics.differ {
+                return Err(refused(SamplesError::TooSmall));
+            }
             model.threshold = tol * mean;
+            model.spread = statistics.squares.iter().sum();
+            model.means.clone_from(&statistics.means);
+            // One cluster of all: nothing that is found later can be further from the origin for its size.
+            model.by_differences = model.loses_digits(0.0, statistics.rows);
             Ok(())
         });
 }
+
+/// 2⁻⁹⁰⁰: from this mean variance on, the squares of rows' differences have all their digits.
+const VARIANCE_MIN: f64 = f64::from_bits((1023 - 900) << 52);
 
 /// [`ColumnStats`] of some blocks, and the first value in them that cannot be used.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -196,9 +223,14 @@ struct Statistics {
     means: Vec<f64>,
     squares: Vec<f64>,
     refusal: Option<SamplesError>,
+    /// The first row.
+    first: Vec<f64>,
+    /// Whether rows are different; looked for only where their squares do not tell.
+    differ: bool,
 }
 brambling_program::payload!(Statistics, |statistics| (statistics.means.capacity()
-    + statistics.squares.capacity())
+    + statistics.squares.capacity()
+    + statistics.first.capacity())
     * size_of::<f64>());
 
 impl Statistics {
@@ -212,11 +244,15 @@ impl Statistics {
                 value: block.x[at],
             })
         };
+        let first = &block.x[..block.columns];
+        let small = found.squares.iter().sum::<f64>() < VARIANCE_MIN * found.rows as f64;
         *statistics = Statistics {
             rows: found.rows,
             means: found.means,
             squares: found.squares,
             refusal: if found.finite { None } else { refusal() },
+            first: first.to_vec(),
+            differ: small && block.x.chunks(block.columns).any(|row| row != first),
         };
     }
 
@@ -235,6 +271,7 @@ impl Combine<Statistics> for Sum {
         let mut both = left.stats();
         both.merge(&right.stats());
         (left.rows, left.means, left.squares) = (both.rows, both.means, both.squares);
+        left.differ |= right.differ || left.first != right.first;
         if left.refusal.is_none() {
             left.refusal.clone_from(&right.refusal);
         }
@@ -273,47 +310,88 @@ fn relocate(
     );
 }
 
+/// Below this share of all squares, those of the rows' differences from their centres lose too many digits if centres
+/// are found as sums of rows: 2⁻³⁰. At this share a centre is off by about 2⁻³² of its rows' deviation.
+const LOST: f64 = 1.0 / (1_u64 << 30) as f64;
+
 impl Clustering {
+    /// Whether sums of rows would lose digits of the means of clusters whose centres' differences from the mean of all
+    /// have squares, by row, that add up to `between`. What is left of all rows' squares is within clusters.
+    fn loses_digits(&self, between: f64, rows: u64) -> bool {
+        let of_mean = self.means.iter().fold(0.0, |sum, mean| sum + mean * mean);
+        // Not a number where squares overflow.
+        let keeps = self.spread - between > LOST * (self.spread + rows as f64 * of_mean);
+        !keeps
+    }
+
     /// Moves each centre to the mean of its rows.
     fn advance(&mut self, members: &Members, max_iter: u64) -> Result<(), KernelError> {
-        let mut moved = 0.0f64;
+        let (mut moved, mut between) = (0.0f64, 0.0);
+        let rows = members.counts().iter().sum();
         self.empty.clear();
-        for (index, centre) in self.centres.chunks_exact_mut(self.columns).enumerate() {
+        let mut centres = std::mem::take(&mut self.centres);
+        let before = if self.by_differences {
+            Vec::new()
+        } else {
+            centres.clone()
+        };
+        for (index, centre) in centres.chunks_exact_mut(self.columns).enumerate() {
             let count = members.counts()[index];
             if count == 0 {
                 self.empty.push(index as u32);
                 continue;
             }
-            for (value, sum) in centre.iter_mut().zip(members.sums(index)) {
+            let mut apart = 0.0;
+            for (at, (value, sum)) in centre.iter_mut().zip(members.sums(index)).enumerate() {
                 let mean = sum / count as f64;
+                let mean = if self.by_differences {
+                    *value + mean
+                } else {
+                    mean
+                };
                 moved = (mean - *value).mul_add(mean - *value, moved);
+                apart += (mean - self.means[at]) * (mean - self.means[at]);
                 *value = mean;
             }
+            between += count as f64 * apart;
+        }
+        self.centres = centres;
+        if !self.by_differences && self.loses_digits(between, rows) {
+            // The iteration is done again.
+            (self.centres, self.by_differences) = (before, true);
+            self.empty.clear();
+            return Ok(());
         }
         if !moved.is_finite() {
             return Err(refused(SamplesError::TooLarge));
         }
         self.iterations += 1;
         self.moved = moved;
-        self.converged = moved <= self.threshold && self.empty.is_empty();
-        self.searching = !self.converged && self.iterations < max_iter;
+        // The means of the same rows move by what was rounded, and may do so for ever.
+        let same = self.pattern.replace(members.pattern()) == Some(members.pattern());
+        self.converged = same || moved <= self.threshold;
+        // A centre without rows may be relocated: whether it is decides.
+        self.searching = self.iterations < max_iter && !(self.converged && self.empty.is_empty());
         Ok(())
     }
 
-    /// Moves each centre that has no rows to one of the rows farthest from theirs.
+    /// Moves centres that have no rows to the rows farthest from theirs.
     fn relocate(&mut self, farthest: &Farthest) {
         for (&index, row) in self.empty.iter().zip(&farthest.rows) {
             let start = index as usize * self.columns;
             self.centres[start..start + self.columns].copy_from_slice(&row.values);
         }
         self.empty.clear();
+        // Where every row is its own centre there is nothing to be won.
+        self.converged &= farthest.rows.is_empty();
+        self.searching &= !self.converged;
     }
 }
 
 /// The most rows that are remembered as far away: more centres than that are relocated in later iterations.
 const FARTHEST_MAX: usize = 16;
 
-/// The rows farthest from their nearest centres, the farthest first.
+/// Different rows that are farthest from their nearest centres, the farthest first; none that is its centre.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Farthest {
     rows: Vec<FarRow>,
@@ -323,7 +401,7 @@ brambling_program::payload!(Farthest, |farthest| farthest.rows.capacity()
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct FarRow {
-    /// Half the square of its distance.
+    /// The square of its distance.
     distance: f64,
     values: Vec<f64>,
 }
@@ -332,7 +410,12 @@ impl Farthest {
     /// Of rows as far the earlier one stays before the later.
     fn insert(&mut self, distance: f64, values: &[f64]) {
         let place = self.rows.partition_point(|row| row.distance >= distance);
-        if place < FARTHEST_MAX {
+        let is_known = || {
+            let before = self.rows[..place].iter().rev();
+            let mut as_far = before.take_while(|row| row.distance == distance);
+            as_far.any(|row| row.values == values)
+        };
+        if distance > 0.0 && place < FARTHEST_MAX && !is_known() {
             self.rows.truncate(FARTHEST_MAX - 1);
             let values = values.to_vec();
             self.rows.insert(place, FarRow { distance, values });

@@ -220,6 +220,11 @@ pub enum SamplesError {
         "the squares of X's values overflow; scale its columns first, for example to deviation 1"
     )]
     TooLarge,
+    /// Values that differ by so little that the squares of the differences are no normal numbers.
+    #[error(
+        "the squares of the differences between X's rows underflow; scale its columns first, for example to deviation 1"
+    )]
+    TooSmall,
 }
 
 /// A number of things: 1 row, 2 rows.

@@ -39,6 +39,26 @@ impl<const PARTS: usize> Tile<PARTS> {
     /// Turns up to [`Tile::ROWS`] rows, given one after another. Columns of fewer rows end in zeros.
     #[inline(always)]
     pub(super) fn turn<V: F64x8>(&mut self, rows: &[f64]) -> &[Column<PARTS>] {
+        self.turned::<V>(rows)
+    }
+
+    /// The same, each row less the row `about`.
+    #[inline(always)]
+    pub(super) fn turn_about<V: F64x8>(&mut self, rows: &[f64], about: &[f64]) -> &[Column<PARTS>] {
+        let tile = self.turned::<V>(rows);
+        for (column, &value) in tile.iter_mut().zip(about) {
+            let mut part = 0;
+            while part < PARTS {
+                let less = V::load(&column[part].0).sub(V::splat(value));
+                less.store(&mut column[part].0);
+                part += 1;
+            }
+        }
+        tile
+    }
+
+    #[inline(always)]
+    fn turned<V: F64x8>(&mut self, rows: &[f64]) -> &mut [Column<PARTS>] {
         let tile = if self.columns > COLUMNS_ON_STACK {
             &mut self.on_heap[..]
         } else {
@@ -139,12 +159,26 @@ impl<const PARTS: usize> SingleTile<PARTS> {
         }
     }
 
-    /// Turns and rounds as many rows as there is room for, given one after another. Meanwhile it asks for so many lines beyond `start`
-    /// with each four columns of sixteen rows.
+    /// Turns and rounds as many rows as there is room for, given one after another, each less the row `about` where there is one. Meanwhile
+    /// it asks for so many lines beyond `start` with each four columns of sixteen rows.
     #[inline(always)]
     pub(super) fn turn<S: F32x16, const ASKED: usize>(
         &mut self,
         rows: &[f64],
+        about: Option<&[f64]>,
+        start: &f64,
+    ) -> &[SingleColumn<PARTS>] {
+        match about {
+            None => self.turned::<S, ASKED, false>(rows, &[], start),
+            Some(about) => self.turned::<S, ASKED, true>(rows, about, start),
+        }
+    }
+
+    #[inline(always)]
+    fn turned<S: F32x16, const ASKED: usize, const ABOUT: bool>(
+        &mut self,
+        rows: &[f64],
+        about: &[f64],
         start: &f64,
     ) -> &[SingleColumn<PARTS>] {
         let columns = self.columns;
@@ -165,12 +199,14 @@ impl<const PARTS: usize> SingleTile<PARTS> {
                     prefetch_soon(start, line);
                     (line, asked) = (line + 1, asked + 1);
                 }
-                turn_four_singles::<S, PARTS>([low, high], part, at * 4, into);
+                let about = four::<ABOUT>(about, at * 4);
+                turn_four_singles::<S, PARTS, ABOUT>([low, high], part, at * 4, about, into);
             }
             if !rest.is_empty() {
                 // The last four, some of them once more.
                 let into = tile.last_chunk_mut().expect("four columns");
-                turn_four_singles::<S, PARTS>([low, high], part, columns - 4, into);
+                let about = four::<ABOUT>(about, columns - 4);
+                turn_four_singles::<S, PARTS, ABOUT>([low, high], part, columns - 4, about, into);
             }
             part += 1;
         }
@@ -178,14 +214,25 @@ impl<const PARTS: usize> SingleTile<PARTS> {
     }
 }
 
+/// Four values of `about` from `at` on; zeros where they are not used.
 #[inline(always)]
-fn turn_four_singles<S: F32x16, const PARTS: usize>(
+fn four<const ABOUT: bool>(about: &[f64], at: usize) -> &[f64; 4] {
+    if ABOUT {
+        about[at..].first_chunk().expect("as many as columns")
+    } else {
+        &[0.0; 4]
+    }
+}
+
+#[inline(always)]
+fn turn_four_singles<S: F32x16, const PARTS: usize, const ABOUT: bool>(
     [low, high]: [Eight<'_>; 2],
     part: usize,
     at: usize,
+    about: &[f64; 4],
     into: &mut [SingleColumn<PARTS>; 4],
 ) {
-    let turned = S::turn_four(low.fours(at), high.fours(at));
+    let turned = S::turn_four::<ABOUT>(low.fours(at), high.fours(at), about);
     let mut column = 0;
     while column < 4 {
         turned[column].store(&mut into[column][part].0);

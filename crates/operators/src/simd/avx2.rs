@@ -172,6 +172,13 @@ impl F64x8 for Avx2 {
         ))
     }
     #[inline(always)]
+    fn lanes(mask: Self::Mask) -> u8 {
+        v3!({
+            let (low, high) = (_mm256_movemask_pd(mask.0), _mm256_movemask_pd(mask.1));
+            (low | high << 4) as u8
+        })
+    }
+    #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
         both!(_mm256_blendv_pd(no, yes, mask))
     }
@@ -385,9 +392,13 @@ impl F32x16 for Singles {
         })
     }
     #[inline(always)]
-    fn turn_four(low: [&[f64; 4]; 8], high: [&[f64; 4]; 8]) -> [Self; 4] {
-        let [a0, a1, a2, a3] = four_columns(low);
-        let [b0, b1, b2, b3] = four_columns(high);
+    fn turn_four<const ABOUT: bool>(
+        low: [&[f64; 4]; 8],
+        high: [&[f64; 4]; 8],
+        about: &[f64; 4],
+    ) -> [Self; 4] {
+        let [a0, a1, a2, a3] = four_columns::<ABOUT>(low, about);
+        let [b0, b1, b2, b3] = four_columns::<ABOUT>(high, about);
         [
             Singles(a0, b0),
             Singles(a1, b1),
@@ -397,11 +408,16 @@ impl F32x16 for Singles {
     }
 }
 
-/// Eight rows of four, rounded to singles and turned.
+/// Eight rows of four, rounded to singles and turned. `ABOUT`: less the four of `about` before.
 #[inline(always)]
-fn four_columns([a, b, c, d, e, f, g, h]: [&[f64; 4]; 8]) -> [__m256; 4] {
+fn four_columns<const ABOUT: bool>(
+    [a, b, c, d, e, f, g, h]: [&[f64; 4]; 8],
+    about: &[f64; 4],
+) -> [__m256; 4] {
     v3!({
-        let (ae, bf, cg, dh) = (rounded(a, e), rounded(b, f), rounded(c, g), rounded(d, h));
+        let less = _mm256_loadu_pd(about.as_ptr());
+        let (ae, bf) = (rounded::<ABOUT>(a, e, less), rounded::<ABOUT>(b, f, less));
+        let (cg, dh) = (rounded::<ABOUT>(c, g, less), rounded::<ABOUT>(d, h, less));
         let low_ab = _mm256_castps_pd(_mm256_unpacklo_ps(ae, bf));
         let low_cd = _mm256_castps_pd(_mm256_unpacklo_ps(cg, dh));
         let high_ab = _mm256_castps_pd(_mm256_unpackhi_ps(ae, bf));
@@ -415,16 +431,20 @@ fn four_columns([a, b, c, d, e, f, g, h]: [&[f64; 4]; 8]) -> [__m256; 4] {
     })
 }
 
-/// `low` in lanes 0 to 3, `high` in lanes 4 to 7, rounded to singles.
+/// `low` in lanes 0 to 3, `high` in lanes 4 to 7, rounded to singles. `LESS`: without `less` each.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn rounded(low: &[f64; 4], high: &[f64; 4]) -> __m256 {
+fn rounded<const LESS: bool>(low: &[f64; 4], high: &[f64; 4], less: __m256d) -> __m256 {
     // SAFETY: both are four doubles.
-    let (low, high) = unsafe {
+    let (mut low, mut high) = unsafe {
         (
-            _mm256_cvtpd_ps(_mm256_loadu_pd(low.as_ptr())),
-            _mm256_cvtpd_ps(_mm256_loadu_pd(high.as_ptr())),
+            _mm256_loadu_pd(low.as_ptr()),
+            _mm256_loadu_pd(high.as_ptr()),
         )
     };
+    if LESS {
+        (low, high) = (_mm256_sub_pd(low, less), _mm256_sub_pd(high, less));
+    }
+    let (low, high) = (_mm256_cvtpd_ps(low), _mm256_cvtpd_ps(high));
     _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(low), high)
 }

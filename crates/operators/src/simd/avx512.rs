@@ -121,6 +121,10 @@ impl F64x8 for Avx512 {
         v4!(_mm512_cmp_pd_mask::<_CMP_UNORD_Q>(self.0, self.0))
     }
     #[inline(always)]
+    fn lanes(mask: Self::Mask) -> u8 {
+        mask
+    }
+    #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
         Avx512(v4!(_mm512_mask_blend_pd(mask, no.0, yes.0)))
     }
@@ -255,13 +259,20 @@ impl F32x16 for Singles {
         mask
     }
     #[inline(always)]
-    fn turn_four(low: [&[f64; 4]; 8], high: [&[f64; 4]; 8]) -> [Self; 4] {
+    fn turn_four<const ABOUT: bool>(
+        low: [&[f64; 4]; 8],
+        high: [&[f64; 4]; 8],
+        about: &[f64; 4],
+    ) -> [Self; 4] {
         let [a, b, c, d, e, f, g, h] = low;
         let [i, j, k, l, m, n, o, p] = high;
         v4!({
+            let less = halves(about, about);
             // Every fourth row, so that turning four by four within quarters sorts them.
-            let (rows_0, rows_1) = (quarters(a, e, i, m), quarters(b, f, j, n));
-            let (rows_2, rows_3) = (quarters(c, g, k, o), quarters(d, h, l, p));
+            let rows_0 = quarters::<ABOUT>(a, e, i, m, less);
+            let rows_1 = quarters::<ABOUT>(b, f, j, n, less);
+            let rows_2 = quarters::<ABOUT>(c, g, k, o, less);
+            let rows_3 = quarters::<ABOUT>(d, h, l, p, less);
             let low_01 = _mm512_castps_pd(_mm512_unpacklo_ps(rows_0, rows_1));
             let low_23 = _mm512_castps_pd(_mm512_unpacklo_ps(rows_2, rows_3));
             let high_01 = _mm512_castps_pd(_mm512_unpackhi_ps(rows_0, rows_1));
@@ -276,11 +287,21 @@ impl F32x16 for Singles {
     }
 }
 
-/// Four rows of four, rounded to singles, one after another.
+/// Four rows of four, rounded to singles, one after another. `LESS`: two rows of `less` are subtracted before.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn quarters(a: &[f64; 4], b: &[f64; 4], c: &[f64; 4], d: &[f64; 4]) -> __m512 {
-    let (low, high) = (_mm512_cvtpd_ps(halves(a, b)), _mm512_cvtpd_ps(halves(c, d)));
+fn quarters<const LESS: bool>(
+    a: &[f64; 4],
+    b: &[f64; 4],
+    c: &[f64; 4],
+    d: &[f64; 4],
+    less: __m512d,
+) -> __m512 {
+    let (mut low, mut high) = (halves(a, b), halves(c, d));
+    if LESS {
+        (low, high) = (_mm512_sub_pd(low, less), _mm512_sub_pd(high, less));
+    }
+    let (low, high) = (_mm512_cvtpd_ps(low), _mm512_cvtpd_ps(high));
     _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
 }
 

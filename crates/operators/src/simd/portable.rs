@@ -132,6 +132,15 @@ impl F64x8 for Portable {
         mask
     }
     #[inline(always)]
+    fn lanes(mask: Self::Mask) -> u8 {
+        let (mut bits, mut i) = (0, 0);
+        while i < 8 {
+            bits |= u8::from(mask[i]) << i;
+            i += 1;
+        }
+        bits
+    }
+    #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
         lanes!(i => if mask[i] { yes.0[i] } else { no.0[i] })
     }

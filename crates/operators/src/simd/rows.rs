@@ -300,6 +300,22 @@ impl<V: F64x8, const VECTORS: usize> Row<'_, V, VECTORS> {
             V::add_first(&mut sums[vector].0, at, self.tail, self.tail_lanes);
         }
     }
+
+    /// Adds the row's differences from another one, which ends in zeros, to sums.
+    #[inline(always)]
+    pub(crate) fn add_less(&self, other: &[Line; VECTORS], sums: &mut [Line; VECTORS]) {
+        let mut vector = 0;
+        while vector < VECTORS {
+            let mask = (vector + 1 == VECTORS).then_some(self.tail);
+            // SAFETY: the row is one of the walk's; all vectors but the last are whole, and the tail ends with the row.
+            let row = unsafe { load_vector::<V, f64>(self.base.add(vector * 8), mask) };
+            let more = row.sub(V::load(&other[vector].0));
+            V::load(&sums[vector].0)
+                .add(more)
+                .store(&mut sums[vector].0);
+            vector += 1;
+        }
+    }
 }
 
 /// Eight rows of any length, to be read column by column.

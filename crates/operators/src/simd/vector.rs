@@ -44,8 +44,13 @@ pub(crate) trait F32x16: Copy {
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
     /// Bit `i` is lane `i`.
     fn lanes(mask: Self::Mask) -> u16;
-    /// Four columns of sixteen rows, rounded: lane `i` of vector `j` is value `j` of row `i`.
-    fn turn_four(low: [&[f64; 4]; 8], high: [&[f64; 4]; 8]) -> [Self; 4];
+    /// Four columns of sixteen rows, rounded: lane `i` of vector `j` is value `j` of row `i`, less value `j` of
+    /// `about` where `ABOUT` says so.
+    fn turn_four<const ABOUT: bool>(
+        low: [&[f64; 4]; 8],
+        high: [&[f64; 4]; 8],
+        about: &[f64; 4],
+    ) -> [Self; 4];
 }
 
 /// Eight doubles. Every operation is defined lane by lane by IEEE 754, so all implementations give
@@ -110,6 +115,8 @@ pub trait F64x8: Copy {
     /// False where either is NaN.
     fn less(self, other: Self) -> Self::Mask;
     fn is_nan(self) -> Self::Mask;
+    /// Bit `i` is lane `i`.
+    fn lanes(mask: Self::Mask) -> u8;
     /// `yes` where `mask`, else `no`.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 

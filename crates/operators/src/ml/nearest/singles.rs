@@ -1,10 +1,11 @@
-//! Labels by 32-bit scores, where a bound of their error proves that 64-bit scores give the same.
+//! Labels by 32-bit scores, where a bound of their error proves that differences give the same.
 //!
 //! # The bound
 //! Let `u = 2⁻²⁴` and `e = 2⁻¹²⁶`: what rounds to a single is off by at most `u` of itself, or by `e` if it is too
-//! small for that. (That holds too where the CPU was told to take tiny numbers for zero.) A row is `x`, a centre `c`
-//! with half square `h`, all doubles; `x̃`, `c̃` and `h̃` are the singles they round to, and `d ≤ 2¹⁶` counts columns.
-//! For all centres `H ≥ h` and `K ≥ |c| + 2⁻⁶³`, and `K ≤ 2⁶⁰`. For the row, `N² = |x̃|² + 2⁻¹²⁶`.
+//! small for that. (That holds too where the CPU was told to take tiny numbers for zero.) A row less the mean is `x`, a
+//! centre less the mean `c` with half square `h`, all doubles; `x̃`, `c̃` and `h̃` are the singles they round to, and
+//! `d ≤ 2¹⁶` counts columns. For all centres `H ≥ h` and `K ≥ |c| + 2⁻⁶³`, and `K ≤ 2⁶⁰`. For the row,
+//! `N² = |x̃|² + 2⁻¹²⁶`.
 //!
 //! * `√d·e ≤ 2⁻¹¹⁸` is less than `2⁻³⁰·u` of `N`, and of `K`: neither is below `2⁻⁶³`. So `|x̃ − x| ≤ u·|x| + √d·e`
 //!   gives `|x| ≤ (1 + 4u)·N`, and likewise `|c̃| ≤ (1 + 2u)·K`. With Cauchy and Schwarz the products of the
@@ -13,19 +14,21 @@
 //! * `d` multiply-adds of singles are off by at most `γ·(h̃ + |x̃|·|c̃|)` and `d·e`, each of the latter grown by less
 //!   than `1 + γ`, where `γ = d·u / (1 − d·u) ≤ 1.004·d·u`. No step overflows: `N²` is finite where anything is
 //!   proven, so `N ≤ 2⁶⁴`, and no sum of parts is beyond `2¹²⁶`.
-//! * `d` multiply-adds of doubles, which is what the label is defined by, are off by less than `2⁻²⁸·d·u·(H + N·K)`
-//!   and `d·2⁻¹⁰²²`.
+//! * What [`super::differences`] computes, half of which less `½|x|²` is `h − x·c`, and the subtractions of the mean
+//!   are off by less than `2⁻²⁸·d·u·(H + N·K)` and `d·2⁻¹⁰²²`, and by half of `D = 1.01·(d + 2)·2⁻⁵³·N²`: see
+//!   `doubles`.
 //!
-//! Together a 32-bit score is off the 64-bit one by less than `E = 1.01·(d + 2)·(u·(N·K + H) + e)`. If every other
-//! centre's 32-bit score is more than `2E` above the least, then its 64-bit score is above that centre's too: the
-//! label is proven, and is the first of equal ones since there is none.
+//! Together a 32-bit score is off by less than `E = 1.01·(d + 2)·(u·(N·K + H) + e)` and half of `D`. If every other
+//! centre's 32-bit score is more than `2E + D` above the least, then its distance is greater too: the label is proven.
 //!
-//! The kernel takes `2.25·(d + 3)` for `2.02·(d + 2)`. That covers its own rounding: the computed `N` is at most
-//! `(d/2 + 2)·u ≤ 2⁻⁸` of itself too small (the sum starts with `2⁻¹²⁶`, so no part of it is tiny), and the bound is
-//! one multiply-add of it. The difference that is compared is rounded, which keeps its order with a single. Whatever
-//! is no number, or infinite, makes the bound so, and proves nothing.
+//! The kernel takes `2.25·(d + 3)` for `2.02·(d + 2)`, and `1.25·(d + 3)` for `1.01·(d + 2)`. That covers its own
+//! rounding: the computed `N` is at most `(d/2 + 2)·u ≤ 2⁻⁸` of itself too small (the sum starts with `2⁻¹²⁶`, so no
+//! part of it is tiny), and the bound is two multiply-adds of it. The difference that is compared is rounded, which
+//! keeps its order with a single. Whatever is no number, or infinite, makes the bound so, and proves nothing.
 
-use super::{Centres, Labelling, Then, by_doubles};
+use super::differences::alone;
+use super::doubles::by_doubles;
+use super::{Centres, Labelling, Then};
 use crate::ml::tile::{SingleColumn, SingleTile};
 use crate::simd::{F32x16, F64x8, Isa, PairKernel, prefetch_line, prefetch_soon};
 use serde::{Deserialize, Serialize};
@@ -46,7 +49,8 @@ pub(super) struct Singles {
     halves: Vec<f32>,
     /// Singles whose bits are each place's index. They are only moved.
     names: Vec<f32>,
-    /// The bound of a row of norm `N` is `slope · N + offset`.
+    /// The bound of a row of norm `N` is `share · N² + slope · N + offset`.
+    share: f32,
     slope: f32,
     offset: f32,
 }
@@ -80,9 +84,10 @@ impl Singles {
         if !(columns_fit && numbers && norm <= MAX_NORM) {
             return;
         }
-        let share = 2.25 * (columns + 3) as f64;
-        self.slope = above(share * UNIT * norm);
-        self.offset = above(share * (UNIT * half + f64::from(f32::MIN_POSITIVE)));
+        let factor = 2.25 * (columns + 3) as f64;
+        self.slope = above(factor * UNIT * norm);
+        self.offset = above(factor * (UNIT * half + f64::from(f32::MIN_POSITIVE)));
+        self.share = above(1.25 * (columns + 3) as f64 * 0.5 * f64::EPSILON);
         self.negated.extend(negated.iter().map(|&x| x as f32));
         self.halves.extend(halves.iter().map(|&half| half as f32));
         let names = (0..halves.len()).map(|place| f32::from_bits(place as u32));
@@ -131,6 +136,7 @@ impl<T: Then, const PARTS: usize, const GROUP: usize, const SINGLE: bool> PairKe
     #[inline(always)]
     fn run<V: F64x8, S: F32x16>(mut self) {
         let columns = self.centres.columns;
+        let about = self.centres.is_shifted.then_some(&self.centres.about[..]);
         let mut tile = SingleTile::<PARTS>::new(columns);
         let (mut tiles, mut unproven, mut left) = (0, 0, self.x);
         // Data whose labels are often not proven cost both scores: then doubles are cheaper.
@@ -142,9 +148,9 @@ impl<T: Then, const PARTS: usize, const GROUP: usize, const SINGLE: bool> PairKe
             let singles = &self.centres.singles;
             // Memory is asked for evenly: of a single group there are too few scores to ask beside.
             let turned = if SINGLE {
-                tile.turn::<S, SHARED_LINES>(here, last)
+                tile.turn::<S, SHARED_LINES>(here, about, last)
             } else {
-                tile.turn::<S, 0>(here, last)
+                tile.turn::<S, 0>(here, about, last)
             };
             let (mut labels, proven) = proven::<S, PARTS, GROUP, SINGLE>(turned, singles, last);
             let mut part = 0;
@@ -167,7 +173,7 @@ impl<T: Then, const PARTS: usize, const GROUP: usize, const SINGLE: bool> PairKe
 /// Rows of sixteen that are scored one by one; of more, all are.
 const MAX_ALONE: u32 = 4;
 
-/// Finds the labels of the `unproven` of sixteen rows with doubles.
+/// Finds the labels of the `unproven` of sixteen rows otherwise.
 #[inline(always)]
 fn mend<const GROUP: usize>(
     isa: Isa,
@@ -186,34 +192,6 @@ fn mend<const GROUP: usize>(
         labels[row] = alone::<GROUP>(&x[row * centres.columns..][..centres.columns], centres);
         left &= left - 1;
     }
-}
-
-/// The index of one row's nearest centre: as `nearest` finds it.
-#[inline(always)]
-fn alone<const GROUP: usize>(row: &[f64], centres: &Centres) -> u32 {
-    let (mut negated, _) = centres.negated.as_chunks::<GROUP>();
-    let (halves, _) = centres.halves.as_chunks::<GROUP>();
-    let (mut least, mut label, mut place) = (f64::INFINITY, 0, 0);
-    for halves in halves {
-        let (group, later) = negated.split_at(row.len());
-        negated = later;
-        let mut scores = *halves;
-        for (x, values) in row.iter().zip(group) {
-            let mut at = 0;
-            while at < GROUP {
-                scores[at] = x.mul_add(values[at], scores[at]);
-                at += 1;
-            }
-        }
-        let mut at = 0;
-        while at < GROUP {
-            if scores[at] < least {
-                (least, label) = (scores[at], place);
-            }
-            (at, place) = (at + 1, place + 1);
-        }
-    }
-    label
 }
 
 /// The two least scores of rows, and whose the least is.
@@ -265,10 +243,9 @@ fn proven<S: F32x16, const PARTS: usize, const GROUP: usize, const SINGLE: bool>
             second,
             label,
         } = best[part];
-        let slope = S::splat(centres.slope);
-        let bound = squares[part]
-            .sqrt()
-            .mul_add(slope, S::splat(centres.offset));
+        let [share, slope, offset] = [centres.share, centres.slope, centres.offset].map(S::splat);
+        let bound = squares[part].mul_add(share, offset);
+        let bound = squares[part].sqrt().mul_add(slope, bound);
         proven[part] = S::lanes(bound.less(second.sub(least)));
         let mut lanes = [0.0; 16];
         label.store(&mut lanes);
