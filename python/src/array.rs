@@ -80,7 +80,7 @@ impl Views {
         let (kind, size) = (dtype.kind(), u8::try_from(dtype.itemsize()).ok()?);
         let is_native = dtype.is_native_byteorder() != Some(false);
         let address = address_of(array);
-        let is_aligned = address as usize % dtype.alignment() == 0;
+        let is_aligned = (address as usize).is_multiple_of(dtype.alignment());
         if !is_known(kind, size) || !is_native || !is_aligned || !array.is_c_contiguous() {
             return None;
         }

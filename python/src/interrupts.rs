@@ -6,7 +6,6 @@ use crate::prints::Place;
 use brambling::cluster::Prints;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
-use pyo3::prelude::*;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -91,9 +91,12 @@ fn loops_and_temporaries(n: usize) -> Program {
     p
 }
 
+/// A program of so many statements.
+type Kind = fn(usize) -> Program;
+
 #[test]
 fn what_is_made_of_a_program_grows_with_its_statements() {
-    let kinds: [(&str, fn(usize) -> Program); 6] = [
+    let kinds: [(&str, Kind); 6] = [
         ("groups and loops", many_groups_and_loops),
         ("late groups", late_groups),
         ("branches", branches_of_one_signal),

@@ -224,6 +224,22 @@ mod tests {
     }
 
     #[test]
+    fn locks_and_the_interpreter() {
+        check(SHARD, "fn a() { b.lock(); }", &["lock:1"]);
+        check(
+            SHARD,
+            "fn a() {\n    // lock: only a flag is inside.\n    b.lock();\n}",
+            &[],
+        );
+        check(SHARD, "fn a() { held::lock(&b); }", &[]);
+        check("crates/exchange/src/a.rs", "fn a() { b.lock(); }", &[]);
+        let attaches = "fn a() { Python::attach(|py| b(py)); }";
+        check("python/src/run.rs", attaches, &["interpreter:1"]);
+        check("python/src/interpreter.rs", attaches, &[]);
+        check("python/src/run.rs", "fn a() { attach(|py| b(py)); }", &[]);
+    }
+
+    #[test]
     fn sockets() {
         check(SHARD, "use std::net::TcpStream;", &["socket:1"]);
         check(

@@ -40,6 +40,7 @@ impl Waiting {
         match self {
             Waiting::Bits(waiters) => waiters.add(shard),
             Waiting::Listed(list) => {
+                // lock: numbers alone are inside.
                 let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
                 list.insert(shard);
             }
@@ -50,6 +51,7 @@ impl Waiting {
         match self {
             Waiting::Bits(waiters) => waiters.take(each),
             Waiting::Listed(list) => {
+                // lock: numbers alone are inside, here as well.
                 let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
                 let taken = std::mem::take(&mut *list);
                 drop(list);
