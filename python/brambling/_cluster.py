@@ -46,7 +46,8 @@ class Cluster:
         Returns
         -------
         dict
-            `workers`, a list of dicts with `id`, `pid`, `host`, `threads`, `shards`, `memory_bytes`, `idle_share` (0 to 1) and `stuck`,
+            `workers`, a list of dicts with `id`, `pid`, `host`, `threads`, `shards`, `memory_bytes`, `idle_share` (0 to 1),
+            `silent_s` (seconds since it last told how it fares, as it does four times a second) and `stuck`,
             kernels that it cannot end though their jobs are over, dicts with `job`, `stage` and `seconds`; and
             `jobs`, with `id`, `name`, `state` ("queued", "running", "succeeded" or "failed"), `generation`, `position` (tasks that
             have run) and `failure`.

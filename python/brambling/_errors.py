@@ -104,6 +104,12 @@ class ConvergenceWarning(UserWarning):
     __module__ = "brambling"
 
 
+class ClusterWarning(UserWarning):
+    """A program waits for a worker that has told nothing for a while, and is not known to be gone; the message says which."""
+
+    __module__ = "brambling"
+
+
 class DataConversionWarning(UserWarning):
     """Data of an unexpected shape was taken for what it most likely is; the message says how to give it."""
 

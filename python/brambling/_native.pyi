@@ -35,11 +35,13 @@ __all__ = [
     "relabel",
     "setting",
     "sigmoid",
+    "silence_told_after_s",
     "sssp",
     "start_k_means",
 ]
 
 __version__: str
+silence_told_after_s: float
 
 @final
 class Builder:

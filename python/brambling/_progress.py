@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Sequence
 from typing import Any, Protocol, TextIO
 
 from brambling import _native
+from brambling._errors import ClusterWarning
 
 _BAR = 24
 
@@ -70,11 +73,29 @@ class Progress:
     def __init__(self, program: str) -> None:
         self._program = program
         self._line = _line()
+        # Silent workers of which a warning has told.
+        self._warned: set[str] = set()
 
-    def show(self, tasks: int, tasks_total: int | None, seconds: float) -> None:
-        """Write how many tasks of how many are done, after so many seconds."""
+    def show(
+        self, tasks: int, tasks_total: int | None, seconds: float, silent: Sequence[tuple[str, float]] = ()
+    ) -> None:
+        """Write how many tasks of how many are done, after so many seconds, and which workers have been silent for how many."""
         if self._line is not None:
-            self._line.write(text(self._program, tasks, tasks_total, seconds))
+            self._line.write(text(self._program, tasks, tasks_total, seconds, silent))
+        self._warned &= {worker for worker, _ in silent}
+        late = [(worker, so_long) for worker, so_long in silent if so_long >= _native.silence_told_after_s]
+        if {worker for worker, _ in late} - self._warned:
+            self._warned |= {worker for worker, _ in late}
+            # Not at the beginning: it needs this module.
+            from brambling._estimator import distance_of_caller
+
+            self.give_way()
+            warnings.warn(
+                f"{_waiting(late)}: it gets no CPU, was stopped, or waits for a disk. `brambling status` says where it runs; "
+                "the program goes on when it does, and Ctrl-C ends the program",
+                ClusterWarning,
+                stacklevel=distance_of_caller(),
+            )
 
     def give_way(self) -> None:
         """Leave the terminal's line to what is printed there; it comes back with the next `show`."""
@@ -88,7 +109,13 @@ class Progress:
             self._line = None
 
 
-def text(program: str, tasks: int, tasks_total: int | None, seconds: float) -> str:
+def _waiting(silent: Sequence[tuple[str, float]]) -> str:
+    return "waiting for " + "; ".join(f"{worker}, silent for {int(so_long)} s" for worker, so_long in silent)
+
+
+def text(
+    program: str, tasks: int, tasks_total: int | None, seconds: float, silent: Sequence[tuple[str, float]] = ()
+) -> str:
     """
     The line.
 
@@ -98,14 +125,17 @@ def text(program: str, tasks: int, tasks_total: int | None, seconds: float) -> s
     'means  [######------------------]  25 %  0:03, 0:09 left'
     >>> text("means", 1_234_567, None, 3.0)
     'means  1,234,567 tasks  0:03'
+    >>> text("means", 1_234_567, None, 3.0, [("w2", 12.25)])
+    'means  1,234,567 tasks  0:03  waiting for w2, silent for 12 s'
     """
+    waiting = f"  {_waiting(silent)}" if silent else ""
     if not tasks_total:
-        return f"{program}  {tasks:,} tasks  {_clock(seconds)}"
+        return f"{program}  {tasks:,} tasks  {_clock(seconds)}{waiting}"
     share = min(tasks / tasks_total, 1.0)
     full = int(share * _BAR)
     left = f", {_clock(seconds / share - seconds)} left" if share > 0 else ""
     bar = "#" * full + "-" * (_BAR - full)
-    return f"{program}  [{bar}]  {int(share * 100)} %  {_clock(seconds)}{left}"
+    return f"{program}  [{bar}]  {int(share * 100)} %  {_clock(seconds)}{left}{waiting}"
 
 
 def _clock(seconds: float) -> str:

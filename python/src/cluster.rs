@@ -154,6 +154,21 @@ impl PyCluster {
     }
 }
 
+/// Ends a connection.
+fn end(cluster: Option<Arc<Cluster>>) {
+    match run::is_forked() {
+        // Its threads were left behind, and nobody would ever have waited for them.
+        true => std::mem::forget(cluster),
+        false => drop(cluster),
+    }
+}
+
+impl Drop for PyCluster {
+    fn drop(&mut self) {
+        end(self.cluster.take());
+    }
+}
+
 #[pymethods]
 impl PyCluster {
     #[new]
@@ -213,6 +228,6 @@ impl PyCluster {
     /// Ends the connection.
     fn close(&mut self, py: Python<'_>) {
         let cluster = self.cluster.take();
-        py.detach(|| drop(cluster));
+        py.detach(|| end(cluster));
     }
 }

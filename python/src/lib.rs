@@ -76,6 +76,8 @@ pub(crate) fn tally<'py>(py: Python<'py>, tally: &Tally) -> PyResult<Bound<'py, 
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     forks::watch(module)?;
+    let told_after_s = brambling::cluster::TOLD_AFTER.as_secs_f64();
+    module.add("silence_told_after_s", told_after_s)?;
     module.add_class::<builder::Builder>()?;
     module.add_class::<run::Outcome>()?;
     module.add_class::<cluster::PyCluster>()?;

@@ -58,7 +58,11 @@ impl PyCaller {
             }
         };
         let seconds = advance.elapsed.as_secs_f64();
-        progress.call_method1("show", (advance.tasks, advance.tasks_total, seconds))?;
+        let silent = advance.silent.iter();
+        let silent = silent.map(|it| (it.worker.to_string(), it.so_long.as_secs_f64()));
+        let silent: Vec<(String, f64)> = silent.collect();
+        let told = (advance.tasks, advance.tasks_total, seconds, silent);
+        progress.call_method1("show", told)?;
         Ok(())
     }
 }
@@ -237,11 +241,16 @@ pub fn options(threads: Option<u32>, weight: Option<u32>) -> RunOptions {
     weight.map_or(options.clone(), |weight| options.weight(weight))
 }
 
+/// Whether this process was forked from one that had run something.
+pub fn is_forked() -> bool {
+    static STARTED_IN: OnceLock<u32> = OnceLock::new();
+    *STARTED_IN.get_or_init(std::process::id) != std::process::id()
+}
+
 /// Refuses to run in a process that was forked off one whose threads it does not have: it would wait for
 /// them forever.
 pub fn check_process() -> PyResult<()> {
-    static STARTED_IN: OnceLock<u32> = OnceLock::new();
-    if *STARTED_IN.get_or_init(std::process::id) == std::process::id() {
+    if !is_forked() {
         return Ok(());
     }
     Err(crate::raise(

@@ -52,7 +52,7 @@ def test_the_status_says_who_takes_part_and_what_ran(shared):
         status = cluster.status()
     assert [worker["id"] for worker in status["workers"]] == ["w1", "w2"]
     for worker in status["workers"]:
-        assert set(worker) == {"id", "pid", "host", "threads", "shards", "memory_bytes", "idle_share"}
+        assert set(worker) == {"id", "pid", "host", "threads", "shards", "memory_bytes", "idle_share", "silent_s"}
         assert worker["threads"] == 1 and 0 <= worker["idle_share"] <= 1 and is_alive(worker["pid"])
     job = status["jobs"][-1]
     assert set(job) == {"id", "name", "state", "generation", "position", "failure"}

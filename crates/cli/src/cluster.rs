@@ -438,6 +438,7 @@ fn run_cluster(
     let mut is_told = false;
     while !asked.to_end(host) {
         for ended in workers.ended() {
+            running.controller.process_ended(ended.pid);
             streams.err(ended.to_string());
             if ended.status.code() == Some(i32::from(STUCK)) {
                 workers.start_again(ended.place)?;
@@ -480,6 +481,8 @@ struct WorkerLine {
     idle_share: f64,
     /// Kernels that it cannot end though their jobs are over.
     stuck: Vec<StuckLine>,
+    /// How long it has told nothing.
+    silent_s: f64,
 }
 
 #[derive(Serialize)]
@@ -532,6 +535,7 @@ impl From<Status> for Report {
                     seconds: it.seconds,
                 })
                 .collect(),
+            silent_s: (it.silent_ms / 100) as f64 / 10.0,
         });
         let jobs = status.jobs.into_iter().map(JobLine::from);
         Report {

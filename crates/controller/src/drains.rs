@@ -11,6 +11,7 @@
 //! Who has parted sends no piece there: its map is as new as the controller's was when no shard was there, and versions only grow. What
 //! was sent before has come to the worker, which forwards it; and it goes only when those to whom it forwarded have that.
 
+use crate::moves::Move;
 use crate::{Controller, Effect};
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Gone, Leaves, Parted};
@@ -226,6 +227,31 @@ impl Controller {
             leaving.stage = Stage::Going;
             self.send(worker, &Body::Gone(Gone { worker }));
         }
+    }
+
+    /// Whether nothing is lost with a worker: no shard was ever there, so that no piece was sent there, and it hands nothing on for others.
+    pub(crate) fn can_spare(&self, worker: WorkerId) -> bool {
+        let others = self.workers.len().saturating_sub(1);
+        let had_nothing = self.jobs.values().all(|job| !job.holders.contains(&worker));
+        had_nothing && others <= self.fan_out
+    }
+
+    /// A worker is lost that can be spared: it has left. What was to move there stays.
+    pub(crate) fn spare(&mut self, worker: WorkerId) {
+        if !self.workers.contains_key(&worker) {
+            return;
+        }
+        for (&job, at) in &mut self.jobs {
+            let is_coming = |(_, it): &(&ShardId, &Move)| it.to == worker;
+            let coming = at.moves.iter().filter(is_coming).map(|(shard, _)| *shard);
+            for shard in coming.collect::<Vec<_>>() {
+                at.moves.remove(&shard);
+                let to = worker;
+                self.effects.push(Effect::Stays { job, shard, to });
+            }
+        }
+        self.let_go(worker);
+        self.go_on();
     }
 
     /// It is no member any more.

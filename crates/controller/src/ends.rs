@@ -9,8 +9,18 @@ use crate::{Controller, ControllerError, Effect};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Ended, Failed, Finished};
+use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
 use brambling_protocol::{JobId, WorkerId};
 use std::collections::BTreeSet;
+
+/// How a worker was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Its process has ended.
+    Ended,
+    /// Its machine does not answer.
+    CutOff,
+}
 
 /// Who has finished.
 #[derive(Default)]
@@ -92,13 +102,27 @@ impl Controller {
         self.end(job, Err(why.into()));
     }
 
-    /// Ends a job because a worker of it is gone. `process` tells a reader which one that was.
-    pub fn lose(&mut self, job: JobId, worker: WorkerId, process: &str) {
+    /// A worker of a job is lost: that ends the job, unless the worker never had anything of it. `process` tells a reader which one that
+    /// was.
+    pub fn lose(&mut self, job: JobId, worker: WorkerId, process: &str, how: Loss) {
+        if self.is_over(job) {
+            return;
+        }
+        if self.can_spare(worker) {
+            return self.spare(worker);
+        }
         let held = self.held(job, worker);
-        let why = format!(
-            "worker {worker} ({process}) is gone, and with it {held} of the job's shards; start another worker, and run \
-             the program again"
-        );
+        let why = match how {
+            Loss::Ended => format!(
+                "worker {worker} ({process}) is gone, and with it {held} of the job's shards; start another worker, and run \
+                 the program again"
+            ),
+            Loss::CutOff => format!(
+                "the controller cannot reach worker {worker} ({process}), whose machine has acknowledged nothing for {} s, and with it \
+                 {held} of the job's shards are lost; look at the network between them, or start another worker, and run the program again",
+                ACKNOWLEDGED_WITHIN.as_secs()
+            ),
+        };
         self.cancel(job, why);
     }
 

@@ -13,6 +13,7 @@ mod news;
 mod placement;
 pub mod registry;
 
+pub use ends::Loss;
 pub use moves::Refusal;
 pub use placement::place;
 
@@ -115,6 +116,8 @@ struct Job {
     generation: Generation,
     map: PartitionMap,
     moves: BTreeMap<ShardId, Move>,
+    /// Who has had shards of it.
+    holders: BTreeSet<WorkerId>,
     untold: Untold,
     ends: Ends,
     /// None when it is not balanced.
@@ -163,12 +166,14 @@ impl Controller {
     /// A job whose shards lie where `map` says.
     pub fn begin(&mut self, job: JobId, generation: Generation, map: PartitionMap) {
         let (moves, ends) = (BTreeMap::new(), Ends::default());
+        let holders = map.entries().map(|range| range.entry.owner).collect();
         self.jobs.insert(
             job,
             Job {
                 generation,
                 map,
                 moves,
+                holders,
                 untold: Untold::default(),
                 ends,
                 scales: None,

@@ -152,6 +152,7 @@ impl Controller {
             },
         };
         let (from, to) = (ordered.from, ordered.to);
+        at.holders.insert(to);
         let _ = at.map.apply(&entry)?;
         self.publish(job, shard, entry, [from, to]);
         Ok(())

@@ -7,7 +7,9 @@
 //! * A worker is known by its process: a link that it makes again gives it its name again, a process that was started again is
 //!   another worker. It takes part in the job that runs, from when it comes, and in those that begin after it came.
 //! * A worker whose link is lost has [`RETURN_TIME`] to come back. Then it is gone, and every job of which it is a member ends with an
-//!   error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link.
+//!   error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link. It is [told](silence), and new jobs begin without
+//!   who is silent.
+//! * Two members of a job that cannot reach each other end it: nobody else can say which of them is right.
 //! * So many jobs run [at a time](Registry::with_jobs_at_once), each on all workers, from
 //!   [`Accepted`](brambling_protocol::message::Accepted) until its client is done with it or gone; others wait in the order in which
 //!   they came. A worker's threads are shared by the jobs' weights.
@@ -20,13 +22,16 @@ mod counts;
 mod drains;
 mod jobs;
 mod orders;
+mod silence;
 mod stuck;
 mod wishes;
 mod workers;
 
-pub use counts::{Counts, HEARTBEAT};
+pub use brambling_protocol::patience::HEARTBEAT;
+pub use counts::Counts;
 pub use orders::{Order, Told};
 
+use crate::Loss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
     Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, WorkerStatus,
@@ -81,6 +86,10 @@ struct Worker {
     epoch: u64,
     caller: Option<Caller>,
     lost_at: Option<Duration>,
+    /// How its link was lost.
+    loss: Loss,
+    /// When it last told how it fares, or came.
+    heard_at: Duration,
     pid: u32,
     host: String,
     threads: u32,
@@ -90,6 +99,13 @@ struct Worker {
     load: Load,
     stuck: Vec<StuckKernel>,
     drain: Drain,
+}
+
+impl Worker {
+    /// Its process, for people.
+    fn process(&self) -> String {
+        format!("process {} on {}", self.pid, self.host)
+    }
 }
 
 struct Job {
@@ -146,6 +162,8 @@ pub struct Registry {
     counts: Counts,
     /// When workers have told how they fare.
     heard: BTreeMap<WorkerId, Duration>,
+    /// The time, as it was last told.
+    now: Duration,
     orders: Vec<Order>,
 }
 
@@ -166,6 +184,7 @@ impl Registry {
             clients: Clients::default(),
             counts: Counts::default(),
             heard: BTreeMap::new(),
+            now: Duration::ZERO,
             orders: Vec::new(),
         }
     }
@@ -218,6 +237,10 @@ impl Registry {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.cancel(job, format!("on worker {worker}: {why}"));
             }
+            Message::CutOff(cut) => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.on_cut_off(worker, &cut);
+            }
             Message::Arrange { columns } => self.clients.arrange(from, columns),
             Message::Submit(submit) => return self.on_submit(from, &submit),
             Message::Cancel(job) => self.on_cancel(from, job),
@@ -236,11 +259,22 @@ impl Registry {
 
     /// A link is lost.
     pub fn on_lost(&mut self, caller: Caller, now: Duration) {
+        self.on_end(caller, now, Loss::Ended);
+    }
+
+    /// A link is lost: the other machine does not answer.
+    pub fn on_cut(&mut self, caller: Caller, now: Duration) {
+        self.on_end(caller, now, Loss::CutOff);
+    }
+
+    fn on_end(&mut self, caller: Caller, now: Duration, how: Loss) {
         for worker in self.workers.values_mut() {
             if worker.caller == Some(caller) {
                 (worker.caller, worker.lost_at) = (None, Some(now));
+                worker.loss = how;
             }
         }
+        let why = self.clients.gone(caller, how);
         self.wishes.retain(|_, by| *by != caller);
         self.drains.retain(|(_, by)| *by != caller);
         self.clients.forget(caller);
@@ -253,25 +287,38 @@ impl Registry {
         }
         // Those that wait first: else the end of one would begin the next.
         for job in jobs.into_iter().rev() {
-            let why = "the client that asked for it is gone";
-            self.cancel(job, why.into());
-            self.release(job, why);
+            self.cancel(job, why.clone());
+            self.release(job, &why);
         }
     }
 
     /// The time passes. To be called a few times in [`RETURN_TIME`].
     pub fn on_tick(&mut self, now: Duration) {
+        self.now = now;
         let is_gone = |worker: &Worker| {
             let lost = worker.lost_at;
             lost.is_some_and(|at| now.saturating_sub(at) >= RETURN_TIME)
         };
         let gone = self.workers.iter().filter(|(_, it)| is_gone(it));
         for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
-            let worker = self.workers.remove(&id).expect("just seen");
-            self.count_gone(id, &worker, now);
-            self.forget_drain(id);
-            self.lose(id, &worker);
+            self.bury(id, now);
         }
+    }
+
+    /// A worker's process has ended, as whoever started it has seen: its link may not tell, if something else keeps that open.
+    pub fn on_process_ended(&mut self, pid: u32, host: &str, now: Duration) {
+        let is_it = |(_, it): &(&WorkerId, &Worker)| it.pid == pid && it.host == host;
+        let ended = self.workers.iter().filter(is_it).map(|(id, _)| *id);
+        for id in ended.collect::<Vec<_>>() {
+            self.bury(id, now);
+        }
+    }
+
+    fn bury(&mut self, id: WorkerId, now: Duration) {
+        let worker = self.workers.remove(&id).expect("the caller saw it");
+        self.count_gone(id, &worker, now);
+        self.forget_drain(id);
+        self.lose(id, &worker);
     }
 
     /// How the cluster fares; `held` knows how many shards of a job a worker has.
@@ -285,6 +332,7 @@ impl Registry {
             memory_bytes: worker.load.memory_bytes,
             idle_permille: worker.load.idle_permille,
             stuck: worker.stuck.clone(),
+            silent_ms: self.silent_for(worker).as_millis() as u64,
         };
         // Who was drained only has to hear it.
         let there = self

@@ -2,9 +2,11 @@
 //!
 //! Catches an end that comes too early or twice, a newcomer that waits for ever, and shards that nobody has.
 
-use brambling_controller::{Controller, ControllerError, Effect, Refusal};
+use brambling_controller::{Controller, ControllerError, Effect, Loss, Refusal};
 use brambling_program::{GroupId, ShardId};
-use brambling_protocol::frame::{Arrived, Body, Failed, Finished, Frame, Reserved, ShardRange};
+use brambling_protocol::frame::{
+    Arrived, Body, FAN_OUT, Failed, Finished, Frame, Reserved, ShardRange,
+};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
 };
@@ -328,12 +330,55 @@ fn what_is_said_of_an_unknown_job_is_void() {
 #[test]
 fn a_worker_that_is_gone_ends_the_job_and_is_named() {
     let mut controller = controller();
-    controller.lose(JOB, A, "process 7 on node-3");
-    controller.lose(JOB, B, "process 8 on node-3");
+    controller.lose(JOB, A, "process 7 on node-3", Loss::Ended);
+    controller.lose(JOB, B, "process 8 on node-3", Loss::CutOff);
     let why = "worker w0 (process 7 on node-3) is gone, and with it 7 of the job's shards; start another worker, and run \
                the program again";
     let why = Some(why.to_owned());
     assert_eq!(told(&mut controller), (vec![(A, why.clone()), (B, why)], 1));
+}
+
+#[test]
+fn a_worker_that_is_cut_off_ends_the_job_and_is_told_apart() {
+    let mut controller = controller();
+    controller.lose(JOB, A, "process 7 on node-3", Loss::CutOff);
+    let why = "the controller cannot reach worker w0 (process 7 on node-3), whose machine has acknowledged nothing for 10 s, and with it 7 of \
+               the job's shards are lost; look at the network between them, or start another worker, and run the program again";
+    let why = Some(why.to_owned());
+    assert_eq!(told(&mut controller), (vec![(A, why.clone()), (B, why)], 1));
+}
+
+/// It never had a shard: no piece was sent there, and nobody waits for it.
+#[test]
+fn a_worker_that_never_had_anything_is_spared() {
+    const C: WorkerId = WorkerId(2);
+    let is_gone = |it: &Effect| matches!(it, Effect::Left { worker } if *worker == C);
+    let mut controller = controller();
+    controller.join(C);
+    let shard = ShardId {
+        group: GroupId(0),
+        index: 0,
+    };
+    // It was asked whether it has room, and has not answered.
+    controller.order(JOB, shard, C, 1).unwrap();
+    controller.take_effects();
+    controller.lose(JOB, C, "process 9 on node-3", Loss::Ended);
+    let effects = controller.take_effects();
+    assert!(!controller.is_over(JOB));
+    assert_eq!(controller.moving(JOB), 0);
+    assert!(effects.iter().any(is_gone), "{effects:?}");
+    let stays = |it: &Effect| matches!(it, Effect::Stays { to, .. } if *to == C);
+    assert!(effects.iter().any(stays), "{effects:?}");
+    // Once more, and late words of it.
+    controller.lose(JOB, C, "process 9 on node-3", Loss::Ended);
+    assert!(!controller.is_over(JOB));
+    assert!(!controller.take_effects().iter().any(is_gone));
+    // One that hands on for many others has what is theirs.
+    let mut controller = self::controller();
+    let last = WorkerId(FAN_OUT as u32 + 1);
+    (2..=last.0).for_each(|at| controller.join(WorkerId(at)));
+    controller.lose(JOB, last, "process 9 on node-3", Loss::Ended);
+    assert!(controller.is_over(JOB));
 }
 
 /// "Nothing changed then": of a frame that is refused not even the ranges before the one that is wrong are taken.

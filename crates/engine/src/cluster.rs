@@ -24,6 +24,7 @@ pub use brambling_protocol::greeting::Token;
 pub use brambling_protocol::message::{
     Client, JobDetails, JobState, JobStatus, Status, Stream, StuckKernel, WorkerStatus,
 };
+pub use brambling_protocol::patience::{LEFT_OUT_AFTER, TOLD_AFTER};
 pub use brambling_protocol::{JobId, WorkerId};
 pub use certificates::{CERTIFICATES_LAST, Certificates, TLS_VARIABLE};
 pub use children::{Children, EndedChild, Share};

@@ -41,7 +41,7 @@ pub use brambling_program as program;
 pub use brambling_program::payload;
 pub use brambling_worker::executor::{
     Advance, Caller, Failure, FailureKind, Interrupted, Origin, Printed, PrintedWhat, QuietCaller,
-    Tally, WaitsFor,
+    Silent, Tally, WaitsFor,
 };
 pub use error::Error;
 pub use outcome::Outcome;

@@ -8,6 +8,7 @@ pub mod greeting;
 mod ids;
 pub mod map;
 pub mod message;
+pub mod patience;
 pub mod session;
 
 pub use ids::{Generation, JobId, Priority, Sequence, Version, WorkerId};

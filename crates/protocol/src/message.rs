@@ -179,6 +179,10 @@ pub enum Message<'a> {
         #[serde(borrow)]
         packages: Vec<(&'a str, &'a str)>,
     },
+    /// A worker to the controller: it has had no way to another member of a job for too long.
+    CutOff(#[serde(borrow)] CutOff<'a>),
+    /// The controller to a client, before each [`Status`](Message::Status): how long its workers have told nothing, in milliseconds.
+    Silences(Vec<(WorkerId, u64)>),
 }
 
 /// A kernel that still runs though its job is over.
@@ -190,6 +194,19 @@ pub struct StuckKernel {
     pub stage: String,
     /// For how long the job has been over.
     pub seconds: u64,
+}
+
+/// Two workers have no way to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CutOff<'a> {
+    /// A job of which both are members.
+    pub job: JobId,
+    /// Whom the speaker cannot reach.
+    pub peer: WorkerId,
+    /// For how long.
+    pub for_ms: u64,
+    /// What happens when it tries.
+    pub why: &'a str,
 }
 
 /// What kernels of a job have printed on a worker.
@@ -442,6 +459,9 @@ pub struct WorkerStatus {
     /// Kernels of jobs that are over and that it cannot end. Travel beside, in [`Message::AllStuck`].
     #[serde(skip)]
     pub stuck: Vec<StuckKernel>,
+    /// How long it has told nothing. Travels beside, in [`Message::Silences`].
+    #[serde(skip)]
+    pub silent_ms: u64,
 }
 
 /// How a job fares.

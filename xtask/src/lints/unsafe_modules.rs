@@ -19,6 +19,14 @@ pub const ARGUED: &[(&str, &str)] = &[
         "slots and mailboxes that sources write into while their owner reads: loom answers for them",
     ),
     (
+        "crates/exchange/src/transports/forks.rs",
+        "takes sockets from processes that this one forks, in a handler of libc's",
+    ),
+    (
+        "crates/exchange/src/transports/tcp/acknowledged.rs",
+        "asks the system what a connection's other end has acknowledged, which only libc can",
+    ),
+    (
         "crates/exchange/src/transports/tcp/shared.rs",
         "a ring of bytes in memory that another process maps too",
     ),

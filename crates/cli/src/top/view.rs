@@ -3,9 +3,10 @@
 use super::Snapshot;
 use crate::jobs::{state, tasks};
 use crate::table::{cut, number, rows, shown};
-use brambling::cluster::{JobDetails, JobId, JobState, StuckKernel, WorkerStatus};
+use brambling::cluster::{JobDetails, JobId, JobState, LEFT_OUT_AFTER, StuckKernel, WorkerStatus};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Letters of a full bar.
 const BAR: usize = 20;
@@ -43,7 +44,7 @@ pub(super) fn lines(address: SocketAddr, now: &Snapshot, rates: &Rates) -> Vec<S
         workers.len()
     );
     let heads = [
-        "WORKER", "HOST", "PID", "THREADS", "SHARDS", "MEMORY", "IDLE",
+        "WORKER", "HOST", "PID", "THREADS", "SHARDS", "MEMORY", "IDLE", "SILENT",
     ];
     let mut table = vec![heads.map(str::to_owned)];
     table.extend(workers.iter().map(worker));
@@ -73,7 +74,7 @@ fn in_order(jobs: &[JobDetails]) -> impl Iterator<Item = &JobDetails> {
     others.chain(over)
 }
 
-fn worker(it: &WorkerStatus) -> [String; 7] {
+fn worker(it: &WorkerStatus) -> [String; 8] {
     [
         it.id.to_string(),
         cut(&shown(&it.host), NAME_MAX),
@@ -82,6 +83,7 @@ fn worker(it: &WorkerStatus) -> [String; 7] {
         it.shards.to_string(),
         bytes(it.memory_bytes),
         bar(it.idle_permille),
+        silence(it.silent_ms),
     ]
 }
 
@@ -111,6 +113,14 @@ fn job(it: &JobDetails, rates: &Rates) -> [String; 6] {
     ]
 }
 
+/// How long a worker has told nothing, where that is worth a word.
+fn silence(silent_ms: u64) -> String {
+    match Duration::from_millis(silent_ms) {
+        so_long if so_long >= LEFT_OUT_AFTER => format!("{} s", so_long.as_secs()),
+        _ => String::new(),
+    }
+}
+
 /// A share as a bar, with its percents.
 fn bar(permille: u16) -> String {
     let permille = usize::from(permille.min(1_000));
@@ -137,7 +147,7 @@ fn bytes(count: u64) -> String {
 mod tests {
     use super::*;
     use brambling::cluster::{Client, JobStatus, Status, WorkerId};
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     fn job(id: u64, state: JobState, position: u64, total: Option<u64>) -> JobDetails {
         let client = Client {
@@ -175,9 +185,16 @@ mod tests {
                 stage: "step".into(),
                 seconds: 12,
             }],
+            silent_ms: 250,
+        };
+        let stopped = WorkerStatus {
+            id: WorkerId(2),
+            silent_ms: 12_700,
+            stuck: Vec::new(),
+            ..worker.clone()
         };
         let status = Status {
-            workers: vec![worker],
+            workers: vec![worker, stopped],
             jobs: Vec::new(),
         };
         Snapshot {
@@ -203,10 +220,11 @@ mod tests {
         let after = snapshot(after, start + Duration::from_secs(2));
         let found = lines(address, &after, &Rates::between(&before, &after));
         let expected = [
-            "brambling at 10.0.0.7:7077: 1 workers, 4 threads; 1 jobs running, 1 waiting",
+            "brambling at 10.0.0.7:7077: 2 workers, 8 threads; 1 jobs running, 1 waiting",
             "",
-            "WORKER  HOST    PID   THREADS  SHARDS  MEMORY    IDLE",
+            "WORKER  HOST    PID   THREADS  SHARDS  MEMORY    IDLE                       SILENT",
             "w1      node-7  4711  4        12      1.50 GiB  █████░░░░░░░░░░░░░░░  25 %",
+            "w2      node-7  4711  4        12      1.50 GiB  █████░░░░░░░░░░░░░░░  25 %  12 s",
             "w1: the kernel of stage `step` of job j2 runs on, 12 s after the job's end",
             "",
             "JOB  STATE      NAME  TASKS            TASKS/S  WHOSE",

@@ -1,8 +1,10 @@
 //! Who clients are, what is known of their jobs, and jobs that somebody wants ended.
 
 use super::{Caller, Job, JobState, Registry, RegistryError, Told, WEIGHT_MAX};
+use crate::Loss;
 use brambling_protocol::JobId;
 use brambling_protocol::message::{Client, JobDetails};
+use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
 use std::collections::BTreeMap;
 
 /// The most characters of a name that a client gives itself.
@@ -41,6 +43,20 @@ impl Clients {
                 arranged: columns.len(),
                 groups,
             }),
+        }
+    }
+
+    /// Why jobs of a client end whose link has ended.
+    pub(super) fn gone(&self, caller: Caller, how: Loss) -> String {
+        let who = self.known.get(&caller).map_or_else(String::new, |it| {
+            format!(" ({} on {}, process {})", it.user, it.host, it.pid)
+        });
+        match how {
+            Loss::Ended => "the client that asked for it is gone".into(),
+            Loss::CutOff => format!(
+                "the controller cannot reach the client that asked for it{who}, whose machine has acknowledged nothing for {} s",
+                ACKNOWLEDGED_WITHIN.as_secs()
+            ),
         }
     }
 

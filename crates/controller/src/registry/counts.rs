@@ -2,11 +2,9 @@
 
 use super::drains::Drain;
 use super::{Caller, JobState, Registry, Worker};
+use brambling_protocol::patience::HEARTBEAT;
 use brambling_protocol::{JobId, WorkerId};
 use std::time::Duration;
-
-/// How often workers tell how they fare: their heartbeat.
-pub const HEARTBEAT: Duration = Duration::from_millis(250);
 
 /// What has happened. Only grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,6 +44,7 @@ impl Registry {
         let Some(worker) = self.worker_of(from) else {
             return;
         };
+        self.note_heard(worker, now);
         self.counts.heartbeats += 1;
         if let Some(before) = self.heard.insert(worker, now) {
             let missed = missed(now.saturating_sub(before));

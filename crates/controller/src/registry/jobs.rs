@@ -64,7 +64,10 @@ impl Registry {
     pub(super) fn begin_next(&mut self) {
         while self.running.len() < self.jobs_at_once as usize && !self.queued.is_empty() {
             let takes = |worker: &Worker| {
-                worker.caller.is_some() && worker.drain == Drain::No && worker.stuck.is_empty()
+                worker.caller.is_some()
+                    && worker.drain == Drain::No
+                    && worker.stuck.is_empty()
+                    && !self.is_left_out(worker)
             };
             let workers = self.workers.iter().filter(|(_, worker)| takes(worker));
             let members: Vec<(WorkerId, u32)> =

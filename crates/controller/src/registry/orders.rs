@@ -1,6 +1,7 @@
 //! What a registry has done by others: what it orders, and what it has said to whom.
 
 use super::Caller;
+use crate::Loss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
     Accepted, JobDetails, Member, Message, Move, Prepare, Registered, Times,
@@ -43,6 +44,8 @@ pub enum Order {
         worker: WorkerId,
         /// Its process, for the error.
         process: String,
+        /// How.
+        how: Loss,
     },
     /// A worker has come while the job runs: its controller takes it in ([`Controller::join`](crate::Controller::join)), and the
     /// registry is told where shards are ([`Registry::on_admitted`](super::Registry::on_admitted)).

@@ -2,6 +2,7 @@
 
 use super::drains::Drain;
 use super::{Caller, Job, Order, Registry, Told, Worker};
+use crate::Loss;
 use brambling_protocol::message::{JobState, Load, Member, Prepare, Register, Registered};
 use brambling_protocol::{JobId, PartitionMap, WorkerId};
 
@@ -43,6 +44,8 @@ impl Registry {
             epoch: register.epoch,
             caller: Some(from),
             lost_at: None,
+            loss: Loss::Ended,
+            heard_at: self.now,
             pid: register.pid,
             host: register.host.to_owned(),
             threads: register.threads,
@@ -145,7 +148,8 @@ impl Registry {
             self.orders.push(Order::Lose {
                 job,
                 worker: id,
-                process: format!("process {} on {}", worker.pid, worker.host),
+                process: worker.process(),
+                how: worker.loss,
             });
         }
     }

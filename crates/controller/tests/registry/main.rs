@@ -4,6 +4,7 @@ mod callers;
 mod drains;
 mod jobs;
 mod loads;
+mod silence;
 mod stuck;
 mod wishes;
 mod words;

@@ -3,6 +3,7 @@
 use crate::callers::{
     A, B, CLIENT, OTHER, register, say, state, status, submit, told, two_workers,
 };
+use brambling_controller::Loss;
 use brambling_controller::registry::{Caller, Order, RETURN_TIME, Told};
 use brambling_protocol::message::{JobState, Message, Registered};
 use brambling_protocol::{JobId, PartitionMap, WorkerId};
@@ -34,6 +35,7 @@ fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
             job: JobId(1),
             worker: WorkerId(1),
             process,
+            how: Loss::Ended,
         },
     ] = &orders[..]
     else {

@@ -3,7 +3,7 @@
 mod desk;
 mod talk;
 
-use super::jobs::ourselves;
+use super::jobs::{host, ourselves};
 use super::wire::{self, board, epoch, framed};
 use super::{ClusterError, Rendezvous, Status};
 use crate::Error;
@@ -11,12 +11,13 @@ use brambling_exchange::transports::switchboard::{Refused, Switchboard};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::ShardId;
 use brambling_protocol::message::{Message, Move};
+use brambling_protocol::patience::ANSWERED_WITHIN;
 use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Failure};
-use desk::{Desk, Heard};
+use desk::{Desk, Heard, How, Loss};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long it may take to get through to a controller.
@@ -25,7 +26,7 @@ const CONNECTING: Duration = Duration::from_secs(10);
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_millis(500);
 /// How long the answer to a question may take.
-pub(super) const ANSWER: Duration = Duration::from_secs(10);
+pub(super) const ANSWER: Duration = ANSWERED_WITHIN;
 /// How often a caller is asked for interruptions.
 const LOOKS: Duration = Duration::from_millis(20);
 /// How long workers that are asked for results may say nothing, unless a client says otherwise: longer than it takes to read one large partition.
@@ -46,6 +47,8 @@ pub struct Cluster {
     address: SocketAddr,
     board: Switchboard,
     controller: LinkId,
+    /// How the link to the controller has ended, once it has.
+    ended: OnceLock<Loss>,
     /// How long workers that are asked for results may say nothing.
     silence: Duration,
     /// One conversation at a time.
@@ -74,6 +77,7 @@ impl Cluster {
             address: at.address,
             board,
             controller,
+            ended: OnceLock::new(),
             silence: SILENCE,
             inbox: Mutex::new(inbox),
         };
@@ -99,18 +103,19 @@ impl Cluster {
     /// # Errors
     /// When the controller is gone or does not answer.
     pub fn status(&self) -> Result<Status, ClusterError> {
-        let deadline = Instant::now() + ANSWER;
-        let look = || match Instant::now() < deadline {
-            true => Ok(()),
-            false => Err(self.gone("it does not answer".into())),
-        };
+        let mut silences = Silences::default();
         let mut stuck = Vec::new();
-        self.ask(Message::Ask, look, |answer| match answer {
+        self.ask(Message::Ask, self.answers_soon(), |answer| match answer {
+            Message::Silences(told) => {
+                silences = Silences(told);
+                None
+            }
             Message::AllStuck(told) => {
                 stuck = told;
                 None
             }
-            Message::Status(mut status) => {
+            Message::Status(status) => {
+                let mut status = silences.told_of(status);
                 for worker in &mut status.workers {
                     let own = stuck.iter().filter(|(id, _)| *id == worker.id);
                     worker.stuck = own.map(|(_, it)| it.clone()).collect();
@@ -184,8 +189,8 @@ impl Cluster {
                         return answer;
                     }
                 }
-                Ok(Heard::Lost(link, why)) if link == self.controller => {
-                    return Err(self.gone(why.text).into());
+                Ok(Heard::Lost(link, loss)) if link == self.controller => {
+                    return Err(self.lost(loss).into());
                 }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -198,13 +203,34 @@ impl Cluster {
     /// What an earlier conversation left is of no interest, but that the controller is gone.
     fn forget_earlier(&self, inbox: &Receiver<Heard>) -> Result<(), ClusterError> {
         for heard in inbox.try_iter() {
-            if let Heard::Lost(link, why) = heard
+            if let Heard::Lost(link, loss) = heard
                 && link == self.controller
             {
-                return Err(self.gone(why.text));
+                return Err(self.lost(loss));
             }
         }
-        Ok(())
+        match self.ended.get() {
+            Some(loss) => Err(self.lost(loss.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Asked again and again while an answer is awaited: whether it may still come.
+    pub(super) fn answers_soon(&self) -> impl FnMut() -> Result<(), ClusterError> {
+        let (at, asked) = (self.address, Instant::now());
+        move || match asked.elapsed() < ANSWER {
+            true => Ok(()),
+            false => Err(ClusterError::NoAnswer { at, after: ANSWER }),
+        }
+    }
+
+    /// The link to the controller has ended: this conversation cannot go on, and there will be no other.
+    fn lost(&self, loss: Loss) -> ClusterError {
+        let Loss { why, how, .. } = self.ended.get_or_init(|| loss).clone();
+        match how {
+            How::CutOff => cut_off(format!("the controller at {}", self.address), why),
+            _ => self.gone(why),
+        }
     }
 
     fn inbox(&self) -> MutexGuard<'_, Receiver<Heard>> {
@@ -248,14 +274,42 @@ fn greeted(
         let patience = deadline.saturating_duration_since(Instant::now());
         match inbox.recv_timeout(patience) {
             Ok(Heard::Open(_)) => return Ok(link),
-            Ok(Heard::Lost(_, why)) if why.may_pass && Instant::now() + pause < deadline => {
+            Ok(Heard::Lost(_, loss)) if loss.may_pass && Instant::now() + pause < deadline => {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(RETRY_MAX);
             }
-            Ok(Heard::Lost(_, why)) => return Err(missing(&why.text)),
+            Ok(Heard::Lost(_, Loss { why, how, .. })) => {
+                return Err(match how {
+                    How::Refused => ClusterError::Unwelcome { at, why },
+                    _ => missing(&why),
+                });
+            }
             Ok(Heard::Frame(..)) => return Err(missing("it speaks before it is asked")),
             Err(_) => return Err(missing("it does not answer")),
         }
+    }
+}
+
+/// This process has no way to another.
+pub(super) fn cut_off(whom: String, why: String) -> ClusterError {
+    ClusterError::CutOff {
+        who: format!("this client, process {} on {},", std::process::id(), host()),
+        whom,
+        why,
+    }
+}
+
+/// How long workers have told nothing, as the controller says before it says the rest of how they fare.
+#[derive(Default)]
+pub(super) struct Silences(pub(super) Vec<(WorkerId, u64)>);
+
+impl Silences {
+    pub(super) fn told_of(&self, mut status: Status) -> Status {
+        for worker in &mut status.workers {
+            let told = self.0.iter().find(|(it, _)| *it == worker.id);
+            worker.silent_ms = told.map_or(0, |(_, silent_ms)| *silent_ms);
+        }
+        status
     }
 }
 

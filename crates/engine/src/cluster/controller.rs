@@ -2,6 +2,7 @@
 
 mod metrics;
 
+use super::jobs::host;
 use super::wire::{board, epoch, framed, message};
 use super::{Certificates, ClusterError, Token, VERSION};
 use brambling_controller::balance::Scales;
@@ -13,6 +14,7 @@ use brambling_exchange::transports::tcp::{LinkId, Lost};
 use brambling_program::ShardId;
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::message::Message;
+use brambling_protocol::patience::Awake;
 use brambling_protocol::{JobId, Sequence, WorkerId};
 use metrics::Moves;
 use std::collections::BTreeMap;
@@ -77,6 +79,7 @@ struct State {
     next_caller: u64,
     balance_each: Option<Duration>,
     moves: Moves,
+    awake: Awake,
     has_ended: bool,
 }
 
@@ -100,6 +103,7 @@ impl ControllerProcess {
             next_caller: 0,
             balance_each,
             moves: Moves::default(),
+            awake: Awake::default(),
             has_ended: false,
         };
         let shared = Arc::new(Shared {
@@ -145,6 +149,14 @@ impl ControllerProcess {
         self.shared.state().moves.arrived
     }
 
+    /// A worker's process of this machine has ended, as whoever started it has seen. What is known already is not told again.
+    pub fn process_ended(&self, pid: u32) {
+        let mut state = self.shared.state();
+        let now = state.now(&self.shared);
+        state.registry.on_process_ended(pid, &host(), now);
+        state.act(&self.shared);
+    }
+
     /// How many workers take part now.
     pub fn workers(&self) -> usize {
         self.shared.state().registry.workers()
@@ -173,9 +185,10 @@ impl Shared {
     fn tick(self: &Arc<Self>) {
         let mut state = self.state();
         while !state.has_ended {
-            state.registry.on_tick(self.started.elapsed());
+            let now = state.now(self);
+            state.registry.on_tick(now);
             state.jobs.values_mut().for_each(Controller::on_tick);
-            state.balance(self.started.elapsed());
+            state.balance(now);
             state.act(self);
             let waited = self.ends.wait_timeout(state, TICK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -196,6 +209,11 @@ impl Shared {
 }
 
 impl State {
+    /// The time in which this process has run: one that was stopped finds nobody silent for that.
+    fn now(&mut self, shared: &Shared) -> Duration {
+        self.awake.look(shared.started.elapsed())
+    }
+
     /// Carries out what the machines ask for. Under the lock, so that everybody is told things in their order; nothing here waits.
     fn act(&mut self, shared: &Arc<Shared>) {
         loop {
@@ -296,6 +314,9 @@ impl State {
                 if !stuck.is_empty() {
                     self.say(shared, to, Message::AllStuck(stuck));
                 }
+                let silences = status.workers.iter();
+                let silences = silences.map(|it| (it.id, it.silent_ms)).collect();
+                self.say(shared, to, Message::Silences(silences));
                 self.say(shared, to, Message::Status(status));
             }
             Order::Begin {
@@ -330,9 +351,10 @@ impl State {
                 job,
                 worker,
                 process,
+                how,
             } => {
                 if let Some(machine) = self.jobs.get_mut(&job) {
-                    machine.lose(job, worker, &process);
+                    machine.lose(job, worker, &process, how);
                 }
             }
             Order::Admit { job, worker } => self.admit(job, worker),
@@ -383,7 +405,7 @@ impl Reception for Desk {
             caller
         });
         if let Message::Load(_) = message {
-            let now = shared.started.elapsed();
+            let now = state.now(&shared);
             state.registry.on_heartbeat(caller, now);
         }
         let done = state.registry.on_message(caller, message);
@@ -391,13 +413,17 @@ impl Reception for Desk {
         Ok(done?)
     }
 
-    fn on_lost(&self, link: LinkId, _: &Lost) {
+    fn on_lost(&self, link: LinkId, why: &Lost) {
         let Some(shared) = self.0.upgrade() else {
             return;
         };
         let mut state = shared.state();
         if let Some(caller) = state.links.remove(&link) {
-            state.registry.on_lost(caller, shared.started.elapsed());
+            let now = state.now(&shared);
+            match why.is_cut() {
+                true => state.registry.on_cut(caller, now),
+                false => state.registry.on_lost(caller, now),
+            }
             state.act(&shared);
         }
     }

@@ -1,5 +1,7 @@
 //! What can go wrong between processes.
 
+use brambling_exchange::transports::tcp::Lost;
+use brambling_protocol::greeting::GreetingError;
 use brambling_protocol::{JobId, WorkerId};
 use brambling_storage::OpenError;
 use std::net::SocketAddr;
@@ -56,12 +58,41 @@ pub enum ClusterError {
         /// What happened.
         why: String,
     },
+    /// A controller is there, and the two do not come together: another token, another version, certificates.
+    #[error("the controller at {at} is there, and this process cannot take part: {why}")]
+    Unwelcome {
+        /// The address.
+        at: SocketAddr,
+        /// Why, and the way out.
+        why: String,
+    },
+    /// A controller is there, and says nothing.
+    #[error(
+        "the controller at {at} is there and has answered nothing for {} s: it gets no CPU, or was stopped; look at its process, and try again",
+        after.as_secs()
+    )]
+    NoAnswer {
+        /// Its address.
+        at: SocketAddr,
+        /// How long it was waited for.
+        after: Duration,
+    },
     /// The link to the controller was lost.
-    #[error("the controller at {at} is gone: {why}")]
+    #[error("the controller at {at} is gone: {why}; connect again when there is one")]
     ControllerGone {
         /// Its address.
         at: SocketAddr,
         /// What happened.
+        why: String,
+    },
+    /// Two processes have no way to each other: a cable, a firewall, or a machine without power.
+    #[error("{who} cannot reach {whom}: {why}; look at the network between the two")]
+    CutOff {
+        /// Who speaks.
+        who: String,
+        /// Whom it cannot reach, and where.
+        whom: String,
+        /// What happens, and for how long.
         why: String,
     },
     /// The controller refuses.
@@ -212,4 +243,16 @@ pub struct PackagesDiffer {
     pub other: WorkerId,
     /// What it is there.
     pub other_version: String,
+}
+
+impl ClusterError {
+    /// Nobody let this process in at an address.
+    pub(super) fn unmet(at: SocketAddr, lost: &Lost) -> ClusterError {
+        let why = lost.to_string();
+        match lost {
+            Lost::Greeting(GreetingError::NotBrambling) => ClusterError::NoController { at, why },
+            Lost::Greeting(_) | Lost::Tls(_) => ClusterError::Unwelcome { at, why },
+            _ => ClusterError::NoController { at, why },
+        }
+    }
 }

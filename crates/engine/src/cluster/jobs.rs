@@ -1,6 +1,6 @@
 //! What clients ask of jobs that are not theirs, and what they say of themselves.
 
-use super::client::{ANSWER, Cluster, looking, refused};
+use super::client::{Cluster, looking, refused};
 use super::{ClusterError, SUBMISSION_VARIABLE};
 use crate::Error;
 use brambling_protocol::JobId;
@@ -8,15 +8,19 @@ use brambling_protocol::message::{Client, JobDetails, Message};
 use brambling_worker::executor::Caller;
 use std::time::{Duration, Instant};
 
+/// This machine's name.
+pub(super) fn host() -> String {
+    gethostname::gethostname().to_string_lossy().into_owned()
+}
+
 /// This process, as it introduces itself to controllers.
 pub fn ourselves() -> Client {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let host = gethostname::gethostname();
     Client {
         user: set("USER")
             .or_else(|| set("LOGNAME"))
             .unwrap_or_else(|| "somebody".into()),
-        host: host.to_string_lossy().into_owned(),
+        host: host(),
         pid: std::process::id(),
         log: set(SUBMISSION_VARIABLE),
     }
@@ -28,16 +32,15 @@ impl Cluster {
     /// # Errors
     /// When the controller is gone or does not answer.
     pub fn jobs(&self) -> Result<Vec<JobDetails>, ClusterError> {
-        let deadline = Instant::now() + ANSWER;
-        let look = || match Instant::now() < deadline {
-            true => Ok(()),
-            false => Err(self.gone("it does not answer".into())),
-        };
-        self.ask(Message::AskJobs, look, |answer| match answer {
-            Message::Jobs(jobs) => Some(Ok(jobs)),
-            // Of an earlier conversation that was broken off.
-            _ => None,
-        })
+        self.ask(
+            Message::AskJobs,
+            self.answers_soon(),
+            |answer| match answer {
+                Message::Jobs(jobs) => Some(Ok(jobs)),
+                // Of an earlier conversation that was broken off.
+                _ => None,
+            },
+        )
     }
 
     /// Ends a job, whoever's it is: its client is told who did. Gives when it is over for its client; kernels that run end by themselves,

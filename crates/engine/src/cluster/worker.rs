@@ -7,6 +7,7 @@ mod spilling;
 mod stuck;
 mod times;
 
+use super::jobs::host;
 use super::wire::{board, epoch, framed, message};
 use super::{ClusterError, Rendezvous, VERSION};
 use crate::{Error, Settings, SpillTo};
@@ -18,7 +19,8 @@ use brambling_memory::held::{self, Held};
 use brambling_memory::{Budget, Floors};
 use brambling_operators::simd;
 use brambling_program::Program;
-use brambling_protocol::message::{Load, Message, Prepare, Register};
+use brambling_protocol::message::{CutOff, Load, Message, Prepare, Register};
+use brambling_protocol::patience::{ACKNOWLEDGED_WITHIN, Awake, CUT_OFF_AFTER};
 use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 pub use hosted::CAUSE_BYTES_MAX;
@@ -117,6 +119,7 @@ pub(in crate::cluster) struct Shared {
     stall: Duration,
     stuck_kernel: Duration,
     epoch: u64,
+    started: Instant,
     listens_at: SocketAddr,
     /// Links of jobs, and of clients.
     board: OnceLock<Switchboard>,
@@ -132,8 +135,9 @@ struct State {
     me: Option<WorkerId>,
     link: Option<LinkId>,
     is_open: bool,
+    awake: Awake,
     /// Since when there is no link to the controller, and when it is dialed again.
-    lost: Option<(Instant, String)>,
+    lost: Option<Parted>,
     again: Option<Instant>,
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobId, Arc<Hosted>>,
@@ -146,6 +150,15 @@ struct State {
     clients: BTreeSet<LinkId>,
     /// Why jobs cannot run here: said again on a new link.
     unprepared: BTreeMap<JobId, String>,
+}
+
+/// A worker has no link to its controller.
+struct Parted {
+    /// Since when, in time in which the worker ran: one that was stopped has not waited meanwhile.
+    since: Duration,
+    why: String,
+    /// The controller's machine does not answer.
+    is_cut: bool,
 }
 
 impl WorkerProcess {
@@ -193,11 +206,16 @@ impl WorkerProcess {
             stall: settings.stall,
             stuck_kernel: settings.stuck_kernel,
             epoch,
+            started: Instant::now(),
             listens_at: jobs.listens_at().expect("it was told to listen"),
             board: jobs.into(),
             control: control.into(),
             state: Mutex::new(State {
-                lost: Some((Instant::now(), "it does not answer".into())),
+                lost: Some(Parted {
+                    since: Duration::ZERO,
+                    why: "it does not answer".into(),
+                    is_cut: false,
+                }),
                 again: Some(Instant::now()),
                 ..State::default()
             }),
@@ -303,7 +321,8 @@ impl Shared {
         let mut state = self.state();
         while state.end.is_none() {
             let now = Instant::now();
-            self.dial_if_due(&mut state, now);
+            let ran = state.awake.look(now - self.started);
+            self.dial_if_due(&mut state, now, ran);
             let jobs: Vec<Arc<Hosted>> = state.jobs.values().cloned().collect();
             let link = state.link.filter(|_| state.is_open && state.me.is_some());
             let since = now - reported;
@@ -346,18 +365,19 @@ impl Shared {
         }
     }
 
-    fn dial_if_due(&self, state: &mut State, now: Instant) {
-        if let Some((since, why)) = &state.lost
-            && now.saturating_duration_since(*since) > CONTROLLER_TIME
-        {
-            let at = self.cluster.address;
-            let why = why.clone();
-            state.end = Some(WorkerEnd::Failed(match state.me {
-                None => ClusterError::NoController { at, why },
-                Some(_) => ClusterError::ControllerGone { at, why },
-            }));
-            self.news.notify_all();
-            return;
+    fn dial_if_due(&self, state: &mut State, now: Instant, ran: Duration) {
+        if let Some(parted) = &state.lost {
+            let so_long = ran.saturating_sub(parted.since);
+            let patience = match parted.is_cut {
+                true => CUT_OFF_AFTER,
+                false => CONTROLLER_TIME,
+            };
+            if so_long > patience {
+                let at = self.cluster.address;
+                state.end = Some(WorkerEnd::Failed(parted.error(state.me, at, so_long)));
+                self.news.notify_all();
+                return;
+            }
         }
         if state.again.is_some_and(|at| at <= now) {
             state.again = None;
@@ -371,7 +391,7 @@ impl Shared {
     // ---- the controller
 
     fn register(&self, link: LinkId) {
-        let host = gethostname::gethostname();
+        let host = host();
         let mut state = self.state();
         state.link = Some(link);
         state.is_open = true;
@@ -381,7 +401,7 @@ impl Shared {
             known_as: state.me,
             epoch: self.epoch,
             pid: std::process::id(),
-            host: &host.to_string_lossy(),
+            host: &host,
             threads: self.pool.threads(),
             memory_bytes: self.budget.budget_bytes(),
             listens_at: self.listens_at,
@@ -435,18 +455,37 @@ impl Shared {
         let was_open = std::mem::replace(&mut state.is_open, false);
         state.link = None;
         let now = Instant::now();
-        let since = state.lost.as_ref().map_or(now, |(since, _)| *since);
-        state.lost = Some((since, why.to_string()));
+        let ran = state.awake.look(now - self.started);
+        let before = state.lost.take();
+        let since = match &before {
+            Some(before) => before.since,
+            // That is when it was cut off.
+            None if why.is_cut() => ran.saturating_sub(ACKNOWLEDGED_WITHIN),
+            None => ran,
+        };
+        state.lost = Some(Parted {
+            since,
+            why: why.to_string(),
+            is_cut: why.is_cut(),
+        });
         // What will not be otherwise the next time.
         let is_for_good = matches!(why, Lost::Greeting(_) | Lost::Tls(_)) && !why.may_pass();
         if !was_open && is_for_good {
-            let at = self.cluster.address;
-            let why = why.to_string();
-            state.end = Some(WorkerEnd::Failed(ClusterError::NoController { at, why }));
+            let end = ClusterError::unmet(self.cluster.address, why);
+            state.end = Some(WorkerEnd::Failed(end));
             self.news.notify_all();
             return;
         }
         state.again = Some(now + REDIAL);
+    }
+
+    /// Tells the controller that another member of a job cannot be reached.
+    fn say_cut_off(&self, cut: CutOff<'_>) {
+        let state = self.state();
+        // Without a link: whoever is cut off from the controller as well is lost there.
+        if let Some(link) = state.link.filter(|_| state.is_open) {
+            self.control().say(link, [framed(Message::CutOff(cut))]);
+        }
     }
 
     /// Tells the controller that a job cannot run here.
@@ -489,6 +528,21 @@ impl Shared {
         let job = prepare.job;
         if let Some(why) = self.hosted(job).on_prepare(me, prepare) {
             self.say_unprepared(job, why);
+        }
+    }
+}
+
+impl Parted {
+    fn error(&self, me: Option<WorkerId>, at: SocketAddr, so_long: Duration) -> ClusterError {
+        let why = self.why.clone();
+        match me {
+            None => ClusterError::NoController { at, why },
+            Some(me) if self.is_cut => ClusterError::CutOff {
+                who: format!("worker {me} on {}", host()),
+                whom: format!("the controller at {at}"),
+                why: format!("for {} s: {why}", so_long.as_secs()),
+            },
+            Some(_) => ClusterError::ControllerGone { at, why },
         }
     }
 }

@@ -4,6 +4,7 @@
 //! carry whole frames in order, under [TLS](tls) if they are to. A [`Switchboard`](switchboard::Switchboard) knows which job and which peer each belongs to, and
 //! makes it again when it is lost.
 
+pub mod forks;
 pub mod switchboard;
 pub mod tcp;
 pub mod tls;

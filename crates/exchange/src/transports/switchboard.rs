@@ -6,7 +6,8 @@
 //!   other replies with its own. From then on both send what the other lacks ([`Party::on_reconnect`]), and what is new.
 //! * What is sent to a peer without a link is dropped: the session has it, and sends it when there is one.
 //! * A link that is lost is dialed again, after a while that grows from [`REDIAL_FIRST`] to [`REDIAL_MAX`], until its owner says
-//!   that the peer is no more, or that the job is over. Nothing here decides that a peer is dead.
+//!   that the peer is no more, or that the job is over. Nothing here decides that a peer is dead: its owner hears once when its
+//!   machine has not answered for [`CUT_OFF_AFTER`] ([`Party::on_cut_off`]).
 //! * A peer whose process was started again is refused: its session is another.
 //! * A newer link between the same two takes the place of the older one: whoever dials again has lost it.
 //! * Who was forgotten is refused until this side dials it.
@@ -15,6 +16,7 @@
 
 use super::tcp::{Carried, GREETING_TIME, LinkId, Lost, Net, NetOptions, Origin, Owner, Place};
 use brambling_protocol::frame::{Body, Call, FORMAT, Frame, Incoming, Packet};
+use brambling_protocol::patience::{ACKNOWLEDGED_WITHIN, CUT_OFF_AFTER};
 use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -53,6 +55,9 @@ pub trait Party: Send + Sync {
     }
     /// The link is lost, and is being dialed again if this side dials; or it could not be made.
     fn on_lost(&self, _peer: WorkerId, _why: &Lost) {}
+    /// The peer's machine does not answer, for so long already, and the link is still being dialed again if this side dials. Told once until
+    /// there is a link again.
+    fn on_cut_off(&self, _peer: WorkerId, _so_long: Duration, _why: &str) {}
 }
 
 /// Has the links that speak of no job. Called on threads of the net, and on those that poll it.
@@ -90,6 +95,16 @@ struct Peer {
     epoch: Option<u64>,
     /// It takes no part any more.
     is_forgotten: bool,
+    /// Since when its machine does not answer.
+    cut: Option<Cut>,
+}
+
+/// A machine does not answer.
+struct Cut {
+    /// Since when, in time in which this process ran.
+    since: Duration,
+    why: String,
+    is_told: bool,
 }
 
 /// How far a link is.
@@ -341,6 +356,15 @@ impl Shared {
                 lines = self.lines();
                 continue;
             }
+            if let Some((line, so_long, why)) = lines.cut_off(self.net().ran()) {
+                let party = lines.jobs.get(&line.0).map(|job| job.party.clone());
+                drop(lines);
+                if let Some(party) = party {
+                    party.on_cut_off(line.1, so_long, &why);
+                }
+                lines = self.lines();
+                continue;
+            }
             let due = lines
                 .peers
                 .iter_mut()
@@ -372,8 +396,10 @@ impl Shared {
                 lines.links.insert(link, State::Dialing(line));
             }
             Err(error) => {
+                let why = Lost::Io(error);
+                lines.note(line, &why, Duration::ZERO, self.net().ran());
                 lines.dial_again(line);
-                self.tell_lost(lines, line, &Lost::Io(error));
+                self.tell_lost(lines, line, &why);
             }
         }
     }
@@ -533,7 +559,7 @@ impl Shared {
             self.net().send(link, [reply]);
         }
         let older = peer.link.replace(link);
-        (peer.again, peer.wait) = (None, REDIAL_FIRST);
+        (peer.again, peer.wait, peer.cut) = (None, REDIAL_FIRST, None);
         lines.links.insert(link, State::Serves(line));
         drop(lines);
         if let Some(older) = older.filter(|older| *older != link) {
@@ -544,8 +570,9 @@ impl Shared {
 
     fn lost(&self, link: LinkId, why: &Lost) {
         let mut lines = self.lines();
-        let line = match lines.links.remove(&link) {
-            Some(State::Dialing(line) | State::Serves(line)) => line,
+        let (line, before) = match lines.links.remove(&link) {
+            Some(State::Dialing(line)) => (line, GREETING_TIME),
+            Some(State::Serves(line)) => (line, ACKNOWLEDGED_WITHIN),
             Some(State::Visits) => {
                 drop(lines);
                 if let Some(reception) = &self.reception {
@@ -561,6 +588,7 @@ impl Shared {
         if !is_current {
             return;
         }
+        lines.note(line, why, before, self.net().ran());
         lines.dial_again(line);
         self.tell_lost(lines, line, why);
     }
@@ -576,6 +604,34 @@ impl Lines {
             _ => None,
         };
         self.links.iter().find_map(is_silent)
+    }
+
+    /// What the end of a link tells of the peer's machine, at a time when this process had run for `ran`. Where it has not answered, that
+    /// began a while `before`.
+    fn note(&mut self, line: Line, why: &Lost, before: Duration, ran: Duration) {
+        let Some(peer) = self.peers.get_mut(&line) else {
+            return;
+        };
+        if !why.is_cut() {
+            peer.cut = None;
+            return;
+        }
+        peer.cut.get_or_insert_with(|| Cut {
+            since: ran.saturating_sub(before),
+            why: why.to_string(),
+            is_told: false,
+        });
+    }
+
+    /// A peer whose machine has not answered for too long, which is told once.
+    fn cut_off(&mut self, ran: Duration) -> Option<(Line, Duration, String)> {
+        let mut peers = self.peers.iter_mut();
+        peers.find_map(|(line, peer)| {
+            let cut = peer.cut.as_mut().filter(|cut| !cut.is_told)?;
+            let so_long = ran.saturating_sub(cut.since);
+            cut.is_told = so_long >= CUT_OFF_AFTER;
+            cut.is_told.then(|| (*line, so_long, cut.why.clone()))
+        })
     }
 
     /// The peer has no link: it is dialed again after a while, if this side dials.

@@ -16,13 +16,14 @@
 //!   are news: they wake the other side's helper, unless its threads poll. Large ones do not while its threads [look](Net::look) between
 //!   their tasks and none [rests](Net::rest), for at most [`DOZE`]: whom they are for is at work.
 //! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline. A connection whose other end
-//!   is gone without a word is noticed by the system ([`KEEPALIVE`]).
+//!   is gone without a word is noticed by the system while it is quiet ([`KEEPALIVE`]), and [here](acknowledged) while something is under way.
 //! * A panic of the owner ends the link that it was handed a frame of, and nothing else.
 //!
 //! # Locks
 //! A link's reader is locked while frames are handed up, its writer while frames are queued or written. Whoever is handed a
 //! frame may send on any link: a writer is taken under a reader, never the other way about.
 
+mod acknowledged;
 mod buffers;
 mod carried;
 mod door;
@@ -42,6 +43,7 @@ pub use crate::place::{Place, Room};
 use super::tls::Tls;
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
+use brambling_protocol::patience::{Awake, LOOKED_EACH};
 use buffers::Buffers;
 use door::Door;
 use link::{Link, Look};
@@ -68,8 +70,6 @@ const OUT_OF_THE_WAY: Duration = Duration::from_micros(500);
 const FAR_OUT_OF_THE_WAY: Duration = Duration::from_millis(2);
 /// How long what is no news may wait, at most, for threads that looked lately.
 const DOZE: Duration = Duration::from_millis(10);
-/// How long a connection may be silent before the system asks whether the other end is there.
-pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// A link of one net. Never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -153,8 +153,11 @@ struct Shared {
     rests: AtomicBool,
     /// How many of those who polled rest.
     resting: AtomicUsize,
-    /// When the helper last looked for greetings that take too long.
+    began: Instant,
+    /// When the helper last looked for greetings that take too long, and for links that are cut off.
     looked: Mutex<Instant>,
+    /// How long it has run.
+    awake: Mutex<Awake>,
 }
 
 #[derive(Default)]
@@ -216,7 +219,9 @@ impl Net {
             looks: AtomicU64::new(0),
             rests: AtomicBool::new(false),
             resting: AtomicUsize::new(0),
+            began: Instant::now(),
             looked: Mutex::new(Instant::now()),
+            awake: Mutex::default(),
         });
         let mut net = Net {
             shared,
@@ -317,6 +322,11 @@ impl Net {
         let mut sum = links.ended;
         links.all.iter().for_each(|link| sum += link.carried());
         sum
+    }
+
+    /// How long it has run, to a second: time in which its process was stopped does not count.
+    pub fn ran(&self) -> Duration {
+        self.shared.awake().ran()
     }
 
     /// Ends a link. The owner hears of it as of any other end.
@@ -457,7 +467,7 @@ impl Shared {
             let is_idle = unread.is_empty();
             let patience = match is_idle.then(|| self.fall_asleep(looked_at, &mut unread)) {
                 Some(Sleep::Dozes) if unread.is_empty() => DOZE,
-                Some(Sleep::Sleeps) if unread.is_empty() => GREETING_TIME / 5,
+                Some(Sleep::Sleeps) if unread.is_empty() => LOOKED_EACH,
                 _ => Duration::ZERO,
             };
             match poll.poll(&mut events, Some(patience)) {
@@ -486,7 +496,7 @@ impl Shared {
                     is_left || self.read(&link, true).has_more
                 })
             });
-            self.end_slow_greetings();
+            self.look_after_links();
         }
         let ended = io::Error::other("the process ends its connections");
         self.end_all(&ended);
@@ -535,21 +545,27 @@ impl Shared {
         }
     }
 
-    fn end_slow_greetings(&self) {
+    fn awake(&self) -> MutexGuard<'_, Awake> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Now and then: ends links whose greeting takes too long, and those whose other machine acknowledges nothing any more.
+    fn look_after_links(&self) {
         let now = Instant::now();
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if now - *looked < GREETING_TIME / 5 {
+        if now - *looked < LOOKED_EACH {
             return;
         }
         *looked = now;
         drop(looked);
+        let ran = self.awake().look(now - self.began);
         self.buffers.give_back();
-        for link in self
-            .all()
-            .iter()
-            .filter(|link| link.greets_longer_than(GREETING_TIME, now))
-        {
-            self.lose(link, Lost::Silent);
+        for link in self.all().iter() {
+            if link.greets_longer_than(GREETING_TIME, now) {
+                self.lose(link, link.unanswered());
+            } else if link.is_cut_off(ran, now) {
+                self.lose(link, Lost::Unacknowledged);
+            }
         }
     }
 

@@ -4,9 +4,9 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::*;
 use brambling_protocol::message::{
-    Accepted, Client, FailureKind, JobDetails, JobState, JobStatus, Load, Member, Message, Move,
-    Origin, Part, Prepare, Printed, PrintedLine, Register, Registered, ShardTime, Status, Stream,
-    StuckKernel, Submit, Times, WorkerStatus,
+    Accepted, Client, CutOff, FailureKind, JobDetails, JobState, JobStatus, Load, Member, Message,
+    Move, Origin, Part, Prepare, Printed, PrintedLine, Register, Registered, ShardTime, Status,
+    Stream, StuckKernel, Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
 
@@ -465,6 +465,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             memory_bytes: 1 << 33,
             idle_permille: 125,
             stuck: Vec::new(),
+            silent_ms: 0,
         }],
         jobs: vec![JobStatus {
             id: job,
@@ -527,6 +528,12 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         seconds: 7,
     };
     let packages = vec![("numpy", "2.4.6"), ("helper", "source 1f")];
+    let cut_off = CutOff {
+        job,
+        peer: worker,
+        for_ms: 12_000,
+        why,
+    };
     let partition = Message::Partition {
         dataset: DatasetId(2),
         index: 1,
@@ -642,6 +649,8 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("stuck", Message::Stuck(vec![stuck.clone()])),
         ("all-stuck", Message::AllStuck(vec![(worker, stuck)])),
         ("packages", Message::Packages { job, packages }),
+        ("cut-off", Message::CutOff(cut_off)),
+        ("silences", Message::Silences(vec![(worker, 12_300)])),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

@@ -35,7 +35,7 @@ pub use failure::{Failure, FailureKind, Origin, WaitsFor};
 pub use job::{Job, JobOptions, WEIGHT_MAX};
 pub use mail::Mail;
 pub use meter::Reading;
-pub use pool::{Advance, Caller, Interrupted, Pool, QuietCaller};
+pub use pool::{Advance, Caller, Interrupted, Pool, QuietCaller, Silent};
 pub use printed::{Printed, PrintedWhat};
 pub use sleep::{Bed, Beds};
 pub use tally::Tally;

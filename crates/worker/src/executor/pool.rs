@@ -10,6 +10,7 @@ use super::stall::{Watchdog, describe};
 use super::thread::Worker;
 use brambling_exchange::in_process::fences;
 use brambling_memory::held::{self, Held};
+use brambling_protocol::WorkerId;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -35,6 +36,17 @@ pub struct Advance<'a> {
     pub tasks_total: Option<u64>,
     /// How long the job has run.
     pub elapsed: Duration,
+    /// Workers of a cluster that it waits for: they have told nothing for some seconds, and are not known to be gone.
+    pub silent: &'a [Silent],
+}
+
+/// A worker that tells nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Silent {
+    /// Which.
+    pub worker: WorkerId,
+    /// For how long.
+    pub so_long: Duration,
 }
 
 /// The thread that runs a job and waits for it: it is asked for interruptions, and runs the stages that
@@ -289,6 +301,7 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
                 tasks: job.tasks_retired(),
                 tasks_total,
                 elapsed: job.started.get().map_or(Duration::ZERO, Instant::elapsed),
+                silent: &[],
             });
             if caller.check().is_err() {
                 job.fail(Rank::Interrupted, Failure::Interrupted);

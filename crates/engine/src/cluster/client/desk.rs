@@ -2,6 +2,7 @@
 
 use brambling_exchange::transports::switchboard::{Reception, Refused};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
+use brambling_protocol::greeting::GreetingError;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
@@ -9,14 +10,48 @@ use std::sync::{Mutex, PoisonError};
 pub(super) enum Heard {
     Open(LinkId),
     Frame(LinkId, Vec<u8>),
-    Lost(LinkId, Why),
+    Lost(LinkId, Loss),
 }
 
-/// Why a link is lost.
-pub(super) struct Why {
-    pub(super) text: String,
+/// Why a link ended, or never opened.
+#[derive(Clone, Debug)]
+pub(super) struct Loss {
+    pub(super) why: String,
+    pub(super) how: How,
     /// Whether it may open the next time, if it never did.
     pub(super) may_pass: bool,
+}
+
+/// What that says of who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum How {
+    /// Its machine does not answer.
+    CutOff,
+    /// Its machine answers, and nobody listens there.
+    Nobody,
+    /// It answers, and takes nobody with what is known here.
+    Refused,
+    /// It is there and says nothing.
+    Silent,
+    Otherwise,
+}
+
+impl From<&Lost> for Loss {
+    fn from(lost: &Lost) -> Loss {
+        let how = match lost {
+            lost if lost.is_cut() => How::CutOff,
+            lost if lost.is_nobody() => How::Nobody,
+            Lost::Greeting(GreetingError::NotBrambling) => How::Otherwise,
+            Lost::Greeting(_) | Lost::Tls(_) => How::Refused,
+            Lost::Silent => How::Silent,
+            _ => How::Otherwise,
+        };
+        Loss {
+            why: lost.to_string(),
+            how,
+            may_pass: lost.may_pass(),
+        }
+    }
 }
 
 pub(super) struct Desk(pub(super) Mutex<Sender<Heard>>);
@@ -38,7 +73,6 @@ impl Reception for Desk {
         Ok(())
     }
     fn on_lost(&self, link: LinkId, why: &Lost) {
-        let (text, may_pass) = (why.to_string(), why.may_pass());
-        self.hear(Heard::Lost(link, Why { text, may_pass }));
+        self.hear(Heard::Lost(link, why.into()));
     }
 }

@@ -5,15 +5,15 @@ mod hearing;
 mod links;
 mod packages;
 
-use super::desk::Heard;
-use super::{ANSWER, Cluster};
+use super::desk::{Heard, How, Loss};
+use super::{ANSWER, Cluster, Silences};
 use crate::cluster::wire::framed;
 use crate::cluster::{ClusterError, VERSION};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
-use brambling_protocol::JobId;
 use brambling_protocol::message::{Message, Submit, parts};
+use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Tally};
 use endings::elsewhere;
 use hearing::Event;
@@ -57,6 +57,8 @@ impl Cluster {
             workers: BTreeMap::new(),
             left: BTreeMap::new(),
             again: Vec::new(),
+            silences: Silences::default(),
+            gone: Vec::new(),
             heard: started,
             packages: Packages::default(),
         };
@@ -81,6 +83,10 @@ struct Talk<'a> {
     left: BTreeMap<LinkId, Link>,
     /// Workers to dial again, and when.
     again: Vec<(Instant, Link)>,
+    /// Workers that had ended before they gave what they had.
+    gone: Vec<WorkerId>,
+    /// How long workers have told the controller nothing.
+    silences: Silences,
     /// When a worker last said something.
     heard: Instant,
     packages: Packages,
@@ -124,6 +130,7 @@ impl Talk<'_> {
         loop {
             match self.next()? {
                 Event::Open(link) => {
+                    self.worker(link).opened();
                     let program = parts(job, bytes).map(|part| framed(Message::Program(part)));
                     self.cluster.board.say(link, program);
                     self.worker(link).has_program = true;
@@ -131,7 +138,7 @@ impl Talk<'_> {
                 Event::Admitted(member) => self.dial(Link::new(member, None))?,
                 Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 // The controller tells whether that ends the job.
-                Event::Lost(link, _) => self.lost(link),
+                Event::Lost(link, loss) => self.lost(link, &loss),
                 Event::Over(None) => break,
                 Event::Over(failure) => return Err(self.failed(failure)),
                 _ => {}
@@ -146,7 +153,10 @@ impl Talk<'_> {
         loop {
             let patience = deadline.saturating_duration_since(Instant::now());
             let heard = self.inbox.recv_timeout(patience);
-            let heard = heard.map_err(|_| self.cluster.gone("it does not answer".into()))?;
+            let heard = heard.map_err(|_| ClusterError::NoAnswer {
+                at: self.cluster.address,
+                after: ANSWER,
+            })?;
             if let Event::Queued(job) = self.understand(heard)? {
                 return Ok(job);
             }
@@ -168,7 +178,10 @@ impl Talk<'_> {
             self.expect_answers()?;
             match self.next_by(Some(self.heard + self.cluster.silence))? {
                 // Made again: all of it, since what came of it is not known there.
-                Event::Open(link) => self.ask_for_all(link, job),
+                Event::Open(link) => {
+                    self.worker(link).opened();
+                    self.ask_for_all(link, job);
+                }
                 Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 Event::Partition(dataset, index, bytes) => {
                     let value = self.decode(dataset, &bytes)?;
@@ -181,14 +194,9 @@ impl Talk<'_> {
                     fetched.tally.busy += tally.busy;
                     fetched.tally.peak_bytes += tally.peak_bytes;
                 }
-                Event::Lost(link, why) if !self.worker(link).is_done => {
-                    let worker = self.worker(link);
-                    let since = *worker.lost.get_or_insert_with(Instant::now);
-                    if since.elapsed() > REDIALED_FOR {
-                        let worker = worker.member.worker.to_string();
-                        return Err(ClusterError::ResultsGone { worker, why }.into());
-                    }
-                    self.lost(link);
+                Event::Lost(link, loss) if !self.worker(link).is_done => {
+                    self.expect_there(link, &loss)?;
+                    self.lost(link, &loss);
                 }
                 _ => {}
             }
@@ -201,6 +209,28 @@ impl Talk<'_> {
     fn ask_for_all(&self, link: LinkId, job: JobId) {
         self.cluster.say(link, Message::AskPrinted(job));
         self.cluster.say(link, Message::Fetch(job));
+    }
+
+    /// A worker that owes results has lost its link, and it cannot be made again if its process has ended.
+    fn expect_there(&mut self, link: LinkId, loss: &Loss) -> Result<(), ClusterError> {
+        let worker = self.worker(link);
+        let since = *worker.lost.get_or_insert_with(Instant::now);
+        let (name, has_waited) = (worker.member.worker, since.elapsed() > REDIALED_FOR);
+        match loss.how {
+            // Perhaps it had nothing.
+            How::Nobody => {
+                self.gone.push(name);
+                self.part_from(|it| it.member.worker == name);
+                Ok(())
+            }
+            // Those are waited for as long as for any answer, or until it is told that there is no way there.
+            How::Silent | How::CutOff => Ok(()),
+            How::Refused | How::Otherwise if !has_waited => Ok(()),
+            How::Refused | How::Otherwise => Err(ClusterError::ResultsGone {
+                worker: name.to_string(),
+                why: loss.why.clone(),
+            }),
+        }
     }
 
     /// Whoever owes results, and has said nothing for long, is not waited for.
@@ -230,6 +260,11 @@ impl Talk<'_> {
             let group = self.plan.group_of_dataset[dataset.index()];
             for index in 0..self.plan.counts[group.index()] {
                 if !fetched.values.contains_key(&(dataset, index)) {
+                    if let Some(gone) = self.gone.first() {
+                        let why = "its process has ended, and what it held is lost; run the program again";
+                        let (worker, why) = (gone.to_string(), why.into());
+                        return Err(ClusterError::ResultsGone { worker, why }.into());
+                    }
                     return Err(ClusterError::Broken {
                         who: "the cluster".into(),
                         why: format!("no worker has partition {index} of dataset `{}`", kept.name),

@@ -58,8 +58,8 @@ impl ControllerProcess {
 
 impl Survey {
     fn take(shared: &Shared) -> Survey {
-        let now = shared.started.elapsed();
-        let state = shared.state();
+        let mut state = shared.state();
+        let now = state.now(shared);
         let (registry, jobs) = (&state.registry, &state.jobs);
         let held = |job, worker: WorkerId| {
             let machine = jobs.get(&job);

@@ -1,5 +1,6 @@
 //! One connection: a request comes, an answer goes, and the other end closes.
 
+use brambling_exchange::transports::forks::Own;
 use bytes::{Buf, Bytes};
 use mio::net::TcpStream;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,6 +14,8 @@ const AFTERWARDS_MAX: usize = 1 << 16;
 
 /// A connection, and how far it is.
 pub(super) struct Connection {
+    // Before the socket: it is let go while that is open.
+    _own: Own,
     stream: TcpStream,
     /// When it is cut, however far it is.
     pub(super) deadline: Instant,
@@ -40,6 +43,7 @@ pub(super) enum Next {
 impl Connection {
     pub(super) fn new(stream: TcpStream, deadline: Instant) -> Connection {
         Connection {
+            _own: Own::new(&stream),
             stream,
             deadline,
             state: State::Reads(Vec::new()),

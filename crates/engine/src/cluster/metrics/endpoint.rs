@@ -14,6 +14,7 @@
 use super::super::ClusterError;
 use super::connection::{Connection, Next};
 use super::request::{Asked, Refusal, asked, metrics, refusal};
+use brambling_exchange::transports::forks::Own;
 use bytes::Bytes;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -92,6 +93,7 @@ impl MetricsEndpoint {
         let ends = Arc::<AtomicBool>::default();
         let server = Server {
             poll,
+            _own: Own::new(&listener),
             listener,
             connections: VecDeque::new(),
             page: Page { read, last: None },
@@ -169,6 +171,8 @@ enum Accepted {
 
 struct Server {
     poll: Poll,
+    // Before the listener: it is let go while that is open.
+    _own: Own,
     listener: TcpListener,
     /// By their age: the oldest, which has the next deadline, first.
     connections: VecDeque<Connection>,

@@ -13,7 +13,9 @@ use brambling_memory::Spill;
 use brambling_memory::held::{self, Held};
 use brambling_program::{Bindings, DatasetId, Plan};
 use brambling_protocol::frame::{FAN_OUT, Incoming, Packet};
-use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times, parts};
+use brambling_protocol::message::{
+    self, BadPart, CutOff, Message, Part, Parts, Prepare, Times, parts,
+};
 use brambling_protocol::{JobId, PartitionMap, Priority, Sequence, WorkerId};
 use brambling_worker::executor::{Carrier, Failure, Job, JobOptions, Membership, Origin, Tally};
 use brambling_worker::node::{Node, NodeOptions};
@@ -433,7 +435,11 @@ impl Hosted {
 
     /// Its links: of two workers the one of the higher name dials, and all of them the controller.
     fn enter(&self, shared: &Arc<Shared>, me: WorkerId, prepare: &Prepare, job: &Arc<Job>) {
-        let side = Side(Arc::downgrade(job));
+        let side = Side {
+            id: self.id,
+            job: Arc::downgrade(job),
+            shared: self.shared.clone(),
+        };
         shared.board().enter(self.id, me, Arc::new(side));
         let controller = shared.cluster.address;
         shared
@@ -591,25 +597,44 @@ impl Carrier for Wire {
 }
 
 /// A job's side of its links.
-struct Side(Weak<Job>);
+struct Side {
+    id: JobId,
+    job: Weak<Job>,
+    shared: Weak<Shared>,
+}
 
 impl Party for Side {
     fn received(&self, peer: WorkerId) -> Sequence {
-        self.0.upgrade().map_or(0, |job| job.received(peer))
+        let job = self.job.upgrade();
+        job.map_or(0, |job| job.received(peer))
     }
     fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
-        match self.0.upgrade() {
+        match self.job.upgrade() {
             Some(job) => Ok(job.on_reconnect(peer, received)?),
             None => Err("the job is over here".into()),
         }
     }
     fn place(&self, _peer: WorkerId, begun: &[u8]) -> Option<Place> {
-        self.0.upgrade()?.place(begun)
+        self.job.upgrade()?.place(begun)
     }
     fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
-        match self.0.upgrade() {
+        match self.job.upgrade() {
             Some(job) => Ok(job.on_frame(peer, frame)?),
             None => Ok(()),
+        }
+    }
+    fn on_cut_off(&self, peer: WorkerId, so_long: Duration, why: &str) {
+        // Its own link to the controller tells this worker of that.
+        if peer == WorkerId::CONTROLLER {
+            return;
+        }
+        if let Some(shared) = self.shared.upgrade() {
+            shared.say_cut_off(CutOff {
+                job: self.id,
+                peer,
+                for_ms: so_long.as_millis() as u64,
+                why,
+            });
         }
     }
 }

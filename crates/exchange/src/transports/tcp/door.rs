@@ -6,6 +6,7 @@ use super::slots::{Slots, Step};
 use super::stream::Listener;
 use super::wire::Wire;
 use super::{GREETING_TIME, LinkId, Lost, Origin, Owner, Place, Shared};
+use crate::transports::forks::Own;
 use crate::transports::tls::Tls;
 use brambling_protocol::frame::Incoming;
 use mio::event::Event;
@@ -36,6 +37,8 @@ enum Accepted {
 
 /// Where others connect, and whether all were taken who have.
 struct Entrance {
+    // Before the listener: it is let go while that is open.
+    _own: Own,
     listener: Listener,
     token: mio::Token,
     accepted: Accepted,
@@ -90,6 +93,7 @@ impl Door {
         for (mut listener, token) in listeners.into_iter().zip(LISTENERS) {
             listener.register(&registry, token)?;
             entrances.push(Entrance {
+                _own: Own::new(&listener),
                 listener,
                 token,
                 accepted: Accepted::All,

@@ -4,6 +4,7 @@ mod greeting;
 mod reader;
 mod writer;
 
+use super::acknowledged::{Acknowledged, Owed};
 use super::buffers::Buffers;
 use super::carried::{self, Carried, Count};
 use super::shared::Sleep;
@@ -17,7 +18,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use reader::{LARGE_BYTES, Reader};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ pub(super) struct Link {
     writer: Mutex<Writer>,
     received: Arc<Count>,
     sent: Arc<Count>,
+    /// Looked at by the helper alone.
+    owed: Mutex<Owed>,
 }
 
 /// What a look at a link has brought.
@@ -88,6 +91,7 @@ impl Link {
             }),
             received,
             sent,
+            owed: Mutex::default(),
         }
     }
 
@@ -126,6 +130,21 @@ impl Link {
     /// Whether its greeting takes longer than it may.
     pub(super) fn greets_longer_than(&self, time: Duration, now: Instant) -> bool {
         now.saturating_duration_since(self.since) > time && !self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Why a link ends whose greeting has taken too long.
+    pub(super) fn unanswered(&self) -> Lost {
+        match self.wire.stream.is_connected() {
+            true => Lost::Silent,
+            false => Lost::Unreached,
+        }
+    }
+
+    /// Whether the other machine has acknowledged nothing for too long, as of now, when this process has run for `ran`.
+    pub(super) fn is_cut_off(&self, ran: Duration, now: Instant) -> bool {
+        let found = Acknowledged::of(self.wire.stream.as_fd());
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        owed.is_overdue(found, ran, now)
     }
 
     /// Has it watched, for all that may happen.

@@ -3,6 +3,7 @@
 use crate::transports::tls::TlsError;
 use brambling_protocol::frame::FrameError;
 use brambling_protocol::greeting::GreetingError;
+use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
@@ -22,6 +23,12 @@ pub enum Lost {
     /// It had proved nothing yet when too many others came.
     #[error("too many others came before it had proved that it knows the token")]
     CrowdedOut,
+    /// Nobody there has answered at all.
+    #[error("nothing answers there")]
+    Unreached,
+    /// What was sent is not acknowledged by the other machine: it is cut off, or has no power.
+    #[error("its machine has acknowledged nothing for {} s", ACKNOWLEDGED_WITHIN.as_secs())]
+    Unacknowledged,
     /// It said what is no frame.
     #[error("it sent what cannot be read: {0}")]
     Frame(#[from] FrameError),
@@ -54,5 +61,30 @@ impl Lost {
             ),
             _ => false,
         }
+    }
+
+    /// Whether the other machine does not answer: that says nothing of the process there.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Lost::Unreached | Lost::Unacknowledged => true,
+            Lost::Io(error) => Lost::is_no_way(error),
+            _ => false,
+        }
+    }
+
+    /// Whether the system knows no way to another machine, or hears nothing from there.
+    pub fn is_no_way(error: &io::Error) -> bool {
+        matches!(
+            error.kind(),
+            ErrorKind::TimedOut
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::NetworkDown
+        )
+    }
+
+    /// Whether the other machine answers, and nobody listens at the address.
+    pub fn is_nobody(&self) -> bool {
+        matches!(self, Lost::Io(error) if error.kind() == ErrorKind::ConnectionRefused)
     }
 }

@@ -8,7 +8,7 @@
 //! Anybody on the machine may take such a name while it is free. So who dials goes on only where a process of the same user listens, as
 //! the system says; TCP is used otherwise. Who listens takes nobody of another user there. The greeting is the same on both.
 
-use super::KEEPALIVE;
+use brambling_protocol::patience::{KEEPALIVE, KEEPALIVE_EACH, KEEPALIVE_TRIES};
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::net::sockopt::socket_peercred;
@@ -59,7 +59,8 @@ impl Stream {
                 let _ = stream.set_nodelay(true);
                 // Where it is refused, a connection that dies without a word is noticed when something is sent.
                 let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-                let keepalive = keepalive.with_interval(KEEPALIVE / 5).with_retries(5);
+                let keepalive = keepalive.with_interval(KEEPALIVE_EACH);
+                let keepalive = keepalive.with_retries(KEEPALIVE_TRIES);
                 let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
             }
             // The system gives as much of it as it gives anybody. TCP's buffers grow by themselves.
@@ -222,6 +223,15 @@ impl Listener {
                 let is_ours = is_of_our_user(&stream).unwrap_or(false);
                 Ok(is_ours.then_some((Stream::Local(stream), from)))
             }
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Listener::Tcp(listener) => listener.as_raw_fd(),
+            Listener::Local(listener, _) => listener.as_raw_fd(),
         }
     }
 }

@@ -11,6 +11,7 @@ pub(super) use session::Session;
 use super::Lost;
 use super::shared::Sleep;
 use super::stream::Stream;
+use crate::transports::forks::Own;
 use brambling_protocol::greeting::Listener;
 use memory::Memory;
 use std::io::{self, IoSlice, Read, Write};
@@ -21,6 +22,8 @@ const STEP_BYTES: usize = 1 << 12;
 
 /// A socket, and what speaks on it.
 pub(super) struct Wire {
+    // Before the socket: it is let go while that is open.
+    _own: Own,
     pub(super) stream: Stream,
     way: Way,
 }
@@ -42,7 +45,8 @@ impl Wire {
             None if stream.is_local() => Way::Memory(Memory::default()),
             None => Way::Plain,
         };
-        Wire { stream, way }
+        let _own = Own::new(&stream);
+        Wire { _own, stream, way }
     }
 
     fn memory(&self) -> Option<&Memory> {

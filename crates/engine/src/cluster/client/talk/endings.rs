@@ -4,8 +4,9 @@ use super::Talk;
 use super::hearing::Event;
 use crate::Error;
 use brambling_exchange::transports::tcp::LinkId;
-use brambling_protocol::JobId;
 use brambling_protocol::message::{self, Message};
+use brambling_protocol::patience::LEFT_OUT_AFTER;
+use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Failure, Origin};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -22,11 +23,20 @@ impl Talk<'_> {
         elsewhere(failure, origin)
     }
 
+    /// Whether a worker is not likely to answer.
+    fn is_silent(&self, worker: WorkerId) -> bool {
+        let silences = self.silences.0.iter();
+        let told = silences.filter(|(it, _)| *it == worker);
+        told.into_iter()
+            .any(|(_, silent_ms)| Duration::from_millis(*silent_ms) >= LEFT_OUT_AFTER)
+    }
+
     /// Where a failure began, if a worker knows that. What was printed before it is shown meanwhile. Whoever does not answer soon is not
     /// waited for.
     fn ending(&mut self, job: JobId, failure: Option<&str>) -> Option<Origin> {
         let deadline = Instant::now() + ENDING_TIME;
-        let asked = self.workers.iter().filter(|(_, worker)| worker.has_program);
+        let asked = self.workers.iter();
+        let asked = asked.filter(|(_, it)| it.has_program && !self.is_silent(it.member.worker));
         let mut printing: BTreeSet<LinkId> = asked.map(|(link, _)| *link).collect();
         let mut asked = printing.clone();
         for link in &printing {

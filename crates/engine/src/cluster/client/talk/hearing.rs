@@ -3,14 +3,15 @@
 use super::Talk;
 use super::endings::come;
 use crate::Error;
-use crate::cluster::client::desk::Heard;
-use crate::cluster::client::{LOOKS, refused};
+use crate::cluster::client::desk::{Heard, Loss};
+use crate::cluster::client::{LOOKS, Silences, refused};
 use crate::cluster::{ClusterError, Status, prints, wire};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::DatasetId;
 use brambling_protocol::message::{self, Accepted, Member, Message};
+use brambling_protocol::patience::LEFT_OUT_AFTER;
 use brambling_protocol::{JobId, WorkerId};
-use brambling_worker::executor::{Advance, Failure, Origin, Tally};
+use brambling_worker::executor::{Advance, Failure, Origin, Silent, Tally};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ pub(super) enum Event {
     Left(WorkerId),
     Over(Option<String>),
     Open(LinkId),
-    Lost(LinkId, String),
+    Lost(LinkId, Loss),
     Partition(DatasetId, u32, Vec<u8>),
     Fetched(LinkId, Tally),
     Origin(LinkId, Option<Origin>),
@@ -51,6 +52,7 @@ impl Talk<'_> {
                 return Err(Failure::Interrupted.into());
             }
             self.dial_again()?;
+            self.expect_ways()?;
             match self.inbox.recv_timeout(LOOKS) {
                 Ok(heard) => return self.understand(heard),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -72,11 +74,11 @@ impl Talk<'_> {
                 let message = wire::message(&frame).map_err(|why| self.cluster.broken(why))?;
                 self.controller_said(message)
             }
-            Heard::Lost(link, why) if link == controller => Err(self.cluster.gone(why.text).into()),
+            Heard::Lost(link, loss) if link == controller => Err(self.cluster.lost(loss).into()),
             Heard::Frame(link, frame) => self.worker_said(link, &frame),
             Heard::Open(link) if self.workers.contains_key(&link) => Ok(Event::Open(link)),
-            Heard::Lost(link, why) if self.workers.contains_key(&link) => {
-                Ok(Event::Lost(link, why.text))
+            Heard::Lost(link, loss) if self.workers.contains_key(&link) => {
+                Ok(Event::Lost(link, loss))
             }
             // Links of an earlier conversation.
             Heard::Open(_) | Heard::Lost(..) => Ok(Event::None),
@@ -95,15 +97,41 @@ impl Talk<'_> {
                 Event::Over(failure.map(str::to_owned))
             }
             Message::Refused { why } => return Err(refused(why).into()),
+            Message::Silences(told) => {
+                self.silences = Silences(told);
+                Event::None
+            }
             Message::Status(status) => {
-                self.show(&status);
+                self.show(&self.silences.told_of(status));
                 Event::None
             }
             _ => Event::None,
         })
     }
 
+    /// Those that are waited for, if a worker is: of a job that waits for its turn, all that there are.
+    fn silent(&self, status: &Status) -> Vec<Silent> {
+        let member = |id: WorkerId| {
+            let linked = self.workers.values().any(|it| it.member.worker == id);
+            linked || self.again.iter().any(|(_, it)| it.member.worker == id)
+        };
+        let waits = self.workers.is_empty() && self.again.is_empty();
+        let left_out =
+            |it: &&message::WorkerStatus| it.silent_ms >= LEFT_OUT_AFTER.as_millis() as u64;
+        if waits && !status.workers.iter().all(|it| left_out(&it)) {
+            return Vec::new();
+        }
+        let silent = status.workers.iter().filter(left_out);
+        let silent = silent.filter(|it| waits || member(it.id));
+        let silent = silent.map(|it| Silent {
+            worker: it.id,
+            so_long: Duration::from_millis(it.silent_ms),
+        });
+        silent.collect()
+    }
+
     fn show(&mut self, status: &Status) {
+        let silent = self.silent(status);
         let ours = status.jobs.iter().find(|job| Some(job.id) == self.job);
         if let Some(job) = ours {
             self.caller.advanced(Advance {
@@ -111,6 +139,7 @@ impl Talk<'_> {
                 tasks: job.position,
                 tasks_total: self.plan.task_count(),
                 elapsed: self.started.elapsed(),
+                silent: &silent,
             });
         }
     }

@@ -3,8 +3,11 @@
 use super::Talk;
 use crate::Error;
 use crate::cluster::ClusterError;
-use brambling_exchange::transports::tcp::LinkId;
+use crate::cluster::client::cut_off;
+use crate::cluster::client::desk::{How, Loss};
+use brambling_exchange::transports::tcp::{GREETING_TIME, LinkId, Lost};
 use brambling_protocol::message::{Member, Message, Parts};
+use brambling_protocol::patience::{ACKNOWLEDGED_WITHIN, CUT_OFF_AFTER};
 use std::time::{Duration, Instant};
 
 /// How long after it was lost the link to a worker is made again, and for how long that is tried.
@@ -17,12 +20,16 @@ pub(super) struct Link {
     /// The partition that comes in parts.
     pub(super) parts: Parts,
     pub(super) is_done: bool,
+    /// Whether it is open, or was.
+    pub(super) is_open: bool,
     /// Whether it was sent the program: who was not holds nothing.
     pub(super) has_program: bool,
     /// The number of what its kernels print next.
     pub(super) printed: u64,
     /// Since when there is none.
     pub(super) lost: Option<Instant>,
+    /// Since when its machine does not answer, and what happens.
+    pub(super) cut: Option<(Instant, String)>,
 }
 
 impl Link {
@@ -31,18 +38,34 @@ impl Link {
             member,
             parts: Parts::default(),
             is_done: false,
+            is_open: false,
             has_program: false,
             printed: 0,
             lost,
+            cut: None,
         }
+    }
+}
+
+impl Link {
+    pub(super) fn opened(&mut self) {
+        (self.is_open, self.cut) = (true, None);
     }
 }
 
 impl Talk<'_> {
     pub(super) fn dial(&mut self, to: Link) -> Result<(), Error> {
-        let visited = self.cluster.board.visit(to.member.at);
-        let link = visited.map_err(|source| ClusterError::System { source })?;
-        self.workers.insert(link, to);
+        match self.cluster.board.visit(to.member.at) {
+            Ok(link) => {
+                self.workers.insert(link, to);
+            }
+            // The network may come back.
+            Err(error) if Lost::is_no_way(&error) => {
+                let why = error.to_string();
+                self.dial_later(to, Some((Instant::now(), why)));
+            }
+            Err(source) => return Err(ClusterError::System { source }.into()),
+        }
         Ok(())
     }
 
@@ -56,20 +79,43 @@ impl Talk<'_> {
     }
 
     /// A worker is dialed again after a while.
-    pub(super) fn lost(&mut self, link: LinkId) {
-        if let Some(worker) = self.workers.remove(&link) {
-            let lost = worker.lost.or(Some(Instant::now()));
-            let Link {
-                has_program,
-                printed,
-                ..
-            } = worker;
-            let again = Link {
-                has_program,
-                printed,
-                ..Link::new(worker.member, lost)
-            };
-            self.again.push((Instant::now() + REDIAL, again));
+    pub(super) fn lost(&mut self, link: LinkId, loss: &Loss) {
+        let Some(worker) = self.workers.remove(&link) else {
+            return;
+        };
+        let now = Instant::now();
+        // One that was open has ended so long after that.
+        let before = match worker.is_open {
+            true => ACKNOWLEDGED_WITHIN,
+            false => GREETING_TIME,
+        };
+        let since = now.checked_sub(before).unwrap_or(now);
+        let cut = (loss.how == How::CutOff).then(|| (since, loss.why.clone()));
+        self.dial_later(worker, cut);
+    }
+
+    fn dial_later(&mut self, worker: Link, cut: Option<(Instant, String)>) {
+        let now = Instant::now();
+        let again = Link {
+            has_program: worker.has_program,
+            printed: worker.printed,
+            cut: cut.map(|cut| worker.cut.unwrap_or(cut)),
+            ..Link::new(worker.member, worker.lost.or(Some(now)))
+        };
+        self.again.push((now + REDIAL, again));
+    }
+
+    /// A worker to which there has been no way for too long is not waited for.
+    pub(super) fn expect_ways(&self) -> Result<(), ClusterError> {
+        let links = self.workers.values();
+        let links = links.chain(self.again.iter().map(|(_, it)| it));
+        let mut cut = links.filter_map(|it| Some((it.member, it.cut.as_ref()?)));
+        match cut.find(|(_, (since, _))| since.elapsed() >= CUT_OFF_AFTER) {
+            None => Ok(()),
+            Some((Member { worker, at }, (since, why))) => {
+                let why = format!("for {} s: {why}", since.elapsed().as_secs());
+                Err(cut_off(format!("worker {worker} at {at}"), why))
+            }
         }
     }
 

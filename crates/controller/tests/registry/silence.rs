@@ -1,0 +1,242 @@
+//! Workers that tell nothing, and machines that do not answer.
+
+use crate::callers::{
+    A, B, CLIENT, OTHER, register, say, state, status, submit, told, two_workers,
+};
+use brambling_controller::Loss;
+use brambling_controller::registry::{Caller, Order, RETURN_TIME, Registry, Told};
+use brambling_protocol::message::{Accepted, Client, CutOff, JobState, Message};
+use brambling_protocol::patience::LEFT_OUT_AFTER;
+use brambling_protocol::{JobId, WorkerId};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A registry of two workers, of which the second has told nothing for long.
+fn one_silent() -> Registry {
+    let mut registry = two_workers();
+    registry.on_tick(LEFT_OUT_AFTER);
+    registry.on_heartbeat(A, LEFT_OUT_AFTER);
+    assert_eq!(registry.take_orders(), []);
+    registry
+}
+
+fn members(orders: &[Order]) -> Vec<WorkerId> {
+    let begins = orders.iter().find_map(|order| match order {
+        Order::Begin { members, .. } => Some(members.clone()),
+        _ => None,
+    });
+    begins.unwrap_or_default()
+}
+
+#[test]
+fn how_long_workers_are_silent_is_told() {
+    let mut registry = two_workers();
+    registry.on_tick(SECOND);
+    registry.on_heartbeat(B, SECOND * 3 / 2);
+    registry.on_tick(2 * SECOND);
+    let silent: Vec<u64> = status(&registry)
+        .workers
+        .iter()
+        .map(|it| it.silent_ms)
+        .collect();
+    assert_eq!(silent, [2_000, 500]);
+}
+
+#[test]
+fn jobs_begin_without_a_silent_worker_and_it_comes_in_when_it_is_heard() {
+    let mut registry = one_silent();
+    let orders = say(&mut registry, CLIENT, submit(&[4]));
+    assert_eq!(members(&orders), [WorkerId(1)]);
+    // Twice: the second finds it there.
+    for admits in [1, 0] {
+        registry.on_heartbeat(B, LEFT_OUT_AFTER + SECOND);
+        let admitted = registry.take_orders();
+        let is_it = |it: &&Order| {
+            matches!(
+                it,
+                Order::Admit {
+                    worker: WorkerId(2),
+                    ..
+                }
+            )
+        };
+        assert_eq!(
+            admitted.iter().filter(is_it).count(),
+            admits,
+            "{admitted:?}"
+        );
+    }
+}
+
+#[test]
+fn a_silent_worker_that_leaves_does_not_come_in() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    say(&mut registry, OTHER, Message::Drain(WorkerId(2)));
+    registry.on_tick(2 * LEFT_OUT_AFTER);
+    registry.on_heartbeat(B, 2 * LEFT_OUT_AFTER);
+    assert!(
+        !registry
+            .take_orders()
+            .iter()
+            .any(|it| matches!(it, Order::Admit { .. }))
+    );
+}
+
+#[test]
+fn where_all_are_silent_jobs_wait() {
+    let mut registry = two_workers();
+    registry.on_tick(LEFT_OUT_AFTER);
+    let orders = say(&mut registry, CLIENT, submit(&[4]));
+    assert_eq!(members(&orders), []);
+    assert_eq!(state(&registry, 1), JobState::Queued);
+    registry.on_heartbeat(B, LEFT_OUT_AFTER + SECOND);
+    let orders = registry.take_orders();
+    assert_eq!(members(&orders), [WorkerId(2)]);
+    let accepted = told(&orders, CLIENT);
+    assert!(matches!(
+        accepted[..],
+        [Told::Accepted(Accepted { job: JobId(1), .. })]
+    ));
+}
+
+#[test]
+fn a_worker_that_is_cut_off_is_lost_as_such() {
+    for how in [Loss::Ended, Loss::CutOff] {
+        let mut registry = two_workers();
+        say(&mut registry, CLIENT, submit(&[4]));
+        match how {
+            Loss::Ended => registry.on_lost(A, SECOND),
+            Loss::CutOff => registry.on_cut(A, SECOND),
+        }
+        registry.on_tick(SECOND + RETURN_TIME);
+        let orders = registry.take_orders();
+        assert!(
+            matches!(&orders[..], [Order::Lose { worker: WorkerId(1), how: it, .. }] if *it == how),
+            "{orders:?}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_is_cut_off_is_named() {
+    let mut registry = two_workers();
+    let (user, host) = ("ada".into(), "node-7".into());
+    let client = Client {
+        user,
+        host,
+        pid: 42,
+        log: None,
+    };
+    say(&mut registry, CLIENT, Message::Introduce(client));
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_cut(CLIENT, SECOND);
+    let failures: Vec<_> = status(&registry)
+        .jobs
+        .into_iter()
+        .map(|it| it.failure.unwrap())
+        .collect();
+    assert_eq!(
+        failures,
+        [
+            "the controller cannot reach the client that asked for it (ada on node-7, process 42), whose machine has acknowledged nothing for 10 s"
+        ]
+    );
+}
+
+fn cut_off(job: u64, peer: u32) -> Message<'static> {
+    Message::CutOff(CutOff {
+        job: JobId(job),
+        peer: WorkerId(peer),
+        for_ms: 12_900,
+        why: "nothing answers there",
+    })
+}
+
+#[test]
+fn two_members_that_cannot_reach_each_other_end_their_job() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    // No members, no job.
+    for (job, peer) in [(1, 7), (2, 1)] {
+        assert_eq!(say(&mut registry, B, cut_off(job, peer)), []);
+    }
+    // Each tells it, and one of them twice.
+    for (from, peer, texts) in [
+        (
+            B,
+            1,
+            [
+                "worker w2 (process 3 on here) cannot reach worker w1 (process 1 on here) at 127.0.0.1:1 for 12 s: nothing answers there;",
+                "run `a program` again",
+            ],
+        ),
+        (B, 1, ["worker w2", "worker w1"]),
+        (
+            A,
+            2,
+            ["worker w1 (process 1 on here) cannot reach worker w2", ""],
+        ),
+    ] {
+        let orders = say(&mut registry, from, cut_off(1, peer));
+        let [Order::Cancel { job: JobId(1), why }] = &orders[..] else {
+            panic!("{orders:?}");
+        };
+        assert!(texts.iter().all(|text| why.contains(text)), "{why}");
+    }
+    registry.on_over(JobId(1), Some("told".into()));
+    registry.take_orders();
+    assert_eq!(say(&mut registry, B, cut_off(1, 1)), []);
+    registry.on_message(Caller(99), cut_off(1, 1)).unwrap_err();
+}
+
+#[test]
+fn whoever_started_a_process_may_see_its_end_first() {
+    let mut registry = two_workers();
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_process_ended(1, "elsewhere", SECOND);
+    registry.on_process_ended(7, "here", SECOND);
+    assert_eq!(registry.take_orders(), []);
+    for _ in 0..2 {
+        registry.on_process_ended(1, "here", SECOND);
+    }
+    let orders = registry.take_orders();
+    assert!(
+        matches!(
+            &orders[..],
+            [Order::Lose {
+                worker: WorkerId(1),
+                how: Loss::Ended,
+                ..
+            }]
+        ),
+        "{orders:?}"
+    );
+    // Its link ends later, or never.
+    registry.on_lost(A, 2 * SECOND);
+    registry.on_tick(4 * SECOND);
+    assert!(registry.take_orders().is_empty());
+    assert_eq!(registry.counts().workers_lost, 1);
+}
+
+#[test]
+fn a_worker_comes_back_after_a_cut() {
+    let mut registry = two_workers();
+    registry.on_cut(A, SECOND);
+    say(&mut registry, OTHER, register(1, Some(WorkerId(1))));
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_lost(OTHER, 2 * SECOND);
+    registry.on_tick(2 * SECOND + RETURN_TIME);
+    let orders = registry.take_orders();
+    assert!(
+        matches!(
+            &orders[..],
+            [Order::Lose {
+                how: Loss::Ended,
+                ..
+            }]
+        ),
+        "{orders:?}"
+    );
+}
