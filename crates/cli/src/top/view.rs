@@ -222,7 +222,7 @@ mod tests {
         let expected = [
             "brambling at 10.0.0.7:7077: 2 workers, 8 threads; 1 jobs running, 1 waiting",
             "",
-            "WORKER  HOST    PID   THREADS  SHARDS  MEMORY    IDLE                       SILENT",
+            "WORKER  HOST    PID   THREADS  SHARDS  MEMORY    IDLE                        SILENT",
             "w1      node-7  4711  4        12      1.50 GiB  █████░░░░░░░░░░░░░░░  25 %",
             "w2      node-7  4711  4        12      1.50 GiB  █████░░░░░░░░░░░░░░░  25 %  12 s",
             "w1: the kernel of stage `step` of job j2 runs on, 12 s after the job's end",
