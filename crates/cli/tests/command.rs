@@ -77,7 +77,7 @@ fn every_setting_says_where_its_value_comes_from() {
 
     let (code, out, _) = call(&mut FakeHost::default(), "config");
     assert_eq!((code, out.lines().count()), (OK, keys.len()));
-    assert!(out.contains("stall_seconds  60"), "{out}");
+    assert!(out.contains("stall_seconds   60"), "{out}");
 }
 
 #[test]

@@ -161,9 +161,10 @@ impl Interpreter<'_> {
         let cancel = AtomicBool::new(false);
         let completion = || Completion::new(|| {});
         let mut context = Context::new(index, partitions, self.spec.seed, &cancel, &completion);
-        context.enter(at);
         let mut calls = 0;
         loop {
+            // Each call has its own numbers from the first on, as where a shard comes back to a task.
+            context.enter(at);
             calls += 1;
             assert!(calls < CALLS_MAX, "{at} does not end");
             match kernels::call(self.program, at.stage, &mut context, &mut args, &mut port) {
