@@ -52,7 +52,7 @@ def test_the_status_says_who_takes_part_and_what_ran(shared):
         status = cluster.status()
     assert [worker["id"] for worker in status["workers"]] == ["w1", "w2"]
     for worker in status["workers"]:
-        assert set(worker) == {"id", "pid", "host", "threads", "shards", "memory_bytes", "idle_share", "silent_s"}
+        assert set(worker) == {"id", "pid", "host", "threads", "shards", "memory_bytes", "idle_share", "silent_s", "stuck"}
         assert worker["threads"] == 1 and 0 <= worker["idle_share"] <= 1 and is_alive(worker["pid"])
     job = status["jobs"][-1]
     assert set(job) == {"id", "name", "state", "generation", "position", "failure"}
@@ -118,7 +118,8 @@ def test_exceptions_of_kernels_come_as_themselves_where_they_can(shared):
         with pytest.raises(br.KernelError, match="out of luck") as caught:
             failing(raises_particular).run()
         assert type(caught.value.__cause__).__name__ == "Particular" and caught.value.stage == "raises_particular"
-        assert "in raises_particular" in str(caught.value)
+        assert caught.value.__cause__.code == 7
+        assert "in raises_particular" in "".join(traceback.format_exception(caught.value))
         # No failure of the kernel, in one process or on many.
         with pytest.raises(SystemExit) as left:
             failing(leaves).run()

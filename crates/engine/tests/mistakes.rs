@@ -3,7 +3,7 @@
 
 mod support;
 
-use brambling::ml::{FitError, LogisticRegression, Solver};
+use brambling::ml::{FitError, KMeans, LogisticRegression, Solver};
 use brambling::operators::ml::samples::SampleBlock;
 use brambling::prelude::*;
 use brambling::program::{BuildError, KernelError, Spec};
@@ -865,6 +865,17 @@ fn samples_that_are_no_numbers() {
         3,
         "the squares of X's values overflow; scale its columns first, for example to deviation 1",
     );
+}
+
+#[test]
+fn rows_too_near_to_one_another() {
+    let x = vec![0.0, 1e-200, 2e-200, 3e-200];
+    let error = KMeans::default().fit_owned(x, 1, vec![0.0, 3e-200], &options());
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "the squares of the differences between X's rows underflow; scale its columns first, for example to deviation 1"
+    );
+    still_works();
 }
 
 #[test]
