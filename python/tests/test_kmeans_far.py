@@ -172,10 +172,11 @@ def test_one_row_far_away_changes_nothing_for_the_others():
     rng = np.random.default_rng(0)
     X = np.concatenate([[[1e12, -1e12]], heaps(rng, 5.0, 1.0, columns=2, clusters=3)])
     start = np.array([X[0], [-10.0, 0.0], [5.0, 5.0], [15.0, 0.0]])
-    model = fit(4, X=X, init=start)
+    # The tolerance goes by the variance, of which that row has all.
+    model = fit(4, X=X, init=start, tol=0)
     agrees(model, X)
     assert np.bincount(model.labels_)[model.labels_[0]] == 1
-    others = fit(3, X=X[1:], init=start[1:])
+    others = fit(3, X=X[1:], init=start[1:], tol=0)
     np.testing.assert_array_equal(model.labels_[1:], others.labels_ + 1)
 
 
@@ -217,7 +218,7 @@ def test_rows_that_are_asked_for_may_lie_elsewhere():
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.1, 1e8 + 0.1, 1e15])
-@pytest.mark.parametrize(("different", "clusters"), [(1, 3), (2, 3), (3, 40), (7, 8)])
+@pytest.mark.parametrize(("different", "clusters"), [(1, 3), (2, 3), (3, 30), (7, 8)])
 def test_more_centres_than_different_rows(offset, different, clusters):
     # 0.1 ten times is no ten times 0.1: a mean may be beside its rows.
     X = np.repeat(offset + 0.3 * np.arange(different), [10 + 3 * row for row in range(different)])[:, None]
