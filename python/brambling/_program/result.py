@@ -59,11 +59,13 @@ class Result(Mapping[str, Any]):
             self._values[name] = values[0] if one else values
         return self._values[name]
 
-    def __getattr__(self, name: str) -> Any:
-        what = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if not name.startswith("_"):
-            what = f"a result has no attribute {name!r}; ask for datasets by their names, as in result[{name!r}] (kept: {self._names()})"
-        raise AttributeError(what, name=name, obj=self)
+    if not TYPE_CHECKING:
+        # Type checkers say of themselves that there is no such attribute.
+        def __getattr__(self, name: str) -> Any:
+            what = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_"):
+                what = f"a result has no attribute {name!r}; ask for datasets by their names, as in result[{name!r}] (kept: {self._names()})"
+            raise AttributeError(what, name=name, obj=self)
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
         return self.table().__arrow_c_array__(requested_schema)
