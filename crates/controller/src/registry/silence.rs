@@ -36,7 +36,8 @@ impl Registry {
             worker.heard_at = now;
         }
         if was_left_out {
-            if self.workers[&id].drain == Drain::No {
+            let worker = &self.workers[&id];
+            if worker.drain == Drain::No && worker.stuck.is_empty() {
                 self.admit(id);
             }
             self.begin_next();

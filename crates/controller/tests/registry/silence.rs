@@ -5,7 +5,7 @@ use crate::callers::{
 };
 use brambling_controller::Loss;
 use brambling_controller::registry::{Caller, Order, RETURN_TIME, Registry, Told};
-use brambling_protocol::message::{Accepted, Client, CutOff, JobState, Message};
+use brambling_protocol::message::{Accepted, Client, CutOff, JobState, Message, StuckKernel};
 use brambling_protocol::patience::LEFT_OUT_AFTER;
 use brambling_protocol::{JobId, WorkerId};
 use std::time::Duration;
@@ -82,6 +82,29 @@ fn a_silent_worker_that_leaves_does_not_come_in() {
             .iter()
             .any(|it| matches!(it, Order::Admit { .. }))
     );
+}
+
+/// It is heard again, and a kernel of a job that is over still runs there.
+#[test]
+fn a_silent_worker_that_is_stuck_comes_in_when_it_is_neither() {
+    let mut registry = two_workers();
+    let (job, stage, seconds) = (JobId(9), "step".into(), 5);
+    let stuck = vec![StuckKernel {
+        job,
+        stage,
+        seconds,
+    }];
+    say(&mut registry, B, Message::Stuck(stuck));
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_tick(2 * LEFT_OUT_AFTER);
+    registry.on_heartbeat(B, 2 * LEFT_OUT_AFTER);
+    let admits = |orders: &[Order]| {
+        let is_it = |it: &&Order| matches!(it, Order::Admit { .. });
+        orders.iter().filter(is_it).count()
+    };
+    assert_eq!(admits(&registry.take_orders()), 0);
+    let orders = say(&mut registry, B, Message::Stuck(Vec::new()));
+    assert_eq!(admits(&orders), 1);
 }
 
 #[test]
