@@ -21,12 +21,13 @@ pub const LEFT_OUT_AFTER: Duration = Duration::from_secs(3);
 /// Longer: they wonder.
 pub const TOLD_AFTER: Duration = Duration::from_secs(10);
 
-/// How long a connection may be quiet before the system asks whether the other machine is there.
-pub const KEEPALIVE: Duration = Duration::from_secs(5);
+/// How long a connection may be quiet before the system asks whether the other machine is there. Shorter: more is asked on connections that
+/// nobody uses. Longer: one of them may end so much earlier after a cut than one that is in use, and 5 s would not heal.
+pub const KEEPALIVE: Duration = Duration::from_secs(2);
 /// How often it then asks again.
 pub const KEEPALIVE_EACH: Duration = Duration::from_secs(1);
 /// How often in vain, before the connection ends: [`KEEPALIVE`] and this make [`ACKNOWLEDGED_WITHIN`] on a quiet connection.
-pub const KEEPALIVE_TRIES: u32 = 5;
+pub const KEEPALIVE_TRIES: u32 = 8;
 
 /// How long the other machine may leave what was sent unacknowledged before the connection ends. The system itself would wait for a quarter of
 /// an hour. Shorter than some 7 s: an interruption of 5 s is not over when the system, which waits twice as long each time, sends again.

@@ -24,7 +24,7 @@ impl Talk<'_> {
     }
 
     /// Whether a worker is not likely to answer.
-    fn is_silent(&self, worker: WorkerId) -> bool {
+    pub(super) fn is_silent(&self, worker: WorkerId) -> bool {
         let silences = self.silences.0.iter();
         let told = silences.filter(|(it, _)| *it == worker);
         told.into_iter()

@@ -105,12 +105,14 @@ impl Talk<'_> {
         self.again.push((now + REDIAL, again));
     }
 
-    /// A worker to which there has been no way for too long is not waited for.
+    /// A worker to which there has been no way for too long is not waited for. One of which the controller does not hear either is the controller's: it
+    /// knows what is lost with it.
     pub(super) fn expect_ways(&self) -> Result<(), ClusterError> {
         let links = self.workers.values();
         let links = links.chain(self.again.iter().map(|(_, it)| it));
         let mut cut = links.filter_map(|it| Some((it.member, it.cut.as_ref()?)));
-        match cut.find(|(_, (since, _))| since.elapsed() >= CUT_OFF_AFTER) {
+        let is_ours = |member: &Member| !self.is_silent(member.worker);
+        match cut.find(|(it, (since, _))| since.elapsed() >= CUT_OFF_AFTER && is_ours(it)) {
             None => Ok(()),
             Some((Member { worker, at }, (since, why))) => {
                 let why = format!("for {} s: {why}", since.elapsed().as_secs());
