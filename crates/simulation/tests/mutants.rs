@@ -44,7 +44,6 @@ caught_by_the_cluster! {
     mutant_of_a_worker_that_leaves_while_others_send_to_it: "nobody-waits-to-part";
     mutant_of_news_that_are_not_all_handed_on: "relay-forgets-its-last-child";
     mutant_of_news_that_go_round: "relay-goes-round";
-    mutant_of_a_worker_that_is_to_hand_on_while_it_leaves: "anybody-hands-on";
     mutant_of_a_relay_that_keeps_what_it_was_to_merge: "combining-keeps-what-leaves";
     mutant_of_a_relay_that_forgets_what_went_past: "relays-forget-what-went-past";
     mutant_of_a_piece_that_is_not_handed_on_to_all: "pieces-forget-their-last-part";
