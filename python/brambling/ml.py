@@ -34,12 +34,14 @@ class LogisticRegression(Estimator):
     fit_intercept : bool, default True
         Whether an intercept is learnt for each row of weights.
     tol : float, default 1e-4
-        Stop when no component of the gradient ÷ (C · rows) exceeds this; 0: never.
+        Stop when no component of the gradient ÷ (C · rows) exceeds this; 0: never. "lbfgs" takes the gradient in units
+        of the columns' standard deviations.
     max_iter : int, default 100
         The most iterations.
     solver : {"lbfgs", "gradient-descent"}, default "lbfgs"
-        "lbfgs" learns the curvature as it goes, so that columns need no standard deviation; an iteration is one pass
-        over the data, seldom two (Nocedal and Wright, Numerical Optimization, 2nd edition, chapters 3 and 7).
+        "lbfgs" learns the curvature as it goes, in units of the columns' means and standard deviations: columns of
+        unequal size do not slow it. An iteration is one pass over the data, seldom two (Nocedal and Wright, Numerical
+        Optimization, 2nd edition, chapters 3 and 7).
         "gradient-descent" takes steps of 1/L, where one extra pass bounds L: an iteration is one pass, and columns of
         equal deviation are learnt fastest. It is for two classes.
     random_state : optional
@@ -147,10 +149,11 @@ class LogisticRegression(Estimator):
     def _warn(self, iterations: int, largest_gradient: float) -> None:
         if iterations < self.max_iter:
             where = f"{count(iterations, 'iteration')}, where rounding hides what is left,"
-            fix = "raise tol, or standardise the columns of X"
+            fix = "raise tol"
         else:
             where = f"max_iter = {count(self.max_iter, 'iteration')}"
-            fix = "raise max_iter, standardise the columns of X, or raise tol"
+            standardise = "" if self.solver == "lbfgs" else "standardise the columns of X, "
+            fix = f"raise max_iter, {standardise}or raise tol"
         warnings.warn(
             f"the fit ended after {where} with a largest gradient component of {largest_gradient:.2g}, "
             f"above tol = {self.tol:g}; {fix}",

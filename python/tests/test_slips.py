@@ -165,7 +165,9 @@ def test_a_slip_is_answered_by_its_fix(wrong, told, right):
 def test_a_fit_that_was_cut_short_says_what_helps():
     stretched = X * [1.0, 1e4]
     with pytest.warns(br.ConvergenceWarning, match="raise max_iter, standardise the columns of X, or raise tol"):
-        logistic(max_iter=2).fit(stretched, Y)
+        logistic(solver="gradient-descent", max_iter=2).fit(stretched, Y)
+    with pytest.warns(br.ConvergenceWarning, match="tol = 0.0001; raise max_iter, or raise tol"):
+        logistic(max_iter=1).fit(stretched, Y)
     with pytest.warns(br.ConvergenceWarning, match="raise max_iter, or raise tol"):
         k_means(init=X[:3], max_iter=1).fit(X)
 

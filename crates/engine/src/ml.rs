@@ -91,7 +91,8 @@ pub struct LogisticRegression {
     pub c: f64,
     /// Whether an intercept, which is not penalised, is learnt.
     pub fit_intercept: bool,
-    /// Stop when no component of the gradient ÷ (C · rows) exceeds this; 0: never.
+    /// Stop when no component of the gradient ÷ (C · rows) exceeds this; 0: never. L-BFGS takes the gradient in units of
+    /// the columns' deviations.
     pub tol: f64,
     /// The most iterations.
     pub max_iter: u64,
@@ -102,8 +103,8 @@ pub struct LogisticRegression {
 /// How a model's minimum is searched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Solver {
-    /// L-BFGS: learns the curvature as it goes, whatever the columns' deviations. An iteration is one pass over
-    /// the data, seldom two.
+    /// L-BFGS: learns the curvature as it goes, in units of the columns' means and deviations, so that these do not
+    /// matter. An iteration is one pass over the data, seldom two.
     #[default]
     Lbfgs,
     /// Steps of 1/L, where one extra pass bounds the curvature L: an iteration is one pass, and columns of equal
@@ -173,7 +174,7 @@ pub struct Fitted {
     /// Whether the gradient became small enough. Otherwise `max_iter` ended the search, or L-BFGS found no better
     /// point: what is left is rounding.
     pub converged: bool,
-    /// The largest component of the gradient ÷ (C · rows), as the last iteration found it.
+    /// The largest component of the gradient ÷ (C · rows), as the last iteration found it and `tol` compares it.
     pub largest_gradient: f64,
     /// What the job did.
     pub tally: Tally,

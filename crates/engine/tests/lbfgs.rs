@@ -44,7 +44,8 @@ fn fit(tol: f64, options: &RunOptions) -> FittedClasses {
         .unwrap()
 }
 
-/// The largest component of the gradient of ½‖w‖² + Σ log-loss, ÷ rows.
+/// The largest component of the gradient of ½‖w‖² + Σ log-loss, ÷ rows, by what moves a column from its mean by its
+/// deviation.
 fn largest_gradient(x: &[f64], y: &[f64], fitted: &FittedClasses) -> f64 {
     let mut weights = fitted.coef.clone();
     let mut intercepts = [0.0; CLASSES];
@@ -64,8 +65,18 @@ fn largest_gradient(x: &[f64], y: &[f64], fitted: &FittedClasses) -> f64 {
             }
         }
     }
+    let rows = y.len() as f64;
+    for column in 0..COLUMNS {
+        let values = || x.iter().skip(column).step_by(COLUMNS);
+        let mean = values().sum::<f64>() / rows;
+        let variance = values().map(|x| (x - mean) * (x - mean)).sum::<f64>() / rows;
+        for class in 0..CLASSES {
+            let weight = &mut weights[class * COLUMNS + column];
+            *weight = (*weight - mean * intercepts[class]) / (variance + 4.0 / rows).sqrt();
+        }
+    }
     let all = weights.iter().chain(&intercepts);
-    all.fold(0.0_f64, |most, g| most.max(g.abs())) / y.len() as f64
+    all.fold(0.0_f64, |most, g| most.max(g.abs())) / rows
 }
 
 /// The objective is convex: where its gradient is nearly zero is its minimum.

@@ -301,7 +301,10 @@ fn a_block_of_no_rows() {
     };
     gradient_block(newest(), block, model, Loss::Summed, &mut out);
     assert_eq!(out, Partial::new(3));
-    assert_eq!(column_stats_block(newest(), &[], 3), ColumnStats::new(3));
+    assert_eq!(
+        column_stats_block::<f64>(newest(), &[], 3),
+        ColumnStats::new(3)
+    );
 }
 
 #[test]

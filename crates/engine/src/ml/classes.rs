@@ -6,7 +6,7 @@ use crate::run::Run;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, RunOptions, Tally};
 use brambling_operators::ml::lbfgs::{Search, State};
-use brambling_operators::ml::logistic_lbfgs::{self, Shape};
+use brambling_operators::ml::logistic_lbfgs::{self, Descent, Shape};
 use brambling_operators::ml::logistic_regression::partitions_of;
 use brambling_operators::ml::samples::SamplesError;
 use brambling_operators::ml::softmax::{Linears, margins_block, probabilities_block};
@@ -28,7 +28,7 @@ pub struct FittedClasses {
     pub evaluations: u64,
     /// Whether the gradient became small enough.
     pub converged: bool,
-    /// The largest component of the gradient ÷ (C · rows).
+    /// The largest component of the gradient ÷ (C · rows), by the columns' deviations.
     pub largest_gradient: f64,
     /// What the job did.
     pub tally: Tally,
@@ -175,7 +175,7 @@ impl LogisticRegression {
         }
         let shape = Shape { columns, classes };
         let found = self.search(x, y, shape, run)?;
-        let mut coef = found.search.point;
+        let mut coef = found.parameters;
         let intercepts = coef.split_off(shape.weights());
         Ok(FittedClasses {
             coef,
@@ -203,7 +203,7 @@ impl LogisticRegression {
             classes: 2,
         };
         let found = self.search(x, y, shape, run)?;
-        let mut coef = found.search.point;
+        let mut coef = found.parameters;
         let intercept = coef.pop().expect("there is one");
         Ok(Fitted {
             coef,
@@ -239,7 +239,7 @@ impl LogisticRegression {
         let watch = Stopwatch::start(&mut p);
         let look = |p: &mut Program, search: &_| Stopwatch::look(p, &watch, search);
         let model = self.descent();
-        let search: Dataset<Search> = match x {
+        let descent: Dataset<Descent> = match x {
             Table::Doubles(x) => {
                 logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, look)
             }
@@ -248,10 +248,11 @@ impl LogisticRegression {
             }
         };
         let mut outcome = run.run(p, Recipe { call, partitions })?;
-        let search = outcome.take(&search);
+        let found = outcome.take(&descent);
         let watch = outcome.take(&watch);
         Ok(Found {
-            search,
+            parameters: found.parameters(),
+            search: found.search,
             tally: outcome.tally(),
             first_pass: watch.first(),
             descent: watch.rest(),
@@ -260,6 +261,8 @@ impl LogisticRegression {
 }
 
 struct Found {
+    /// In the caller's units.
+    parameters: Vec<f64>,
     search: Search,
     tally: Tally,
     first_pass: Duration,

@@ -1,7 +1,8 @@
 //! Statistics of a block's columns: finiteness, moments, and the Gram matrix that bounds a step.
 
 use crate::numerics::canonical;
-use crate::simd::{F64x8, Isa, Kernel, Rows, dispatch};
+use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch};
+use serde::{Deserialize, Serialize};
 
 /// Whether every value is finite.
 pub fn all_finite_block(isa: Isa, x: &[f64]) -> bool {
@@ -34,7 +35,7 @@ impl Kernel for AllFinite<'_> {
 }
 
 /// How many rows there are, and each column's mean and sum of squared deviations from it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ColumnStats {
     /// Rows seen.
     pub rows: u64,
@@ -90,7 +91,7 @@ impl ColumnStats {
 ///
 /// # Panics
 /// If the values do not make whole rows, or there is no column.
-pub fn column_stats_block(isa: Isa, x: &[f64], columns: usize) -> ColumnStats {
+pub fn column_stats_block<E: Value>(isa: Isa, x: &[E], columns: usize) -> ColumnStats {
     let mut stats = ColumnStats::new(columns);
     dispatch(
         isa,
@@ -102,18 +103,18 @@ pub fn column_stats_block(isa: Isa, x: &[f64], columns: usize) -> ColumnStats {
     stats
 }
 
-struct Moments<'a> {
-    x: &'a [f64],
+struct Moments<'a, E> {
+    x: &'a [E],
     stats: &'a mut ColumnStats,
 }
 
-impl Kernel for Moments<'_> {
+impl<E: Value> Kernel for Moments<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
         let stats = self.stats;
-        let rows = Rows::<V>::new(self.x, stats.means.len());
+        let rows = Rows::<V, E>::new(self.x, stats.means.len());
         stats.rows = rows.len() as u64;
         if rows.len() == 0 {
             return;
@@ -123,14 +124,14 @@ impl Kernel for Moments<'_> {
             // Two vectors at a time are a whole line or more of each row.
             let column = vector * 8;
             if vector + 2 <= rows.vectors() {
-                moments::<V, 2>(
+                moments::<V, E, 2>(
                     rows,
                     vector,
                     &mut stats.means[column..],
                     &mut stats.squares[column..],
                 );
             } else {
-                moments::<V, 1>(
+                moments::<V, E, 1>(
                     rows,
                     vector,
                     &mut stats.means[column..],
@@ -139,14 +140,15 @@ impl Kernel for Moments<'_> {
             }
             vector += 2;
         }
-        // Σ (x − mean)² of finite values may overflow, so it cannot answer.
-        stats.finite = AllFinite(self.x).run::<V>();
+        // Σ (x − mean)² of finite values may overflow: then it cannot answer.
+        let known = stats.squares.iter().all(|square| square.is_finite());
+        stats.finite = known || self.x.iter().all(|&value| value.into().is_finite());
     }
 }
 
 #[inline(always)]
-fn moments<V: F64x8, const VECTORS: usize>(
-    rows: Rows<'_, V>,
+fn moments<V: F64x8, E: Value, const VECTORS: usize>(
+    rows: Rows<'_, V, E>,
     first: usize,
     means: &mut [f64],
     squares: &mut [f64],

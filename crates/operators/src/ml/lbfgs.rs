@@ -212,7 +212,7 @@ impl Search {
         }
     }
 
-    fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         (3 + 2 * self.history.len()) * self.point.len() * size_of::<f64>()
     }
 }

@@ -1,10 +1,12 @@
 //! Logistic regression by L-BFGS, as a program: an iteration is one pass over the data, seldom two.
 
+use super::columns::{ColumnStats, column_stats_block};
 use super::lbfgs::{Limits, Search, State};
 use super::logistic::{Labelled, Linear, Loss, gradient_block_into};
 use super::logistic_regression::{LogisticRegression, encoded, refused};
 use super::samples::{SampleBlock, Samples, SamplesError};
 use super::softmax::{self, Classified, Linears};
+use super::units::Units;
 use crate::numerics::add_into;
 use crate::simd::{self, Value};
 use brambling_program::{
@@ -12,8 +14,8 @@ use brambling_program::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How a model of several classes is laid out in [`Search::point`]: weights class by class, then the intercepts.
-/// Two classes share one row of weights.
+/// How a model of several classes is laid out: weights class by class, then the intercepts. Two classes share one row
+/// of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Values in a row.
@@ -39,9 +41,29 @@ impl Shape {
     }
 }
 
+/// A search in the units of the columns, and what it searches for in those of the caller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Descent {
+    /// The search, in parameters of standard columns: see [`Units`].
+    pub search: Search,
+    units: Units,
+}
+brambling_program::payload!(Descent, |descent| descent.search.heap_bytes()
+    + descent.units.heap_bytes());
+
+impl Descent {
+    /// The best parameters so far, in the units of the caller.
+    pub fn parameters(&self) -> Vec<f64> {
+        let mut parameters = self.search.point.clone();
+        self.units.to_callers(&mut parameters);
+        parameters
+    }
+}
+
 /// Adds the program's stages to `p`: L-BFGS on ½‖w‖² + C · Σ log-loss over the table, from zero. Labels are
 /// indexes of classes, from 0 on. What is minimised is that sum ÷ (C · rows), so that the search's value and
-/// gradient are means over rows. The dataset that it gives has one partition and is kept.
+/// gradient are means over rows. It is searched in parameters of columns of equal size ([`Units`]): neither their size nor
+/// their offset makes it longer. The dataset that it gives has one partition and is kept.
 ///
 /// `observe` may add stages where a pass over the data ends. NaN, infinities and labels that are no
 /// index fail the job; the error's source is a [`SamplesError`].
@@ -58,8 +80,8 @@ pub fn build<E: Value + Payload>(
     y: Foreign<f64>,
     shape: Shape,
     partitions: u32,
-    observe: impl Fn(&mut Program, &Dataset<Search>),
-) -> Dataset<Search> {
+    observe: impl Fn(&mut Program, &Dataset<Descent>),
+) -> Dataset<Descent> {
     assert!(shape.classes >= 2);
     let rule = Rule {
         shape,
@@ -77,7 +99,11 @@ pub fn build<E: Value + Payload>(
         Partitioner::Blocks,
         move |index, count| Samples::partition(&x, &y, shape.columns, index, count),
     );
-    let search = p.value("search", 1, Search::from(vec![0.0; shape.parameters()]));
+    let start = Descent {
+        search: Search::from(vec![0.0; shape.parameters()]),
+        units: Units::default(),
+    };
+    let search = p.value("search", 1, start);
     let trial = p.value("trial", 1, Trial::first(shape.parameters()));
     let local = p.like::<Trial, _>("local trial", &samples);
     let block_sums = p.like::<Blocks<Sums>, _>("block sums", &samples);
@@ -99,15 +125,17 @@ pub fn build<E: Value + Payload>(
             .update(&search)
             .update(&trial)
             .named("ml.logistic.lbfgs", rule.encoded())
-            .run(move |sums: &Sums, search: &mut Search, trial: &mut Trial| {
-                rule.advance(sums, search, trial)
-            });
+            .run(
+                move |sums: &Sums, descent: &mut Descent, trial: &mut Trial| {
+                    rule.advance(sums, descent, trial)
+                },
+            );
         observe(p, &search);
     });
     search
 }
 
-/// The parameters whose loss and gradient are wanted.
+/// The parameters whose loss and gradient are wanted, in the units of the caller.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Trial {
     parameters: Vec<f64>,
@@ -149,19 +177,25 @@ impl Trial {
     }
 }
 
-/// Sums over the rows of some blocks: the gradient by parameter, then the loss. And the first value in them that
-/// cannot be used, where it was looked for.
+/// Sums over the rows of some blocks: the gradient by parameter, then the loss. And, from the first pass, what columns are like,
+/// and the first value that cannot be used.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Sums {
     values: Vec<f64>,
+    columns: Option<ColumnStats>,
     refusal: Option<SamplesError>,
 }
-brambling_program::payload!(Sums, |sums| sums.values.capacity() * size_of::<f64>());
+brambling_program::payload!(Sums, |sums| {
+    let columns = sums.columns.as_ref();
+    let columns = columns.map_or(0, |columns| 2 * columns.means.capacity());
+    (sums.values.capacity() + columns) * size_of::<f64>()
+});
 
 impl Clone for Sums {
     fn clone(&self) -> Sums {
         Sums {
             values: self.values.clone(),
+            columns: self.columns.clone(),
             refusal: self.refusal.clone(),
         }
     }
@@ -169,6 +203,7 @@ impl Clone for Sums {
     /// Keeps the buffer: a reduction calls this for each block and turn.
     fn clone_from(&mut self, from: &Sums) {
         self.values.clone_from(&from.values);
+        self.columns.clone_from(&from.columns);
         self.refusal.clone_from(&from.refusal);
     }
 }
@@ -176,6 +211,9 @@ impl Clone for Sums {
 impl Combine<Sums> for Sum {
     fn combine(&self, left: &mut Sums, right: &Sums) {
         add_into(simd::active(), &mut left.values, &right.values);
+        if let (Some(left), Some(right)) = (&mut left.columns, &right.columns) {
+            left.merge(right);
+        }
         if left.refusal.is_none() {
             left.refusal.clone_from(&right.refusal);
         }
@@ -200,13 +238,13 @@ impl Sums {
             let rows = Classified { x, y, columns };
             softmax::gradient_block(simd::active(), rows, model, &mut self.values);
         }
-        self.refusal = if trial.is_first {
+        (self.columns, self.refusal) = (None, None);
+        if trial.is_first {
             // Zero times what is not finite is NaN.
             let finite = self.values.iter().all(|value| value.is_finite());
-            block.refusal(shape.classes, finite)
-        } else {
-            None
-        };
+            self.refusal = block.refusal(shape.classes, finite);
+            self.columns = Some(column_stats_block(simd::active(), x, columns));
+        }
     }
 }
 
@@ -230,13 +268,20 @@ impl Rule {
     fn advance(
         &self,
         sums: &Sums,
-        search: &mut Search,
+        descent: &mut Descent,
         trial: &mut Trial,
     ) -> Result<(), KernelError> {
         if let Some(refusal) = &sums.refusal {
             return Err(refused(refusal.clone()));
         }
-        let (value, gradient) = self.value_and_gradient(&sums.values, &trial.parameters);
+        let Descent { search, units } = descent;
+        if let Some(columns) = &sums.columns {
+            let penalty = 1.0 / (self.c * self.rows);
+            let found = Units::of(columns, penalty, self.fit_intercept);
+            *units = found.ok_or_else(|| refused(SamplesError::TooLarge))?;
+        }
+        let (value, mut gradient) = self.value_and_gradient(&sums.values, &trial.parameters);
+        units.gradient_from_callers(&mut gradient);
         let state = search.take(value, &gradient, self.limits);
         if state == State::Overflowed {
             return Err(refused(SamplesError::TooLarge));
@@ -245,6 +290,7 @@ impl Rule {
         trial.is_wanted = state == State::Searching;
         if trial.is_wanted {
             search.next_point(&mut trial.parameters);
+            units.to_callers(&mut trial.parameters);
         }
         Ok(())
     }

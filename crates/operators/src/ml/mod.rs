@@ -13,3 +13,4 @@ pub mod nearest;
 pub mod samples;
 pub mod softmax;
 mod tile;
+mod units;
