@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from brambling._outer import globals_of
+from brambling._written import written
 
 _BYTES_MAX = 1 << 16
-# Functions whose bytes are remembered.
+# Functions whose bytes are remembered, by one key or by two.
 _REMEMBERED_MAX = 1_024
 # Functions that functions read by name, and those in them.
 _DEPTH_MAX = 8
 # And all that is looked at of one.
 _PARTS_MAX = 64
-_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+_PLAIN = frozenset((int, float, complex, str, bytes, bool, type(None)))
 # Named by their modules.
 _NAMED = (BuiltinFunctionType, ModuleType, np.ufunc)
 
@@ -47,6 +47,11 @@ def code_of(f: Any) -> bytes | None:
 
 def _bytes_of(f: Any) -> tuple[bytes | None, list[Any]]:
     """The bytes of a function without what is bound to it, and that."""
+    plain: list[Any] = []
+    alone = _alone(f, plain) if type(f) is FunctionType else None
+    known = None if alone is None else _remembered.get(alone)
+    if known is not None:
+        return known[0], plain
     found = _Found()
     shell = found.part(f, 0)
     if shell is None:
@@ -57,11 +62,35 @@ def _bytes_of(f: Any) -> tuple[bytes | None, list[Any]]:
         code = _dumped(shell())
         if code is None:
             return None, []
-        if len(_remembered) >= _REMEMBERED_MAX:
+        if len(_remembered) >= 2 * _REMEMBERED_MAX:
             _remembered.clear()
         # What the key names by its identity is kept, so that nothing else gets it.
         known = _remembered[key] = code, found.held
+    if alone is not None:
+        _remembered[alone] = known
     return known[0], found.plain
+
+
+def _alone(f: FunctionType, plain: list[Any]) -> tuple[Any, ...] | None:
+    """
+    The key of a lambda that depends on nothing around it but numbers and texts that are bound to it, which are added to `plain`.
+
+    Most functions of long programs are such. What is found of them without this is the same, in more time.
+    """
+    code = f.__code__
+    # Lambdas have no annotations, and no module has their name.
+    if f.__name__ != "<lambda>" or written(code).globals or f.__kwdefaults__ or f.__dict__:
+        return None
+    defaults, cells = f.__defaults__ or (), f.__closure__ or ()
+    try:
+        plain += defaults
+        plain += [cell.cell_contents for cell in cells]
+    except ValueError:  # Not assigned yet.
+        return None
+    for value in plain:
+        if type(value) not in _PLAIN:
+            return None
+    return ("alone", id(code), id(f.__globals__), f.__qualname__, f.__module__, f.__doc__, len(defaults))
 
 
 def _dumped(f: Any) -> bytes | None:
@@ -84,9 +113,9 @@ def _nothing() -> None:
 class _Found:
     """What the bytes of a function depend on. Its parts give what makes their shells; nothing for those whose bytes are made each time."""
 
-    def __init__(self, left: list[None] | None = None) -> None:
-        # What is still looked at: functions that call each other are many ways through few.
-        self.left = [None] * _PARTS_MAX if left is None else left
+    def __init__(self, left: list[int] | None = None) -> None:
+        # How many parts are still looked at: functions that call each other are many ways through few.
+        self.left = [_PARTS_MAX] if left is None else left
         # Functions in packages may be found by name, those imported meanwhile too.
         self.key: list[Any] = [len(sys.modules)]
         self.held: list[Any] = []
@@ -94,9 +123,9 @@ class _Found:
         self.plain: list[Any] = []
 
     def part(self, value: Any, depth: int) -> Shell | None:
-        if not self.left:
+        if not self.left[0]:
             return None
-        self.left.pop()
+        self.left[0] -= 1
         kind = type(value)
         if kind in _PLAIN:
             self.plain.append(value)
@@ -151,7 +180,7 @@ class _Found:
             return None
         self.held += (code, outer)
         self.key += (id(code), id(outer), f.__name__, f.__qualname__, f.__module__, f.__doc__)
-        if not all(name not in outer or self._outer(name, outer[name], depth) for name in globals_of(code)):
+        if not all(name not in outer or self._outer(name, outer[name], depth) for name in written(code).globals):
             return None
         defaults, named, cells = f.__defaults__ or (), f.__kwdefaults__ or {}, f.__closure__ or ()
         self.key += (len(defaults), tuple(named), len(cells))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import numpy as np
 from brambling import _code
 from brambling._errors import BuildError, Error
 from brambling._texts import count, short
+from brambling._written import written
 
 if TYPE_CHECKING:
     from brambling._program.handles import Dataset
@@ -89,11 +89,9 @@ def name_of(f: Callable[..., Any]) -> str:
     name = getattr(f, "__name__", None) or type(f).__name__
     if name != "<lambda>":
         return name
-    code = getattr(inspect.unwrap(f), "__code__", None)
+    code = getattr(inspect.unwrap(f) if hasattr(f, "__wrapped__") else f, "__code__", None)
     # Objects may borrow the name of a lambda, and have no place.
-    if code is None:
-        return "lambda"
-    return f"lambda at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    return "lambda" if code is None else f"lambda at {written(code).place}"
 
 
 def code_of(f: Any) -> bytes:
@@ -137,9 +135,11 @@ def writable(value: Any, unseen: bool) -> Any:
 
 def _place_of_ctx(f: Callable[..., Any]) -> int | str | None:
     """Where the context goes: at a place among the positional arguments, by name, or nowhere."""
-    # The signature of a function as it was written takes longer than the rest of a statement.
-    if type(f) is FunctionType and not f.__dict__ and "ctx" not in f.__code__.co_varnames:
-        return None
+    call = type(f).__call__
+    if type(call) is FunctionType and not call.__dict__ and not hasattr(f, "__signature__") and not hasattr(f, "__wrapped__"):
+        place = written(call.__code__).ctx
+        # Without the object itself.
+        return place if isinstance(place, str) else place - 1 if place else None
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
@@ -150,18 +150,9 @@ def _place_of_ctx(f: Callable[..., Any]) -> int | str | None:
     return None
 
 
-_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-
-def _computes_later(f: Callable[..., Any]) -> bool:
-    """Whether a call of it gives something that has yet to be run."""
-    if type(f) is FunctionType and not f.__dict__:
-        return bool(f.__code__.co_flags & _LATER)
-    return inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f)
-
-
 def refuse_generator(f: Callable[..., Any], stage: str) -> None:
-    if _computes_later(f):
+    """Refuses what has yet to be run when a call of it has ended."""
+    if inspect.isgeneratorfunction(f) or inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f):
         raise BuildError(
             f"`{stage}` is {'an async function' if inspect.iscoroutinefunction(f) else 'a generator (it has `yield`)'}, "
             "which computes nothing when it is called; return the values, as one list or array"
@@ -170,6 +161,8 @@ def refuse_generator(f: Callable[..., Any], stage: str) -> None:
 
 class Call:
     """A user's function as the engine calls it."""
+
+    __slots__ = ("_check", "_ctx", "_f", "_may_be_none", "_own_inputs", "_reads", "_seed", "_stage", "_updates", "_without_rows")
 
     def __init__(
         self,
@@ -187,19 +180,24 @@ class Call:
             raise BuildError(f"there is no built-in kernel {f!r}; give a function")
         if not callable(f):
             raise BuildError(f"a kernel is a function, not {short(f)}; give a function itself, as in np.sum, not what a call of it has returned")
-        refuse_generator(f, stage)
+        # A function as it was written says it in its code; to ask `inspect` takes longer than the rest of a statement.
+        known = written(f.__code__) if type(f) is FunctionType and not f.__dict__ else None
+        if known is None or known.computes_later:
+            refuse_generator(f, stage)
         self._f = f
         self._stage = stage
-        self._reads = [dataset.name for dataset in reads]
+        self._reads = tuple([dataset.name for dataset in reads])
         self._seed = seed
         self._updates = None if updates is None else updates.name
         self._may_be_none = may_be_none
         # Those that nothing will ever write, and the load that has no rows.
-        self._without_rows = {it.name: it._without_rows for it in (*reads, updates) if it is not None and it._without_rows}
+        self._without_rows = {it.name: it._without_rows for it in reads if it._without_rows} if reads else None
+        if updates is not None and updates._without_rows:
+            self._without_rows = {**(self._without_rows or {}), updates.name: updates._without_rows}
         # Arguments made for this call alone, such as the pieces that arrived.
         self._own_inputs = own_inputs
         self._check = check
-        self._ctx = _place_of_ctx(f)
+        self._ctx = _place_of_ctx(f) if known is None else known.ctx
 
     def __call__(
         self,
@@ -260,7 +258,7 @@ class Call:
     def unset(self, place: int | None) -> Exception:
         """The error for a dataset without a value: one that is read, or the one that is updated."""
         name = self._updates if place is None else self._reads[place]
-        without_rows = self._without_rows.get(name or "")
+        without_rows = (self._without_rows or {}).get(name or "")
         if without_rows is not None:
             return RuntimeError(
                 f"`{name}` has no value, because `{without_rows}` has no rows and there was nothing to combine; load rows, or leave this "

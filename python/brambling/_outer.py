@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dis
-from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from brambling._errors import BuildError
+from brambling._written import written
 
-
-_KNOWN_MAX = 1_024
-_known: dict[int, tuple[CodeType, tuple[str, ...]]] = {}
+_PLAIN = (int, float, complex, str, bytes, np.generic)
 
 
 class OuterNames:
@@ -22,8 +19,8 @@ class OuterNames:
     """
 
     def __init__(self) -> None:
-        # The holder of a name is kept, so that its identity is not given to another one.
-        self._seen: dict[tuple[Any, str, int], tuple[Any, Any]] = {}
+        # The code and the holder of a name are kept, so that their identities are not given to others.
+        self._seen: dict[tuple[int, str, int], tuple[Any, Any, Any]] = {}
 
     def note(self, f: Any, stage: str) -> None:
         """Refuses a function whose earlier statement was written when such a name had another value."""
@@ -32,11 +29,11 @@ class OuterNames:
         # Of what numba compiled, the function as it was written.
         f = getattr(f, "py_func", f)
         code = getattr(f, "__code__", None)
-        if code is None:
+        if code is None or not written(code).reads_around:
             return
         for name, holder, value in _outer_of(f, code):
-            key = (code, name, id(holder))
-            _, before = self._seen.setdefault(key, (holder, value))
+            key = (id(code), name, id(holder))
+            *_, before = self._seen.setdefault(key, (code, holder, value))
             if before is not value and before != value:
                 raise BuildError(
                     f"`{stage}` reads `{name}`, which was {before!r} at an earlier statement with this function and is "
@@ -53,22 +50,5 @@ def _outer_of(f: Any, code: Any) -> list[tuple[str, Any, Any]]:
             found.append((name, cell, cell.cell_contents))
         except ValueError:  # Not assigned yet.
             continue
-    found += [(name, f.__globals__, f.__globals__[name]) for name in globals_of(code) if name in f.__globals__]
-    plain = (int, float, complex, str, bytes, np.generic)
-    return [(name, holder, value) for name, holder, value in found if isinstance(value, plain)]
-
-
-def globals_of(code: CodeType) -> tuple[str, ...]:
-    """The globals that a function reads, in order, those of comprehensions and functions in it too."""
-    known = _known.get(id(code))
-    if known is None:
-        if len(_known) >= _KNOWN_MAX:
-            _known.clear()
-        # The code is kept, so that its identity is not given to another one.
-        known = _known[id(code)] = code, tuple(sorted(_globals_of(code)))
-    return known[1]
-
-
-def _globals_of(code: CodeType) -> set[str]:
-    names = {it.argval for it in dis.get_instructions(code) if it.opname == "LOAD_GLOBAL"} if code.co_names else set()
-    return names.union(*(_globals_of(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+    found += [(name, f.__globals__, f.__globals__[name]) for name in written(code).globals if name in f.__globals__]
+    return [(name, holder, value) for name, holder, value in found if isinstance(value, _PLAIN)]

@@ -309,6 +309,25 @@ def test_texts_and_handles():
     assert p.picture().startswith("flowchart TD")
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda p, x: p.all_reduce("max", x),
+        lambda p, x: p.shuffle(x, key=abs),
+        lambda p, x: p.broadcast(p.reduce(max, x), like=x),
+        lambda p, x: p.exchange(x, neighbours=(0,)),
+    ],
+)
+def test_names_of_a_chain_do_not_hold_all_names_before(made):
+    p = br.Program("a chain")
+    names, x = [], p.dataset("x", value=1, partitions=2)
+    for _ in range(40):
+        names.append(x.name)
+        x = made(p, x)
+    assert len(set(names)) == 40 and max(map(len, names)) <= 100
+    assert max(map(len, str(p).splitlines())) <= 500
+
+
 def test_a_picture():
     p = br.Program("picture")
     x = p.dataset('x "<#1>"', value=0)

@@ -401,6 +401,14 @@ class Holder:
         return x
 
 
+class SlottedHolder:
+    __slots__ = ("lock", "never_set")
+    kernel = Holder.kernel
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
 A_LOCK = threading.Lock()
 
 
@@ -462,6 +470,7 @@ def test_what_a_function_captures_is_named():
         (lambda x, given=lock: x, "given", "lock"),
         (functools.partial(lambda lock, x: x, lock), "argument 1", "lock"),
         (Holder().kernel, "self.lock", "lock"),
+        (SlottedHolder().kernel, "self.lock", "lock"),
         (reads_a_global, "A_LOCK", "lock"),
         (lambda x: other, "other", "Program"),
         (lambda x: other_x, "other_x", "Dataset"),

@@ -50,11 +50,11 @@ class Exchanges(Statements):
         ['be', 'not', 'or', 'to']
         """
         self._own(dataset, "p.shuffle")
-        name = self._fresh(f"{dataset.name} by key")
+        name = self._fresh(f"{dataset._stem} by key")
         partitions = dataset.partitions if partitions is None else self._partitions(name, partitions)
         check_key(key)
         split = Split(key, partitions, dataset.name, dataset._blocks is not None, self._holders(dataset))
-        stage = f"shuffle {dataset.name}"
+        stage = f"shuffle {dataset._stem}"
         sending = self._call(split, stage, (dataset,))
         receiving = self._call(_joined, stage, (), own_inputs=1)
         self._statement()
@@ -113,8 +113,8 @@ class Exchanges(Statements):
         self._own(dataset, "p.exchange")
         offsets = offsets_of(neighbours)
         check_send(send, wrap)
-        stage = f"exchange {dataset.name}"
-        name = self._fresh(f"neighbours of {dataset.name}")
+        stage = f"exchange {dataset._stem}"
+        name = self._fresh(f"neighbours of {dataset._stem}")
         sending = self._call(ToNeighbours(offsets, wrap, send), stage, (dataset,))
         receiving = self._call(from_neighbours, stage, (), own_inputs=1)
         self._statement()

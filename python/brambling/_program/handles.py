@@ -11,6 +11,9 @@ from brambling._texts import count
 if TYPE_CHECKING:
     from brambling._program.statements import Statements
 
+# Characters of a dataset's name that stand in the names of what is made of it.
+STEM_MAX = 64
+
 
 class Dataset:
     """
@@ -32,6 +35,11 @@ class Dataset:
         self._without_rows = without_rows
         self.name = name
         self.partitions = partitions
+
+    @property
+    def _stem(self) -> str:
+        """Its name within the name of what is made of it, cut short: else each name of a chain would hold all names before it."""
+        return self.name if len(self.name) <= STEM_MAX else f"{self.name[: STEM_MAX - 1]}…"
 
     def __repr__(self) -> str:
         held = "" if self._blocks is None else f"{count(self._blocks, 'block')} in "

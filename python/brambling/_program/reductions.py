@@ -39,9 +39,9 @@ class Reductions(Statements):
         self._own(dataset, "p.reduce")
         called = op if isinstance(op, str) else name_of(op)
         combine = combiner(op)
-        result = self._fresh(f"{called} of {dataset.name}")
+        result = self._fresh(f"{called} of {dataset._stem}")
         self._statement()
-        name, is_sum = f"{called} of {dataset.name}", isinstance(op, str) and op == "sum"
+        name, is_sum = f"{called} of {dataset._stem}", isinstance(op, str) and op == "sum"
         made = self._builder.reduce(name, result, combine, code_of(op), dataset._id, is_sum)
         return self._made(made, result, None, dataset._without_rows)
 
@@ -56,7 +56,7 @@ class Reductions(Statements):
         """Give the value of a one-partition dataset to every partition of another one."""
         self._own(dataset, "p.broadcast")
         self._own(like, "p.broadcast")
-        result = self._fresh(f"{dataset.name} everywhere")
+        result = self._fresh(f"{dataset._stem} everywhere")
         self._statement()
         made = self._builder.broadcast(dataset._id, like._id, result)
         return self._made(made, result, None, dataset._without_rows)

@@ -101,7 +101,9 @@ class Statements:
         return Call(f, stage=stage, reads=reads, seed=self._seed, **how)
 
     def _same_blocks(self, stage: str, args: Sequence[Any]) -> int | None:
-        blocked = [arg for arg in args if self._own(arg, f"`{stage}`")._blocks is not None]
+        for arg in args:
+            self._own(arg, f"`{stage}`")
+        blocked = [arg for arg in args if arg._blocks is not None]
         for other in blocked[1:]:
             if other._blocks != blocked[0]._blocks:
                 raise BuildError(
@@ -117,5 +119,5 @@ def function_first(f: Any, form: str) -> None:
         raise BuildTypeError(f"{form}: the function comes first, then what it reads")
 
 
-def ids(args: Sequence[Dataset]) -> list[int]:
-    return [arg._id for arg in args]
+def ids(args: Sequence[Dataset]) -> tuple[int, ...]:
+    return tuple([arg._id for arg in args])

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from brambling._errors import BuildError
-from brambling._outer import globals_of
 from brambling._pickled import apart
 from brambling._program.tape import Told
 from brambling._reduced import wrapped
+from brambling._written import written
 
 _OTHER_PROCESSES = "cannot be sent to other processes"
 _WAY_OUT = "make it inside the function, or leave it out and give what it is needed for"
@@ -98,10 +98,19 @@ def _parts(value: Any, name: str | None) -> Iterator[tuple[str | None, Any]]:
     elif type(value).__module__.startswith("brambling."):
         # What wraps a user's function has no name; programs and datasets that users hold have no inside for them.
         if name is None:
-            yield from ((None, part) for part in getattr(value, "__dict__", {}).values())
+            yield from ((None, part) for _, part in _attributes(value))
     else:
-        yield from ((f"{name or type(value).__name__}.{key}", part) for key, part in getattr(value, "__dict__", {}).items())
+        yield from ((f"{name or type(value).__name__}.{key}", part) for key, part in _attributes(value))
         yield type(value).__name__, type(value)
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(value, "__dict__", {}).items()
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                yield name, getattr(value, name)
 
 
 def _captured(f: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -114,4 +123,4 @@ def _captured(f: FunctionType) -> Iterator[tuple[str, Any]]:
     defaults = f.__defaults__ or ()
     yield from zip(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], defaults, strict=True)
     yield from (f.__kwdefaults__ or {}).items()
-    yield from ((name, f.__globals__[name]) for name in globals_of(code) if name in f.__globals__)
+    yield from ((name, f.__globals__[name]) for name in written(code).globals if name in f.__globals__)
