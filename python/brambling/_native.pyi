@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -54,12 +54,12 @@ class Builder:
         result: str,
         call: Callable[..., Any],
         code: bytes,
-        reads: list[int],
+        reads: Sequence[int],
         per_block: bool,
         compile: Callable[..., Any] | None = None,
     ) -> int: ...
     def update(
-        self, name: str, dataset: int, call: Callable[..., Any], code: bytes, reads: list[int]
+        self, name: str, dataset: int, call: Callable[..., Any], code: bytes, reads: Sequence[int]
     ) -> None: ...
     def reduce(
         self, name: str, result: str, combine: Callable[[Any, Any], Any], code: bytes, dataset: int, sum: bool
@@ -70,7 +70,7 @@ class Builder:
         name: str,
         call: Callable[..., Any],
         code: bytes,
-        reads: list[int],
+        reads: Sequence[int],
         offsets: tuple[list[int], bool] | None,
     ) -> int: ...
     def gather(
@@ -80,7 +80,7 @@ class Builder:
         result: str,
         call: Callable[..., Any],
         code: bytes,
-        reads: list[int],
+        reads: Sequence[int],
         partitions: int,
     ) -> int: ...
     def mark_hashed(self, dataset: int) -> None: ...

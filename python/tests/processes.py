@@ -20,9 +20,24 @@ def environment(state):
     return {**os.environ, "XDG_STATE_HOME": str(state)}
 
 
+class Process(subprocess.Popen):
+    """A process that a failed test does not leave behind, and that none waits for without end."""
+
+    def __exit__(self, kind, *error):
+        if kind is not None:
+            self.kill()
+        try:
+            self.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        finally:
+            super().__exit__(kind, *error)
+
+
 def command(state, *arguments, **how):
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
-    return subprocess.Popen([sys.executable, "-m", "brambling", *arguments], env=environment(state), text=True, **how)
+    return Process([sys.executable, "-m", "brambling", *arguments], env=environment(state), text=True, **how)
 
 
 def address_of(process):
