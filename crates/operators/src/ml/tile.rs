@@ -159,23 +159,10 @@ impl<const PARTS: usize> SingleTile<PARTS> {
         }
     }
 
-    /// Turns and rounds as many rows as there is room for, given one after another, each less the row `about` where there is one. Meanwhile
+    /// Turns and rounds as many rows as there is room for, given one after another, each less the row `about` if `ABOUT`. Meanwhile
     /// it asks for so many lines beyond `start` with each four columns of sixteen rows.
     #[inline(always)]
-    pub(super) fn turn<S: F32x16, const ASKED: usize>(
-        &mut self,
-        rows: &[f64],
-        about: Option<&[f64]>,
-        start: &f64,
-    ) -> &[SingleColumn<PARTS>] {
-        match about {
-            None => self.turned::<S, ASKED, false>(rows, &[], start),
-            Some(about) => self.turned::<S, ASKED, true>(rows, about, start),
-        }
-    }
-
-    #[inline(always)]
-    fn turned<S: F32x16, const ASKED: usize, const ABOUT: bool>(
+    pub(super) fn turn<S: F32x16, const ASKED: usize, const ABOUT: bool>(
         &mut self,
         rows: &[f64],
         about: &[f64],

@@ -134,9 +134,21 @@ impl<T: Then, const PARTS: usize, const GROUP: usize, const SINGLE: bool> PairKe
     type Output = ();
 
     #[inline(always)]
-    fn run<V: F64x8, S: F32x16>(mut self) {
-        let columns = self.centres.columns;
-        let about = self.centres.is_shifted.then_some(&self.centres.about[..]);
+    fn run<V: F64x8, S: F32x16>(self) {
+        match self.centres.is_shifted {
+            true => self.prove::<V, S, true>(),
+            false => self.prove::<V, S, false>(),
+        }
+    }
+}
+
+impl<T: Then, const PARTS: usize, const GROUP: usize, const SINGLE: bool>
+    Proving<'_, T, PARTS, GROUP, SINGLE>
+{
+    /// A loop for each answer to whether rows are taken `ABOUT` the mean.
+    #[inline(always)]
+    fn prove<V: F64x8, S: F32x16, const ABOUT: bool>(mut self) {
+        let (columns, about) = (self.centres.columns, &self.centres.about[..]);
         let mut tile = SingleTile::<PARTS>::new(columns);
         let (mut tiles, mut unproven, mut left) = (0, 0, self.x);
         // Data whose labels are often not proven cost both scores: then doubles are cheaper.
@@ -148,9 +160,9 @@ impl<T: Then, const PARTS: usize, const GROUP: usize, const SINGLE: bool> PairKe
             let singles = &self.centres.singles;
             // Memory is asked for evenly: of a single group there are too few scores to ask beside.
             let turned = if SINGLE {
-                tile.turn::<S, SHARED_LINES>(here, about, last)
+                tile.turn::<S, SHARED_LINES, ABOUT>(here, about, last)
             } else {
-                tile.turn::<S, 0>(here, about, last)
+                tile.turn::<S, 0, ABOUT>(here, about, last)
             };
             let (mut labels, proven) = proven::<S, PARTS, GROUP, SINGLE>(turned, singles, last);
             let mut part = 0;
@@ -265,19 +277,27 @@ fn better<S: F32x16, const PARTS: usize, const GROUP: usize>(
     scores: &[[S; PARTS]; GROUP],
     names: &[f32; GROUP],
 ) {
-    let mut at = 0;
-    while at < GROUP {
-        let here = S::splat(names[at]);
-        let mut part = 0;
-        while part < PARTS {
-            let (score, best) = (scores[at][part], &mut best[part]);
-            let closer = score.less(best.least);
-            best.second = score.greater(best.least).lesser(best.second);
-            best.least = score.lesser(best.least);
-            best.label = S::select(closer, here, best.label);
-            part += 1;
+    let mut part = 0;
+    while part < PARTS {
+        // Those of the group first, which stay in registers: the best so far do not, and a label that is loaded and stored for each centre
+        // waits for itself.
+        let (mut least, mut second) = (scores[0][part], S::splat(f32::INFINITY));
+        let mut label = S::splat(names[0]);
+        let mut at = 1;
+        while at < GROUP {
+            let score = scores[at][part];
+            let closer = score.less(least);
+            second = score.greater(least).lesser(second);
+            least = score.lesser(least);
+            label = S::select(closer, S::splat(names[at]), label);
+            at += 1;
         }
-        at += 1;
+        let best = &mut best[part];
+        let closer = least.less(best.least);
+        best.second = least.greater(best.least).lesser(best.second.lesser(second));
+        best.least = least.lesser(best.least);
+        best.label = S::select(closer, label, best.label);
+        part += 1;
     }
 }
 
