@@ -415,6 +415,44 @@ def test_what_a_function_captures_is_in_the_hash(statement):
     assert hash_with(3) != hash_with(4)
 
 
+helped = abs
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda bound: lambda x: x + bound,
+        lambda bound: lambda x, bound=bound: x + bound,
+        lambda bound: lambda x, *, bound=bound: x + bound,
+        lambda bound: functools.partial(lambda bound, x: x + bound, bound),
+        lambda bound: lambda x: (helped(x), bound),
+    ],
+)
+def test_lambdas_that_were_written_once_are_told_apart_by_what_is_bound_to_them(made):
+    """Their bytes are remembered without that: from the second on it is looked up."""
+    program = [(bound, hash_of(made(bound))) for bound in (1, 2, 3, 1, True, 1.0, "1", b"1", None, 2)]
+    same = {}
+    for bound, found in program:
+        assert same.setdefault(repr(bound), found) == found
+    assert len(set(same.values())) == len(same)
+
+
+def test_lambdas_are_told_apart_by_what_they_read_by_name():
+    around = {"__builtins__": __builtins__}
+    # Written once, and made three times.
+    make = eval("lambda: lambda x: helper(x)", around)  # noqa: S307
+    found = []
+    for around["helper"] in (lambda x: x, lambda x: x + 1, lambda x: x + 2):
+        found.append(hash_of(make()))
+    assert len(set(found)) == 3
+
+
+def hash_of(f):
+    p = br.Program("a kernel")
+    p.map(f, p.dataset("x", value=1))
+    return p._builder.hash()
+
+
 def test_partitions_come_from_the_settings(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     load = lambda: br.Program("p").load(np.zeros(100_000)).partitions  # noqa: E731
