@@ -1,5 +1,5 @@
-//! Memory: one budget of a process with classes and floors, what the machine allows, pooled
-//! buffers, which locks a thread holds that tasks may want, and the switch by which tests remove one condition of production code.
+//! Memory: one budget of a process with classes and floors, what the machine allows,
+//! which locks a thread holds that tasks may want, and the switch by which tests remove one condition of production code.
 //!
 //! Nothing here knows what the bytes mean, and nothing here spills: whoever is refused decides, in the words of [`spill`].
 
@@ -7,9 +7,7 @@ pub mod budget;
 pub mod cgroup;
 pub mod held;
 pub mod mutants;
-pub mod pool;
 pub mod spill;
 
 pub use budget::{Budget, Class, Floors, OutOfMemory, Reservation};
-pub use pool::{Pool, PooledBuf, Shared};
 pub use spill::{Spill, SpillError, Spilled};

@@ -13,9 +13,8 @@ mod packet;
 mod relay;
 
 pub use control::{
-    Ack, Arrived, Call, Credit, Ended, Failed, Finished, Gone, Hello, Joined, Leaves, LoopEnd,
-    MapUpdate, Parted, Reserve, Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery,
-    SourceCredit,
+    Ack, Arrived, Call, Credit, Ended, Failed, Finished, Gone, Joined, Leaves, LoopEnd, MapUpdate,
+    Parted, Reserve, Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery, SourceCredit,
 };
 pub use data::{Data, DataHead, EmptyMarks, Ending, Piece, Route, VersionRange};
 pub use error::FrameError;
@@ -42,8 +41,6 @@ pub struct Frame<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Body<'a> {
-    /// The first frame of a connection that belongs to no job.
-    Hello(Hello),
     /// Pieces and empty marks of one exchange turn.
     Data(Data<'a>),
     /// The outcome of a signal.
@@ -94,7 +91,6 @@ impl Body<'_> {
     /// The kind that its header names.
     pub fn kind(&self) -> Kind {
         match self {
-            Body::Hello(_) => Kind::Hello,
             Body::Data(_) => Kind::Data,
             Body::Signal(_) => Kind::Signal,
             Body::SignalQuery(_) => Kind::SignalQuery,
@@ -139,7 +135,6 @@ impl<'a> Frame<'a> {
         let start = out.len();
         out.resize(start + HEADER_BYTES, 0);
         match &self.body {
-            Body::Hello(body) => control::encode(body, out),
             Body::Data(body) => body.encode(out),
             Body::Signal(body) => control::encode(body, out),
             Body::SignalQuery(body) => control::encode(body, out),
@@ -239,7 +234,6 @@ impl<'a> Frame<'a> {
     pub fn decode_body(header: &Header, body: &'a [u8]) -> Result<Frame<'a>, FrameError> {
         header.check(body, None)?;
         let body = match header.kind() {
-            Kind::Hello => Body::Hello(control::decode(body)?),
             Kind::Data => Body::Data(Data::decode(body, None)?),
             Kind::Signal => Body::Signal(control::decode(body)?),
             Kind::SignalQuery => Body::SignalQuery(control::decode(body)?),

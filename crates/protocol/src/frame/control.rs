@@ -6,21 +6,6 @@ use crate::map::EntryRange;
 use brambling_program::{BlockId, ExchangeId, GroupId, Position, ShardId, Turn};
 use serde::{Deserialize, Serialize};
 
-/// The first frame of a connection that belongs to no job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Hello {
-    /// Who speaks.
-    pub worker: WorkerId,
-    /// Differs each time the worker's process starts.
-    pub epoch: u64,
-    /// The epoch of the listener as far as the speaker knows it.
-    pub peer_epoch: Option<u64>,
-    /// The newest frame format that the speaker reads.
-    pub format: u16,
-    /// All frames of the session before this one have arrived.
-    pub received: Sequence,
-}
-
 /// The first frame of a link that carries a job's frames between two peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Call {

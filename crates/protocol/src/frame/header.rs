@@ -43,7 +43,7 @@ const _: () = assert!(size_of::<Layout>() == HEADER_BYTES);
 #[repr(u8)]
 #[allow(missing_docs)] // See the variants of `Body`.
 pub enum Kind {
-    Hello = 1,
+    // 1 was another greeting: its number is not given again.
     Data = 2,
     Signal = 3,
     SignalQuery = 4,
@@ -71,8 +71,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 23] = [
-        Kind::Hello,
+    pub const ALL: [Kind; 22] = [
         Kind::Data,
         Kind::Signal,
         Kind::SignalQuery,

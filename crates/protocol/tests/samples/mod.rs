@@ -21,13 +21,6 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
         sequence: Some(sequence),
         body,
     };
-    let hello = Hello {
-        worker: WorkerId(12),
-        epoch: 0xfeed_beef,
-        peer_epoch: Some(5),
-        format: 1,
-        received: 400,
-    };
     let data = Data {
         head: DataHead {
             job,
@@ -107,14 +100,6 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
         index: 700,
     };
     vec![
-        (
-            "hello",
-            Frame {
-                priority: Priority::FIRST,
-                sequence: None,
-                body: Body::Hello(hello),
-            },
-        ),
         ("data", numbered(4, 1 << 50, Body::Data(data))),
         (
             "signal",
