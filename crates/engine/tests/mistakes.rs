@@ -532,7 +532,7 @@ fn patience() {
             let completion = context.completion();
             std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(100));
-                completion.signal();
+                completion.wake();
             });
             Progress::Pending
         },

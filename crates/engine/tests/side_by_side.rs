@@ -192,7 +192,7 @@ fn waits_and_stays(wait: Duration, stay: Duration) -> (Program, Dataset<u64>) {
         let completion = context.completion();
         std::thread::spawn(move || {
             std::thread::sleep(wait);
-            completion.signal();
+            completion.wake();
         });
         Progress::Pending
     });
@@ -237,7 +237,7 @@ fn a_long_kernel_after_a_rest_is_no_stall() {
         let completion = context.completion();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(150));
-            completion.signal();
+            completion.wake();
         });
         Progress::Pending
     });

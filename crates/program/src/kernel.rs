@@ -5,8 +5,8 @@ use crate::slots::{SlotsIn, SlotsOut};
 use crate::{KernelError, Position, Rng, StageId, Turn};
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 
 /// What a kernel says when it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,22 +126,6 @@ impl Pieces<'_> {
     }
 }
 
-/// Signals that a pending task may be called again. May be used from any thread, any number of times.
-#[derive(Clone)]
-pub struct Completion(Arc<dyn Fn() + Send + Sync>);
-
-impl Completion {
-    /// A completion that calls `wake`.
-    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Completion {
-        Completion(Arc::new(wake))
-    }
-
-    /// Wakes the task.
-    pub fn signal(&self) {
-        (self.0)();
-    }
-}
-
 /// What a kernel may know about where it runs.
 pub struct Context<'a> {
     at: Position,
@@ -152,7 +136,7 @@ pub struct Context<'a> {
     rngs: Cell<u32>,
     cancel: &'a AtomicBool,
     saw_cancellation: Cell<bool>,
-    completion: &'a dyn Fn() -> Completion,
+    completion: &'a dyn Fn(Position) -> Waker,
     pub(crate) sink: Option<NonNull<Sink<'static>>>,
     pub(crate) source: Option<NonNull<Pieces<'static>>>,
     outcome: bool,
@@ -166,7 +150,7 @@ impl<'a> Context<'a> {
         partitions: u32,
         seed: u64,
         cancel: &'a AtomicBool,
-        completion: &'a dyn Fn() -> Completion,
+        completion: &'a dyn Fn(Position) -> Waker,
     ) -> Context<'a> {
         let at = Position {
             stage: StageId(0),
@@ -274,9 +258,10 @@ impl<'a> Context<'a> {
         self.saw_cancellation.get()
     }
 
-    /// A handle to wake this task after it has returned [`Progress::Pending`].
-    pub fn completion(&self) -> Completion {
-        (self.completion)()
+    /// What wakes this task after it has returned [`Progress::Pending`]: then it is called again. It may be cloned, and woken from any thread, any
+    /// number of times. Woken before the kernel returns, it counts; after the task has ended, it does nothing. A task may be called without it, too.
+    pub fn completion(&self) -> Waker {
+        (self.completion)(self.at)
     }
 
     /// Sets a signal's outcome. For signal kernels.

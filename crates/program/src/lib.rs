@@ -34,9 +34,7 @@ pub use exchanges::{Combine, Max, Min, Number, Partials, Rows, Sum};
 pub use foreign::Foreign;
 pub use growth::{DEPTH_MAX, Mark};
 pub use ids::*;
-pub use kernel::{
-    Completion, Context, IntoProgress, Kernel, PieceSink, PieceSource, Pieces, Progress, Sink,
-};
+pub use kernel::{Context, IntoProgress, Kernel, PieceSink, PieceSource, Pieces, Progress, Sink};
 pub use key::{Key, partition_of};
 pub use named::Named;
 #[doc(hidden)]

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_kernel_that_asks_again_gets_further_numbers() {
         let cancel = std::sync::atomic::AtomicBool::new(false);
-        let completion = || unreachable!("nobody waits");
+        let completion = |_| unreachable!("nobody waits");
         let mut context = Context::new(4, 5, 1, &cancel, &completion);
         let at = |turn| Position {
             stage: StageId(2),

@@ -297,7 +297,7 @@ impl<'a> Cluster<'a> {
             self.collect(at);
             return true;
         }
-        worker.complete_some(&mut self.random)
+        worker.complete_some(self.plan, &mut self.random)
     }
 
     /// Nobody hears of the controller any more, nor it of anybody (invariant 10).

@@ -7,11 +7,12 @@ use crate::kernels::{self, Port};
 use crate::ports::{PieceQueue, SinkMap};
 use crate::results::Results;
 use brambling_program::{
-    BlockId, Completion, Context, Count, DatasetId, ExchangeId, Node, Pieces, Position, Program,
-    Progress, Relation, Sink, Spec, StageId, StageKind, Value,
+    BlockId, Context, Count, DatasetId, ExchangeId, Node, Pieces, Position, Program, Progress,
+    Relation, Sink, Spec, StageId, StageKind, Value,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
+use std::task::Waker;
 
 /// How often a task may ask to be called again.
 const CALLS_MAX: u32 = 10_000;
@@ -159,7 +160,7 @@ impl Interpreter<'_> {
             .map(|(dataset, _)| take(*dataset).expect("named once"))
             .collect();
         let cancel = AtomicBool::new(false);
-        let completion = || Completion::new(|| {});
+        let completion = |_| Waker::noop().clone();
         let mut context = Context::new(index, partitions, self.spec.seed, &cancel, &completion);
         let mut calls = 0;
         loop {

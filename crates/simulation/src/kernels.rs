@@ -204,7 +204,7 @@ impl Mixer {
         match self.ending {
             Ending::More if hash.is_multiple_of(3) => Progress::More,
             Ending::Pending if hash.is_multiple_of(3) => {
-                context.completion().signal();
+                context.completion().wake();
                 Progress::Pending
             }
             _ => Progress::Done,

@@ -388,24 +388,49 @@ fn random_programs_on_several_workers_give_what_the_interpreter_gives() {
 /// again here, and nothing of it is lost.
 #[test]
 fn a_shard_that_waits_for_a_completion_moves_when_it_has_come() {
-    let mut p = Program::new("pending");
+    moves_whatever_is_woken(|context, count| {
+        *count += 1;
+        if *count % 2 == 0 {
+            return Progress::Done;
+        }
+        let completion = context.completion();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(500));
+            completion.wake();
+        });
+        Progress::Pending
+    });
+}
+
+/// Kernels ask for completions and do not wait for them, and those come several times, also when the task is over and its shard elsewhere.
+#[test]
+fn a_shard_moves_although_completions_come_that_nobody_waits_for() {
+    moves_whatever_is_woken(|context, count| {
+        *count += 1;
+        let (early, late) = (context.completion(), context.completion());
+        early.wake_by_ref();
+        early.clone().wake();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(300));
+            late.wake_by_ref();
+            late.wake();
+        });
+        match *count % 2 {
+            0 => Progress::Done,
+            _ => Progress::More,
+        }
+    });
+}
+
+/// Runs a kernel that counts its calls, two for each of 20 turns, while its shards move, and move again.
+fn moves_whatever_is_woken(kernel: fn(&mut Context<'_>, &mut u64) -> Progress) {
+    let mut p = Program::new("woken");
     let counts = p.dataset::<u64>("counts", 4);
     p.keep(&counts);
     p.repeat(20, |p| {
-        p.compute("ask and wait").update(&counts).run_with_context(
-            |context: &mut Context<'_>, count: &mut u64| {
-                *count += 1;
-                if *count % 2 == 1 {
-                    let completion = context.completion();
-                    std::thread::spawn(move || {
-                        std::thread::sleep(Duration::from_micros(500));
-                        completion.signal();
-                    });
-                    return Progress::Pending;
-                }
-                Progress::Done
-            },
-        );
+        p.compute("ask and wait")
+            .update(&counts)
+            .run_with_context(kernel);
         p.all_reduce(Max, &counts, &counts);
     });
     let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();

@@ -10,7 +10,7 @@ pub use state::{BadState, ShardState};
 
 use brambling_memory::mutants;
 use brambling_program::{
-    Action, Code, ExchangeId, LoopId, Mask, Op, ShardId, StageId, StageKind, Task, Turn,
+    Action, Code, ExchangeId, LoopId, Mask, Op, Position, ShardId, StageId, StageKind, Task, Turn,
 };
 
 /// How many stalled instructions a shard looks past.
@@ -360,11 +360,30 @@ impl Shard {
         }
     }
 
-    /// A completion arrived: every suspended instruction may be called again.
-    pub fn complete(&mut self) {
-        for entry in &mut self.window {
-            entry.wait = Wait::Arrival;
-        }
+    /// The completion of a task has come: it may be called again. Whether it was suspended: what comes late, or twice, changes nothing, and no
+    /// other task is called for it.
+    pub fn complete(&mut self, code: &Code, at: Position) -> bool {
+        let is_it = |it: &&mut Entry| {
+            (it.wait, it.turn) == (Wait::Completion, at.turn)
+                && (code.tasks[it.task as usize].stage == at.stage
+                    || mutants::is_on("completions-wake-any"))
+        };
+        let entry = self.window.iter_mut().find(is_it);
+        entry.map(|it| it.wait = Wait::Arrival).is_some()
+    }
+
+    /// Where the tasks stand that wait for their completions.
+    pub fn suspended<'a>(&'a self, code: &'a Code) -> impl Iterator<Item = Position> {
+        let suspended = self.window.iter().filter(|it| it.wait == Wait::Completion);
+        suspended.map(|it| Position {
+            stage: code.tasks[it.task as usize].stage,
+            turn: it.turn,
+        })
+    }
+
+    /// Whether any does.
+    pub fn is_suspended(&self) -> bool {
+        self.window.iter().any(|it| it.wait == Wait::Completion)
     }
 
     /// The stages that the shard waits in, oldest first, with their turns: for whoever asks why it stalls.

@@ -9,8 +9,8 @@ use brambling_memory::Class;
 use brambling_memory::held::{self, Held};
 use brambling_program::tree::TreeNode;
 use brambling_program::{
-    Action, Completion, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan,
-    Position, Progress, ShardId, Sink, StageKind, Task, Turn, Value,
+    Action, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan, Position, Progress,
+    ShardId, Sink, StageKind, Task, Turn, Value,
 };
 use brambling_protocol::Version;
 use brambling_worker::node::{Bytes, Effect, Encoded, Errand, Node, Piece, Taken};
@@ -19,14 +19,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 
 /// A shard with its data.
 pub(super) struct Resident {
     shard: Shard,
     /// Absent while a kernel has them.
     cells: Vec<Option<Value>>,
-    /// Completions that were asked for.
-    pending: u32,
     finished: bool,
 }
 
@@ -88,7 +87,6 @@ impl Worker {
                 .iter()
                 .map(|dataset| cell(*dataset))
                 .collect(),
-            pending: 0,
             finished: false,
         };
         self.shards.insert(id, resident);
@@ -162,7 +160,6 @@ impl Worker {
         let resident = Resident {
             shard: Shard::import(id, code, state).expect("a state of this program"),
             cells: group.datasets.iter().zip(data).map(cell).collect(),
-            pending: 0,
             finished,
         };
         let before = self.shards.insert(id, resident);
@@ -172,7 +169,7 @@ impl Worker {
 
     /// Shards that may leave do: no completion of theirs is under way.
     pub(super) fn depart(&mut self, watch: &mut Watch) -> bool {
-        let is_drained = |id: &ShardId| self.shards[id].pending == 0;
+        let is_drained = |id: &ShardId| !self.shards[id].shard.is_suspended();
         let (leaving, staying) = self.draining.drain(..).partition(is_drained);
         self.draining = staying;
         let leaving: Vec<ShardId> = leaving;
@@ -203,7 +200,7 @@ impl Worker {
             && self.draining.is_empty()
             && self.merging.is_empty()
             && self.errands.is_empty()
-            && self.shards.values().all(|resident| resident.pending == 0)
+            && self.shards.values().all(|it| !it.shard.is_suspended())
     }
 
     /// The pieces of some group are merged, whatever has happened since they had all come.
@@ -259,20 +256,27 @@ impl Worker {
         true
     }
 
-    /// The completions of some shard arrive.
-    pub(super) fn complete_some(&mut self, random: &mut Random) -> bool {
-        let pending = self
-            .shards
-            .iter()
-            .filter(|(_, resident)| resident.pending > 0);
-        let pending: Vec<ShardId> = pending.map(|(id, _)| *id).collect();
-        if pending.is_empty() {
+    /// The completion of some task arrives, and beside it one of a turn that is long over.
+    pub(super) fn complete_some(&mut self, plan: &Plan, random: &mut Random) -> bool {
+        let suspended = self.shards.iter().flat_map(|(&id, resident)| {
+            let code = &plan.codes[id.group.index()];
+            resident.shard.suspended(code).map(move |at| (id, at))
+        });
+        let suspended: Vec<(ShardId, Position)> = suspended.collect();
+        if suspended.is_empty() {
             return false;
         }
-        let id = random.pick(&pending);
+        let (id, at) = random.pick(&suspended);
+        let code = &plan.codes[id.group.index()];
         let resident = self.shards.get_mut(&id).expect("just seen");
-        resident.pending = 0;
-        resident.shard.complete();
+        let late = Position {
+            turn: at.turn.wrapping_sub(1),
+            ..at
+        };
+        if !suspended.contains(&(id, late)) {
+            assert!(!resident.shard.complete(code, late), "{id} at {late:?}");
+        }
+        assert!(resident.shard.complete(code, at), "{id} at {at:?}");
         self.wake(id);
         true
     }
@@ -321,7 +325,6 @@ impl Worker {
                 Progress::Pending => {
                     let resident = self.shards.get_mut(&id).expect("still here");
                     resident.shard.suspend(issue);
-                    resident.pending += 1;
                 }
                 Progress::Failed => panic!("random programs do not fail"),
             }
@@ -455,7 +458,11 @@ impl Worker {
         {
             let code = &plan.codes[id.group.index()];
             let op: Op = resident.shard.op(code);
-            let _ = write!(text, "  {id} at {op:?}, pending {}:", resident.pending);
+            let _ = write!(
+                text,
+                "  {id} at {op:?}, suspended {}:",
+                resident.shard.is_suspended()
+            );
             for (task, turn) in resident.shard.stalled(code) {
                 let _ = write!(text, " {} turn {turn}", task.stage);
             }
@@ -480,7 +487,7 @@ impl<'a> Call<'a> {
 
     fn run(&mut self, mut port: Port<'_>) -> (Progress, bool) {
         let cancel = AtomicBool::new(false);
-        let completion = || Completion::new(|| {});
+        let completion = |_| Waker::noop().clone();
         let partitions = self.plan.counts[self.id.group.index()];
         let seed = self.plan.program.spec().seed;
         let mut context = Context::new(self.id.index, partitions, seed, &cancel, &completion);

@@ -15,17 +15,19 @@ use super::ties::Ties;
 use super::times::{KernelTimes, Notebook};
 use super::travel;
 use super::weights::Weights;
+use super::woken::{self, Woken};
 use super::zone::Zone;
 use crate::shard::Shard;
 use brambling_exchange::in_process::InProcess;
 use brambling_memory::{Budget, Class, OutOfMemory, held};
 use brambling_program::{
-    Completion, DatasetId, ExchangeId, ExchangePlan, GroupId, Payload, Plan, Position, ShardId,
-    StageId, StageKind, Value,
+    DatasetId, ExchangeId, ExchangePlan, GroupId, Payload, Plan, Position, ShardId, StageId,
+    StageKind, Value,
 };
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, Weak};
+use std::task::Waker;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -70,8 +72,6 @@ pub(super) struct Body {
     pub(super) slice_tasks: u32,
     /// What runs, for whoever must say where it went wrong.
     pub(super) running: Option<Position>,
-    /// Completions that were asked for and have not arrived.
-    pub(super) pending: u32,
     pub(super) meter: Meter,
     pub(super) done: bool,
 }
@@ -89,8 +89,7 @@ impl Body {
 pub(super) struct Resident {
     pub(super) group: GroupId,
     pub(super) index: u32,
-    /// Completions that arrived since the shard last looked.
-    pub(super) completions: AtomicU32,
+    pub(super) woken: Woken,
     /// Slices begun, going round. Written by the owner.
     pub(super) slices: AtomicU32,
     pub(super) dial: Dial,
@@ -379,18 +378,9 @@ impl Job {
             .store(took.as_nanos() as usize, Ordering::Relaxed);
     }
 
-    /// A completion that wakes a shard.
-    pub(super) fn completion(&self, number: u32) -> Completion {
-        let job = self.weak.clone();
-        let used = AtomicBool::new(false);
-        Completion::new(move || {
-            if let (false, Some(job)) = (used.swap(true, Ordering::AcqRel), job.upgrade()) {
-                job.residents[number as usize]
-                    .completions
-                    .fetch_add(1, Ordering::AcqRel);
-                job.post(number);
-            }
-        })
+    /// What wakes the task of a shard at a position.
+    pub(super) fn completion(&self, number: u32, at: Position) -> Waker {
+        woken::completion(self.weak.clone(), number, at)
     }
 
     /// What the job did.

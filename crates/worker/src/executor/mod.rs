@@ -29,6 +29,7 @@ mod times;
 mod travel;
 mod watch;
 mod weights;
+mod woken;
 mod zone;
 
 pub use failure::{Failure, FailureKind, Origin, WaitsFor};

@@ -120,7 +120,7 @@ impl<'a, 's> Slice<'a, 's> {
             lacks,
         };
         let number = self.number;
-        let completion = || job.completion(number);
+        let completion = |at| job.completion(number, at);
         let partitions = job.plan.counts[self.resident.group.index()];
         let seed = job.plan.program.spec().seed;
         let mut context = Context::new(
@@ -131,8 +131,8 @@ impl<'a, 's> Slice<'a, 's> {
             &completion,
         );
         self.left = body.slice_tasks;
-        if self.resident.completions.load(Ordering::Acquire) > 0 {
-            self.complete(body);
+        if self.resident.woken.has_any() {
+            self.complete(body, code);
         }
         let end = loop {
             let ran = match self.run_in_order(body, code, &mut context, &mut around) {
@@ -274,7 +274,6 @@ impl<'a, 's> Slice<'a, 's> {
             Progress::Done | Progress::More => None,
             Progress::Pending => {
                 self.job.pending.fetch_add(1, Ordering::AcqRel);
-                body.pending += 1;
                 body.shard.suspend(issue);
                 None
             }
@@ -293,13 +292,12 @@ impl<'a, 's> Slice<'a, 's> {
     }
 
     #[cold]
-    fn complete(&self, body: &mut Body) {
-        let arrived = self.resident.completions.swap(0, Ordering::AcqRel);
-        self.job
-            .pending
-            .fetch_sub(arrived as usize, Ordering::AcqRel);
-        body.pending -= arrived;
-        body.shard.complete();
+    fn complete(&self, body: &mut Body, code: &Code) {
+        for at in self.resident.woken.take() {
+            if body.shard.complete(code, at) {
+                self.job.pending.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
     }
 
     /// Runs a stage, and what it needs before and after its kernel.

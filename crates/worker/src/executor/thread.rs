@@ -395,8 +395,8 @@ impl<'a> Worker<'a> {
         let (job, resident) = (self.job, &self.job.residents[number as usize]);
         // SAFETY: as in `run`, which holds no reference to it any more.
         let place = unsafe { &mut *resident.body.get() };
-        let has_pending = place.as_ref().is_some_and(|body| body.pending > 0);
-        if !has_pending && let Some(body) = place.take() {
+        let waits = place.as_ref().is_some_and(|it| it.shard.is_suspended());
+        if !waits && let Some(body) = place.take() {
             resident.dial.end();
             let bytes = travel::pack(&body);
             job.uncharge(&body);

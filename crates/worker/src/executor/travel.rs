@@ -77,7 +77,6 @@ pub(super) fn unpack(job: &Job, shard: ShardId, bytes: &[u8]) -> Result<Body, Un
         charged_bytes: 0,
         slice_tasks: packed.slice_tasks.max(1),
         running: None,
-        pending: 0,
         done: packed.done,
     })
 }

@@ -12,6 +12,7 @@ use crate::executor::steps::Steps;
 use crate::executor::ties::{Membership, Ties};
 use crate::executor::times::{Notebook, time_kernels};
 use crate::executor::weights::Weights;
+use crate::executor::woken::Woken;
 use crate::node::NodeError;
 use crate::shard::Shard;
 use brambling_exchange::in_process::{InProcess, Slots};
@@ -224,7 +225,6 @@ impl Job {
             charged_bytes,
             slice_tasks: 1,
             running: None,
-            pending: 0,
             meter: Meter::new(0),
             done: false,
         })
@@ -274,7 +274,7 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
                 residents.push(Resident {
                     group: GroupId(group as u32),
                     index: index as u32,
-                    completions: AtomicU32::new(0),
+                    woken: Woken::default(),
                     slices: AtomicU32::new(0),
                     dial: Dial::default(),
                     body: UnsafeCell::new(None),

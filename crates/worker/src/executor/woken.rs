@@ -1,0 +1,74 @@
+//! Completions: which suspended tasks of a shard were woken, and what wakes them.
+//!
+//! A completion belongs to one task: the shard's, at one position. It may be cloned, and woken from any thread, any number of times, at any
+//! time. A task that is suspended then is called again. One that was called since, has ended, or has left with its shard is not: what wakes it
+//! knows nothing of what came after.
+
+use super::job::Job;
+use brambling_memory::held;
+use brambling_program::Position;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Wake, Waker};
+
+/// Tasks of a shard that were woken since it last looked.
+#[derive(Default)]
+pub(super) struct Woken {
+    /// Whether there are any: all that a slice looks at.
+    has_any: AtomicBool,
+    tasks: Mutex<Vec<Position>>,
+}
+
+impl Woken {
+    /// A task is woken. Whether that is news: what comes again before the shard has looked adds nothing.
+    fn note(&self, at: Position) -> bool {
+        let mut tasks = held::lock(&self.tasks);
+        let is_news = !tasks.contains(&at);
+        if is_news {
+            tasks.push(at);
+            // Under the lock: who takes the tasks says that there are none, and must not say it of this one.
+            self.has_any.store(true, Ordering::Release);
+        }
+        is_news
+    }
+
+    /// Whether any task was woken.
+    #[inline]
+    pub(super) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Acquire)
+    }
+
+    /// The tasks that were woken.
+    pub(super) fn take(&self) -> Vec<Position> {
+        let mut tasks = held::lock(&self.tasks);
+        self.has_any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut tasks)
+    }
+}
+
+/// Wakes one task.
+struct Completion {
+    job: Weak<Job>,
+    number: u32,
+    at: Position,
+}
+
+impl Wake for Completion {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Some(job) = self.job.upgrade() else {
+            return;
+        };
+        if job.residents[self.number as usize].woken.note(self.at) {
+            job.post(self.number);
+        }
+    }
+}
+
+/// What wakes the task of a shard at a position.
+pub(super) fn completion(job: Weak<Job>, number: u32, at: Position) -> Waker {
+    Waker::from(Arc::new(Completion { job, number, at }))
+}
