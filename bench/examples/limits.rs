@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use brambling_bench::limits::kmeans;
 use brambling_bench::limits::logistic::{BareLoop, FEATURES, Model, Problem, plain_loop};
-use brambling_bench::limits::task_graph::{Order, run};
+use brambling_bench::limits::task_graph::run;
 use brambling_bench::task_graph::{Graph, Kernel, Pattern};
 use brambling_machine::cpu::{Processor, places};
 use brambling_machine::measure::Figure;
@@ -36,19 +36,12 @@ fn main() {
     for pattern in Pattern::ALL {
         for width in [2, 16] {
             let graph = Graph::new(pattern, width, timesteps);
-            for order in Order::ALL {
-                let samples = (0..7).map(|_| {
-                    let ran = run(&graph, Kernel::Empty, order, &places);
-                    assert!(ran.is_right(&graph));
-                    ran.overhead_us(threads)
-                });
-                println!(
-                    "{:16} {width:3} {:22} {} us",
-                    pattern.name(),
-                    order.name(),
-                    figure(samples)
-                );
-            }
+            let samples = (0..7).map(|_| {
+                let ran = run(&graph, Kernel::Empty, &places);
+                assert!(ran.is_right(&graph));
+                ran.overhead_us(threads)
+            });
+            println!("{:16} {width:3} {} us", pattern.name(), figure(samples));
         }
     }
 }

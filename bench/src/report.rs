@@ -306,12 +306,13 @@ pub struct PatternFigures {
     pub width: usize,
     /// Cores × wall ÷ tasks with an empty kernel.
     pub overhead_us: Figure,
-    /// The same of hand-written pinned threads.
+    /// The same of hand-written pinned threads, which call a point through a pointer and pass outputs through flagged slots. The
+    /// threads of earlier versions knew what their tasks do: their figures do not compare with these.
     pub bare_overhead_us: Figure,
-    /// The same of pinned threads that call two kernels a point, as an engine has to that does not know its tasks.
-    pub dispatched_us: Figure,
-    /// The same of a plain loop on one thread.
+    /// The same of one such thread alone: a loop that calls the points in order.
     pub plain_loop_us: Figure,
+    /// The same of the stencil with MPI, a rank per thread. None for other patterns, and where MPI is not installed or does not run.
+    pub mpi_us: Option<Figure>,
     /// Smallest task that still reaches half of the peak.
     pub metg50_us: Figure,
     /// Smallest task that still reaches three quarters of the peak.

@@ -38,7 +38,7 @@ pub(crate) const ALL: [Bench; 8] = [
     },
     Bench {
         name: "task-graph",
-        claim: "Task Bench's dependence patterns, beside hand-written threads",
+        claim: "Task Bench's dependence patterns, beside hand-written threads; the stencil beside MPI, if installed",
         takes: &[],
         run: task_graph::run,
     },

@@ -1,27 +1,21 @@
 //! A task graph by hand: pinned threads that each own a range of columns, and flags between them.
 //!
-//! A thread runs its columns timestep by timestep. The output of a task lies beside its flag, so that
+//! A thread runs its columns timestep by timestep, in a fixed order, and calls each point through a pointer: it
+//! does not know what its tasks do, as no engine does. The output of a task lies beside its flag, so that
 //! a reader on another core fetches both at once, and beside those of its thread's other columns, on
 //! cache lines that no other thread writes. The outputs of a timestep are kept for as long as a ring
 //! is: their place is written again only when every thread that reads them has passed the timestep
 //! that did. Each thread publishes how far it is, and looks at the others only when what it last saw
-//! no longer suffices.
+//! no longer suffices. Nothing is scheduled, queued or stolen, and nobody sleeps.
 
+use std::hint::black_box;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use brambling_machine::crew::{self, Apart, Member};
 
 use crate::task_graph::{Graph, Kernel, Payload};
-
-/// In which order a thread runs its tasks of one timestep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// By column.
-    Columns,
-    /// Those that other threads read first, so that what they publish is there when it is needed.
-    SharedFirst,
-}
 
 /// What the threads did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,19 +28,6 @@ pub struct Ran {
     pub inputs: u64,
     /// How many of them were not what their task should have left, or stayed wrong at the end.
     pub mismatches: u64,
-}
-
-impl Order {
-    /// Both orders.
-    pub const ALL: [Order; 2] = [Order::Columns, Order::SharedFirst];
-
-    /// A stable name, for tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Order::Columns => "threads-columns",
-            Order::SharedFirst => "threads-shared-first",
-        }
-    }
 }
 
 impl Ran {
@@ -130,18 +111,10 @@ impl Slot {
     }
 }
 
-/// What one thread does at one timestep.
-#[derive(Debug, Default)]
-struct Step {
-    tasks: Vec<Task>,
-    /// What they read, task after task.
-    inputs: Vec<Output>,
-}
-
 #[derive(Debug)]
 struct Task {
     output: Output,
-    inputs: u32,
+    inputs: Vec<Output>,
 }
 
 /// Where a point leaves its output.
@@ -154,19 +127,19 @@ struct Output {
 /// What one thread does.
 #[derive(Debug)]
 struct Plan {
-    columns: std::ops::Range<usize>,
-    /// One per representative timestep.
-    steps: Vec<Step>,
+    columns: Range<usize>,
+    /// The tasks of each representative timestep.
+    steps: Vec<Vec<Task>>,
     /// The other threads that read a column of this one.
     readers: Vec<usize>,
 }
 
-pub(super) fn columns_of(graph: &Graph, thread: usize, threads: usize) -> std::ops::Range<usize> {
+fn columns_of(graph: &Graph, thread: usize, threads: usize) -> Range<usize> {
     graph.width() * thread / threads..graph.width() * (thread + 1) / threads
 }
 
 impl Plan {
-    fn new(graph: &Graph, order: Order, thread: usize, threads: usize) -> Plan {
+    fn new(graph: &Graph, thread: usize, threads: usize) -> Plan {
         let columns = columns_of(graph, thread, threads);
         let slots = slots_of(graph, threads);
         let output = |point: usize| Output {
@@ -174,38 +147,26 @@ impl Plan {
             slot: slots[point],
         };
         let representatives = graph.prologue() + graph.period();
-        // The last timestep has no readers, so a graph that ends one later tells those of all.
-        let endless = Graph::new(graph.pattern(), graph.width(), representatives + 1);
-        let is_shared = |timestep: usize, point: usize| {
-            let readers = endless.reverse_dependencies(timestep, point);
-            readers.into_iter().any(|reader| !columns.contains(&reader))
+        let active = |timestep: usize| columns.start..columns.end.min(graph.width_at(timestep));
+        let readers = |timestep: usize, point| {
+            let after = 0..graph.width_at(timestep + 1);
+            after.filter(move |&it| graph.dependencies(timestep + 1, it).contains(&point))
         };
         let step = |timestep: usize| {
-            let mut points: Vec<usize> = columns
-                .clone()
-                .filter(|&point| point < graph.width_at(timestep))
-                .collect();
-            if order == Order::SharedFirst {
-                points.sort_by_key(|&point| !is_shared(timestep, point));
-            }
-            let mut step = Step::default();
-            for point in points {
-                let inputs = graph.dependencies(timestep, point);
-                step.tasks.push(Task {
-                    output: output(point),
-                    inputs: inputs.len() as u32,
-                });
-                step.inputs.extend(inputs.into_iter().map(output));
-            }
-            step
+            let mut points: Vec<usize> = active(timestep).collect();
+            // What other threads read comes first, so that it is there when they need it.
+            points.sort_by_key(|&point| readers(timestep, point).all(|it| columns.contains(&it)));
+            let inputs = |point| graph.dependencies(timestep, point).into_iter();
+            let task = |point| Task {
+                output: output(point),
+                inputs: inputs(point).map(output).collect(),
+            };
+            points.into_iter().map(task).collect()
         };
         let reads_us = |reader: &usize| {
             let theirs = columns_of(graph, *reader, threads);
-            let mut inputs = (1..representatives).flat_map(|timestep| {
-                let active = theirs.start..theirs.end.min(graph.width_at(timestep));
-                active.flat_map(move |point| graph.dependencies(timestep, point))
-            });
-            inputs.any(|input| columns.contains(&input))
+            let reads = |at, point| readers(at, point).any(|it| theirs.contains(&it));
+            (0..representatives).any(|at| active(at).any(|point| reads(at, point)))
         };
         Plan {
             steps: (0..representatives).map(step).collect(),
@@ -218,114 +179,132 @@ impl Plan {
     }
 }
 
-/// Runs `graph` with `kernel` in every task, on one thread per entry of `places` (see
-/// [`brambling_machine::cpu::places`]), pinned.
-pub fn run(graph: &Graph, kernel: Kernel, order: Order, places: &[usize]) -> Ran {
-    let threads = places.len();
-    let plans: Vec<Plan> = (0..threads)
-        .map(|thread| Plan::new(graph, order, thread, threads))
-        .collect();
-    let slots = slots_of(graph, threads);
-    let lines = slots[graph.width() - 1] as usize / SLOTS_PER_LINE + 1;
-    let outputs: [Outputs; RING] =
-        std::array::from_fn(|_| Outputs((0..lines).map(|_| Line::default()).collect()));
-    // How many timesteps each thread has finished.
-    let finished: Vec<Apart<AtomicU64>> = (0..threads).map(|_| Apart::default()).collect();
-    let parts = crew::run(places, |member| {
-        let plan = &plans[member.index()];
-        let mut part = Part {
-            tasks: vec![0; plan.columns.len()],
-            inputs: 0,
-            mismatches: 0,
-        };
-        member.barrier();
-        let start = Instant::now();
-        part.run(graph, kernel, plan, &outputs, &finished, member);
-        member.barrier();
-        (start.elapsed(), part)
-    });
-    let wall = parts[0].0;
-    let mut ran = Ran {
-        wall,
-        tasks: Vec::new(),
-        inputs: 0,
-        mismatches: 0,
-    };
-    for (_, part) in parts {
-        ran.tasks.extend(part.tasks);
-        ran.inputs += part.inputs;
-        ran.mismatches += part.mismatches;
-    }
-    // Nobody has read the last outputs.
-    let last = graph.timesteps() - 1;
-    for (point, &slot) in slots.iter().enumerate().take(graph.width_at(last)) {
-        let left = outputs[last % RING].slot(slot).payload();
-        ran.mismatches += u64::from(left != Payload::of(last, point));
-    }
-    ran
-}
-
-struct Part {
-    tasks: Vec<u64>,
+/// A point, and what its tasks have counted.
+#[derive(Debug, Default)]
+struct Point {
+    index: usize,
+    tasks: u64,
     inputs: u64,
     mismatches: u64,
 }
 
-impl Part {
-    fn run(
-        &mut self,
-        graph: &Graph,
-        kernel: Kernel,
-        plan: &Plan,
-        outputs: &[Outputs; RING],
-        finished: &[Apart<AtomicU64>],
-        member: &Member<'_>,
-    ) {
-        let ours = &finished[member.index()].0;
-        let prologue = graph.prologue();
+/// What the call of a point is given.
+struct Inputs<'a> {
+    /// Of the timestep before.
+    outputs: &'a Outputs,
+    from: &'a [Output],
+}
+
+/// A task, given its timestep: what it returns is its output.
+type Call<'a> = dyn Fn(&mut Point, usize, &Inputs<'_>) -> Payload + Sync + 'a;
+
+/// What all threads see.
+struct Shared<'a> {
+    graph: &'a Graph,
+    plans: Vec<Plan>,
+    outputs: [Outputs; RING],
+    /// How many timesteps each thread has finished.
+    finished: Vec<Apart<AtomicU64>>,
+    call: &'a Call<'a>,
+}
+
+/// Runs `graph` with `kernel` in every task, on one thread per entry of `places` (see
+/// [`brambling_machine::cpu::places`]), pinned.
+pub fn run(graph: &Graph, kernel: Kernel, places: &[usize]) -> Ran {
+    let threads = places.len();
+    let slots = slots_of(graph, threads);
+    let lines = slots[graph.width() - 1] as usize / SLOTS_PER_LINE + 1;
+    let call = |point: &mut Point, timestep: usize, inputs: &Inputs<'_>| {
+        for input in inputs.from {
+            let found = inputs.outputs.slot(input.slot).payload();
+            let expected = Payload::of(timestep - 1, input.point as usize);
+            point.mismatches += u64::from(found != expected);
+        }
+        point.inputs += inputs.from.len() as u64;
+        kernel.execute();
+        point.tasks += 1;
+        Payload::of(timestep, point.index)
+    };
+    let shared = Shared {
+        graph,
+        plans: (0..threads)
+            .map(|thread| Plan::new(graph, thread, threads))
+            .collect(),
+        outputs: std::array::from_fn(|_| Outputs((0..lines).map(|_| Line::default()).collect())),
+        finished: (0..threads).map(|_| Apart::default()).collect(),
+        // Or the compiler would put the task where it is called.
+        call: black_box(&call),
+    };
+    let parts = crew::run(places, |member| {
+        let mut points = shared.points_of(member);
+        member.barrier();
+        let start = Instant::now();
+        shared.run(&mut points, member);
+        member.barrier();
+        (start.elapsed(), points)
+    });
+    let points = || parts.iter().flat_map(|(_, points)| points);
+    // Nobody has read the last outputs.
+    let last = graph.timesteps() - 1;
+    let left = |point: usize| shared.outputs[last % RING].slot(slots[point]).payload();
+    let wrong = (0..graph.width_at(last)).filter(|&point| left(point) != Payload::of(last, point));
+    Ran {
+        wall: parts[0].0,
+        tasks: points().map(|point| point.tasks).collect(),
+        inputs: points().map(|point| point.inputs).sum(),
+        mismatches: points().map(|point| point.mismatches).sum::<u64>() + wrong.count() as u64,
+    }
+}
+
+impl Shared<'_> {
+    fn points_of(&self, member: &Member<'_>) -> Vec<Point> {
+        let columns = self.plans[member.index()].columns.clone();
+        let point = |index| Point {
+            index,
+            ..Point::default()
+        };
+        columns.map(point).collect()
+    }
+
+    fn run(&self, points: &mut [Point], member: &Member<'_>) {
+        let plan = &self.plans[member.index()];
+        let ours = &self.finished[member.index()].0;
         // How many timesteps all readers are known to have finished.
         let mut readers_finished = if plan.readers.is_empty() { u64::MAX } else { 0 };
         let mut at = 0;
-        for timestep in 0..graph.timesteps() {
+        for timestep in 0..self.graph.timesteps() {
             // The outputs of `timestep` − RING lie where ours go; they were read a timestep later.
             let needed = (timestep as u64 + 2).saturating_sub(RING as u64);
             if readers_finished < needed {
-                readers_finished = wait_for_readers(plan, finished, needed, member);
+                readers_finished = wait_for_readers(plan, &self.finished, needed, member);
             }
-            let step = &plan.steps[at];
             // At timestep 0 there are no inputs.
-            let before = &outputs[timestep.wrapping_sub(1) % RING];
-            let now = &outputs[timestep % RING];
-            let mut inputs = step.inputs.as_slice();
-            for task in &step.tasks {
-                let (own, rest) = inputs.split_at(task.inputs as usize);
-                inputs = rest;
-                for input in own {
-                    self.check(before.slot(input.slot), timestep - 1, input.point, member);
+            let before = &self.outputs[timestep.wrapping_sub(1) % RING];
+            let now = &self.outputs[timestep % RING];
+            for task in &plan.steps[at] {
+                let inputs = Inputs {
+                    outputs: before,
+                    from: &task.inputs,
+                };
+                for input in inputs.from {
+                    let slot = before.slot(input.slot);
+                    if !slot.is_published(timestep - 1) {
+                        member.wait_until(|| slot.is_published(timestep - 1));
+                    }
                 }
-                self.inputs += own.len() as u64;
-                kernel.execute();
                 let Output { point, slot } = task.output;
-                now.slot(slot)
-                    .publish(Payload::of(timestep, point as usize), timestep);
-                self.tasks[point as usize - plan.columns.start] += 1;
+                let point = &mut points[point as usize - plan.columns.start];
+                let output = (self.call)(point, timestep, &inputs);
+                now.slot(slot).publish(output, timestep);
             }
             // Release: our reads of this timestep come before others see it finished. Pairs with
             // the Acquire load in `wait_for_readers`.
             ours.store(timestep as u64 + 1, Ordering::Release);
             at += 1;
             if at == plan.steps.len() {
-                at = prologue;
+                at = self.graph.prologue();
             }
         }
-    }
-
-    #[inline]
-    fn check(&mut self, slot: &Slot, timestep: usize, point: u32, member: &Member<'_>) {
-        if !slot.is_published(timestep) {
-            member.wait_until(|| slot.is_published(timestep));
-        }
-        self.mismatches += u64::from(slot.payload() != Payload::of(timestep, point as usize));
     }
 }
 
@@ -359,10 +338,8 @@ mod tests {
                     // Longer than the ring, and not a multiple of any period.
                     let graph = Graph::new(pattern, width, 101);
                     let places = cpu::places(threads).unwrap();
-                    for order in Order::ALL {
-                        let ran = run(&graph, Kernel::Empty, order, &places);
-                        assert!(ran.is_right(&graph), "{graph:?} on {threads}: {ran:?}");
-                    }
+                    let ran = run(&graph, Kernel::Empty, &places);
+                    assert!(ran.is_right(&graph), "{graph:?} on {threads}: {ran:?}");
                 }
             }
         }
@@ -382,6 +359,16 @@ mod tests {
         assert_eq!(size_of::<Line>(), 64);
     }
 
+    /// A reader that came too early would count its input as wrong.
+    #[test]
+    fn an_output_is_of_its_timestep() {
+        let slot = Slot::default();
+        assert!(!slot.is_published(0));
+        slot.publish(Payload::of(3, 5), 3);
+        assert!(slot.is_published(3) && !slot.is_published(2) && !slot.is_published(4));
+        assert_eq!(slot.payload(), Payload::of(3, 5));
+    }
+
     #[test]
     fn short_graphs_and_kernels() {
         let places = cpu::places(2).unwrap();
@@ -389,7 +376,7 @@ mod tests {
             for timesteps in [1, 2, 3] {
                 let graph = Graph::new(pattern, 7, timesteps);
                 let kernel = Kernel::Compute { iterations: 3 };
-                let ran = run(&graph, kernel, Order::SharedFirst, &places);
+                let ran = run(&graph, kernel, &places);
                 assert!(ran.is_right(&graph), "{graph:?}: {ran:?}");
             }
         }
@@ -398,12 +385,7 @@ mod tests {
     #[test]
     fn a_task_too_few_or_a_wrong_input_is_noticed() {
         let graph = Graph::new(Pattern::Stencil1d, 4, 10);
-        let right = run(
-            &graph,
-            Kernel::Empty,
-            Order::Columns,
-            &cpu::places(1).unwrap(),
-        );
+        let right = run(&graph, Kernel::Empty, &cpu::places(1).unwrap());
         let mut wrong = right.clone();
         wrong.tasks[2] -= 1;
         assert!(!wrong.is_right(&graph));

@@ -113,8 +113,16 @@ fn task_graph() {
         assert_eq!(of_width, names);
     }
     for pattern in patterns {
-        for key in ["overhead_us", "bare_overhead_us", "metg50_us", "metg75_us"] {
+        let keys = ["overhead_us", "bare_overhead_us", "plain_loop_us"];
+        for key in keys.into_iter().chain(["metg50_us", "metg75_us"]) {
             is_figure(&pattern[key]);
+        }
+        match pattern.get("mpi_us").expect("told, with MPI and without") {
+            Value::Null => {}
+            figure => {
+                assert_eq!(pattern["pattern"], "stencil_1d");
+                is_figure(figure);
+            }
         }
     }
 }
