@@ -1,4 +1,4 @@
-//! How a worker leaves while jobs run: its shards move to the others, then nobody speaks to it any more, then it goes.
+//! How a worker leaves while the job runs: its shards move to the others, then nobody speaks to it any more, then it goes.
 //!
 //! # Rules
 //! * From the order on nothing moves to it. Its shards move, some at a time, to whoever has the fewest for its threads.
@@ -14,8 +14,8 @@
 use crate::moves::Move;
 use crate::{Controller, Effect};
 use brambling_program::ShardId;
+use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Gone, Leaves, Parted};
-use brambling_protocol::{JobId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many shards of a worker that leaves are on their way at a time.
@@ -92,29 +92,17 @@ impl Controller {
         }
     }
 
-    /// Orders moves of a worker that leaves; when it has no shards it is to be parted from.
+    /// Orders moves of a worker that leaves; when none of its shards is left, nor one on its way there or from there, it is to be parted from.
     fn empty(&mut self, worker: WorkerId) {
         if !matches!(self.leaving[&worker].stage, Stage::Emptying) {
             return;
         }
-        let mut is_empty = true;
-        for job in self.jobs.keys().copied().collect::<Vec<_>>() {
-            is_empty &= self.empty_of(worker, job);
-        }
-        if is_empty {
-            self.begin_parting(worker);
-        }
-    }
-
-    /// Orders moves of a job's shards; whether none is there, nor on its way there or from there.
-    fn empty_of(&mut self, worker: WorkerId, job: JobId) -> bool {
-        let at = &self.jobs[&job];
-        let touches = at
+        let touches = self
             .moves
             .values()
             .filter(|it| it.from == worker || it.to == worker);
         let on_their_way = touches.count();
-        let here: Vec<ShardId> = at
+        let here: Vec<ShardId> = self
             .map
             .entries()
             .filter(|range| range.entry.owner == worker)
@@ -122,15 +110,18 @@ impl Controller {
                 let group = range.group;
                 (range.first..range.end).map(move |index| ShardId { group, index })
             })
-            .filter(|shard| !at.moves.contains_key(shard))
+            .filter(|shard| !self.moves.contains_key(shard))
             .collect();
-        if at.ends.are_near() || on_their_way > MOVES_AT_ONCE / 2 {
-            return false;
+        if self.ends.are_near() || on_their_way > MOVES_AT_ONCE / 2 {
+            return;
         }
         if here.is_empty() {
-            return on_their_way == 0;
+            if on_their_way == 0 {
+                self.begin_parting(worker);
+            }
+            return;
         }
-        let mut held = self.candidates(worker, job);
+        let mut held = self.candidates(worker);
         let bytes = self.leaving[&worker].bytes;
         for shard in here.into_iter().take(MOVES_AT_ONCE - on_their_way) {
             // Fewest for its threads, once this one has come.
@@ -143,14 +134,13 @@ impl Controller {
             };
             *held += 1;
             let to = *to;
-            let ordered = self.order(job, shard, to, bytes);
+            let ordered = self.order(shard, to, bytes);
             debug_assert!(ordered.is_ok(), "{ordered:?}");
         }
-        false
     }
 
     /// Who may get shards of a worker that leaves, and how many each has.
-    fn candidates(&self, worker: WorkerId, job: JobId) -> BTreeMap<WorkerId, u64> {
+    fn candidates(&self, worker: WorkerId) -> BTreeMap<WorkerId, u64> {
         let full = &self.leaving[&worker].full;
         let may = |it: &&WorkerId| !self.leaving.contains_key(*it) && !full.contains(*it);
         let mut held: BTreeMap<WorkerId, u64> =
@@ -158,13 +148,12 @@ impl Controller {
         if held.keys().any(|it| !self.left_out.contains(it)) {
             held.retain(|it, _| !self.left_out.contains(it));
         }
-        let at = &self.jobs[&job];
-        for range in at.map.entries() {
+        for range in self.map.entries() {
             if let Some(held) = held.get_mut(&range.entry.owner) {
                 *held += u64::from(range.end - range.first);
             }
         }
-        for coming in at.moves.values().filter(|it| !it.is_published) {
+        for coming in self.moves.values().filter(|it| !it.is_published) {
             if let Some(held) = held.get_mut(&coming.to) {
                 *held += 1;
             }
@@ -176,9 +165,7 @@ impl Controller {
         let others = self.workers.keys().copied().filter(|it| *it != worker);
         let others: BTreeSet<WorkerId> = others.collect();
         for &to in &others {
-            for job in self.jobs.keys().copied().collect::<Vec<_>>() {
-                self.tell_map(to, job);
-            }
+            self.tell_map(to);
             self.send(to, &Body::Leaves(Leaves { worker }));
         }
         if let Some(leaving) = self.leaving.get_mut(&worker) {
@@ -232,8 +219,7 @@ impl Controller {
     /// Whether nothing is lost with a worker: no shard was ever there, so that no piece was sent there, and it hands nothing on for others.
     pub(crate) fn can_spare(&self, worker: WorkerId) -> bool {
         let others = self.workers.len().saturating_sub(1);
-        let had_nothing = self.jobs.values().all(|job| !job.holders.contains(&worker));
-        had_nothing && others <= self.fan_out
+        !self.holders.contains(&worker) && others <= self.fan_out
     }
 
     /// A worker is lost that can be spared: it has left. What was to move there stays.
@@ -241,14 +227,12 @@ impl Controller {
         if !self.workers.contains_key(&worker) {
             return;
         }
-        for (&job, at) in &mut self.jobs {
-            let is_coming = |(_, it): &(&ShardId, &Move)| it.to == worker;
-            let coming = at.moves.iter().filter(is_coming).map(|(shard, _)| *shard);
-            for shard in coming.collect::<Vec<_>>() {
-                at.moves.remove(&shard);
-                let to = worker;
-                self.effects.push(Effect::Stays { job, shard, to });
-            }
+        let stays = |(shard, it): (&ShardId, &Move)| (it.to == worker).then_some(*shard);
+        let stay: Vec<ShardId> = self.moves.iter().filter_map(stays).collect();
+        for shard in stay {
+            self.moves.remove(&shard);
+            let to = worker;
+            self.effects.push(Effect::Stays { shard, to });
         }
         self.let_go(worker);
         self.go_on();

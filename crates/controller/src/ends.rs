@@ -1,4 +1,4 @@
-//! When a job is over: all its shards have finished and none is on its way, or it has failed on a worker.
+//! When the job is over: all its shards have finished and none is on its way, or it has failed on a worker.
 //!
 //! Workers say which shards have finished, each once, in ranges: what the controller hears grows with shards, not with
 //! tasks. Until the end is told, a worker that has nothing to run stays: shards may still come to it, and others may
@@ -8,9 +8,9 @@
 use crate::{Controller, ControllerError, Effect};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
+use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Ended, Failed, Finished};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
-use brambling_protocol::{JobId, WorkerId};
 use std::collections::BTreeSet;
 
 /// How a worker was lost.
@@ -45,9 +45,9 @@ impl Ends {
 }
 
 impl Controller {
-    /// Whether a job has ended: the workers have been told, or are being told.
-    pub fn is_over(&self, job: JobId) -> bool {
-        self.jobs.get(&job).is_some_and(|job| job.ends.are_told())
+    /// Whether the job has ended: the workers have been told, or are being told.
+    pub fn is_over(&self) -> bool {
+        self.ends.are_told()
     }
 
     pub(crate) fn on_finished(
@@ -55,14 +55,11 @@ impl Controller {
         from: WorkerId,
         finished: &Finished,
     ) -> Result<(), ControllerError> {
-        let Some(at) = self.jobs.get_mut(&finished.job) else {
-            return Ok(());
-        };
-        if at.generation != finished.generation {
+        if (finished.job, finished.generation) != (self.job, self.generation) {
             return Ok(());
         }
         let mut ranges = finished.shards.iter();
-        if ranges.any(|range| range.end > at.map.shards(range.group)) {
+        if ranges.any(|range| range.end > self.map.shards(range.group)) {
             return Err(ControllerError::NoSuchShards { worker: from });
         }
         for range in &finished.shards {
@@ -70,48 +67,44 @@ impl Controller {
                 group: range.group,
                 index,
             });
-            at.ends.finished.extend(shards);
+            self.ends.finished.extend(shards);
         }
-        let shards: u64 = at.map.counts().into_iter().map(u64::from).sum();
-        at.ends.are_complete = at.ends.finished.len() as u64 == shards;
-        self.end_if_complete(finished.job);
+        let shards: u64 = self.map.counts().into_iter().map(u64::from).sum();
+        self.ends.are_complete = self.ends.finished.len() as u64 == shards;
+        self.end_if_complete();
         Ok(())
     }
 
-    /// Ends a job whose shards have all finished, unless one is on its way.
-    pub(crate) fn end_if_complete(&mut self, job: JobId) {
-        let is_due = self.jobs.get(&job).is_some_and(|at| {
-            let lies_still = at.moves.values().all(|it| !it.is_published);
-            at.ends.are_complete && (lies_still || mutants::is_on("jobs-end-while-shards-move"))
-        });
-        if is_due {
-            self.end(job, Ok(()));
+    /// Ends the job when its shards have all finished, unless one is on its way.
+    pub(crate) fn end_if_complete(&mut self) {
+        let lies_still = self.moves.values().all(|it| !it.is_published);
+        if self.ends.are_complete && (lies_still || mutants::is_on("jobs-end-while-shards-move")) {
+            self.end(Ok(()));
         }
     }
 
     pub(crate) fn on_failed(&mut self, from: WorkerId, failed: &Failed<'_>) {
-        let at = self.jobs.get(&failed.job);
-        if at.is_some_and(|at| at.generation == failed.generation) {
+        if (failed.job, failed.generation) == (self.job, self.generation) {
             let failure = format!("on worker {from}: {}", failed.failure);
-            self.end(failed.job, Err(failure));
+            self.end(Err(failure));
         }
     }
 
-    /// Ends a job for a reason that is nobody's failure: a user's wish, or a worker that is gone.
-    pub fn cancel(&mut self, job: JobId, why: impl Into<String>) {
-        self.end(job, Err(why.into()));
+    /// Ends the job for a reason that is nobody's failure: a user's wish, or a worker that is gone.
+    pub fn cancel(&mut self, why: impl Into<String>) {
+        self.end(Err(why.into()));
     }
 
-    /// A worker of a job is lost: that ends the job, unless the worker never had anything of it. `process` tells a reader which one that
+    /// A worker is lost: that ends the job, unless the worker never had anything of it. `process` tells a reader which one that
     /// was.
-    pub fn lose(&mut self, job: JobId, worker: WorkerId, process: &str, how: Loss) {
-        if self.is_over(job) {
+    pub fn lose(&mut self, worker: WorkerId, process: &str, how: Loss) {
+        if self.is_over() {
             return;
         }
         if self.can_spare(worker) {
             return self.spare(worker);
         }
-        let held = self.held(job, worker);
+        let held = self.held(worker);
         let why = match how {
             Loss::Ended => format!(
                 "worker {worker} ({process}) is gone, and with it {held} of the job's shards; start another worker, and run \
@@ -123,45 +116,38 @@ impl Controller {
                 ACKNOWLEDGED_WITHIN.as_secs()
             ),
         };
-        self.cancel(job, why);
+        self.cancel(why);
     }
 
-    /// How many shards of a job a worker holds, as of the newest versions.
-    pub fn held(&self, job: JobId, worker: WorkerId) -> u32 {
-        let entries = self
-            .jobs
-            .get(&job)
-            .into_iter()
-            .flat_map(|job| job.map.entries());
-        let here = entries.filter(|range| range.entry.owner == worker);
+    /// How many shards a worker holds, as of the newest versions.
+    pub fn held(&self, worker: WorkerId) -> u32 {
+        let here = self
+            .map
+            .entries()
+            .filter(|range| range.entry.owner == worker);
         here.map(|range| range.end - range.first).sum()
     }
 
     /// Tells every worker, once.
-    fn end(&mut self, job: JobId, over: Result<(), String>) {
-        let Some(at) = self.jobs.get_mut(&job).filter(|at| !at.ends.are_told()) else {
+    fn end(&mut self, over: Result<(), String>) {
+        if self.is_over() {
             return;
-        };
-        let failure = over.as_ref().err().cloned();
-        at.ends.over = Some(over);
-        for to in self.workers.keys().copied().collect::<Vec<_>>() {
-            self.tell_end(to, job);
         }
-        self.effects.push(Effect::Ended { job, failure });
+        let failure = over.as_ref().err().cloned();
+        self.ends.over = Some(over);
+        for to in self.workers.keys().copied().collect::<Vec<_>>() {
+            self.tell_end(to);
+        }
+        self.effects.push(Effect::Ended { failure });
     }
 
-    /// Tells a worker that a job is over, if it is.
-    pub(crate) fn tell_end(&mut self, to: WorkerId, job: JobId) {
-        let Some(at) = self.jobs.get(&job) else {
-            return;
-        };
-        let generation = at.generation;
-        if let Some(over) = at.ends.over.clone() {
-            let failure = over.as_ref().err().map(String::as_str);
+    /// Tells a worker that the job is over, if it is.
+    pub(crate) fn tell_end(&mut self, to: WorkerId) {
+        if let Some(over) = self.ends.over.clone() {
             let ended = Ended {
-                job,
-                generation,
-                failure,
+                job: self.job,
+                generation: self.generation,
+                failure: over.as_ref().err().map(String::as_str),
             };
             self.send(to, &Body::Ended(ended));
         }

@@ -50,8 +50,6 @@ pub enum Effect {
     },
     /// A shard has moved.
     Moved {
-        /// Its job.
-        job: JobId,
         /// The shard.
         shard: ShardId,
         /// Where it is now.
@@ -59,8 +57,6 @@ pub enum Effect {
     },
     /// A shard stays: its destination has no room.
     Stays {
-        /// Its job.
-        job: JobId,
         /// The shard.
         shard: ShardId,
         /// Who had no room.
@@ -71,10 +67,8 @@ pub enum Effect {
         /// The worker.
         worker: WorkerId,
     },
-    /// A job is over; the workers are being told. It comes once for each job.
+    /// The job is over; the workers are being told. It comes once.
     Ended {
-        /// The job.
-        job: JobId,
         /// What went wrong on which worker, if anything did.
         failure: Option<String>,
     },
@@ -112,7 +106,9 @@ pub enum ControllerError {
     },
 }
 
-struct Job {
+/// The machine of one job: its members, its partition map, and the shards on their way.
+pub struct Controller {
+    job: JobId,
     generation: Generation,
     map: PartitionMap,
     moves: BTreeMap<ShardId, Move>,
@@ -122,12 +118,7 @@ struct Job {
     ends: Ends,
     /// None when it is not balanced.
     scales: Option<Scales>,
-}
-
-/// Membership, the partition maps of jobs, and the shards on their way.
-pub struct Controller {
     workers: BTreeMap<WorkerId, FrameSession>,
-    jobs: BTreeMap<JobId, Job>,
     /// Threads, where they are known.
     threads: BTreeMap<WorkerId, u32>,
     leaving: BTreeMap<WorkerId, Leaving>,
@@ -141,12 +132,24 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller of these workers, without a job.
-    pub fn new(workers: impl IntoIterator<Item = WorkerId>) -> Controller {
+    /// A controller of a job that these workers take part in, and whose shards lie where `map` says.
+    pub fn new(
+        job: JobId,
+        generation: Generation,
+        map: PartitionMap,
+        workers: impl IntoIterator<Item = WorkerId>,
+    ) -> Controller {
         let peer = |worker| (worker, FrameSession::default());
         Controller {
+            job,
+            generation,
+            holders: map.entries().map(|range| range.entry.owner).collect(),
+            map,
+            moves: BTreeMap::new(),
+            untold: Untold::default(),
+            ends: Ends::default(),
+            scales: None,
             workers: workers.into_iter().map(peer).collect(),
-            jobs: BTreeMap::new(),
             threads: BTreeMap::new(),
             leaving: BTreeMap::new(),
             left_out: BTreeSet::new(),
@@ -163,26 +166,8 @@ impl Controller {
         self
     }
 
-    /// A job whose shards lie where `map` says.
-    pub fn begin(&mut self, job: JobId, generation: Generation, map: PartitionMap) {
-        let (moves, ends) = (BTreeMap::new(), Ends::default());
-        let holders = map.entries().map(|range| range.entry.owner).collect();
-        self.jobs.insert(
-            job,
-            Job {
-                generation,
-                map,
-                moves,
-                holders,
-                untold: Untold::default(),
-                ends,
-                scales: None,
-            },
-        );
-    }
-
-    /// A worker joins. Everybody hears of it, and it hears of everybody, where the shards are, and what is over. Shards come to it when
-    /// they are ordered to.
+    /// A worker joins. Everybody hears of it, and it hears of everybody, where the shards are, and whether the job is over. Shards come to it
+    /// when they are ordered to.
     pub fn join(&mut self, worker: WorkerId) {
         if self.workers.contains_key(&worker) || self.gone.contains(&worker) {
             return;
@@ -193,21 +178,19 @@ impl Controller {
             self.send(other, &Body::Joined(Joined { worker }));
             self.send(worker, &Body::Joined(Joined { worker: other }));
         }
-        for job in self.jobs.keys().copied().collect::<Vec<_>>() {
-            self.tell_map(worker, job);
-            self.tell_end(worker, job);
-        }
+        self.tell_map(worker);
+        self.tell_end(worker);
         self.tell_leavers(worker);
     }
 
-    /// Where a job's shards are, as of the newest version that was given.
-    pub fn map(&self, job: JobId) -> Option<&PartitionMap> {
-        self.jobs.get(&job).map(|job| &job.map)
+    /// Where the shards are, as of the newest version that was given.
+    pub fn map(&self) -> &PartitionMap {
+        &self.map
     }
 
-    /// How many shards of a job are on their way.
-    pub fn moving(&self, job: JobId) -> usize {
-        self.jobs.get(&job).map_or(0, |job| job.moves.len())
+    /// How many shards are on their way.
+    pub fn moving(&self) -> usize {
+        self.moves.len()
     }
 
     /// What has to be done since the last call.
@@ -301,9 +284,10 @@ impl Controller {
         self.effects.extend(say(peer, to, body));
     }
 
-    /// Tells a worker every entry of a job's map.
-    fn tell_map(&mut self, to: WorkerId, job: JobId) {
-        let entries: Vec<EntryRange> = self.jobs[&job].map.entries().collect();
+    /// Tells a worker every entry of the map.
+    fn tell_map(&mut self, to: WorkerId) {
+        let job = self.job;
+        let entries: Vec<EntryRange> = self.map.entries().collect();
         for entries in entries.chunks(ENTRIES_MAX) {
             let entries = entries.to_vec();
             self.send(to, &Body::MapUpdate(MapUpdate { job, entries }));

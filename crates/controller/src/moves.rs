@@ -20,10 +20,7 @@ pub(crate) struct Move {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There is no such job.
-    #[error("there is no job {0}")]
-    UnknownJob(JobId),
-    /// It has ended, or all its shards have finished: they stay where they are.
+    /// The job has ended, or all its shards have finished: they stay where they are.
     #[error("job {0} is over")]
     Over(JobId),
     /// The program has no such shard.
@@ -56,25 +53,18 @@ impl Controller {
     ///
     /// # Errors
     /// When the order makes no sense. Nothing changes then.
-    pub fn order(
-        &mut self,
-        job: JobId,
-        shard: ShardId,
-        to: WorkerId,
-        bytes: u64,
-    ) -> Result<(), Refusal> {
-        let at = self.jobs.get_mut(&job).ok_or(Refusal::UnknownJob(job))?;
-        if at.ends.are_near() {
-            return Err(Refusal::Over(job));
+    pub fn order(&mut self, shard: ShardId, to: WorkerId, bytes: u64) -> Result<(), Refusal> {
+        if self.ends.are_near() {
+            return Err(Refusal::Over(self.job));
         }
-        let entry = at.map.entry(shard)?.ok_or(Refusal::NotPlaced(shard))?;
+        let entry = self.map.entry(shard)?.ok_or(Refusal::NotPlaced(shard))?;
         if !self.workers.contains_key(&to) {
             return Err(Refusal::UnknownWorker(to));
         }
         if self.leaving.contains_key(&to) {
             return Err(Refusal::Leaving(to));
         }
-        if at.moves.contains_key(&shard) && !mutants::is_on("moves-overtake") {
+        if self.moves.contains_key(&shard) && !mutants::is_on("moves-overtake") {
             return Err(Refusal::OnItsWay(shard));
         }
         if entry.owner == to {
@@ -82,7 +72,7 @@ impl Controller {
         }
         let version = entry.version + u64::from(!mutants::is_on("moves-keep-their-version"));
         let is_published = false;
-        at.moves.insert(
+        self.moves.insert(
             shard,
             Move {
                 from: entry.owner,
@@ -91,10 +81,9 @@ impl Controller {
                 is_published,
             },
         );
-        let generation = at.generation;
         let reserve = Reserve {
-            job,
-            generation,
+            job: self.job,
+            generation: self.generation,
             shard,
             version,
             holder: entry.owner,
@@ -102,7 +91,7 @@ impl Controller {
         };
         self.send(to, &Body::Reserve(reserve));
         if mutants::is_on("moves-without-room") {
-            self.depart(job, shard)?;
+            self.depart(shard)?;
         }
         Ok(())
     }
@@ -121,26 +110,24 @@ impl Controller {
             ..
         } = *answer;
         let ordered = self.ordered(from, job, shard, version)?;
-        let at = self.jobs.get_mut(&job).expect("just seen");
         if !granted {
-            at.moves.remove(&shard);
+            self.moves.remove(&shard);
             let to = from;
-            self.effects.push(Effect::Stays { job, shard, to });
+            self.effects.push(Effect::Stays { shard, to });
             self.note_full(ordered.from, to);
             self.go_on();
-        } else if at.ends.are_near() && !ordered.is_published {
+        } else if self.ends.are_near() && !ordered.is_published {
             // Its shard stays where it is, as all do from the end on.
-            at.moves.remove(&shard);
+            self.moves.remove(&shard);
         } else if !ordered.is_published {
-            self.depart(job, shard)?;
+            self.depart(shard)?;
         }
         Ok(())
     }
 
     /// There is room: the new version is published.
-    fn depart(&mut self, job: JobId, shard: ShardId) -> Result<(), MapError> {
-        let at = self.jobs.get_mut(&job).expect("the caller saw it");
-        let ordered = at.moves.get_mut(&shard).expect("the caller saw it");
+    fn depart(&mut self, shard: ShardId) -> Result<(), MapError> {
+        let ordered = self.moves.get_mut(&shard).expect("the caller saw it");
         ordered.is_published = true;
         let entry = EntryRange {
             group: shard.group,
@@ -152,9 +139,9 @@ impl Controller {
             },
         };
         let (from, to) = (ordered.from, ordered.to);
-        at.holders.insert(to);
-        let _ = at.map.apply(&entry)?;
-        self.publish(job, shard, entry, [from, to]);
+        self.holders.insert(to);
+        let _ = self.map.apply(&entry)?;
+        self.publish(shard, entry, [from, to]);
         Ok(())
     }
 
@@ -171,11 +158,10 @@ impl Controller {
             ..
         } = *arrived;
         self.ordered(from, job, shard, version)?;
-        let at = self.jobs.get_mut(&job).expect("just seen");
-        at.moves.remove(&shard);
+        self.moves.remove(&shard);
         let to = from;
-        self.effects.push(Effect::Moved { job, shard, to });
-        self.end_if_complete(job);
+        self.effects.push(Effect::Moved { shard, to });
+        self.end_if_complete();
         self.go_on();
         Ok(())
     }
@@ -187,9 +173,10 @@ impl Controller {
         shard: ShardId,
         version: Version,
     ) -> Result<Move, ControllerError> {
-        let ordered = self.jobs.get(&job).and_then(|job| job.moves.get(&shard));
-        let fits = |ordered: &&Move| ordered.to == from && ordered.version == version;
-        ordered
+        let fits =
+            |ordered: &&Move| job == self.job && ordered.to == from && ordered.version == version;
+        self.moves
+            .get(&shard)
             .filter(fits)
             .copied()
             .ok_or(ControllerError::NoSuchMove {

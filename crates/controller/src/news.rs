@@ -12,7 +12,7 @@ use crate::{Controller, ENTRIES_MAX};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, MapUpdate, News};
-use brambling_protocol::{EntryRange, JobId, PartitionMap, WorkerId};
+use brambling_protocol::{EntryRange, PartitionMap, WorkerId};
 use std::collections::BTreeMap;
 
 /// Shards that have moved since the last tick, each with those who know.
@@ -48,45 +48,28 @@ impl Untold {
 
 impl Controller {
     /// A shard has a new version: those of its move are told, and the others are to be.
-    pub(crate) fn publish(
-        &mut self,
-        job: JobId,
-        shard: ShardId,
-        entry: EntryRange,
-        movers: [WorkerId; 2],
-    ) {
-        let entries = vec![entry];
+    pub(crate) fn publish(&mut self, shard: ShardId, entry: EntryRange, movers: [WorkerId; 2]) {
+        let (job, entries) = (self.job, vec![entry]);
         let update = Body::MapUpdate(MapUpdate { job, entries });
         for to in movers {
             self.send(to, &update);
         }
-        if let Some(at) = self.jobs.get_mut(&job) {
-            at.untold.0.insert(shard, movers);
-        }
+        self.untold.0.insert(shard, movers);
     }
 
     /// Tells all what has moved.
     pub(crate) fn tell_news(&mut self) {
-        for job in self.jobs.keys().copied().collect::<Vec<_>>() {
-            self.tell_news_of(job);
-        }
-    }
-
-    fn tell_news_of(&mut self, job: JobId) {
-        let Some(at) = self.jobs.get_mut(&job) else {
-            return;
-        };
-        let untold = std::mem::take(&mut at.untold);
+        let untold = std::mem::take(&mut self.untold);
         if untold.0.is_empty() {
             return;
         }
-        let entries = untold.entries(&at.map);
+        let entries = untold.entries(&self.map);
         let hearers = self.workers.keys().copied();
         let hearers: Vec<WorkerId> = hearers.filter(|it| untold.is_news_for(*it)).collect();
         let (relays, others): (Vec<_>, Vec<_>) =
             hearers.into_iter().partition(|it| self.hands_on(*it));
         for entries in entries.chunks(ENTRIES_MAX) {
-            let entries = entries.to_vec();
+            let (job, entries) = (self.job, entries.to_vec());
             let news = News::MapUpdate(MapUpdate { job, entries });
             for (to, body) in news.relayed(&relays, self.fan_out) {
                 self.send(to, &body);

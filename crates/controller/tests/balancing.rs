@@ -32,9 +32,8 @@ fn controller(scales: Scales) -> Controller {
         };
         let _ = map.apply(&range).unwrap();
     }
-    let mut controller = Controller::new([SLOW, FAST]);
-    controller.begin(JOB, Generation(0), map);
-    controller.put_on(JOB, scales);
+    let mut controller = Controller::new(JOB, Generation(0), map, [SLOW, FAST]);
+    controller.put_on(scales);
     controller
 }
 
@@ -89,12 +88,10 @@ fn who_is_slow_sheds_shards_however_often_it_tells() {
 
 #[test]
 fn without_scales_nothing_moves() {
-    let mut controller = Controller::new([SLOW, FAST]);
-    controller.begin(JOB, Generation(0), PartitionMap::new([8]));
-    // Of a job that is none, or is not balanced, nothing has to be kept.
-    controller.put_on(JobId(9), Scales::levelling(PERIOD));
-    controller.pin(JOB, shard(0));
-    controller.pin(JobId(9), shard(0));
+    let map = PartitionMap::new([8]);
+    let mut controller = Controller::new(JOB, Generation(0), map, [SLOW, FAST]);
+    // Of a job that is not balanced nothing has to be kept.
+    controller.pin(shard(0));
     pass(&mut controller, 1..9, 1);
     assert_eq!(asked(&mut controller), []);
 }
@@ -134,14 +131,29 @@ fn who_leaves_takes_no_part_and_who_is_strange_is_not_heard() {
 
     let mut controller = self::controller(Scales::levelling(PERIOD));
     for second in 1..9 {
-        // A stranger's word, a shard of no group, one that is another's, and a job that is none.
+        // A stranger's word, a shard of no group, and one that is another's.
         controller.on_times(WorkerId(7), &times(0..4, 20));
         controller.on_times(FAST, &times(0..4, 20));
         let mut unknown = times(0..1, 20);
         unknown.shards[0].shard.group = GroupId(9);
         controller.on_times(SLOW, &unknown);
-        unknown.job = JobId(9);
-        controller.on_times(SLOW, &unknown);
+        controller.balance(Duration::from_secs(second), |_| 1 << 40);
+    }
+    assert_eq!(asked(&mut controller), []);
+}
+
+#[test]
+fn what_is_told_of_another_job_moves_nothing() {
+    let mut controller = controller(Scales::levelling(PERIOD));
+    let job = JobId(9);
+    for second in 1..9 {
+        for (worker, shards, ms) in [(SLOW, 0..4, 20), (FAST, 4..8, 5)] {
+            let of_another = Times {
+                job,
+                ..times(shards, ms)
+            };
+            controller.on_times(worker, &of_another);
+        }
         controller.balance(Duration::from_secs(second), |_| 1 << 40);
     }
     assert_eq!(asked(&mut controller), []);
@@ -150,7 +162,7 @@ fn who_leaves_takes_no_part_and_who_is_strange_is_not_heard() {
 #[test]
 fn what_a_user_has_moved_stays_and_so_does_all_when_the_shards_have_finished() {
     let mut controller = controller(Scales::levelling(PERIOD));
-    (0..4).for_each(|index| controller.pin(JOB, shard(index)));
+    (0..4).for_each(|index| controller.pin(shard(index)));
     pass(&mut controller, 1..9, 1);
     assert_eq!(asked(&mut controller), []);
 

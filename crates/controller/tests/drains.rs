@@ -43,8 +43,7 @@ impl Cluster {
                 entry,
             })
             .unwrap();
-        let mut controller = Controller::new([LEAVER, SMALL, LARGE]);
-        controller.begin(JOB, NOW, map);
+        let mut controller = Controller::new(JOB, NOW, map, [LEAVER, SMALL, LARGE]);
         controller.weigh(LARGE, 3);
         let (said, told) = (BTreeMap::new(), Vec::new());
         Cluster {
@@ -130,7 +129,7 @@ impl Cluster {
 
     fn held(&self) -> Vec<u32> {
         [LEAVER, SMALL, LARGE]
-            .map(|it| self.controller.held(JOB, it))
+            .map(|it| self.controller.held(it))
             .into()
     }
 
@@ -143,7 +142,7 @@ impl Cluster {
 fn shards_move_by_threads_then_all_part_then_it_goes() {
     let mut cluster = Cluster::new(400);
     cluster.controller.drain(LEAVER, 10);
-    assert!(cluster.controller.moving(JOB) < 100, "not all at once");
+    assert!(cluster.controller.moving() < 100, "not all at once");
     cluster.answer();
     assert_eq!(cluster.held(), [0, 100, 300]);
     assert_eq!(cluster.told(), [(SMALL, "leaves"), (LARGE, "leaves")]);
@@ -152,7 +151,7 @@ fn shards_move_by_threads_then_all_part_then_it_goes() {
         group: GroupId(0),
         index: 3,
     };
-    let order = cluster.controller.order(JOB, shard, LEAVER, 0);
+    let order = cluster.controller.order(shard, LEAVER, 0);
     assert_eq!(order, Err(Refusal::Leaving(LEAVER)));
     cluster.parted(SMALL);
     cluster.parted(SMALL);

@@ -35,9 +35,7 @@ fn controller() -> Controller {
             })
             .unwrap();
     }
-    let mut controller = Controller::new([A, B]);
-    controller.begin(JOB, NOW, map);
-    controller
+    Controller::new(JOB, NOW, map, [A, B])
 }
 
 fn say(
@@ -73,10 +71,7 @@ fn told(controller: &mut Controller) -> (Vec<(WorkerId, Option<String>)>, usize)
     let (mut told, mut ends) = (Vec::new(), 0);
     for effect in controller.take_effects() {
         match effect {
-            Effect::Ended { job, .. } => {
-                assert_eq!(job, JOB);
-                ends += 1;
-            }
+            Effect::Ended { .. } => ends += 1,
             Effect::Send { to, bytes, .. } => {
                 if let Body::Ended(ended) = Frame::decode(&bytes).unwrap().0.body {
                     assert_eq!((ended.job, ended.generation), (JOB, NOW));
@@ -97,13 +92,13 @@ fn the_last_shard_ends_the_job() {
     say(&mut controller, B, 0, finished(&[(0, 1, 4)])).unwrap();
     say(&mut controller, B, 1, finished(&[(0, 4, 5)])).unwrap();
     assert_eq!(told(&mut controller), (vec![], 0));
-    assert!(!controller.is_over(JOB));
+    assert!(!controller.is_over());
     say(&mut controller, A, 1, finished(&[(1, 0, 1)])).unwrap();
     assert_eq!(told(&mut controller), (vec![(A, None), (B, None)], 1));
-    assert!(controller.is_over(JOB));
+    assert!(controller.is_over());
     // What comes after the end changes nothing.
     say(&mut controller, A, 2, finished(&[(1, 0, 1)])).unwrap();
-    controller.cancel(JOB, "too late");
+    controller.cancel("too late");
     assert_eq!(told(&mut controller), (vec![], 0));
 }
 
@@ -173,12 +168,12 @@ fn shards_that_the_job_does_not_have_are_refused() {
 #[test]
 fn shards_of_a_job_that_is_over_stay_where_they_are() {
     let mut controller = controller();
-    controller.cancel(JOB, "cancelled by its owner");
+    controller.cancel("cancelled by its owner");
     let shard = ShardId {
         group: GroupId(0),
         index: 0,
     };
-    let refusal = controller.order(JOB, shard, B, 0).unwrap_err();
+    let refusal = controller.order(shard, B, 0).unwrap_err();
     assert_eq!(refusal, Refusal::Over(JOB));
     assert_eq!(refusal.to_string(), "job j1 is over");
 }
@@ -191,8 +186,8 @@ fn a_move_that_has_no_room_before_the_end_is_dropped() {
         group: GroupId(0),
         index: 0,
     };
-    controller.order(JOB, shard, B, 0).unwrap();
-    controller.cancel(JOB, "cancelled by its owner");
+    controller.order(shard, B, 0).unwrap();
+    controller.cancel("cancelled by its owner");
     controller.take_effects();
     let room = Body::Reserved(Reserved {
         job: JOB,
@@ -209,8 +204,8 @@ fn a_move_that_has_no_room_before_the_end_is_dropped() {
         let (frame, _) = Frame::decode(bytes).unwrap();
         assert!(matches!(frame.body, Body::Ack(_)), "{frame:?}");
     }
-    assert_eq!(controller.moving(JOB), 0);
-    let stays = controller.map(JOB).unwrap().entry(shard).unwrap();
+    assert_eq!(controller.moving(), 0);
+    let stays = controller.map().entry(shard).unwrap();
     assert_eq!(stays.map(|entry| entry.owner), Some(A));
 }
 
@@ -231,21 +226,18 @@ fn a_job_ends_when_the_last_shard_that_moves_has_arrived() {
         granted: true,
     };
     for index in [0, 1] {
-        controller.order(JOB, shard(index), B, 0).unwrap();
+        controller.order(shard(index), B, 0).unwrap();
     }
     say(&mut controller, B, 0, Body::Reserved(room(0))).unwrap();
     controller.take_effects();
     say(&mut controller, A, 0, finished(&[(0, 0, 5), (1, 0, 2)])).unwrap();
     assert_eq!(told(&mut controller), (vec![], 0));
-    assert!(!controller.is_over(JOB));
-    assert_eq!(
-        controller.order(JOB, shard(2), B, 0),
-        Err(Refusal::Over(JOB))
-    );
+    assert!(!controller.is_over());
+    assert_eq!(controller.order(shard(2), B, 0), Err(Refusal::Over(JOB)));
     // What is granted room only now stays.
     say(&mut controller, B, 1, Body::Reserved(room(1))).unwrap();
-    assert_eq!(controller.moving(JOB), 1);
-    assert_eq!(controller.held(JOB, A), 6);
+    assert_eq!(controller.moving(), 1);
+    assert_eq!(controller.held(A), 6);
     let arrived = Arrived {
         job,
         generation,
@@ -254,10 +246,10 @@ fn a_job_ends_when_the_last_shard_that_moves_has_arrived() {
     };
     say(&mut controller, B, 2, Body::Arrived(arrived)).unwrap();
     let effects = controller.take_effects();
-    let ended = Effect::Ended { job, failure: None };
+    let ended = Effect::Ended { failure: None };
     assert_eq!(effects.iter().filter(|it| **it == ended).count(), 1);
-    assert!(controller.is_over(JOB));
-    assert_eq!(controller.moving(JOB), 0);
+    assert!(controller.is_over());
+    assert_eq!(controller.moving(), 0);
 }
 
 /// A newcomer hears where all shards are, in frames that stay small.
@@ -280,8 +272,7 @@ fn a_map_of_many_entries_is_several_frames() {
             })
             .unwrap();
     }
-    let mut controller = Controller::new([A, B]);
-    controller.begin(JOB, NOW, map.clone());
+    let mut controller = Controller::new(JOB, NOW, map.clone(), [A, B]);
     controller.join(LATE);
     let mut heard = PartitionMap::new([SHARDS]);
     let mut frames = 0;
@@ -301,37 +292,32 @@ fn a_map_of_many_entries_is_several_frames() {
     assert_eq!((heard, frames), (map, 3));
 }
 
-/// A worker may speak of a job that its controller has forgotten, or has not heard of yet.
+/// A worker may speak of a job that is another machine's.
 #[test]
-fn what_is_said_of_an_unknown_job_is_void() {
+fn what_is_said_of_another_job_is_void() {
     let mut controller = controller();
     let job = JobId(9);
-    let finished = Finished {
-        job,
-        generation: NOW,
-        shards: vec![ShardRange {
-            group: GroupId(0),
-            first: 0,
-            end: 5,
-        }],
+    let Body::Finished(all) = finished(&[(0, 0, 5), (1, 0, 2)]) else {
+        unreachable!("made above");
     };
-    say(&mut controller, A, 0, Body::Finished(finished)).unwrap();
+    let of_another = Body::Finished(Finished { job, ..all });
+    say(&mut controller, A, 0, of_another).unwrap();
+    assert_eq!(told(&mut controller), (vec![], 0));
     let failed = Failed {
         job,
         generation: NOW,
         failure: "of another",
     };
     say(&mut controller, A, 1, Body::Failed(failed)).unwrap();
-    controller.cancel(job, "of nobody");
     assert_eq!(told(&mut controller), (vec![], 0));
-    assert!(!controller.is_over(job) && !controller.is_over(JOB));
+    assert!(!controller.is_over());
 }
 
 #[test]
 fn a_worker_that_is_gone_ends_the_job_and_is_named() {
     let mut controller = controller();
-    controller.lose(JOB, A, "process 7 on node-3", Loss::Ended);
-    controller.lose(JOB, B, "process 8 on node-3", Loss::CutOff);
+    controller.lose(A, "process 7 on node-3", Loss::Ended);
+    controller.lose(B, "process 8 on node-3", Loss::CutOff);
     let why = "worker w0 (process 7 on node-3) is gone, and with it 7 of the job's shards; start another worker, and run \
                the program again";
     let why = Some(why.to_owned());
@@ -341,7 +327,7 @@ fn a_worker_that_is_gone_ends_the_job_and_is_named() {
 #[test]
 fn a_worker_that_is_cut_off_ends_the_job_and_is_told_apart() {
     let mut controller = controller();
-    controller.lose(JOB, A, "process 7 on node-3", Loss::CutOff);
+    controller.lose(A, "process 7 on node-3", Loss::CutOff);
     let why = "the controller cannot reach worker w0 (process 7 on node-3), whose machine has acknowledged nothing for 10 s, and with it 7 of \
                the job's shards are lost; look at the network between them, or start another worker, and run the program again";
     let why = Some(why.to_owned());
@@ -360,25 +346,25 @@ fn a_worker_that_never_had_anything_is_spared() {
         index: 0,
     };
     // It was asked whether it has room, and has not answered.
-    controller.order(JOB, shard, C, 1).unwrap();
+    controller.order(shard, C, 1).unwrap();
     controller.take_effects();
-    controller.lose(JOB, C, "process 9 on node-3", Loss::Ended);
+    controller.lose(C, "process 9 on node-3", Loss::Ended);
     let effects = controller.take_effects();
-    assert!(!controller.is_over(JOB));
-    assert_eq!(controller.moving(JOB), 0);
+    assert!(!controller.is_over());
+    assert_eq!(controller.moving(), 0);
     assert!(effects.iter().any(is_gone), "{effects:?}");
     let stays = |it: &Effect| matches!(it, Effect::Stays { to, .. } if *to == C);
     assert!(effects.iter().any(stays), "{effects:?}");
     // Once more, and late words of it.
-    controller.lose(JOB, C, "process 9 on node-3", Loss::Ended);
-    assert!(!controller.is_over(JOB));
+    controller.lose(C, "process 9 on node-3", Loss::Ended);
+    assert!(!controller.is_over());
     assert!(!controller.take_effects().iter().any(is_gone));
     // One that hands on for many others has what is theirs.
     let mut controller = self::controller();
     let last = WorkerId(FAN_OUT as u32 + 1);
     (2..=last.0).for_each(|at| controller.join(WorkerId(at)));
-    controller.lose(JOB, last, "process 9 on node-3", Loss::Ended);
-    assert!(controller.is_over(JOB));
+    controller.lose(last, "process 9 on node-3", Loss::Ended);
+    assert!(controller.is_over());
 }
 
 /// "Nothing changed then": of a frame that is refused not even the ranges before the one that is wrong are taken.
@@ -389,5 +375,5 @@ fn a_frame_that_is_refused_finishes_nobody() {
     say(&mut controller, B, 0, all_and_more).unwrap_err();
     say(&mut controller, A, 0, finished(&[(0, 0, 1)])).unwrap();
     assert_eq!(told(&mut controller), (vec![], 0));
-    assert!(!controller.is_over(JOB));
+    assert!(!controller.is_over());
 }

@@ -34,9 +34,7 @@ fn controller() -> Controller {
         entry: BEFORE,
     };
     let _ = map.apply(&everything).unwrap();
-    let mut controller = Controller::new([FROM, TO, OTHER]);
-    controller.begin(JOB, NOW, map);
-    controller
+    Controller::new(JOB, NOW, map, [FROM, TO, OTHER])
 }
 
 /// What was sent, to whom, in words.
@@ -114,12 +112,12 @@ fn words(expected: &[(WorkerId, &str)]) -> Vec<(WorkerId, String)> {
 #[test]
 fn room_first_then_a_version_for_all_then_the_end() {
     let mut controller = controller();
-    controller.order(JOB, SHARD, TO, 1_000).unwrap();
+    controller.order(SHARD, TO, 1_000).unwrap();
     assert_eq!(
         sent(&mut controller),
         words(&[(TO, "reserve 8 of w0, 1000")])
     );
-    assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
+    assert_eq!(controller.map().entry(SHARD), Ok(Some(BEFORE)));
     say(&mut controller, TO, 0, room(8, true)).unwrap();
     let published = [(FROM, "w1 8"), (TO, "w1 8"), (TO, "ack")];
     assert_eq!(sent(&mut controller), words(&published));
@@ -131,18 +129,15 @@ fn room_first_then_a_version_for_all_then_the_end() {
         owner: TO,
         version: 8,
     };
-    assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(now)));
+    assert_eq!(controller.map().entry(SHARD), Ok(Some(now)));
     // The rest of the range stays.
     let neighbour = ShardId { index: 2, ..SHARD };
-    assert_eq!(
-        controller.map(JOB).unwrap().entry(neighbour),
-        Ok(Some(BEFORE))
-    );
-    assert_eq!(controller.moving(JOB), 1);
+    assert_eq!(controller.map().entry(neighbour), Ok(Some(BEFORE)));
+    assert_eq!(controller.moving(), 1);
     say(&mut controller, TO, 1, arrived(8)).unwrap();
     assert_eq!(sent(&mut controller), words(&[(TO, "moved"), (TO, "ack")]));
-    assert_eq!(controller.moving(JOB), 0);
-    controller.order(JOB, SHARD, OTHER, 0).unwrap();
+    assert_eq!(controller.moving(), 0);
+    controller.order(SHARD, OTHER, 0).unwrap();
     assert_eq!(
         sent(&mut controller),
         words(&[(OTHER, "reserve 9 of w1, 0")])
@@ -152,14 +147,14 @@ fn room_first_then_a_version_for_all_then_the_end() {
 #[test]
 fn without_room_the_shard_stays() {
     let mut controller = controller();
-    controller.order(JOB, SHARD, TO, 1 << 40).unwrap();
+    controller.order(SHARD, TO, 1 << 40).unwrap();
     say(&mut controller, TO, 0, room(8, false)).unwrap();
     let said = sent(&mut controller);
     assert!(said.contains(&(TO, "stays".into())), "{said:?}");
     assert!(!said.contains(&(FROM, "w1 8".into())), "{said:?}");
-    assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
+    assert_eq!(controller.map().entry(SHARD), Ok(Some(BEFORE)));
     // Another may have room.
-    assert_eq!(controller.order(JOB, SHARD, OTHER, 0), Ok(()));
+    assert_eq!(controller.order(SHARD, OTHER, 0), Ok(()));
 }
 
 #[test]
@@ -171,30 +166,26 @@ fn orders_that_make_no_sense_are_refused() {
     };
     let unknown = ShardId { index: 5, ..SHARD };
     let nobody = WorkerId(9);
-    assert_eq!(
-        controller.order(JobId(2), SHARD, TO, 0),
-        Err(Refusal::UnknownJob(JobId(2)))
-    );
     assert!(matches!(
-        controller.order(JOB, unknown, TO, 0),
+        controller.order(unknown, TO, 0),
         Err(Refusal::UnknownShard(_))
     ));
     assert_eq!(
-        controller.order(JOB, unplaced, TO, 0),
+        controller.order(unplaced, TO, 0),
         Err(Refusal::NotPlaced(unplaced))
     );
     assert_eq!(
-        controller.order(JOB, SHARD, nobody, 0),
+        controller.order(SHARD, nobody, 0),
         Err(Refusal::UnknownWorker(nobody))
     );
     assert_eq!(
-        controller.order(JOB, SHARD, FROM, 0),
+        controller.order(SHARD, FROM, 0),
         Err(Refusal::AlreadyThere(SHARD))
     );
     assert_eq!(sent(&mut controller), []);
-    controller.order(JOB, SHARD, TO, 0).unwrap();
+    controller.order(SHARD, TO, 0).unwrap();
     assert_eq!(
-        controller.order(JOB, SHARD, OTHER, 0),
+        controller.order(SHARD, OTHER, 0),
         Err(Refusal::OnItsWay(SHARD))
     );
 }
@@ -206,19 +197,40 @@ fn only_who_was_asked_may_answer() {
         matches!(said, Err(ControllerError::NoSuchMove { shard: SHARD, .. }))
     };
     assert!(is_refused(say(&mut controller, TO, 0, room(8, true))));
-    controller.order(JOB, SHARD, TO, 0).unwrap();
+    controller.order(SHARD, TO, 0).unwrap();
     assert!(is_refused(say(&mut controller, OTHER, 0, room(8, true))));
     assert!(is_refused(say(&mut controller, TO, 1, room(9, true))));
     assert!(is_refused(say(&mut controller, OTHER, 1, arrived(8))));
+    let (job, generation, shard, version) = (JobId(2), NOW, SHARD, 8);
+    let room_of_another = Reserved {
+        job,
+        generation,
+        shard,
+        version,
+        granted: true,
+    };
+    let arrived_of_another = Arrived {
+        job,
+        generation,
+        shard,
+        version,
+    };
+    let of_another = [
+        Body::Reserved(room_of_another),
+        Body::Arrived(arrived_of_another),
+    ];
+    for (sequence, said) in (2..).zip(of_another) {
+        assert!(is_refused(say(&mut controller, TO, sequence, said)));
+    }
     let stranger = say(&mut controller, WorkerId(9), 0, arrived(8));
     assert!(matches!(stranger, Err(ControllerError::Stranger(_))));
-    assert_eq!(controller.map(JOB).unwrap().entry(SHARD), Ok(Some(BEFORE)));
+    assert_eq!(controller.map().entry(SHARD), Ok(Some(BEFORE)));
 }
 
 #[test]
 fn what_is_repeated_counts_once_and_what_is_lost_is_sent_again() {
     let mut controller = controller();
-    controller.order(JOB, SHARD, TO, 0).unwrap();
+    controller.order(SHARD, TO, 0).unwrap();
     sent(&mut controller);
     // The connection broke before the worker heard of it.
     controller.on_reconnect(TO, 0).unwrap();
@@ -241,18 +253,18 @@ fn what_is_repeated_counts_once_and_what_is_lost_is_sent_again() {
 #[test]
 fn room_that_is_granted_twice_publishes_one_version() {
     let mut controller = controller();
-    controller.order(JOB, SHARD, TO, 0).unwrap();
+    controller.order(SHARD, TO, 0).unwrap();
     say(&mut controller, TO, 0, room(8, true)).unwrap();
     sent(&mut controller);
     say(&mut controller, TO, 1, room(8, true)).unwrap();
     assert_eq!(sent(&mut controller), words(&[(TO, "ack")]));
-    assert_eq!(controller.moving(JOB), 1);
+    assert_eq!(controller.moving(), 1);
     // Nor does the end of the job take back what was published: the shard is on its way.
-    controller.cancel(JOB, "cancelled by its owner");
+    controller.cancel("cancelled by its owner");
     controller.take_effects();
     say(&mut controller, TO, 2, room(8, true)).unwrap();
     assert_eq!(sent(&mut controller), words(&[(TO, "ack")]));
-    assert_eq!(controller.moving(JOB), 1);
+    assert_eq!(controller.moving(), 1);
 }
 
 #[test]
@@ -280,7 +292,7 @@ fn what_no_honest_worker_says_is_refused() {
 fn no_more_than_a_window_is_under_way() {
     let mut controller = controller();
     let asks = |controller: &mut Controller, sequence| {
-        controller.order(JOB, SHARD, TO, 0).unwrap();
+        controller.order(SHARD, TO, 0).unwrap();
         say(controller, TO, sequence, room(8, false)).unwrap();
         let sent = sent(controller);
         sent.contains(&(TO, "reserve 8 of w0, 0".into()))

@@ -48,10 +48,8 @@ impl Cluster {
             };
             let _ = map.apply(&range).unwrap();
         }
-        let mut controller = Controller::new((0..WORKERS).map(WorkerId));
-        controller.begin(JOB, NOW, map);
         Cluster {
-            controller,
+            controller: Controller::new(JOB, NOW, map, (0..WORKERS).map(WorkerId)),
             sent: BTreeMap::new(),
             said: BTreeMap::new(),
         }
@@ -100,11 +98,11 @@ impl Cluster {
     fn moves(&mut self, index: u32) -> Told {
         let shard = shard(index);
         let to = WorkerId(TO);
-        self.controller.order(JOB, shard, to, 0).unwrap();
+        self.controller.order(shard, to, 0).unwrap();
         let sequence = self.said.entry(TO).or_default();
         let said = *sequence;
         *sequence += 1;
-        let entry = self.controller.map(JOB).unwrap().entry(shard);
+        let entry = self.controller.map().entry(shard);
         let answer = Reserved {
             job: JOB,
             generation: NOW,

@@ -20,7 +20,7 @@ use brambling_program::{GroupId, Plan, Rng, ShardId, StageId};
 use brambling_protocol::frame::Kind;
 use brambling_protocol::{PartitionMap, Sequence, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
-use draft::{Draft, JOB};
+use draft::Draft;
 use network::Network;
 use shelf::Shelf;
 use std::fmt::Write;
@@ -326,9 +326,9 @@ impl<'a> Cluster<'a> {
         // A process is told where shards are when it is told of the job. Here only those are that would perhaps not hear it later: from a
         // controller that falls silent, or of entries that name who has left.
         let is_needed = self.is_drained || self.silent_at.is_some();
-        let map = match self.controller.map(JOB).filter(|_| is_needed) {
-            Some(map) => map.clone(),
-            None => PartitionMap::new(self.plan.counts.iter().copied()),
+        let map = match is_needed {
+            true => self.controller.map().clone(),
+            false => PartitionMap::new(self.plan.counts.iter().copied()),
         };
         self.workers
             .push(Worker::new(Node::new(self.plan, map, options)));
@@ -375,7 +375,7 @@ impl<'a> Cluster<'a> {
         let shard = self.random.pick(&self.shards);
         let to = worker_id(self.worker());
         let bytes = self.random.pick(&[0, 100, 1 << 20]);
-        if self.controller.order(JOB, shard, to, bytes).is_ok() {
+        if self.controller.order(shard, to, bytes).is_ok() {
             self.watch
                 .note(|| format!("the controller sends {shard} to {to}"));
         }
@@ -397,7 +397,7 @@ impl<'a> Cluster<'a> {
                 }
                 Effect::Moved { .. } => self.deeds.moves += 1,
                 Effect::Left { worker } => self.let_go(worker),
-                Effect::Ended { failure, .. } => {
+                Effect::Ended { failure } => {
                     assert_eq!(failure, None, "nothing fails here");
                     let finished: usize = self.workers.iter().map(Worker::finished).sum();
                     // Also none is on its way: results are fetched from where shards are.
@@ -407,7 +407,7 @@ impl<'a> Cluster<'a> {
                         "the job is over before all of its shards have finished and arrived"
                     );
                 }
-                Effect::Stays { shard, to, .. } => {
+                Effect::Stays { shard, to } => {
                     self.watch.note(|| format!("{to} has no room for {shard}"));
                 }
             }
@@ -562,12 +562,12 @@ impl<'a> Cluster<'a> {
             }
             assert!(worker.node().is_settled(), "w{at} has not sent everything");
             assert!(
-                self.is_silent || Some(worker.node().map()) == self.controller.map(JOB),
+                self.is_silent || worker.node().map() == self.controller.map(),
                 "w{at} has not heard where shards are"
             );
         }
         assert!(
-            self.is_silent || self.controller.is_settled() && self.controller.moving(JOB) == 0,
+            self.is_silent || self.controller.is_settled() && self.controller.moving() == 0,
             "a move has not ended"
         );
         assert!(

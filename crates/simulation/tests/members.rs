@@ -127,7 +127,7 @@ impl Network {
             let at = self.below(self.shards.len());
             let to = WorkerId(self.below(self.jobs.len()) as u32);
             // A move that makes no sense is refused.
-            let _ = self.controller.order(JOB, self.shards[at], to, 100);
+            let _ = self.controller.order(self.shards[at], to, 100);
         }
         for effect in self.controller.take_effects() {
             match effect {
@@ -139,7 +139,7 @@ impl Network {
                 Effect::Moved { .. } => self.moves += 1,
                 Effect::Stays { shard, .. } => panic!("there is room for {shard}"),
                 Effect::Left { worker } => panic!("{worker} was not told to leave"),
-                Effect::Ended { failure, .. } => {
+                Effect::Ended { failure } => {
                     self.is_over = true;
                     self.failure = failure;
                 }
@@ -205,11 +205,10 @@ impl Cluster {
             .map(|me| self.job(WorkerId(me), plan, &map, &network))
             .collect();
         drop(network);
-        let mut controller = Controller::new((0..workers).map(WorkerId)).with_fan_out(1);
-        controller.begin(JOB, NOW, map);
+        let controller = Controller::new(JOB, NOW, map, (0..workers).map(WorkerId));
         let carrying = Network {
             random,
-            controller,
+            controller: controller.with_fan_out(1),
             jobs: jobs.clone(),
             shards,
             packets: Vec::new(),

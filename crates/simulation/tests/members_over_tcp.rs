@@ -116,7 +116,7 @@ impl Control {
                 Effect::Moved { .. } => {
                     self.moves.fetch_add(1, Ordering::Relaxed);
                 }
-                Effect::Ended { failure, .. } => assert_eq!(failure, None),
+                Effect::Ended { failure } => assert_eq!(failure, None),
                 Effect::Stays { shard, .. } => panic!("there is room for {shard}"),
                 Effect::Left { worker } => panic!("{worker} was not told to leave"),
             }
@@ -238,10 +238,9 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], sizes: Sizes, tls: Option<&Tls>) 
     let boards = (0..=workers).map(|at| board(u64::from(at), tls, local));
     let boards: Vec<Arc<Switchboard>> = boards.collect();
     let (central, boards) = boards.split_last().unwrap();
-    let mut controller = Controller::new((0..workers).map(WorkerId)).with_fan_out(1);
-    controller.begin(JOB, NOW, map.clone());
+    let controller = Controller::new(JOB, NOW, map.clone(), (0..workers).map(WorkerId));
     let control = Arc::new(Control {
-        controller: Mutex::new(controller),
+        controller: Mutex::new(controller.with_fan_out(1)),
         board: central.clone(),
         moves: AtomicU64::new(0),
     });
@@ -292,7 +291,7 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], sizes: Sizes, tls: Option<&Tls>) 
             }
             let (shard, to) = (shards[below(shards.len())], WorkerId(at as u32));
             // A move that makes no sense is refused.
-            let _ = control.with(|controller| controller.order(JOB, shard, to, 100));
+            let _ = control.with(|controller| controller.order(shard, to, 100));
             control.with(Controller::on_tick);
         }
         // Shards may still be on their way: they have come when all that was said is acknowledged.

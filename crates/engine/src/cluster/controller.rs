@@ -235,22 +235,22 @@ impl State {
         }
     }
 
-    fn perform(&mut self, shared: &Arc<Shared>, of: JobId, effect: Effect) {
+    fn perform(&mut self, shared: &Arc<Shared>, job: JobId, effect: Effect) {
         match effect {
             Effect::Send { to, bytes, .. } => {
                 shared.said.fetch_add(1, Ordering::Relaxed);
-                shared.board().send(of, [(to, bytes)]);
+                shared.board().send(job, [(to, bytes)]);
             }
-            Effect::Ended { job, failure } => self.registry.on_over(job, failure),
+            Effect::Ended { failure } => self.registry.on_over(job, failure),
             Effect::Left { worker } => {
-                shared.board().forget(of, worker);
-                self.registry.on_left(of, worker);
+                shared.board().forget(job, worker);
+                self.registry.on_left(job, worker);
             }
-            Effect::Moved { job, shard, to } => {
+            Effect::Moved { shard, to } => {
                 self.moves.arrived += 1;
                 self.registry.on_moved(job, shard, to);
             }
-            Effect::Stays { job, shard, to } => {
+            Effect::Stays { shard, to } => {
                 self.moves.refused += 1;
                 let why = format!(
                     "worker {to} has no room for shard {shard}; move it to another, or make room there"
@@ -276,13 +276,13 @@ impl State {
                 .registry
                 .on_stays(job, shard, format!("there is no job {job}"));
         };
-        let entry = machine.map(job).and_then(|map| map.entry(shard).ok()?);
+        let entry = machine.map().entry(shard).ok().flatten();
         let bytes = entry.map_or(0, |entry| {
-            let held = machine.held(job, entry.owner);
+            let held = machine.held(entry.owner);
             self.registry.shard_bytes(entry.owner, held)
         });
-        match machine.order(job, shard, to, bytes) {
-            Ok(()) => machine.pin(job, shard),
+        match machine.order(shard, to, bytes) {
+            Ok(()) => machine.pin(shard),
             Err(why) => self.registry.on_stays(job, shard, why.to_string()),
         }
     }
@@ -294,9 +294,7 @@ impl State {
         };
         machine.join(worker);
         machine.weigh(worker, self.registry.threads(worker));
-        if let Some(map) = machine.map(job) {
-            self.registry.on_admitted(job, worker, map);
-        }
+        self.registry.on_admitted(job, worker, machine.map());
     }
 
     fn order(&mut self, shared: &Arc<Shared>, order: Order) {
@@ -306,7 +304,7 @@ impl State {
                 let jobs = &self.jobs;
                 let status = self.registry.status(|job, worker| {
                     let machine = jobs.get(&job);
-                    machine.map_or(0, |machine| machine.held(job, worker))
+                    machine.map_or(0, |machine| machine.held(worker))
                 });
                 let workers = status.workers.iter();
                 let stuck = workers.flat_map(|at| at.stuck.iter().map(|it| (at.id, it.clone())));
@@ -325,13 +323,12 @@ impl State {
                 members,
                 map,
             } => {
-                let mut machine = Controller::new(members.iter().copied());
+                let mut machine = Controller::new(job, generation, map, members.iter().copied());
                 for worker in members {
                     machine.weigh(worker, self.registry.threads(worker));
                 }
-                machine.begin(job, generation, map);
                 if let Some(period) = self.balance_each {
-                    machine.put_on(job, Scales::levelling(period));
+                    machine.put_on(Scales::levelling(period));
                 }
                 self.jobs.insert(job, machine);
                 let side = Side {
@@ -344,7 +341,7 @@ impl State {
             }
             Order::Cancel { job, why } => {
                 if let Some(machine) = self.jobs.get_mut(&job) {
-                    machine.cancel(job, why);
+                    machine.cancel(why);
                 }
             }
             Order::Lose {
@@ -354,14 +351,14 @@ impl State {
                 how,
             } => {
                 if let Some(machine) = self.jobs.get_mut(&job) {
-                    machine.lose(job, worker, &process, how);
+                    machine.lose(worker, &process, how);
                 }
             }
             Order::Admit { job, worker } => self.admit(job, worker),
             Order::Move { job, shard, to } => self.order_move(job, shard, to),
             Order::Drain { job, worker } => {
                 if let Some(machine) = self.jobs.get_mut(&job) {
-                    let held = machine.held(job, worker);
+                    let held = machine.held(worker);
                     machine.drain(worker, self.registry.shard_bytes(worker, held));
                 }
             }

@@ -23,7 +23,7 @@ pub(super) struct Draft {
 }
 
 /// The only job there is.
-pub(super) const JOB: JobId = JobId(1);
+const JOB: JobId = JobId(1);
 
 impl Draft {
     /// Two workers, sometimes three or four, and shards on any of them.
@@ -96,13 +96,11 @@ impl Draft {
         for last in history.iter().filter_map(|versions| versions.last()) {
             let _ = placed.apply(last).expect("a shard of this program");
         }
-        let controller = Controller::new((0..count).map(worker_id));
-        let mut controller = controller.with_fan_out(fan_out);
-        controller.begin(JOB, Generation(0), placed);
+        let controller = Controller::new(JOB, Generation(0), placed, (0..count).map(worker_id));
         Draft {
             workers,
             news,
-            controller,
+            controller: controller.with_fan_out(fan_out),
             options: options(count, Vec::new()),
             shelf: shelf.clone(),
         }

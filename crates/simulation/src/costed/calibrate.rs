@@ -372,8 +372,7 @@ fn thousand() -> PartitionMap {
 
 /// An acknowledgement taken in; a frame of what all are told; a byte of a large table.
 fn controller(clock: Clock<'_>) -> (f64, f64, f64) {
-    let mut machine = Controller::new((0..WORKERS).map(WorkerId));
-    machine.begin(JOB, NOW, thousand());
+    let mut machine = Controller::new(JOB, NOW, thousand(), (0..WORKERS).map(WorkerId));
     let (shard, to) = (
         ShardId {
             group: GroupId(0),
@@ -381,7 +380,7 @@ fn controller(clock: Clock<'_>) -> (f64, f64, f64) {
         },
         WorkerId(1),
     );
-    machine.order(JOB, shard, to, 0).expect("it makes sense");
+    machine.order(shard, to, 0).expect("it makes sense");
     let granted = Body::Reserved(Reserved {
         job: JOB,
         generation: NOW,

@@ -146,8 +146,7 @@ impl Control {
                 members,
                 map,
             } => {
-                let mut machine = Controller::new(members);
-                machine.begin(job, generation, map);
+                let machine = Controller::new(job, generation, map, members);
                 self.job = Some((job, machine));
             }
             Order::Tell { to, what } => {
@@ -193,15 +192,14 @@ impl Control {
     fn admit(&mut self, now: Nanos, job: JobId, worker: WorkerId) {
         let machine = &mut self.job.as_mut().expect("it has begun").1;
         machine.join(worker);
-        let map = machine.map(job).expect("a job that runs");
-        self.registry.on_admitted(job, worker, map);
+        self.registry.on_admitted(job, worker, machine.map());
         self.perform(now);
     }
 
     /// Orders a move.
     pub(super) fn order(&mut self, now: Nanos, shard: ShardId, to: WorkerId, bytes: u64) {
-        let (job, machine) = self.job.as_mut().expect("it has begun");
-        let ordered = machine.order(*job, shard, to, bytes);
+        let machine = &mut self.job.as_mut().expect("it has begun").1;
+        let ordered = machine.order(shard, to, bytes);
         ordered.expect("an order that makes sense, of a job that runs");
         self.perform(now);
     }
@@ -227,7 +225,7 @@ impl Control {
                 Effect::Moved { .. } => self.news.push(News::Moved),
                 Effect::Stays { shard, .. } => unreachable!("there is room for {shard}"),
                 Effect::Left { worker } => unreachable!("{worker} was emptied, and stays"),
-                Effect::Ended { failure, .. } => {
+                Effect::Ended { failure } => {
                     assert_eq!(failure, None, "nothing fails here");
                     self.news.push(News::Over);
                 }

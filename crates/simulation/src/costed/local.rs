@@ -357,8 +357,7 @@ impl Run<'_> {
     /// Shards are where the map says.
     fn settle(&mut self) {
         let shards = self.scenario.work.shards();
-        let map = self.control.machine().map(self.control.job());
-        let map = map.expect("it has begun");
+        let map = self.control.machine().map();
         let owner = |shard| {
             let entry = map.entry(shard).expect("a shard of the job");
             number(entry.expect("all are placed").owner)
@@ -484,9 +483,9 @@ impl Run<'_> {
     fn outcome(mut self) -> LocalOutcome {
         let work = &self.scenario.work;
         let machine = self.control.machine();
-        assert!(machine.is_over(self.control.job()), "the job does not end");
+        assert!(machine.is_over(), "the job does not end");
         assert!(self.orders.is_empty(), "the job ends before its changes");
-        let theirs = machine.map(self.control.job()).expect("it has begun");
+        let theirs = machine.map();
         for worker in &self.workers {
             assert!(worker.is_over, "a worker does not hear of the end");
             assert_eq!(

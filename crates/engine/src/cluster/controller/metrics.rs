@@ -63,7 +63,7 @@ impl Survey {
         let (registry, jobs) = (&state.registry, &state.jobs);
         let held = |job, worker: WorkerId| {
             let machine = jobs.get(&job);
-            machine.map_or(0, |machine: &Controller| machine.held(job, worker))
+            machine.map_or(0, |machine: &Controller| machine.held(worker))
         };
         let Status { workers, jobs: all } = registry.status(held);
         let member = |status: WorkerStatus| Member {
@@ -78,7 +78,7 @@ impl Survey {
             running: of(JobState::Running),
             counts: registry.counts(),
             moves: state.moves,
-            moving: jobs.iter().map(|(job, machine)| machine.moving(*job)).sum(),
+            moving: jobs.values().map(Controller::moving).sum(),
             traffic: Traffic {
                 heard: shared.heard.load(Ordering::Relaxed),
                 said: shared.said.load(Ordering::Relaxed),

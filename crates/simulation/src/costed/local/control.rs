@@ -123,7 +123,7 @@ impl Run<'_> {
 
     /// The time passes for the controller, until nothing moves any more and all have been told.
     pub(super) fn on_controller_tick(&mut self, now: Nanos) {
-        let is_over = self.control.machine().is_over(self.control.job());
+        let is_over = self.control.machine().is_over();
         self.control.tick(now);
         self.pass_on(now);
         if !is_over {
