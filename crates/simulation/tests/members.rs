@@ -408,7 +408,7 @@ fn a_shard_moves_although_completions_come_that_nobody_waits_for() {
         *count += 1;
         let (early, late) = (context.completion(), context.completion());
         early.wake_by_ref();
-        early.clone().wake();
+        early.wake();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_micros(300));
             late.wake_by_ref();

@@ -365,8 +365,7 @@ impl Shard {
     pub fn complete(&mut self, code: &Code, at: Position) -> bool {
         let is_it = |it: &&mut Entry| {
             (it.wait, it.turn) == (Wait::Completion, at.turn)
-                && (code.tasks[it.task as usize].stage == at.stage
-                    || mutants::is_on("completions-wake-any"))
+                && code.tasks[it.task as usize].stage == at.stage
         };
         let entry = self.window.iter_mut().find(is_it);
         entry.map(|it| it.wait = Wait::Arrival).is_some()

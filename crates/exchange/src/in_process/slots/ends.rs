@@ -70,8 +70,10 @@ impl<'a> SourceEnd<'a> {
         turn < retired + TURNS_OPEN
     }
 
-    /// Notes how many turns all destinations have retired.
+    /// Notes how many turns all destinations have retired: without any, more than there are.
     pub(in super::super) fn saw_room(&self, retired: u64) {
+        // So that the turns that may be open beyond them can be added.
+        let retired = retired.min(Turn::MAX - TURNS_OPEN);
         self.outgoing.retired.store(retired, Ordering::Relaxed);
     }
 
