@@ -8,9 +8,6 @@ use brambling_memory::mutants;
 use brambling_program::{ExchangeId, Turn};
 use std::ops::Range;
 
-/// How many turns of an exchange are open per destination unless told otherwise.
-pub const OPEN_TURNS: u64 = 4;
-
 /// A credit for something that the program does not have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("exchange {exchange} has no destinations {destinations:?}")]
@@ -72,6 +69,14 @@ impl Credits {
     /// If the program has no such exchange.
     pub fn has_room_everywhere(&self, exchange: ExchangeId, turn: Turn) -> bool {
         self.fits(turn, self.ledger(exchange).least)
+    }
+
+    /// The first turn that a destination has not retired.
+    ///
+    /// # Panics
+    /// If the program has no such exchange or destination.
+    pub fn retired_by(&self, exchange: ExchangeId, destination: u32) -> Turn {
+        self.ledger(exchange).retired[destination as usize]
     }
 
     /// The first turn that the slowest destination has not retired.

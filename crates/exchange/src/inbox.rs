@@ -21,6 +21,7 @@ use crate::sources::Relation;
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, ShardId, Turn};
+use std::ops::Range;
 
 /// What an arrival did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,14 +215,85 @@ impl<P> Inbox<P> {
         complete
     }
 
+    /// Sources of a turn, by their places among all, send nothing more: those of which nothing came send nothing.
+    ///
+    /// # Panics
+    /// If the exchange does not lead to this shard, or the turn is not open.
+    pub fn cover(
+        &mut self,
+        exchange: ExchangeId,
+        turn: Turn,
+        places: impl IntoIterator<Item = u32>,
+        relation: &impl Relation,
+    ) {
+        let sources = relation.sources(exchange, turn, self.shard);
+        let lane = self.lane(exchange);
+        assert!(
+            lane.is_open(turn),
+            "exchange {exchange} turn {turn} is closed"
+        );
+        lane.open(turn).cover_places(places, &sources);
+    }
+
+    /// A number that belongs to a turn until it retires, 0 at first: how many of its first sources whoever has the inbox knows about.
+    ///
+    /// # Panics
+    /// As [`Inbox::cover`].
+    pub fn known(&mut self, exchange: ExchangeId, turn: Turn) -> &mut u32 {
+        self.lane(exchange).open(turn).known()
+    }
+
+    /// The sources of a turn of which all has come and was not handed out yet: the pieces of some, in the order of sources and chunks, and leaves
+    /// that send nothing. They stay accounted for.
+    ///
+    /// # Panics
+    /// As [`Inbox::cover`].
+    pub fn take_whole(
+        &mut self,
+        exchange: ExchangeId,
+        turn: Turn,
+        relation: &impl Relation,
+    ) -> (Vec<Gathered<P>>, Vec<Range<u64>>) {
+        let sources = relation.sources(exchange, turn, self.shard);
+        self.lane(exchange).open(turn).take_whole(&sources)
+    }
+
+    /// What a source sent was handed out, and was not merged: it waits here again.
+    ///
+    /// # Panics
+    /// As [`Inbox::cover`].
+    pub fn put_back(
+        &mut self,
+        exchange: ExchangeId,
+        turn: Turn,
+        (source, piece): (u32, Option<P>),
+        relation: &impl Relation,
+    ) {
+        let sources = relation.sources(exchange, turn, self.shard);
+        let lane = self.lane(exchange);
+        lane.open(turn).put_back(source, piece, &sources);
+    }
+
+    /// All turns before this one were merged elsewhere.
+    ///
+    /// # Panics
+    /// If the exchange does not lead to this shard.
+    pub fn catch_up(&mut self, exchange: ExchangeId, next: Turn) {
+        let lane = self.lane(exchange);
+        while lane.next < next {
+            let turn = lane.next;
+            lane.open(turn).reset();
+            lane.next += 1;
+        }
+    }
+
     /// Ends a turn whose pieces were merged: it takes nothing any more, and one more turn is open.
     ///
     /// # Panics
     /// If it is not the lowest open turn, or was not handed out: the gathers of an exchange write the
     /// same dataset, so they retire in order.
     pub fn retire(&mut self, exchange: ExchangeId, turn: Turn) {
-        let place = self.place(exchange).expect("an exchange of this group");
-        let lane = &mut self.lanes[place];
+        let lane = self.lane(exchange);
         assert_eq!(turn, lane.next, "exchange {exchange} retires out of order");
         lane.open(turn).close();
         lane.next += 1;
@@ -254,9 +326,14 @@ impl<P> Inbox<P> {
     /// # Panics
     /// If the exchange does not lead to this shard.
     pub fn lowest_mut(&mut self, exchange: ExchangeId) -> impl Iterator<Item = &mut P> {
+        let lane = self.lane(exchange);
+        let next = lane.next;
+        lane.open(next).pieces_mut()
+    }
+
+    fn lane(&mut self, exchange: ExchangeId) -> &mut Lane<P> {
         let place = self.place(exchange).expect("an exchange of this group");
-        let next = self.lanes[place].next;
-        self.lanes[place].open(next).pieces_mut()
+        &mut self.lanes[place]
     }
 
     fn place(&self, exchange: ExchangeId) -> Option<usize> {

@@ -28,9 +28,12 @@ pub mod sources;
 pub mod transports;
 
 pub use combining::{Combining, CombiningTree, Meeting};
-pub use credits::{Credits, OPEN_TURNS, UnknownDestination};
+pub use credits::{Credits, UnknownDestination};
 pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState, Waits};
 pub use parcel::{Item, Parcel, Weight, coalesce, parcels};
 pub use room::{NoRoom, Room};
 pub use router::{Effect, Router, RouterError};
 pub use sources::{Relation, Sources};
+
+/// How many turns of an exchange are open per destination.
+pub const OPEN_TURNS: u64 = 4;

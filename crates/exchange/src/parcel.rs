@@ -5,6 +5,7 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId, Turn};
 use brambling_protocol::Version;
 use brambling_protocol::frame::{Data, DataHead, EmptyMarks, Piece, VersionRange};
+use std::convert::Infallible;
 use std::ops::Range;
 
 /// What one source, or some, send to a destination.
@@ -49,7 +50,16 @@ impl<P> Item<P> {
 
     /// The same with another payload.
     pub fn map<Q>(self, payload: impl FnOnce(P) -> Q) -> Item<Q> {
-        match self {
+        let Ok(item) = self.try_map(|before| Ok::<_, Infallible>(payload(before)));
+        item
+    }
+
+    /// The same, where that may fail.
+    ///
+    /// # Errors
+    /// That of `payload`.
+    pub fn try_map<Q, E>(self, payload: impl FnOnce(P) -> Result<Q, E>) -> Result<Item<Q>, E> {
+        Ok(match self {
             Item::Piece {
                 source,
                 chunk,
@@ -59,10 +69,10 @@ impl<P> Item<P> {
                 source,
                 chunk,
                 last,
-                payload: payload(before),
+                payload: payload(before)?,
             },
             Item::Empty { sources } => Item::Empty { sources },
-        }
+        })
     }
 }
 

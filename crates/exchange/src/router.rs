@@ -24,6 +24,7 @@ use brambling_protocol::{
     Applied, Entry, EntryRange, Generation, MapError, PartitionMap, Version, WorkerId,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeBounds;
 
 /// What the worker has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,6 +110,16 @@ impl<P: Clone + Weight> Router<P> {
     /// Whether the shard is here.
     pub fn is_here(&self, shard: ShardId) -> bool {
         self.here.contains(&shard)
+    }
+
+    /// The shards that are here, ascending.
+    pub fn here(&self) -> impl Iterator<Item = ShardId> + '_ {
+        self.here.iter().copied()
+    }
+
+    /// Those of them within a range.
+    pub fn here_in(&self, range: impl RangeBounds<ShardId>) -> impl Iterator<Item = ShardId> + '_ {
+        self.here.range(range).copied()
     }
 
     /// How many parcels wait here, each counted once per destination.

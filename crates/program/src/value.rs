@@ -304,6 +304,16 @@ impl Value {
         self.pointer
     }
 
+    /// Exchanges the payload with another of its type, wherever that lies.
+    ///
+    /// # Safety
+    /// `place` holds a payload of this value's type that nobody else uses.
+    pub unsafe fn exchange(&mut self, place: *mut u8) {
+        self.make_unique();
+        // SAFETY: the caller's promise, and an owned payload; the two do not overlap.
+        unsafe { std::ptr::swap_nonoverlapping(self.pointer, place, self.table.layout.size()) };
+    }
+
     /// Bytes of memory that the payload takes. O(1) as far as the payload's own answer is.
     pub fn bytes(&self) -> usize {
         if self.table.fixed {

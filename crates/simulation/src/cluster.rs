@@ -291,9 +291,11 @@ impl<'a> Cluster<'a> {
 
     fn complete(&mut self) -> bool {
         let at = self.worker();
+        if self.random.one_in(2) && self.catch_up(at) {
+            return true;
+        }
         let worker = &mut self.workers[at];
-        let runs = self.random.one_in(2) && worker.run_some(&mut self.random, &mut self.deeds);
-        if runs || worker.merge_some(&mut self.random, self.plan, &mut self.deeds) {
+        if worker.merge_some(&mut self.random, self.plan, &mut self.deeds) {
             self.collect(at);
             return true;
         }
@@ -330,8 +332,9 @@ impl<'a> Cluster<'a> {
             true => self.controller.map().clone(),
             false => PartitionMap::new(self.plan.counts.iter().copied()),
         };
-        self.workers
-            .push(Worker::new(Node::new(self.plan, map, options)));
+        let open_turns = options.open_turns;
+        let node = Node::new(self.plan, map, options);
+        self.workers.push(Worker::new(node, open_turns));
         self.controller.join(me);
         self.collect_controller();
         true
@@ -416,7 +419,7 @@ impl<'a> Cluster<'a> {
 
     fn tick(&mut self) -> bool {
         let at = self.worker();
-        self.workers[at].node().on_tick();
+        self.workers[at].tick();
         if !self.is_silent {
             self.controller.on_tick();
             self.collect_controller();
@@ -481,15 +484,39 @@ impl<'a> Cluster<'a> {
 
     /// Carries out what a node asked for; whether there was anything.
     fn collect(&mut self, at: usize) -> bool {
-        let effects = self.workers[at].node().take_effects();
-        if self.workers[at].has_left {
-            return false;
+        let mut any = false;
+        loop {
+            self.workers[at].wake_all();
+            let effects = self.workers[at].node().take_effects();
+            if self.workers[at].has_left || effects.is_empty() {
+                return any;
+            }
+            any = true;
+            for effect in effects {
+                let now = match self.random.one_in(4) {
+                    true => self.workers[at].put_off(effect),
+                    false => Some(effect),
+                };
+                if let Some(effect) = now {
+                    self.perform(at, effect);
+                }
+            }
         }
-        let any = !effects.is_empty();
-        for effect in effects {
-            self.workers[at].perform(effect, self.plan, &mut self.network, &mut self.watch);
+    }
+
+    /// Something that was put off is carried out, whatever has happened since.
+    fn catch_up(&mut self, at: usize) -> bool {
+        let effect = self.workers[at].take_put_off(&mut self.random, &mut self.deeds);
+        let any = effect.is_some();
+        if let Some(effect) = effect {
+            self.perform(at, effect);
+            self.collect(at);
         }
         any
+    }
+
+    fn perform(&mut self, at: usize, effect: brambling_worker::node::Effect) {
+        self.workers[at].perform(effect, self.plan, &mut self.network, &mut self.watch);
     }
 
     /// Some worker that has not left.
@@ -511,11 +538,10 @@ impl<'a> Cluster<'a> {
         let mut moved = false;
         for at in 0..self.workers.len() {
             self.workers[at].node().flush();
-            self.workers[at].node().on_tick();
+            self.workers[at].tick();
             moved |= self.workers[at].depart(&mut self.watch);
             moved |= self.collect(at);
-            moved |= self.workers[at].run_some(&mut self.random, &mut self.deeds);
-            self.collect(at);
+            moved |= self.catch_up(at);
         }
         while !self.news.is_empty() {
             moved |= self.hear();
@@ -538,9 +564,7 @@ impl<'a> Cluster<'a> {
                 self.workers[at].node().flush();
                 self.workers[at].depart(&mut self.watch);
                 self.collect(at);
-                while self.workers[at].run_some(&mut self.random, &mut self.deeds) {
-                    self.collect(at);
-                }
+                while self.catch_up(at) {}
             }
             if round % 4 == 3 {
                 // An acknowledgement that was lost comes with the next greeting.

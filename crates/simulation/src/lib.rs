@@ -9,6 +9,7 @@
 
 mod cluster;
 pub mod costed;
+pub mod desk;
 mod interpreter;
 mod kernels;
 mod objects;

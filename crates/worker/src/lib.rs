@@ -4,9 +4,11 @@
 //! only queues, slots and wake-ups, and runs shards on threads. [`node`] is the pure state machine beside the
 //! shards of a worker: what comes from other workers, and what goes to them.
 
+pub mod arrivals;
 // The executor asks for places, of which its models have none.
 #[cfg_attr(loom, allow(dead_code))]
 mod assembly;
+pub mod cargo;
 #[cfg(not(loom))]
 pub mod executor;
 #[cfg(loom)]
@@ -15,6 +17,7 @@ pub mod executor;
 pub mod node;
 mod pieces;
 mod shard;
+pub mod waits;
 
-pub use pieces::{PieceMap, PieceQueue, Spares};
+pub use pieces::{PieceMap, PieceQueue, Refused, Sent, Spares};
 pub use shard::{BadState, InOrder, Issue, Next, Place, Shard, ShardState, Surroundings, WINDOW};

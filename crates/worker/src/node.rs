@@ -1,11 +1,13 @@
 //! A worker's node: everything of one job that its shards share, and all that comes from other workers.
 //!
-//! A pure state machine: frames, news and finished tasks go in, [`Effect`]s come out. It answers what shards ask
-//! ([`Node::around`]) and follows every "no" with a wake-up when it becomes "yes".
+//! A pure state machine: frames, news and finished tasks go in, [`Effect`]s come out. It routes, numbers and acknowledges, and keeps nothing that a
+//! gather waits for: what comes for a shard that is here is handed over ([`Effect::Deliver`]), and so is what shards wait for.
 //!
 //! # Rules
-//! * What a scatter sends goes to the worker that the map here names, with the version here; what belongs to a
-//!   shard that is here, or of which the map here says so, goes to the router of this node.
+//! * What a scatter sends to a shard that is not here goes to the worker that the map here names, with the version here; or, where that is this one,
+//!   to the router.
+//! * All that it handles are bytes. Nothing is encoded or decoded here, no value of a user's is dropped, no file read or written: the node is locked
+//!   while it is asked. What was spilled and is needed here is left to whoever runs the node ([`Errand`]).
 //! * A signal's broadcast is a hint, never sent again: a tick asks for outcomes that shards here wait for.
 //! * What all are to hear is handed on from worker to worker where there are many (`node/relay.rs`).
 //! * All else is numbered by the session of its peer, and sent again after a reconnection.
@@ -13,60 +15,54 @@
 //! * What many shards send to one may be merged on its way (`node/combining.rs`).
 //! * Pieces and credits of a slice wait for [`Node::flush`], so that one frame carries those of many shards.
 
-mod around;
 mod broadcast;
-mod cargo;
 mod combining;
 mod credits;
 mod ends;
+mod errands;
 mod error;
 mod leaving;
 mod members;
 mod moving;
-mod near;
 mod outbound;
 mod outcomes;
 mod relations;
 mod relay;
-mod room;
 
-pub use around::Around;
-pub use cargo::{Cargo, Encoded, Piece, Taken};
+pub use combining::merged_at;
+pub use errands::Errand;
 pub use error::NodeError;
-pub use near::{Errand, Late, Near};
+pub use relations::Relations;
+pub(crate) use relations::sources;
 
-use brambling_exchange::{Combining, CombiningTree, Credits, Inbox, Parcel, Room, Router, parcels};
-use brambling_memory::{Budget, Spill, mutants};
+use crate::cargo::{Bytes, Cargo, Encoded, items};
+use crate::waits::{At, Kept};
+use brambling_exchange::{Combining, CombiningTree, Credits, Item, Parcel, Room, Router, parcels};
+use brambling_memory::{Budget, Spill};
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec,
     StageId, Turn,
 };
 use brambling_protocol::frame::{
-    Ack, Body, DataHead, Frame, Incoming, News, Packet, Signal, SignalQuery,
+    Ack, Body, DataHead, Frame, Incoming, LoopEnd, News, Packet, Signal, SignalQuery,
 };
 use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Received, Sequence,
     Version, WorkerId,
 };
-use cargo::items;
 use combining::Meetings;
+use errands::Deferred;
 use leaving::Leavers;
 use moving::Moving;
-use near::Spills;
 use outbound::Outgoing;
 use outcomes::Outcomes;
-use relations::Relations;
-use room::{Charge, Kept, taken_out};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// An exchange, its turn, and the group that something of it is for.
 pub(super) type About = (ExchangeId, Turn, GroupId);
-
-/// Encoded pieces, shared until the last one has gone.
-pub type Bytes = bytes::Bytes;
 
 /// Whose node it is, and of what.
 #[derive(Clone, Debug)]
@@ -99,7 +95,7 @@ pub struct NodeOptions {
 }
 
 /// What whoever runs the node has to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub enum Effect {
     /// Send a frame to a peer.
     Send {
@@ -110,25 +106,58 @@ pub enum Effect {
         /// The whole frame.
         packet: Packet,
     },
-    /// Something that the shard waited for is there: run it.
-    Wake(ShardId),
-    /// The shard moves: start no task of it; when none runs, call [`Node::depart`].
+    /// Hand an item to shards that are here. To one that has left meanwhile it goes by [`Node::give_back`].
+    Deliver(Parcel<Cargo>, Outside),
+    /// The same, of what is merged at a shard that is here ([`Node::meet`]).
+    Meet(Parcel<Cargo>, Outside),
+    /// Something that was to be merged here goes on as it is ([`Node::pass`]).
+    Pass {
+        /// The exchange and its turn.
+        at: At,
+        /// To which shard of those that merge; none: to the destination.
+        to: Option<u32>,
+        /// What.
+        item: Item<Kept>,
+        /// As above.
+        outside: Outside,
+    },
+    /// All that a group of sources sends in a turn is here: merge it ([`Node::take_group`], [`Node::merged`]).
+    Combine {
+        /// The exchange and its turn.
+        at: At,
+        /// The group.
+        group: TreeNode,
+    },
+    /// Destinations have retired all turns of an exchange before this one.
+    Room {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// The destinations.
+        destinations: Range<u32>,
+        /// The first turn that they have not retired.
+        turns: Turn,
+    },
+    /// The outcome of a signal is known.
+    Outcome {
+        /// The signal.
+        signal: StageId,
+        /// At which turns.
+        turns: Range<Turn>,
+        /// What it is.
+        outcome: bool,
+    },
+    /// An outermost loop has ended.
+    LoopEnd(LoopId),
+    /// The shard moves: start no task of it; when none runs, call [`Node::leave`] and [`Node::depart`].
     Drain(ShardId),
     /// A shard has come, by what [`Node::depart`] was given elsewhere: run it.
     Settle {
         /// The shard.
         shard: ShardId,
-        /// Where it stands, and its data.
+        /// Where it stands, what has come for it, and its data.
         body: Vec<Bytes>,
     },
-    /// All that a group of sources sends in a turn is here: merge it ([`Node::take_group`], [`Node::combined`]).
-    Combine {
-        /// The exchange and its turn.
-        at: (ExchangeId, Turn),
-        /// The group.
-        group: TreeNode,
-    },
-    /// Something that the node does not do, because users' code may run ([`Errand::run`], [`Node::ran`]).
+    /// Something that the node does not do, because files are read or written ([`Errand::run`]).
     Errand(Errand),
     /// A worker has left: no link to it is needed any more.
     Forget(WorkerId),
@@ -139,25 +168,23 @@ pub enum Effect {
     },
 }
 
-/// Shards that were told "no".
-#[derive(Default)]
-struct Waiting {
-    room: BTreeMap<ExchangeId, BTreeSet<ShardId>>,
-    outcome: BTreeMap<Position, BTreeSet<ShardId>>,
-    end: BTreeMap<LoopId, BTreeSet<ShardId>>,
+/// Kept for as long as something of the node's is outside of it: the worker does not leave before that.
+#[derive(Clone, Debug, Default)]
+pub struct Outside(Arc<()>);
+
+impl Outside {
+    fn is_any(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 /// The state of one job on one worker, beside its shards.
 pub struct Node {
     options: NodeOptions,
-    relations: Relations,
+    relations: Arc<Relations>,
     /// The outermost loops of the program.
     loops: Vec<ProgramNode>,
     router: Router<Cargo>,
-    inboxes: BTreeMap<ShardId, Inbox<Kept>>,
-    room: Room,
-    /// How pieces count that a gather has and has not merged yet.
-    gathering: BTreeMap<ShardId, Vec<Charge>>,
     /// What is merged here on its way.
     meetings: Meetings,
     credits: Credits,
@@ -167,10 +194,10 @@ pub struct Node {
     peers: BTreeMap<WorkerId, FrameSession>,
     /// Parcels for other workers, by class, exchange, turn and the group that they are for.
     outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn, GroupId), Outgoing>,
-    /// Parcels for other workers that are not encoded yet.
-    unencoded: Vec<Parcel<Cargo>>,
-    /// What is to be spilled and is not encoded yet.
-    spills: Arc<Spills>,
+    /// What is held here, and has to be written to where it is spilled.
+    deferred: Option<Arc<Deferred>>,
+    /// What it has handed over and was not told the end of.
+    outside: Outside,
     /// Bytes that have come from peers since they were last told.
     come: BTreeMap<WorkerId, usize>,
     /// Credits that peers were not told yet.
@@ -179,7 +206,6 @@ pub struct Node {
     noted: BTreeSet<ExchangeId>,
     /// Shards that have finished, of which the controller was not told yet.
     finished: BTreeSet<ShardId>,
-    waiting: Waiting,
     moving: Moving,
     leavers: Leavers,
     /// How many of the peers have been asked for outcomes, one after the other.
@@ -204,16 +230,15 @@ impl Node {
             matches!(node, ProgramNode::Repeat { .. } | ProgramNode::While { .. })
         };
         let root = &spec.blocks[Spec::ROOT.index()];
-        let relations = Relations::new(plan, options.combining);
+        let relations = Arc::new(Relations::new(plan, options.combining));
         let credits = Credits::new(options.open_turns, relations.destinations());
-        let room = Room::new(options.budget.clone(), options.spill.clone());
+        let deferred = options.spill.is_some().then(Arc::<Deferred>::default);
+        let spill = deferred.clone().map(|to| to as Arc<dyn Spill>);
+        let room = Room::new(options.budget.clone(), spill);
         Node {
-            router: Router::new(options.me, options.generation, map, room.clone()),
+            router: Router::new(options.me, options.generation, map, room),
             loops: root.iter().filter(is_loop).copied().collect(),
             relations,
-            inboxes: BTreeMap::new(),
-            room,
-            gathering: BTreeMap::new(),
             meetings: Meetings::default(),
             credits,
             outcomes: Outcomes::default(),
@@ -225,13 +250,12 @@ impl Node {
                 .map(|peer| (*peer, FrameSession::default()))
                 .collect(),
             outgoing: BTreeMap::new(),
-            unencoded: Vec::new(),
-            spills: Arc::default(),
+            deferred,
+            outside: Outside::default(),
             come: BTreeMap::new(),
             due: BTreeMap::new(),
             noted: BTreeSet::new(),
             finished: BTreeSet::new(),
-            waiting: Waiting::default(),
             moving: Moving::default(),
             leavers: Leavers::default(),
             asked: 0,
@@ -242,9 +266,9 @@ impl Node {
 
     /// What has to be done since the last call.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        if let Some(to) = &self.options.spill {
-            let spills = self.spills.take().into_iter();
-            let errand = |late| Effect::Errand(Errand::Spill(late, to.clone()));
+        if let (Some(to), Some(deferred)) = (&self.options.spill, &self.deferred) {
+            let spills = deferred.take().into_iter();
+            let errand = |late| Effect::Errand(Errand::Write(late, to.clone()));
             self.effects.extend(spills.map(errand));
         }
         std::mem::take(&mut self.effects)
@@ -270,17 +294,31 @@ impl Node {
         &self.options.budget
     }
 
-    /// Whether pieces that wait may be spilled.
-    #[cfg(not(loom))]
-    pub(crate) fn spills(&self) -> bool {
-        self.options.spill.is_some()
+    /// Where pieces are spilled that find no room.
+    pub fn spill(&self) -> Option<&Arc<dyn Spill>> {
+        self.options.spill.as_ref()
+    }
+
+    /// How large pieces may be that are not cut.
+    pub fn chunk_bytes(&self) -> usize {
+        self.options.chunk_bytes
+    }
+
+    /// Who sends to whom in the program.
+    pub fn relations(&self) -> &Arc<Relations> {
+        &self.relations
+    }
+
+    /// Whether a shard is here.
+    pub fn is_here(&self, shard: ShardId) -> bool {
+        self.router.is_here(shard)
     }
 
     /// Whether the other workers have acknowledged all that was sent, and nothing waits for a flush.
     pub fn is_settled(&self) -> bool {
         let workers = self.options.peers.iter();
         self.outgoing.is_empty()
-            && self.unencoded.is_empty()
+            && !self.outside.is_any()
             && self.due.is_empty()
             && self.finished.is_empty()
             && self.meetings.is_empty()
@@ -294,11 +332,6 @@ impl Node {
         self.leavers.has_gone()
     }
 
-    /// What the shard sees of the world.
-    pub fn around(&mut self, shard: ShardId) -> Around<'_> {
-        Around::new(self, shard)
-    }
-
     /// Where pieces of an exchange are merged on their way, and the group whose shards do it.
     pub fn combining(&self, exchange: ExchangeId) -> Option<(CombiningTree, GroupId)> {
         self.relations.combining(exchange)
@@ -308,29 +341,20 @@ impl Node {
 
     /// A shard starts here, by this version of its entry.
     pub fn settle(&mut self, shard: ShardId, version: Version) -> Result<(), NodeError> {
-        let exchanges = self.relations.to_group(shard.group);
-        let inbox = Inbox::new(shard, exchanges, self.options.open_turns);
-        self.take_in(shard, version, inbox)
+        self.take_in(shard, version)
     }
 
-    /// A scatter has run: its pieces by ascending destination. Related destinations without one get an empty mark.
-    ///
-    /// # Panics
-    /// If a piece is for a destination that the relation does not name.
+    /// What a shard has sent to others that are not here, by ascending destination; to some nothing.
     pub fn scattered(
         &mut self,
         shard: ShardId,
-        at: (ExchangeId, Turn),
-        pieces: impl IntoIterator<Item = (u32, Piece)>,
+        at: At,
+        pieces: impl IntoIterator<Item = (u32, Option<Encoded>)>,
     ) -> Result<(), NodeError> {
-        let mut pieces = pieces.into_iter().peekable();
-        let destinations = self.relations.related(at.0, at.1, shard.index);
         // Neighbours that get the same, as all do from a broadcast, share one parcel.
-        let mut runs: Vec<(Range<u32>, Option<Piece>)> = Vec::new();
-        for destination in destinations {
-            let piece = pieces.next_if(|(to, _)| *to == destination);
-            let piece = piece.map(|(_, piece)| piece);
-            let is_same = |same: &Option<Piece>| match (same, &piece) {
+        let mut runs: Vec<(Range<u32>, Option<Encoded>)> = Vec::new();
+        for (destination, piece) in pieces {
+            let is_same = |same: &Option<Encoded>| match (same, &piece) {
                 (Some(same), Some(piece)) => same.is_same(piece),
                 (same, piece) => same.is_none() && piece.is_none(),
             };
@@ -339,67 +363,36 @@ impl Node {
                 _ => runs.push((destination..destination + 1, piece)),
             }
         }
-        let left = pieces.next();
-        assert!(
-            left.is_none(),
-            "a piece for whom the relation does not name"
-        );
         let source = TreeNode::leaf(shard.index.into());
-        if let Some((tree, _)) = self.relations.combining(at.0) {
-            let piece = runs.into_iter().find_map(|(_, piece)| piece);
-            return self.send_on(at, tree.next(source), source, piece);
-        }
         for (destinations, piece) in runs {
-            for item in items(source, piece, self.options.chunk_bytes, &self.spills) {
+            for item in items(source, piece, self.options.chunk_bytes) {
                 self.route(at, &destinations, &item)?;
             }
         }
         Ok(())
     }
 
-    /// The pieces of a complete turn for its gather: by source, ascending. They count until [`Node::gathered`].
-    ///
-    /// # Errors
-    /// When some were spilled and cannot be read back.
-    ///
-    /// # Panics
-    /// If the turn is not complete, or the shard is not here.
-    pub fn take(
+    /// An item was for a shard that is not here any more.
+    pub fn give_back(
         &mut self,
         shard: ShardId,
-        at: (ExchangeId, Turn),
-    ) -> Result<Vec<(u32, Taken)>, NodeError> {
-        let mut gathered = Vec::new();
-        let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
-        let complete = inbox.take(at.0, at.1, &self.relations, &mut gathered);
-        assert!(complete, "a gather runs when its turn is complete");
-        let recalled = self.recall(shard, Some(shard), at, &mut gathered)?;
-        let charges = self.gathering.entry(shard).or_default();
-        charges.push(recalled);
-        Ok(taken_out(gathered, charges))
+        at: At,
+        item: &Item<Cargo>,
+    ) -> Result<(), NodeError> {
+        self.route_to(shard.group, at, &(shard.index..shard.index + 1), item)
     }
 
-    /// A gather has run: its turn takes nothing any more, and one more is open.
-    ///
-    /// # Panics
-    /// If the shard is not here, or the turn was not taken.
-    pub fn gathered(&mut self, shard: ShardId, at: (ExchangeId, Turn)) -> Result<(), NodeError> {
-        let inbox = self.inboxes.get_mut(&shard).expect("the shard is here");
-        inbox.retire(at.0, at.1);
-        if let Some(charges) = self.gathering.get_mut(&shard)
-            && !mutants::is_on("gathered-pieces-keep-their-room")
-        {
-            charges.clear();
-        }
-        self.promote(shard, at.0);
-        let turns = at.1 + 1;
-        // Sources may be K turns ahead of what they were told, so they need not be told of each.
-        let step = (self.options.open_turns / 2).max(1);
-        if turns.is_multiple_of(step) {
-            let due = self.due.entry(at.0).or_default();
-            due.insert(shard.index, turns);
-        }
-        self.credit(at.0, shard.index..shard.index + 1, at.1 + 1)
+    /// A shard here has retired all turns of an exchange before this one: sources elsewhere are told at the next flush. They may be K turns ahead of
+    /// what they were told, so they need not be told of each.
+    pub fn retired(
+        &mut self,
+        shard: ShardId,
+        exchange: ExchangeId,
+        turns: Turn,
+    ) -> Result<(), NodeError> {
+        let due = self.due.entry(exchange).or_default();
+        due.insert(shard.index, turns);
+        self.credit(exchange, shard.index..shard.index + 1, turns)
     }
 
     /// A signal has been given here.
@@ -407,10 +400,10 @@ impl Node {
     /// # Errors
     /// When a peer has said another outcome.
     pub fn decided(&mut self, position: Position, outcome: bool) -> Result<(), NodeError> {
-        self.learn_one(position, outcome)?;
         let NodeOptions {
             job, generation, ..
         } = self.options;
+        self.learn_one(position, outcome)?;
         let hint = Signal {
             job,
             generation,
@@ -419,6 +412,26 @@ impl Node {
         };
         self.spread(self.options.peers.clone(), &News::Signal(hint));
         Ok(())
+    }
+
+    /// An outermost loop has ended for the shard that says so: everybody hears of it.
+    pub fn announce(&mut self, outermost: LoopId) {
+        if self.ended.contains(&outermost) {
+            return;
+        }
+        self.end(outermost);
+        let body = body_of(self.loops[outermost as usize]).expect("a loop");
+        let NodeOptions {
+            job, generation, ..
+        } = self.options;
+        let turns = self.turns(outermost);
+        let end = News::LoopEnd(LoopEnd {
+            job,
+            generation,
+            body,
+            turns,
+        });
+        self.spread(self.options.peers.clone(), &end);
     }
 
     // ---- the world
@@ -500,7 +513,7 @@ impl Node {
                 if !data.routes.is_empty() && data.head.generation == generation {
                     arrived = self.hand_on_pieces(arrived, &data.routes)?;
                 }
-                for parcel in arrived.into_iter().map(Cargo::come) {
+                for parcel in arrived.into_iter().map(|it| it.map(Cargo::Bytes)) {
                     if data.head.generation == generation {
                         self.learn_from(&parcel)?;
                     }
@@ -609,12 +622,16 @@ impl Node {
     }
 
     /// Now and then: asks for outcomes that shards here wait for, and acknowledges what has come.
-    pub fn on_tick(&mut self) {
+    pub fn on_tick(&mut self, wanted: impl IntoIterator<Item = Position>) {
         self.part();
         for peer in self.peers.keys().copied().collect::<Vec<_>>() {
             self.acknowledge(peer, 1);
         }
-        self.ask();
+        let unknown = wanted.into_iter();
+        let unknown: Vec<Position> = unknown
+            .filter(|it| self.outcomes.get(*it).is_none())
+            .collect();
+        self.ask(&unknown);
     }
 
     // ---- inside
@@ -640,32 +657,20 @@ impl Node {
         outcome: bool,
     ) -> Result<(), NodeError> {
         let learnt = self.outcomes.learn(signal, turns.clone(), outcome);
-        learnt.map_err(NodeError::TwoOutcomes)?;
-        let at = |turn| Position {
-            stage: signal,
-            turn,
-        };
-        while let Some((&position, _)) = (self.waiting.outcome)
-            .range(at(turns.start)..at(turns.end))
-            .next()
-        {
-            let waiting = self.waiting.outcome.remove(&position);
-            self.wake(waiting);
+        if learnt.map_err(NodeError::TwoOutcomes)? {
+            self.effects.push(Effect::Outcome {
+                signal,
+                turns,
+                outcome,
+            });
         }
         Ok(())
     }
 
     fn end(&mut self, outermost: LoopId) {
-        self.ended.insert(outermost);
-        let waiting = self.waiting.end.remove(&outermost);
-        self.wake(waiting);
-    }
-
-    fn wake(&mut self, waiting: Option<BTreeSet<ShardId>>) {
-        // One that has left since is woken where it settles.
-        let here = |shard: &ShardId| self.inboxes.contains_key(shard);
-        let shards = waiting.into_iter().flatten().filter(here);
-        self.effects.extend(shards.map(Effect::Wake));
+        if self.ended.insert(outermost) {
+            self.effects.push(Effect::LoopEnd(outermost));
+        }
     }
 
     /// How often the body of an outermost loop ran, when its end is announced here.

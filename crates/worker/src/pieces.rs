@@ -1,7 +1,9 @@
-//! Pieces of one task's exchange as values: where pieces travel, and cannot lie in their destination's slots.
+//! Pieces of one task's exchange as values: where they cannot lie in their destination's slots.
 
 use brambling_memory::held::{self, Held};
-use brambling_program::{PayloadType, PieceSink, PieceSource, Value};
+use brambling_memory::{Budget, Class, OutOfMemory, mutants};
+use brambling_program::{LinksAt, PayloadType, PieceSink, PieceSource, Value};
+use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::vec::IntoIter;
 
@@ -71,62 +73,236 @@ impl Spares {
     }
 }
 
-/// The pieces of one scatter.
+/// What a task may hold without having asked for room: small tasks ask once, when they end.
+const UNCHARGED_BYTES_MAX: u64 = 64 << 10;
+
+/// A kernel was left because the budget has no room for its pieces: the payload of the unwinding.
+pub struct Refused(pub OutOfMemory);
+
+/// A piece that a kernel has begun.
+struct Begun {
+    value: Value,
+    /// What it took when it was last looked at.
+    bytes: u64,
+    /// How often the kernel has asked for it, and how often it had when it was last weighed.
+    asked: u64,
+    weighed: u64,
+}
+
+/// The pieces of one scatter, while its kernel writes them. Whoever says so has them counted meanwhile.
+///
+/// # How far the budget can be wrong
+/// A piece is counted before it is made. What it owns is seen when the kernel asks for the next one, and
+/// counted as soon as a task has more than [`UNCHARGED_BYTES_MAX`] that are not; the rest is counted before anything is
+/// sent. So beyond the budget a task holds at most that many bytes, and what its kernel writes between
+/// two calls: one piece. A piece that is asked for again and again, to be filled row by row, is weighed when
+/// an eighth of its calls came since: weighing may visit its rows. So of such pieces an eighth of the rows is unseen;
+/// a vector's spare capacity may be more, but nothing was written there.
+///
+/// # When there is no room
+/// The kernel is left by unwinding with [`Refused`], which no hook sees: it must not go on allocating. A
+/// kernel that catches it meets it again at its next call, and when it returns.
 pub struct PieceMap<'a> {
     source: u32,
-    spares: &'a Spares,
-    /// By destination, ascending.
-    places: Vec<(u32, Option<Value>)>,
+    links: LinksAt<'a>,
+    piece: &'static PayloadType,
+    /// Where values come from that are used again.
+    spares: Option<&'a Spares>,
+    begun: Vec<Begun>,
+    /// For each place among the destinations its piece's number plus 1; 0 for none.
+    numbers: Vec<u32>,
+    /// The piece that the kernel may be writing.
+    last: Option<usize>,
+    /// Where they count while they are written.
+    budget: Option<&'a Budget>,
+    /// What they weighed together when last looked at.
+    weight_bytes: u64,
+    charged_bytes: u64,
+    refused: Option<OutOfMemory>,
 }
 
 impl<'a> PieceMap<'a> {
-    /// No pieces yet, from `source` to any of `destinations`, which ascend.
+    /// No pieces yet, from `source` to any of those to whom it is linked. Their memory comes from `spares`, if there are any; they count in `budget`.
     pub fn new(
         source: u32,
-        destinations: impl IntoIterator<Item = u32>,
-        spares: &'a Spares,
+        links: LinksAt<'a>,
+        piece: &'static PayloadType,
+        spares: Option<&'a Spares>,
+        budget: Option<&'a Budget>,
     ) -> PieceMap<'a> {
-        let places: Vec<_> = destinations
-            .into_iter()
-            .map(|destination| (destination, None))
-            .collect();
-        debug_assert!(places.is_sorted_by_key(|(destination, _)| *destination));
+        let fan_out = links.fan_out(source) as usize;
         PieceMap {
             source,
+            links,
+            piece,
             spares,
-            places,
+            // One allocation; what no piece needs is never touched.
+            begun: Vec::with_capacity(fan_out),
+            numbers: vec![0; fan_out],
+            last: None,
+            budget,
+            weight_bytes: 0,
+            charged_bytes: 0,
+            refused: None,
         }
     }
 
-    /// What was sent to whom, ascending.
-    pub fn sent(self) -> impl Iterator<Item = (u32, Value)> {
-        let sent = |(destination, piece): (u32, Option<Value>)| Some((destination, piece?));
-        self.places.into_iter().filter_map(sent)
+    /// The kernel has returned: what was sent, for each place among the destinations; where pieces count, with how many bytes.
+    ///
+    /// # Errors
+    /// When there is no room for all of it. Nothing counts then.
+    pub fn sent(mut self) -> Result<Sent, OutOfMemory> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        if self.budget.is_some() {
+            for number in 0..self.begun.len() {
+                if self.begun[number].weighed != self.begun[number].asked {
+                    self.weigh(number);
+                }
+            }
+            self.charge(self.weight_bytes)?;
+        }
+        // What counts goes with the pieces.
+        self.charged_bytes = 0;
+        let begun = std::mem::take(&mut self.begun);
+        Ok(Sent {
+            pieces: begun
+                .into_iter()
+                .map(|it| Some((it.value, it.bytes)))
+                .collect(),
+            numbers: std::mem::take(&mut self.numbers),
+        })
+    }
+
+    fn piece(&mut self, place: u32) -> *mut u8 {
+        if let Some(last) = self.last {
+            let Begun { asked, weighed, .. } = self.begun[last];
+            if asked - weighed > asked / 8 {
+                self.weigh(last);
+            }
+        }
+        let number = match self.numbers[place as usize] {
+            0 => self.begin(place),
+            number => {
+                self.make_room(0);
+                number as usize - 1
+            }
+        };
+        self.last = Some(number);
+        self.begun[number].asked += 1;
+        self.begun[number].value.as_ptr()
+    }
+
+    fn begin(&mut self, place: u32) -> usize {
+        let bytes = self.piece.layout().size() as u64;
+        self.make_room(bytes);
+        let value = match self.spares {
+            Some(spares) => spares.take_to_send(),
+            None => Value::default_of(self.piece),
+        };
+        self.weight_bytes += bytes;
+        self.begun.push(Begun {
+            value,
+            bytes,
+            asked: 0,
+            weighed: 0,
+        });
+        self.numbers[place as usize] = self.begun.len() as u32;
+        self.begun.len() - 1
+    }
+
+    fn weigh(&mut self, number: usize) {
+        if self.budget.is_none() {
+            return;
+        }
+        let begun = &mut self.begun[number];
+        begun.weighed = begun.asked;
+        if !self.piece.is_fixed() && !mutants::is_on("mailbox-weighs-no-content") {
+            self.weight_bytes -= begun.bytes;
+            begun.bytes = begun.value.bytes() as u64;
+            self.weight_bytes += begun.bytes;
+        }
+    }
+
+    /// Charges what has come together, and leaves the kernel when that is refused.
+    #[inline]
+    fn make_room(&mut self, more_bytes: u64) {
+        let small = self.weight_bytes + more_bytes <= self.charged_bytes + UNCHARGED_BYTES_MAX;
+        if small || self.budget.is_none() || mutants::is_on("mailbox-charges-only-at-the-end") {
+            return;
+        }
+        self.charge_or_leave(self.weight_bytes + more_bytes);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn charge_or_leave(&mut self, wanted_bytes: u64) {
+        let refused = self.refused.or_else(|| self.charge(wanted_bytes).err());
+        // A second unwinding, from a destructor's call, would end the process.
+        if let Some(refused) = refused
+            && !std::thread::panicking()
+        {
+            self.refused = Some(refused);
+            resume_unwind(Box::new(Refused(refused)));
+        }
+    }
+
+    fn charge(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
+        if let Some(budget) = self.budget {
+            budget.adjust(Class::Exchange, self.charged_bytes, bytes)?;
+            self.charged_bytes = bytes;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PieceMap<'_> {
+    fn drop(&mut self) {
+        self.begun.clear();
+        // Giving back cannot fail.
+        let _ = self.charge(0);
+    }
+}
+
+/// What one scatter has sent.
+pub struct Sent {
+    pieces: Vec<Option<(Value, u64)>>,
+    numbers: Vec<u32>,
+}
+
+impl Sent {
+    /// What was sent to a place among the destinations, and the bytes for which it counts; once.
+    pub fn take(&mut self, place: u32) -> Option<(Value, u64)> {
+        let number = self.numbers[place as usize].checked_sub(1)?;
+        self.pieces[number as usize].take()
+    }
+
+    /// Whether anything was sent there, whether or not it was taken.
+    pub fn has(&self, place: u32) -> bool {
+        self.numbers[place as usize] != 0
     }
 }
 
 impl PieceSink for PieceMap<'_> {
     fn slot(&mut self, destination: u32) -> Option<*mut u8> {
-        let by_destination = |place: &(u32, Option<Value>)| place.0;
-        let place = self
-            .places
-            .binary_search_by_key(&destination, by_destination)
-            .ok()?;
-        Some(self.slot_at(place as u32).1)
+        let is_it = |place: u32| self.destination(place) == destination;
+        // In a dense relation every destination has the place of its index.
+        let here = Some(destination).filter(|&place| place < self.fan_out() && is_it(place));
+        let place = here.or_else(|| (0..self.fan_out()).find(|&place| is_it(place)))?;
+        Some(self.slot_at(place).1)
     }
     fn slot_at(&mut self, place: u32) -> (u32, *mut u8) {
-        let (destination, slot) = &mut self.places[place as usize];
-        let value = slot.get_or_insert_with(|| self.spares.take_to_send());
-        (*destination, value.as_ptr())
+        (self.destination(place), self.piece(place))
     }
     fn source(&self) -> u32 {
         self.source
     }
     fn fan_out(&self) -> u32 {
-        self.places.len() as u32
+        self.numbers.len() as u32
     }
     fn destination(&self, place: u32) -> u32 {
-        self.places[place as usize].0
+        self.links.destination(self.source, place).0
     }
 }
 

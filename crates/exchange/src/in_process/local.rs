@@ -1,59 +1,53 @@
-//! The exchange itself: by slots or by letters, and what is asked of it whichever it is.
+//! The exchange itself, as one process sees it: who keeps its pieces, and what is asked of it whoever does.
 
-use super::letters::Mailboxes;
-use super::slots::{Heard, Slots};
-use super::{Room, TURNS_OPEN};
-use brambling_memory::Budget;
+use super::At;
+use super::room::Room;
+use super::slots::{DestinationEnd, Heard, Slots, SourceEnd};
+use super::stamped::Stamped;
+use crate::OPEN_TURNS;
 use brambling_program::{Links, PayloadType, Turn};
 use std::sync::Arc;
 
-/// Beyond this the pieces of an exchange come through mailboxes: memory then follows the pieces sent.
+/// Beyond this the pieces of an exchange come by mail: memory then follows the pieces sent.
 const SLOT_BYTES_MAX: usize = 16 << 20;
 
-/// What carries the pieces of an exchange.
-pub enum Carrier {
+/// Where the pieces of an exchange lie that shards of this process send each other.
+pub enum Keeper {
     /// Each has a place.
     Slots(Slots),
-    /// There are too many pairs for that.
-    Letters(Mailboxes),
+    /// There are too many pairs for that: they lie in mailboxes, and stamps say when they do.
+    Stamped(Stamped),
 }
 
-/// Nothing retired, by destination.
-pub(super) fn rooms(links: &Links) -> Box<[Room]> {
-    let room = |_| Room::new(links.source_count() as usize);
-    (0..links.destination_count()).map(room).collect()
-}
-
-/// An exchange whose sources and destinations share a process.
+/// An exchange, as far as it is this process's: the shards that start here have places or stamps, and the others send and get theirs by mail.
 pub struct InProcess {
     links: Arc<Links>,
-    carrier: Carrier,
+    keeper: Keeper,
     /// Whether one table holds at every turn.
     is_steady: bool,
 }
 
 impl InProcess {
-    /// An exchange with nothing sent. `numbers` is what the executor calls a source's shard, and a destination's;
-    /// what lies in mailboxes is charged to `budget`. Of `slot_bytes`, which all slots of a job may take together, it takes its part.
+    /// An exchange with nothing sent. `sides` say what the executor calls a source's shard, and a destination's. Of `slot_bytes`, which all slots of a
+    /// job may take together, it takes its part.
     pub fn new(
         links: Links,
         piece: &'static PayloadType,
-        numbers: (impl Fn(u32) -> u32, impl Fn(u32) -> u32),
-        budget: &Budget,
+        sides: (impl Fn(u32) -> At, impl Fn(u32) -> At),
         slot_bytes: &mut usize,
     ) -> InProcess {
         let links = Arc::new(links);
-        let bytes = Slots::bytes(&links, piece);
-        let carrier = if bytes <= SLOT_BYTES_MAX.min(*slot_bytes) {
+        let bytes = Slots::bytes(&links, piece, &sides.1);
+        let keeper = if bytes <= SLOT_BYTES_MAX.min(*slot_bytes) {
             *slot_bytes -= bytes;
-            Carrier::Slots(Slots::new(&links, piece, numbers))
+            Keeper::Slots(Slots::new(&links, piece, sides))
         } else {
-            Carrier::Letters(Mailboxes::new(links.clone(), piece, numbers.1, budget))
+            Keeper::Stamped(Stamped::new(links.clone(), sides))
         };
         InProcess {
             is_steady: links.phase_count() == 1,
             links,
-            carrier,
+            keeper,
         }
     }
 
@@ -76,45 +70,69 @@ impl InProcess {
         self.links.at(turn).phase()
     }
 
-    /// What carries its pieces.
+    /// Where its pieces lie.
     #[inline]
-    pub fn carrier(&self) -> &Carrier {
-        &self.carrier
+    pub fn keeper(&self) -> &Keeper {
+        &self.keeper
     }
 
-    /// What a destination has heard of a turn. Asked by the destination's thread. Of a missing source: without
-    /// a mark it wakes the destination; with one it does so only where [`Destinations`](super::Destinations) says.
+    /// A source's end at a turn, where all that it sends goes to places.
+    #[inline(always)]
+    pub fn source(&self, turn: Turn, source: u32) -> Option<SourceEnd<'_>> {
+        let Keeper::Slots(slots) = &self.keeper else {
+            return None;
+        };
+        slots.source(self.phase(turn), source)
+    }
+
+    /// A destination's end at a turn, where it has places.
+    #[inline(always)]
+    pub fn destination(&self, turn: Turn, destination: u32) -> Option<DestinationEnd<'_>> {
+        let Keeper::Slots(slots) = &self.keeper else {
+            return None;
+        };
+        slots.destination(self.phase(turn), destination)
+    }
+
+    /// Whether all that a source sends goes to places, at every turn.
+    pub fn serves(&self, source: u32) -> bool {
+        match &self.keeper {
+            Keeper::Slots(slots) => slots.serve(source),
+            Keeper::Stamped(_) => false,
+        }
+    }
+
+    /// What a destination has heard of a turn from those of its sources that stamp it. Asked by the destination's thread. Of a missing source: it
+    /// wakes the destination only where [`Destinations`](super::Destinations) says.
     #[inline]
     pub fn heard(&self, turn: Turn, destination: u32) -> Heard<'_> {
-        match &self.carrier {
-            Carrier::Slots(slots) => slots.destination(self.phase(turn), destination).heard(turn),
-            Carrier::Letters(mailboxes) => mailboxes.heard(turn, destination),
+        match &self.keeper {
+            Keeper::Slots(_) => self
+                .destination(turn, destination)
+                .expect("who looks here starts here")
+                .heard(turn),
+            Keeper::Stamped(stamped) => stamped.heard(turn, destination),
         }
     }
 
     /// Whether every destination of a source has room for a turn. If not, the next to retire wakes it.
     #[inline]
     pub fn has_room(&self, turn: Turn, source: u32) -> bool {
-        match &self.carrier {
-            Carrier::Slots(slots) => {
-                let end = slots.source(self.phase(turn), source);
-                if end.has_seen_room(turn) {
-                    return true;
-                }
-                let retired = self.look_for_room(slots.rooms(), turn, source);
-                retired.inspect(|&turns| end.saw_room(turns)).is_some()
-            }
-            Carrier::Letters(mailboxes) => self
-                .look_for_room(mailboxes.rooms(), turn, source)
-                .is_some(),
+        let Some(end) = self.source(turn, source) else {
+            return self.look_for_room(turn, source).is_some();
+        };
+        if end.has_seen_room(turn) {
+            return true;
         }
+        let retired = self.look_for_room(turn, source);
+        retired.inspect(|&turns| end.saw_room(turns)).is_some()
     }
 
     /// How many turns all destinations of a source have retired, if that gives room for this one.
     #[inline(never)]
-    fn look_for_room(&self, rooms: &[Room], turn: Turn, source: u32) -> Option<u64> {
+    fn look_for_room(&self, turn: Turn, source: u32) -> Option<u64> {
         // Nobody can lack room in the first K turns.
-        let turns = (turn + 1).saturating_sub(TURNS_OPEN);
+        let turns = (turn + 1).saturating_sub(OPEN_TURNS);
         if turns == 0 {
             return Some(0);
         }
@@ -122,7 +140,7 @@ impl InProcess {
         let mut least = u64::MAX;
         for place in 0..links.fan_out(source) {
             let (destination, _) = links.destination(source, place);
-            let room = &rooms[destination as usize];
+            let room = self.room(destination);
             if !(room.has_retired(turns) || room.await_retired(turns, source as usize)) {
                 return None;
             }
@@ -131,10 +149,21 @@ impl InProcess {
         Some(least)
     }
 
-    /// Whether destinations that are not near must be woken by their sources even when their thread does not
-    /// sleep: they have no marks to look at.
+    /// How many turns a destination has retired, wherever it is.
     #[inline]
-    pub fn must_wake(&self) -> bool {
-        matches!(self.carrier, Carrier::Letters(_))
+    pub fn room(&self, destination: u32) -> &Room {
+        match &self.keeper {
+            Keeper::Slots(slots) => slots.room(destination),
+            Keeper::Stamped(stamped) => stamped.room(destination),
+        }
+    }
+
+    /// Ends a destination's turn, which has been gathered, and opens the one K later. Calls `wake` for each source that waits for room.
+    #[inline]
+    pub fn retire(&self, turn: Turn, destination: u32, mut wake: impl FnMut(u32)) {
+        if let Keeper::Stamped(stamped) = &self.keeper {
+            stamped.retire(turn, destination);
+        }
+        self.room(destination).retire(|source| wake(source as u32));
     }
 }

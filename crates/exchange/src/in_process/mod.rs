@@ -1,48 +1,50 @@
-//! Exchange within a process: a scatter writes into memory that its destinations own. Nothing is encoded.
+//! Exchange within a process: what shards send each other, and who keeps it until it is gathered. Nothing is encoded.
 //!
-//! A destination has K turns of pieces open. A piece's slot is stamped with the turn when its source's turn has
-//! ended; where pieces come through mailboxes, the turn counts its sources ([`Arrivals`]). A gather runs when all
-//! have arrived, then opens the turn K later and counts one more turn as retired ([`Room`]). A source
-//! writes to a turn only when the destination has retired the turn K before it, so a place is never written
-//! while it is read, and the waits point only backwards in program order.
+//! A destination has K turns of pieces open. It counts one more turn as retired when it has gathered it ([`Room`]); a source sends in a turn only when
+//! all its destinations have retired the turn K before it, so the waits point only backwards in program order.
+//!
+//! An exchange has one of two keepers, wherever its shards are. *Slots*: each pair of a source and a destination that start here has a place for each
+//! open turn, which the source writes and stamps. *Mailboxes*, for all else: a shard has one ([`Mailbox`]), into which anybody puts what is for it.
+//! Where there are too many pairs for places, a source stamps the turn once when all that it sends lies in mailboxes ([`Stamped`]). What comes by mail
+//! for a shard that has a place for it is put there by that shard's thread.
 //!
 //! # What crosses between two CPUs
 //! Lines, each about a tenth of a microsecond. A piece and its stamp share one, and nothing else crosses as long
 //! as the destination's thread is awake: it looks at the stamp itself ([`Mark`]). A source keeps the retired
 //! count that it saw, and fetches it again only when that no longer suffices.
 
-mod arrivals;
 pub mod fences;
 #[cfg(not(loom))]
-mod letters;
-#[cfg(not(loom))]
 mod local;
-#[cfg(not(loom))]
 mod mailbox;
 mod room;
 #[cfg(not(loom))]
-mod sending;
-#[cfg(not(loom))]
 mod slots;
 mod stamp;
+#[cfg(not(loom))]
+mod stamped;
 mod sync;
 mod waiters;
 
-pub use arrivals::Arrivals;
 #[cfg(not(loom))]
-pub use letters::{MailboxIn, MailboxOut, Mailboxes};
-#[cfg(not(loom))]
-pub use local::{Carrier, InProcess};
+pub use local::{InProcess, Keeper};
+pub use mailbox::{Letters, Mailbox};
 pub use room::Room;
-#[cfg(not(loom))]
-pub use sending::Refused;
 #[cfg(not(loom))]
 pub use slots::{DestinationEnd, Destinations, Heard, Mark, Slots, SourceEnd};
 pub use stamp::Stamp;
+#[cfg(not(loom))]
+pub use stamped::Stamped;
 pub use waiters::Waiters;
 
-/// How many turns of an exchange are open per destination.
-pub const TURNS_OPEN: u64 = 4;
+/// What the executor knows of a shard at one side of an exchange.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct At {
+    /// What it calls it.
+    pub number: u32,
+    /// Whether the job begins with it in this process.
+    pub starts_here: bool,
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests;

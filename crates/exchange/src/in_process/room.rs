@@ -8,6 +8,15 @@
 use super::fences;
 use super::sync::{AtomicBool, AtomicU64, Ordering};
 use super::waiters::Waiters;
+#[cfg(not(loom))]
+use brambling_program::Links;
+
+/// Nothing retired, by destination of an exchange.
+#[cfg(not(loom))]
+pub(super) fn rooms(links: &Links) -> Box<[Room]> {
+    let room = |_| Room::new(links.source_count() as usize);
+    (0..links.destination_count()).map(room).collect()
+}
 
 /// One destination's room.
 #[repr(align(128))]
@@ -52,12 +61,22 @@ impl Room {
     /// Retires a turn. Called by the destination. Calls `wake` for each source that waits.
     #[inline(always)]
     pub fn retire(&self, wake: impl FnMut(usize)) {
-        // Only the destination writes the word. Release: its places are free.
+        // Only the destination writes the word while it is here, beside what was told before it came. Release: its places are free.
         self.retired
             .store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
         fences::light();
         if self.anybody.load(Ordering::Relaxed) {
             self.wake_all(wake);
+        }
+    }
+
+    /// A destination that is elsewhere has retired all turns before this one: told late, and perhaps twice. Calls `wake` as [`Room::retire`].
+    pub fn retire_to(&self, turns: u64, wake: impl FnMut(usize)) {
+        if self.retired.fetch_max(turns, Ordering::SeqCst) < turns {
+            fences::heavy();
+            if self.anybody.load(Ordering::SeqCst) {
+                self.wake_all(wake);
+            }
         }
     }
 

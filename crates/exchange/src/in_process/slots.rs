@@ -5,28 +5,33 @@ mod ends;
 
 pub use ends::{DestinationEnd, Destinations, Heard, Mark, SourceEnd};
 
-use super::local::rooms;
+use super::room::rooms;
 use super::stamp::Stamp;
 use super::sync::{AtomicU32, AtomicU64};
-use super::{Room, TURNS_OPEN};
-use brambling_program::{Links, PayloadType, Route, SlotHeader, Turn};
+use super::{At, Room};
+use crate::OPEN_TURNS;
+use brambling_program::{Links, PayloadType, Route, SlotHeader, Turn, Value};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
 type Header = SlotHeader<Stamp>;
 
 const _: () = assert!(size_of::<Header>() == size_of::<SlotHeader>());
 
-/// Where the pieces of one source go, in one phase of the relation. On lines of its own, as all here that one thread
+/// Where the pieces of one source go, in one phase of the relation: nowhere, unless it and all its destinations start here. On lines of its own, as all here that one thread
 /// writes: 128 bytes, since a CPU fetches the neighbour of a line with it.
+#[derive(Default)]
 #[repr(align(128))]
 struct Outgoing {
     routes: Box<[Route]>,
     /// Turns that all of these destinations are known to have retired.
     retired: AtomicU64,
+    is_served: bool,
 }
 
 /// Whom a destination hears from, in one phase of the relation.
+#[derive(Default)]
 struct Incoming {
+    is_served: bool,
     fan_in: u32,
     /// Bytes from the first slot of a turn to the destination's first.
     offset: usize,
@@ -37,10 +42,11 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn new(links: &Links, turn: Turn, to: u32, offset: usize, number: impl Fn(u32) -> u32) -> Self {
+    fn new(links: &Links, turn: Turn, to: u32, offset: usize, source: impl Fn(u32) -> At) -> Self {
         let fan_in = links.fan_in(turn, to);
-        let number = |ordinal| number(links.source(turn, to, ordinal));
+        let number = |ordinal| source(links.source(turn, to, ordinal)).number;
         Incoming {
+            is_served: true,
             fan_in,
             offset,
             sources: links.at(turn).sources(to).map(Box::from),
@@ -52,12 +58,12 @@ impl Incoming {
 /// For each open turn, how many of a destination's first sources are known to have arrived.
 #[repr(align(128))]
 #[derive(Default)]
-struct Arrived([AtomicU32; TURNS_OPEN as usize]);
+pub(super) struct Arrived([AtomicU32; OPEN_TURNS as usize]);
 
 impl Arrived {
     #[inline(always)]
-    fn of(&self, turn: Turn) -> &AtomicU32 {
-        &self.0[(turn % TURNS_OPEN) as usize]
+    pub(super) fn of(&self, turn: Turn) -> &AtomicU32 {
+        &self.0[(turn % OPEN_TURNS) as usize]
     }
 }
 
@@ -82,7 +88,7 @@ pub struct Slots {
     incoming: Box<[Incoming]>,
     /// By destination. Touched by its thread.
     arrived: Box<[Arrived]>,
-    /// By destination.
+    /// By destination, wherever it is.
     rooms: Box<[Room]>,
 }
 
@@ -95,49 +101,70 @@ fn stride(piece: &PayloadType) -> usize {
     SlotHeader::stride(piece.layout().size(), piece.layout().align())
 }
 
-fn places(links: &Links) -> usize {
-    links.fan_in_max() as usize * links.destination_count() as usize * TURNS_OPEN as usize
+/// Places of a turn for those destinations that start here.
+fn places(links: &Links, destination: &impl Fn(u32) -> At) -> usize {
+    let here = (0..links.destination_count()).filter(|to| destination(*to).starts_here);
+    links.fan_in_max() as usize * here.count()
 }
 
 impl Slots {
     /// What the slots of a job's exchanges may take together: a program of many statements has many, and uses few at a time.
     pub const BYTES_MAX: usize = 1 << 30;
 
-    pub(super) fn bytes(links: &Links, piece: &'static PayloadType) -> usize {
-        places(links).saturating_mul(stride(piece))
+    pub(super) fn bytes(
+        links: &Links,
+        piece: &'static PayloadType,
+        destination: &impl Fn(u32) -> At,
+    ) -> usize {
+        let places = places(links, destination).saturating_mul(OPEN_TURNS as usize);
+        places.saturating_mul(stride(piece))
     }
 
     pub(super) fn new(
         links: &Links,
         piece: &'static PayloadType,
-        numbers: (impl Fn(u32) -> u32, impl Fn(u32) -> u32),
+        (source, destination): (impl Fn(u32) -> At, impl Fn(u32) -> At),
     ) -> Slots {
-        let (stride, places) = (stride(piece), places(links));
+        let (stride, places) = (stride(piece), places(links, &destination));
+        let turn_bytes = places * stride;
         let align = piece.layout().align().max(128);
-        let layout = Layout::from_size_align(stride * places.max(1), align).expect("bounded");
+        let bytes = (turn_bytes * OPEN_TURNS as usize).max(stride);
+        let layout = Layout::from_size_align(bytes, align).expect("bounded");
         // SAFETY: the layout is not empty.
         let base = unsafe { alloc_zeroed(layout) };
         if base.is_null() {
             handle_alloc_error(layout);
         }
-        let width = links.fan_in_max() as usize;
+        let width_bytes = links.fan_in_max() as usize * stride;
+        let mut next = 0;
+        let offset = |to| {
+            let starts_here = destination(to).starts_here;
+            let offset = starts_here.then_some(next);
+            next += if starts_here { width_bytes } else { 0 };
+            offset
+        };
+        // By destination, where it has places: bytes from the first of a turn to its first.
+        let offsets: Vec<Option<usize>> = (0..links.destination_count()).map(offset).collect();
         let phases = 0..links.phase_count() as Turn;
-        let (source_number, number) = (&numbers.0, &numbers.1);
+        let (offsets, source, destination) = (&offsets, &source, &destination);
         let outgoing = phases.clone().flat_map(|turn| {
-            (0..links.source_count())
-                .map(move |source| Outgoing::new(links, turn, source, (width, stride), number))
+            (0..links.source_count()).map(move |from| {
+                let is_here = source(from).starts_here;
+                let outgoing = Outgoing::new(links, turn, from, (offsets, stride), destination);
+                outgoing.filter(|_| is_here).unwrap_or_default()
+            })
         });
         let incoming = phases.flat_map(|turn| {
             (0..links.destination_count()).map(move |to| {
-                let offset = to as usize * width * stride;
-                Incoming::new(links, turn, to, offset, source_number)
+                let incoming = |offset| Incoming::new(links, turn, to, offset, source);
+                offsets[to as usize].map(incoming).unwrap_or_default()
             })
         });
         let slots = Slots {
             base,
             layout,
             stride,
-            turn_bytes: links.destination_count() as usize * width * stride,
+            turn_bytes,
             destinations: links.destination_count() as usize,
             sources: links.source_count() as usize,
             piece,
@@ -150,11 +177,19 @@ impl Slots {
                 .collect(),
             rooms: rooms(links),
         };
-        for at in 0..places {
+        for at in 0..places * OPEN_TURNS as usize {
             // SAFETY: within the allocation; a zeroed header says that no turn has written.
             unsafe { piece.write_default(slots.piece_at(base.add(at * stride))) };
         }
         slots
+    }
+
+    /// Whether a source writes to places: it starts here, and so do all to whom it sends in any turn.
+    pub fn serve(&self, source: u32) -> bool {
+        let phases = 0..self.outgoing.len() / self.sources;
+        phases
+            .map(|phase| self.outgoing(phase, source))
+            .all(|outgoing| outgoing.is_served)
     }
 
     #[inline]
@@ -174,30 +209,32 @@ impl Slots {
         unsafe { slot.add(self.piece_offset) }
     }
 
-    /// A source's end, in one phase of the relation.
+    pub(super) fn room(&self, destination: u32) -> &Room {
+        &self.rooms[destination as usize]
+    }
+
+    /// A source's end, in one phase of the relation; none where some of what it sends goes elsewhere.
     #[inline(always)]
-    pub fn source(&self, phase: usize, source: u32) -> SourceEnd<'_> {
-        SourceEnd {
+    pub(super) fn source(&self, phase: usize, source: u32) -> Option<SourceEnd<'_>> {
+        let outgoing = self.outgoing(phase, source);
+        outgoing.is_served.then_some(SourceEnd {
             slots: self,
-            outgoing: self.outgoing(phase, source),
+            outgoing,
             phase,
             source,
-        }
+        })
     }
 
-    /// A destination's end, in one phase of the relation.
+    /// A destination's end, in one phase of the relation; none where it has no places.
     #[inline(always)]
-    pub fn destination(&self, phase: usize, destination: u32) -> DestinationEnd<'_> {
-        DestinationEnd {
+    pub(super) fn destination(&self, phase: usize, destination: u32) -> Option<DestinationEnd<'_>> {
+        let incoming = self.incoming(phase, destination);
+        incoming.is_served.then_some(DestinationEnd {
             slots: self,
-            incoming: self.incoming(phase, destination),
+            incoming,
             arrived: &self.arrived[destination as usize],
-            room: &self.rooms[destination as usize],
-        }
-    }
-
-    pub(super) fn rooms(&self) -> &[Room] {
-        &self.rooms
+            room: self.room(destination),
+        })
     }
 
     #[inline(always)]
@@ -205,7 +242,7 @@ impl Slots {
         // SAFETY: within the allocation, which has so many bytes for each open turn.
         unsafe {
             self.base
-                .add((turn % TURNS_OPEN) as usize * self.turn_bytes)
+                .add((turn % OPEN_TURNS) as usize * self.turn_bytes)
         }
     }
 
@@ -222,33 +259,74 @@ impl Slots {
     }
 }
 
+impl Slots {
+    /// What a turn that has ended has left in a place, if nobody else has claimed it: a piece, or that there is none.
+    ///
+    /// # Safety
+    /// The offset is a place's. Its destination does not read it any more.
+    #[cold]
+    unsafe fn claim(&self, turn: Turn, offset: usize) -> Option<Option<Value>> {
+        // SAFETY: within the allocation, by the caller's promise.
+        let at = unsafe { self.turn(turn).add(offset) };
+        // SAFETY: as above; what is claimed is this thread's alone.
+        let header = unsafe { &mut *at.cast::<Header>() };
+        if !header.arrived.claim(turn) {
+            return None;
+        }
+        Some((header.written == turn + 1).then(|| {
+            let mut piece = Value::default_of(self.piece);
+            header.written = 0;
+            // SAFETY: as above.
+            unsafe { piece.exchange(self.piece_at(at)) };
+            piece
+        }))
+    }
+
+    /// Puts a piece into a place, and what was there into the value.
+    ///
+    /// # Safety
+    /// The place is the caller's alone.
+    unsafe fn exchange(&self, turn: Turn, at: *mut u8, piece: &mut Value) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*at.cast::<Header>()).written = turn + 1;
+            piece.exchange(self.piece_at(at));
+        }
+    }
+}
+
 impl Outgoing {
+    /// None when some of these destinations have no places.
     fn new(
         links: &Links,
         turn: Turn,
         source: u32,
-        (width, stride): (usize, usize),
-        number: impl Fn(u32) -> u32,
-    ) -> Outgoing {
-        let route = |at: u32| {
-            let (destination, ordinal) = links.destination(turn, source, at);
-            Route {
+        (offsets, stride): (&[Option<usize>], usize),
+        at: impl Fn(u32) -> At,
+    ) -> Option<Outgoing> {
+        let route = |place: u32| {
+            let (destination, ordinal) = links.destination(turn, source, place);
+            let number = at(destination).number;
+            let offset = |first: usize| first + ordinal as usize * stride;
+            offsets[destination as usize].map(|first| Route {
                 destination,
-                number: number(destination),
+                number,
                 ordinal,
-                offset: (destination as usize * width + ordinal as usize) * stride,
-            }
+                offset: offset(first),
+            })
         };
-        Outgoing {
-            routes: (0..links.fan_out(turn, source)).map(route).collect(),
+        let routes: Option<Box<[Route]>> = (0..links.fan_out(turn, source)).map(route).collect();
+        Some(Outgoing {
+            routes: routes?,
             retired: AtomicU64::new(0),
-        }
+            is_served: true,
+        })
     }
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        for at in 0..self.turn_bytes / self.stride * TURNS_OPEN as usize {
+        for at in 0..self.turn_bytes / self.stride * OPEN_TURNS as usize {
             // SAFETY: every place was given a value in `new`, and nobody uses it any more.
             unsafe {
                 let piece = self.piece_at(self.base.add(at * self.stride));

@@ -45,6 +45,8 @@ pub(crate) struct OpenTurn<P> {
     /// By first place; they do not overlap.
     partials: BTreeMap<u64, Partial>,
     taken: bool,
+    /// For whoever has the inbox.
+    known: u32,
 }
 
 impl<P> Default for OpenTurn<P> {
@@ -56,6 +58,7 @@ impl<P> Default for OpenTurn<P> {
             empties: Vec::new(),
             partials: BTreeMap::new(),
             taken: false,
+            known: 0,
         }
     }
 }
@@ -96,10 +99,7 @@ impl<P> OpenTurn<P> {
         item: Item<P>,
         sources: &Sources<'_>,
     ) -> Result<Accepted, Fault> {
-        let words = sources.count().div_ceil(64) as usize;
-        if self.covered.len() < words {
-            self.covered.resize(words, 0);
-        }
+        self.make_room(sources);
         let taken = match item {
             Item::Piece {
                 source,
@@ -122,6 +122,67 @@ impl<P> OpenTurn<P> {
             true if self.is_complete(sources) => Accepted::Complete,
             true => Accepted::Waiting,
         })
+    }
+
+    fn make_room(&mut self, sources: &Sources<'_>) {
+        let words = sources.count().div_ceil(64) as usize;
+        if self.covered.len() < words {
+            self.covered.resize(words, 0);
+        }
+    }
+
+    pub(super) fn known(&mut self) -> &mut u32 {
+        &mut self.known
+    }
+
+    pub(super) fn cover_places(
+        &mut self,
+        places: impl IntoIterator<Item = u32>,
+        sources: &Sources<'_>,
+    ) {
+        self.make_room(sources);
+        for place in places {
+            let place = u64::from(place);
+            if self.partials.is_empty() || self.fits_partials(&(place..place + 1), None) {
+                let (word, mask) = (place as usize / 64, 1 << (place % 64));
+                self.covered_count += u64::from(self.covered[word] & mask == 0);
+                self.covered[word] |= mask;
+            }
+        }
+    }
+
+    /// What is here of sources of which all is here.
+    pub(super) fn take_whole(
+        &mut self,
+        sources: &Sources<'_>,
+    ) -> (Vec<Gathered<P>>, Vec<Range<u64>>) {
+        let partials = &self.partials;
+        let is_whole = |piece: &mut Gathered<P>| {
+            let places = piece.source.leaves().map(|leaves| sources.places(leaves));
+            places.is_none_or(|places| !partials.contains_key(&places.start))
+        };
+        let mut whole: Vec<_> = match partials.is_empty() {
+            true => std::mem::take(&mut self.pieces),
+            false => self.pieces.extract_if(.., is_whole).collect(),
+        };
+        whole.sort_by_key(|piece| (piece.source.start(), piece.chunk));
+        (whole, std::mem::take(&mut self.empties))
+    }
+
+    pub(super) fn put_back(&mut self, source: u32, piece: Option<P>, sources: &Sources<'_>) {
+        let leaf = TreeNode::leaf(source.into());
+        let leaves = u64::from(source)..u64::from(source) + 1;
+        self.make_room(sources);
+        self.cover(&sources.places(leaves.clone()));
+        match piece {
+            Some(payload) => self.pieces.push(Gathered {
+                source: leaf,
+                chunk: 0,
+                last: true,
+                payload,
+            }),
+            None => self.empties.push(leaves),
+        }
     }
 
     fn accept_piece(&mut self, piece: Gathered<P>, sources: &Sources<'_>) -> Result<bool, Fault> {
@@ -233,6 +294,11 @@ impl<P> OpenTurn<P> {
 
     pub(super) fn close(&mut self) {
         assert!(self.taken, "a turn retires after it was handed out");
+        self.reset();
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.known = 0;
         self.covered.fill(0);
         self.covered_count = 0;
         self.pieces.clear();

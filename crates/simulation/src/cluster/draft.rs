@@ -75,7 +75,10 @@ impl Draft {
                 news.extend(versions.iter().map(|update| (at, *update)));
             }
             let others = (0..count).filter(|peer| *peer != at).map(worker_id);
-            let mut worker = Worker::new(Node::new(plan, map, options(at, others.collect())));
+            let mut worker = Worker::new(
+                Node::new(plan, map, options(at, others.collect())),
+                open_turns,
+            );
             for versions in &history {
                 let last = versions.last().expect("a shard is somewhere");
                 if last.entry.owner == worker_id(at) {

@@ -4,7 +4,7 @@ use super::Deeds;
 use crate::random_program::Random;
 use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Frame, Header, Kind};
-use brambling_worker::node::Bytes;
+use brambling_worker::cargo::Bytes;
 
 #[derive(Clone)]
 pub(super) struct Packet {

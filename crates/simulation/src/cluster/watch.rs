@@ -1,8 +1,9 @@
 //! Invariants, asserted while the cluster runs.
 
+use crate::desk::Around;
 use brambling_program::{ExchangeId, LoopId, Plan, Position, ShardId, StageId, Turn};
 use brambling_protocol::{PartitionMap, Version, WorkerId};
-use brambling_worker::node::{Around, Bytes, Taken};
+use brambling_worker::cargo::{Bytes, Taken};
 use brambling_worker::{Issue, Surroundings, WINDOW};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

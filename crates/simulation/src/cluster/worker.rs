@@ -3,22 +3,24 @@
 use super::Deeds;
 use super::network::Network;
 use super::watch::Watch;
+use crate::desk::{Desk, Piece};
 use crate::kernels::{self, Port};
 use crate::random_program::Random;
 use brambling_memory::Class;
-use brambling_memory::held::{self, Held};
+use brambling_memory::held::Held;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     Action, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan, Position, Progress,
     ShardId, Sink, StageKind, Task, Turn, Value,
 };
 use brambling_protocol::Version;
-use brambling_worker::node::{Bytes, Effect, Encoded, Errand, Node, Piece, Taken};
+use brambling_worker::cargo::{Bytes, Encoded, Taken};
+use brambling_worker::node::{Effect, Node};
 use brambling_worker::{Issue, Next, PieceMap, PieceQueue, Shard, ShardState, Spares};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 /// A shard with its data.
@@ -36,8 +38,8 @@ impl Resident {
 }
 
 pub(super) struct Worker {
-    /// Locked as an executor locks it: what needs an interpreter must not be done inside.
-    node: Mutex<Node>,
+    /// Its node, and what has come for its shards.
+    desk: Desk,
     pub(super) shards: BTreeMap<ShardId, Resident>,
     /// Shards to be run, each once.
     pub(super) awake: Vec<ShardId>,
@@ -47,8 +49,8 @@ pub(super) struct Worker {
     draining: Vec<ShardId>,
     /// Groups of sources whose pieces are to be merged.
     merging: Vec<((ExchangeId, Turn), TreeNode)>,
-    /// What the node has left to do outside.
-    errands: Vec<Errand>,
+    /// What the node has asked for and was not carried out yet.
+    effects: Vec<Effect>,
     /// Memory of pieces.
     spares: BTreeMap<ExchangeId, Arc<Spares>>,
 }
@@ -57,21 +59,26 @@ pub(super) struct Worker {
 type Luggage = (ShardState, bool, Vec<Vec<u8>>);
 
 impl Worker {
-    pub(super) fn new(node: Node) -> Worker {
+    pub(super) fn new(node: Node, open_turns: u64) -> Worker {
         Worker {
-            node: Mutex::new(node),
+            desk: Desk::new(node, open_turns),
             shards: BTreeMap::new(),
             awake: Vec::new(),
             has_left: false,
             draining: Vec::new(),
             merging: Vec::new(),
-            errands: Vec::new(),
+            effects: Vec::new(),
             spares: BTreeMap::new(),
         }
     }
 
     pub(super) fn node(&self) -> Held<'_, Node> {
-        held::lock(&self.node)
+        self.desk.node()
+    }
+
+    pub(super) fn tick(&self) {
+        let wanted = self.desk.wanted();
+        self.node().on_tick(wanted);
     }
 
     pub(super) fn settle(&mut self, id: ShardId, version: Version, plan: &Plan) {
@@ -90,23 +97,19 @@ impl Worker {
             finished: false,
         };
         self.shards.insert(id, resident);
-        self.node()
-            .settle(id, version)
-            .expect("nothing is held yet");
+        let settled = self.desk.settle(id, version);
+        settled.expect("nothing is held yet");
         self.awake.push(id);
     }
 
     pub(super) fn wake(&mut self, shard: ShardId) {
-        let finished = self
-            .shards
-            .get(&shard)
-            .expect("only what is here is woken")
-            .finished;
-        if !self.awake.contains(&shard) && !finished {
+        let is_finished = self.shards.get(&shard).map(|it| it.finished);
+        if is_finished == Some(false) && !self.awake.contains(&shard) {
             self.awake.push(shard);
         }
     }
 
+    /// Something that the node asks for is carried out, at once or later: whoever runs a node does so while others ask it already.
     pub(super) fn perform(
         &mut self,
         effect: Effect,
@@ -114,27 +117,60 @@ impl Worker {
         network: &mut Network,
         watch: &mut Watch,
     ) {
-        match effect {
-            Effect::Drain(shard) => {
-                watch.flags(shard, self.node().me());
+        let me = self.node().me();
+        let left = self.desk.perform(effect);
+        match left.expect("room for what is held") {
+            None => {}
+            Some(Effect::Drain(shard)) => {
+                watch.flags(shard, me);
                 self.draining.push(shard);
             }
-            Effect::Settle { shard, body } => {
-                watch.settles(shard, self.node().me());
+            Some(Effect::Settle { shard, body }) => {
+                watch.settles(shard, me);
                 self.unpack(shard, &body.concat(), plan);
             }
-            Effect::Send { to, packet, .. } => {
-                network.send(self.node().me(), to, packet.to_bytes());
-            }
-            Effect::Wake(shard) => self.wake(shard),
-            Effect::Combine { at, group } => self.merging.push((at, group)),
-            Effect::Errand(errand) => self.errands.push(errand),
-            Effect::Forget(_) => {}
-            Effect::End { failure } => {
+            Some(Effect::Send { to, packet, .. }) => network.send(me, to, packet.to_bytes()),
+            Some(Effect::Combine { at, group }) => self.merging.push((at, group)),
+            Some(Effect::End { failure }) => {
                 assert_eq!(failure, None, "nothing fails here");
-                watch.ends(self.node().me());
+                watch.ends(me);
             }
+            Some(Effect::Forget(_)) => {}
+            Some(effect) => unreachable!("{effect:?}"),
         }
+    }
+
+    /// Whoever something has come for is to be run.
+    pub(super) fn wake_all(&mut self) {
+        for shard in self.desk.take_woken() {
+            self.wake(shard);
+        }
+    }
+
+    /// What may be carried out later waits.
+    pub(super) fn put_off(&mut self, effect: Effect) -> Option<Effect> {
+        match effect {
+            Effect::Deliver(..) | Effect::Meet(..) | Effect::Pass { .. } | Effect::Errand(_) => {
+                self.effects.push(effect);
+                None
+            }
+            effect => Some(effect),
+        }
+    }
+
+    /// Some of what was put off.
+    pub(super) fn take_put_off(
+        &mut self,
+        random: &mut Random,
+        deeds: &mut Deeds,
+    ) -> Option<Effect> {
+        if self.effects.is_empty() {
+            return None;
+        }
+        let place = random.below(self.effects.len() as u64) as usize;
+        let effect = self.effects.swap_remove(place);
+        deeds.errands += u64::from(matches!(effect, Effect::Errand(_)));
+        Some(effect)
     }
 
     /// How many shards have finished here.
@@ -185,11 +221,7 @@ impl Worker {
             let luggage: Luggage = (resident.shard.export(), resident.finished, data);
             let body = postcard::to_stdvec(&luggage).expect("plain values");
             watch.departs(id, self.node().me());
-            let errands = self.node().errands_of(id);
-            for errand in errands {
-                errand.run().expect("room for what is spilled");
-            }
-            self.node().depart(id, body).expect("it was ordered");
+            self.desk.depart(id, &body).expect("it was ordered");
         }
         !leaving.is_empty()
     }
@@ -199,7 +231,7 @@ impl Worker {
         self.awake.is_empty()
             && self.draining.is_empty()
             && self.merging.is_empty()
-            && self.errands.is_empty()
+            && self.effects.is_empty()
             && self.shards.values().all(|it| !it.shard.is_suspended())
     }
 
@@ -215,8 +247,8 @@ impl Worker {
         }
         let place = random.below(self.merging.len() as u64) as usize;
         let (at, group) = self.merging.swap_remove(place);
-        let taken = self.node().take_group(at, group);
-        let taken = taken.expect("what was spilled comes back");
+        let taken = self.desk.take_group(at, group);
+        let (taken, _charges) = taken.expect("what was spilled comes back");
         let spares = self.spares(at.0, plan);
         let decode = |taken: Taken| taken.into_value(&spares).expect("a source encoded it");
         let mut pieces: Vec<Value> = taken.into_iter().map(decode).collect();
@@ -228,9 +260,8 @@ impl Worker {
             0 => Piece::Value(first),
             _ => Piece::Encoded(Encoded::of(first, &spares, 1)),
         };
-        self.node()
-            .combined(at, group, piece)
-            .expect("room for what is held");
+        let combined = self.desk.combined(at, group, piece);
+        combined.expect("room for what is held");
         deeds.merges += 1;
         true
     }
@@ -241,19 +272,6 @@ impl Worker {
         spares
             .or_insert_with(|| Arc::new(Spares::new(piece)))
             .clone()
-    }
-
-    /// Some of what the node has left to do outside is done, whatever has happened since.
-    pub(super) fn run_some(&mut self, random: &mut Random, deeds: &mut Deeds) -> bool {
-        if self.errands.is_empty() {
-            return false;
-        }
-        let place = random.below(self.errands.len() as u64) as usize;
-        let errand = self.errands.swap_remove(place);
-        errand.run().expect("room for what is spilled");
-        self.node().ran().expect("room for what is held");
-        deeds.errands += 1;
-        true
     }
 
     /// The completion of some task arrives, and beside it one of a turn that is long over.
@@ -296,12 +314,10 @@ impl Worker {
         }
         for _ in 0..tasks {
             let resident = self.shards.get_mut(&id).expect("a shard of this worker");
-            let mut node = held::lock(&self.node);
             let next = {
-                let mut around = watch.around(node.around(id));
+                let mut around = watch.around(self.desk.around(id));
                 resident.shard.next(code, &mut around)
             };
-            drop(node);
             let issue = match next {
                 Next::Run(issue) => issue,
                 Next::Stalled => return false,
@@ -374,9 +390,8 @@ impl Worker {
         }
         if kind == StageKind::Signal && progress == Progress::Done {
             watch.decided(at, outcome);
-            self.node()
-                .decided(at, outcome)
-                .expect("one outcome of a position");
+            let decided = self.desk.decided(at, outcome);
+            decided.expect("one outcome of a position");
         }
         progress
     }
@@ -392,10 +407,14 @@ impl Worker {
         let related = places.map(|place| links.destination(turn, id.index, place).0);
         let related: Vec<u32> = related.collect();
         let spares = self.spares(exchange, call.plan);
-        let mut sink = PieceMap::new(id.index, related.iter().copied(), &spares);
+        let piece = call.plan.program.piece_type(exchange);
+        let links = links.at(turn);
+        let mut sink = PieceMap::new(id.index, links, piece, Some(&spares), None);
         let done = call.run(Port::Sink(Sink::Other(&mut sink)));
         assert_eq!(sink.fan_out() as usize, related.len());
-        let sent: Vec<(u32, Value)> = sink.sent().collect();
+        let mut sent = sink.sent().expect("nothing is counted");
+        let piece = |(place, destination): (u32, &u32)| Some((*destination, sent.take(place)?.0));
+        let sent: Vec<(u32, Value)> = (0..).zip(&related).filter_map(piece).collect();
         let encode = |(destination, piece): &(u32, Value)| {
             let mut bytes = Vec::new();
             piece.encode(&mut bytes);
@@ -413,9 +432,8 @@ impl Worker {
             (destination, piece)
         };
         let pieces: Vec<(u32, Piece)> = sent.into_iter().map(form).collect();
-        self.node()
-            .scattered(id, (exchange, turn), pieces)
-            .expect("room for what is held");
+        let scattered = self.desk.scattered(id, (exchange, turn), pieces);
+        scattered.expect("room for what is held");
         done
     }
 
@@ -426,7 +444,7 @@ impl Worker {
         watch: &mut Watch,
     ) -> (Progress, bool) {
         let (id, turn) = (call.id, call.at.turn);
-        let taken = self.node().take(id, (exchange, turn));
+        let taken = self.desk.take(id, (exchange, turn));
         let taken = taken.expect("what was spilled comes back");
         // Those that were early stay it where the exchange has no room.
         let counted = [Class::Exchange, Class::Early]
@@ -443,9 +461,8 @@ impl Worker {
         };
         let mut pieces = PieceQueue::new(taken.into_iter().map(decode).collect());
         let done = call.run(Port::Source(Pieces::Other(&mut pieces)));
-        self.node()
-            .gathered(id, (exchange, turn))
-            .expect("a destination of this program");
+        let gathered = self.desk.gathered(id, (exchange, turn));
+        gathered.expect("a destination of this program");
         done
     }
 

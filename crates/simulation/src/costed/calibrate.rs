@@ -4,6 +4,7 @@
 //! cost is the machine's matter and is handed in.
 
 use super::{Costs, Machine};
+use crate::desk::{Desk, Piece};
 use brambling_controller::registry::{Caller, Registry};
 use brambling_controller::{Controller, Effect, place};
 use brambling_exchange::Combining;
@@ -18,8 +19,9 @@ use brambling_protocol::{
     Entry, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, WorkerId,
 };
 use brambling_worker::Spares;
+use brambling_worker::cargo::Bytes;
 use brambling_worker::executor::{Job, JobOptions, Pool, QuietCaller};
-use brambling_worker::node::{Bytes, Effect as Asked, Node, NodeOptions, Piece};
+use brambling_worker::node::{Effect as Asked, Node, NodeOptions};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,7 +143,7 @@ fn plan(shards: u32) -> Plan {
     Plan::compile(program, &Bindings::default()).expect("a valid program")
 }
 
-fn node(plan: &Plan, me: u32) -> Node {
+fn node(plan: &Plan, me: u32) -> Desk {
     let mut map = PartitionMap::new(plan.counts.iter().copied());
     for (group, &count) in (0..).map(GroupId).zip(&plan.counts) {
         let owner = WorkerId(u32::from(count == 1));
@@ -170,7 +172,7 @@ fn node(plan: &Plan, me: u32) -> Node {
         budget: Budget::unlimited(),
         spill: None,
     };
-    let mut node = Node::new(plan, map, options);
+    let mut node = Desk::new(Node::new(plan, map, options), 4);
     for (group, &count) in (0..).map(GroupId).zip(&plan.counts) {
         for index in (0..count).filter(|_| me == u32::from(count == 1)) {
             let settled = node.settle(ShardId { group, index }, 1);
@@ -180,12 +182,26 @@ fn node(plan: &Plan, me: u32) -> Node {
     node
 }
 
-fn frames(node: &mut Node) -> Vec<Bytes> {
+fn frames(desk: &mut Desk) -> Vec<Bytes> {
     let sent = |effect| match effect {
         Asked::Send { packet, .. } => Some(packet.to_bytes()),
         _ => None,
     };
-    node.take_effects().into_iter().filter_map(sent).collect()
+    carried_out(desk).into_iter().filter_map(sent).collect()
+}
+
+/// Does what the node asks for, as far as that is here; what is left.
+fn carried_out(desk: &mut Desk) -> Vec<Asked> {
+    let mut left = Vec::new();
+    loop {
+        let effects = desk.node().take_effects();
+        if effects.is_empty() {
+            return left;
+        }
+        for effect in effects {
+            left.extend(desk.perform(effect).expect("there is room"));
+        }
+    }
 }
 
 /// A frame with one piece: out, in, and into its gather.
@@ -207,15 +223,16 @@ fn pieces(clock: Clock<'_>) -> (f64, f64, f64) {
             };
             let pieces = [(0, Piece::Encoded(piece.clone().into()))];
             from.scattered(shard, turn, pieces).expect("there is room");
-            from.flush();
+            from.node().flush();
             sent.extend(frames(&mut from));
         }
     });
     assert_eq!(sent.len(), SHARDS as usize, "one frame for each shard");
     let in_ns = each(clock, u64::from(SHARDS), || {
         for frame in &sent {
-            let taken = to.on_frame(WorkerId(0), frame);
+            let taken = to.node().on_frame(WorkerId(0), frame);
             taken.expect("an honest peer");
+            carried_out(&mut to);
         }
     });
     let model = ShardId {
@@ -258,13 +275,14 @@ fn merges(clock: Clock<'_>) -> f64 {
             let shard = ShardId { group, index };
             from.scattered(shard, turn, pieces).expect("there is room");
             loop {
-                let asked = from.take_effects().into_iter();
+                let asked = carried_out(&mut from).into_iter();
                 let complete: Vec<TreeNode> = asked.filter_map(to_merge).collect();
                 if complete.is_empty() {
                     break;
                 }
                 for group in complete {
-                    let taken = from.take_group(turn, group).expect("nothing is spilled");
+                    let taken = from.take_group(turn, group);
+                    let (taken, _charges) = taken.expect("nothing is spilled");
                     let values = taken.into_iter().map(|it| it.into_value(&spares));
                     let values: Result<Vec<Value>, _> = values.collect();
                     let mut values = values.expect("made above");
@@ -312,7 +330,7 @@ fn hints(clock: Clock<'_>) -> (f64, f64, f64) {
     let signals: Vec<Bytes> = (0..100).map(signal).collect();
     let in_ns = each(clock, 100, || {
         for frame in &signals {
-            let taken = other.on_frame(WorkerId(1), frame);
+            let taken = other.node().on_frame(WorkerId(1), frame);
             taken.expect("an honest peer");
         }
     });

@@ -3,7 +3,8 @@
 
 use brambling_exchange::in_process::Waiters;
 use brambling_program::Turn;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,9 +17,16 @@ pub(crate) struct Board {
     published: Apart,
     /// The last run: (first turn << 1) | outcome.
     last_run: AtomicU64,
-    /// All runs, ascending by first turn.
-    runs: Mutex<Vec<(Turn, bool)>>,
+    runs: Mutex<Runs>,
     waiting: Waiting,
+}
+
+#[derive(Default)]
+struct Runs {
+    /// Of the turns that are known, ascending by first turn.
+    known: Vec<(Turn, bool)>,
+    /// What was learnt of turns beyond these: the end of a run, and its outcome, by first turn.
+    beyond: BTreeMap<Turn, (Turn, bool)>,
 }
 
 #[repr(align(128))]
@@ -67,7 +75,7 @@ impl Board {
         Board {
             published: Apart(AtomicU64::new(0)),
             last_run: AtomicU64::new(0),
-            runs: Mutex::new(Vec::new()),
+            runs: Mutex::default(),
             waiting: if shards.saturating_mul(boards) <= WAITING_BITS_MAX {
                 Waiting::Bits(Waiters::new(shards))
             } else {
@@ -85,6 +93,7 @@ impl Board {
                 // lock: only outcomes are inside.
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
+                .known
                 .push((turn, outcome));
             // Release: whoever reads this run and not the count yet takes the slow way, which has it.
             self.last_run
@@ -95,6 +104,52 @@ impl Board {
             self.published.0.fetch_and(!WAITED_FOR, Ordering::AcqRel);
             self.waiting.take(wake);
         }
+    }
+
+    /// Takes outcomes in any order, and repeatedly, as they come from other workers: who waits hears of them when those before are known. Called by
+    /// anybody, where nobody calls [`Board::publish`].
+    pub(crate) fn learn(&self, turns: Range<Turn>, outcome: bool, wake: impl FnMut(usize)) {
+        // lock: only outcomes are inside.
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known();
+        if turns.end <= known {
+            return;
+        }
+        let end = runs.beyond.entry(turns.start).or_insert((0, outcome));
+        end.0 = end.0.max(turns.end);
+        let mut next = known;
+        while let Some((&first, &(end, outcome))) = runs.beyond.first_key_value()
+            && first <= next
+        {
+            runs.beyond.remove(&first);
+            if end > next {
+                if runs.known.last().is_none_or(|last| last.1 != outcome) {
+                    runs.known.push((next, outcome));
+                    // Release: as in `publish`.
+                    self.last_run
+                        .store(next << 1 | u64::from(outcome), Ordering::Release);
+                }
+                next = end;
+            }
+        }
+        // AcqRel: as in `publish`. Whoever marks it meanwhile looks again at what it had.
+        let waited = next > known
+            && self.published.0.fetch_add(next - known, Ordering::AcqRel) & WAITED_FOR != 0;
+        drop(runs);
+        if waited {
+            self.published.0.fetch_and(!WAITED_FOR, Ordering::AcqRel);
+            self.waiting.take(wake);
+        }
+    }
+
+    fn known(&self) -> Turn {
+        self.published.0.load(Ordering::Acquire) & !WAITED_FOR
+    }
+
+    /// The first turn that is not known, if a shard waits for it.
+    pub(crate) fn wanted(&self) -> Option<Turn> {
+        let published = self.published.0.load(Ordering::Acquire);
+        (published & WAITED_FOR != 0).then_some(published & !WAITED_FOR)
     }
 
     /// The outcome of a turn. If it is not known yet, the shard is woken when the next one is.
@@ -112,8 +167,8 @@ impl Board {
         }
         // lock: as in `publish`.
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = runs.partition_point(|(first, _)| *first <= turn);
-        Some(runs[after - 1].1)
+        let after = runs.known.partition_point(|(first, _)| *first <= turn);
+        Some(runs.known[after - 1].1)
     }
 }
 

@@ -9,7 +9,7 @@ use super::mail::Mail;
 use super::meter::{Dial, Meter};
 use super::ready::Ready;
 use super::sleep::Beds;
-use super::steps::Steps;
+use super::steps::{By, Steps};
 use super::tally::{Tally, ThreadTally};
 use super::ties::Ties;
 use super::times::{KernelTimes, Notebook};
@@ -17,12 +17,16 @@ use super::travel;
 use super::weights::Weights;
 use super::woken::{self, Woken};
 use super::zone::Zone;
+use crate::arrivals::{Arrivals, Letter};
+use crate::node::sources;
 use crate::shard::Shard;
-use brambling_exchange::in_process::InProcess;
+use crate::waits::Waits;
+use brambling_exchange::in_process::{InProcess, Keeper, Mailbox};
+use brambling_exchange::{Relation, Sources};
 use brambling_memory::{Budget, Class, OutOfMemory, held};
 use brambling_program::{
     DatasetId, ExchangeId, ExchangePlan, GroupId, Payload, Plan, Position, ShardId, StageId,
-    StageKind, Value,
+    StageKind, Turn, Value,
 };
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -93,9 +97,18 @@ pub(super) struct Resident {
     /// Slices begun, going round. Written by the owner.
     pub(super) slices: AtomicU32,
     pub(super) dial: Dial,
+    /// What anybody has for the shard. Closed while it is not here.
+    pub(super) mailbox: Mailbox<Letter>,
+    /// What was taken from there. Touched by the owner, as the body.
+    pub(super) arrivals: UnsafeCell<Arrivals>,
     /// Made by the shard's home thread when the job starts, so that its memory is first touched there.
     pub(super) body: UnsafeCell<Option<Body>>,
 }
+
+/// Of a shard's owner: there is none, because the shard is not here.
+pub(super) const AWAY: u32 = u32::MAX;
+/// Beside a shard's owner: it has come by a move, and lives by its mailbox alone.
+pub(super) const BY_MAIL: u32 = 1 << 31;
 
 impl Resident {
     /// Which shard it is.
@@ -169,8 +182,12 @@ pub struct Job {
     pub(super) notebooks: Box<[Notebook]>,
     /// What ties the job to other workers; none when all of it is in this process.
     pub(super) ties: Option<Box<Ties>>,
-    /// The exchanges in this process; a job with ties exchanges through its node.
+    /// The exchanges; none for those that no stage uses.
     pub(super) exchanges: Box<[Option<Box<InProcess>>]>,
+    /// By group, the exchanges of which something may come by mail.
+    pub(super) mailed: Box<[Box<[ExchangeId]>]>,
+    /// What waits for shards here, and was not gathered.
+    pub(super) waits: Waits,
     pub(super) boards: Box<[Option<Board>]>,
     pub(super) ends: Box<[Board]>,
     /// Threads that have made their shards.
@@ -202,10 +219,52 @@ impl Job {
         &self.plan
     }
 
-    /// An exchange that a stage uses; none where it goes through the job's node.
+    /// An exchange that a stage uses.
     #[inline(always)]
-    pub(super) fn exchange(&self, id: ExchangeId) -> Option<&InProcess> {
-        self.exchanges[id.index()].as_deref()
+    pub(super) fn exchange(&self, id: ExchangeId) -> &InProcess {
+        let exchange = self.exchanges[id.index()].as_deref();
+        exchange.expect("used by a stage")
+    }
+
+    /// Whether a shard has ever moved: it lives by its mailbox alone.
+    pub(super) fn has_moved(&self, number: u32) -> bool {
+        self.owner(number).is_none_or(|(_, by_mail)| by_mail)
+    }
+
+    /// Who keeps what a shard gathers in an exchange.
+    #[cold]
+    pub(super) fn gathers_by(&self, id: ExchangeId, number: u32) -> By {
+        let resident = &self.residents[number as usize];
+        let exchange = self.exchange(id);
+        match exchange.keeper() {
+            _ if self.has_moved(number) || !self.starts_here(resident.id()) => By::Mail,
+            Keeper::Stamped(stamped) if stamped.serves(resident.index) => By::Stamps,
+            Keeper::Stamped(_) => By::Mail,
+            Keeper::Slots(_) => By::Places,
+        }
+    }
+
+    /// A signal's outcomes.
+    #[inline]
+    pub(super) fn board(&self, signal: StageId) -> &Board {
+        let board = self.boards[signal.index()].as_ref();
+        board.expect("a signal has a board")
+    }
+
+    /// Whether the job begins with a shard in this process.
+    pub(super) fn starts_here(&self, shard: ShardId) -> bool {
+        let number = self.number(shard.group, shard.index);
+        self.ties
+            .as_ref()
+            .is_none_or(|ties| ties.starts_here(number))
+    }
+
+    /// Which thread a shard belongs to now, and whether it lives by its mailbox alone; none while it is not here.
+    #[inline]
+    pub(super) fn owner(&self, number: u32) -> Option<(u32, bool)> {
+        // Acquire: as in `belongs_to`.
+        let word = self.owners[number as usize].load(Ordering::Acquire);
+        (word != AWAY).then_some((word & !BY_MAIL, word & BY_MAIL != 0))
     }
 
     /// Who sends and who receives in it.
@@ -225,15 +284,16 @@ impl Job {
     #[inline]
     pub(super) fn belongs_to(&self, number: u32, thread: u32) -> bool {
         // Acquire: pairs with the release in `hand`; what the former owner did to the shard is visible.
-        self.owners[number as usize].load(Ordering::Acquire) == thread
+        self.owners[number as usize].load(Ordering::Acquire) & !BY_MAIL == thread
     }
 
     /// Whether a shard's thread must be told by mail what its marks could tell it: it sleeps, or it is the
-    /// calling thread, which never looks. Asked after the marks were set and the cheap fence was passed.
+    /// calling thread, which never looks; none when the shard is not here, or looks at no marks. Asked after the marks were set and the cheap
+    /// fence was passed.
     #[inline]
-    pub(super) fn needs_mail(&self, number: u32) -> bool {
+    pub(super) fn needs_mail(&self, number: u32) -> Option<bool> {
         let owner = self.owners[number as usize].load(Ordering::Acquire);
-        owner == self.threads() || self.beds.of(owner).is_asleep()
+        (owner & BY_MAIL == 0).then(|| owner == self.threads() || self.beds.of(owner).is_asleep())
     }
 
     /// The run queue of a thread.
@@ -258,9 +318,11 @@ impl Job {
         }
     }
 
-    /// Tells a shard's owner by mail.
+    /// Tells a shard's owner by mail. One that is not here is run when it comes.
     pub(super) fn post(&self, number: u32) {
-        let owner = self.owners[number as usize].load(Ordering::Acquire);
+        let Some((owner, _)) = self.owner(number) else {
+            return;
+        };
         if self.stations[owner as usize].mail.post(number) {
             self.rouse(owner);
         }
@@ -276,14 +338,16 @@ impl Job {
 
     /// Gives a shard to another thread, which runs it.
     pub(super) fn hand(&self, number: u32, thread: u32) {
-        // Release: the new owner sees what we did to the shard.
-        self.owners[number as usize].store(thread, Ordering::Release);
+        self.adopt(number, thread);
         self.post(number);
     }
 
     /// Makes a stolen shard this thread's own.
     pub(super) fn adopt(&self, number: u32, thread: u32) {
-        self.owners[number as usize].store(thread, Ordering::Release);
+        let owner = &self.owners[number as usize];
+        let by_mail = owner.load(Ordering::Relaxed) & BY_MAIL;
+        // Release: the new owner sees what we did to the shard.
+        owner.store(thread | by_mail, Ordering::Release);
     }
 
     /// Tasks retired so far: each thread tells its own at the end of a slice.
@@ -466,7 +530,7 @@ impl Job {
             .and_then(|ties| ties.take_arrived(number as u32));
         if let Some(parts) = arrived {
             let body = travel::unpack(self, ShardId { group, index }, &parts.concat());
-            let body = body.map_err(|error| Failure::Internal {
+            let (body, _) = body.map_err(|error| Failure::Internal {
                 message: error.to_string(),
             })?;
             *self.residents[number].body.get_mut() = Some(body);
@@ -483,8 +547,23 @@ impl Job {
     }
 }
 
+impl Relation for Job {
+    fn sources(&self, exchange: ExchangeId, turn: Turn, destination: ShardId) -> Sources<'_> {
+        sources(&self.ends(exchange).links, turn, destination)
+    }
+}
+
 impl Drop for Job {
     fn drop(&mut self) {
+        for resident in &mut self.residents {
+            for letter in resident.mailbox.close() {
+                let mut item = letter.item;
+                if let Some(kept) = item.payload_mut() {
+                    self.waits.give_back(kept.take_charge());
+                }
+            }
+            resident.arrivals.get_mut().give_up(&self.waits);
+        }
         let charged: u64 = self
             .residents
             .iter_mut()

@@ -3,14 +3,17 @@
 
 mod around;
 mod exchanging;
+mod mail;
 
 pub(super) use around::Lack;
 pub(super) use exchanging::watch_for;
+pub(super) use mail::take as take_mail;
 
 use super::failure::Failure;
 use super::job::{Body, Job, Resident, Station};
 use super::steps::Way;
 use super::watch::Watches;
+use crate::arrivals::Arrivals;
 use crate::node::NodeError;
 use crate::shard::{InOrder, Issue, Next, Place};
 use around::Around;
@@ -112,11 +115,14 @@ impl<'a, 's> Slice<'a, 's> {
             Ordering::Relaxed,
         );
         let code = &job.plan.codes[self.resident.group.index()];
+        // SAFETY: whoever runs the shard touches what has come for it, and nobody else refers to it.
+        let arrivals = unsafe { &mut *self.resident.arrivals.get() };
         let mut around = Around {
             job,
             number: self.number,
             index: self.resident.index,
             thread: self.thread,
+            arrivals,
             lacks,
         };
         let number = self.number;
@@ -133,6 +139,12 @@ impl<'a, 's> Slice<'a, 's> {
         self.left = body.slice_tasks;
         if self.resident.woken.has_any() {
             self.complete(body, code);
+        }
+        if self.resident.mailbox.has_any()
+            && let Err(error) = mail::take(job, number, around.arrivals)
+        {
+            self.failure = Some(Box::new(job.refusal(None, error)));
+            return End::Failed;
         }
         let end = loop {
             let ran = match self.run_in_order(body, code, &mut context, &mut around) {
@@ -192,7 +204,7 @@ impl<'a, 's> Slice<'a, 's> {
                 InOrder::Stalled => return Ran::End(End::Stalled),
                 InOrder::Other => return Ran::Other,
             };
-            match self.run_task(body, code, issue, context) {
+            match self.run_task(body, code, issue, context, around) {
                 Ran::Done => {}
                 ran => return ran,
             }
@@ -210,7 +222,7 @@ impl<'a, 's> Slice<'a, 's> {
     ) -> Ran {
         around.lacks.clear();
         match body.shard.next_otherwise(code, around) {
-            Next::Run(issue) => self.run_task(body, code, issue, context),
+            Next::Run(issue) => self.run_task(body, code, issue, context, around),
             Next::Stalled => Ran::End(End::Stalled),
             Next::Yield => Ran::End(End::UsedUp),
             Next::Finished => Ran::End(End::Finished),
@@ -225,6 +237,7 @@ impl<'a, 's> Slice<'a, 's> {
         code: &Code,
         issue: Issue,
         context: &mut Context<'_>,
+        around: &mut Around<'a, '_>,
     ) -> Ran {
         let (step, args) = body.steps.ready(issue.task, code, &mut body.cells);
         let is_elsewhere = step.runner != self.runner && step.kernel.is_some();
@@ -250,7 +263,7 @@ impl<'a, 's> Slice<'a, 's> {
             return Ran::Done;
         };
         context.enter(at);
-        match self.run_stage(step.way, at, kernel, args, context) {
+        match self.run_stage(step.way, at, around.arrivals, kernel, args, context) {
             Progress::Done => {
                 body.shard.retire(issue);
                 Ran::Done
@@ -306,6 +319,7 @@ impl<'a, 's> Slice<'a, 's> {
         &mut self,
         way: Way,
         at: Position,
+        arrivals: &mut Arrivals,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
@@ -315,8 +329,15 @@ impl<'a, 's> Slice<'a, 's> {
             Way::Plain => self.call(kernel, args, context),
             Way::Scatter(id, source) => self.scatter(source, (id, turn), kernel, args, context),
             Way::Gather(id, end) => self.gather(end, (id, turn), kernel, args, context),
-            Way::ScatterOtherwise(id) => self.scatter_otherwise(id, turn, kernel, args, context),
-            Way::GatherOtherwise(id) => self.gather_otherwise(id, turn, kernel, args, context),
+            Way::GatherTied(id, end) => {
+                self.gather_tied(end, (id, turn), arrivals, kernel, args, context)
+            }
+            Way::ScatterOtherwise(id, by) => {
+                self.scatter_otherwise(by, (id, turn), kernel, args, context)
+            }
+            Way::GatherOtherwise(id, by) => {
+                self.gather_otherwise(by, (id, turn), arrivals, kernel, args, context)
+            }
             Way::Signal => match self.call(kernel, args, context) {
                 Progress::Done => self.publish(at, context),
                 progress => progress,
@@ -343,15 +364,14 @@ impl<'a, 's> Slice<'a, 's> {
 
     fn publish(&self, at: Position, context: &mut Context<'_>) -> Progress {
         let outcome = context.outcome();
-        if let Some(ties) = &self.job.ties {
-            let said = ties.decided(self.job, at, outcome);
-            return told(context, said);
-        }
-        let board = self.job.boards[at.stage.index()]
-            .as_ref()
-            .expect("a signal has a board");
-        board.publish(outcome, |shard| self.wake(shard as u32));
-        Progress::Done
+        let board = self.job.board(at.stage);
+        let wake = |shard| self.wake(shard as u32);
+        let Some(ties) = &self.job.ties else {
+            board.publish(outcome, wake);
+            return Progress::Done;
+        };
+        board.learn(at.turn..at.turn + 1, outcome, wake);
+        told(context, ties.decided(self.job, at, outcome))
     }
 
     /// Tells the budget what the shard's cells take by now.

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)] // Keeps erased pointers to values, and references into the job that keeps the shard.
 
 use super::job::Job;
-use brambling_exchange::in_process::{Carrier, DestinationEnd, SourceEnd};
+use brambling_exchange::in_process::{DestinationEnd, InProcess, SourceEnd};
 use brambling_program::{
     Action, Code, ExchangeId, Kernel, Runner, ShardId, StageId, StageKind, Task, Value,
 };
@@ -47,12 +47,25 @@ pub(super) enum Way {
     Signal,
     /// Writes to places, always from the same end.
     Scatter(ExchangeId, SourceEnd<'static>),
-    /// Reads from places, always at the same end.
+    /// Reads from places, always at the same end, into which only their sources write.
     Gather(ExchangeId, DestinationEnd<'static>),
-    /// Scatters otherwise: to mailboxes, to other workers, or to whom depends on the turn.
-    ScatterOtherwise(ExchangeId),
+    /// The same, where some of it may come by mail, and others hear of it.
+    GatherTied(ExchangeId, DestinationEnd<'static>),
+    /// Scatters otherwise.
+    ScatterOtherwise(ExchangeId, By),
     /// Gathers otherwise.
-    GatherOtherwise(ExchangeId),
+    GatherOtherwise(ExchangeId, By),
+}
+
+/// Who keeps the pieces of a shard's end of an exchange that is no fixed one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum By {
+    /// Places; which depends on the turn.
+    Places,
+    /// Its mailbox, and stamps say when what sources here send lies there.
+    Stamps,
+    /// Its mailbox alone.
+    Mail,
 }
 
 // SAFETY: the pointers are to the values of the shard's cells, which are Send; whoever has the shard has both. What is
@@ -60,7 +73,7 @@ pub(super) enum Way {
 unsafe impl Send for Steps {}
 
 impl Steps {
-    /// The steps of a shard, for a body that will lie in this job.
+    /// The steps of a shard, for a body that will lie in this job. One that has come by a move lives by its mailbox alone.
     pub(super) fn new(job: &Job, shard: ShardId) -> Steps {
         let code = &job.plan.codes[shard.group.index()];
         Steps::of(&code.tasks, |task| way(job, shard, task))
@@ -144,26 +157,35 @@ fn way(job: &Job, shard: ShardId, task: &Task) -> Way {
         Action::Stage(kind) => kind,
         Action::Free => return Way::Plain,
     };
-    let slots = |id| {
-        let exchange = job.exchange(id)?;
+    let exchange = |id| {
         // SAFETY: the job drops its bodies before its exchanges, which lie in boxes and are never replaced.
-        let exchange = unsafe { &*std::ptr::from_ref(exchange) };
-        match exchange.carrier() {
-            Carrier::Slots(slots) if exchange.is_steady() => Some(slots),
-            _ => None,
-        }
+        unsafe { &*std::ptr::from_ref::<InProcess>(job.exchange(id)) }
     };
+    let at = shard.index;
+    let number = job.number(shard.group, at);
     match kind {
         StageKind::Compute => Way::Plain,
         StageKind::Signal => Way::Signal,
-        StageKind::Scatter(id) => match slots(id) {
-            Some(slots) => Way::Scatter(id, slots.source(0, shard.index)),
-            None => Way::ScatterOtherwise(id),
-        },
-        StageKind::Gather(id) => match slots(id) {
-            Some(slots) => Way::Gather(id, slots.destination(0, shard.index)),
-            None => Way::GatherOtherwise(id),
-        },
+        StageKind::Scatter(id) => {
+            let exchange = exchange(id);
+            match (
+                exchange.serves(at) && !job.has_moved(number),
+                exchange.is_steady(),
+            ) {
+                (true, true) => Way::Scatter(id, exchange.source(0, at).expect("it is served")),
+                (true, false) => Way::ScatterOtherwise(id, By::Places),
+                (false, _) => Way::ScatterOtherwise(id, By::Mail),
+            }
+        }
+        StageKind::Gather(id) => {
+            let exchange = exchange(id);
+            let by = job.gathers_by(id, number);
+            match (by, exchange.destination(0, at), &job.ties) {
+                (By::Places, Some(end), None) if exchange.is_steady() => Way::Gather(id, end),
+                (By::Places, Some(end), _) if exchange.is_steady() => Way::GatherTied(id, end),
+                (by, ..) => Way::GatherOtherwise(id, by),
+            }
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use super::spread;
 use super::tally::count;
 use super::travel;
 use super::watch::{Watch, Watches};
-use brambling_exchange::in_process::{Heard, Refused};
+use crate::pieces::Refused;
+use brambling_exchange::in_process::Heard;
 use brambling_program::Runner;
 use std::any::Any;
 use std::sync::atomic::Ordering;
@@ -369,11 +370,18 @@ impl<'a> Worker<'a> {
         let made = made.map_err(|error| Failure::Internal {
             message: format!("{}: {error}", resident.id()),
         });
-        match made.and_then(|body| job.charge_arrived(resident, body)) {
-            Ok(body) => {
+        let counted = made.and_then(|(body, arrivals)| {
+            let body = job.charge_arrived(resident, body)?;
+            Ok((body, arrivals))
+        });
+        match counted {
+            Ok((body, arrivals)) => {
                 resident.dial.begin(body.charged_bytes);
                 // SAFETY: the shard belongs to this thread, by `owners`, and it has no other reference.
-                unsafe { *resident.body.get() = Some(body) };
+                unsafe {
+                    *resident.arrivals.get() = arrivals;
+                    *resident.body.get() = Some(body);
+                }
                 job.post(number);
             }
             Err(failure) => job.fail(Rank::Load(resident.group, resident.index), failure),
@@ -396,20 +404,30 @@ impl<'a> Worker<'a> {
         // SAFETY: as in `run`, which holds no reference to it any more.
         let place = unsafe { &mut *resident.body.get() };
         let waits = place.as_ref().is_some_and(|it| it.shard.is_suspended());
+        let home = job.homes[number as usize];
+        if waits && home != self.me {
+            return job.hand(number, home);
+        }
         if !waits && let Some(body) = place.take() {
             resident.dial.end();
-            let bytes = travel::pack(&body);
-            job.uncharge(&body);
-            drop(body);
-            let ties = job.ties.as_ref().expect("only then shards leave");
-            if let Err(error) = ties.depart(job, number, resident.id(), bytes) {
-                job.fail(Rank::After, job.refusal(None, error));
+            if let Err(failure) = self.send_away(number, body) {
+                job.fail(Rank::After, failure);
             }
         }
-        let home = job.homes[number as usize];
-        if home != self.me {
-            job.hand(number, home);
-        }
+    }
+
+    fn send_away(&self, number: u32, body: Body) -> Result<(), Failure> {
+        let (job, resident) = (self.job, &self.job.residents[number as usize]);
+        let ties = job.ties.as_ref().expect("only then shards leave");
+        let refusal = |error| job.refusal(None, error);
+        // SAFETY: as in `run`: the shard is this thread's until it has left.
+        let arrivals = unsafe { &mut *resident.arrivals.get() };
+        ties.leave(job, number, arrivals).map_err(refusal)?;
+        let arrivals = std::mem::take(arrivals);
+        let bytes = travel::pack(&body, &arrivals).map_err(Failure::Spilled)?;
+        job.uncharge(&body);
+        drop((body, arrivals));
+        ties.depart(job, resident.id(), bytes).map_err(refusal)
     }
 
     fn time_slice(&mut self, resident: &Resident, body: &mut Body, tasks: u32) {
@@ -621,9 +639,7 @@ fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: Watch<'a>
     if !job.belongs_to(number, me) || resident.slices.load(Ordering::Relaxed) != watch.slices {
         return;
     }
-    let exchange = job
-        .exchange(watch.exchange)
-        .expect("what is watched is in this process");
+    let exchange = job.exchange(watch.exchange);
     match exchange.heard(watch.turn, resident.index) {
         // SAFETY: inside our own zone; the reference ends with the statement.
         Heard::All => unsafe { job.ready(me) }.insert_urgent(number),

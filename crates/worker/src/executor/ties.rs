@@ -1,33 +1,36 @@
 //! A job's ties to the other workers of a cluster: its node, what carries frames, and which shards come and go.
 //!
-//! The node is behind a lock, which compute stages never take. What it asks for is carried out after the lock was
-//! released, so that nobody waits for a carrier inside. Two threads may then carry out what the node said in
-//! another order: a wake-up of a shard that has not been unpacked yet finds nothing, and the unpacking wakes it; frames
-//! have their numbers already.
-//!
-//! What may run users' code, such as to encode a piece that is an object of an interpreter's, the node leaves to whoever asked it, as an errand.
+//! The node is behind a lock, which neither compute stages nor gathers take. What it asks for is carried out after the lock was
+//! released ([`performing`]), so that nobody waits for a carrier inside, and nothing is encoded, decoded, read or written there. Two threads may then
+//! carry out what the node said in another order: a shard that has not been unpacked yet is posted in vain, and the unpacking finds all; frames
+//! have their numbers already; what comes for a shard that has just left is given back to the node.
+
+mod assemblies;
+mod merging;
+mod moving;
+mod performing;
 
 use super::failure::{Failure, Rank};
 use super::job::Job;
-use super::panics;
-use crate::Surroundings;
-use crate::assembly::Assembly;
-use crate::node::{Around, Effect, Encoded, Errand, Node, NodeError, Piece, Taken};
+use crate::cargo::Encoded;
+use crate::node::{Node, NodeError};
 use crate::pieces::Spares;
+use crate::waits::At;
+use assemblies::Assemblies;
+use brambling_exchange::in_process::Waiters;
 use brambling_exchange::place::Place;
-use brambling_exchange::{CombiningTree, RouterError};
+use brambling_exchange::{CombiningTree, OPEN_TURNS, RouterError};
 use brambling_memory::held::{self, Held};
-use brambling_program::tree::TreeNode;
-use brambling_program::{ExchangeId, GroupId, Plan, Position, ShardId, Turn, Value};
-use brambling_protocol::frame::{DataHead, Ending, Frame, Incoming, Packet, SHARED_BYTES};
+use brambling_program::{ExchangeId, GroupId, Plan, Position, ShardId, StageId};
+use brambling_protocol::frame::{Frame, Incoming, Packet};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
-/// So many pieces whose parts come are remembered before those are forgotten that are no more.
-const SWEPT_AT: usize = 64;
+/// Sources are told of every so many turns that a destination has retired: they may be K ahead of what they were told.
+const TOLD_EACH: u64 = if OPEN_TURNS < 2 { 1 } else { OPEN_TURNS / 2 };
 
 /// Carries frames to other workers and to the controller.
 pub trait Carrier: Send + Sync {
@@ -68,68 +71,26 @@ pub(super) struct Ties {
     carrier: Arc<dyn Carrier>,
     /// By number: whether the shard starts here.
     placed: Box<[bool]>,
-    /// By number: whether the shard is here, as far as known without asking the node.
-    here: Box<[AtomicBool]>,
     /// By exchange.
     spares: Box<[Arc<Spares>]>,
     /// By exchange: where pieces are merged on their way, and by whose shards.
     trees: Box<[Option<(CombiningTree, GroupId)>]>,
+    /// By exchange: destinations here whose sources are to be told what they have retired.
+    due: Box<[Waiters]>,
     /// By number: whether the shard has to leave.
     leaving: Box<[AtomicBool]>,
     /// Shards that have come and were not unpacked yet, by number.
     arrived: Mutex<BTreeMap<u32, Vec<Bytes>>>,
-    /// Whether something waits in the node for a flush.
+    /// Whether something waits for a flush.
     unsent: AtomicBool,
+    /// Whether anything is due.
+    is_due: AtomicBool,
     /// Large pieces of which some parts have come.
     assemblies: Mutex<Assemblies>,
     /// Whether what comes is read to where it will lie. Not where it may be spilled: a piece's memory is free once all of its parts are.
     reads_in_place: bool,
-}
-
-/// Whose a piece is: the exchange and its turn, the source, and the first of those who get it alike.
-type PieceKey = (ExchangeId, Turn, u64, u32);
-
-/// Large pieces of which some parts have come; they are there for as long as anybody has a part.
-struct Assemblies {
-    pieces: BTreeMap<PieceKey, Weak<Assembly>>,
-    /// How many there may be before those are forgotten that are no more.
-    swept_at: usize,
-}
-
-impl Default for Assemblies {
-    fn default() -> Assemblies {
-        Assemblies {
-            pieces: BTreeMap::new(),
-            swept_at: SWEPT_AT,
-        }
-    }
-}
-
-impl Assemblies {
-    fn begin(&mut self, key: PieceKey, assembly: Arc<Assembly>) -> Arc<Assembly> {
-        if self.pieces.len() >= self.swept_at {
-            self.pieces.retain(|_, piece| piece.strong_count() > 0);
-            self.swept_at = SWEPT_AT.max(2 * self.pieces.len());
-        }
-        self.pieces.insert(key, Arc::downgrade(&assembly));
-        assembly
-    }
-
-    fn get(&self, key: PieceKey) -> Option<Arc<Assembly>> {
-        self.pieces.get(&key)?.upgrade()
-    }
-
-    /// What a destination may get of a source: of those that begin before it the last one. Whose it is shows when it is taken.
-    fn of(
-        &self,
-        (exchange, turn): (ExchangeId, Turn),
-        source: u32,
-        destination: u32,
-    ) -> Option<Arc<Assembly>> {
-        let key = |first| (exchange, turn, u64::from(source), first);
-        let (_, piece) = self.pieces.range(key(0)..=key(destination)).next_back()?;
-        piece.upgrade()
-    }
+    /// Larger pieces are cut.
+    chunk_bytes: usize,
 }
 
 impl Ties {
@@ -147,32 +108,32 @@ impl Ties {
             carrier,
             placed: shards_here,
         } = membership;
-        let reads_in_place = !node.spills();
+        let reads_in_place = node.spill().is_none();
         let mut placed = vec![false; shards];
         for (shard, version) in shards_here {
             node.settle(shard, version)?;
             placed[numbers[shard.group.index()][shard.index as usize] as usize] = true;
         }
-        let exchanges = (0..program.spec().exchanges.len() as u32).map(ExchangeId);
-        let is_used = |exchange: &ExchangeId| plan.exchanges[exchange.index()].is_some();
-        let tree = |exchange| {
-            is_used(&exchange)
-                .then(|| node.combining(exchange))
-                .flatten()
-        };
+        let exchanges = || (0..program.spec().exchanges.len() as u32).map(ExchangeId);
+        let ends = |exchange: ExchangeId| plan.exchanges[exchange.index()].as_ref();
+        let tree = |exchange| ends(exchange).and_then(|_| node.combining(exchange));
+        let destinations = |exchange| ends(exchange).map_or(0, |it| it.links.destination_count());
         Ok(Ties {
-            trees: exchanges.map(tree).collect(),
+            trees: exchanges().map(tree).collect(),
+            due: exchanges()
+                .map(|exchange| Waiters::new(destinations(exchange) as usize))
+                .collect(),
+            chunk_bytes: node.chunk_bytes(),
             node: Mutex::new(node),
             carrier,
-            here: placed.iter().map(|here| AtomicBool::new(*here)).collect(),
             placed: placed.into(),
-            spares: (0..program.spec().exchanges.len())
-                .map(|exchange| program.piece_type(ExchangeId(exchange as u32)))
-                .map(|piece| Arc::new(Spares::new(piece)))
+            spares: exchanges()
+                .map(|exchange| Arc::new(Spares::new(program.piece_type(exchange))))
                 .collect(),
             leaving: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             arrived: Mutex::default(),
             unsent: AtomicBool::new(true),
+            is_due: AtomicBool::new(false),
             assemblies: Mutex::default(),
             reads_in_place,
         })
@@ -180,6 +141,11 @@ impl Ties {
 
     pub(super) fn starts_here(&self, number: u32) -> bool {
         self.placed[number as usize]
+    }
+
+    /// Whether an exchange's pieces are merged on their way.
+    pub(super) fn merges(&self, exchange: ExchangeId) -> bool {
+        self.trees[exchange.index()].is_some()
     }
 
     #[inline]
@@ -202,256 +168,56 @@ impl Ties {
         let mut node = self.node();
         let result = act(&mut node);
         let effects = node.take_effects();
+        self.prepare(job, &effects);
         drop(node);
-        self.perform(job, effects);
+        if !effects.is_empty() {
+            self.perform(job, effects);
+        }
         result
     }
 
-    fn perform(&self, job: &Job, effects: Vec<Effect>) {
-        if effects.is_empty() {
-            return;
-        }
-        let mut frames = Vec::new();
-        let mut complete = Vec::new();
-        let mut errands = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Send {
-                    to,
-                    priority,
-                    packet,
-                } => frames.push((to, priority, packet)),
-                Effect::Wake(shard) => job.post(job.number(shard.group, shard.index)),
-                Effect::Drain(shard) => {
-                    let number = job.number(shard.group, shard.index);
-                    // Release: pairs with the acquire in `is_leaving`.
-                    self.leaving[number as usize].store(true, Ordering::Release);
-                    job.post(number);
-                }
-                Effect::Settle { shard, body } => {
-                    let number = job.number(shard.group, shard.index);
-                    held::lock(&self.arrived).insert(number, body);
-                    self.here[number as usize].store(true, Ordering::Relaxed);
-                    job.post(number);
-                }
-                Effect::Combine { at, group } => complete.push((at, group)),
-                Effect::Errand(errand) => errands.push(errand),
-                Effect::Forget(worker) => self.carrier.forget(worker),
-                Effect::End { failure } => job.end(failure),
-            }
-        }
-        if !frames.is_empty() {
-            self.carrier.send(frames);
-        }
-        self.run(job, &errands);
-        for (at, group) in complete {
-            if job.has_stopped() {
-                return;
-            }
-            if let Err(failure) = self.combine(job, at, group) {
-                job.fail(Rank::After, failure);
-            }
+    /// Something waits for a flush from now on.
+    #[inline]
+    fn say(&self) {
+        // Looked at first: the line is everybody's.
+        if !self.unsent.load(Ordering::Relaxed) {
+            self.unsent.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Does what the node has left to whoever asked it.
-    fn run(&self, job: &Job, errands: &[Errand]) {
-        if errands.is_empty() || job.has_stopped() {
-            return;
-        }
-        // Users' code, as a kernel is.
-        let run = || errands.iter().try_for_each(Errand::run);
-        let failure = match panics::catch(run) {
-            Ok(Ok(())) => {
-                let ran = self.with(job, Node::ran);
-                self.unsent.store(true, Ordering::Relaxed);
-                ran.err().map(|error| job.refusal(None, error))
-            }
-            Ok(Err(error)) => Some(job.refusal(None, error)),
-            Err(payload) => {
-                let (message, _) = panics::tell(&*payload);
-                Some(Failure::Internal { message })
-            }
-        };
-        if let Some(failure) = failure {
-            job.fail(Rank::After, failure);
-        }
-    }
-
-    // ---- what shards ask and say
-
-    #[cold]
-    pub(super) fn around<R>(
-        &self,
-        job: &Job,
-        shard: ShardId,
-        ask: impl FnOnce(&mut Around<'_>) -> R,
-    ) -> R {
-        self.with(job, |node| ask(&mut node.around(shard)))
-    }
-
-    pub(super) fn announce(&self, job: &Job, shard: ShardId, outermost: u32) {
-        self.around(job, shard, |around| around.announce(outermost));
-    }
+    // ---- what shards say
 
     /// Where pieces of an exchange get their memory.
     pub(super) fn spares(&self, exchange: ExchangeId) -> &Arc<Spares> {
         &self.spares[exchange.index()]
     }
 
-    /// A scatter has run: what it sent goes its way, encoded where it leaves this process.
+    /// What a shard has sent to others that are not here.
     pub(super) fn scattered(
         &self,
         job: &Job,
         shard: ShardId,
-        at: (ExchangeId, Turn),
-        pieces: impl Iterator<Item = (u32, Value)>,
+        at: At,
+        pieces: Vec<(u32, Option<Encoded>)>,
     ) -> Result<(), NodeError> {
-        let source = TreeNode::leaf(shard.index.into());
-        // Before the node is locked.
-        let pieces: Vec<(u32, Piece)> = pieces
-            .map(|(to, value)| (to, self.piece(job, at.0, source, to, value)))
-            .collect();
-        let done = self.with(job, |node| node.scattered(shard, at, pieces));
-        self.unsent.store(true, Ordering::Relaxed);
-        done
+        self.say();
+        self.with(job, |node| node.scattered(shard, at, pieces))
     }
 
-    /// What a source sends, encoded where it leaves this process next.
-    fn piece(
-        &self,
-        job: &Job,
-        exchange: ExchangeId,
-        source: TreeNode,
-        destination: u32,
-        value: Value,
-    ) -> Piece {
-        let relay = self.trees[exchange.index()]
-            .and_then(|(tree, group)| tree.next(source).map(|relay| (group, relay)));
-        let (group, index) = relay.unwrap_or((job.ends(exchange).destination, destination));
-        let number = job.number(group, index);
-        match self.here[number as usize].load(Ordering::Relaxed) {
-            true => Piece::Value(value),
-            false => Piece::Encoded(Encoded::of(value, self.spares(exchange), SHARED_BYTES)),
-        }
-    }
-
-    /// All that a group of sources sends is here: it goes on as one.
-    fn combine(&self, job: &Job, at: (ExchangeId, Turn), group: TreeNode) -> Result<(), Failure> {
-        let refused = |error: NodeError| job.refusal(None, error);
-        let taken = self.with(job, |node| node.take_group(at, group));
-        let taken = taken.map_err(refused)?;
-        let program = &job.plan().program;
-        // Users' code, as a kernel is.
-        let merged = panics::catch(|| self.merge(job, at.0, group, taken));
-        let piece = merged.map_err(|payload| {
-            let (message, location) = panics::tell(&*payload);
-            Failure::Panic {
-                stage: program.spec().exchanges[at.0.index()].name.clone(),
-                partition: group.start() as u32,
-                turn: at.1,
-                message,
-                location,
+    /// A shard here has gathered a turn.
+    #[inline]
+    pub(super) fn has_retired(&self, at: At, index: u32) {
+        if (at.1 + 1).is_multiple_of(TOLD_EACH) {
+            self.due[at.0.index()].add(index as usize);
+            if !self.is_due.load(Ordering::Relaxed) {
+                self.is_due.store(true, Ordering::Relaxed);
             }
-        })?;
-        let piece = piece.map_err(refused)?;
-        let done = self.with(job, |node| node.combined(at, group, piece));
-        self.unsent.store(true, Ordering::Relaxed);
-        done.map_err(refused)
-    }
-
-    fn merge(
-        &self,
-        job: &Job,
-        exchange: ExchangeId,
-        group: TreeNode,
-        taken: Vec<Taken>,
-    ) -> Result<Piece, NodeError> {
-        let spares = self.spares(exchange);
-        let values = taken.into_iter().map(|piece| piece.into_value(spares));
-        let values: Result<Vec<Value>, _> = values.collect();
-        let mut values = values.map_err(|error| NodeError::Piece { exchange, error })?;
-        let merge = job.plan().program.combiner(exchange);
-        let merge = merge.expect("only such pieces meet");
-        let (first, others) = values.split_first_mut().expect("somebody sent something");
-        merge(first, others);
-        let mut values = values.into_iter();
-        let first = values.next().expect("somebody sent something");
-        values.for_each(|value| spares.put(value));
-        Ok(self.piece(job, exchange, group, 0, first))
-    }
-
-    /// The pieces of a complete turn, by ascending source.
-    pub(super) fn take(
-        &self,
-        job: &Job,
-        shard: ShardId,
-        at: (ExchangeId, Turn),
-    ) -> Result<Vec<(u32, Taken)>, NodeError> {
-        let mut taken = self.with(job, |node| node.take(shard, at))?;
-        for (source, taken) in &mut taken {
-            taken.lies_in(|| self.assemblies().of(at, *source, shard.index));
+            self.say();
         }
-        Ok(taken)
     }
 
-    fn assemblies(&self) -> Held<'_, Assemblies> {
-        held::lock(&self.assemblies)
-    }
-
-    /// Where the last bytes of a frame are to lie that has begun: in the value of a large piece for shards here.
-    fn place(&self, job: &Job, begun: &[u8]) -> Option<Place> {
-        let ending = Ending::of(begun)?;
-        let DataHead {
-            exchange,
-            turn,
-            group,
-            ..
-        } = ending.head;
-        let ends = job.plan().exchanges.get(exchange.index())?.as_ref()?;
-        let destinations = ending.first..ending.end;
-        let count = *job.plan().counts.get(group.index())?;
-        let is_here = |index| {
-            let number = job.number(group, index);
-            self.here[number as usize].load(Ordering::Relaxed)
-        };
-        let spares = &self.spares[exchange.index()];
-        let is_sound = group == ends.destination
-            && ending.source.level == 0
-            && ending.end <= count
-            && (destinations.len() == 1 || spares.are_shared())
-            && destinations.clone().all(is_here);
-        if !is_sound || !self.reads_in_place {
-            return None;
-        }
-        let key = (exchange, turn, ending.source.index, destinations.start);
-        let assembly = match ending.before {
-            Some(head) => {
-                let begun = Assembly::begin(spares, head)?;
-                self.assemblies().begin(key, begun)
-            }
-            None => self.assemblies().get(key)?,
-        };
-        let start = match ending.last {
-            true => assembly.bytes().checked_sub(ending.bytes)?,
-            false => (ending.chunk as usize).checked_sub(1)? * ending.bytes,
-        };
-        let region = assembly.region(start..start + ending.bytes)?;
-        Some(Place {
-            at: ending.at,
-            room: Box::new(region),
-        })
-    }
-
-    pub(super) fn gathered(
-        &self,
-        job: &Job,
-        shard: ShardId,
-        at: (ExchangeId, Turn),
-    ) -> Result<(), NodeError> {
-        let done = self.with(job, |node| node.gathered(shard, at));
-        self.unsent.store(true, Ordering::Relaxed);
-        done
+    pub(super) fn announce(&self, job: &Job, outermost: u32) {
+        self.with(job, |node| node.announce(outermost));
     }
 
     pub(super) fn decided(&self, job: &Job, at: Position, outcome: bool) -> Result<(), NodeError> {
@@ -460,7 +226,7 @@ impl Ties {
 
     pub(super) fn finished(&self, job: &Job, shard: ShardId) {
         self.with(job, |node| node.finished(shard));
-        self.unsent.store(true, Ordering::Relaxed);
+        self.say();
     }
 
     /// A failure as the cluster should read it; none when it is the cluster that told it.
@@ -474,18 +240,44 @@ impl Ties {
         self.with(job, |node| node.failed(failure));
     }
 
-    /// Sends what waits in the node, if anything does.
+    /// Sends what waits, if anything does.
     #[inline]
     pub(super) fn flush(&self, job: &Job) {
         if self.unsent.load(Ordering::Relaxed) {
-            self.unsent.store(false, Ordering::Relaxed);
-            // One by one, so that the first is on its way while the next is made, and what comes meanwhile is taken: large pieces
-            // both ways would fill the sockets' buffers else, which lie beyond the cache.
-            while self.with(job, Node::flush_pieces) {
-                self.look();
-            }
-            self.with(job, Node::flush_news);
+            self.flush_all(job);
         }
+    }
+
+    fn flush_all(&self, job: &Job) {
+        self.unsent.store(false, Ordering::Relaxed);
+        // One by one, so that the first is on its way while the next is made, and what comes meanwhile is taken: large pieces
+        // both ways would fill the sockets' buffers else, which lie beyond the cache.
+        while self.with(job, Node::flush_pieces) {
+            self.look();
+        }
+        if let Err(error) = self.tell_retired(job) {
+            job.fail_by(error);
+        }
+        self.with(job, Node::flush_news);
+    }
+
+    /// The node hears what shards here have retired.
+    fn tell_retired(&self, job: &Job) -> Result<(), NodeError> {
+        if !self.is_due.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let mut due = Vec::new();
+        for (id, waiters) in (0..).zip(&self.due) {
+            let id = ExchangeId(id);
+            waiters.take(|index| due.push((id, index as u32)));
+        }
+        self.with(job, |node| {
+            due.into_iter().try_for_each(|(id, index)| {
+                let group = job.ends(id).destination;
+                let turns = job.exchange(id).room(index).retired();
+                node.retired(ShardId { group, index }, id, turns)
+            })
+        })
     }
 
     /// Takes what has come from other workers.
@@ -506,37 +298,6 @@ impl Ties {
     /// It has woken.
     pub(super) fn resume(&self) {
         self.carrier.resume();
-    }
-
-    /// No task of a shard runs here any more: it leaves.
-    pub(super) fn depart(
-        &self,
-        job: &Job,
-        number: u32,
-        shard: ShardId,
-        body: Vec<u8>,
-    ) -> Result<(), NodeError> {
-        // What it was to merge goes on.
-        self.unsent.store(true, Ordering::Relaxed);
-        let mut body = Some(body);
-        loop {
-            let (gone, errands) = self.with(job, |node| {
-                let errands = node.errands_of(shard);
-                if !errands.is_empty() {
-                    return (None, errands);
-                }
-                // Inside the lock: the next order can only come after the shard has come back.
-                self.leaving[number as usize].store(false, Ordering::Relaxed);
-                self.here[number as usize].store(false, Ordering::Relaxed);
-                let body = body.take().expect("it leaves once");
-                (Some(node.depart(shard, body)), errands)
-            });
-            if let Some(gone) = gone {
-                return gone;
-            }
-            // What comes meanwhile is encoded the next time round: at most what its open turns take.
-            errands.iter().try_for_each(Errand::run)?;
-        }
     }
 }
 
@@ -568,8 +329,8 @@ impl Job {
             })
         });
         // And so would what has been merged meanwhile.
-        if ties.unsent.swap(false, Ordering::Relaxed) {
-            ties.with(self, Node::flush);
+        if ties.unsent.load(Ordering::Relaxed) {
+            ties.flush_all(self);
         }
         taken.inspect_err(|error: &NodeError| {
             // After its end nothing can go wrong with a job any more.
@@ -632,11 +393,13 @@ impl Job {
     /// Now and then: sends what waits, and asks for outcomes that shards here wait for.
     pub fn on_tick(&self) {
         let ties = self.ties();
-        ties.unsent.store(false, Ordering::Relaxed);
-        ties.with(self, |node| {
-            node.flush();
-            node.on_tick();
+        ties.flush_all(self);
+        let signals = (0..).map(StageId).zip(&self.boards);
+        let wanted = signals.filter_map(|(stage, board)| {
+            let turn = board.as_ref()?.wanted()?;
+            Some(Position { stage, turn })
         });
+        ties.with(self, |node| node.on_tick(wanted));
     }
 
     /// The job is over, here and everywhere: its threads leave it.

@@ -13,8 +13,7 @@
 //! handed on has left when its frame has been taken, and waits for a flush at most, which a worker that leaves waits for too. What
 //! comes where a shard no longer is, goes the way of any piece: the router's.
 
-use super::cargo::Cargo;
-use super::{Bytes, Node, NodeError, PIECES};
+use super::{Bytes, Cargo, Node, NodeError, PIECES};
 use brambling_exchange::{Item, Parcel};
 use brambling_memory::mutants;
 use brambling_protocol::frame::Route;

@@ -19,18 +19,12 @@
 //! # Why nobody waits for it
 //! A relay waits for what its sources' scatters send in one turn, which the destination's gather waits for as well.
 
-use super::cargo::items;
-use super::room::{Charge, Kept, taken_out};
-use super::{Cargo, Effect, Node, NodeError, Piece, Taken};
-use brambling_exchange::{
-    Accepted, CombiningTree, InboxError, Item, Meeting, Room, RouterError, Weight,
-};
-use brambling_memory::{Class, mutants};
+use super::{At, Cargo, Effect, Encoded, Kept, Node, NodeError, items};
+use brambling_exchange::{Accepted, CombiningTree, Gathered, InboxError, Item, Meeting, combining};
+use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
-use brambling_program::{ExchangeId, ShardId, Turn};
+use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
 use std::collections::BTreeMap;
-
-type At = (ExchangeId, Turn);
 
 /// What meets at relays that are here.
 #[derive(Default)]
@@ -43,77 +37,63 @@ pub(super) struct Meetings {
 enum Group {
     /// Some of it has come, or all.
     Meets(Meeting<Kept>),
-    /// It is being merged. Until that is done its pieces count.
-    Merges { _charges: Vec<Charge> },
+    /// It is being merged.
+    Merges,
 }
 
 impl Meetings {
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
+}
 
-    /// What waits to be merged, by exchange and turn.
-    pub(super) fn waiting_mut(&mut self) -> impl Iterator<Item = (At, &mut Kept)> {
-        let meetings = self
-            .groups
-            .iter_mut()
-            .filter_map(|(key, group)| match group {
-                Group::Meets(meeting) => Some(((key.0, key.1), meeting)),
-                Group::Merges { .. } => None,
-            });
-        meetings.flat_map(|(at, meeting)| meeting.pieces_mut().map(move |kept| (at, kept)))
+/// The shard at which a group of a group's shards meets.
+pub fn merged_at(sources: GroupId, group: TreeNode) -> ShardId {
+    ShardId {
+        group: sources,
+        index: combining::relay(group),
     }
 }
 
 impl Node {
-    /// The pieces of a complete group, by source, ascending. They count until [`Node::combined`].
-    ///
-    /// # Errors
-    /// When some were spilled and cannot be read back.
+    /// The pieces of a complete group, by source, ascending.
     ///
     /// # Panics
     /// If nobody was told to merge them ([`Effect::Combine`]).
-    pub fn take_group(&mut self, at: At, group: TreeNode) -> Result<Vec<Taken>, NodeError> {
+    pub fn take_group(&mut self, at: At, group: TreeNode) -> Vec<Gathered<Kept>> {
         let key = (at.0, at.1, group);
-        let merging = |_charges| Group::Merges { _charges };
-        let Some(Group::Meets(meeting)) = self.meetings.groups.insert(key, merging(Vec::new()))
-        else {
-            panic!("what is merged is complete, and merged once");
-        };
-        let mut pieces = meeting.take();
-        let (_, sources) = self.relations.combining(at.0).expect("it has met");
-        let relay = ShardId {
-            group: sources,
-            index: brambling_exchange::combining::relay(group),
-        };
-        let mut charges = vec![self.recall(relay, None, at, &mut pieces)?];
-        let pieces = taken_out(pieces, &mut charges);
-        self.meetings.groups.insert(key, merging(charges));
-        Ok(pieces.into_iter().map(|(_, piece)| piece).collect())
+        match self.meetings.groups.insert(key, Group::Merges) {
+            Some(Group::Meets(meeting)) => meeting.take(),
+            _ => panic!("what is merged is complete, and merged once"),
+        }
     }
 
-    /// What a group's pieces make together goes on.
-    pub fn combined(&mut self, at: At, group: TreeNode, piece: Piece) -> Result<(), NodeError> {
+    /// What merges at a shard has its turns told late: which is the lowest that it may still be about, as far as was told here.
+    pub fn lowest_merged(&self, exchange: ExchangeId) -> Turn {
+        self.credits.lowest_open(exchange)
+    }
+
+    /// What a group's pieces make together goes on ([`Node::send_on`], or [`Node::meet`] where it stays here).
+    pub fn merged(&mut self, at: At, group: TreeNode) {
         self.meetings.groups.remove(&(at.0, at.1, group));
-        let (tree, _) = self.relations.combining(at.0).expect("it has met");
-        self.send_on(at, tree.next(group), group, Some(piece))
     }
 
     /// Sends what a node's sources have to a relay, or to the destination.
-    pub(super) fn send_on(
+    pub fn send_on(
         &mut self,
         at: At,
         to: Option<u32>,
         source: TreeNode,
-        piece: Option<Piece>,
+        piece: Option<Encoded>,
     ) -> Result<(), NodeError> {
-        let items = items(source, piece, self.options.chunk_bytes, &self.spills);
+        let items = items(source, piece, self.options.chunk_bytes);
         items
             .into_iter()
             .try_for_each(|item| self.pass(at, to, &item))
     }
 
-    fn pass(&mut self, at: At, to: Option<u32>, item: &Item<Cargo>) -> Result<(), NodeError> {
+    /// Sends an item to a relay, or to the destination.
+    pub fn pass(&mut self, at: At, to: Option<u32>, item: &Item<Cargo>) -> Result<(), NodeError> {
         let relays = self.relations.combining(at.0).map(|(_, group)| group);
         match (to, relays) {
             (Some(relay), Some(group)) => self.route_to(group, at, &(relay..relay + 1), item),
@@ -121,18 +101,18 @@ impl Node {
         }
     }
 
-    /// An item has come to a relay that is here.
-    pub(super) fn meet(
-        &mut self,
-        relay: ShardId,
-        at: At,
-        item: Item<Cargo>,
-    ) -> Result<(), NodeError> {
+    /// An item has come to a relay that is here, or was when it came.
+    pub fn meet(&mut self, relay: ShardId, at: At, item: Item<Kept>) -> Result<(), NodeError> {
         let unknown = || NodeError::UnknownExchange {
             exchange: at.0,
             group: relay.group,
         };
         let (tree, _) = self.relations.combining(at.0).ok_or_else(unknown)?;
+        if !self.router.is_here(relay) {
+            // It has left since.
+            self.let_pass(at, Some(relay.index), item);
+            return Ok(());
+        }
         let stranger = |source: TreeNode| NodeError::NoRelay {
             exchange: at.0,
             relay: relay.index,
@@ -156,17 +136,17 @@ impl Node {
         let goes_past = past.is_some_and(|turn| at.1 < *turn);
         for (group, item) in by_group(tree, relay.index, item).map_err(stranger)? {
             if goes_past {
-                self.pass(at, tree.past(relay.index, group), &item)?;
+                let to = tree.past(relay.index, group);
+                self.let_pass(at, to, item);
                 continue;
             }
-            let kept = self.keep(relay, at, item)?;
             let key = (at.0, at.1, group);
             let fresh = || Group::Meets(Meeting::new(tree.sources_of(group)));
             let Group::Meets(meeting) = self.meetings.groups.entry(key).or_insert_with(fresh)
             else {
                 return Err(stranger(group));
             };
-            let accepted = meeting.accept(kept).map_err(stranger)?;
+            let accepted = meeting.accept(item).map_err(stranger)?;
             let is_empty = meeting.pieces_mut().next().is_none();
             match (accepted, is_empty) {
                 (Accepted::Complete, true) => {
@@ -181,36 +161,25 @@ impl Node {
         Ok(())
     }
 
-    /// Makes room for what waits to be merged, or spills it.
-    fn keep(&self, relay: ShardId, at: At, mut item: Item<Cargo>) -> Result<Item<Kept>, NodeError> {
-        let mut charge = Charge::Nothing;
-        if let Some(cargo) = item.payload_mut()
-            && cargo.bytes() > 0
-        {
-            // Which turn is the lowest open one at the destination is told here late. Where a later one can be spilled, it leaves the floor
-            // to what is waited for.
-            let class = match self.room.spill() {
-                Some(_) => Room::class(at.1, self.credits.lowest_open(at.0)),
-                None => Class::Exchange,
-            };
-            let room = (self.room).admit((at.0, at.1, relay), class, Some(cargo), 0);
-            charge = Charge::new(room.map_err(RouterError::from)?, 1);
-        }
-        Ok(item.map(|cargo| charge.keep(cargo)))
+    fn let_pass(&mut self, at: At, to: Option<u32>, item: Item<Kept>) {
+        let outside = self.outside.clone();
+        self.effects.push(Effect::Pass {
+            at,
+            to,
+            item,
+            outside,
+        });
     }
 
     /// A relay leaves: what it was to merge goes on as it is. Below which turns it merges nothing, wherever it is.
-    pub(super) fn flush_relay(
-        &mut self,
-        relay: ShardId,
-    ) -> Result<Vec<(ExchangeId, Turn)>, NodeError> {
+    pub(super) fn flush_relay(&mut self, relay: ShardId) -> Vec<(ExchangeId, Turn)> {
         let meets = |(key, group): (&(ExchangeId, Turn, TreeNode), &Group)| {
             let (exchange, turn, node) = *key;
             let is_its = self
                 .relations
                 .combining(exchange)
                 .is_some_and(|it| it.1 == relay.group)
-                && brambling_exchange::combining::relay(node) == relay.index;
+                && combining::relay(node) == relay.index;
             let waits = matches!(group, Group::Meets(meeting) if !meeting.is_complete());
             (is_its && waits).then_some((exchange, turn, node))
         };
@@ -228,19 +197,19 @@ impl Node {
             *past = turn.saturating_add(1).max(*past);
             let (tree, _) = self.relations.combining(exchange).expect("it has met");
             for item in meeting.into_items() {
-                let item = item.map(|kept| kept.cargo);
-                self.pass((exchange, turn), tree.past(relay.index, group), &item)?;
+                let (at, to) = ((exchange, turn), tree.past(relay.index, group));
+                self.let_pass(at, to, item);
             }
         }
         let exchanges = self.relations.merged_by(relay.group);
-        let past = |exchange| {
-            let turn = self.meetings.past.remove(&(exchange, relay.index))?;
-            Some((exchange, turn))
+        let past = |exchange: &ExchangeId| {
+            let turn = self.meetings.past.remove(&(*exchange, relay.index))?;
+            Some((*exchange, turn))
         };
-        let past: Vec<_> = exchanges.into_iter().filter_map(past).collect();
+        let past: Vec<_> = exchanges.iter().filter_map(past).collect();
         match mutants::is_on("relays-forget-what-went-past") {
-            true => Ok(Vec::new()),
-            false => Ok(past),
+            true => Vec::new(),
+            false => past,
         }
     }
 
@@ -264,8 +233,8 @@ impl Node {
 fn by_group(
     tree: CombiningTree,
     relay: u32,
-    item: Item<Cargo>,
-) -> Result<Vec<(TreeNode, Item<Cargo>)>, TreeNode> {
+    item: Item<Kept>,
+) -> Result<Vec<(TreeNode, Item<Kept>)>, TreeNode> {
     match item {
         Item::Piece { source, .. } => {
             let group = tree.group(relay, source).ok_or(source)?;

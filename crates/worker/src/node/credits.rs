@@ -14,7 +14,7 @@
 //!
 //! So whatever was noted anywhere reaches the source: with it, or behind it by newer and newer versions.
 
-use super::{ENTRIES_MAX, Node, NodeError};
+use super::{ENTRIES_MAX, Effect, Node, NodeError};
 use brambling_memory::mutants;
 use brambling_program::{ExchangeId, ShardId, Turn};
 use brambling_protocol::frame::{Body, Credit, MapUpdate, News, Retired, SourceCredit};
@@ -49,12 +49,14 @@ impl Node {
         }
         let group = self.relations.destination_group(exchange);
         let least = due.values().copied().min().unwrap_or(0);
+        // Others say so only at every so many turns.
+        let least = least - least % (self.options.open_turns / 2).max(1);
         let all = ShardId { group, index: 0 }..=ShardId {
             group,
             index: u32::MAX,
         };
-        let mut here = self.inboxes.range(all);
-        here.any(|(_, inbox)| inbox.next(exchange) < least)
+        let mut here = self.router.here_in(all);
+        here.any(|shard| self.credits.retired_by(exchange, shard.index) < least)
     }
 
     /// Tells how many turns of an exchange destinations have retired, by ascending index.
@@ -176,16 +178,20 @@ impl Node {
         destinations: Range<u32>,
         turns: Turn,
     ) -> Result<(), NodeError> {
-        self.credits.on_credit(exchange, destinations, turns)?;
-        let waiting = self.waiting.room.remove(&exchange);
-        self.wake(waiting);
+        self.credits
+            .on_credit(exchange, destinations.clone(), turns)?;
+        self.effects.push(Effect::Room {
+            exchange,
+            destinations,
+            turns,
+        });
         Ok(())
     }
 
     /// The exchanges of which a shard takes along what was told: it alone sends, or it merges what others send.
     fn told_to(&self, shard: ShardId) -> Vec<ExchangeId> {
         let mut exchanges = self.relations.with_only_source(shard);
-        exchanges.extend(self.relations.merged_by(shard.group));
+        exchanges.extend_from_slice(self.relations.merged_by(shard.group));
         exchanges
     }
 

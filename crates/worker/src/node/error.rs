@@ -1,6 +1,8 @@
 //! What no honest peer sends, and room that is missing.
 
-use brambling_exchange::{InboxError, RouterError, UnknownDestination};
+use crate::arrivals::Refusal;
+use crate::waits::Unreturned;
+use brambling_exchange::{InboxError, NoRoom, RouterError, UnknownDestination};
 use brambling_memory::{OutOfMemory, SpillError};
 use brambling_program::{BlockId, DecodeError, ExchangeId, GroupId, Position, ShardId};
 use brambling_protocol::frame::FrameError;
@@ -84,7 +86,7 @@ pub enum NodeError {
     State(ShardId),
     /// Pieces that found no room in memory, and are needed.
     #[error("pieces that were spilled")]
-    Spilled(#[source] SpillError),
+    Spilled(#[from] SpillError),
     /// A shard has arrived that is larger than the room that was made for it, and there is no more.
     #[error("no room for shard {shard}, which moves here")]
     NoRoom {
@@ -93,4 +95,28 @@ pub enum NodeError {
         /// What was asked, what is used, and which setting changes it.
         source: OutOfMemory,
     },
+}
+
+impl From<NoRoom> for NodeError {
+    fn from(error: NoRoom) -> NodeError {
+        NodeError::Router(RouterError::NoRoom(error))
+    }
+}
+
+impl From<Unreturned> for NodeError {
+    fn from(error: Unreturned) -> NodeError {
+        match error {
+            Unreturned::Spilled(error) => error.into(),
+            Unreturned::NoRoom(error) => error.into(),
+        }
+    }
+}
+
+impl From<Refusal> for NodeError {
+    fn from(error: Refusal) -> NodeError {
+        match error {
+            Refusal::Inbox(error) => error.into(),
+            Refusal::NoRoom(error) => error.into(),
+        }
+    }
 }

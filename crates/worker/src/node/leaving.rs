@@ -113,12 +113,15 @@ impl Node {
     fn may_go(&self, after: Sequence) -> bool {
         let has_heard = self.received(WorkerId::CONTROLLER) > after;
         (has_heard || mutants::is_on("relays-go-before-they-hand-on"))
-            && self.inboxes.is_empty()
+            && self.router.here().next().is_none()
+            && !self.moving.is_any_leaving()
             && self.router.held() == 0
             && (self.meetings.is_empty() || mutants::is_on("nobody-waits-for-what-is-merged"))
             && self.outgoing.is_empty()
-            && self.unencoded.is_empty()
+            && !self.outside.is_any()
             && self.due.is_empty()
+            // What was noted for a source that was to come here goes where it is.
+            && self.noted.is_empty()
             && self.finished.is_empty()
             && self.peers.values().all(|peer| peer.is_settled())
     }

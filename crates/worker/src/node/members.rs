@@ -46,8 +46,8 @@ impl Node {
     /// What the shards here have retired, by exchange.
     fn retired_here(&self) -> Vec<Credit> {
         let mut retired: BTreeMap<ExchangeId, Vec<(u32, Turn)>> = BTreeMap::new();
-        for &shard in self.inboxes.keys() {
-            for (exchange, turns) in self.retired(shard) {
+        for shard in self.router.here() {
+            for (exchange, turns) in self.retired_by(shard) {
                 let one = (shard.index, turns);
                 retired.entry(exchange).or_default().push(one);
             }
@@ -56,13 +56,12 @@ impl Node {
         retired.into_iter().flat_map(credits).collect()
     }
 
-    /// What a shard here has retired of each exchange.
-    pub(super) fn retired(&self, shard: ShardId) -> Vec<(ExchangeId, u64)> {
-        let inbox = &self.inboxes[&shard];
-        let exchanges = self.relations.to_group(shard.group).into_iter();
-        let next = |exchange| (exchange, inbox.next(exchange));
+    /// What a shard has retired of each exchange that leads to it, as far as was told here.
+    pub(super) fn retired_by(&self, shard: ShardId) -> Vec<(ExchangeId, Turn)> {
+        let exchanges = self.relations.to_group(shard.group).iter();
+        let turns = |&exchange| (exchange, self.credits.retired_by(exchange, shard.index));
         exchanges
-            .map(next)
+            .map(turns)
             .filter(|(_, turns)| *turns > 0)
             .collect()
     }

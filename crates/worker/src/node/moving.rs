@@ -4,8 +4,8 @@
 //! * The controller asks the new worker for room. Only when that is granted does it publish a version that names it.
 //! * A shard that is here, and that the map gives to another worker, is *flagged*: no task of it starts any more
 //!   ([`Node::may_run`], invariant 6). Whoever runs shards says when none runs ([`Node::depart`]).
-//! * Then it leaves, with where it stands, its data, its inbox, and the outcomes of signals that are known here. From
-//!   then on what comes here for it is forwarded. What was sent stays in the session until it was acknowledged.
+//! * Then it leaves ([`Node::leave`]): from then on what comes here for it is forwarded. It goes ([`Node::depart`]) with where it stands, its data, all
+//!   that had come for it, and the outcomes of signals that are known here. What was sent stays in the session until it was acknowledged.
 //! * The new worker takes it when all parts are there, under its version; what was held for it comes out, and the
 //!   controller hears that it may move again.
 //!
@@ -20,29 +20,34 @@
 //! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
 
 use super::outcomes::Run;
-use super::room::Kept;
 use super::{Bytes, Cargo, Effect, Node, NodeError};
-use brambling_exchange::{Inbox, InboxState, Parcel, RouterError};
+use brambling_exchange::{Parcel, RouterError};
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
-use brambling_protocol::frame::{
-    Arrived, Body, Incoming, MapUpdate, Reserve, Reserved, Retired, ShardPart,
-};
+use brambling_protocol::frame::{Arrived, Body, MapUpdate, Reserve, Reserved, Retired, ShardPart};
 use brambling_protocol::{Entry, EntryRange, Priority, Version, WorkerId};
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The form in which shards travel.
-const FORMAT: u16 = 3;
+const FORMAT: u16 = 4;
 
 /// Shards on their way out and in.
 #[derive(Default)]
 pub(super) struct Moving {
     /// Those that the map gives to another worker.
     flagged: BTreeSet<ShardId>,
+    /// Those that have left and are not under way yet, with below which turns each merges nothing of what others send, by exchange.
+    leaving: BTreeMap<ShardId, Vec<(ExchangeId, Turn)>>,
     /// Those for which there is room here.
     expected: BTreeMap<ShardId, Expected>,
+}
+
+impl Moving {
+    /// Whether a shard has left and is not under way yet.
+    pub(super) fn is_any_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
 }
 
 struct Expected {
@@ -54,11 +59,12 @@ struct Expected {
     parts: BTreeMap<u32, Bytes>,
 }
 
-/// What moves with a shard before its body, which says where it stands and has its data: whoever runs shards knows its form. `B` are bytes.
+/// What moves with a shard before its body, which says where it stands, and has its data and what has come for it: whoever runs shards knows its form.
 #[derive(Serialize, Deserialize)]
-struct Luggage<B> {
+struct Luggage {
     format: u16,
-    inbox: InboxState<B>,
+    /// By exchange which turn it has not retired.
+    retired: Vec<(ExchangeId, Turn)>,
     /// By exchange below which turn this shard merges nothing of what others send.
     past: Vec<(ExchangeId, Turn)>,
     /// What destinations have retired of exchanges in which this shard alone sends, or merges.
@@ -76,38 +82,41 @@ impl Node {
         !self.moving.flagged.contains(&shard) || mutants::is_on("flagged-shards-run")
     }
 
-    /// No task of a flagged shard runs any more: it leaves with `body`, which says where it stands and has its data.
+    /// No task of a flagged shard runs any more: nothing is delivered to it here from now on.
     ///
     /// # Panics
     /// If the shard is not here, or not flagged.
-    pub fn depart(&mut self, shard: ShardId, body: Vec<u8>) -> Result<(), NodeError> {
-        assert!(
-            self.moving.flagged.remove(&shard),
-            "{shard} leaves without an order"
-        );
-        let past = self.flush_relay(shard)?;
-        let inbox = self.inboxes.remove(&shard).expect("the shard is here");
-        self.gathering.remove(&shard);
-        let mut unread = None;
-        let inbox = inbox.export(|kept| {
-            let bytes = kept.cargo.to_vec().map_err(|error| unread = Some(error));
-            ByteBuf::from(bytes.unwrap_or_default())
-        });
-        if let Some(error) = unread {
-            return Err(NodeError::Spilled(error));
+    pub fn leave(&mut self, shard: ShardId) {
+        let was_flagged = self.moving.flagged.remove(&shard);
+        assert!(was_flagged, "{shard} leaves without an order");
+        let past = self.flush_relay(shard);
+        if !mutants::is_on("departed-shards-stay") {
+            self.router.leave(shard);
         }
+        self.moving.leaving.insert(shard, past);
+    }
+
+    /// A shard that has left goes with `body`, which says where it stands, and has its data and what had come for it; and with how many turns of which
+    /// exchanges it has retired.
+    ///
+    /// # Panics
+    /// If the shard has not left.
+    pub fn depart(
+        &mut self,
+        shard: ShardId,
+        retired: Vec<(ExchangeId, Turn)>,
+        body: Vec<u8>,
+    ) -> Result<(), NodeError> {
+        let past = self.moving.leaving.remove(&shard).expect("it has left");
         let luggage = Luggage {
             format: FORMAT,
-            inbox,
+            retired,
             past,
             credits: self.credits_along(shard),
             outcomes: self.outcomes.runs(),
             members: self.options.peers.clone(),
             map: self.known_map(),
         };
-        if !mutants::is_on("departed-shards-stay") {
-            self.router.leave(shard);
-        }
         let luggage = postcard::to_stdvec(&luggage).expect("plain values written to memory");
         let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
         let Entry { owner, version } = entry.expect("flagged by a version");
@@ -141,12 +150,12 @@ impl Node {
             group: update.group,
             index,
         };
-        let here = self.inboxes.range(shard(update.first)..shard(update.end));
-        for (shard, _) in here {
-            let entry = self.router.map().entry(*shard).map_err(RouterError::from)?;
+        let range = shard(update.first)..shard(update.end);
+        for shard in self.router.here_in(range) {
+            let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
             let is_elsewhere = entry.is_some_and(|entry| entry.owner != self.options.me);
-            if is_elsewhere && self.moving.flagged.insert(*shard) {
-                self.effects.push(Effect::Drain(*shard));
+            if is_elsewhere && self.moving.flagged.insert(shard) {
+                self.effects.push(Effect::Drain(shard));
             }
         }
         Ok(())
@@ -226,7 +235,7 @@ impl Node {
             bytes,
         } = *reserve;
         self.router.map().entry(shard).map_err(RouterError::from)?;
-        if self.inboxes.contains_key(&shard) {
+        if self.router.is_here(shard) || self.moving.leaving.contains_key(&shard) {
             return Err(NodeError::AlreadyHere(shard));
         }
         let room = self.options.budget.reserve(Class::Transfer, bytes);
@@ -287,21 +296,17 @@ impl Node {
         bytes: &Bytes,
         body: Vec<Bytes>,
     ) -> Result<(), NodeError> {
-        let luggage: Luggage<&serde_bytes::Bytes> =
-            postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
+        let luggage: Luggage = postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
         if luggage.format != FORMAT {
+            return Err(NodeError::State(shard));
+        }
+        let leads_here = |it: &(ExchangeId, Turn)| self.relations.leads_to(it.0, shard.group);
+        if !luggage.retired.iter().all(leads_here) {
             return Err(NodeError::State(shard));
         }
         // Whatever is wrong with the version shows before the shard is here.
         let owner = self.options.me;
         self.on_update(&one(shard, Entry { owner, version }))?;
-        let exchanges = self.relations.to_group(shard.group);
-        let keep = |piece: &serde_bytes::Bytes| Incoming::from(bytes).keep(piece);
-        let inbox = luggage
-            .inbox
-            .map(|piece| Kept::uncounted(Cargo::Bytes(keep(piece))));
-        let open_turns = self.options.open_turns;
-        let inbox = Inbox::import(shard, exchanges, open_turns, inbox, &self.relations)?;
         for run in luggage.outcomes {
             let (signal, turns, outcome) = run.parts().ok_or(NodeError::State(shard))?;
             self.learn(signal, turns, outcome)?;
@@ -314,16 +319,12 @@ impl Node {
         }
         self.unpack_relay(shard, luggage.past)?;
         self.unpack_credits(shard, luggage.credits)?;
-        self.effects.push(Effect::Settle { shard, body });
-        self.take_in(shard, version, inbox)?;
-        for (exchange, turns) in self.retired(shard) {
+        for (exchange, turns) in luggage.retired {
             // Who joined while the shard was on its way has not heard it from its last holder.
-            self.due
-                .entry(exchange)
-                .or_default()
-                .insert(shard.index, turns);
-            self.credit(exchange, shard.index..shard.index + 1, turns)?;
+            self.retired(shard, exchange, turns)?;
         }
+        self.effects.push(Effect::Settle { shard, body });
+        self.take_in(shard, version)?;
         let (job, generation) = (self.options.job, self.options.generation);
         let arrived = Arrived {
             job,
@@ -340,19 +341,12 @@ impl Node {
     }
 
     /// A shard is here from now on, by this version.
-    pub(super) fn take_in(
-        &mut self,
-        shard: ShardId,
-        version: Version,
-        inbox: Inbox<Kept>,
-    ) -> Result<(), NodeError> {
+    pub(super) fn take_in(&mut self, shard: ShardId, version: Version) -> Result<(), NodeError> {
         let mut effects = Vec::new();
         let owner = self.options.me;
         let here = one(shard, Entry { owner, version });
         // News may be late: without it an older version would send the shard away again.
         let _ = self.router.on_update(&here, &mut effects)?;
-        self.inboxes.insert(shard, inbox);
-        self.count_inbox(shard)?;
         self.router.arrive(shard, &mut effects);
         self.perform(effects)
     }

@@ -1,9 +1,8 @@
 //! What leaves a node: for its own inboxes, for other workers, now or at the next flush.
 
 use super::broadcast::{Way, add_routes, clipped};
-use super::cargo::{Cargo, leaving};
-use super::{Bytes, Effect, Node, NodeError, PIECES};
-use brambling_exchange::{Accepted, Effect as Routed, Item, Parcel, RouterError, coalesce};
+use super::{Bytes, Cargo, Effect, Errand, Node, NodeError, PIECES};
+use brambling_exchange::{Effect as Routed, Item, Parcel, RouterError, coalesce};
 use brambling_memory::mutants;
 use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
 use brambling_protocol::frame::{
@@ -96,7 +95,13 @@ impl Node {
     pub(super) fn perform(&mut self, effects: Vec<Routed<Cargo>>) -> Result<(), NodeError> {
         for effect in effects {
             match effect {
-                Routed::Deliver(parcel) => self.deliver(parcel)?,
+                Routed::Deliver(parcel) => {
+                    let is_last = self.relations.destination_group(parcel.exchange) == parcel.group;
+                    self.effects.push(match is_last {
+                        true => Effect::Deliver(parcel, self.outside.clone()),
+                        false => Effect::Meet(parcel, self.outside.clone()),
+                    });
+                }
                 Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel, &[])?,
                 Routed::SendEntry { to, entry } => {
                     let entries = vec![entry];
@@ -107,34 +112,6 @@ impl Node {
                         &Body::MapUpdate(MapUpdate { job, entries }),
                     );
                 }
-            }
-        }
-        Ok(())
-    }
-
-    fn deliver(&mut self, mut parcel: Parcel<Cargo>) -> Result<(), NodeError> {
-        if self.relations.destination_group(parcel.exchange) != parcel.group {
-            let at = (parcel.exchange, parcel.turn);
-            let group = parcel.group;
-            for index in parcel.destinations {
-                self.meet(ShardId { group, index }, at, parcel.item.clone())?;
-            }
-            return Ok(());
-        }
-        let mut charge = self.make_room(&mut parcel)?;
-        for index in parcel.destinations.clone() {
-            let shard = ShardId {
-                group: parcel.group,
-                index,
-            };
-            let inbox = self
-                .inboxes
-                .get_mut(&shard)
-                .expect("the router knows who is here");
-            let item = parcel.item.clone().map(|cargo| charge.keep(cargo));
-            let accepted = inbox.accept(parcel.exchange, parcel.turn, item, &self.relations)?;
-            if accepted == Accepted::Complete {
-                self.effects.push(Effect::Wake(shard));
             }
         }
         Ok(())
@@ -209,19 +186,19 @@ impl Node {
         mut parcel: Parcel<Cargo>,
         routes: &[Route],
     ) -> Result<(), NodeError> {
-        if let Some(near) = parcel.item.payload_mut().and_then(|it| it.unencoded()) {
+        if let Some(Cargo::Spilled(..)) = parcel.item.payload_mut() {
             // Then it is for all of these destinations, as it is now, whatever the routes are by then.
-            self.wait_for_encoding(parcel, near);
+            let errand = Errand::Read(parcel, self.outside.clone());
+            self.effects.push(Effect::Errand(errand));
             return Ok(());
         }
         let key = (to, priority, parcel.exchange, parcel.turn, parcel.group);
-        let about = (parcel.exchange, parcel.turn, parcel.group);
-        let items = leaving(parcel.item, self.options.chunk_bytes);
-        let items = items.map_err(NodeError::Spilled)?;
-        let parcel = |item| Parcel::new(about, parcel.destinations.clone(), parcel.version, item);
-        let parcels = items.into_iter().map(parcel);
+        let parcel = parcel.map(|cargo| match cargo {
+            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes,
+            _ => unreachable!("a node is given bytes"),
+        });
         let outgoing = self.outgoing.entry(key).or_default();
-        outgoing.parcels.extend(parcels);
+        outgoing.parcels.push_back(parcel);
         add_routes(&mut outgoing.routes, routes);
         Ok(())
     }

@@ -42,7 +42,7 @@ impl Outcomes {
         (position.turn < end).then_some(outcome)
     }
 
-    /// Takes an outcome of some turns; what is known already may be said again.
+    /// Takes an outcome of some turns; whether that is news. What is known already may be said again.
     ///
     /// # Errors
     /// The first of the turns whose outcome is known to be the other one. Nothing was taken then.
@@ -51,9 +51,9 @@ impl Outcomes {
         signal: StageId,
         turns: Range<Turn>,
         outcome: bool,
-    ) -> Result<(), Position> {
+    ) -> Result<bool, Position> {
         if turns.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let at = |turn| Position {
             stage: signal,
@@ -65,7 +65,7 @@ impl Outcomes {
             && until >= start
         {
             match found == outcome {
-                true if until >= end => return Ok(()),
+                true if until >= end => return Ok(false),
                 true => first = before.turn,
                 false if until > start => return Err(at(start)),
                 false => {}
@@ -84,7 +84,7 @@ impl Outcomes {
             self.runs.remove(&run);
         }
         self.runs.insert(at(first), (last, outcome));
-        Ok(())
+        Ok(true)
     }
 
     /// At how many turns a signal was true.

@@ -8,22 +8,12 @@ struct Ends {
     links: Links,
     source: GroupId,
     destination: GroupId,
-    senders: Senders,
     /// Where pieces are merged on their way.
     tree: Option<CombiningTree>,
 }
 
-enum Senders {
-    Dense(u64),
-    /// By turn, then destination; turns beyond the prologue repeat.
-    Sparse {
-        prologue: usize,
-        turns: Vec<Vec<Vec<u32>>>,
-    },
-}
-
 /// All exchanges of a program; none for one that no stage uses.
-pub(super) struct Relations {
+pub struct Relations {
     all: Vec<Option<Ends>>,
     /// By group: shards ask when they come and go, and a program may have many exchanges.
     of_groups: Vec<OfGroup>,
@@ -41,13 +31,13 @@ struct OfGroup {
 }
 
 impl Relations {
-    pub(super) fn new(plan: &Plan, combining: Combining) -> Relations {
+    /// Those of a program, merged on their way where `combining` says so.
+    pub fn new(plan: &Plan, combining: Combining) -> Relations {
         let declared = plan.program.spec().exchanges.iter();
         let ends = declared.zip(&plan.exchanges).zip(0..);
         let ends = ends.map(|((declared, exchange), id)| {
             let exchange = exchange.as_ref()?;
             let links = exchange.links.clone();
-            let senders = Senders::new(&declared.relation, &links);
             let may_combine = plan.program.combiner(ExchangeId(id)).is_some();
             let is_to_one = matches!(declared.relation, Declared::AllToOne);
             let tree = combining.tree(links.source_count());
@@ -55,7 +45,6 @@ impl Relations {
                 links,
                 source: exchange.source,
                 destination: exchange.destination,
-                senders,
                 tree: tree.filter(|_| may_combine && is_to_one),
             })
         });
@@ -69,7 +58,7 @@ impl Relations {
             if ends.tree.is_some() {
                 source.merged.push(id);
             }
-            if matches!(ends.senders, Senders::Dense(1)) {
+            if ends.links.is_dense() && ends.links.source_count() == 1 {
                 source.from_one.push(id);
             }
         }
@@ -82,7 +71,7 @@ impl Relations {
     }
 
     /// The exchanges with their numbers of destinations.
-    pub(super) fn destinations(&self) -> Vec<(ExchangeId, u32)> {
+    pub(crate) fn destinations(&self) -> Vec<(ExchangeId, u32)> {
         let each = self.all.iter().zip(0..);
         each.filter_map(|(ends, id)| {
             Some((ExchangeId(id), ends.as_ref()?.links.destination_count()))
@@ -91,39 +80,40 @@ impl Relations {
     }
 
     /// The exchanges that lead to a group.
-    pub(super) fn to_group(&self, group: GroupId) -> Vec<ExchangeId> {
-        self.of_groups[group.index()].arriving.clone()
+    pub fn to_group(&self, group: GroupId) -> &[ExchangeId] {
+        &self.of_groups[group.index()].arriving
     }
 
     /// Whether an exchange is one of the program's, and leads to a group.
-    pub(super) fn leads_to(&self, exchange: ExchangeId, group: GroupId) -> bool {
+    pub(crate) fn leads_to(&self, exchange: ExchangeId, group: GroupId) -> bool {
         let ends = self.all.get(exchange.index()).and_then(Option::as_ref);
         ends.is_some_and(|ends| ends.destination == group)
     }
 
     /// Whether it leads through a group, whose shards merge pieces on their way.
-    pub(super) fn leads_through(&self, exchange: ExchangeId, group: GroupId) -> bool {
+    pub(crate) fn leads_through(&self, exchange: ExchangeId, group: GroupId) -> bool {
         let ends = self.all.get(exchange.index()).and_then(Option::as_ref);
         ends.is_some_and(|ends| ends.tree.is_some() && ends.source == group)
     }
 
     /// The exchanges whose pieces shards of a group merge on their way.
-    pub(super) fn merged_by(&self, group: GroupId) -> Vec<ExchangeId> {
-        self.of_groups[group.index()].merged.clone()
+    pub(crate) fn merged_by(&self, group: GroupId) -> &[ExchangeId] {
+        &self.of_groups[group.index()].merged
     }
 
     /// Where pieces of an exchange are merged on their way, and the group whose shards do it.
-    pub(super) fn combining(&self, exchange: ExchangeId) -> Option<(CombiningTree, GroupId)> {
+    pub fn combining(&self, exchange: ExchangeId) -> Option<(CombiningTree, GroupId)> {
         let ends = self.ends(exchange);
         ends.tree.map(|tree| (tree, ends.source))
     }
 
-    pub(super) fn destination_group(&self, exchange: ExchangeId) -> GroupId {
+    /// The group that receives.
+    pub fn destination_group(&self, exchange: ExchangeId) -> GroupId {
         self.ends(exchange).destination
     }
 
     /// The shard that alone sends, as in a broadcast.
-    pub(super) fn only_source(&self, exchange: ExchangeId) -> Option<ShardId> {
+    pub(crate) fn only_source(&self, exchange: ExchangeId) -> Option<ShardId> {
         let ends = self.ends(exchange);
         let group = ends.source;
         let is_alone = self.is_dense(exchange) && ends.links.source_count() == 1;
@@ -131,19 +121,19 @@ impl Relations {
     }
 
     /// The exchanges in which a shard alone sends.
-    pub(super) fn with_only_source(&self, shard: ShardId) -> Vec<ExchangeId> {
+    pub(crate) fn with_only_source(&self, shard: ShardId) -> Vec<ExchangeId> {
         match shard.index {
             0 => self.of_groups[shard.group.index()].from_one.clone(),
             _ => Vec::new(),
         }
     }
 
-    pub(super) fn is_dense(&self, exchange: ExchangeId) -> bool {
-        matches!(self.ends(exchange).senders, Senders::Dense(_))
+    pub(crate) fn is_dense(&self, exchange: ExchangeId) -> bool {
+        self.ends(exchange).links.is_dense()
     }
 
     /// The destinations of a source at a turn, ascending.
-    pub(super) fn related(
+    pub fn related(
         &self,
         exchange: ExchangeId,
         turn: Turn,
@@ -154,46 +144,16 @@ impl Relations {
     }
 }
 
-impl Senders {
-    fn new(declared: &Declared, links: &Links) -> Senders {
-        let (prologue, period) = match declared {
-            Declared::OneToAll | Declared::AllToOne | Declared::AllToAll => {
-                return Senders::Dense(links.source_count().into());
-            }
-            Declared::Offsets { .. } => (0, 1),
-            Declared::Tables { prologue, period } => (prologue.len(), period.len()),
-        };
-        let sources = |turn: Turn, destination| -> Vec<u32> {
-            let places = 0..links.fan_in(turn, destination);
-            places
-                .map(|place| links.source(turn, destination, place))
-                .collect()
-        };
-        let turn = |turn: usize| {
-            let destinations = 0..links.destination_count();
-            destinations
-                .map(|destination| sources(turn as Turn, destination))
-                .collect()
-        };
-        Senders::Sparse {
-            prologue,
-            turns: (0..prologue + period).map(turn).collect(),
-        }
+impl Relation for Relations {
+    fn sources(&self, exchange: ExchangeId, turn: Turn, destination: ShardId) -> Sources<'_> {
+        sources(&self.ends(exchange).links, turn, destination)
     }
 }
 
-impl Relation for Relations {
-    fn sources(&self, exchange: ExchangeId, turn: Turn, destination: ShardId) -> Sources<'_> {
-        match &self.ends(exchange).senders {
-            Senders::Dense(count) => Sources::Dense(*count),
-            Senders::Sparse { prologue, turns } => {
-                let period = turns.len() - prologue;
-                let place = match usize::try_from(turn) {
-                    Ok(turn) if turn < *prologue => turn,
-                    _ => prologue + ((turn - *prologue as Turn) % period as Turn) as usize,
-                };
-                Sources::Sparse(&turns[place][destination.index as usize])
-            }
-        }
+/// The sources of a destination at a turn, by the program alone.
+pub(crate) fn sources(links: &Links, turn: Turn, destination: ShardId) -> Sources<'_> {
+    match links.at(turn).sources(destination.index) {
+        None => Sources::Dense(links.source_count().into()),
+        Some(list) => Sources::Sparse(list),
     }
 }

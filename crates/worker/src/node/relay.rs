@@ -56,8 +56,7 @@ impl Node {
     }
 
     /// Asks for outcomes that shards here wait for: a few workers, and others the next time.
-    pub(super) fn ask(&mut self) {
-        let positions: Vec<Position> = self.waiting.outcome.keys().copied().collect();
+    pub(super) fn ask(&mut self, positions: &[Position]) {
         let peers = &self.options.peers;
         if positions.is_empty() || peers.is_empty() {
             return;
@@ -69,7 +68,7 @@ impl Node {
         let NodeOptions {
             job, generation, ..
         } = self.options;
-        for position in positions {
+        for &position in positions {
             for to in &asked {
                 self.hint(
                     *to,

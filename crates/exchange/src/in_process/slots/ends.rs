@@ -3,9 +3,10 @@
 
 use super::super::stamp::Stamp;
 use super::super::sync::Ordering;
-use super::super::{Room, TURNS_OPEN, fences};
+use super::super::{Room, fences};
 use super::{Arrived, Header, Incoming, Outgoing, Slots};
-use brambling_program::{SlotsIn, SlotsOut, Turn};
+use crate::OPEN_TURNS;
+use brambling_program::{SlotsIn, SlotsOut, Turn, Value};
 use std::ptr;
 
 /// Says when a source's turn has ended.
@@ -13,6 +14,12 @@ use std::ptr;
 pub struct Mark<'a> {
     stamp: &'a Stamp,
     turn: Turn,
+}
+
+impl<'a> Mark<'a> {
+    pub(in super::super) fn new(stamp: &'a Stamp, turn: Turn) -> Mark<'a> {
+        Mark { stamp, turn }
+    }
 }
 
 impl Mark<'_> {
@@ -44,8 +51,9 @@ pub trait Destinations<'a> {
     fn is_near(&self, number: u32) -> bool;
     /// One that is near may have lacked this source, and nothing else: if it has [heard](Heard) all it must be woken.
     fn reached(&mut self, number: u32, heard: impl FnOnce() -> Heard<'a>);
-    /// One that is not near must be woken when its thread sleeps: one that does not looks at its marks.
-    fn sent_far(&mut self, number: u32);
+    /// One that is not near must be woken when its thread sleeps: one that does not looks at its marks. Whether it looks here at all; if not,
+    /// what it is sent has to be given to it in another way.
+    fn sent_far(&mut self, number: u32) -> bool;
 }
 
 /// Routes that are looked at together: as many as a word has bits.
@@ -67,13 +75,13 @@ impl<'a> SourceEnd<'a> {
     pub fn has_seen_room(&self, turn: Turn) -> bool {
         // Nobody can lack room in the first K turns.
         let retired = self.outgoing.retired.load(Ordering::Relaxed);
-        turn < retired + TURNS_OPEN
+        turn < retired + OPEN_TURNS
     }
 
     /// Notes how many turns all destinations have retired: without any, more than there are.
     pub(in super::super) fn saw_room(&self, retired: u64) {
         // So that the turns that may be open beyond them can be added.
-        let retired = retired.min(Turn::MAX - TURNS_OPEN);
+        let retired = retired.min(Turn::MAX - OPEN_TURNS);
         self.outgoing.retired.store(retired, Ordering::Relaxed);
     }
 
@@ -101,13 +109,18 @@ impl<'a> SourceEnd<'a> {
         routes.map(|route| self.slots.growth_of(turn, route)).sum()
     }
 
-    /// Ends a turn: what was not sent counts as empty. Tells its destinations.
+    /// Ends a turn: what was not sent counts as empty. Tells its destinations; what is for those that do not look here is given to `elsewhere`.
     ///
     /// Whether a destination is near is asked before it can see the stamp. Afterwards another thread, where it
     /// is a guest, may have run it past this turn and have handed it home: what it has heard is then that of a
     /// later turn.
     #[inline(always)]
-    pub fn sent(&self, turn: Turn, destinations: &mut impl Destinations<'a>) {
+    pub fn sent(
+        &self,
+        turn: Turn,
+        destinations: &mut impl Destinations<'a>,
+        elsewhere: impl FnMut(u32, Option<Value>),
+    ) {
         let (slots, base) = (self.slots, self.slots.turn(turn));
         let arrived = &*slots.arrived;
         let mut any_far = false;
@@ -129,24 +142,33 @@ impl<'a> SourceEnd<'a> {
             while lacking != 0 {
                 let route = &routes[lacking.trailing_zeros() as usize];
                 destinations.reached(route.number, || {
-                    slots.destination(self.phase, route.destination).heard(turn)
+                    let near = slots.destination(self.phase, route.destination);
+                    near.expect("a route leads to places").heard(turn)
                 });
                 lacking &= lacking - 1;
             }
         }
         if any_far {
-            self.sent_far(destinations);
+            self.sent_far(turn, destinations, elsewhere);
         }
     }
 
-    fn sent_far(&self, destinations: &mut impl Destinations<'a>) {
+    fn sent_far(
+        &self,
+        turn: Turn,
+        destinations: &mut impl Destinations<'a>,
+        mut elsewhere: impl FnMut(u32, Option<Value>),
+    ) {
         // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stamps, or the
         // caller sees below that it sleeps.
         fences::light();
         // One that has become near since is on its way home, by mail.
         for route in &self.outgoing.routes {
-            if !destinations.is_near(route.number) {
-                destinations.sent_far(route.number);
+            if !destinations.is_near(route.number) && !destinations.sent_far(route.number) {
+                // SAFETY: the place of a route, for a turn that this source has ended.
+                if let Some(left) = unsafe { self.slots.claim(turn, route.offset) } {
+                    elsewhere(route.destination, left);
+                }
             }
         }
     }
@@ -225,6 +247,49 @@ impl<'a> DestinationEnd<'a> {
             sources: sources.map_or(ptr::null(), |list| list.as_ptr()),
             piece: slots.piece.layout(),
         }
+    }
+
+    /// Puts what has come by mail of a source into its place: its turn has ended. The value is another one then.
+    pub fn put(&self, turn: Turn, source: u32, piece: Option<&mut Value>) {
+        let at = self.place(turn, self.ordinal(source));
+        // SAFETY: the place of a source that does not write it itself in this turn; the destination's thread does, before it stamps it.
+        unsafe {
+            if let Some(piece) = piece {
+                self.slots.exchange(turn, at, piece);
+            }
+            (*at.cast::<Header>()).arrived.end(turn);
+        }
+    }
+
+    /// Whether a source's turn has ended.
+    pub fn has_ended(&self, turn: Turn, source: u32) -> bool {
+        let at = self.place(turn, self.ordinal(source));
+        // SAFETY: as in `look`.
+        unsafe { &*at.cast::<Header>() }.arrived.has_ended(turn)
+    }
+
+    fn ordinal(&self, source: u32) -> u32 {
+        match &self.incoming.sources {
+            None => source,
+            Some(list) => list.partition_point(|other| *other < source) as u32,
+        }
+    }
+
+    /// The destination leaves, has said so and passed the dear fence: what lies in its places of a turn that it has not retired goes with it, by
+    /// source.
+    pub fn collect(&self, turn: Turn, mut each: impl FnMut(u32, Option<Value>)) {
+        for ordinal in 0..self.incoming.fan_in {
+            let source = match &self.incoming.sources {
+                None => ordinal,
+                Some(list) => list[ordinal as usize],
+            };
+            let offset = self.incoming.offset + ordinal as usize * self.slots.stride;
+            // SAFETY: the place of a source of this destination, which reads it no more.
+            if let Some(left) = unsafe { self.slots.claim(turn, offset) } {
+                each(source, left);
+            }
+        }
+        self.arrived.of(turn).store(0, Ordering::Relaxed);
     }
 
     /// Ends a turn, which has been read, and opens the one K later. Calls `wake` for each source that waits for room.

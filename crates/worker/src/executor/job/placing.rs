@@ -2,7 +2,8 @@
 //! that come later are counted here, and those that leave.
 #![allow(unsafe_code)] // Fills the cells of shards before any of them is queued.
 
-use super::{Body, Job, JobOptions, Resident, Station, WEIGHT_MAX};
+use super::{AWAY, Body, Job, JobOptions, Resident, Station, WEIGHT_MAX};
+use crate::arrivals::Arrivals;
 use crate::executor::board::Board;
 use crate::executor::failure::{Failure, Rank};
 use crate::executor::meter::{Dial, Meter};
@@ -15,9 +16,11 @@ use crate::executor::weights::Weights;
 use crate::executor::woken::Woken;
 use crate::node::NodeError;
 use crate::shard::Shard;
-use brambling_exchange::in_process::{InProcess, Slots};
+use crate::waits::Waits;
+use brambling_exchange::OPEN_TURNS;
+use brambling_exchange::in_process::{At, InProcess, Keeper, Mailbox, Slots};
 use brambling_memory::Class;
-use brambling_program::{ExchangeId, GroupId, Plan, ShardId, StageKind};
+use brambling_program::{ExchangeId, ExchangePlan, GroupId, Plan, ShardId, StageKind};
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
@@ -63,41 +66,42 @@ impl Job {
         let is_here = |shard| placed.as_ref().is_none_or(|placed| placed.contains(&shard));
         let (residents, homes, numbers) = place(&plan, threads, is_here);
         let shards = residents.len();
-        let is_alone = membership.is_none();
+        let waits = Waits::new(
+            options.budget.clone(),
+            membership.as_ref().and_then(|it| it.node.spill().cloned()),
+        );
         let ties = membership.map(|membership| Ties::new(membership, &plan, &numbers, shards));
         let ties = ties.transpose()?.map(Box::new);
-        let mut slots = Slots::BYTES_MAX;
-        let piece = |id: usize| plan.program.piece_type(ExchangeId(id as u32));
-        let exchanges = plan.exchanges.iter().enumerate().map(|(id, exchange)| {
-            exchange.as_ref().filter(|_| is_alone).map(|exchange| {
-                let source = |index: u32| numbers[exchange.source.index()][index as usize];
-                let destination =
-                    |index: u32| numbers[exchange.destination.index()][index as usize];
-                let numbers = (source, destination);
-                let links = exchange.links.clone();
-                Box::new(InProcess::new(
-                    links,
-                    piece(id),
-                    numbers,
-                    &options.budget,
-                    &mut slots,
-                ))
-            })
-        });
-        let exchanges: Box<[_]> = exchanges.collect();
+        let exchanges = exchanges(&plan, ties.as_deref(), &numbers);
+        let mailed = mailed(&plan, &exchanges, ties.is_some());
         let stages = &plan.program.spec().stages;
-        let is_signal = |kind| is_alone && kind == StageKind::Signal;
+        let is_signal = |kind| kind == StageKind::Signal;
         let signals = stages.iter().filter(|stage| is_signal(stage.kind)).count();
         let board_count = signals + plan.loops as usize;
         let boards = stages
             .iter()
             .map(|stage| is_signal(stage.kind).then(|| Board::new(shards, board_count)));
         let boards: Box<[_]> = boards.collect();
-        let owners = homes.iter().copied().map(AtomicU32::new).collect();
+        let owner = |(number, home): (u32, &u32)| match &ties {
+            Some(ties) if !ties.starts_here(number) => AtomicU32::new(AWAY),
+            _ => AtomicU32::new(*home),
+        };
+        let owners = (0..).zip(&homes).map(owner).collect();
+        if let Some(ties) = &ties {
+            let all = (0..).zip(&residents);
+            let here = all.filter(|(number, _)| ties.starts_here(*number));
+            here.for_each(|(_, resident)| resident.mailbox.open());
+        } else {
+            residents
+                .iter()
+                .for_each(|resident| resident.mailbox.open());
+        }
         let stations = (0..=threads).map(|_| Station::new(shards)).collect();
         Ok(Arc::new_cyclic(|weak| Job {
             ties,
             exchanges,
+            mailed,
+            waits,
             boards,
             ends: (0..plan.loops)
                 .map(|_| Board::new(shards, board_count))
@@ -145,7 +149,10 @@ impl Job {
                 .map_err(|failure| Box::new((rank, failure)))?;
             resident.dial.begin(body.charged_bytes);
             // SAFETY: the shard belongs to this thread, its home, and is queued nowhere yet.
-            unsafe { *resident.body.get() = Some(body) };
+            unsafe {
+                *resident.arrivals.get() = self.arrivals(resident.id());
+                *resident.body.get() = Some(body);
+            }
         }
         Ok(())
     }
@@ -176,6 +183,11 @@ impl Job {
             .options
             .budget
             .adjust(Class::Resident, body.charged_bytes, 0);
+    }
+
+    fn arrivals(&self, shard: ShardId) -> Arrivals {
+        let lanes = self.mailed[shard.group.index()].iter().copied();
+        Arrivals::new(shard, lanes, OPEN_TURNS)
     }
 
     fn make(&self, resident: &Resident) -> Result<Body, Failure> {
@@ -231,6 +243,51 @@ impl Job {
     }
 }
 
+/// The exchanges of a program in this process, with places or stamps for the shards that start here. What is merged on its way goes by mail alone.
+fn exchanges(
+    plan: &Plan,
+    ties: Option<&Ties>,
+    numbers: &[Box<[u32]>],
+) -> Box<[Option<Box<InProcess>>]> {
+    let mut slots = Slots::BYTES_MAX;
+    let exchange = |(id, exchange): (u32, &Option<ExchangePlan>)| {
+        let (id, exchange) = (ExchangeId(id), exchange.as_ref()?);
+        let is_merged = ties.is_some_and(|ties| ties.merges(id));
+        let at = |group: GroupId, index: u32| {
+            let number = numbers[group.index()][index as usize];
+            At {
+                number,
+                starts_here: !is_merged && ties.is_none_or(|ties| ties.starts_here(number)),
+            }
+        };
+        let sides = (
+            |index| at(exchange.source, index),
+            |index| at(exchange.destination, index),
+        );
+        let piece = plan.program.piece_type(id);
+        let links = exchange.links.clone();
+        Some(Box::new(InProcess::new(links, piece, sides, &mut slots)))
+    };
+    (0..).zip(&plan.exchanges).map(exchange).collect()
+}
+
+/// By group, the exchanges of which something may come by mail: all that lead to it in a cluster, else those whose pieces have no places.
+fn mailed(
+    plan: &Plan,
+    exchanges: &[Option<Box<InProcess>>],
+    is_member: bool,
+) -> Box<[Box<[ExchangeId]>]> {
+    let mut by_group = vec![Vec::new(); plan.groups.len()];
+    for ((id, ends), exchange) in (0..).zip(&plan.exchanges).zip(exchanges) {
+        if let (Some(ends), Some(exchange)) = (ends, exchange)
+            && (is_member || matches!(exchange.keeper(), Keeper::Stamped(_)))
+        {
+            by_group[ends.destination.index()].push(ExchangeId(id));
+        }
+    }
+    by_group.into_iter().map(Box::from).collect()
+}
+
 /// Shards, their homes, and the number of each by group and index.
 type Placement = (Box<[Resident]>, Box<[u32]>, Box<[Box<[u32]>]>);
 
@@ -277,6 +334,8 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
                     woken: Woken::default(),
                     slices: AtomicU32::new(0),
                     dial: Dial::default(),
+                    mailbox: Mailbox::new(false),
+                    arrivals: UnsafeCell::new(Arrivals::default()),
                     body: UnsafeCell::new(None),
                 });
                 homes.push(thread);

@@ -1,11 +1,12 @@
 //! What a shard sees of the world around it, from the thread that runs it.
 
+use super::mail;
+use crate::arrivals::Arrivals;
 use crate::executor::job::Job;
-use crate::executor::steps::{Step, Way};
-use crate::node;
+use crate::executor::steps::{By, Step, Way};
 use crate::shard::Surroundings;
 use brambling_exchange::in_process::{Heard, Mark};
-use brambling_program::{ExchangeId, LoopId, ShardId, StageId, Turn};
+use brambling_program::{ExchangeId, LoopId, StageId, Turn};
 
 /// What a shard of this process sees.
 pub(super) struct Around<'a, 's> {
@@ -13,6 +14,8 @@ pub(super) struct Around<'a, 's> {
     pub(super) number: u32,
     pub(super) index: u32,
     pub(super) thread: u32,
+    /// What has come by mail and was taken out of the mailbox.
+    pub(super) arrivals: &'s mut Arrivals,
     pub(super) lacks: &'s mut Vec<Lack<'a>>,
 }
 
@@ -27,20 +30,29 @@ pub(in crate::executor) struct Lack<'a> {
 }
 
 impl<'a> Around<'a, '_> {
-    fn shard(&self) -> ShardId {
-        self.job.residents[self.number as usize].id()
-    }
-
     /// Whether a step has what it needs from elsewhere.
     #[inline(always)]
     pub(super) fn is_ready(&mut self, step: &Step, turn: Turn) -> bool {
         match step.way {
             Way::Plain | Way::Signal => true,
             Way::Scatter(id, source) => source.has_seen_room(turn) || self.has_room(id, turn),
-            Way::Gather(id, destination) => self.is_all((id, turn), destination.heard(turn)),
-            Way::ScatterOtherwise(id) => self.has_room(id, turn),
-            Way::GatherOtherwise(id) => self.is_complete(id, turn),
+            Way::Gather(id, destination) | Way::GatherTied(id, destination) => {
+                self.is_all((id, turn), destination.heard(turn))
+            }
+            Way::ScatterOtherwise(id, _) => self.has_room(id, turn),
+            Way::GatherOtherwise(id, by) => self.has_come(id, turn, by),
         }
+    }
+
+    #[inline(never)]
+    fn has_come(&mut self, id: ExchangeId, turn: Turn, by: By) -> bool {
+        let at = (id, turn);
+        if by == By::Mail {
+            return self.arrivals.is_complete(at, self.job);
+        }
+        let heard = self.job.exchange(id).heard(turn, self.index);
+        self.is_all(at, heard)
+            && (by == By::Places || mail::is_complete(self.job, self.number, self.arrivals, at))
     }
 
     /// Whether all has been heard; what lacks is noted.
@@ -63,59 +75,42 @@ impl<'a> Around<'a, '_> {
             }
         }
     }
-
-    /// What the job's node says.
-    #[inline(never)]
-    fn far<R>(&self, ask: impl FnOnce(&mut node::Around<'_>) -> R) -> R {
-        self.job.ties().around(self.job, self.shard(), ask)
-    }
 }
 
 impl Surroundings for Around<'_, '_> {
     #[inline(never)]
     fn is_complete(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        let Some(in_process) = self.job.exchange(exchange) else {
-            return self.far(|around| around.is_complete(exchange, turn));
-        };
-        let heard = in_process.heard(turn, self.index);
-        self.is_all((exchange, turn), heard)
+        let by = self.job.gathers_by(exchange, self.number);
+        self.has_come(exchange, turn, by)
     }
 
     #[inline(never)]
     fn has_room(&mut self, exchange: ExchangeId, turn: Turn) -> bool {
-        match self.job.exchange(exchange) {
-            Some(in_process) => in_process.has_room(turn, self.index),
-            None => self.far(|around| around.has_room(exchange, turn)),
-        }
+        self.job.exchange(exchange).has_room(turn, self.index)
     }
 
     #[inline]
     fn outcome(&mut self, signal: StageId, turn: Turn) -> Option<bool> {
-        if let Some(ties) = &self.job.ties {
-            let ask = |around: &mut node::Around<'_>| around.outcome(signal, turn);
-            return ties.around(self.job, self.shard(), ask);
-        }
-        let board = self.job.boards[signal.index()]
-            .as_ref()
-            .expect("a signal has a board");
+        let board = self.job.board(signal);
         board.outcome(turn, self.number as usize)
     }
 
     fn has_ended(&mut self, outermost: LoopId) -> bool {
-        if let Some(ties) = &self.job.ties {
-            let ask = |around: &mut node::Around<'_>| around.has_ended(outermost);
-            return ties.around(self.job, self.shard(), ask);
-        }
         self.job.ends[outermost as usize]
             .outcome(0, self.number as usize)
             .is_some()
     }
 
     fn announce(&mut self, outermost: LoopId) {
-        if let Some(ties) = &self.job.ties {
-            return ties.announce(self.job, self.shard(), outermost);
+        let job = self.job;
+        let end = &job.ends[outermost as usize];
+        let wake = |shard| job.wake(shard as u32, self.thread);
+        match &job.ties {
+            None => end.publish(false, wake),
+            Some(ties) => {
+                end.learn(0..1, false, wake);
+                ties.announce(job, outermost);
+            }
         }
-        self.job.ends[outermost as usize]
-            .publish(false, |shard| self.job.wake(shard as u32, self.thread));
     }
 }

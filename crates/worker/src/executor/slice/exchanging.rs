@@ -1,18 +1,19 @@
 //! Scatters and gathers: what their kernels are lent, and who hears of it.
 #![allow(unsafe_code)] // Lends kernels their ports, and touches the thread's run queue inside its zone.
 
-use super::{Lack, Slice};
+use super::{Lack, Slice, mail};
+use crate::arrivals::Arrivals;
 use crate::executor::job::Job;
+use crate::executor::steps::By;
 use crate::executor::watch::{Watch, Watches};
-use crate::node::Taken;
+use crate::node::NodeError;
 use crate::pieces::{PieceMap, PieceQueue};
+use crate::waits::At;
 use brambling_exchange::in_process::{
-    Carrier, DestinationEnd, Destinations, Heard, InProcess, Mailboxes, SourceEnd,
+    DestinationEnd, Destinations, Heard, InProcess, Keeper, SourceEnd,
 };
 use brambling_memory::{Class, OutOfMemory};
-use brambling_program::{
-    Context, DecodeError, ExchangeId, Kernel, KernelError, Pieces, Progress, Sink, Turn,
-};
+use brambling_program::{Context, ExchangeId, Kernel, KernelError, Pieces, Progress, Sink, Turn};
 use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,7 +23,7 @@ impl<'a> Slice<'a, '_> {
     pub(super) fn scatter(
         &mut self,
         source: SourceEnd<'a>,
-        (id, turn): (ExchangeId, Turn),
+        (id, turn): At,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
@@ -40,58 +41,87 @@ impl<'a> Slice<'a, '_> {
         {
             return context.fail(pieces_error(error));
         }
-        source.sent(turn, &mut Sent::new(self, id, turn));
-        Progress::Done
+        let mut left = Vec::new();
+        let elsewhere = |destination, piece| left.push((destination, piece));
+        source.sent(turn, &mut Sent::new(self, id, turn), elsewhere);
+        if left.is_empty() {
+            return Progress::Done;
+        }
+        told(context, self.send_elsewhere((id, turn), left))
     }
 
-    /// A scatter, wherever its destinations are.
+    /// A scatter that does not always write to the same places.
     #[inline(never)]
     pub(super) fn scatter_otherwise(
         &mut self,
-        id: ExchangeId,
-        turn: Turn,
+        by: By,
+        (id, turn): At,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        let Some(exchange) = self.job.exchange(id) else {
-            return self.scatter_far(id, turn, kernel, args, context);
-        };
-        match exchange.carrier() {
-            Carrier::Slots(slots) => {
-                let source = slots.source(exchange.phase(turn), self.resident.index);
+        let exchange = self.job.exchange(id);
+        match exchange.source(turn, self.resident.index) {
+            Some(source) if by == By::Places => {
                 self.scatter(source, (id, turn), kernel, args, context)
             }
-            Carrier::Letters(mailboxes) => {
-                self.scatter_letters(mailboxes, (id, turn), kernel, args, context)
-            }
+            _ => self.scatter_by_mail(exchange, (id, turn), kernel, args, context),
         }
     }
 
-    /// A scatter of what comes through mailboxes.
+    /// A scatter of what comes by mail, wherever its destinations are.
     #[inline(never)]
-    fn scatter_letters(
+    fn scatter_by_mail(
         &mut self,
-        mailboxes: &'a Mailboxes,
-        (id, turn): (ExchangeId, Turn),
+        exchange: &'a InProcess,
+        (id, turn): At,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        let source = self.resident.index;
-        let mut outbox = mailboxes.outbox(turn, source);
-        let mut sink = Sink::Other(&mut outbox);
+        let (job, source) = (self.job, self.resident.index);
+        let piece = job.plan.program.piece_type(id);
+        let spares = job.ties.as_ref().map(|ties| &**ties.spares(id));
+        // In a cluster what finds no room is spilled, so it counts when it has been written.
+        let budget = job.ties.is_none().then_some(&job.options.budget);
+        let links = exchange.links().at(turn);
+        let mut pieces = PieceMap::new(source, links, piece, spares, budget);
+        let mut sink = Sink::Other(&mut pieces);
         // SAFETY: the sink outlives the call.
         unsafe { context.lend_sink(&mut sink) };
         let progress = self.call(kernel, args, context);
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        if let Err(error) = outbox.deliver() {
-            return context.fail(pieces_error(error));
+        let mut sent = match pieces.sent() {
+            Ok(sent) => sent,
+            Err(error) => return context.fail(pieces_error(error)),
+        };
+        let by_stamp = match self.post_all((id, turn), &mut sent) {
+            Ok(by_stamp) => by_stamp,
+            Err(error) => return told(context, Err(error)),
+        };
+        let Keeper::Stamped(stamped) = exchange.keeper() else {
+            return Progress::Done;
+        };
+        if job.has_moved(self.number) {
+            return Progress::Done;
         }
-        mailboxes.sent(turn, source, &mut Sent::new(self, id, turn));
-        Progress::Done
+        let mut left = Vec::new();
+        stamped.sent(
+            turn,
+            source,
+            &mut Sent::new(self, id, turn),
+            |destination| {
+                if by_stamp.binary_search(&destination).is_ok() {
+                    left.push((destination, None));
+                }
+            },
+        );
+        if left.is_empty() {
+            return Progress::Done;
+        }
+        told(context, self.send_elsewhere((id, turn), left))
     }
 
     /// A gather from places within this process.
@@ -99,7 +129,7 @@ impl<'a> Slice<'a, '_> {
     pub(super) fn gather(
         &mut self,
         end: DestinationEnd<'a>,
-        (id, turn): (ExchangeId, Turn),
+        (id, turn): At,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
@@ -115,116 +145,64 @@ impl<'a> Slice<'a, '_> {
         Progress::Done
     }
 
-    /// A gather, wherever its sources are.
+    /// The same, where something may come by mail.
+    #[inline(always)]
+    pub(super) fn gather_tied(
+        &mut self,
+        end: DestinationEnd<'a>,
+        at: At,
+        arrivals: &mut Arrivals,
+        kernel: &dyn Kernel,
+        args: *const *mut u8,
+        context: &mut Context<'_>,
+    ) -> Progress {
+        match self.gather(end, at, kernel, args, context) {
+            Progress::Done => told(context, self.has_gathered(at, arrivals, By::Places)),
+            progress => progress,
+        }
+    }
+
+    /// A gather that does not always read from the same places.
     #[inline(never)]
     pub(super) fn gather_otherwise(
         &mut self,
-        id: ExchangeId,
-        turn: Turn,
+        by: By,
+        at: At,
+        arrivals: &mut Arrivals,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        let Some(exchange) = self.job.exchange(id) else {
-            return self.gather_far(id, turn, kernel, args, context);
-        };
-        match exchange.carrier() {
-            Carrier::Slots(slots) => {
-                let end = slots.destination(exchange.phase(turn), self.resident.index);
-                self.gather(end, (id, turn), kernel, args, context)
+        let exchange = self.job.exchange(at.0);
+        match exchange.destination(at.1, self.resident.index) {
+            Some(end) if by == By::Places => {
+                self.gather_tied(end, at, arrivals, kernel, args, context)
             }
-            Carrier::Letters(mailboxes) => {
-                self.gather_letters(mailboxes, (id, turn), kernel, args, context)
-            }
+            _ => self.gather_mail(exchange, at, (arrivals, by), kernel, args, context),
         }
     }
 
-    /// A gather of what lies in a mailbox.
+    /// A gather of what has come by mail.
     #[inline(never)]
-    fn gather_letters(
+    fn gather_mail(
         &mut self,
-        mailboxes: &Mailboxes,
-        (id, turn): (ExchangeId, Turn),
+        exchange: &InProcess,
+        at: At,
+        (arrivals, by): (&mut Arrivals, By),
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        let mut letters = mailboxes.inbox(turn, self.resident.index);
-        let mut pieces = Pieces::Other(&mut letters);
-        // SAFETY: the pieces outlive the call.
-        unsafe { context.lend_source(&mut pieces) };
-        let progress = self.call(kernel, args, context);
-        if progress != Progress::Done {
-            return cannot_continue(context, progress);
-        }
-        // What it held is given back before its sources hear of room.
-        drop(letters);
-        mailboxes.retire(turn, self.resident.index, |source| {
-            self.has_made_room(id, source);
+        let (job, index) = (self.job, self.resident.index);
+        let taken = arrivals.take(at, job, &job.waits).map_err(NodeError::from);
+        let values = taken.and_then(|taken| {
+            let value =
+                |(source, taken)| Ok((source, mail::value(job, (at, index), source, taken)?));
+            taken.into_iter().map(value).collect()
         });
-        Progress::Done
-    }
-
-    /// A turn has been gathered, and a source has waited for room.
-    #[cold]
-    fn has_made_room(&self, id: ExchangeId, source: u32) {
-        self.wake(self.job.number(self.job.ends(id).source, source));
-    }
-
-    /// A scatter whose destinations may be on other workers.
-    #[inline(never)]
-    fn scatter_far(
-        &self,
-        id: ExchangeId,
-        turn: Turn,
-        kernel: &dyn Kernel,
-        args: *const *mut u8,
-        context: &mut Context<'_>,
-    ) -> Progress {
-        let (job, shard) = (self.job, self.resident.id());
-        let links = &job.ends(id).links;
-        let places = 0..links.fan_out(turn, shard.index);
-        let related = places.map(|place| links.destination(turn, shard.index, place).0);
-        let ties = job.ties();
-        let mut pieces = PieceMap::new(shard.index, related, ties.spares(id));
-        let mut sink = Sink::Other(&mut pieces);
-        // SAFETY: the sink outlives the call.
-        unsafe { context.lend_sink(&mut sink) };
-        let progress = self.call(kernel, args, context);
-        if progress != Progress::Done {
-            return cannot_continue(context, progress);
-        }
-        let said = ties.scattered(job, shard, (id, turn), pieces.sent());
-        told(context, said)
-    }
-
-    /// A gather whose sources may be on other workers.
-    #[inline(never)]
-    fn gather_far(
-        &self,
-        id: ExchangeId,
-        turn: Turn,
-        kernel: &dyn Kernel,
-        args: *const *mut u8,
-        context: &mut Context<'_>,
-    ) -> Progress {
-        let (job, shard) = (self.job, self.resident.id());
-        let ties = job.ties();
-        let spares = ties.spares(id);
-        let value = |(source, taken): (u32, Taken)| {
-            let value = taken.into_value(spares);
-            value.map(|value| (source, value))
-        };
-        let taken = match ties.take(job, shard, (id, turn)) {
-            Ok(taken) => taken,
+        let mut pieces = match values {
+            Ok(values) => PieceQueue::new(values),
             Err(error) => return told(context, Err(error)),
-        };
-        let mut pieces = match taken.into_iter().map(value).collect() {
-            Ok(pieces) => PieceQueue::new(pieces),
-            Err(error) => {
-                let error: DecodeError = error;
-                return told(context, Err(error));
-            }
         };
         let mut source = Pieces::Other(&mut pieces);
         // SAFETY: the pieces outlive the call.
@@ -233,9 +211,19 @@ impl<'a> Slice<'a, '_> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        pieces.into_values().for_each(|value| spares.put(value));
-        let said = ties.gathered(job, shard, (id, turn));
-        told(context, said)
+        // What they held is given back before their sources hear of room.
+        pieces
+            .into_values()
+            .for_each(|value| mail::recycle(job, at.0, value));
+        arrivals.retire(at, &job.waits);
+        exchange.retire(at.1, index, |source| self.has_made_room(at.0, source));
+        told(context, self.has_gathered(at, arrivals, by))
+    }
+
+    /// A turn has been gathered, and a source has waited for room.
+    #[cold]
+    fn has_made_room(&self, id: ExchangeId, source: u32) {
+        self.wake(self.job.number(self.job.ends(id).source, source));
     }
 
     /// Tells a shard that something arrived. This very shard looks again anyway before its slice ends.
@@ -256,16 +244,19 @@ impl<'a> Slice<'a, '_> {
         }
     }
 
-    /// A shard of another thread must hear that a turn has ended, unless that thread looks at the marks.
+    /// A shard of another thread must hear that a turn has ended, unless that thread looks at the marks. Whether it looks here at all.
     #[inline(never)]
-    fn tell_far(&self, id: ExchangeId, number: u32) {
+    fn tell_far(&self, number: u32) -> bool {
         let job = self.job;
+        let Some(needs_mail) = job.needs_mail(number) else {
+            return false;
+        };
         // Nobody looks at the marks of a shard that runs as a guest.
         let is_guest = job.homes[self.number as usize] != self.thread;
-        let has_no_marks = || job.exchange(id).is_some_and(InProcess::must_wake);
-        if is_guest || has_no_marks() || job.needs_mail(number) {
+        if is_guest || needs_mail {
             job.post(number);
         }
+        true
     }
 
     #[cold]
@@ -341,8 +332,8 @@ impl<'a> Destinations<'a> for Sent<'_, 'a, '_> {
     }
 
     #[inline(always)]
-    fn sent_far(&mut self, number: u32) {
-        self.slice.tell_far(self.id, number);
+    fn sent_far(&mut self, number: u32) -> bool {
+        self.slice.tell_far(number)
     }
 }
 

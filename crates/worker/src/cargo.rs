@@ -1,24 +1,16 @@
-//! What pieces are while they travel: values as they are inside a process, bytes between processes.
+//! What pieces are while they travel: values as they are inside a process, bytes between processes, and what was spilled of either.
 
-use super::Bytes;
-use super::near::{Late, Near, Spills};
 use crate::assembly::Assembly;
 use crate::pieces::Spares;
-use brambling_exchange::{Gathered, Item, Parcel, Weight};
+use brambling_exchange::{Gathered, Item, Weight};
 use brambling_memory::held::{self, Held};
-use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, mutants};
+use brambling_memory::{Class, OutOfMemory, Reservation, Spill, SpillError, Spilled, mutants};
 use brambling_program::tree::TreeNode;
 use brambling_program::{DecodeError, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a source sends to a destination, as it is handed to its node.
-#[derive(Debug)]
-pub enum Piece {
-    /// For a shard of another process; it is sound for one of this process too.
-    Encoded(Encoded),
-    /// For a shard of this process; it is encoded if that has moved.
-    Value(Value),
-}
+/// Encoded pieces, shared until the last one has gone.
+pub type Bytes = bytes::Bytes;
 
 /// A piece's encoding: what was copied, and then what lies where the kernel wrote it.
 #[derive(Clone, Debug, Default)]
@@ -35,18 +27,49 @@ pub enum Cargo {
     /// The first chunk of what several shards here get alike.
     First(Bytes, Arc<Once>),
     /// All of it, inside a process.
-    Value(Arc<Near>),
-    /// What was spilled of one of the first two, and where several shards here find what one of them has decoded.
+    Value(Value),
+    /// What was spilled, and where several shards here find what one of them has decoded.
     Spilled(Arc<dyn Spilled>, Option<Arc<Once>>),
-    /// A value that was spilled, or will be.
-    Late(Arc<Late>),
+    /// What waits here, and may be spilled any time so that others get room.
+    Parked(Arc<Parked>),
+}
+
+/// A piece that waits and may be spilled by whoever needs room, while its shard leaves it alone.
+#[derive(Debug)]
+pub struct Parked(Mutex<Stay>);
+
+#[derive(Debug)]
+struct Stay {
+    what: What,
+    room: Option<Reservation>,
+    /// Shards that gather it: nobody spills it meanwhile.
+    users: u32,
+}
+
+/// A shard gathers what waited: its room is kept until this is dropped.
+#[derive(Debug)]
+pub struct InUse(Arc<Parked>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.stay().users -= 1;
+    }
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Value(Arc<Value>),
+    Bytes(Bytes, Option<Arc<Once>>),
+    Written(Arc<dyn Spilled>, Option<Arc<Once>>),
+    /// A shard has it.
+    Gone,
 }
 
 /// A piece that has come as a whole.
 #[derive(Clone, Debug)]
 pub enum Taken {
     /// From a shard of this process.
-    Value(Arc<Near>),
+    Value(Value),
     /// Its encoding, in parts.
     Parts(Parts),
 }
@@ -108,7 +131,8 @@ impl Encoded {
         }
     }
 
-    fn is_same(&self, other: &Encoded) -> bool {
+    /// Whether both may go as one: what is of equal bytes, as all of a broadcast is.
+    pub(crate) fn is_same(&self, other: &Encoded) -> bool {
         let lies = |bytes: &Bytes| (bytes.as_ptr(), bytes.len());
         let same_tail = lies(&self.tail) == lies(&other.tail) || self.tail == other.tail;
         self.head == other.head && same_tail
@@ -122,22 +146,12 @@ impl From<Bytes> for Encoded {
     }
 }
 
-impl Piece {
-    /// Whether both may go as one: what is of equal bytes, as all of a broadcast is.
-    pub(super) fn is_same(&self, other: &Piece) -> bool {
-        match (self, other) {
-            (Piece::Encoded(one), Piece::Encoded(other)) => one.is_same(other),
-            _ => false,
-        }
-    }
-}
-
 impl Weight for Cargo {
     fn bytes(&self) -> u64 {
         match self {
             Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes.len() as u64,
-            Cargo::Value(near) => near.value().bytes() as u64,
-            Cargo::Spilled(..) | Cargo::Late(_) => 0,
+            Cargo::Value(value) => value.bytes() as u64,
+            Cargo::Spilled(..) | Cargo::Parked(_) => 0,
         }
     }
 
@@ -145,91 +159,164 @@ impl Weight for Cargo {
         let (spilled, once) = match self {
             Cargo::Bytes(bytes) => (to.put(&[bytes], refused)?, None),
             Cargo::First(bytes, once) => (to.put(&[bytes], refused)?, Some(once.clone())),
-            Cargo::Value(near) if near.is_unencoded() => {
-                *self = Cargo::Late(near.spill_later(refused));
-                return Ok(());
-            }
-            Cargo::Value(near) if near.value().payload_type().is_interpreted() => {
-                (to.put(&[&near.encoding()], refused)?, None)
-            }
-            Cargo::Value(near) => {
-                let mut head = Vec::new();
-                let tail = near.value().encode_head(&mut head);
-                (to.put(&[&head, tail], refused)?, None)
-            }
-            Cargo::Spilled(..) | Cargo::Late(_) => return Ok(()),
+            Cargo::Value(value) => (write(value, to, refused)?, None),
+            Cargo::Spilled(..) | Cargo::Parked(_) => return Ok(()),
         };
         *self = Cargo::Spilled(spilled, once);
         Ok(())
     }
 }
 
+fn write(
+    value: &Value,
+    to: &dyn Spill,
+    refused: &OutOfMemory,
+) -> Result<Arc<dyn Spilled>, SpillError> {
+    let mut head = Vec::new();
+    let tail = value.encode_head(&mut head);
+    to.put(&[&head, tail], refused)
+}
+
 impl Cargo {
-    /// What came for some shards: of a piece for several the first chunk knows where they find what one of them has decoded.
-    pub(super) fn come(parcel: Parcel<Bytes>) -> Parcel<Cargo> {
-        let is_first = matches!(parcel.item, Item::Piece { chunk: 0, .. });
-        let once = (is_first && parcel.destinations.len() > 1).then(Arc::<Once>::default);
-        parcel.map(|bytes| match once {
-            Some(once) => Cargo::First(bytes, once),
-            None => Cargo::Bytes(bytes),
-        })
+    /// For several shards here: they find what one of them has decoded.
+    pub(crate) fn for_several(self) -> Cargo {
+        match self {
+            Cargo::Bytes(bytes) => Cargo::First(bytes, Arc::default()),
+            cargo => cargo,
+        }
     }
 
     /// As it travels with a shard that moves.
-    pub(super) fn to_vec(&self) -> Result<Vec<u8>, SpillError> {
+    pub(crate) fn to_vec(&self) -> Result<Vec<u8>, SpillError> {
         match self {
             Cargo::Bytes(bytes) | Cargo::First(bytes, _) => Ok(bytes.to_vec()),
-            Cargo::Value(near) => Ok(near.encoding().to_vec()),
+            Cargo::Value(value) => Ok(encoding(value)),
             Cargo::Spilled(spilled, _) => read(&**spilled),
-            Cargo::Late(late) => match late.find() {
-                Ok(near) => Ok(near.encoding().to_vec()),
-                Err(spilled) => read(&*spilled),
+            Cargo::Parked(parked) => match parked.what() {
+                What::Value(value) => Ok(encoding(&value)),
+                What::Bytes(bytes, _) => Ok(bytes.to_vec()),
+                What::Written(spilled, _) => read(&*spilled),
+                What::Gone => unreachable!("its shard has it"),
             },
         }
     }
 
-    /// Itself, if it has to be encoded before it can leave.
-    pub(super) fn unencoded(&self) -> Option<Arc<Near>> {
-        let near = match self {
-            Cargo::Value(near) => near.clone(),
-            Cargo::Late(late) => late.find().ok()?,
-            _ => return None,
-        };
-        near.is_unencoded().then_some(near)
-    }
-
     /// What is read back takes, if it was spilled.
-    pub(super) fn spilled_bytes(&self) -> Option<u64> {
+    pub(crate) fn spilled_bytes(&self) -> Option<u64> {
         match self {
             Cargo::Spilled(spilled, _) => Some(spilled.bytes()),
-            Cargo::Late(late) => Some(late.bytes()),
             _ => None,
         }
     }
 
     /// Reads it back, if it was spilled.
-    pub(super) fn recall(&mut self) -> Result<(), SpillError> {
-        match self {
-            Cargo::Spilled(spilled, once) => {
-                let bytes = Bytes::from(read(&**spilled)?);
-                *self = match once.take() {
-                    Some(once) => Cargo::First(bytes, once),
-                    None => Cargo::Bytes(bytes),
-                };
-            }
-            Cargo::Late(late) => {
-                *self = match late.find() {
-                    Ok(near) => Cargo::Value(near),
-                    Err(spilled) => Cargo::Bytes(read(&*spilled)?.into()),
-                };
-            }
-            _ => {}
+    pub(crate) fn recall(&mut self) -> Result<(), SpillError> {
+        if let Cargo::Spilled(spilled, once) = self {
+            let bytes = Bytes::from(read(&**spilled)?);
+            *self = match once.take() {
+                Some(once) => Cargo::First(bytes, once),
+                None => Cargo::Bytes(bytes),
+            };
         }
         Ok(())
     }
+
+    /// Waits from now on, in `room`, where others may spill it. What is spilled already does not wait in memory.
+    pub(crate) fn park(self, room: Reservation) -> Cargo {
+        let what = match self {
+            Cargo::Bytes(bytes) => What::Bytes(bytes, None),
+            Cargo::First(bytes, once) => What::Bytes(bytes, Some(once)),
+            Cargo::Value(value) => What::Value(Arc::new(value)),
+            cargo => return cargo,
+        };
+        let room = Some(room);
+        Cargo::Parked(Arc::new(Parked(Mutex::new(Stay {
+            what,
+            room,
+            users: 0,
+        }))))
+    }
+
+    /// A shard takes it: nobody spills it while that has what is given, if it is here.
+    pub(crate) fn unpark(&mut self) -> Option<InUse> {
+        let Cargo::Parked(parked) = self else {
+            return None;
+        };
+        let what = {
+            let mut stay = parked.stay();
+            stay.users += 1;
+            match Arc::strong_count(parked) {
+                1 => std::mem::replace(&mut stay.what, What::Gone),
+                _ => stay.what.clone(),
+            }
+        };
+        let in_use = InUse(parked.clone());
+        *self = match what {
+            What::Value(value) => {
+                // Others may have it, too: shards that get the same, or whoever was about to spill it.
+                let value = Arc::try_unwrap(value).unwrap_or_else(|shared| Value::clone(&shared));
+                Cargo::Value(value)
+            }
+            What::Bytes(bytes, None) => Cargo::Bytes(bytes),
+            What::Bytes(bytes, Some(once)) => Cargo::First(bytes, once),
+            What::Written(spilled, once) => Cargo::Spilled(spilled, once),
+            What::Gone => unreachable!("who has it alone takes it once"),
+        };
+        Some(in_use)
+    }
 }
 
-pub(super) fn encoding(value: &Value) -> Vec<u8> {
+impl Parked {
+    fn stay(&self) -> Held<'_, Stay> {
+        held::lock(&self.0)
+    }
+
+    fn what(&self) -> What {
+        self.stay().what.clone()
+    }
+
+    /// The class in which it counts, if it does.
+    pub(crate) fn class(&self) -> Option<Class> {
+        self.stay().room.as_ref().map(Reservation::class)
+    }
+
+    /// Its turn is the lowest open one now. Where the exchange has no room it stays early: it was admitted.
+    pub(crate) fn promote(&self) {
+        if let Some(room) = &mut self.stay().room {
+            let _ = room.move_to(Class::Exchange);
+        }
+    }
+
+    /// Spills it, unless its shard takes it meanwhile; how many bytes are free then. Nothing is locked while it is written.
+    ///
+    /// # Errors
+    /// When it cannot be spilled. It stays where it is.
+    pub(crate) fn spill(&self, to: &dyn Spill, refused: &OutOfMemory) -> Result<u64, SpillError> {
+        let what = {
+            let stay = self.stay();
+            match stay.users {
+                0 => stay.what.clone(),
+                _ => What::Gone,
+            }
+        };
+        let (spilled, once) = match what {
+            What::Value(value) => (write(&value, to, refused)?, None),
+            What::Bytes(bytes, once) => (to.put(&[&bytes], refused)?, once),
+            What::Written(..) | What::Gone => return Ok(0),
+        };
+        let mut stay = self.stay();
+        if stay.users > 0 || matches!(stay.what, What::Written(..) | What::Gone) {
+            return Ok(0);
+        }
+        let before = std::mem::replace(&mut stay.what, What::Written(spilled, once));
+        let room = stay.room.take();
+        drop(stay);
+        drop(before);
+        Ok(room.map_or(0, |room| room.bytes()))
+    }
+}
+
+fn encoding(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(value.bytes());
     value.encode(&mut bytes);
     bytes
@@ -261,6 +348,21 @@ impl Taken {
         }
     }
 
+    /// The piece, where nothing comes from other processes.
+    ///
+    /// # Errors
+    /// When it did, or was spilled.
+    #[cfg(not(loom))]
+    pub(crate) fn into_own(self) -> Result<Value, DecodeError> {
+        match self {
+            Taken::Value(value) => Ok(value),
+            Taken::Parts(_) => Err(DecodeError {
+                expected: "value of this process".into(),
+                reason: "it is bytes".into(),
+            }),
+        }
+    }
+
     /// The piece; its memory comes from a spare one.
     ///
     /// # Errors
@@ -271,7 +373,7 @@ impl Taken {
             once,
             assembly,
         } = match self {
-            Taken::Value(near) => return Ok(Near::into_value(near)),
+            Taken::Value(value) => return Ok(value),
             Taken::Parts(parts) => parts,
         };
         let decode = || {
@@ -297,7 +399,7 @@ impl Taken {
     /// What it takes.
     pub fn bytes(&self) -> u64 {
         match self {
-            Taken::Value(near) => near.value().bytes() as u64,
+            Taken::Value(value) => value.bytes() as u64,
             Taken::Parts(parts) => parts.bytes.iter().map(|part| part.len() as u64).sum(),
         }
     }
@@ -305,7 +407,7 @@ impl Taken {
     /// Its encoding.
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
-            Taken::Value(near) => encoding(near.value()),
+            Taken::Value(value) => encoding(value),
             Taken::Parts(parts) => parts.bytes.concat(),
         }
     }
@@ -340,30 +442,18 @@ impl Once {
     }
 }
 
-/// What a source sends to a destination: its piece, in chunks where that is large, or an empty mark.
-pub(super) fn items(
-    source: TreeNode,
-    piece: Option<Piece>,
-    chunk_bytes: usize,
-    spills: &Arc<Spills>,
-) -> Vec<Item<Cargo>> {
-    match piece {
-        None => vec![Item::Empty {
-            sources: source.leaves().expect("a source's"),
-        }],
-        Some(Piece::Value(value)) => {
-            vec![Item::whole(source, Cargo::Value(Near::new(value, spills)))]
-        }
-        Some(Piece::Encoded(encoded)) => {
-            let chunks = chunks(source, &encoded, chunk_bytes);
-            let cargo = |item: Item<Bytes>| item.map(Cargo::Bytes);
-            chunks.into_iter().map(cargo).collect()
-        }
-    }
+/// What a source sends to another process: its piece, in chunks where that is large, or an empty mark.
+pub fn items(source: TreeNode, piece: Option<Encoded>, chunk_bytes: usize) -> Vec<Item<Cargo>> {
+    let Some(piece) = piece else {
+        let sources = source.leaves().expect("a source's");
+        return vec![Item::Empty { sources }];
+    };
+    let chunks = chunks(source, &piece, chunk_bytes).into_iter();
+    chunks.map(|item| item.map(Cargo::Bytes)).collect()
 }
 
 /// The chunks of a piece that leaves this process: what lies elsewhere is cut, not copied.
-pub(super) fn chunks(source: TreeNode, piece: &Encoded, chunk_bytes: usize) -> Vec<Item<Bytes>> {
+pub(crate) fn chunks(source: TreeNode, piece: &Encoded, chunk_bytes: usize) -> Vec<Item<Bytes>> {
     let Encoded { head, tail } = piece;
     if tail.is_empty() && head.len() <= chunk_bytes {
         return vec![Item::whole(source, head.clone())];
@@ -383,40 +473,8 @@ pub(super) fn chunks(source: TreeNode, piece: &Encoded, chunk_bytes: usize) -> V
     cut(head).chain(cut(tail)).enumerate().map(item).collect()
 }
 
-/// An item that was for this process and has to leave it, for frames. What was spilled is read back.
-pub(super) fn leaving(
-    item: Item<Cargo>,
-    chunk_bytes: usize,
-) -> Result<Vec<Item<Bytes>>, SpillError> {
-    let (source, chunk, last, mut payload) = match item {
-        Item::Empty { sources } => return Ok(vec![Item::Empty { sources }]),
-        Item::Piece {
-            source,
-            chunk,
-            last,
-            payload,
-        } => (source, chunk, last, payload),
-    };
-    payload.recall()?;
-    let encoded = match payload {
-        Cargo::Value(near) => Encoded::from(near.encoding()),
-        Cargo::Bytes(bytes) | Cargo::First(bytes, _) if chunk > 0 || !last => {
-            return Ok(vec![Item::Piece {
-                source,
-                chunk,
-                last,
-                payload: bytes,
-            }]);
-        }
-        // A whole piece: a value that was spilled is one, however large it is.
-        Cargo::Bytes(bytes) | Cargo::First(bytes, _) => Encoded::from(bytes),
-        Cargo::Spilled(..) | Cargo::Late(_) => unreachable!("read back above"),
-    };
-    Ok(chunks(source, &encoded, chunk_bytes))
-}
-
 /// Whole pieces, by source, from chunks in the order of sources and chunks.
-pub(super) fn join(chunks: impl IntoIterator<Item = Gathered<Cargo>>) -> Vec<(u32, Taken)> {
+pub(crate) fn join(chunks: impl IntoIterator<Item = Gathered<Cargo>>) -> Vec<(u32, Taken)> {
     let mut pieces: Vec<(u32, Taken)> = Vec::new();
     for chunk in chunks {
         let source = chunk.source.start() as u32;
@@ -430,8 +488,8 @@ pub(super) fn join(chunks: impl IntoIterator<Item = Gathered<Cargo>>) -> Vec<(u3
             (Cargo::First(bytes, once), _) => {
                 pieces.push((source, Taken::of(bytes, Some(once))));
             }
-            (Cargo::Value(near), _) => pieces.push((source, Taken::Value(near))),
-            (Cargo::Spilled(..) | Cargo::Late(_), _) => {
+            (Cargo::Value(value), _) => pieces.push((source, Taken::Value(value))),
+            (Cargo::Spilled(..) | Cargo::Parked(_), _) => {
                 unreachable!("a turn is handed out when it has been read back")
             }
         }

@@ -1,0 +1,188 @@
+//! The keeper of what has too many pairs for slots: a stamp for each source says that all it sends in a turn lies in mailboxes.
+//!
+//! # Why a turn is never taken for complete too early
+//! A source puts its pieces into the mailboxes of their destinations and stamps its line then; who sees the stamp finds them. A destination that
+//! does not live by stamps is told of each source by name, also of those that send it nothing.
+//!
+//! A source that leaves the process says from which turn on it stamps nothing here ([`Stamped::leave`]). Of earlier turns its stamps still hold:
+//! they are only written over when all destinations have retired them.
+
+use super::room::rooms;
+use super::slots::{Arrived, Heard, Mark};
+use super::stamp::Stamp;
+use super::sync::{AtomicU64, Ordering};
+use super::{At, Destinations, Room, fences};
+use crate::OPEN_TURNS;
+use brambling_program::{Links, Turn};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One source's open turns. On a line of its own: its thread writes it.
+#[repr(align(128))]
+struct Line {
+    ended: [Stamp; OPEN_TURNS as usize],
+    /// The first turn that it does not stamp here.
+    left: AtomicU64,
+}
+
+impl Line {
+    fn of(&self, turn: Turn) -> &Stamp {
+        &self.ended[(turn % OPEN_TURNS) as usize]
+    }
+
+    fn has_left(&self, turn: Turn) -> bool {
+        // Acquire: what it said of later turns comes by mail.
+        turn >= self.left.load(Ordering::Acquire)
+    }
+}
+
+/// The stamps of an exchange.
+pub struct Stamped {
+    links: Arc<Links>,
+    lines: Box<[Line]>,
+    /// By destination. Touched by its thread.
+    arrived: Box<[Arrived]>,
+    sources: Box<[At]>,
+    destinations: Box<[At]>,
+    /// By destination, wherever it is.
+    rooms: Box<[Room]>,
+}
+
+impl Stamped {
+    pub(super) fn new(
+        links: Arc<Links>,
+        (source, destination): (impl Fn(u32) -> At, impl Fn(u32) -> At),
+    ) -> Stamped {
+        let line = |at: &At| Line {
+            ended: Default::default(),
+            left: AtomicU64::new(match at.starts_here {
+                true => Turn::MAX,
+                false => 0,
+            }),
+        };
+        let sources: Box<[At]> = (0..links.source_count()).map(source).collect();
+        Stamped {
+            lines: sources.iter().map(line).collect(),
+            arrived: (0..links.destination_count())
+                .map(|_| Arrived::default())
+                .collect(),
+            destinations: (0..links.destination_count()).map(destination).collect(),
+            rooms: rooms(&links),
+            sources,
+            links,
+        }
+    }
+
+    /// Whether a destination lives by stamps.
+    pub fn serves(&self, destination: u32) -> bool {
+        self.destinations[destination as usize].starts_here
+    }
+
+    /// Whether a source stamps its turns here.
+    pub fn stamps(&self, source: u32, turn: Turn) -> bool {
+        !self.lines[source as usize].has_left(turn)
+    }
+
+    /// What a destination has heard of the sources that stamp, beside those whose word comes by mail. For the destination's thread.
+    pub fn heard(&self, turn: Turn, destination: u32) -> Heard<'_> {
+        let links = self.links.at(turn);
+        let known = self.arrived[destination as usize].of(turn);
+        let fan_in = links.fan_in(destination);
+        let mut at = known.load(Ordering::Relaxed);
+        let begun = at;
+        let missing = loop {
+            if at == fan_in {
+                break None;
+            }
+            let source = links.source(destination, at);
+            let line = &self.lines[source as usize];
+            let stamp = line.of(turn);
+            if !stamp.has_ended(turn) && !line.has_left(turn) {
+                break Some((source, stamp));
+            }
+            at += 1;
+        };
+        if at != begun {
+            known.store(at, Ordering::Relaxed);
+        }
+        match missing {
+            None => Heard::All,
+            Some((source, stamp)) => Heard::Missing {
+                source: self.sources[source as usize].number,
+                mark: Some(Mark::new(stamp, turn)),
+            },
+        }
+    }
+
+    /// How many of a destination's first sources are known to have ended a turn, or to say so by mail. For its thread.
+    pub fn known(&self, turn: Turn, destination: u32) -> u32 {
+        let known = self.arrived[destination as usize].of(turn);
+        known.load(Ordering::Relaxed)
+    }
+
+    /// Which of a destination's sources, by their places, have ended a turn by stamp: of these all is said.
+    pub fn ended(
+        &self,
+        turn: Turn,
+        destination: u32,
+        places: Range<u32>,
+    ) -> impl Iterator<Item = u32> + '_ {
+        let links = self.links.at(turn);
+        places.filter(move |place| {
+            let source = links.source(destination, *place);
+            self.lines[source as usize].of(turn).has_ended(turn)
+        })
+    }
+
+    /// Ends a source's turn, whose pieces lie in mailboxes. Tells its destinations; those that do not live by stamps are given to `elsewhere`.
+    pub fn sent<'a>(
+        &'a self,
+        turn: Turn,
+        source: u32,
+        destinations: &mut impl Destinations<'a>,
+        mut elsewhere: impl FnMut(u32),
+    ) {
+        let links = self.links.at(turn);
+        let places = || (0..links.fan_out(source)).map(|place| links.destination(source, place));
+        // Asked before anybody can see the stamp, as with slots.
+        let mut lacking = Vec::new();
+        for (destination, ordinal) in places() {
+            let At { number, .. } = self.destinations[destination as usize];
+            let known = self.arrived[destination as usize].of(turn);
+            if destinations.is_near(number) && known.load(Ordering::Relaxed) == ordinal {
+                lacking.push((destination, number));
+            }
+        }
+        self.lines[source as usize].of(turn).end(turn);
+        for (destination, number) in lacking {
+            destinations.reached(number, || self.heard(turn, destination));
+        }
+        // As with slots: who goes to sleep, or leaves, sees the stamp, or is seen here.
+        fences::light();
+        for (destination, _) in places() {
+            let At {
+                number,
+                starts_here,
+            } = self.destinations[destination as usize];
+            if !destinations.is_near(number) && !(starts_here && destinations.sent_far(number)) {
+                elsewhere(destination);
+            }
+        }
+    }
+
+    /// A source leaves the process: what it says of later turns than those that it has stamped comes by mail.
+    pub fn leave(&self, source: u32) {
+        let Line { ended, left } = &self.lines[source as usize];
+        let last = ended.iter().map(Stamp::last).max().unwrap_or(0);
+        left.store(last, Ordering::Release);
+    }
+
+    pub(super) fn room(&self, destination: u32) -> &Room {
+        &self.rooms[destination as usize]
+    }
+
+    pub(super) fn retire(&self, turn: Turn, destination: u32) {
+        let known = self.arrived[destination as usize].of(turn);
+        known.store(0, Ordering::Relaxed);
+    }
+}

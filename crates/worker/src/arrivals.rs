@@ -1,0 +1,265 @@
+//! What has come for one shard and was not gathered: part of the shard, which moves with it. Only whoever runs the shard touches it.
+//!
+//! # Rules
+//! * What comes by mail is taken here once for each name ([`Inbox`]), whatever order it comes in.
+//! * Of an exchange in which the shard has places, the pieces of the lowest open turn go there as soon as they are whole ([`Arrivals::whole`]); the
+//!   shard gathers them from there. Pieces of later turns wait here, where they count as early.
+//! * What counts for a gather is given back when that has returned.
+
+use crate::cargo::{Cargo, Taken};
+use crate::waits::{At, Charge, Kept, Unreturned, Waits, whole};
+use brambling_exchange::{
+    Accepted, Gathered, Inbox, InboxError, InboxState, Item, NoRoom, Relation, Waits as Waiting,
+};
+use brambling_memory::{SpillError, mutants};
+use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
+use serde_bytes::ByteBuf;
+use std::ops::Range;
+
+/// Something for a shard, as it lies in its mailbox.
+#[derive(Debug)]
+pub struct Letter {
+    /// The exchange and its turn.
+    pub at: At,
+    /// A piece, or that there is none.
+    pub item: Item<Kept>,
+}
+
+/// The pieces of a complete turn, by ascending source.
+pub type Pieces = Vec<(u32, Taken)>;
+
+/// What has come for a shard.
+#[derive(Debug)]
+pub struct Arrivals {
+    shard: ShardId,
+    inbox: Inbox<Kept>,
+    /// How pieces count that a gather has and has not merged yet.
+    gathering: Vec<(ExchangeId, Charge)>,
+    /// Pieces that wait.
+    waiting: usize,
+}
+
+impl Default for Arrivals {
+    /// Of no shard.
+    fn default() -> Arrivals {
+        let (group, index) = (GroupId(0), 0);
+        Arrivals::new(ShardId { group, index }, [], 1)
+    }
+}
+
+impl Arrivals {
+    /// Nothing, for a shard to whose group `exchanges` lead.
+    pub fn new(
+        shard: ShardId,
+        exchanges: impl IntoIterator<Item = ExchangeId>,
+        open_turns: u64,
+    ) -> Arrivals {
+        Arrivals::of(shard, Inbox::new(shard, exchanges, open_turns))
+    }
+
+    fn of(shard: ShardId, inbox: Inbox<Kept>) -> Arrivals {
+        Arrivals {
+            shard,
+            inbox,
+            gathering: Vec::new(),
+            waiting: 0,
+        }
+    }
+
+    /// Whether pieces wait here.
+    #[inline]
+    pub fn has_any(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Takes what was in the mailbox.
+    ///
+    /// # Errors
+    /// What no honest sender sends.
+    pub fn accept(
+        &mut self,
+        letter: Letter,
+        relation: &impl Relation,
+    ) -> Result<Accepted, InboxError> {
+        let Letter { at, item } = letter;
+        let is_piece = matches!(item, Item::Piece { .. });
+        let accepted = self.inbox.accept(at.0, at.1, item, relation)?;
+        self.waiting += usize::from(is_piece && accepted != Accepted::Repeated);
+        Ok(accepted)
+    }
+
+    /// Sources, by their places among all, have ended a turn: of these nothing more comes.
+    pub fn ended(
+        &mut self,
+        at: At,
+        places: impl IntoIterator<Item = u32>,
+        relation: &impl Relation,
+    ) {
+        self.inbox.cover(at.0, at.1, places, relation);
+    }
+
+    /// How many of the first sources of a turn were given to [`Arrivals::ended`] or passed over.
+    pub fn known(&mut self, at: At) -> &mut u32 {
+        self.inbox.known(at.0, at.1)
+    }
+
+    /// Whether all of a turn is here.
+    #[inline]
+    pub fn is_complete(&self, at: At, relation: &impl Relation) -> bool {
+        self.inbox.is_complete(at.0, at.1, relation)
+    }
+
+    /// The pieces of a complete turn. They count until [`Arrivals::retire`].
+    ///
+    /// # Errors
+    /// When some were spilled and do not come back.
+    pub fn take(
+        &mut self,
+        at: At,
+        relation: &impl Relation,
+        waits: &Waits,
+    ) -> Result<Pieces, Unreturned> {
+        let mut gathered = Vec::new();
+        let is_complete = self.inbox.take(at.0, at.1, relation, &mut gathered);
+        assert!(is_complete, "a gather runs when its turn is complete");
+        self.hand_out(at, gathered, waits)
+    }
+
+    /// The sources of a turn of which all is here that was not handed out before: of some a piece, of the others that there is none.
+    ///
+    /// # Errors
+    /// As [`Arrivals::take`].
+    pub fn whole(
+        &mut self,
+        at: At,
+        relation: &impl Relation,
+        waits: &Waits,
+    ) -> Result<(Pieces, Vec<Range<u64>>), Unreturned> {
+        let (gathered, empty) = self.inbox.take_whole(at.0, at.1, relation);
+        Ok((self.hand_out(at, gathered, waits)?, empty))
+    }
+
+    fn hand_out(
+        &mut self,
+        at: At,
+        mut gathered: Vec<Gathered<Kept>>,
+        waits: &Waits,
+    ) -> Result<Pieces, Unreturned> {
+        self.waiting -= gathered.len();
+        let recalled = waits.recall(at, self.shard, &mut gathered)?;
+        let mut counted_bytes = 0;
+        let mut charge = |charge| match charge {
+            Charge::Nothing => {}
+            Charge::Counted(bytes) => counted_bytes += bytes,
+            charge => self.gathering.push((at.0, charge)),
+        };
+        charge(recalled);
+        let pieces = whole(gathered, charge);
+        if counted_bytes > 0 {
+            self.gathering.push((at.0, Charge::Counted(counted_bytes)));
+        }
+        Ok(pieces)
+    }
+
+    /// What a source sent lies in a place that is left: it waits here again, and counts nowhere.
+    pub fn put_back(
+        &mut self,
+        at: At,
+        (source, piece): (u32, Option<Cargo>),
+        relation: &impl Relation,
+    ) {
+        self.waiting += usize::from(piece.is_some());
+        let piece = piece.map(Kept::uncounted);
+        self.inbox.put_back(at.0, at.1, (source, piece), relation);
+    }
+
+    /// A turn was gathered here: nothing of it is taken any more.
+    pub fn retire(&mut self, at: At, waits: &Waits) {
+        self.inbox.retire(at.0, at.1);
+        self.settle(at.0, waits);
+    }
+
+    /// A turn was gathered from places: as far as this is concerned, all turns before the next one are over.
+    pub fn retired_elsewhere(&mut self, at: At, waits: &Waits) {
+        self.inbox.catch_up(at.0, at.1 + 1);
+        self.settle(at.0, waits);
+    }
+
+    fn settle(&mut self, exchange: ExchangeId, waits: &Waits) {
+        if !mutants::is_on("gathered-pieces-keep-their-room") {
+            let its = self.gathering.extract_if(.., |it| it.0 == exchange);
+            its.for_each(|(_, charge)| waits.give_back(charge));
+        }
+        if self.waiting > 0 {
+            self.inbox.lowest_mut(exchange).for_each(Kept::promote);
+        }
+    }
+
+    /// The lowest turn of an exchange that is not retired.
+    pub fn next(&self, exchange: ExchangeId) -> Turn {
+        self.inbox.next(exchange)
+    }
+
+    /// What moves with the shard; it stays here as well.
+    ///
+    /// # Errors
+    /// When something was spilled and cannot be read.
+    pub fn export(&self) -> Result<InboxState<ByteBuf>, SpillError> {
+        let mut unread = None;
+        let state = self.inbox.export(|kept| {
+            let bytes = kept.cargo.to_vec().map_err(|error| unread = Some(error));
+            ByteBuf::from(bytes.unwrap_or_default())
+        });
+        unread.map_or(Ok(state), Err)
+    }
+
+    /// What a shard has brought along.
+    ///
+    /// # Errors
+    /// When it is none of this shard's, or finds no room.
+    pub fn import(
+        shard: ShardId,
+        exchanges: impl IntoIterator<Item = ExchangeId>,
+        open_turns: u64,
+        state: InboxState<Cargo>,
+        relation: &impl Relation,
+        waits: &Waits,
+    ) -> Result<Arrivals, Refusal> {
+        let state = state.map(Kept::uncounted);
+        let mut inbox = Inbox::import(shard, exchanges, open_turns, state, relation)?;
+        let mut waiting = 0;
+        for piece in inbox.waiting_mut() {
+            let Waiting {
+                exchange,
+                turn,
+                lowest_open,
+                payload,
+            } = piece;
+            waits.count((exchange, turn), shard, lowest_open, payload)?;
+            waiting += 1;
+        }
+        let mut arrivals = Arrivals::of(shard, inbox);
+        arrivals.waiting = waiting;
+        Ok(arrivals)
+    }
+
+    /// The job ends: what still counts is given back.
+    pub fn give_up(&mut self, waits: &Waits) {
+        let gathering = self.gathering.drain(..).map(|it| it.1);
+        gathering.for_each(|charge| waits.give_back(charge));
+        for piece in self.inbox.waiting_mut() {
+            waits.give_back(piece.payload.take_charge());
+        }
+    }
+}
+
+/// Why what a shard has brought along cannot be taken.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It is no inbox of this shard's.
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
+    /// There is no room for it.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}

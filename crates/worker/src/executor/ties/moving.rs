@@ -1,0 +1,105 @@
+//! Shards that leave: what has come for them goes with them, wherever it lies.
+//!
+//! # Why nothing that was sent to a shard stays behind
+//! First the node delivers nothing to it any more. Then the shard's word among the owners says that it is away, its mailbox closes, and its places are
+//! claimed ([`Stamp::claim`](brambling_exchange::in_process::Stamp::claim)). Whoever put something into the mailbox before, or stamped a place, has
+//! given it to the shard; whoever comes later finds the mailbox closed, or the word, and gives it to the node, which forwards it.
+
+use super::Ties;
+use crate::arrivals::Arrivals;
+use crate::cargo::Cargo;
+use crate::executor::job::{AWAY, Job};
+use crate::executor::slice;
+use crate::node::NodeError;
+use brambling_exchange::OPEN_TURNS;
+use brambling_exchange::in_process::{Keeper, fences};
+use brambling_program::{ExchangeId, ShardId, Turn};
+use std::sync::atomic::Ordering;
+
+impl Ties {
+    /// No task of a shard runs here any more, and none starts: it is away from now on. What has come for it is with its arrivals then.
+    pub(in crate::executor) fn leave(
+        &self,
+        job: &Job,
+        number: u32,
+        arrivals: &mut Arrivals,
+    ) -> Result<(), NodeError> {
+        let resident = &job.residents[number as usize];
+        let shard = resident.id();
+        // What it was to merge goes on.
+        self.say();
+        let has_moved = job.has_moved(number);
+        self.with(job, |node| {
+            // Inside the lock: the next order can only come after the shard has come back.
+            self.leaving[number as usize].store(false, Ordering::Relaxed);
+            node.leave(shard);
+        });
+        slice::take_mail(job, number, arrivals)?;
+        // Sequentially consistent with the fence: who stamps later sees it.
+        job.owners[number as usize].store(AWAY, Ordering::SeqCst);
+        fences::heavy();
+        for letter in resident.mailbox.close() {
+            arrivals.accept(letter, job)?;
+        }
+        if !has_moved {
+            for &id in &job.mailed[shard.group.index()] {
+                collect(job, id, shard, arrivals);
+            }
+            self.stop_stamping(job, shard);
+        }
+        Ok(())
+    }
+
+    /// What a source says of later turns comes by mail from where it is then.
+    fn stop_stamping(&self, job: &Job, shard: ShardId) {
+        for (ends, exchange) in job.plan.exchanges.iter().zip(&job.exchanges) {
+            let is_its = ends.as_ref().is_some_and(|ends| ends.source == shard.group);
+            if let Some(Keeper::Stamped(stamped)) = exchange.as_ref().map(|it| it.keeper())
+                && is_its
+            {
+                stamped.leave(shard.index);
+            }
+        }
+    }
+
+    /// A shard that has left goes with its body, and with all that it has retired.
+    pub(in crate::executor) fn depart(
+        &self,
+        job: &Job,
+        shard: ShardId,
+        body: Vec<u8>,
+    ) -> Result<(), NodeError> {
+        let exchanges = job.mailed[shard.group.index()].iter();
+        let retired = exchanges.map(|&id| (id, job.exchange(id).room(shard.index).retired()));
+        let retired: Vec<(ExchangeId, Turn)> = retired.filter(|(_, turns)| *turns > 0).collect();
+        self.with(job, |node| node.depart(shard, retired, body))
+    }
+}
+
+/// What a shard that leaves has in its places of an exchange, or hears by stamps, is with what has come by mail.
+fn collect(job: &Job, id: ExchangeId, shard: ShardId, arrivals: &mut Arrivals) {
+    let exchange = job.exchange(id);
+    match exchange.keeper() {
+        Keeper::Stamped(stamped) if stamped.serves(shard.index) => {
+            let first = arrivals.next(id);
+            for turn in first..first + OPEN_TURNS {
+                let fan_in = exchange.links().fan_in(turn, shard.index);
+                let ended = stamped.ended(turn, shard.index, 0..fan_in);
+                arrivals.ended((id, turn), ended, job);
+            }
+        }
+        Keeper::Stamped(_) => {}
+        Keeper::Slots(_) => {
+            // By phase: a place is the same pair's in each of them.
+            let first = exchange.room(shard.index).retired();
+            for turn in first..first + OPEN_TURNS {
+                let Some(end) = exchange.destination(turn, shard.index) else {
+                    return;
+                };
+                end.collect(turn, |source, piece| {
+                    arrivals.put_back((id, turn), (source, piece.map(Cargo::Value)), job);
+                });
+            }
+        }
+    }
+}

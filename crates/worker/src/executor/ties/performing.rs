@@ -1,0 +1,206 @@
+//! What the node asks for, carried out while it is not locked.
+
+use super::Ties;
+use crate::arrivals::Letter;
+use crate::cargo::{Bytes, Cargo, Encoded, items};
+use crate::executor::job::{BY_MAIL, Job};
+use crate::node::{Effect, Errand, NodeError};
+use crate::waits::{At, Kept};
+use brambling_exchange::{Item, Parcel};
+use brambling_memory::held;
+use brambling_program::{ExchangeId, ShardId, Turn};
+use brambling_protocol::frame::SHARED_BYTES;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+impl Ties {
+    /// What must have happened before anybody else asks the node: mailboxes are open before it says that their shards are here.
+    pub(super) fn prepare(&self, job: &Job, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::Settle { shard, .. } = effect {
+                let number = job.number(shard.group, shard.index);
+                job.residents[number as usize].mailbox.open();
+            }
+        }
+    }
+
+    pub(super) fn perform(&self, job: &Job, effects: Vec<Effect>) {
+        let mut frames = Vec::new();
+        let mut complete = Vec::new();
+        for effect in effects {
+            let done = match effect {
+                Effect::Send {
+                    to,
+                    priority,
+                    packet,
+                } => {
+                    frames.push((to, priority, packet));
+                    Ok(())
+                }
+                Effect::Deliver(parcel, _outside) => self.deliver(job, parcel),
+                Effect::Meet(parcel, _outside) => self.meet(job, parcel),
+                Effect::Pass {
+                    at,
+                    to,
+                    item,
+                    outside: _outside,
+                } => self.pass(job, at, to, item),
+                Effect::Combine { at, group } => {
+                    complete.push((at, group));
+                    Ok(())
+                }
+                Effect::Errand(errand) => self.run(job, errand),
+                effect => {
+                    self.tell(job, effect);
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
+                job.fail_by(error);
+            }
+        }
+        if !frames.is_empty() {
+            self.carrier.send(frames);
+        }
+        self.combine_all(job, complete);
+    }
+
+    /// What shards wait for, and what becomes of them.
+    fn tell(&self, job: &Job, effect: Effect) {
+        match effect {
+            Effect::Room {
+                exchange,
+                destinations,
+                turns,
+            } => make_room(job, exchange, destinations, turns),
+            Effect::Outcome {
+                signal,
+                turns,
+                outcome,
+            } => job
+                .board(signal)
+                .learn(turns, outcome, |shard| job.post(shard as u32)),
+            Effect::LoopEnd(outermost) => {
+                job.ends[outermost as usize].learn(0..1, false, |shard| job.post(shard as u32));
+            }
+            Effect::Drain(shard) => {
+                let number = job.number(shard.group, shard.index);
+                // Release: pairs with the acquire in `is_leaving`.
+                self.leaving[number as usize].store(true, Ordering::Release);
+                job.post(number);
+            }
+            Effect::Settle { shard, body } => {
+                let number = job.number(shard.group, shard.index);
+                held::lock(&self.arrived).insert(number, body);
+                let home = job.homes[number as usize] | BY_MAIL;
+                // Release: its thread finds what has come.
+                job.owners[number as usize].store(home, Ordering::Release);
+                job.post(number);
+            }
+            Effect::Forget(worker) => self.carrier.forget(worker),
+            Effect::End { failure } => job.end(failure),
+            _ => unreachable!("carried out by the caller"),
+        }
+    }
+
+    /// Puts what has come into the mailboxes of shards here, and wakes them.
+    fn deliver(&self, job: &Job, parcel: Parcel<Cargo>) -> Result<(), NodeError> {
+        let at = (parcel.exchange, parcel.turn);
+        let group = parcel.group;
+        let shard = |index| ShardId { group, index };
+        let (first, count) = (parcel.destinations.start, parcel.destinations.len());
+        let exchange = job.exchange(at.0);
+        let rooms = parcel.destinations.clone();
+        // The lowest open turn of one of those that share it.
+        let lowest = rooms.map(|index| exchange.room(index).retired()).max();
+        let lowest = lowest.unwrap_or(0);
+        let items = job
+            .waits
+            .share(at, shard(first), count, lowest, parcel.item)?;
+        for (index, item) in parcel.destinations.zip(items) {
+            self.put(job, shard(index), at, item)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, job: &Job, to: ShardId, at: At, item: Item<Kept>) -> Result<(), NodeError> {
+        let number = job.number(to.group, to.index);
+        match job.residents[number as usize]
+            .mailbox
+            .put(Letter { at, item })
+        {
+            Ok(is_first) => {
+                if is_first {
+                    job.post(number);
+                }
+                Ok(())
+            }
+            Err(letter) => self.give_back(job, to, at, letter.item),
+        }
+    }
+
+    /// A shard has left before something could be put into its mailbox: it goes where the shard is now.
+    pub(in crate::executor) fn give_back(
+        &self,
+        job: &Job,
+        to: ShardId,
+        at: At,
+        item: Item<Kept>,
+    ) -> Result<(), NodeError> {
+        self.say();
+        let items = self.as_bytes(at.0, item)?;
+        self.with(job, |node| {
+            let mut items = items.iter();
+            items.try_for_each(|item| node.give_back(to, at, item))
+        })
+    }
+
+    fn pass(&self, job: &Job, at: At, to: Option<u32>, item: Item<Kept>) -> Result<(), NodeError> {
+        self.say();
+        let items = self.as_bytes(at.0, item)?;
+        self.with(job, |node| {
+            let mut items = items.iter();
+            items.try_for_each(|item| node.pass(at, to, item))
+        })
+    }
+
+    /// What was for this process and has to leave it. What it counted is given back; what was spilled is read.
+    fn as_bytes(&self, id: ExchangeId, item: Item<Kept>) -> Result<Vec<Item<Cargo>>, NodeError> {
+        let mut encoded = None;
+        let item = item.try_map(|kept| {
+            Ok::<_, NodeError>(match kept.leave()? {
+                Cargo::Value(value) => {
+                    encoded = Some(Encoded::of(value, self.spares(id), SHARED_BYTES));
+                    Cargo::Bytes(Bytes::new())
+                }
+                cargo => cargo,
+            })
+        })?;
+        Ok(match (item, encoded) {
+            (Item::Piece { source, .. }, Some(piece)) => {
+                items(source, Some(piece), self.chunk_bytes)
+            }
+            (item, _) => vec![item],
+        })
+    }
+
+    /// Does what the node has left to whoever asked it.
+    fn run(&self, job: &Job, errand: Errand) -> Result<(), NodeError> {
+        if job.has_stopped() {
+            return Ok(());
+        }
+        let Some((parcel, _outside)) = errand.run()? else {
+            return Ok(());
+        };
+        self.say();
+        self.with(job, |node| node.go_on(&parcel))
+    }
+}
+
+fn make_room(job: &Job, id: ExchangeId, destinations: Range<u32>, turns: Turn) {
+    let group = job.ends(id).source;
+    for destination in destinations {
+        let room = job.exchange(id).room(destination);
+        room.retire_to(turns, |source| job.post(job.number(group, source as u32)));
+    }
+}

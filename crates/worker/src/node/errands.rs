@@ -1,0 +1,119 @@
+//! What a node leaves to whoever runs it: to write what it holds and finds no room for, and to read it back when it has to go on.
+//!
+//! # Rules
+//! * What the router holds and finds no room for counts as spilled from then on, and is where it was until it has been written ([`Errand::Write`]).
+//! * What was spilled and has to leave waits outside until it was read ([`Errand::Read`]), and takes the way that the map then names.
+
+use super::{At, Node, NodeError, Outside};
+use crate::cargo::Cargo;
+use brambling_exchange::Parcel;
+use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, held};
+use std::sync::{Arc, Mutex};
+
+/// Takes what is spilled while the node is locked, until it may be written.
+#[derive(Debug, Default)]
+pub(super) struct Deferred(Mutex<Vec<Arc<Late>>>);
+
+/// Bytes that are spilled, or about to be.
+#[derive(Debug)]
+pub struct Late {
+    bytes: u64,
+    refused: OutOfMemory,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Waits(Arc<[u8]>),
+    Written(Arc<dyn Spilled>),
+}
+
+/// What a node leaves to whoever runs it.
+#[derive(Debug)]
+pub enum Errand {
+    /// To spill something.
+    Write(Arc<Late>, Arc<dyn Spill>),
+    /// To read something back that has to leave.
+    Read(Parcel<Cargo>, Outside),
+}
+
+impl Spill for Deferred {
+    fn put(&self, parts: &[&[u8]], refused: &OutOfMemory) -> Result<Arc<dyn Spilled>, SpillError> {
+        let bytes: Arc<[u8]> = parts.concat().into();
+        let late = Arc::new(Late {
+            bytes: bytes.len() as u64,
+            refused: *refused,
+            state: Mutex::new(State::Waits(bytes)),
+        });
+        held::lock(&self.0).push(late.clone());
+        Ok(late)
+    }
+}
+
+impl Deferred {
+    pub(super) fn take(&self) -> Vec<Arc<Late>> {
+        std::mem::take(&mut *held::lock(&self.0))
+    }
+}
+
+impl Late {
+    fn state(&self) -> State {
+        held::lock(&self.state).clone()
+    }
+
+    fn write(&self, to: &dyn Spill) -> Result<(), SpillError> {
+        if let State::Waits(bytes) = self.state() {
+            let spilled = to.put(&[&bytes], &self.refused)?;
+            let before = std::mem::replace(&mut *held::lock(&self.state), State::Written(spilled));
+            drop(before);
+        }
+        Ok(())
+    }
+}
+
+impl Spilled for Late {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read(&self) -> Result<Vec<u8>, SpillError> {
+        match self.state() {
+            State::Waits(bytes) => Ok(bytes.to_vec()),
+            State::Written(spilled) => spilled.read(),
+        }
+    }
+}
+
+impl Errand {
+    /// Does it: files are read and written, so not under a lock that a task may want. What has to go on then is given to [`Node::go_on`].
+    ///
+    /// # Errors
+    /// When it can be neither spilled nor read back.
+    pub fn run(self) -> Result<Option<(Parcel<Cargo>, Outside)>, NodeError> {
+        held::forbid("an errand is run");
+        match self {
+            Errand::Write(late, to) => {
+                late.write(&*to).map_err(NodeError::Spilled)?;
+                Ok(None)
+            }
+            Errand::Read(mut parcel, outside) => {
+                let cargo = parcel.item.payload_mut();
+                cargo
+                    .map_or(Ok(()), Cargo::recall)
+                    .map_err(NodeError::Spilled)?;
+                Ok(Some((parcel, outside)))
+            }
+        }
+    }
+}
+
+impl Node {
+    /// What had to be read back goes its way.
+    ///
+    /// # Errors
+    /// When it cannot be routed.
+    pub fn go_on(&mut self, parcel: &Parcel<Cargo>) -> Result<(), NodeError> {
+        let at: At = (parcel.exchange, parcel.turn);
+        self.route_to(parcel.group, at, &parcel.destinations, &parcel.item)
+    }
+}

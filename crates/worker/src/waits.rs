@@ -1,0 +1,350 @@
+//! Room for what waits in a process until it is gathered.
+//!
+//! # Rules
+//! * A piece counts while it waits, and until its gather has returned: in the exchange's class if its turn is the lowest open one of its destination,
+//!   as an early piece if it is not. What several destinations share counts once.
+//! * What finds no room is spilled, if there is a place, and read back when its gather begins. Where there is no room for that, pieces that wait are
+//!   spilled instead, whosever they are: early ones first.
+//! * So whatever the other shards have, a gather begins if its own turn fits the exchange's floor.
+//! * Nobody holds a lock that a task may want while pieces are written or read.
+//!
+//! Small pieces of a frame have memory of their own, large ones share the frame's, which has little beside one of them
+//! (`FRAME_BYTES` of whoever makes the options): what is counted is close to what is kept.
+
+use crate::cargo::{Cargo, InUse, Parked, Taken, join};
+use brambling_exchange::{Gathered, Item, NoRoom, Room, Weight};
+use brambling_memory::held::{self, lock};
+use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
+use brambling_program::{ExchangeId, ShardId, Turn};
+use std::sync::{Arc, Mutex, Weak};
+
+/// So many pieces that may be spilled are remembered before those are forgotten that are no more.
+const SWEPT_AT: usize = 256;
+
+/// What something is of: an exchange and its turn.
+pub type At = (ExchangeId, Turn);
+
+/// A piece that waits, with its room.
+#[derive(Debug)]
+pub struct Kept {
+    pub(crate) cargo: Cargo,
+    pub(crate) charge: Charge,
+}
+
+/// How a piece is counted.
+#[derive(Debug)]
+pub(crate) enum Charge {
+    /// Not: it takes no memory, or counts where it is parked.
+    Nothing,
+    /// By itself.
+    Own(Reservation),
+    /// Once for all who get the same.
+    Shared(Arc<Mutex<Reservation>>),
+    /// With others, by whoever made the room; so many bytes are to be given back.
+    Counted(u64),
+    /// Where it was parked, for as long as this is kept.
+    InUse(#[expect(dead_code, reason = "dropped when it is time")] InUse),
+}
+
+impl Charge {
+    fn new(room: Reservation, destinations: usize) -> Charge {
+        match (room.bytes(), destinations) {
+            (0, _) => Charge::Nothing,
+            (_, 1) => Charge::Own(room),
+            _ => Charge::Shared(Arc::new(Mutex::new(room))),
+        }
+    }
+}
+
+impl Kept {
+    /// What counts nowhere: it came with a shard that moved here, and is [counted](Waits::count) then, or the caller answers for it.
+    pub fn uncounted(cargo: Cargo) -> Kept {
+        let charge = Charge::Nothing;
+        Kept { cargo, charge }
+    }
+
+    /// What counts with others.
+    pub(crate) fn counted(cargo: Cargo, bytes: u64) -> Kept {
+        let charge = Charge::Counted(bytes);
+        Kept { cargo, charge }
+    }
+
+    /// It counts nowhere from now on; how it did.
+    pub(crate) fn take_charge(&mut self) -> Charge {
+        std::mem::replace(&mut self.charge, Charge::Nothing)
+    }
+
+    /// It leaves this process: it is in memory then, and counts no more.
+    ///
+    /// # Errors
+    /// When it was spilled and cannot be read.
+    pub fn leave(mut self) -> Result<Cargo, SpillError> {
+        drop(self.cargo.unpark());
+        self.cargo.recall()?;
+        Ok(self.cargo)
+    }
+
+    /// Another of the destinations that share it keeps it, too.
+    fn again(&self) -> Kept {
+        let charge = match &self.charge {
+            Charge::Shared(room) => Charge::Shared(room.clone()),
+            _ => Charge::Nothing,
+        };
+        let cargo = self.cargo.clone();
+        Kept { cargo, charge }
+    }
+
+    /// Its turn is the lowest open one now.
+    pub(crate) fn promote(&mut self) {
+        let _ = match (&mut self.charge, &self.cargo) {
+            (Charge::Own(room), _) => room.move_to(Class::Exchange),
+            (Charge::Shared(room), _) => lock(room).move_to(Class::Exchange),
+            (Charge::Counted(_) | Charge::InUse(_), _) => Ok(()),
+            (Charge::Nothing, Cargo::Parked(parked)) => {
+                parked.promote();
+                Ok(())
+            }
+            (Charge::Nothing, _) => Ok(()),
+        };
+    }
+}
+
+/// What waits in a process for the shards of a job, and may be spilled.
+#[derive(Debug)]
+pub struct Waits {
+    room: Room,
+    parked: Mutex<Vec<Weak<Parked>>>,
+}
+
+impl Waits {
+    /// Nothing waits. Pieces count in `budget`, and go to `spill` where they find no room.
+    pub fn new(budget: Budget, spill: Option<Arc<dyn Spill>>) -> Waits {
+        Waits {
+            room: Room::new(budget, spill),
+            parked: Mutex::default(),
+        }
+    }
+
+    /// What pieces count in.
+    pub fn budget(&self) -> &Budget {
+        self.room.budget()
+    }
+
+    /// Makes room for a piece for some destinations of a group, `lowest` being the lowest turn that any of them has open, or spills it; one
+    /// for each of them.
+    ///
+    /// # Errors
+    /// When there is no room, nor any to spill it to.
+    pub fn admit(
+        &self,
+        at: At,
+        first: ShardId,
+        destinations: usize,
+        lowest: Turn,
+        mut cargo: Cargo,
+    ) -> Result<impl Iterator<Item = Kept> + use<>, NoRoom> {
+        held::forbid("pieces are spilled");
+        let mut charge = Charge::Nothing;
+        if cargo.bytes() > 0 && !mutants::is_on("inbox-counts-nothing") {
+            let class = Room::class(at.1, lowest);
+            let room = (self.room).admit((at.0, at.1, first), class, Some(&mut cargo), 0)?;
+            match self.room.spill() {
+                Some(_) if room.bytes() > 0 => cargo = self.park(cargo, room),
+                _ => charge = Charge::new(room, destinations),
+            }
+        }
+        let mut left = destinations;
+        let mut kept = Some(Kept { cargo, charge });
+        Ok(std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            match left {
+                0 => kept.take(),
+                _ => kept.as_ref().map(Kept::again),
+            }
+        }))
+    }
+
+    /// As [`Waits::admit`], of a piece or an empty mark that has come.
+    ///
+    /// # Errors
+    /// As [`Waits::admit`].
+    pub fn share(
+        &self,
+        at: At,
+        first: ShardId,
+        destinations: usize,
+        lowest: Turn,
+        item: Item<Cargo>,
+    ) -> Result<impl Iterator<Item = Item<Kept>> + use<>, NoRoom> {
+        let mut admitted = None;
+        // Of a piece for several the first chunk knows where they find what one of them has decoded.
+        let is_first = matches!(item, Item::Piece { chunk: 0, .. });
+        let item = item.try_map(|cargo| {
+            let cargo = match is_first && destinations > 1 {
+                true => cargo.for_several(),
+                false => cargo,
+            };
+            admitted = Some(self.admit(at, first, destinations, lowest, cargo)?);
+            Ok(())
+        })?;
+        let next = move |_| {
+            let mut kept = |()| admitted.as_mut().and_then(Iterator::next);
+            item.clone()
+                .map(|place| kept(place).expect("one for each destination"))
+        };
+        Ok((0..destinations).map(next))
+    }
+
+    /// The pieces of a group that is to be merged, by source, ascending; and how they count until that is done.
+    ///
+    /// # Errors
+    /// As [`Waits::recall`].
+    pub fn take_to_merge(
+        &self,
+        at: At,
+        relay: ShardId,
+        mut pieces: Vec<Gathered<Kept>>,
+    ) -> Result<(Vec<Taken>, Charges), Unreturned> {
+        let mut charges = vec![self.recall(at, relay, &mut pieces)?];
+        let pieces = whole(pieces, |charge| charges.push(charge));
+        Ok((
+            pieces.into_iter().map(|(_, piece)| piece).collect(),
+            Charges(charges),
+        ))
+    }
+
+    fn park(&self, cargo: Cargo, room: Reservation) -> Cargo {
+        let cargo = cargo.park(room);
+        if let Cargo::Parked(parked) = &cargo {
+            let mut all = lock(&self.parked);
+            if all.len() >= SWEPT_AT && all.len() == all.capacity() {
+                all.retain(|parked| parked.strong_count() > 0);
+            }
+            all.push(Arc::downgrade(parked));
+        }
+        cargo
+    }
+
+    /// Makes room for what came with a shard that moved here, or spills it.
+    ///
+    /// # Errors
+    /// As [`Waits::admit`].
+    pub(crate) fn count(
+        &self,
+        at: At,
+        shard: ShardId,
+        lowest: Turn,
+        kept: &mut Kept,
+    ) -> Result<(), NoRoom> {
+        let cargo = std::mem::replace(&mut kept.cargo, Cargo::Bytes(Default::default()));
+        let mut admitted = self.admit(at, shard, 1, lowest, cargo)?;
+        *kept = admitted.next().expect("one for one destination");
+        Ok(())
+    }
+
+    /// A shard takes pieces to gather or to merge them: those that were spilled are in memory then, and nobody spills them any more. How they count.
+    ///
+    /// # Errors
+    /// When they cannot be read back, or there is no room for them.
+    pub(crate) fn recall(
+        &self,
+        at: At,
+        shard: ShardId,
+        pieces: &mut [Gathered<Kept>],
+    ) -> Result<Charge, Unreturned> {
+        held::forbid("spilled pieces are read");
+        let mut spilled_bytes = None;
+        for piece in &mut *pieces {
+            let Kept { cargo, charge } = &mut piece.payload;
+            if let Some(in_use) = cargo.unpark() {
+                *charge = Charge::InUse(in_use);
+            }
+            if let Some(bytes) = cargo.spilled_bytes() {
+                *spilled_bytes.get_or_insert(0) += bytes;
+            }
+        }
+        let Some(bytes) = spilled_bytes else {
+            return Ok(Charge::Nothing);
+        };
+        let room = match self.budget().reserve(Class::Exchange, bytes) {
+            Ok(room) => room,
+            Err(refused) => {
+                self.evict(bytes, &refused)?;
+                let room = self.budget().reserve(Class::Exchange, bytes);
+                room.map_err(|source| NoRoom {
+                    exchange: at.0,
+                    turn: at.1,
+                    shard,
+                    source,
+                    spill: None,
+                })?
+            }
+        };
+        for piece in pieces {
+            piece.payload.cargo.recall()?;
+        }
+        Ok(Charge::new(room, 1))
+    }
+
+    /// Spills what waits, until so many bytes are free or nothing is left: early pieces first.
+    fn evict(&self, bytes: u64, refused: &OutOfMemory) -> Result<(), SpillError> {
+        let Some(to) = self.room.spill() else {
+            return Ok(());
+        };
+        let all: Vec<Arc<Parked>> = {
+            let mut all = lock(&self.parked);
+            all.retain(|parked| parked.strong_count() > 0);
+            all.iter().filter_map(Weak::upgrade).collect()
+        };
+        let mut freed_bytes = 0;
+        for class in [Class::Early, Class::Exchange] {
+            for parked in all.iter().filter(|it| it.class() == Some(class)) {
+                if freed_bytes >= bytes {
+                    return Ok(());
+                }
+                freed_bytes += parked.spill(to, refused)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what counted.
+    pub(crate) fn give_back(&self, charge: Charge) {
+        if let Charge::Counted(bytes) = charge {
+            // Giving back cannot fail.
+            let _ = self.budget().adjust(Class::Exchange, bytes, 0);
+        }
+    }
+}
+
+/// How pieces count; they do no longer when this is dropped.
+#[derive(Debug)]
+pub struct Charges(#[expect(dead_code, reason = "dropped when it is time")] Vec<Charge>);
+
+/// Whole pieces from chunks in order; how these count is given to `charge`.
+pub(crate) fn whole(
+    chunks: Vec<Gathered<Kept>>,
+    mut charge: impl FnMut(Charge),
+) -> Vec<(u32, Taken)> {
+    let chunk = |piece: Gathered<Kept>| {
+        charge(piece.payload.charge);
+        Gathered {
+            source: piece.source,
+            chunk: piece.chunk,
+            last: piece.last,
+            payload: piece.payload.cargo,
+        }
+    };
+    join(chunks.into_iter().map(chunk))
+}
+
+/// Why pieces that were spilled do not come back.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unreturned {
+    /// They cannot be read, or others cannot be spilled for them.
+    #[error(transparent)]
+    Spilled(#[from] SpillError),
+    /// There is no room for them.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}
