@@ -258,6 +258,16 @@ impl<P> Inbox<P> {
         self.lane(exchange).open(turn).take_whole(&sources)
     }
 
+    /// Whether anything of the lowest open turn is here that was not handed out.
+    ///
+    /// # Panics
+    /// If the exchange does not lead to this shard.
+    pub fn has_any(&mut self, exchange: ExchangeId) -> bool {
+        let lane = self.lane(exchange);
+        let next = lane.next;
+        !lane.open(next).is_untouched()
+    }
+
     /// What a source sent was handed out, and was not merged: it waits here again.
     ///
     /// # Panics

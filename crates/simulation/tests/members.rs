@@ -16,8 +16,9 @@ use brambling_protocol::frame::Packet as Sent;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_simulation::{RandomProgram, Results, attached, interpret, random_program, seeds};
 use brambling_storage::SpillDirectory;
+use brambling_worker::cargo::Bytes;
 use brambling_worker::executor::{Caller, Carrier, Interrupted, Job, JobOptions, Membership, Pool};
-use brambling_worker::node::{Bytes, Node, NodeOptions};
+use brambling_worker::node::{Node, NodeOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -264,7 +265,7 @@ impl Cluster {
             peers: everybody.filter(|peer| *peer != me).collect(),
             job: JOB,
             generation: NOW,
-            open_turns: 2,
+            open_turns: brambling_exchange::OPEN_TURNS,
             chunk_bytes: 64,
             frame_bytes: 1000,
             part_bytes: 256,

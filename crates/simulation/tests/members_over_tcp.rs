@@ -178,7 +178,7 @@ fn member(
         peers: everybody.filter(|peer| *peer != me).collect(),
         job: JOB,
         generation: NOW,
-        open_turns: 2,
+        open_turns: brambling_exchange::OPEN_TURNS,
         chunk_bytes: sizes.chunk_bytes,
         frame_bytes: sizes.frame_bytes,
         part_bytes: sizes.part_bytes,

@@ -37,6 +37,8 @@ pub struct Arrivals {
     gathering: Vec<(ExchangeId, Charge)>,
     /// Pieces that wait.
     waiting: usize,
+    /// Whether anything has ever come: between neighbours nothing does.
+    is_used: bool,
 }
 
 impl Default for Arrivals {
@@ -63,13 +65,14 @@ impl Arrivals {
             inbox,
             gathering: Vec::new(),
             waiting: 0,
+            is_used: false,
         }
     }
 
-    /// Whether pieces wait here.
+    /// Whether anything of an exchange's lowest open turn waits here.
     #[inline]
-    pub fn has_any(&self) -> bool {
-        self.waiting > 0
+    pub fn has_any(&mut self, exchange: ExchangeId) -> bool {
+        self.is_used && self.inbox.has_any(exchange)
     }
 
     /// Takes what was in the mailbox.
@@ -84,6 +87,7 @@ impl Arrivals {
         let Letter { at, item } = letter;
         let is_piece = matches!(item, Item::Piece { .. });
         let accepted = self.inbox.accept(at.0, at.1, item, relation)?;
+        self.is_used = true;
         self.waiting += usize::from(is_piece && accepted != Accepted::Repeated);
         Ok(accepted)
     }
@@ -161,6 +165,11 @@ impl Arrivals {
         Ok(pieces)
     }
 
+    /// All turns of an exchange before this one were gathered from places.
+    pub fn catch_up(&mut self, exchange: ExchangeId, next: Turn) {
+        self.inbox.catch_up(exchange, next);
+    }
+
     /// What a source sent lies in a place that is left: it waits here again, and counts nowhere.
     pub fn put_back(
         &mut self,
@@ -181,8 +190,10 @@ impl Arrivals {
 
     /// A turn was gathered from places: as far as this is concerned, all turns before the next one are over.
     pub fn retired_elsewhere(&mut self, at: At, waits: &Waits) {
-        self.inbox.catch_up(at.0, at.1 + 1);
-        self.settle(at.0, waits);
+        if self.is_used {
+            self.inbox.catch_up(at.0, at.1 + 1);
+            self.settle(at.0, waits);
+        }
     }
 
     fn settle(&mut self, exchange: ExchangeId, waits: &Waits) {
@@ -239,7 +250,7 @@ impl Arrivals {
             waiting += 1;
         }
         let mut arrivals = Arrivals::of(shard, inbox);
-        arrivals.waiting = waiting;
+        (arrivals.waiting, arrivals.is_used) = (waiting, true);
         Ok(arrivals)
     }
 

@@ -184,6 +184,11 @@ impl Slots {
         slots
     }
 
+    /// Whether a destination has places.
+    pub fn lie_at(&self, destination: u32) -> bool {
+        self.incoming(0, destination).is_served
+    }
+
     /// Whether a source writes to places: it starts here, and so do all to whom it sends in any turn.
     pub fn serve(&self, source: u32) -> bool {
         let phases = 0..self.outgoing.len() / self.sources;

@@ -237,10 +237,10 @@ impl Job {
         let resident = &self.residents[number as usize];
         let exchange = self.exchange(id);
         match exchange.keeper() {
-            _ if self.has_moved(number) || !self.starts_here(resident.id()) => By::Mail,
+            _ if self.has_moved(number) => By::Mail,
             Keeper::Stamped(stamped) if stamped.serves(resident.index) => By::Stamps,
-            Keeper::Stamped(_) => By::Mail,
-            Keeper::Slots(_) => By::Places,
+            Keeper::Slots(slots) if slots.lie_at(resident.index) => By::Places,
+            _ => By::Mail,
         }
     }
 

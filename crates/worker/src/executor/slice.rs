@@ -7,7 +7,6 @@ mod mail;
 
 pub(super) use around::Lack;
 pub(super) use exchanging::watch_for;
-pub(super) use mail::take as take_mail;
 
 use super::failure::Failure;
 use super::job::{Body, Job, Resident, Station};
@@ -140,13 +139,14 @@ impl<'a, 's> Slice<'a, 's> {
         if self.resident.woken.has_any() {
             self.complete(body, code);
         }
-        if self.resident.mailbox.has_any()
-            && let Err(error) = mail::take(job, number, around.arrivals)
-        {
-            self.failure = Some(Box::new(job.refusal(None, error)));
-            return End::Failed;
-        }
         let end = loop {
+            // Also when the shard has stalled: what it has sent itself lies there.
+            if self.resident.mailbox.has_any()
+                && let Err(error) = mail::take(job, number, around.arrivals)
+            {
+                self.failure = Some(Box::new(job.refusal(None, error)));
+                return End::Failed;
+            }
             let ran = match self.run_in_order(body, code, &mut context, &mut around) {
                 Ran::Other => self.run_otherwise(body, code, &mut context, &mut around),
                 ran => ran,
@@ -160,6 +160,7 @@ impl<'a, 's> Slice<'a, 's> {
                         break end;
                     }
                 }
+                Ran::End(End::Stalled) if self.resident.mailbox.has_any() => {}
                 Ran::End(end) => break end,
             }
         };

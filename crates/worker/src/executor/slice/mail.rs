@@ -25,10 +25,11 @@ pub(in crate::executor) fn take(
     let mut touched: Vec<ExchangeId> = Vec::new();
     for letter in resident.mailbox.take() {
         let (id, _) = letter.at;
-        arrivals.accept(letter, job)?;
         if !touched.contains(&id) && job.gathers_by(id, number) == By::Places {
+            arrivals.catch_up(id, job.exchange(id).room(resident.index).retired());
             touched.push(id);
         }
+        arrivals.accept(letter, job)?;
     }
     for id in touched {
         place(job, number, arrivals, id)?;
@@ -273,7 +274,7 @@ impl<'a> Slice<'a, '_> {
             return Ok(());
         }
         arrivals.retired_elsewhere(at, &self.job.waits);
-        if arrivals.has_any() {
+        if arrivals.has_any(at.0) {
             place(self.job, self.number, arrivals, at.0)?;
         }
         Ok(())

@@ -9,7 +9,6 @@ use super::Ties;
 use crate::arrivals::Arrivals;
 use crate::cargo::Cargo;
 use crate::executor::job::{AWAY, Job};
-use crate::executor::slice;
 use crate::node::NodeError;
 use brambling_exchange::OPEN_TURNS;
 use brambling_exchange::in_process::{Keeper, fences};
@@ -34,11 +33,19 @@ impl Ties {
             self.leaving[number as usize].store(false, Ordering::Relaxed);
             node.leave(shard);
         });
-        slice::take_mail(job, number, arrivals)?;
         // Sequentially consistent with the fence: who stamps later sees it.
         job.owners[number as usize].store(AWAY, Ordering::SeqCst);
         fences::heavy();
-        for letter in resident.mailbox.close() {
+        let letters = resident.mailbox.close();
+        if !has_moved {
+            for &id in &job.mailed[shard.group.index()] {
+                let exchange = job.exchange(id);
+                if matches!(exchange.keeper(), Keeper::Slots(_)) {
+                    arrivals.catch_up(id, exchange.room(shard.index).retired());
+                }
+            }
+        }
+        for letter in letters {
             arrivals.accept(letter, job)?;
         }
         if !has_moved {
