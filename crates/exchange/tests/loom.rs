@@ -1,49 +1,51 @@
-//! The races of an exchange within a process, enumerated by loom: arrivals, stamps and room.
+//! The races of an exchange within a process, enumerated by loom: stamps, room, and what is sent to one who leaves.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p brambling-exchange --test loom`.
 #![cfg(loom)]
 #![allow(unsafe_code)] // A cell stands for the place of a piece.
 
-use brambling_exchange::in_process::{Arrivals, Room, Stamp};
+use brambling_exchange::in_process::{Mailbox, Room, Stamp, fences};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 
-/// One source on the destination's thread, two on others: the last arrival finds the turn complete, or
-/// posts somebody who does; and every piece is visible then.
+/// A destination leaves its places while its source stamps one: whoever claims it has the piece, and one of the two does. In a mailbox, too, what was put
+/// in is the owner's, and what was not its sender's.
 #[test]
-fn no_arrival_is_lost() {
+fn what_is_sent_to_one_who_leaves_goes_one_way() {
     loom::model(|| {
-        let arrivals = Arc::new(Arrivals::new(3));
-        let pieces = Arc::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
-        let posted = Arc::new(AtomicBool::new(false));
-        let far: Vec<_> = (0..2)
-            .map(|source| {
-                let (arrivals, pieces, posted) = (arrivals.clone(), pieces.clone(), posted.clone());
-                loom::thread::spawn(move || {
-                    // SAFETY: nobody reads the place before this source has arrived.
-                    pieces[source].with_mut(|piece| unsafe { *piece = 1 });
-                    arrivals.arrive_far();
-                    posted.store(true, Ordering::Release);
-                })
+        let stamp = Arc::new(Stamp::default());
+        let place = Arc::new(UnsafeCell::new(0u64));
+        let is_away = Arc::new(AtomicBool::new(false));
+        let mailbox = Arc::new(Mailbox::new(true));
+        let source = {
+            let (stamp, place) = (stamp.clone(), place.clone());
+            let (is_away, mailbox) = (is_away.clone(), mailbox.clone());
+            loom::thread::spawn(move || {
+                let kept = mailbox.put(7).is_err();
+                // SAFETY: nobody reads the place before it is stamped.
+                place.with_mut(|piece| unsafe { *piece = 1 });
+                stamp.end(0);
+                fences::light();
+                let claimed = is_away.load(Ordering::SeqCst) && stamp.claim(0);
+                // SAFETY: what was claimed is this thread's alone.
+                let piece = claimed.then(|| place.with_mut(|piece| unsafe { *piece }));
+                (piece, kept)
             })
-            .collect();
-        let read = || {
-            for piece in pieces.iter() {
-                // SAFETY: the turn is complete.
-                assert_eq!(piece.with(|piece| unsafe { *piece }), 1);
-            }
         };
-        let mut complete = arrivals.arrive_near();
-        if complete {
-            read();
-        }
-        far.into_iter().for_each(|source| source.join().unwrap());
-        if !complete && posted.load(Ordering::Acquire) {
-            complete = arrivals.is_complete();
-        }
-        assert!(complete);
-        read();
+        is_away.store(true, Ordering::SeqCst);
+        fences::heavy();
+        let taken: Vec<i32> = mailbox.close().collect();
+        // SAFETY: as above.
+        let collected = stamp
+            .claim(0)
+            .then(|| place.with_mut(|piece| unsafe { *piece }));
+        let (given, kept) = source.join().unwrap();
+        assert_eq!(
+            [collected, given].into_iter().flatten().collect::<Vec<_>>(),
+            [1]
+        );
+        assert_eq!(taken.len() + usize::from(kept), 1);
     });
 }
 

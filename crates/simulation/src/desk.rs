@@ -68,6 +68,7 @@ impl Desk {
         }
     }
 
+    /// The node, locked.
     pub fn node(&self) -> Held<'_, Node> {
         held::lock(&self.node)
     }
@@ -82,6 +83,10 @@ impl Desk {
         self.waiting.outcome.keys().copied().collect()
     }
 
+    /// A shard starts here, by this version of its entry.
+    ///
+    /// # Errors
+    /// When it cannot be here.
     pub fn settle(&mut self, shard: ShardId, version: Version) -> Result<(), NodeError> {
         let lanes = self.relations.to_group(shard.group).iter().copied();
         let arrivals = Arrivals::new(shard, lanes, self.open_turns);
@@ -89,6 +94,7 @@ impl Desk {
         self.node().settle(shard, version)
     }
 
+    /// What a shard sees.
     pub fn around(&mut self, shard: ShardId) -> Around<'_> {
         Around { desk: self, shard }
     }

@@ -13,6 +13,7 @@ use super::stamp::Stamp;
 use super::sync::{AtomicU64, Ordering};
 use super::{At, Destinations, Room, fences};
 use crate::OPEN_TURNS;
+use brambling_memory::mutants;
 use brambling_program::{Links, Turn};
 use std::ops::Range;
 use std::sync::Arc;
@@ -174,6 +175,9 @@ impl Stamped {
     pub fn leave(&self, source: u32) {
         let Line { ended, left } = &self.lines[source as usize];
         let last = ended.iter().map(Stamp::last).max().unwrap_or(0);
+        if mutants::is_on("who-leaves-is-waited-for") {
+            return;
+        }
         left.store(last, Ordering::Release);
     }
 

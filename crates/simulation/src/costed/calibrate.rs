@@ -317,7 +317,7 @@ fn hints(clock: Clock<'_>) -> (f64, f64, f64) {
         decided.expect("one outcome");
         assert_eq!(frames(&mut one).len(), WORKERS as usize - 1);
     });
-    let mut other = node(&plan, 0);
+    let other = node(&plan, 0);
     let signal = |turn| {
         let body = Body::Signal(Signal {
             job: JOB,

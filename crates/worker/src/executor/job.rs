@@ -251,14 +251,6 @@ impl Job {
         board.expect("a signal has a board")
     }
 
-    /// Whether the job begins with a shard in this process.
-    pub(super) fn starts_here(&self, shard: ShardId) -> bool {
-        let number = self.number(shard.group, shard.index);
-        self.ties
-            .as_ref()
-            .is_none_or(|ties| ties.starts_here(number))
-    }
-
     /// Which thread a shard belongs to now, and whether it lives by its mailbox alone; none while it is not here.
     #[inline]
     pub(super) fn owner(&self, number: u32) -> Option<(u32, bool)> {

@@ -24,7 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
 /// How many turns of an exchange are open per destination.
-const OPEN_TURNS: u64 = 2;
+const OPEN_TURNS: u64 = brambling_exchange::OPEN_TURNS;
 /// Larger pieces are cut.
 const CHUNK_BYTES: usize = 1 << 17;
 /// Shards that move are cut into parts of so many bytes.

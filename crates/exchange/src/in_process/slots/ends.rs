@@ -6,6 +6,7 @@ use super::super::sync::Ordering;
 use super::super::{Room, fences};
 use super::{Arrived, Header, Incoming, Outgoing, Slots};
 use crate::OPEN_TURNS;
+use brambling_memory::mutants;
 use brambling_program::{SlotsIn, SlotsOut, Turn, Value};
 use std::ptr;
 
@@ -164,7 +165,8 @@ impl<'a> SourceEnd<'a> {
         fences::light();
         // One that has become near since is on its way home, by mail.
         for route in &self.outgoing.routes {
-            if !destinations.is_near(route.number) && !destinations.sent_far(route.number) {
+            let is_told = destinations.is_near(route.number) || destinations.sent_far(route.number);
+            if !is_told && !mutants::is_on("sources-leave-what-they-have-stamped") {
                 // SAFETY: the place of a route, for a turn that this source has ended.
                 if let Some(left) = unsafe { self.slots.claim(turn, route.offset) } {
                     elsewhere(route.destination, left);
@@ -278,7 +280,8 @@ impl<'a> DestinationEnd<'a> {
     /// The destination leaves, has said so and passed the dear fence: what lies in its places of a turn that it has not retired goes with it, by
     /// source.
     pub fn collect(&self, turn: Turn, mut each: impl FnMut(u32, Option<Value>)) {
-        for ordinal in 0..self.incoming.fan_in {
+        let any = !mutants::is_on("who-leaves-collects-nothing");
+        for ordinal in (0..self.incoming.fan_in).filter(|_| any) {
             let source = match &self.incoming.sources {
                 None => ordinal,
                 Some(list) => list[ordinal as usize],
