@@ -12,7 +12,7 @@
 //! * [`Net::send`] never waits: what the socket does not take stays queued, and goes when it takes more. Credits of
 //!   exchanges, not the transport, bound how much that is. Only while something waits so is the helper woken for room.
 //! * A link ends once, with a reason, whatever happens on it.
-//! * Two processes of one machine have [memory](shared) to which they write instead of the socket, once they trust each other. Small frames
+//! * A link's bytes go through a [carrier](wire), which may be another way than its socket. Then small frames
 //!   are news: they wake the other side's helper, unless its threads poll. Large ones do not while its threads [look](Net::look) between
 //!   their tasks and none [rests](Net::rest), for at most [`DOZE`]: whom they are for is at work.
 //! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline. A connection whose other end
@@ -29,7 +29,6 @@ mod carried;
 mod door;
 mod link;
 mod lost;
-mod shared;
 mod slots;
 mod stream;
 mod wire;
@@ -48,7 +47,6 @@ use buffers::Buffers;
 use door::Door;
 use link::{Link, Look};
 use mio::{Events, Poll, Registry, Waker};
-use shared::Sleep;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -58,7 +56,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stream::Stream;
-use wire::{Session, Wire};
+use wire::{Session, Sleep, Wire};
 
 /// How long a greeting may take.
 pub const GREETING_TIME: Duration = Duration::from_secs(5);

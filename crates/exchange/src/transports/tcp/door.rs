@@ -180,7 +180,7 @@ impl Door {
     }
 
     fn add(&mut self, shared: &Shared, wire: Wire, from: SocketAddr) -> io::Result<()> {
-        let step = match wire.stream.is_local() {
+        let step = match wire.socket().is_local() {
             true => Step::OfOurUser,
             false => Step::Silent,
         };

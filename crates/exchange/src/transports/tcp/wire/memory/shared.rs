@@ -14,6 +14,7 @@
 //!   found the ring full and who has read. The bell is a byte over the socket.
 #![allow(unsafe_code)]
 
+use crate::transports::tcp::wire::Sleep;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io::{self, ErrorKind, IoSlice};
@@ -63,16 +64,6 @@ pub(super) struct Shared {
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
-
-/// How deep whoever reads sleeps.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub(super) enum Sleep {
-    /// Others look now and then: only news wakes.
-    Dozes = 1,
-    /// Nobody looks: whatever comes wakes.
-    Sleeps = 2,
-}
 
 /// Something was read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
