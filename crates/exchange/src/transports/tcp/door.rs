@@ -61,7 +61,7 @@ struct LetIn<'a> {
 
 impl Owner for LetIn<'_> {
     fn opened(&self, link: LinkId, origin: Origin) {
-        self.shared.insert(self.link.clone());
+        self.shared.links.insert(self.link.clone());
         self.shared.owner.opened(link, origin);
     }
     fn frame(

@@ -98,14 +98,14 @@ fn any_carrier_carries_frames() {
     let held = Mutex::default();
     let wire = Wire::of(Dribbles { stream, held });
     let link = dialing.shared.link_of(wire, Origin::Dialed, None);
-    dialing.shared.insert(link.clone());
+    dialing.shared.links.insert(link.clone());
     link.register().unwrap();
     within("greeted", || {
-        link.is_open() && !listening.shared.all().is_empty()
+        link.is_open() && !listening.shared.links.all().is_empty()
     });
     const MANY: usize = 5_000;
     dialing.send(link.id(), std::iter::repeat_n(ack(), MANY));
-    let other = listening.shared.all()[0].id();
+    let other = listening.shared.links.all()[0].id();
     listening.send(other, std::iter::repeat_n(ack(), MANY));
     within("all come", || {
         came_there.came.load(Ordering::Relaxed) == MANY
@@ -120,7 +120,7 @@ fn room_is_awaited_only_while_something_waits_for_it() {
         let (reader, behind) = net(true, local);
         let (writer, _) = net(false, local);
         let id = writer.dial(reader.listens_at().unwrap()).unwrap();
-        let link = writer.shared.link(id).unwrap();
+        let link = writer.shared.links.get(id).unwrap();
         within("greeted", || link.is_open() && !link.awaits_room());
 
         let door = behind.door.lock().unwrap();
@@ -131,7 +131,14 @@ fn room_is_awaited_only_while_something_waits_for_it() {
         drop(door);
         within("all come", || behind.came.load(Ordering::Relaxed) == FRAMES);
         within("empty", || !link.is_full() && !link.awaits_room());
-        assert!(reader.shared.all().iter().all(|link| !link.awaits_room()));
+        assert!(
+            reader
+                .shared
+                .links
+                .all()
+                .iter()
+                .all(|link| !link.awaits_room())
+        );
     }
 }
 
@@ -145,8 +152,8 @@ fn those_who_poll_do_not_see_strangers() {
         .collect();
     let (dialing, _) = net(false, false);
     let id = dialing.dial(at).unwrap();
-    let link = dialing.shared.link(id).unwrap();
+    let link = dialing.shared.links.get(id).unwrap();
     within("greeted", || link.is_open());
-    within("let in", || listening.shared.all().len() == 1);
+    within("let in", || listening.shared.links.all().len() == 1);
     drop(strangers);
 }
