@@ -1,5 +1,7 @@
 //! Connects the jobs of a process with their peers: for each job and each peer of it one link, made again when it is lost.
 //!
+//! A job is known here by its [key](JobKey): of two generations of one each has its own side, peers and links, and hears nothing of the other.
+//!
 //! # Rules
 //! * Of two peers one dials, which its owner decides; the other knows it when it calls.
 //! * Who dials says [`Call`](brambling_protocol::frame::Call) first: which job, who it is, whom it wants, and which frames of the session have come. The
@@ -20,7 +22,7 @@ mod redialing;
 
 use super::tcp::{Carried, LinkId, Lost, Net, NetOptions, Place};
 use brambling_protocol::frame::{Incoming, Packet};
-use brambling_protocol::{JobId, Sequence, WorkerId};
+use brambling_protocol::{JobKey, Sequence, WorkerId};
 use hearing::Hearer;
 use lines::{Job, Lines, State};
 use std::error::Error;
@@ -147,14 +149,14 @@ impl Switchboard {
     }
 
     /// A job begins, in which this process is `me`. Its peers may call from now on.
-    pub fn enter(&self, job: JobId, me: WorkerId, party: Arc<dyn Party>) {
-        self.shared.lines().jobs.insert(job, Job { me, party });
+    pub fn enter(&self, key: JobKey, me: WorkerId, party: Arc<dyn Party>) {
+        self.shared.lines().jobs.insert(key, Job { me, party });
     }
 
     /// A peer is to be dialed there, now and whenever its link is lost.
-    pub fn dial(&self, job: JobId, peer: WorkerId, at: SocketAddr) {
+    pub fn dial(&self, key: JobKey, peer: WorkerId, at: SocketAddr) {
         let mut lines = self.shared.lines();
-        let line = lines.peers.entry((job, peer)).or_default();
+        let line = lines.peers.entry((key, peer)).or_default();
         line.dials = Some(at);
         line.is_forgotten = false;
         line.wait = REDIAL_FIRST;
@@ -164,9 +166,9 @@ impl Switchboard {
     }
 
     /// A peer is no more: it is not dialed again, its link ends, and when it calls it is refused.
-    pub fn forget(&self, job: JobId, peer: WorkerId) {
+    pub fn forget(&self, key: JobKey, peer: WorkerId) {
         let mut lines = self.shared.lines();
-        let peer = lines.peers.entry((job, peer)).or_default();
+        let peer = lines.peers.entry((key, peer)).or_default();
         peer.is_forgotten = true;
         (peer.dials, peer.again) = (None, None);
         let link = peer.link.take();
@@ -177,8 +179,8 @@ impl Switchboard {
     }
 
     /// A job is over: its links end, and whoever calls for it is refused.
-    pub fn leave(&self, job: JobId) {
-        let links = self.shared.lines().leave(job);
+    pub fn leave(&self, key: JobKey) {
+        let links = self.shared.lines().leave(key);
         for link in links {
             self.shared.net().close(link);
         }
@@ -187,13 +189,13 @@ impl Switchboard {
     /// Sends frames of a job to its peers; drops those to whom there is no link.
     pub fn send<P: Into<Packet>>(
         &self,
-        job: JobId,
+        key: JobKey,
         frames: impl IntoIterator<Item = (WorkerId, P)>,
     ) {
         let mut by_link: Vec<(LinkId, Vec<Packet>)> = Vec::new();
         let lines = self.shared.lines();
         for (peer, frame) in frames {
-            let Some(link) = lines.peers.get(&(job, peer)).and_then(|peer| peer.link) else {
+            let Some(link) = lines.peers.get(&(key, peer)).and_then(|peer| peer.link) else {
                 continue;
             };
             match by_link.iter_mut().find(|(it, _)| *it == link) {
@@ -230,12 +232,12 @@ impl Switchboard {
     }
 
     /// Ends the link to a peer, which is made again: for tests.
-    pub fn cut(&self, job: JobId, peer: WorkerId) {
+    pub fn cut(&self, key: JobKey, peer: WorkerId) {
         let link = self
             .shared
             .lines()
             .peers
-            .get(&(job, peer))
+            .get(&(key, peer))
             .and_then(|peer| peer.link);
         if let Some(link) = link {
             self.shared.net().close(link);

@@ -11,7 +11,7 @@ use super::{Shared, Source};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::held::{self, Held};
 use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times};
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Job, Origin, Tally};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 
@@ -20,7 +20,7 @@ pub const CAUSE_BYTES_MAX: usize = 1 << 19;
 /// Failures that are remembered: the controller hears of the first.
 const FAILURES_MAX: usize = 4;
 pub(super) struct Hosted {
-    id: JobId,
+    key: JobKey,
     shared: Weak<Shared>,
     state: Mutex<State>,
     /// What the controller was told of its shards' times.
@@ -55,9 +55,9 @@ struct State {
 }
 
 impl Hosted {
-    pub(super) fn start(id: JobId, shared: &Arc<Shared>) -> Arc<Hosted> {
+    pub(super) fn start(key: JobKey, shared: &Arc<Shared>) -> Arc<Hosted> {
         let hosted = Arc::new(Hosted {
-            id,
+            key,
             shared: Arc::downgrade(shared),
             state: Mutex::default(),
             told: Mutex::default(),
@@ -65,7 +65,7 @@ impl Hosted {
             news: Condvar::new(),
         });
         let serving = hosted.clone();
-        let builder = std::thread::Builder::new().name(format!("brambling-job-{}", id.0));
+        let builder = std::thread::Builder::new().name(format!("brambling-job-{}", key.job.0));
         if let Err(error) = builder.spawn(move || serving.serve()) {
             let why = format!("the system gives no thread for the job: {error}");
             // Not here: whoever makes this job holds the worker's lock.
@@ -74,8 +74,8 @@ impl Hosted {
         hosted
     }
 
-    pub(super) fn id(&self) -> JobId {
-        self.id
+    pub(super) fn key(&self) -> JobKey {
+        self.key
     }
 
     /// Where its kernels print.
@@ -171,7 +171,7 @@ impl Hosted {
         let job = self.state().job.clone();
         let Some(job) = job else { return Vec::new() };
         let mut told = held::lock(&self.told);
-        told.next(self.id, job.readings())
+        told.next(self.key, job.readings())
     }
 
     /// How many of its shards are here.
@@ -230,9 +230,9 @@ pub(super) fn told(origin: &Origin) -> message::Origin<'_> {
 }
 
 /// The answer of a worker that has nothing of a job.
-pub(super) fn nothing(job: JobId) -> Message<'static> {
+pub(super) fn nothing(key: JobKey) -> Message<'static> {
     Message::Fetched {
-        job,
+        key,
         tasks: 0,
         threads: 0,
         busy_ns: 0,

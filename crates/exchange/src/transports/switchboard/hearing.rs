@@ -1,11 +1,11 @@
 //! What the links of a switchboard say: that they are open, whose they are, frames, and that they are lost.
 
-use super::lines::{Lines, State};
+use super::lines::{Lines, State, key_of};
 use super::{Party, REDIAL_FIRST, Refused, Shared};
 use crate::transports::tcp::{GREETING_TIME, LinkId, Lost, Origin, Owner, Place};
 use brambling_protocol::frame::{Body, Call, FORMAT, Frame, Incoming};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
-use brambling_protocol::{JobId, Priority, WorkerId};
+use brambling_protocol::{JobKey, Priority, WorkerId};
 use bytes::Bytes;
 use std::sync::{MutexGuard, Weak};
 use std::time::Instant;
@@ -36,9 +36,10 @@ impl Owner for Hearer {
 }
 
 impl Shared {
-    fn call(&self, job: JobId, me: WorkerId, peer: WorkerId, party: &dyn Party) -> Bytes {
+    fn call(&self, key: JobKey, me: WorkerId, peer: WorkerId, party: &dyn Party) -> Bytes {
         let call = Call {
-            job,
+            job: key.job,
+            generation: key.generation,
             worker: me,
             peer,
             epoch: self.epoch,
@@ -88,8 +89,8 @@ impl Shared {
         let lines = self.lines();
         let state = lines.links.get(&link).copied();
         match state {
-            Some(State::Serves((job, peer))) => {
-                let party = lines.jobs.get(&job).map(|job| job.party.clone());
+            Some(State::Serves((key, peer))) => {
+                let party = lines.jobs.get(&key).map(|job| job.party.clone());
                 drop(lines);
                 // A job that is over has left; its link is being closed.
                 party.map_or(Ok(()), |party| party.on_frame(peer, frame))
@@ -107,10 +108,10 @@ impl Shared {
     /// Only a job's frames have places.
     fn place(&self, link: LinkId, begun: &[u8]) -> Option<Place> {
         let lines = self.lines();
-        let Some(State::Serves((job, peer))) = lines.links.get(&link).copied() else {
+        let Some(State::Serves((key, peer))) = lines.links.get(&link).copied() else {
             return None;
         };
-        let party = lines.jobs.get(&job)?.party.clone();
+        let party = lines.jobs.get(&key)?.party.clone();
         drop(lines);
         party.place(peer, begun)
     }
@@ -141,7 +142,7 @@ impl Shared {
                 _ => Err("the first frame is no call".into()),
             };
         };
-        let line = (call.job, call.worker);
+        let line = (key_of(&call), call.worker);
         let job = lines.called(&call, state)?;
         let (me, party) = (job.me, job.party.clone());
         drop(lines);

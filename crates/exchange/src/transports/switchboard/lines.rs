@@ -4,14 +4,14 @@ use super::{Party, REDIAL_MAX, Refused};
 use crate::transports::tcp::{GREETING_TIME, LinkId, Lost};
 use brambling_protocol::frame::Call;
 use brambling_protocol::patience::CUT_OFF_AFTER;
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{JobKey, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The two ends of a link: a job, and the peer of this process in it.
-pub(super) type Line = (JobId, WorkerId);
+pub(super) type Line = (JobKey, WorkerId);
 
 pub(super) struct Job {
     pub(super) me: WorkerId,
@@ -59,7 +59,7 @@ pub(super) enum State {
 
 #[derive(Default)]
 pub(super) struct Lines {
-    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) jobs: BTreeMap<JobKey, Job>,
     pub(super) peers: BTreeMap<Line, Peer>,
     pub(super) links: BTreeMap<LinkId, State>,
     pub(super) ends: bool,
@@ -71,11 +71,12 @@ impl Lines {
     /// # Errors
     /// When there is no such job here, or another side is meant, or dialed.
     pub(super) fn called(&self, call: &Call, state: State) -> Result<&Job, Refused> {
-        let Some(job) = self.jobs.get(&call.job) else {
-            return Err(format!("there is no job {} here", call.job).into());
+        let key = key_of(call);
+        let Some(job) = self.jobs.get(&key) else {
+            return Err(format!("there is no job {key} here").into());
         };
         let expected = match state {
-            State::Dialing(expected) => expected == (call.job, call.worker),
+            State::Dialing(expected) => expected == (key, call.worker),
             _ => true,
         };
         match call.peer == job.me && expected {
@@ -93,18 +94,17 @@ impl Lines {
     /// # Errors
     /// When the job or the link is over meanwhile, or the peer is not who it was.
     pub(super) fn caller(&mut self, call: &Call, link: LinkId) -> Result<&mut Peer, Refused> {
-        if !self.jobs.contains_key(&call.job) {
-            return Err(format!("job {} is over here", call.job).into());
+        let key = key_of(call);
+        if !self.jobs.contains_key(&key) {
+            return Err(format!("job {key} is over here").into());
         }
         if !self.links.contains_key(&link) {
             // It was lost while nobody held the lock, and nobody will hear of that again.
             return Err("the link has ended".into());
         }
-        let peer = self.peers.entry((call.job, call.worker)).or_default();
+        let peer = self.peers.entry((key, call.worker)).or_default();
         if peer.is_forgotten {
-            return Err(
-                format!("{} takes no part in job {} any more", call.worker, call.job).into(),
-            );
+            return Err(format!("{} takes no part in job {key} any more", call.worker).into());
         }
         if *peer.epoch.get_or_insert(call.epoch) != call.epoch {
             return Err(format!(
@@ -178,14 +178,19 @@ impl Lines {
     }
 
     /// A job is over; its links.
-    pub(super) fn leave(&mut self, job: JobId) -> Vec<LinkId> {
-        self.jobs.remove(&job);
-        self.peers.retain(|line, _| line.0 != job);
+    pub(super) fn leave(&mut self, key: JobKey) -> Vec<LinkId> {
+        self.jobs.remove(&key);
+        self.peers.retain(|line, _| line.0 != key);
         let of_job = |state: &State| match state {
-            State::Dialing(line) | State::Serves(line) => line.0 == job,
+            State::Dialing(line) | State::Serves(line) => line.0 == key,
             State::Called(_) | State::Visits => false,
         };
         let links = self.links.iter().filter(|(_, state)| of_job(state));
         links.map(|(link, _)| *link).collect()
     }
+}
+
+/// Of which job a call speaks.
+pub(super) fn key_of(call: &Call) -> JobKey {
+    JobKey::new(call.job, call.generation)
 }

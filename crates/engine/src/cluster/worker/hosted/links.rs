@@ -5,14 +5,14 @@ use brambling_exchange::transports::switchboard::{Party, Refused};
 use brambling_exchange::transports::tcp::Place;
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::message::CutOff;
-use brambling_protocol::{JobId, Priority, Sequence, WorkerId};
+use brambling_protocol::{JobKey, Priority, Sequence, WorkerId};
 use brambling_worker::executor::{Carrier, Failure, Job};
 use std::sync::Weak;
 use std::time::Duration;
 
 /// Carries a job's frames.
 pub(super) struct Wire {
-    pub(super) job: JobId,
+    pub(super) key: JobKey,
     pub(super) shared: Weak<Shared>,
 }
 
@@ -22,7 +22,7 @@ impl Carrier for Wire {
             let frames = frames.into_iter();
             shared
                 .board()
-                .send(self.job, frames.map(|(to, _, frame)| (to, frame)));
+                .send(self.key, frames.map(|(to, _, frame)| (to, frame)));
         }
     }
     fn poll(&self) -> bool {
@@ -46,14 +46,14 @@ impl Carrier for Wire {
     }
     fn forget(&self, worker: WorkerId) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.board().forget(self.job, worker);
+            shared.board().forget(self.key, worker);
         }
     }
     fn explain(&self, failure: &Failure) -> String {
         let Some(shared) = self.shared.upgrade() else {
             return failure.to_string();
         };
-        let hosted = shared.state().jobs.get(&self.job).cloned();
+        let hosted = shared.state().jobs.get(&self.key).cloned();
         match hosted {
             Some(hosted) => hosted.explain(&*shared.source, failure),
             None => shared.source.explain(failure),
@@ -63,7 +63,7 @@ impl Carrier for Wire {
 
 /// A job's side of its links.
 pub(super) struct Side {
-    pub(super) id: JobId,
+    pub(super) key: JobKey,
     pub(super) job: Weak<Job>,
     pub(super) shared: Weak<Shared>,
 }
@@ -95,7 +95,7 @@ impl Party for Side {
         }
         if let Some(shared) = self.shared.upgrade() {
             shared.say_cut_off(CutOff {
-                job: self.id,
+                key: self.key,
                 peer,
                 for_ms: so_long.as_millis() as u64,
                 why,

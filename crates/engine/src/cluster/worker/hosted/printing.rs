@@ -31,13 +31,13 @@ impl Hosted {
         let packages = waiting.say_packages();
         let packages = packages.iter().map(|(name, version)| (&**name, &**version));
         Some(framed(Message::Packages {
-            job: self.id,
+            key: self.key,
             packages: packages.collect(),
         }))
     }
 
     fn printed(&self, batch: &Batch) -> Bytes {
-        framed(batch.message(self.id))
+        framed(batch.message(self.key))
     }
 
     /// Its client has shown what it was sent, up to this number.

@@ -60,7 +60,7 @@ impl Hosted {
             Ok(job) => job,
             Err(why) => {
                 self.state().runs = false;
-                shared.say_unprepared(self.id, why);
+                shared.say_unprepared(self.key, why);
                 drop(shared);
                 return self.answer_nothing();
             }
@@ -79,7 +79,7 @@ impl Hosted {
         shared.source.ended(&self.prints);
         // The controller hears of failures from the job itself, but not of one that the pool has seen: that it stalled.
         if let Err(failure @ Failure::Stalled { .. }) = &ended {
-            shared.say_unprepared(self.id, self.explain(&*shared.source, failure));
+            shared.say_unprepared(self.key, self.explain(&*shared.source, failure));
         }
         drop((ended, caller, shared));
         self.state().runs = false;
@@ -110,7 +110,7 @@ impl Hosted {
 
     fn say_nothing(&self, to: LinkId) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.board().say(to, [framed(nothing(self.id))]);
+            shared.board().say(to, [framed(nothing(self.key))]);
         }
     }
 
@@ -131,7 +131,7 @@ impl Hosted {
                 indices.map(move |index| (ShardId { group, index }, version))
             });
         let wire = Wire {
-            job: self.id,
+            key: self.key,
             shared: Arc::downgrade(shared),
         };
         let membership = Membership {
@@ -181,8 +181,8 @@ impl Hosted {
         let options = NodeOptions {
             me,
             peers: members.filter(|peer| *peer != me).collect(),
-            job: self.id,
-            generation: prepare.generation,
+            job: self.key.job,
+            generation: self.key.generation,
             open_turns: OPEN_TURNS,
             chunk_bytes: CHUNK_BYTES,
             part_bytes: PART_BYTES,
@@ -198,17 +198,17 @@ impl Hosted {
     /// Its links: of two workers the one of the higher name dials, and all of them the controller.
     fn enter(&self, shared: &Arc<Shared>, me: WorkerId, prepare: &Prepare, job: &Arc<Job>) {
         let side = Side {
-            id: self.id,
+            key: self.key,
             job: Arc::downgrade(job),
             shared: self.shared.clone(),
         };
-        shared.board().enter(self.id, me, Arc::new(side));
+        shared.board().enter(self.key, me, Arc::new(side));
         let controller = shared.cluster.address;
         shared
             .board()
-            .dial(self.id, WorkerId::CONTROLLER, controller);
+            .dial(self.key, WorkerId::CONTROLLER, controller);
         for member in prepare.members.iter().filter(|member| member.worker < me) {
-            shared.board().dial(self.id, member.worker, member.at);
+            shared.board().dial(self.key, member.worker, member.at);
         }
     }
 
@@ -221,7 +221,7 @@ impl Hosted {
                 break;
             };
             if let Some(shared_job) = job.take() {
-                shared.board().leave(self.id);
+                shared.board().leave(self.key);
                 let tally = shared_job.tally();
                 let mut state = self.state();
                 (state.job, state.tally) = (None, Some(tally));
@@ -231,7 +231,7 @@ impl Hosted {
             self.send(&shared, left.as_mut().expect("just made"), link);
         }
         if let Some(shared) = self.shared.upgrade() {
-            shared.board().leave(self.id);
+            shared.board().leave(self.key);
         }
         self.state().job = None;
     }
@@ -249,7 +249,7 @@ impl Hosted {
                 }
                 let mut bytes = Vec::new();
                 left.value(dataset, index).encode(&mut bytes);
-                let parts = parts(self.id, &bytes).map(|part| {
+                let parts = parts(self.key, &bytes).map(|part| {
                     framed(Message::Partition {
                         dataset,
                         index,
@@ -263,7 +263,7 @@ impl Hosted {
         // The client compares before it hands anything over.
         shared.board().say(to, self.packages());
         let fetched = Message::Fetched {
-            job: self.id,
+            key: self.key,
             tasks: tally.tasks,
             threads: tally.threads,
             busy_ns: tally.busy.as_nanos() as u64,
