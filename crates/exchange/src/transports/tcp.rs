@@ -16,7 +16,7 @@
 //!   are news: they wake the other side's helper, unless its threads poll. Large ones do not while its threads [look](Net::look) between
 //!   their tasks and none [rests](Net::rest), for at most [`DOZE`]: whom they are for is at work.
 //! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline. A connection whose other end
-//!   is gone without a word is noticed by the system while it is quiet ([`KEEPALIVE`]), and [here](acknowledged) while something is under way.
+//!   is gone without a word is noticed by the system while it is quiet ([`KEEPALIVE`](brambling_protocol::patience::KEEPALIVE)), and [here](acknowledged) while something is under way.
 //! * A panic of the owner ends the link that it was handed a frame of, and nothing else.
 //!
 //! # Locks
