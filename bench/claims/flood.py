@@ -40,7 +40,7 @@ JOB_S = 1.5
 FLOODED_S = 2.0
 
 # An opening as the first version of the protocol has it, and a proof that is none.
-OPENING = b"BRMBLING" + bytes([1, 0]) + bytes(6) + os.urandom(32)
+OPENING = b"BRMBLING" + bytes([2, 0]) + bytes(6) + os.urandom(32)
 SAID = [b"", b"BRM", OPENING, OPENING + bytes(32), b"GET / HTTP/1.1\r\n\r\n"]
 
 

@@ -6,7 +6,7 @@
 use brambling_memory::cgroup;
 use brambling_program::tree::TreeNode;
 use brambling_program::{GroupId, Payload, Spec};
-use brambling_protocol::frame::{Ending, Frame, HEADER_BYTES, Header, Incoming, Kind};
+use brambling_protocol::frame::{Ending, FORMAT, Frame, HEADER_BYTES, Header, Incoming, Kind};
 use brambling_protocol::greeting::{Dialer, Listener, Token};
 use brambling_protocol::{EntryRange, PartitionMap};
 use bytes::Bytes;
@@ -43,7 +43,7 @@ pub fn body(bytes: &[u8]) {
     let kind = Kind::ALL[kind as usize % Kind::ALL.len()];
     let mut sealed = vec![0; HEADER_BYTES];
     sealed[..4].copy_from_slice(b"BRMB");
-    sealed[4] = 1;
+    sealed[4..6].copy_from_slice(&FORMAT.to_le_bytes());
     sealed[6] = kind as u8;
     sealed[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
     sealed[16..20].copy_from_slice(&crc32fast::hash(body).to_le_bytes());

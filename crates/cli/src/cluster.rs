@@ -530,7 +530,7 @@ impl From<Status> for Report {
             idle_share: f64::from(it.idle_permille) / 1_000.0,
             stuck: (it.stuck.into_iter())
                 .map(|it| StuckLine {
-                    job: it.job.to_string(),
+                    job: it.key.job.to_string(),
                     stage: it.stage,
                     seconds: it.seconds,
                 })

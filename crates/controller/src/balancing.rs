@@ -16,7 +16,7 @@ impl Controller {
 
     /// A worker tells what shards took there. What comes twice counts twice: a worker says it once.
     pub fn on_times(&mut self, from: WorkerId, times: &Times) {
-        let is_ours = times.job == self.job;
+        let is_ours = times.key == self.key;
         let Some(scales) = self.scales.as_mut().filter(|_| is_ours) else {
             return;
         };

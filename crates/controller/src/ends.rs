@@ -8,9 +8,9 @@
 use crate::{Controller, ControllerError, Effect};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
-use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Ended, Failed, Finished};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
+use brambling_protocol::{JobKey, WorkerId};
 use std::collections::BTreeSet;
 
 /// How a worker was lost.
@@ -55,7 +55,7 @@ impl Controller {
         from: WorkerId,
         finished: &Finished,
     ) -> Result<(), ControllerError> {
-        if (finished.job, finished.generation) != (self.job, self.generation) {
+        if JobKey::new(finished.job, finished.generation) != self.key {
             return Ok(());
         }
         let mut ranges = finished.shards.iter();
@@ -84,7 +84,7 @@ impl Controller {
     }
 
     pub(crate) fn on_failed(&mut self, from: WorkerId, failed: &Failed<'_>) {
-        if (failed.job, failed.generation) == (self.job, self.generation) {
+        if JobKey::new(failed.job, failed.generation) == self.key {
             let failure = format!("on worker {from}: {}", failed.failure);
             self.end(Err(failure));
         }
@@ -145,8 +145,8 @@ impl Controller {
     pub(crate) fn tell_end(&mut self, to: WorkerId) {
         if let Some(over) = self.ends.over.clone() {
             let ended = Ended {
-                job: self.job,
-                generation: self.generation,
+                job: self.key.job,
+                generation: self.key.generation,
                 failure: over.as_ref().err().map(String::as_str),
             };
             self.send(to, &Body::Ended(ended));

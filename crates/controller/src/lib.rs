@@ -21,8 +21,8 @@ use balance::Scales;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Ack, Body, FAN_OUT, Frame, FrameError, Joined, MapUpdate, Packet};
 use brambling_protocol::{
-    EntryRange, FrameSession, Generation, JobId, MapError, PartitionMap, Priority, Received,
-    Sequence, SessionError, WorkerId,
+    EntryRange, FrameSession, Generation, JobId, JobKey, MapError, PartitionMap, Priority,
+    Received, Sequence, SessionError, WorkerId,
 };
 use drains::Leaving;
 use ends::Ends;
@@ -106,10 +106,9 @@ pub enum ControllerError {
     },
 }
 
-/// The machine of one job: its members, its partition map, and the shards on their way.
+/// The machine of one generation of a job: its members, its partition map, and the shards on their way.
 pub struct Controller {
-    job: JobId,
-    generation: Generation,
+    key: JobKey,
     map: PartitionMap,
     moves: BTreeMap<ShardId, Move>,
     /// Who has had shards of it.
@@ -141,8 +140,7 @@ impl Controller {
     ) -> Controller {
         let peer = |worker| (worker, FrameSession::default());
         Controller {
-            job,
-            generation,
+            key: JobKey::new(job, generation),
             holders: map.entries().map(|range| range.entry.owner).collect(),
             map,
             moves: BTreeMap::new(),
@@ -286,11 +284,18 @@ impl Controller {
 
     /// Tells a worker every entry of the map.
     fn tell_map(&mut self, to: WorkerId) {
-        let job = self.job;
         let entries: Vec<EntryRange> = self.map.entries().collect();
         for entries in entries.chunks(ENTRIES_MAX) {
-            let entries = entries.to_vec();
-            self.send(to, &Body::MapUpdate(MapUpdate { job, entries }));
+            let update = self.update(entries.to_vec());
+            self.send(to, &Body::MapUpdate(update));
+        }
+    }
+
+    fn update(&self, entries: Vec<EntryRange>) -> MapUpdate {
+        MapUpdate {
+            job: self.key.job,
+            generation: self.key.generation,
+            entries,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{Controller, ControllerError, Effect};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved};
-use brambling_protocol::{Entry, EntryRange, JobId, MapError, Version, WorkerId};
+use brambling_protocol::{Entry, EntryRange, JobId, JobKey, MapError, Version, WorkerId};
 
 /// A move that was ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ impl Controller {
     /// When the order makes no sense. Nothing changes then.
     pub fn order(&mut self, shard: ShardId, to: WorkerId, bytes: u64) -> Result<(), Refusal> {
         if self.ends.are_near() {
-            return Err(Refusal::Over(self.job));
+            return Err(Refusal::Over(self.key.job));
         }
         let entry = self.map.entry(shard)?.ok_or(Refusal::NotPlaced(shard))?;
         if !self.workers.contains_key(&to) {
@@ -82,8 +82,8 @@ impl Controller {
             },
         );
         let reserve = Reserve {
-            job: self.job,
-            generation: self.generation,
+            job: self.key.job,
+            generation: self.key.generation,
             shard,
             version,
             holder: entry.owner,
@@ -104,12 +104,13 @@ impl Controller {
     ) -> Result<(), ControllerError> {
         let Reserved {
             job,
+            generation,
             shard,
             version,
             granted,
-            ..
         } = *answer;
-        let ordered = self.ordered(from, job, shard, version)?;
+        let key = JobKey::new(job, generation);
+        let ordered = self.ordered(from, key, shard, version)?;
         if !granted {
             self.moves.remove(&shard);
             let to = from;
@@ -153,11 +154,12 @@ impl Controller {
     ) -> Result<(), ControllerError> {
         let Arrived {
             job,
+            generation,
             shard,
             version,
-            ..
         } = *arrived;
-        self.ordered(from, job, shard, version)?;
+        let key = JobKey::new(job, generation);
+        self.ordered(from, key, shard, version)?;
         self.moves.remove(&shard);
         let to = from;
         self.effects.push(Effect::Moved { shard, to });
@@ -169,12 +171,12 @@ impl Controller {
     fn ordered(
         &self,
         from: WorkerId,
-        job: JobId,
+        key: JobKey,
         shard: ShardId,
         version: Version,
     ) -> Result<Move, ControllerError> {
         let fits =
-            |ordered: &&Move| job == self.job && ordered.to == from && ordered.version == version;
+            |ordered: &&Move| key == self.key && ordered.to == from && ordered.version == version;
         self.moves
             .get(&shard)
             .filter(fits)

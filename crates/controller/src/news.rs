@@ -11,7 +11,7 @@
 use crate::{Controller, ENTRIES_MAX};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
-use brambling_protocol::frame::{Body, MapUpdate, News};
+use brambling_protocol::frame::{Body, News};
 use brambling_protocol::{EntryRange, PartitionMap, WorkerId};
 use std::collections::BTreeMap;
 
@@ -49,8 +49,7 @@ impl Untold {
 impl Controller {
     /// A shard has a new version: those of its move are told, and the others are to be.
     pub(crate) fn publish(&mut self, shard: ShardId, entry: EntryRange, movers: [WorkerId; 2]) {
-        let (job, entries) = (self.job, vec![entry]);
-        let update = Body::MapUpdate(MapUpdate { job, entries });
+        let update = Body::MapUpdate(self.update(vec![entry]));
         for to in movers {
             self.send(to, &update);
         }
@@ -69,8 +68,7 @@ impl Controller {
         let (relays, others): (Vec<_>, Vec<_>) =
             hearers.into_iter().partition(|it| self.hands_on(*it));
         for entries in entries.chunks(ENTRIES_MAX) {
-            let (job, entries) = (self.job, entries.to_vec());
-            let news = News::MapUpdate(MapUpdate { job, entries });
+            let news = News::MapUpdate(self.update(entries.to_vec()));
             for (to, body) in news.relayed(&relays, self.fan_out) {
                 self.send(to, &body);
             }

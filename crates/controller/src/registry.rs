@@ -13,6 +13,8 @@
 //! * So many jobs run [at a time](Registry::with_jobs_at_once), each on all workers, from
 //!   [`Accepted`](brambling_protocol::message::Accepted) until its client is done with it or gone; others wait in the order in which
 //!   they came. A worker's threads are shared by the jobs' weights.
+//! * What a job has in other processes, and its [`Controller`](crate::Controller), are known by [`JobKey`]: what is said of a generation that the
+//!   job is not in any more changes nothing.
 //! * A client's jobs end with its link, or when any client wants them ended.
 //! * A worker on which a kernel still runs though its job is over gets no shards of new jobs, and none that are levelled, until it has ended.
 //! * A worker that is drained gets no shards of new jobs. It ends when it has left the job that runs, or when that is over.
@@ -36,10 +38,10 @@ use brambling_program::ShardId;
 use brambling_protocol::message::{
     Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, WorkerStatus,
 };
-use brambling_protocol::{Generation, JobId, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use clients::Clients;
 use drains::Drain;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -118,11 +120,11 @@ struct Job {
     columns: Vec<u32>,
     state: JobState,
     failure: Option<String>,
+    /// The newest, which is the one that it is in.
+    generation: Generation,
     members: Vec<WorkerId>,
-    /// What its members were told, once it has begun.
-    prepare: Option<Prepare>,
-    /// By worker: tasks that have run.
-    tasks: BTreeMap<WorkerId, u64>,
+    /// Tasks that have run, by generation and worker.
+    tasks: BTreeMap<(Generation, WorkerId), u64>,
     /// Where its client knows that.
     tasks_total: Option<u64>,
     weight: u32,
@@ -134,14 +136,18 @@ impl Job {
             id,
             name: self.name.clone(),
             state: self.state,
-            generation: GENERATION,
-            position: self.tasks.values().sum(),
+            generation: self.generation,
+            position: self.position(),
             failure: self.failure.clone(),
         }
     }
-}
 
-const GENERATION: Generation = Generation(0);
+    /// What its generation has done: what others did is void.
+    fn position(&self) -> u64 {
+        let here = self.tasks.iter().filter(|(at, _)| at.0 == self.generation);
+        here.map(|(_, tasks)| tasks).sum()
+    }
+}
 
 /// The members of a cluster and its jobs.
 pub struct Registry {
@@ -150,12 +156,12 @@ pub struct Registry {
     next_worker: u32,
     jobs: BTreeMap<JobId, Job>,
     next_job: u64,
-    /// Those that have begun and were not released.
-    running: BTreeSet<JobId>,
+    /// Those that have begun and were not released, and what their members were told.
+    running: BTreeMap<JobKey, Prepare>,
     jobs_at_once: u32,
     queued: VecDeque<JobId>,
     /// Who wants to hear what becomes of a shard's move.
-    wishes: BTreeMap<(JobId, ShardId), Caller>,
+    wishes: BTreeMap<(JobKey, ShardId), Caller>,
     /// Who wants to hear that a worker has been drained.
     drains: Vec<(WorkerId, Caller)>,
     clients: Clients,
@@ -176,7 +182,7 @@ impl Registry {
             next_worker: 0,
             jobs: BTreeMap::new(),
             next_job: 1,
-            running: BTreeSet::new(),
+            running: BTreeMap::new(),
             jobs_at_once: JOBS_AT_ONCE,
             queued: VecDeque::new(),
             wishes: BTreeMap::new(),
@@ -206,6 +212,12 @@ impl Registry {
         self.workers.len()
     }
 
+    /// The job that is in this generation.
+    fn job_in(&self, key: JobKey) -> Option<&Job> {
+        let job = self.jobs.get(&key.job);
+        job.filter(|job| job.generation == key.generation)
+    }
+
     fn tell(&mut self, to: Caller, what: Told) {
         self.orders.push(Order::Tell { to, what });
     }
@@ -233,9 +245,11 @@ impl Registry {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.orders.push(Order::Weigh { worker, times });
             }
-            Message::Unprepared { job, why } => {
+            Message::Unprepared { key, why } => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
-                self.cancel(job, format!("on worker {worker}: {why}"));
+                if self.job_in(key).is_some() {
+                    self.cancel(key.job, format!("on worker {worker}: {why}"));
+                }
             }
             Message::CutOff(cut) => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
@@ -322,13 +336,13 @@ impl Registry {
     }
 
     /// How the cluster fares; `held` knows how many shards of a job a worker has.
-    pub fn status(&self, held: impl Fn(JobId, WorkerId) -> u32) -> Status {
+    pub fn status(&self, held: impl Fn(JobKey, WorkerId) -> u32) -> Status {
         let worker = |(id, worker): (&WorkerId, &Worker)| WorkerStatus {
             id: *id,
             pid: worker.pid,
             host: worker.host.clone(),
             threads: worker.threads,
-            shards: self.running.iter().map(|job| held(*job, *id)).sum(),
+            shards: self.running.keys().map(|key| held(*key, *id)).sum(),
             memory_bytes: worker.load.memory_bytes,
             idle_permille: worker.load.idle_permille,
             stuck: worker.stuck.clone(),

@@ -6,7 +6,9 @@ use brambling_controller::{Controller, Effect};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::frame::{Body, Finished, Frame, ShardRange};
 use brambling_protocol::message::{ShardTime, Times};
-use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
+use brambling_protocol::{
+    Entry, EntryRange, Generation, JobId, JobKey, PartitionMap, Priority, WorkerId,
+};
 use std::time::Duration;
 
 const JOB: JobId = JobId(1);
@@ -45,7 +47,8 @@ fn times(shards: impl IntoIterator<Item = u32>, ms: u64) -> Times {
         bytes: 1_000 + u64::from(index),
     };
     let shards = shards.into_iter().map(time).collect();
-    Times { job: JOB, shards }
+    let key = JobKey::new(JOB, Generation(0));
+    Times { key, shards }
 }
 
 /// Who is asked for room for which shard of how many bytes.
@@ -143,16 +146,18 @@ fn who_leaves_takes_no_part_and_who_is_strange_is_not_heard() {
 }
 
 #[test]
-fn what_is_told_of_another_job_moves_nothing() {
+fn what_is_told_of_another_job_or_generation_moves_nothing() {
     let mut controller = controller(Scales::levelling(PERIOD));
-    let job = JobId(9);
+    let others = [(JobId(9), Generation(0)), (JOB, Generation(1))];
     for second in 1..9 {
         for (worker, shards, ms) in [(SLOW, 0..4, 20), (FAST, 4..8, 5)] {
-            let of_another = Times {
-                job,
-                ..times(shards, ms)
-            };
-            controller.on_times(worker, &of_another);
+            for (job, generation) in others {
+                let of_another = Times {
+                    key: JobKey::new(job, generation),
+                    ..times(shards.clone(), ms)
+                };
+                controller.on_times(worker, &of_another);
+            }
         }
         controller.balance(Duration::from_secs(second), |_| 1 << 40);
     }

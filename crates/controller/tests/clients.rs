@@ -2,7 +2,7 @@
 
 use brambling_controller::registry::{Caller, Order, Registry, Told};
 use brambling_protocol::message::{Client, JobDetails, JobState, Load, Message, Register, Submit};
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 
 const WORKER: Caller = Caller(1);
 const OWNER: Caller = Caller(2);
@@ -35,6 +35,13 @@ fn client(user: &str) -> Client {
         host: "node-7".into(),
         pid: 42,
         log: None,
+    }
+}
+
+const fn key(job: u64) -> JobKey {
+    JobKey {
+        job: JobId(job),
+        generation: Generation(0),
     }
 }
 
@@ -92,7 +99,7 @@ fn any_client_may_end_a_job_and_all_hear_who_did() {
     );
     // One that runs when its members were told: the answer waits for that, however often it is asked for.
     let (job, why) = (JobId(1), format!("job j1 {by_bob}"));
-    let ends = Order::Cancel { job, why };
+    let ends = Order::Cancel { key: key(1), why };
     for _ in 0..2 {
         let orders = say(&mut registry, OTHER, Message::Cancel(job));
         assert_eq!(orders, std::slice::from_ref(&ends));
@@ -101,7 +108,7 @@ fn any_client_may_end_a_job_and_all_hear_who_did() {
     assert!(
         matches!(&orders[..], [Order::Cancel { why, .. }] if why.contains("not said who it is"))
     );
-    registry.on_over(job, Some(format!("job j1 {by_bob}")));
+    registry.on_over(key(1), Some(format!("job j1 {by_bob}")));
     let orders = registry.take_orders();
     for caller in [OWNER, OTHER, THIRD] {
         assert_eq!(
@@ -127,12 +134,12 @@ fn what_cannot_be_ended_is_refused_with_its_reason() {
     let mut registry = with_jobs(1);
     let orders = say(&mut registry, OTHER, Message::Cancel(JobId(9)));
     assert!(refusal(&orders, OTHER).contains("no job j9"));
-    registry.on_over(JobId(1), None);
+    registry.on_over(key(1), None);
     registry.take_orders();
     let orders = say(&mut registry, OTHER, Message::Cancel(JobId(1)));
     assert!(refusal(&orders, OTHER).contains("it has succeeded"));
     let mut registry = with_jobs(1);
-    registry.on_over(JobId(1), Some("on worker w1: no".into()));
+    registry.on_over(key(1), Some("on worker w1: no".into()));
     registry.take_orders();
     let orders = say(&mut registry, OTHER, Message::Cancel(JobId(1)));
     assert!(refusal(&orders, OTHER).contains("over already: on worker w1: no"));
@@ -151,7 +158,7 @@ fn who_waits_for_the_end_of_a_job_hears_it_when_its_client_is_gone_first() {
     let mut registry = with_jobs(1);
     say(&mut registry, OTHER, Message::Cancel(JobId(1)));
     registry.on_lost(OTHER, std::time::Duration::ZERO);
-    registry.on_over(JobId(1), None);
+    registry.on_over(key(1), None);
     assert_eq!(told(&registry.take_orders(), OTHER), [] as [&Told; 0]);
 }
 
@@ -161,7 +168,7 @@ fn jobs_are_told_with_whose_they_are_and_who_runs_them() {
     let load = Load {
         memory_bytes: 0,
         idle_permille: 0,
-        tasks: vec![(JobId(1), 30)],
+        tasks: vec![(key(1), 30)],
     };
     say(&mut registry, WORKER, Message::Load(load));
     let expects = |tasks| Message::Expects {

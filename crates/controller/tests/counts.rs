@@ -2,7 +2,7 @@
 
 use brambling_controller::registry::{Caller, Counts, HEARTBEAT, RETURN_TIME, Registry};
 use brambling_protocol::message::{Load, Message, Register, Submit};
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::time::Duration;
 
 const VERSION: &str = "1.2.3";
@@ -33,11 +33,18 @@ fn submit(registry: &mut Registry) {
     registry.on_message(CLIENT, submit).unwrap();
 }
 
+const fn key(job: u64) -> JobKey {
+    JobKey {
+        job: JobId(job),
+        generation: Generation(0),
+    }
+}
+
 fn load(registry: &mut Registry, job: u64, tasks: u64) {
     let load = Message::Load(Load {
         memory_bytes: 1,
         idle_permille: 1_000,
-        tasks: vec![(JobId(job), tasks)],
+        tasks: vec![(key(job), tasks)],
     });
     registry.on_message(WORKER, load).unwrap();
 }
@@ -57,22 +64,22 @@ fn a_job_ends_once_however_often_that_is_said() {
     };
     (0..4).for_each(|_| submit(&mut registry));
     assert_eq!(ended(&registry), (4, 0, 0));
-    registry.on_over(JobId(1), None);
+    registry.on_over(key(1), None);
     assert_eq!(ended(&registry), (4, 1, 0));
     // Its client has what it wants; and the members of the next one fail.
     let done = |registry: &mut Registry, job| registry.on_message(CLIENT, Message::Done(job));
     done(&mut registry, JobId(1)).unwrap();
-    registry.on_over(JobId(2), Some("it fails".into()));
+    registry.on_over(key(2), Some("it fails".into()));
     done(&mut registry, JobId(2)).unwrap();
     assert_eq!(ended(&registry), (4, 1, 1));
     // Its client is done before it is over: that it is over then is no news.
     done(&mut registry, JobId(3)).unwrap();
-    registry.on_over(JobId(3), None);
+    registry.on_over(key(3), None);
     assert_eq!(ended(&registry), (4, 1, 2));
     // The last one goes with its client, and everything comes twice.
     registry.on_lost(CLIENT, Duration::ZERO);
     registry.on_lost(CLIENT, Duration::ZERO);
-    registry.on_over(JobId(4), Some("cancelled".into()));
+    registry.on_over(key(4), Some("cancelled".into()));
     assert_eq!(ended(&registry), (4, 1, 3));
 }
 

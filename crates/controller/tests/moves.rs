@@ -201,25 +201,26 @@ fn only_who_was_asked_may_answer() {
     assert!(is_refused(say(&mut controller, OTHER, 0, room(8, true))));
     assert!(is_refused(say(&mut controller, TO, 1, room(9, true))));
     assert!(is_refused(say(&mut controller, OTHER, 1, arrived(8))));
-    let (job, generation, shard, version) = (JobId(2), NOW, SHARD, 8);
-    let room_of_another = Reserved {
-        job,
-        generation,
-        shard,
-        version,
-        granted: true,
+    let of_another = |job, generation| {
+        let (shard, version, granted) = (SHARD, 8, true);
+        let room = Reserved {
+            job,
+            generation,
+            shard,
+            version,
+            granted,
+        };
+        let arrived = Arrived {
+            job,
+            generation,
+            shard,
+            version,
+        };
+        [Body::Reserved(room), Body::Arrived(arrived)]
     };
-    let arrived_of_another = Arrived {
-        job,
-        generation,
-        shard,
-        version,
-    };
-    let of_another = [
-        Body::Reserved(room_of_another),
-        Body::Arrived(arrived_of_another),
-    ];
-    for (sequence, said) in (2..).zip(of_another) {
+    let (job, later) = (JobId(2), Generation(NOW.0 + 1));
+    let of_others = [of_another(job, NOW), of_another(JOB, later)];
+    for (sequence, said) in (2..).zip(of_others.into_iter().flatten()) {
         assert!(is_refused(say(&mut controller, TO, sequence, said)));
     }
     let stranger = say(&mut controller, WorkerId(9), 0, arrived(8));

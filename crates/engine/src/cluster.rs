@@ -25,7 +25,7 @@ pub use brambling_protocol::message::{
     Client, JobDetails, JobState, JobStatus, Status, Stream, StuckKernel, WorkerStatus,
 };
 pub use brambling_protocol::patience::{LEFT_OUT_AFTER, TOLD_AFTER};
-pub use brambling_protocol::{JobId, WorkerId};
+pub use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 pub use certificates::{CERTIFICATES_LAST, Certificates, TLS_VARIABLE};
 pub use children::{Children, EndedChild, Share};
 pub use client::Cluster;

@@ -216,41 +216,33 @@ pub fn parcels<P: Weight + Clone>(
 /// Where parcels give one destination two versions, because the map changed between them, the frame
 /// has the older one: the receiver then holds or forwards, both of which are safe.
 pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) -> Data<'a> {
-    let mut edges: Vec<u32> = parcels
-        .iter()
-        .flat_map(|p| [p.destinations.start, p.destinations.end])
-        .collect();
-    edges.sort_unstable();
-    edges.dedup();
-    // The oldest version between each edge and the next.
-    let mut oldest: Vec<Option<Version>> = vec![None; edges.len()];
-    let (mut pieces, mut empties) = (Vec::<Piece<'_>>::new(), Vec::<EmptyMarks>::new());
+    let mut data = Data {
+        head,
+        versions: oldest_versions(parcels),
+        pieces: Vec::new(),
+        empties: Vec::new(),
+        routes: Vec::new(),
+    };
     let mut before: Option<&Parcel<P>> = None;
     for parcel in parcels {
-        let goes_on = before.is_some_and(|before| before.goes_on_in(parcel));
-        before = Some(parcel);
         assert_eq!(
             (parcel.exchange, parcel.turn, parcel.group),
             (head.exchange, head.turn, head.group),
             "a frame is of one turn of one exchange"
         );
         let Range { start: first, end } = parcel.destinations;
-        let at = edges.partition_point(|&edge| edge < first);
-        let to = edges.partition_point(|&edge| edge < end);
-        for version in &mut oldest[at..to] {
-            *version = Some(version.map_or(parcel.version, |other| other.min(parcel.version)));
-        }
-        if goes_on {
-            pieces.last_mut().expect("the one before").end = end;
-            continue;
-        }
+        let goes_on = before.is_some_and(|before| before.goes_on_in(parcel));
+        before = Some(parcel);
         match &parcel.item {
+            Item::Piece { .. } if goes_on => {
+                data.pieces.last_mut().expect("the one before").end = end;
+            }
             Item::Piece {
                 source,
                 chunk,
                 last,
                 payload,
-            } => pieces.push(Piece {
+            } => data.pieces.push(Piece {
                 first,
                 end,
                 source: *source,
@@ -259,19 +251,41 @@ pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) ->
                 payload: payload.as_ref(),
             }),
             Item::Empty { .. } if mutants::is_on("coalesce-forgets-empty-marks") => {}
-            Item::Empty { sources } => match empties.last_mut() {
-                Some(before)
-                    if (before.first, before.end) == (first, end)
-                        && before.sources.end == sources.start =>
-                {
-                    before.sources.end = sources.end;
-                }
-                _ => empties.push(EmptyMarks {
-                    first,
-                    end,
-                    sources: sources.clone(),
-                }),
-            },
+            Item::Empty { sources } => add_empty(&mut data.empties, first..end, sources),
+        }
+    }
+    data
+}
+
+/// Sources send nothing to these destinations: one mark with that of the sources before them, if there is one.
+fn add_empty(empties: &mut Vec<EmptyMarks>, to: Range<u32>, sources: &Range<u64>) {
+    match empties.last_mut() {
+        Some(before) if (before.first..before.end) == to && before.sources.end == sources.start => {
+            before.sources.end = sources.end;
+        }
+        _ => empties.push(EmptyMarks {
+            first: to.start,
+            end: to.end,
+            sources: sources.clone(),
+        }),
+    }
+}
+
+/// The oldest version that parcels give each destination.
+fn oldest_versions<P>(parcels: &[Parcel<P>]) -> Vec<VersionRange> {
+    let mut edges: Vec<u32> = parcels
+        .iter()
+        .flat_map(|p| [p.destinations.start, p.destinations.end])
+        .collect();
+    edges.sort_unstable();
+    edges.dedup();
+    // Between each edge and the next.
+    let mut oldest: Vec<Option<Version>> = vec![None; edges.len()];
+    for parcel in parcels {
+        let at = edges.partition_point(|&edge| edge < parcel.destinations.start);
+        let to = edges.partition_point(|&edge| edge < parcel.destinations.end);
+        for version in &mut oldest[at..to] {
+            *version = Some(version.map_or(parcel.version, |other| other.min(parcel.version)));
         }
     }
     let mut versions: Vec<VersionRange> = Vec::new();
@@ -287,11 +301,5 @@ pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) ->
             }),
         }
     }
-    Data {
-        head,
-        versions,
-        pieces,
-        empties,
-        routes: Vec::new(),
-    }
+    versions
 }

@@ -21,8 +21,8 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt;
 
-/// The newest version of what is said after the greeting; 0 is none.
-pub const VERSION: u16 = 1;
+/// The version of what is said after the greeting; 0 is none.
+pub const VERSION: u16 = 2;
 
 const MAGIC: [u8; 8] = *b"BRMBLING";
 const NONCE_BYTES: usize = 32;

@@ -45,6 +45,32 @@ id!(
     "generation "
 );
 
+/// By what a process knows all that it has of a job: a generation shares nothing with those before it, which may still be there. Who asks for a
+/// job, or for its end, knows its number alone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct JobKey {
+    /// The job.
+    pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
+}
+
+impl JobKey {
+    /// The key of this generation of a job.
+    pub fn new(job: JobId, generation: Generation) -> JobKey {
+        JobKey { job, generation }
+    }
+}
+
+impl fmt::Display for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.generation {
+            Generation(0) => self.job.fmt(f),
+            generation => write!(f, "{} ({generation})", self.job),
+        }
+    }
+}
+
 /// The version of one entry of the partition map. It only grows.
 pub type Version = u64;
 

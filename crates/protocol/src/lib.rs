@@ -11,6 +11,6 @@ pub mod message;
 pub mod patience;
 pub mod session;
 
-pub use ids::{Generation, JobId, Priority, Sequence, Version, WorkerId};
+pub use ids::{Generation, JobId, JobKey, Priority, Sequence, Version, WorkerId};
 pub use map::{Applied, Entry, EntryRange, MapError, PartitionMap};
 pub use session::{FrameSession, Received, Session, SessionError};

@@ -3,8 +3,10 @@
 //!
 //! Each is a frame of its own on a link that speaks of no job. They are not numbered: who loses the link says again what
 //! still matters, which each message tells.
+//!
+//! Between a client and the controller a job is a number. Whoever has something of it knows it by its [key](JobKey), and is spoken to of that.
 
-use crate::ids::{Generation, JobId, WorkerId};
+use crate::ids::{Generation, JobId, JobKey, WorkerId};
 use crate::map::EntryRange;
 use brambling_program::{DatasetId, ShardId};
 use serde::{Deserialize, Serialize};
@@ -28,12 +30,12 @@ pub enum Message<'a> {
     /// A worker to the controller: it cannot run the job.
     Unprepared {
         /// The job.
-        job: JobId,
+        key: JobKey,
         /// Why not.
         why: &'a str,
     },
-    /// The controller to a worker: nobody asks for the job any more.
-    Release(JobId),
+    /// The controller to a worker: nobody asks for this generation of the job any more.
+    Release(JobKey),
     /// A client to the controller: run a program.
     Submit(Submit<'a>),
     /// The controller to a client: the job begins, and its members expect the program.
@@ -61,7 +63,7 @@ pub enum Message<'a> {
     /// A client to a worker: a part of a job's program. Parts come in order.
     Program(Part<'a>),
     /// A client to a worker: send the kept partitions that are there.
-    Fetch(JobId),
+    Fetch(JobKey),
     /// A worker to a client: a part of a partition. Parts come in order, partition after partition.
     Partition {
         /// Whose.
@@ -74,7 +76,7 @@ pub enum Message<'a> {
     /// A worker to a client: it has sent all that it has of a job.
     Fetched {
         /// The job.
-        job: JobId,
+        key: JobKey,
         /// Tasks that it ran.
         tasks: u64,
         /// On how many threads.
@@ -93,14 +95,14 @@ pub enum Message<'a> {
     /// The controller to a client: a worker takes part in its job from now on, and expects the program.
     Admitted {
         /// The job.
-        job: JobId,
+        key: JobKey,
         /// The worker.
         member: Member,
     },
     /// The controller to a client: a worker takes no part in its job any more. It holds nothing of it.
     Left {
         /// The job.
-        job: JobId,
+        key: JobKey,
         /// The worker.
         worker: WorkerId,
     },
@@ -124,7 +126,8 @@ pub enum Message<'a> {
     AskJobs,
     /// The answer, by name.
     Jobs(Vec<JobDetails>),
-    /// A client to the controller: its job's share of threads beside other jobs. The controller to a member of the job: the same.
+    /// A client to the controller: its job's share of threads beside other jobs. The controller to a member of the job: the same, for each generation
+    /// of it that is there.
     Weigh {
         /// The job.
         job: JobId,
@@ -141,14 +144,14 @@ pub enum Message<'a> {
     /// A client to a worker: where did a failure begin that the controller has told?
     AskOrigin {
         /// The job.
-        job: JobId,
+        key: JobKey,
         /// The failure, as it was told.
         failure: &'a str,
     },
     /// The answer.
     Origin {
         /// The job.
-        job: JobId,
+        key: JobKey,
         /// Nothing: not there.
         #[serde(borrow)]
         origin: Option<Origin<'a>>,
@@ -159,14 +162,14 @@ pub enum Message<'a> {
     /// A client to a worker: it has shown what kernels of its job had printed, up to this number.
     Shown {
         /// The job.
-        job: JobId,
+        key: JobKey,
         /// The number of the [`Printed`].
         number: u64,
     },
     /// A client to a worker: the job is over; send all that its kernels have printed and that was not shown.
-    AskPrinted(JobId),
+    AskPrinted(JobKey),
     /// The answer, after what it says.
-    AllPrinted(JobId),
+    AllPrinted(JobKey),
     /// A worker to the controller: kernels of jobs that are over still run there. Said again as long as that is so, and once when it is no more.
     Stuck(Vec<StuckKernel>),
     /// The controller to a client, before [`Status`](Message::Status) where there are any: what its workers said.
@@ -174,7 +177,7 @@ pub enum Message<'a> {
     /// A worker to a client: what kernels of its job have loaded there. Said when it changes, and before what the job left.
     Packages {
         /// The job.
-        job: JobId,
+        key: JobKey,
         /// Names, and what they are there: versions, for the client to compare.
         #[serde(borrow)]
         packages: Vec<(&'a str, &'a str)>,
@@ -189,7 +192,7 @@ pub enum Message<'a> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StuckKernel {
     /// Of which job.
-    pub job: JobId,
+    pub key: JobKey,
     /// Its stage; empty: not known there.
     pub stage: String,
     /// For how long the job has been over.
@@ -200,7 +203,7 @@ pub struct StuckKernel {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CutOff<'a> {
     /// A job of which both are members.
-    pub job: JobId,
+    pub key: JobKey,
     /// Whom the speaker cannot reach.
     pub peer: WorkerId,
     /// For how long.
@@ -213,7 +216,7 @@ pub struct CutOff<'a> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Printed<'a> {
     /// The job.
-    pub job: JobId,
+    pub key: JobKey,
     /// They are counted from 0, for what is said again on a new link.
     pub number: u64,
     /// Lines before these that found no place on the worker.
@@ -330,7 +333,7 @@ pub struct Register<'a> {
     /// Where other workers and clients reach it.
     pub listens_at: SocketAddr,
     /// The jobs that it has, from an earlier link: it is told which of them nobody asks for any more.
-    pub jobs: Vec<JobId>,
+    pub jobs: Vec<JobKey>,
 }
 
 /// Who a worker is from now on.
@@ -348,14 +351,14 @@ pub struct Load {
     /// Of a thousand parts of its threads' time since the last report, those in which no task ran.
     pub idle_permille: u16,
     /// For each job here: tasks that have run.
-    pub tasks: Vec<(JobId, u64)>,
+    pub tasks: Vec<(JobKey, u64)>,
 }
 
 /// What the shards of a job took on a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Times {
     /// The job.
-    pub job: JobId,
+    pub key: JobKey,
     /// Shards that are there.
     pub shards: Vec<ShardTime>,
 }
@@ -376,10 +379,8 @@ pub struct ShardTime {
 /// A job as a worker has to know it before it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Prepare {
-    /// Its name.
-    pub job: JobId,
-    /// Its generation.
-    pub generation: Generation,
+    /// Which.
+    pub key: JobKey,
     /// All members, the worker itself among them.
     pub members: Vec<Member>,
     /// How many shards each group has.
@@ -411,8 +412,8 @@ pub struct Submit<'a> {
 /// A job that begins.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Accepted {
-    /// Its name.
-    pub job: JobId,
+    /// Which: its members know it by that.
+    pub key: JobKey,
     /// Who runs it.
     pub members: Vec<Member>,
 }
@@ -421,7 +422,7 @@ pub struct Accepted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Part<'a> {
     /// Of which job.
-    pub job: JobId,
+    pub key: JobKey,
     /// How large the whole is.
     pub whole_bytes: u64,
     /// Where this begins.
@@ -534,13 +535,13 @@ impl Parts {
 }
 
 /// Cuts something into parts of at most [`PART_BYTES`]; at least one.
-pub fn parts(job: JobId, whole: &[u8]) -> impl Iterator<Item = Part<'_>> {
+pub fn parts(key: JobKey, whole: &[u8]) -> impl Iterator<Item = Part<'_>> {
     let count = whole.len().div_ceil(PART_BYTES).max(1);
     (0..count).map(move |number| {
         let first = number * PART_BYTES;
         let end = whole.len().min(first + PART_BYTES);
         Part {
-            job,
+            key,
             whole_bytes: whole.len() as u64,
             first_byte: first as u64,
             bytes: &whole[first..end],

@@ -318,17 +318,17 @@ fn mutants_are_caught() {
 }
 
 #[test]
-fn a_newer_format_is_refused_by_its_number_whatever_else_it_says() {
-    let mut bytes = encoded(&samples::frames()[1].1);
-    bytes[4..6].copy_from_slice(&9u16.to_le_bytes());
-    bytes[28..].fill(0xff);
-    let error = Frame::decode(&bytes).unwrap_err();
-    assert_eq!(error, FrameError::Format { found: 9, known: 1 });
-    let text = error.to_string();
-    assert!(
-        text.contains("format 9") && text.contains("formats 1 to 1"),
-        "{text}"
-    );
+fn another_format_is_refused_by_its_number_whatever_else_it_says() {
+    for found in [0, FORMAT - 1, FORMAT + 1, 9] {
+        let mut bytes = encoded(&samples::frames()[1].1);
+        bytes[4..6].copy_from_slice(&found.to_le_bytes());
+        bytes[28..].fill(0xff);
+        let error = Frame::decode(&bytes).unwrap_err();
+        let known = FORMAT;
+        assert_eq!(error, FrameError::Format { found, known });
+        let text = error.to_string();
+        assert!(text.contains(&format!("format {found},")), "{text}");
+    }
 }
 
 #[test]

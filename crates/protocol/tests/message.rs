@@ -1,12 +1,17 @@
 //! Things larger than a frame travel in parts.
 
-use brambling_protocol::JobId;
 use brambling_protocol::message::{BadPart, PART_BYTES, Part, Parts, parts};
+use brambling_protocol::{Generation, JobId, JobKey};
 use proptest::prelude::*;
+
+const KEY: JobKey = JobKey {
+    job: JobId(1),
+    generation: Generation(0),
+};
 
 fn part(whole_bytes: u64, first_byte: u64, bytes: &[u8]) -> Part<'_> {
     Part {
-        job: JobId(1),
+        key: KEY,
         whole_bytes,
         first_byte,
         bytes,
@@ -27,7 +32,7 @@ fn what_was_cut_comes_together_again() {
         let mut taken = Parts::default();
         // Twice: the next whole begins where one has ended.
         for _ in 0..2 {
-            let cut: Vec<_> = parts(JobId(1), &whole).collect();
+            let cut: Vec<_> = parts(KEY, &whole).collect();
             assert_eq!(cut.len(), size.div_ceil(PART_BYTES).max(1));
             let (last, before) = cut.split_last().unwrap();
             for part in before {

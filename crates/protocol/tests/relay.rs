@@ -1,8 +1,9 @@
 //! News that are handed on: everybody who was named hears once, nothing goes round, and lists that others wrote are not taken on trust.
 
-use brambling_program::{Position, StageId};
+use brambling_program::{BlockId, ExchangeId, GroupId, Position, StageId};
 use brambling_protocol::frame::{
-    Body, HEARERS_MAX, Hearers, News, NoHearers, Relay, Signal, WorkerRange,
+    Body, Credit, HEARERS_MAX, Hearers, LoopEnd, MapUpdate, News, NoHearers, Relay, Signal,
+    WorkerRange,
 };
 use brambling_protocol::{Generation, JobId, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
@@ -106,5 +107,47 @@ fn what_is_no_list_is_refused() {
     ];
     for list in refused {
         assert_eq!(Hearers::try_from(ranges(list)), Err(NoHearers), "{list:?}");
+    }
+}
+
+#[test]
+fn all_news_are_of_one_generation_of_one_job() {
+    let (job, generation) = (JobId(1), Generation(2));
+    let position = Position {
+        stage: StageId(3),
+        turn: 4,
+    };
+    let all = [
+        News::Signal(Signal {
+            job,
+            generation,
+            position,
+            outcome: true,
+        }),
+        News::MapUpdate(MapUpdate {
+            job,
+            generation,
+            entries: Vec::new(),
+        }),
+        News::Credit(Credit {
+            job,
+            generation,
+            exchange: ExchangeId(0),
+            group: GroupId(0),
+            retired: Vec::new(),
+        }),
+        News::LoopEnd(LoopEnd {
+            job,
+            generation,
+            body: BlockId(1),
+            turns: 5,
+        }),
+    ];
+    for news in all {
+        assert!(news.is_of(job, generation), "{news:?}");
+        for other in [Generation(1), Generation(3)] {
+            assert!(!news.is_of(job, other), "{news:?} {other}");
+        }
+        assert!(!news.is_of(JobId(2), generation), "{news:?}");
     }
 }

@@ -18,7 +18,7 @@ use brambling_program::{
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::{
-    Entry, EntryRange, Generation, JobId, PartitionMap, Priority, Sequence, WorkerId,
+    Entry, EntryRange, Generation, JobId, JobKey, PartitionMap, Priority, Sequence, WorkerId,
 };
 use brambling_simulation::{Results, interpret, random_program, seeds};
 use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
@@ -29,6 +29,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const JOB: JobId = JobId(9);
+const KEY: JobKey = JobKey {
+    job: JOB,
+    generation: NOW,
+};
 const NOW: Generation = Generation(0);
 /// Far more than any job takes, also on a machine that is busy with others.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,7 +60,7 @@ struct Wire(Arc<Switchboard>);
 impl Carrier for Wire {
     fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>) {
         let frames = frames.into_iter();
-        self.0.send(JOB, frames.map(|(to, _, frame)| (to, frame)));
+        self.0.send(KEY, frames.map(|(to, _, frame)| (to, frame)));
     }
     fn poll(&self) -> bool {
         self.0.poll()
@@ -112,7 +116,7 @@ impl Control {
         drop(controller);
         for effect in effects {
             match effect {
-                Effect::Send { to, bytes, .. } => self.board.send(JOB, [(to, bytes)]),
+                Effect::Send { to, bytes, .. } => self.board.send(KEY, [(to, bytes)]),
                 Effect::Moved { .. } => {
                     self.moves.fetch_add(1, Ordering::Relaxed);
                 }
@@ -244,21 +248,21 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], sizes: Sizes, tls: Option<&Tls>) 
         board: central.clone(),
         moves: AtomicU64::new(0),
     });
-    central.enter(JOB, WorkerId::CONTROLLER, control.clone());
+    central.enter(KEY, WorkerId::CONTROLLER, control.clone());
     let jobs: Vec<Arc<Job>> = (0..workers)
         .map(|me| member(WorkerId(me), plan, &map, pools, &boards[me as usize], sizes))
         .collect();
     let [breaks, places] = [0, 0].map(|none| Arc::new(AtomicU64::new(none)));
     for ((me, board), job) in (0..).zip(boards).zip(&jobs) {
         board.enter(
-            JOB,
+            KEY,
             WorkerId(me),
             Arc::new(Worker(job.clone(), breaks.clone(), places.clone())),
         );
-        board.dial(JOB, WorkerId::CONTROLLER, central.listens_at().unwrap());
+        board.dial(KEY, WorkerId::CONTROLLER, central.listens_at().unwrap());
         for peer in 0..me {
             let at = boards[peer as usize].listens_at().unwrap();
-            board.dial(JOB, WorkerId(peer), at);
+            board.dial(KEY, WorkerId(peer), at);
         }
     }
     let working = AtomicUsize::new(jobs.len());
@@ -287,7 +291,7 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], sizes: Sizes, tls: Option<&Tls>) 
                 } else {
                     WorkerId(to)
                 };
-                boards[at].cut(JOB, peer);
+                boards[at].cut(KEY, peer);
             }
             let (shard, to) = (shards[below(shards.len())], WorkerId(at as u32));
             // A move that makes no sense is refused.
@@ -301,8 +305,8 @@ fn run(seed: u64, plan: &Plan, pools: &[Pool], sizes: Sizes, tls: Option<&Tls>) 
             std::thread::sleep(Duration::from_micros(300));
         }
     });
-    central.leave(JOB);
-    boards.iter().for_each(|board| board.leave(JOB));
+    central.leave(KEY);
+    boards.iter().for_each(|board| board.leave(KEY));
     Left {
         jobs,
         moves: control.moves.load(Ordering::Relaxed),

@@ -554,7 +554,7 @@ impl Node {
             Body::SourceCredit(it) if here((it.credit.job, it.credit.generation)) => {
                 self.on_source_credit(from, it)?;
             }
-            Body::MapUpdate(update) if update.job == job => {
+            Body::MapUpdate(update) if here((update.job, update.generation)) => {
                 for entry in &update.entries {
                     self.on_update(entry)?;
                 }

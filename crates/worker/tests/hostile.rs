@@ -219,8 +219,8 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
                 })
             }
         ),
-        4 => prop::collection::vec(entries(), 0..3)
-            .prop_map(move |entries| Body::MapUpdate(MapUpdate { job, entries })),
+        4 => (generation(), prop::collection::vec(entries(), 0..3))
+            .prop_map(move |(generation, entries)| Body::MapUpdate(MapUpdate { job, generation, entries })),
         1 => number().prop_map(|received| Body::Ack(Ack { received })),
         4 => (generation(), shard(), number(), worker(), number()).prop_map(
             move |(generation, shard, version, holder, bytes)| {
@@ -271,9 +271,9 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
                 Body::Relay(Relay { to, news })
             }
         ),
-        3 => (hearers(), prop::collection::vec(entries(), 0..3)).prop_map(move |(to, entries)| {
+        3 => (hearers(), generation(), prop::collection::vec(entries(), 0..3)).prop_map(move |(to, generation, entries)| {
             let to = to.into_iter().map(WorkerId).collect();
-            let news = News::MapUpdate(MapUpdate { job, entries });
+            let news = News::MapUpdate(MapUpdate { job, generation, entries });
             Body::Relay(Relay { to, news })
         }),
         1 => (generation(), any::<bool>()).prop_map(move |(generation, fails)| {
@@ -730,13 +730,17 @@ fn frames_of_another_job_or_generation_change_nothing() {
             routes: Vec::new(),
         })
     };
-    let update = |job| {
+    let update = |job, generation| {
         let shard = ShardId {
             group: unknown,
             index: 0,
         };
         let entries = vec![one(shard, PEER, 9)];
-        Body::MapUpdate(MapUpdate { job, entries })
+        Body::MapUpdate(MapUpdate {
+            job,
+            generation,
+            entries,
+        })
     };
     let part = |job, generation| {
         Body::ShardPart(ShardPart {
@@ -763,12 +767,13 @@ fn frames_of_another_job_or_generation_change_nothing() {
         assert_eq!(run.node.take_effects(), []);
         answer
     };
-    for ours in [data(JOB), update(JOB), part(JOB, NOW)] {
+    for ours in [data(JOB), update(JOB, NOW), part(JOB, NOW)] {
         assert!(says(ours.clone()).is_err(), "{ours:?}");
     }
     for void in [
         data(other),
-        update(other),
+        update(other, NOW),
+        update(JOB, later),
         part(other, NOW),
         part(JOB, later),
     ] {
@@ -880,6 +885,7 @@ fn a_shard_does_not_come_by_a_version_that_names_another() {
     let entries = vec![one(shard, PEER, version)];
     says(Said::Owned(Body::MapUpdate(MapUpdate {
         job: JOB,
+        generation: NOW,
         entries,
     })))
     .unwrap();

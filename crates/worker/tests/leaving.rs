@@ -69,7 +69,11 @@ impl Fixture {
 
     fn places(&mut self, shard: ShardId, owner: WorkerId, version: u64) {
         let entries = vec![one(shard, owner, version)];
-        let news = MapUpdate { job: JOB, entries };
+        let news = MapUpdate {
+            job: JOB,
+            generation: NOW,
+            entries,
+        };
         self.says(WorkerId::CONTROLLER, &Body::MapUpdate(news));
     }
 

@@ -292,6 +292,7 @@ fn older_news_do_not_send_a_shard_away() {
     let news = |version| {
         Body::MapUpdate(MapUpdate {
             job: JOB,
+            generation: NOW,
             entries: vec![EntryRange {
                 group: SHARD.group,
                 first: 0,

@@ -44,7 +44,11 @@ fn entry() -> Entry {
 fn update() -> MapUpdate {
     let Entry { owner, version } = entry();
     let entries = vec![one(SHARD, owner, version)];
-    MapUpdate { job: JOB, entries }
+    MapUpdate {
+        job: JOB,
+        generation: NOW,
+        entries,
+    }
 }
 
 fn knows_outcome(node: &mut Node) -> bool {
@@ -319,6 +323,12 @@ fn news_of_others_are_not_handed_on() {
     hint(1, &mut node, relay(2..30, News::Signal(old)));
     let job = JobId(2);
     let other = MapUpdate { job, ..update() };
+    hint(1, &mut node, relay(2..30, News::MapUpdate(other)));
+    let generation = Generation(1);
+    let other = MapUpdate {
+        generation,
+        ..update()
+    };
     hint(1, &mut node, relay(2..30, News::MapUpdate(other)));
     assert_eq!(told(&mut node), BTreeMap::new());
     assert!(!knows_outcome(&mut node) && !knows_entry(&node));

@@ -126,7 +126,7 @@ pub const RULES: &[Rule] = &[
             "crates/engine/src/cluster/certificates",
             "crates/engine/src/cluster/rendezvous",
             // Memory without a name, which the system hands out as a file.
-            "crates/exchange/src/transports/tcp/shared",
+            "crates/exchange/src/transports/tcp/wire/memory/shared",
             "crates/machine",
             "crates/operators/src/io",
             "crates/cli",

@@ -27,7 +27,7 @@ pub const ARGUED: &[(&str, &str)] = &[
         "asks the system what a connection's other end has acknowledged, which only libc can",
     ),
     (
-        "crates/exchange/src/transports/tcp/shared.rs",
+        "crates/exchange/src/transports/tcp/wire/memory/shared.rs",
         "a ring of bytes in memory that another process maps too",
     ),
     (

@@ -95,7 +95,7 @@ fn stuck(at: &WorkerStatus, it: &StuckKernel) -> String {
     };
     format!(
         "{}: {kernel} of job {} runs on, {} s after the job's end\n",
-        at.id, it.job, it.seconds
+        at.id, it.key, it.seconds
     )
 }
 
@@ -146,7 +146,7 @@ fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brambling::cluster::{Client, JobStatus, Status, WorkerId};
+    use brambling::cluster::{Client, Generation, JobKey, JobStatus, Status, WorkerId};
     use std::time::Instant;
 
     fn job(id: u64, state: JobState, position: u64, total: Option<u64>) -> JobDetails {
@@ -181,7 +181,7 @@ mod tests {
             memory_bytes: 3 << 29,
             idle_permille: 254,
             stuck: vec![StuckKernel {
-                job: JobId(2),
+                key: JobKey::new(JobId(2), Generation(0)),
                 stage: "step".into(),
                 seconds: 12,
             }],

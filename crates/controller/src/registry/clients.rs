@@ -101,7 +101,7 @@ impl Registry {
         };
         job.weight = weight.clamp(1, WEIGHT_MAX);
         let weight = job.weight;
-        if self.running.contains(&id) {
+        if self.running.keys().any(|key| key.job == id) {
             let members = job.members.iter();
             let callers = members.filter_map(|member| self.workers.get(member)?.caller);
             for to in callers.collect::<Vec<_>>() {

@@ -1,7 +1,8 @@
 //! Workers that are to end: they hold nothing when they do.
 
 use super::{Caller, Order, Registry, Told};
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::message::Prepare;
+use brambling_protocol::{JobKey, WorkerId};
 
 /// Whether a worker is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,31 +43,35 @@ impl Registry {
             return self.end_drain(id);
         }
         if before == Drain::No {
-            let drain = |job| Order::Drain { job, worker: id };
+            let drain = |key| Order::Drain { key, worker: id };
             self.orders.extend(jobs.into_iter().map(drain));
         }
     }
 
     /// The jobs of which a worker is a member.
-    fn jobs_of(&self, worker: WorkerId) -> Vec<JobId> {
-        let has_it = |job: &&JobId| self.jobs[*job].members.contains(&worker);
-        self.running.iter().filter(has_it).copied().collect()
+    pub(super) fn jobs_of(&self, worker: WorkerId) -> Vec<JobKey> {
+        let is_member =
+            |(_, it): &(&JobKey, &Prepare)| it.members.iter().any(|it| it.worker == worker);
+        let of_it = self.running.iter().filter(is_member);
+        of_it.map(|(key, _)| *key).collect()
     }
 
     /// A worker has left a job: it is no member any more, and its end is no loss.
-    pub fn on_left(&mut self, id: JobId, worker: WorkerId) {
-        let Some(job) = self.jobs.get_mut(&id) else {
+    pub fn on_left(&mut self, key: JobKey, worker: WorkerId) {
+        let Some(job) = self.jobs.get_mut(&key.job) else {
             return;
         };
-        job.members.retain(|member| *member != worker);
-        if let Some(prepare) = &mut job.prepare {
+        if let Some(prepare) = self.running.get_mut(&key) {
             prepare.members.retain(|member| member.worker != worker);
         }
-        if let Some(client) = job.client {
-            self.tell(client, Told::Left { job: id, worker });
+        if job.generation == key.generation {
+            job.members.retain(|member| *member != worker);
+            if let Some(client) = job.client {
+                self.tell(client, Told::Left { key, worker });
+            }
         }
         if let Some(caller) = self.workers.get(&worker).and_then(|it| it.caller) {
-            self.tell(caller, Told::Release(id));
+            self.tell(caller, Told::Release(key));
         }
         self.end_drains();
     }

@@ -1,10 +1,10 @@
 //! Jobs on their way through a cluster: they are submitted and wait, begin, end, are released, and at last forgotten.
 
 use super::drains::Drain;
-use super::{Caller, GENERATION, Job, Order, REMEMBERED, Registry, RegistryError, Told, Worker};
+use super::{Caller, Job, Order, REMEMBERED, Registry, RegistryError, Told, Worker};
 use crate::placement::place;
 use brambling_protocol::message::{Accepted, JobState, Member, Prepare, Submit};
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::collections::BTreeMap;
 
 /// The most shards of a job.
@@ -46,8 +46,8 @@ impl Registry {
             columns,
             state: JobState::Queued,
             failure: None,
+            generation: Generation(0),
             members: Vec::new(),
-            prepare: None,
             tasks: BTreeMap::new(),
             tasks_total: None,
             weight: 1,
@@ -82,8 +82,8 @@ impl Registry {
     }
 
     fn begin(&mut self, id: JobId, members: &[(WorkerId, u32)]) {
-        self.running.insert(id);
         let job = self.jobs.get_mut(&id).expect("a job that waits");
+        let key = JobKey::new(id, job.generation);
         job.state = JobState::Running;
         job.members = members.iter().map(|(id, _)| *id).collect();
         let (shards, client) = (job.shards.clone(), job.client);
@@ -94,46 +94,52 @@ impl Registry {
         };
         let to_reach: Vec<Member> = members.iter().map(member).collect();
         self.orders.push(Order::Begin {
-            job: id,
-            generation: GENERATION,
+            key,
             members: members.iter().map(|(id, _)| *id).collect(),
             map: map.clone(),
         });
         let prepare = Prepare {
-            job: id,
-            generation: GENERATION,
+            key,
             members: to_reach.clone(),
             shards,
             map: map.entries().collect(),
         };
-        if let Some(job) = self.jobs.get_mut(&id) {
-            job.prepare = Some(prepare.clone());
-        }
+        self.running.insert(key, prepare.clone());
         let callers = members.iter().filter_map(|(id, _)| self.workers[id].caller);
         for to in callers.collect::<Vec<_>>() {
             self.tell_prepare(to, prepare.clone());
         }
         if let Some(client) = client {
             let members = to_reach;
-            self.tell(client, Told::Accepted(Accepted { job: id, members }));
+            self.tell(client, Told::Accepted(Accepted { key, members }));
         }
     }
 
     /// Ends a job that has not ended.
     pub(super) fn cancel(&mut self, id: JobId, why: String) {
-        match self.jobs.get(&id).map(|job| job.state) {
+        let Some(job) = self.jobs.get(&id) else {
+            return;
+        };
+        let key = JobKey::new(id, job.generation);
+        match job.state {
             // Its members are told, and the end comes from there.
-            Some(JobState::Running) => self.orders.push(Order::Cancel { job: id, why }),
-            Some(JobState::Queued) => {
+            JobState::Running => self.orders.push(Order::Cancel { key, why }),
+            JobState::Queued => {
                 self.queued.retain(|queued| *queued != id);
-                self.on_over(id, Some(why));
+                self.end(id, Some(why));
             }
-            _ => {}
+            JobState::Succeeded | JobState::Failed => {}
         }
     }
 
     /// A job's controller says that it is over.
-    pub fn on_over(&mut self, id: JobId, failure: Option<String>) {
+    pub fn on_over(&mut self, key: JobKey, failure: Option<String>) {
+        if self.job_in(key).is_some() {
+            self.end(key.job, failure);
+        }
+    }
+
+    fn end(&mut self, id: JobId, failure: Option<String>) {
         self.count_end(id, failure.is_none());
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -168,20 +174,23 @@ impl Registry {
     pub(super) fn release(&mut self, id: JobId, why: &str) {
         self.count_end(id, false);
         if let Some(job) = self.jobs.get_mut(&id) {
-            (job.client, job.prepare) = (None, None);
+            job.client = None;
             if !matches!(job.state, JobState::Succeeded) {
                 job.state = JobState::Failed;
                 job.failure.get_or_insert_with(|| why.to_owned());
             }
         }
         self.tell_enders(id);
-        if self.running.remove(&id) {
-            let members = self.jobs[&id].members.clone();
-            let callers = members.iter().filter_map(|id| self.workers.get(id)?.caller);
-            for to in callers.collect::<Vec<_>>() {
-                self.tell(to, Told::Release(id));
+        let (released, others) = std::mem::take(&mut self.running)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(key, _)| key.job == id);
+        self.running = others;
+        for (key, Prepare { members, .. }) in released {
+            let worker = |it: &Member| self.workers.get(&it.worker)?.caller;
+            for to in members.iter().filter_map(worker).collect::<Vec<_>>() {
+                self.tell(to, Told::Release(key));
             }
-            self.orders.push(Order::Forget(id));
+            self.orders.push(Order::Forget(key));
             self.end_drains();
         }
         self.forget_old();

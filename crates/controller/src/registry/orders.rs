@@ -6,7 +6,7 @@ use brambling_program::ShardId;
 use brambling_protocol::message::{
     Accepted, JobDetails, Member, Message, Move, Prepare, Registered, Times,
 };
-use brambling_protocol::{Generation, JobId, PartitionMap, WorkerId};
+use brambling_protocol::{JobId, JobKey, PartitionMap, WorkerId};
 
 /// What whoever runs the registry has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,9 +21,7 @@ pub enum Order {
     /// A job begins: a controller for it is needed.
     Begin {
         /// Which.
-        job: JobId,
-        /// Its generation.
-        generation: Generation,
+        key: JobKey,
         /// Its members.
         members: Vec<WorkerId>,
         /// Where its shards are.
@@ -32,14 +30,14 @@ pub enum Order {
     /// The job's controller has to tell its members that it is over.
     Cancel {
         /// Which.
-        job: JobId,
+        key: JobKey,
         /// Why.
         why: String,
     },
     /// A member of the job is gone: its controller ends it ([`Controller::lose`](crate::Controller::lose)).
     Lose {
         /// Which.
-        job: JobId,
+        key: JobKey,
         /// Who.
         worker: WorkerId,
         /// Its process, for the error.
@@ -51,7 +49,7 @@ pub enum Order {
     /// registry is told where shards are ([`Registry::on_admitted`](super::Registry::on_admitted)).
     Admit {
         /// Which.
-        job: JobId,
+        key: JobKey,
         /// Who.
         worker: WorkerId,
     },
@@ -59,7 +57,7 @@ pub enum Order {
     /// [`Registry::on_stays`](super::Registry::on_stays).
     Move {
         /// Of which job.
-        job: JobId,
+        key: JobKey,
         /// Which.
         shard: ShardId,
         /// Where.
@@ -69,7 +67,7 @@ pub enum Order {
     /// [`Registry::on_left`](super::Registry::on_left) is to be told when it has.
     Drain {
         /// Which.
-        job: JobId,
+        key: JobKey,
         /// Who.
         worker: WorkerId,
     },
@@ -82,7 +80,7 @@ pub enum Order {
         times: Times,
     },
     /// The job's controller is not needed any more.
-    Forget(JobId),
+    Forget(JobKey),
     /// Somebody asks how the cluster fares: tell them [`Registry::status`](super::Registry::status).
     Report {
         /// On which link.
@@ -96,14 +94,14 @@ pub enum Order {
 pub enum Told {
     Registered(Registered),
     Prepare(Prepare),
-    Release(JobId),
+    Release(JobKey),
     Queued(JobId),
     Accepted(Accepted),
     Over { job: JobId, failure: Option<String> },
     Refused { why: String },
     Moved(Move),
-    Admitted { job: JobId, member: Member },
-    Left { job: JobId, worker: WorkerId },
+    Admitted { key: JobKey, member: Member },
+    Left { key: JobKey, worker: WorkerId },
     Drained(WorkerId),
     Jobs(Vec<JobDetails>),
     Weigh { job: JobId, weight: u32 },
@@ -115,7 +113,7 @@ impl Told {
         match self {
             Told::Registered(it) => Message::Registered(*it),
             Told::Prepare(it) => Message::Prepare(it.clone()),
-            Told::Release(job) => Message::Release(*job),
+            Told::Release(key) => Message::Release(*key),
             Told::Queued(job) => Message::Queued(*job),
             Told::Accepted(it) => Message::Accepted(it.clone()),
             Told::Over { job, failure } => Message::Over {
@@ -124,12 +122,12 @@ impl Told {
             },
             Told::Refused { why } => Message::Refused { why },
             Told::Moved(it) => Message::Moved(*it),
-            Told::Admitted { job, member } => Message::Admitted {
-                job: *job,
+            Told::Admitted { key, member } => Message::Admitted {
+                key: *key,
                 member: *member,
             },
-            Told::Left { job, worker } => Message::Left {
-                job: *job,
+            Told::Left { key, worker } => Message::Left {
+                key: *key,
                 worker: *worker,
             },
             Told::Drained(worker) => Message::Drained(*worker),

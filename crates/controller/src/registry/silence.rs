@@ -50,7 +50,7 @@ impl Registry {
             job.state == JobState::Running
                 && [from, cut.peer].iter().all(|it| job.members.contains(it))
         };
-        let Some(job) = self.jobs.get(&cut.job).filter(|job| is_member(job)) else {
+        let Some(job) = self.job_in(cut.key).filter(|job| is_member(job)) else {
             return;
         };
         let named = |id: WorkerId| match self.workers.get(&id) {
@@ -67,6 +67,6 @@ impl Registry {
             cut.why,
             job.name,
         );
-        self.cancel(cut.job, why);
+        self.cancel(cut.key.job, why);
     }
 }

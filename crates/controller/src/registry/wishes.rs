@@ -3,25 +3,25 @@
 use super::{Caller, JobState, Order, Registry, Told};
 use brambling_program::ShardId;
 use brambling_protocol::message::Move;
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{JobId, JobKey, WorkerId};
 
 impl Registry {
     /// A client wants a shard moved. It hears when that is there, or why it stays.
     pub(super) fn on_move(&mut self, from: Caller, wish: Move) {
         match self.movable(&wish) {
-            Ok(job) => {
+            Ok(key) => {
                 let Move { shard, to, .. } = wish;
-                self.wishes.insert((job, shard), from);
-                self.orders.push(Order::Move { job, shard, to });
+                self.wishes.insert((key, shard), from);
+                self.orders.push(Order::Move { key, shard, to });
             }
             Err(why) => self.refuse(from, why),
         }
     }
 
     /// The job of which a shard is to move, or why it cannot.
-    fn movable(&self, wish: &Move) -> Result<JobId, String> {
+    fn movable(&self, wish: &Move) -> Result<JobKey, String> {
         let Move { job, shard, to } = *wish;
-        let mut running = self.running.iter().copied();
+        let mut running = self.running.keys().map(|key| key.job);
         let id = match (job, running.next(), running.next()) {
             (Some(job), ..) => job,
             (None, Some(only), None) => only,
@@ -59,32 +59,33 @@ impl Registry {
                 "there is no worker {to}; `brambling status` lists those that there are"
             ));
         }
-        if self.wishes.contains_key(&(id, shard)) {
+        let key = JobKey::new(id, job.generation);
+        if self.wishes.contains_key(&(key, shard)) {
             return Err(format!(
                 "shard {shard} is on its way already; move it again when it has arrived"
             ));
         }
-        Ok(id)
+        Ok(key)
     }
 
     /// A shard has moved.
-    pub fn on_moved(&mut self, job: JobId, shard: ShardId, to: WorkerId) {
-        if let Some(by) = self.wishes.remove(&(job, shard)) {
-            let job = Some(job);
+    pub fn on_moved(&mut self, key: JobKey, shard: ShardId, to: WorkerId) {
+        if let Some(by) = self.wishes.remove(&(key, shard)) {
+            let job = Some(key.job);
             self.tell(by, Told::Moved(Move { job, shard, to }));
         }
     }
 
     /// A shard does not move.
-    pub fn on_stays(&mut self, job: JobId, shard: ShardId, why: impl Into<String>) {
-        if let Some(by) = self.wishes.remove(&(job, shard)) {
+    pub fn on_stays(&mut self, key: JobKey, shard: ShardId, why: impl Into<String>) {
+        if let Some(by) = self.wishes.remove(&(key, shard)) {
             self.refuse(by, why);
         }
     }
 
     /// A job is over: what was to move stays.
     pub(super) fn end_wishes(&mut self, job: JobId) {
-        let of_job = |(at, _): &(&(JobId, ShardId), &Caller)| at.0 == job;
+        let of_job = |(at, _): &(&(JobKey, ShardId), &Caller)| at.0.job == job;
         let ended = self.wishes.iter().filter(of_job).map(|(_, by)| *by);
         for by in ended.collect::<Vec<_>>() {
             self.refuse(
@@ -92,7 +93,7 @@ impl Registry {
                 format!("job {job} is over; its shards stay where they are"),
             );
         }
-        self.wishes.retain(|at, _| at.0 != job);
+        self.wishes.retain(|at, _| at.0.job != job);
     }
 
     /// How many bytes a worker has room for, as it told last.

@@ -1,10 +1,10 @@
 //! Workers that come, come back and are lost, and what they hear of the jobs of which they are members.
 
 use super::drains::Drain;
-use super::{Caller, Job, Order, Registry, Told, Worker};
+use super::{Caller, Order, Registry, Told, Worker};
 use crate::Loss;
 use brambling_protocol::message::{JobState, Load, Member, Prepare, Register, Registered};
-use brambling_protocol::{JobId, PartitionMap, WorkerId};
+use brambling_protocol::{JobKey, PartitionMap, WorkerId};
 
 impl Registry {
     pub(super) fn worker_of(&self, caller: Caller) -> Option<WorkerId> {
@@ -70,22 +70,25 @@ impl Registry {
 
     /// A worker that is no member of the jobs that run becomes one.
     pub(super) fn admit(&mut self, worker: WorkerId) {
-        for &id in &self.running {
-            let job = &self.jobs[&id];
-            if job.state == JobState::Running && !job.members.contains(&worker) {
-                self.orders.push(Order::Admit { job: id, worker });
-            }
-        }
+        let is_in = self.jobs_of(worker);
+        let runs = |key: &JobKey| {
+            let job = self.job_in(*key);
+            job.is_some_and(|job| job.state == JobState::Running)
+        };
+        let keys = self.running.keys().copied();
+        let keys = keys.filter(|key| runs(key) && !is_in.contains(key));
+        let admit = |key| Order::Admit { key, worker };
+        self.orders.extend(keys.map(admit).collect::<Vec<_>>());
     }
 
     /// The job's controller has taken a worker in, and says where shards are: the worker prepares itself, and the client sends it the
     /// program.
-    pub fn on_admitted(&mut self, id: JobId, worker: WorkerId, map: &PartitionMap) {
-        let (Some(it), Some(job)) = (self.workers.get(&worker), self.jobs.get_mut(&id)) else {
+    pub fn on_admitted(&mut self, key: JobKey, worker: WorkerId, map: &PartitionMap) {
+        let (Some(it), Some(job)) = (self.workers.get(&worker), self.jobs.get_mut(&key.job)) else {
             return;
         };
         let (caller, at) = (it.caller, it.listens_at);
-        let Some(prepare) = &mut job.prepare else {
+        let Some(prepare) = self.running.get_mut(&key) else {
             return;
         };
         let member = Member { worker, at };
@@ -97,30 +100,29 @@ impl Registry {
             self.tell_prepare(caller, prepare);
         }
         if let Some(client) = client {
-            self.tell(client, Told::Admitted { job: id, member });
+            self.tell(client, Told::Admitted { key, member });
         }
     }
 
     /// What a worker may have missed while it had no link: jobs that began, and jobs that nobody asks for any more.
-    fn catch_up(&mut self, to: Caller, worker: WorkerId, has: &[JobId]) {
-        for &job in has.iter().filter(|job| !self.running.contains(job)) {
+    fn catch_up(&mut self, to: Caller, worker: WorkerId, has: &[JobKey]) {
+        for &key in has.iter().filter(|key| !self.running.contains_key(key)) {
             self.orders.push(Order::Tell {
                 to,
-                what: Told::Release(job),
+                what: Told::Release(key),
             });
         }
         let is_member = |member: &Member| member.worker == worker;
-        let prepares = self.running.iter();
-        let prepares = prepares.filter_map(|job| self.jobs[job].prepare.clone());
+        let prepares = self.running.values();
         let prepares = prepares.filter(|it| it.members.iter().any(is_member));
-        for prepare in prepares.collect::<Vec<_>>() {
+        for prepare in prepares.cloned().collect::<Vec<_>>() {
             self.tell_prepare(to, prepare);
         }
     }
 
     /// A worker hears of a job, and what that weighs.
     pub(super) fn tell_prepare(&mut self, to: Caller, prepare: Prepare) {
-        let job = prepare.job;
+        let job = prepare.key.job;
         self.tell(to, Told::Prepare(prepare));
         let weight = self.jobs[&job].weight;
         if weight != 1 {
@@ -129,9 +131,10 @@ impl Registry {
     }
 
     pub(super) fn on_load(&mut self, id: WorkerId, load: Load) {
-        for (job, tasks) in &load.tasks {
-            if let Some(job) = self.jobs.get_mut(job) {
-                let before = job.tasks.insert(id, *tasks).unwrap_or(0);
+        for (key, tasks) in &load.tasks {
+            if let Some(job) = self.jobs.get_mut(&key.job) {
+                let at = (key.generation, id);
+                let before = job.tasks.insert(at, *tasks).unwrap_or(0);
                 self.counts.tasks += tasks.saturating_sub(before);
             }
         }
@@ -141,12 +144,11 @@ impl Registry {
     }
 
     pub(super) fn lose(&mut self, id: WorkerId, worker: &Worker) {
-        let has_it =
-            |(_, job): &(&JobId, &Job)| job.state == JobState::Running && job.members.contains(&id);
-        let jobs = self.jobs.iter().filter(has_it).map(|(job, _)| *job);
-        for job in jobs.collect::<Vec<_>>() {
+        let runs = |key: &JobKey| self.jobs[&key.job].state == JobState::Running;
+        let keys = self.jobs_of(id).into_iter().filter(runs);
+        for key in keys.collect::<Vec<_>>() {
             self.orders.push(Order::Lose {
-                job,
+                key,
                 worker: id,
                 process: worker.process(),
                 how: worker.loss,

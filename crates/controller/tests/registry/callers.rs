@@ -4,13 +4,25 @@ use brambling_controller::registry::{Caller, Order, Registry, Told};
 use brambling_protocol::message::{
     JobState, Message, Register, Registered, ShardTime, Status, Submit, Times,
 };
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 
 pub const VERSION: &str = "1.2.3";
 pub const A: Caller = Caller(10);
 pub const B: Caller = Caller(11);
 pub const CLIENT: Caller = Caller(20);
 pub const OTHER: Caller = Caller(21);
+
+/// The first job that somebody submits.
+pub const FIRST: JobKey = key(1);
+/// A job that nobody has submitted.
+pub const UNKNOWN: JobKey = key(77);
+
+pub const fn key(job: u64) -> JobKey {
+    JobKey {
+        job: JobId(job),
+        generation: Generation(0),
+    }
+}
 
 pub fn register(pid: u32, known_as: Option<WorkerId>) -> Message<'static> {
     Message::Register(Register {
@@ -22,7 +34,7 @@ pub fn register(pid: u32, known_as: Option<WorkerId>) -> Message<'static> {
         threads: pid,
         memory_bytes: 1 << 30,
         listens_at: ([127, 0, 0, 1], pid as u16).into(),
-        jobs: vec![JobId(1), JobId(77)],
+        jobs: vec![FIRST, UNKNOWN],
     })
 }
 
@@ -76,6 +88,6 @@ pub fn state(registry: &Registry, job: u64) -> JobState {
 }
 
 pub fn times(shards: &[ShardTime]) -> Times {
-    let (job, shards) = (JobId(1), shards.to_vec());
-    Times { job, shards }
+    let (key, shards) = (FIRST, shards.to_vec());
+    Times { key, shards }
 }

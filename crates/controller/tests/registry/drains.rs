@@ -1,7 +1,8 @@
 //! Workers that are drained leave their jobs and take no part in others.
 
 use crate::callers::{
-    A, B, CLIENT, OTHER, refusal, register, say, status, submit, told, two_workers,
+    A, B, CLIENT, FIRST, OTHER, UNKNOWN, key, refusal, register, say, status, submit, told,
+    two_workers,
 };
 use brambling_controller::registry::{Order, RETURN_TIME, Registry, Told};
 use brambling_protocol::message::Message;
@@ -12,23 +13,23 @@ use std::time::Duration;
 fn a_worker_that_is_drained_leaves_the_job_and_is_no_loss() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
-    let (job, worker) = (JobId(1), WorkerId(1));
+    let (key, worker) = (FIRST, WorkerId(1));
     let orders = say(&mut registry, OTHER, Message::Drain(WorkerId(7)));
     assert!(refusal(&orders, OTHER).contains("no worker w7"));
     let orders = say(&mut registry, OTHER, Message::Drain(worker));
-    assert_eq!(orders, [Order::Drain { job, worker }]);
+    assert_eq!(orders, [Order::Drain { key, worker }]);
     // Once is enough, and the last one stays.
     assert_eq!(say(&mut registry, CLIENT, Message::Drain(worker)), []);
     let orders = say(&mut registry, OTHER, Message::Drain(WorkerId(2)));
     assert!(refusal(&orders, OTHER).contains("the last one"));
-    registry.on_left(job, worker);
+    registry.on_left(key, worker);
     let orders = registry.take_orders();
     let drained = Told::Drained(worker);
-    assert_eq!(told(&orders, A), [&Told::Release(job), &drained]);
+    assert_eq!(told(&orders, A), [&Told::Release(key), &drained]);
     assert_eq!(told(&orders, OTHER), [&drained]);
     assert_eq!(
         told(&orders, CLIENT),
-        [&Told::Left { job, worker }, &drained]
+        [&Told::Left { key, worker }, &drained]
     );
     assert_eq!(status(&registry).workers.len(), 1);
     // It has not heard it: it hears it again, and nothing of the job.
@@ -49,11 +50,11 @@ fn a_worker_that_is_drained_takes_no_part_in_what_begins() {
     say(&mut registry, CLIENT, submit(&[4]));
     say(&mut registry, OTHER, Message::Drain(WorkerId(1)));
     // Its job ends before it has left: then it does.
-    registry.on_over(JobId(1), None);
+    registry.on_over(FIRST, None);
     registry.take_orders();
     let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
     let drained = Told::Drained(WorkerId(1));
-    assert_eq!(told(&orders, A), [&Told::Release(JobId(1)), &drained]);
+    assert_eq!(told(&orders, A), [&Told::Release(FIRST), &drained]);
     assert_eq!(told(&orders, OTHER), [&drained]);
     let begun = orders.iter().find_map(|it| match it {
         Order::Begin { members, .. } => Some(&members[..]),
@@ -82,8 +83,8 @@ fn who_is_drained_ends_when_no_job_has_it() {
     say(&mut registry, CLIENT, submit(&[4]));
     let worker = WorkerId(2);
     let orders = say(&mut registry, OTHER, Message::Drain(worker));
-    for job in [1, 2].map(JobId) {
-        assert!(orders.contains(&Order::Drain { job, worker }), "{orders:?}");
+    for key in [1, 2].map(key) {
+        assert!(orders.contains(&Order::Drain { key, worker }), "{orders:?}");
     }
     let is_told = |registry: &mut Registry| {
         let orders = registry.take_orders();
@@ -93,9 +94,9 @@ fn who_is_drained_ends_when_no_job_has_it() {
             told(&orders, OTHER).contains(&drained),
         )
     };
-    registry.on_left(JobId(1), worker);
+    registry.on_left(key(1), worker);
     assert_eq!(is_told(&mut registry), (false, false));
-    registry.on_left(JobId(2), worker);
+    registry.on_left(key(2), worker);
     assert_eq!(is_told(&mut registry), (true, true));
 }
 
@@ -112,11 +113,11 @@ fn a_worker_that_comes_back_while_it_is_drained_goes_on_leaving() {
     assert!(!orders.iter().any(|it| matches!(it, Order::Admit { .. })));
     let [
         Told::Registered(_),
-        Told::Release(JobId(77)),
+        Told::Release(UNKNOWN),
         Told::Prepare(prepare),
     ] = told(&orders, A)[..]
     else {
         panic!("{orders:?}");
     };
-    assert_eq!(prepare.job, JobId(1));
+    assert_eq!(prepare.key, FIRST);
 }

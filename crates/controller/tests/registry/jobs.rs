@@ -1,27 +1,25 @@
 //! Jobs wait, begin on members, run side by side, end and are forgotten.
 
 use crate::callers::{
-    A, B, CLIENT, OTHER, refusal, register, say, state, status, submit, told, two_workers,
+    A, B, CLIENT, FIRST, OTHER, key, refusal, register, say, state, status, submit, told,
+    two_workers,
 };
 use brambling_controller::registry::{Order, REMEMBERED, Registry, RegistryError, Told};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{JobState, Message, Move, Prepare};
-use brambling_protocol::{JobId, PartitionMap, WorkerId};
+use brambling_protocol::{JobId, JobKey, PartitionMap, WorkerId};
 use std::time::Duration;
 
 #[test]
 fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
     let mut registry = two_workers();
     let orders = say(&mut registry, CLIENT, submit(&[8, 1]));
-    let Some(Order::Begin {
-        job, members, map, ..
-    }) = orders.get(1)
-    else {
+    let Some(Order::Begin { key, members, map }) = orders.get(1) else {
         panic!("{orders:?}");
     };
     assert_eq!(
-        (*job, &members[..]),
-        (JobId(1), &[WorkerId(1), WorkerId(2)][..])
+        (*key, &members[..]),
+        (FIRST, &[WorkerId(1), WorkerId(2)][..])
     );
     let owned = |worker| {
         let mine = map
@@ -33,7 +31,7 @@ fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
     for worker in [A, B] {
         let [
             Told::Prepare(Prepare {
-                job: JobId(1),
+                key: FIRST,
                 members,
                 shards,
                 map: entries,
@@ -63,7 +61,7 @@ fn jobs_have_the_cluster_one_after_another() {
         (state(&registry, 1), state(&registry, 2)),
         (JobState::Running, JobState::Queued)
     );
-    registry.on_over(JobId(1), None);
+    registry.on_over(FIRST, None);
     let orders = registry.take_orders();
     assert_eq!(
         told(&orders, CLIENT),
@@ -77,8 +75,8 @@ fn jobs_have_the_cluster_one_after_another() {
     // Only its own client may say so.
     assert_eq!(say(&mut registry, OTHER, Message::Done(JobId(1))), []);
     let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
-    assert_eq!(told(&orders, A)[0], &Told::Release(JobId(1)));
-    assert!(orders.contains(&Order::Forget(JobId(1))));
+    assert_eq!(told(&orders, A)[0], &Told::Release(FIRST));
+    assert!(orders.contains(&Order::Forget(FIRST)));
     assert!(matches!(told(&orders, OTHER)[..], [Told::Accepted(_)]));
     assert_eq!(
         (state(&registry, 1), state(&registry, 2)),
@@ -94,8 +92,8 @@ fn a_client_that_is_gone_ends_its_jobs() {
     say(&mut registry, OTHER, submit(&[4]));
     registry.on_lost(CLIENT, Duration::ZERO);
     let orders = registry.take_orders();
-    assert!(matches!(&orders[0], Order::Cancel { job: JobId(1), why } if why.contains("client")));
-    assert!(orders.contains(&Order::Forget(JobId(1))));
+    assert!(matches!(&orders[0], Order::Cancel { key: FIRST, why } if why.contains("client")));
+    assert!(orders.contains(&Order::Forget(FIRST)));
     assert_eq!(
         (state(&registry, 1), state(&registry, 2)),
         (JobState::Failed, JobState::Failed)
@@ -118,10 +116,10 @@ fn a_job_that_waits_can_be_cancelled_and_one_that_a_member_cannot_prepare_ends()
         }]
     ));
     assert_eq!(state(&registry, 2), JobState::Failed);
-    let (job, why) = (JobId(1), "no such module");
-    let orders = say(&mut registry, B, Message::Unprepared { job, why });
+    let (key, why) = (FIRST, "no such module");
+    let orders = say(&mut registry, B, Message::Unprepared { key, why });
     let why = "on worker w2: no such module".to_owned();
-    assert_eq!(orders, [Order::Cancel { job, why }]);
+    assert_eq!(orders, [Order::Cancel { key, why }]);
     assert!(refusal(&say(&mut registry, OTHER, Message::Cancel(JobId(9))), OTHER).contains("j9"));
 }
 
@@ -132,10 +130,11 @@ fn jobs_run_side_by_side_and_each_is_released_by_itself() {
     for _ in 0..3 {
         say(&mut registry, CLIENT, submit(&[4]));
     }
+    const THIRD: JobKey = key(3);
     let states = |registry: &Registry| [1, 2, 3].map(|job| state(registry, job));
     let (running, queued) = (JobState::Running, JobState::Queued);
     assert_eq!(states(&registry), [running, running, queued]);
-    let held = |job: JobId, _| if job == JobId(1) { 3 } else { 4 };
+    let held = |key, _| if key == FIRST { 3 } else { 4 };
     assert_eq!(registry.status(held).workers[0].shards, 7);
     // Two run: a shard's job must be named.
     let shard = ShardId {
@@ -146,23 +145,23 @@ fn jobs_run_side_by_side_and_each_is_released_by_itself() {
     let wish = |job| Message::Move(Move { job, shard, to });
     let orders = say(&mut registry, OTHER, wish(None));
     assert!(refusal(&orders, OTHER).contains("--job"));
-    let job = JobId(2);
-    let ordered = say(&mut registry, OTHER, wish(Some(job)));
-    assert_eq!(ordered, [Order::Move { job, shard, to }]);
+    let key = key(2);
+    let ordered = say(&mut registry, OTHER, wish(Some(key.job)));
+    assert_eq!(ordered, [Order::Move { key, shard, to }]);
     // The end of one begins the next, and leaves the other alone.
-    registry.on_over(JobId(1), None);
+    registry.on_over(FIRST, None);
     registry.take_orders();
     assert_eq!(states(&registry)[2], queued);
     let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
-    assert_eq!(told(&orders, A)[0], &Told::Release(JobId(1)));
+    assert_eq!(told(&orders, A)[0], &Told::Release(FIRST));
     assert_eq!(told(&orders, A).len(), 2, "{orders:?}");
-    assert!(matches!(told(&orders, A)[1], Told::Prepare(it) if it.job == JobId(3)));
+    assert!(matches!(told(&orders, A)[1], Told::Prepare(it) if it.key == THIRD));
     assert_eq!(states(&registry)[1..], [running, running]);
     // Who comes takes part in both.
     let orders = say(&mut registry, OTHER, register(9, None));
     let worker = WorkerId(3);
-    for job in [2, 3].map(JobId) {
-        assert!(orders.contains(&Order::Admit { job, worker }), "{orders:?}");
+    for key in [key, THIRD] {
+        assert!(orders.contains(&Order::Admit { key, worker }), "{orders:?}");
     }
 }
 
@@ -274,32 +273,32 @@ fn what_a_controller_says_too_late_is_told_nobody() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
     let map = PartitionMap::new([4]);
-    let (job, worker) = (JobId(1), WorkerId(1));
+    let (job, worker) = (FIRST.job, WorkerId(1));
     let shard = ShardId {
         group: GroupId(0),
         index: 1,
     };
     // Of jobs and workers that are none, and of a move for which nobody has asked.
-    registry.on_admitted(JobId(9), worker, &map);
-    registry.on_admitted(job, WorkerId(9), &map);
-    registry.on_left(JobId(9), worker);
-    registry.on_over(JobId(9), None);
-    registry.on_stays(job, shard, "no room");
+    registry.on_admitted(key(9), worker, &map);
+    registry.on_admitted(FIRST, WorkerId(9), &map);
+    registry.on_left(key(9), worker);
+    registry.on_over(key(9), None);
+    registry.on_stays(FIRST, shard, "no room");
     assert_eq!(registry.take_orders(), []);
     assert_eq!(registry.job_details().len(), 1);
     // The client is done with it, and a newcomer was still being taken in.
     say(&mut registry, CLIENT, Message::Cancel(job));
     say(&mut registry, CLIENT, Message::Done(job));
     say(&mut registry, OTHER, register(9, None));
-    registry.on_admitted(job, WorkerId(3), &map);
-    registry.on_over(job, Some("cancelled".into()));
-    registry.on_left(job, worker);
+    registry.on_admitted(FIRST, WorkerId(3), &map);
+    registry.on_over(FIRST, Some("cancelled".into()));
+    registry.on_left(FIRST, worker);
     let orders = registry.take_orders();
     assert_eq!(
         orders,
         [Order::Tell {
             to: A,
-            what: Told::Release(job)
+            what: Told::Release(FIRST)
         }]
     );
     let details = registry.job_details();
@@ -312,7 +311,7 @@ fn the_last_jobs_are_remembered_and_older_ones_are_not() {
     let all = REMEMBERED as u64 + 3;
     for job in 1..=all {
         say(&mut registry, CLIENT, submit(&[4]));
-        registry.on_over(JobId(job), None);
+        registry.on_over(key(job), None);
         say(&mut registry, CLIENT, Message::Done(JobId(job)));
     }
     let known: Vec<u64> = status(&registry).jobs.iter().map(|it| it.id.0).collect();

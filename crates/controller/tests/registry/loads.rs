@@ -1,10 +1,10 @@
 //! What workers tell of themselves, and who asks for it.
 
-use crate::callers::{A, B, CLIENT, OTHER, say, status, submit, times, two_workers};
+use crate::callers::{A, B, CLIENT, FIRST, OTHER, say, status, submit, times, two_workers};
 use brambling_controller::registry::Order;
 use brambling_program::{GroupId, ShardId};
+use brambling_protocol::WorkerId;
 use brambling_protocol::message::{Load, Message, ShardTime};
-use brambling_protocol::{JobId, WorkerId};
 
 #[test]
 fn times_go_to_the_controller_of_the_job_and_room_is_what_the_budget_leaves() {
@@ -44,7 +44,7 @@ fn loads_are_what_the_status_tells() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
     for (caller, tasks) in [(A, 30), (B, 12)] {
-        let tasks = vec![(JobId(1), tasks)];
+        let tasks = vec![(FIRST, tasks)];
         let load = Load {
             memory_bytes: 77,
             idle_permille: 250,

@@ -2,6 +2,7 @@
 
 mod callers;
 mod drains;
+mod generations;
 mod jobs;
 mod loads;
 mod silence;

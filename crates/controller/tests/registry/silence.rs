@@ -1,13 +1,13 @@
 //! Workers that tell nothing, and machines that do not answer.
 
 use crate::callers::{
-    A, B, CLIENT, OTHER, register, say, state, status, submit, told, two_workers,
+    A, B, CLIENT, FIRST, OTHER, key, register, say, state, status, submit, told, two_workers,
 };
 use brambling_controller::Loss;
 use brambling_controller::registry::{Caller, Order, RETURN_TIME, Registry, Told};
+use brambling_protocol::WorkerId;
 use brambling_protocol::message::{Accepted, Client, CutOff, JobState, Message, StuckKernel};
 use brambling_protocol::patience::LEFT_OUT_AFTER;
-use brambling_protocol::{JobId, WorkerId};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -88,9 +88,9 @@ fn a_silent_worker_that_leaves_does_not_come_in() {
 #[test]
 fn a_silent_worker_that_is_stuck_comes_in_when_it_is_neither() {
     let mut registry = two_workers();
-    let (job, stage, seconds) = (JobId(9), "step".into(), 5);
+    let (key, stage, seconds) = (key(9), "step".into(), 5);
     let stuck = vec![StuckKernel {
-        job,
+        key,
         stage,
         seconds,
     }];
@@ -120,7 +120,7 @@ fn where_all_are_silent_jobs_wait() {
     let accepted = told(&orders, CLIENT);
     assert!(matches!(
         accepted[..],
-        [Told::Accepted(Accepted { job: JobId(1), .. })]
+        [Told::Accepted(Accepted { key: FIRST, .. })]
     ));
 }
 
@@ -170,7 +170,7 @@ fn a_client_that_is_cut_off_is_named() {
 
 fn cut_off(job: u64, peer: u32) -> Message<'static> {
     Message::CutOff(CutOff {
-        job: JobId(job),
+        key: key(job),
         peer: WorkerId(peer),
         for_ms: 12_900,
         why: "nothing answers there",
@@ -203,12 +203,12 @@ fn two_members_that_cannot_reach_each_other_end_their_job() {
         ),
     ] {
         let orders = say(&mut registry, from, cut_off(1, peer));
-        let [Order::Cancel { job: JobId(1), why }] = &orders[..] else {
+        let [Order::Cancel { key: FIRST, why }] = &orders[..] else {
             panic!("{orders:?}");
         };
         assert!(texts.iter().all(|text| why.contains(text)), "{why}");
     }
-    registry.on_over(JobId(1), Some("told".into()));
+    registry.on_over(FIRST, Some("told".into()));
     registry.take_orders();
     assert_eq!(say(&mut registry, B, cut_off(1, 1)), []);
     registry.on_message(Caller(99), cut_off(1, 1)).unwrap_err();

@@ -1,13 +1,13 @@
 //! Workers on which kernels run on though their jobs are over.
 
-use crate::callers::{A, B, CLIENT, OTHER, say, status, submit, two_workers};
+use crate::callers::{A, B, CLIENT, FIRST, OTHER, key, say, status, submit, two_workers};
 use brambling_controller::registry::Order;
+use brambling_protocol::WorkerId;
 use brambling_protocol::message::{Message, StuckKernel};
-use brambling_protocol::{JobId, WorkerId};
 
 fn stuck(seconds: u64) -> Message<'static> {
     Message::Stuck(vec![StuckKernel {
-        job: JobId(9),
+        key: key(9),
         stage: "step".into(),
         seconds,
     }])
@@ -38,7 +38,7 @@ fn jobs_begin_without_a_worker_that_is_stuck_and_it_takes_part_again() {
     assert_eq!(members(&orders), [[WorkerId(2)]]);
     let orders = say(&mut registry, A, Message::Stuck(vec![]));
     let admitted = Order::Admit {
-        job: JobId(1),
+        key: FIRST,
         worker: WorkerId(1),
     };
     assert_eq!(orders, [admitted]);

@@ -1,6 +1,6 @@
 //! Who wants a shard moved hears what becomes of it.
 
-use crate::callers::{CLIENT, OTHER, refusal, say, submit, told, two_workers};
+use crate::callers::{CLIENT, FIRST, OTHER, refusal, say, submit, told, two_workers};
 use brambling_controller::registry::{Order, Registry, Told};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{Message, Move};
@@ -32,29 +32,29 @@ fn who_wants_a_shard_moved_hears_what_becomes_of_it() {
         let text = asks(&mut registry, wish);
         assert!(text.contains(why), "{text}");
     }
-    let job = JobId(1);
-    let ordered = [Order::Move { job, shard, to }];
+    let key = FIRST;
+    let ordered = [Order::Move { key, shard, to }];
     assert_eq!(say(&mut registry, OTHER, wish(None, 1, to)), ordered);
     assert!(asks(&mut registry, wish(Some(1), 1, to)).contains("on its way"));
-    registry.on_moved(job, shard, to);
+    registry.on_moved(key, shard, to);
     let moved = Move {
-        job: Some(job),
+        job: Some(key.job),
         shard,
         to,
     };
     assert_eq!(told(&registry.take_orders(), OTHER), [&Told::Moved(moved)]);
     say(&mut registry, OTHER, wish(None, 1, to));
-    registry.on_stays(job, shard, "no room");
+    registry.on_stays(key, shard, "no room");
     assert_eq!(refusal(&registry.take_orders(), OTHER), "no room");
     // Nobody is told of what nobody asked for, nor who is gone.
-    registry.on_moved(job, shard, to);
+    registry.on_moved(key, shard, to);
     say(&mut registry, OTHER, wish(None, 1, to));
     registry.on_lost(OTHER, Duration::ZERO);
-    registry.on_moved(job, shard, to);
+    registry.on_moved(key, shard, to);
     assert_eq!(registry.take_orders(), []);
     // What was on its way when the job ended.
     say(&mut registry, OTHER, wish(None, 1, to));
-    registry.on_over(job, None);
+    registry.on_over(key, None);
     assert!(refusal(&registry.take_orders(), OTHER).contains("job j1 is over"));
     assert!(asks(&mut registry, wish(Some(1), 1, to)).contains("job j1 is over"));
 }

@@ -1,14 +1,14 @@
 //! Who may speak: what is refused, what ends a link, and that what is told is sent as it is.
 
 use crate::callers::{
-    A, CLIENT, OTHER, VERSION, refusal, register, say, submit, times, two_workers,
+    A, CLIENT, FIRST, OTHER, VERSION, refusal, register, say, submit, times, two_workers,
 };
 use brambling_controller::registry::{Registry, RegistryError, Told};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{
     Accepted, Load, Member, Message, Move, Prepare, Registered, Submit,
 };
-use brambling_protocol::{Generation, JobId, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 
 #[test]
 fn who_cannot_take_part_is_told_why() {
@@ -49,12 +49,12 @@ fn what_nobody_says_who_follows_the_rules_ends_the_link() {
         (Message::Times(times(&[])), RegistryError::NotRegistered),
         (
             Message::Unprepared {
-                job: JobId(1),
+                key: FIRST,
                 why: "x",
             },
             RegistryError::NotRegistered,
         ),
-        (Message::Release(JobId(1)), RegistryError::WrongWay),
+        (Message::Release(FIRST), RegistryError::WrongWay),
         (
             submit(&[u32::MAX, 1]),
             RegistryError::TooManyShards { shards: 1 << 32 },
@@ -70,6 +70,7 @@ fn what_nobody_says_who_follows_the_rules_ends_the_link() {
 #[test]
 fn what_is_told_is_sent_as_it_is() {
     let (job, worker, weight) = (JobId(4), WorkerId(3), 7);
+    let key = JobKey::new(job, Generation(5));
     let shard = ShardId {
         group: GroupId(1),
         index: 2,
@@ -82,14 +83,13 @@ fn what_is_told_is_sent_as_it_is() {
         to: worker,
     };
     let prepare = Prepare {
-        job,
-        generation: Generation(5),
+        key,
         members: vec![member],
         shards: vec![6],
         map: Vec::new(),
     };
     let accepted = Accepted {
-        job,
+        key,
         members: vec![member],
     };
     let (why, failure) = ("for a reason", Some("for another"));
@@ -99,7 +99,7 @@ fn what_is_told_is_sent_as_it_is() {
             Message::Registered(Registered { worker }),
         ),
         (Told::Prepare(prepare.clone()), Message::Prepare(prepare)),
-        (Told::Release(job), Message::Release(job)),
+        (Told::Release(key), Message::Release(key)),
         (Told::Queued(job), Message::Queued(job)),
         (
             Told::Accepted(accepted.clone()),
@@ -115,10 +115,10 @@ fn what_is_told_is_sent_as_it_is() {
         (Told::Refused { why: why.into() }, Message::Refused { why }),
         (Told::Moved(moved), Message::Moved(moved)),
         (
-            Told::Admitted { job, member },
-            Message::Admitted { job, member },
+            Told::Admitted { key, member },
+            Message::Admitted { key, member },
         ),
-        (Told::Left { job, worker }, Message::Left { job, worker }),
+        (Told::Left { key, worker }, Message::Left { key, worker }),
         (Told::Drained(worker), Message::Drained(worker)),
         (Told::Jobs(Vec::new()), Message::Jobs(Vec::new())),
         (Told::Weigh { job, weight }, Message::Weigh { job, weight }),

@@ -1,7 +1,7 @@
 //! Workers come, come back or are lost, and hear what they have to of the jobs that run.
 
 use crate::callers::{
-    A, B, CLIENT, OTHER, register, say, state, status, submit, told, two_workers,
+    A, B, CLIENT, FIRST, OTHER, UNKNOWN, register, say, state, status, submit, told, two_workers,
 };
 use brambling_controller::Loss;
 use brambling_controller::registry::{Caller, Order, RETURN_TIME, Told};
@@ -32,7 +32,7 @@ fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
     let orders = registry.take_orders();
     let [
         Order::Lose {
-            job: JobId(1),
+            key: FIRST,
             worker: WorkerId(1),
             process,
             how: Loss::Ended,
@@ -75,13 +75,13 @@ fn a_worker_that_comes_back_hears_what_it_missed() {
     let orders = say(&mut registry, back, register(1, Some(WorkerId(1))));
     let [
         Told::Registered(_),
-        Told::Release(JobId(77)),
+        Told::Release(UNKNOWN),
         Told::Prepare(prepare),
     ] = told(&orders, back)[..]
     else {
         panic!("{orders:?}");
     };
-    assert_eq!((prepare.job, &prepare.shards[..]), (JobId(1), &[4][..]));
+    assert_eq!((prepare.key, &prepare.shards[..]), (FIRST, &[4][..]));
     // The same link again: the same worker.
     let orders = say(&mut registry, back, register(1, None));
     let worker = WorkerId(1);
@@ -93,12 +93,12 @@ fn a_worker_that_comes_back_hears_what_it_missed() {
     let orders = say(&mut registry, OTHER, register(9, None));
     assert!(matches!(
         told(&orders, OTHER)[..],
-        [Told::Registered(_), Told::Release(JobId(77))]
+        [Told::Registered(_), Told::Release(UNKNOWN)]
     ));
     say(&mut registry, CLIENT, Message::Done(JobId(1)));
     registry.on_lost(back, Duration::ZERO);
     let orders = say(&mut registry, A, register(1, Some(worker)));
-    let released = [JobId(1), JobId(77)].map(Told::Release);
+    let released = [FIRST, UNKNOWN].map(Told::Release);
     assert_eq!(told(&orders, A)[1..], released.each_ref()[..]);
 }
 
@@ -106,35 +106,29 @@ fn a_worker_that_comes_back_hears_what_it_missed() {
 fn a_worker_that_comes_while_a_job_runs_takes_part() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
-    let (job, worker) = (JobId(1), WorkerId(3));
+    let (key, worker) = (FIRST, WorkerId(3));
     let orders = say(&mut registry, OTHER, register(9, None));
-    assert!(orders.contains(&Order::Admit { job, worker }), "{orders:?}");
+    assert!(orders.contains(&Order::Admit { key, worker }), "{orders:?}");
     let map = PartitionMap::new([4]);
-    registry.on_admitted(job, worker, &map);
+    registry.on_admitted(key, worker, &map);
     let orders = registry.take_orders();
     let [Told::Prepare(prepare)] = told(&orders, OTHER)[..] else {
         panic!("{orders:?}");
     };
     let ports: Vec<u16> = prepare.members.iter().map(|it| it.at.port()).collect();
     assert_eq!((ports, &prepare.map[..]), (vec![1, 3, 9], &[][..]));
-    let [
-        Told::Admitted {
-            job: JobId(1),
-            member,
-        },
-    ] = told(&orders, CLIENT)[..]
-    else {
+    let [Told::Admitted { key: FIRST, member }] = told(&orders, CLIENT)[..] else {
         panic!("{orders:?}");
     };
     assert_eq!((member.worker, member.at.port()), (worker, 9));
     // Its link breaks: it is the same member, and hears again what it may have missed.
     registry.on_lost(OTHER, Duration::ZERO);
     let orders = say(&mut registry, OTHER, register(9, Some(worker)));
-    assert!(!orders.contains(&Order::Admit { job, worker }));
+    assert!(!orders.contains(&Order::Admit { key, worker }));
     assert!(told(&orders, OTHER).contains(&&Told::Prepare(prepare.clone())));
     // Who cannot build the program ends the job, and so does its death.
     let why = "no such module";
-    let orders = say(&mut registry, OTHER, Message::Unprepared { job, why });
+    let orders = say(&mut registry, OTHER, Message::Unprepared { key, why });
     assert!(matches!(&orders[..], [Order::Cancel { why, .. }] if why.contains("on worker w3")));
     registry.on_lost(OTHER, Duration::ZERO);
     registry.on_tick(RETURN_TIME);
@@ -147,7 +141,7 @@ fn a_worker_that_comes_while_a_job_runs_takes_part() {
         }]
     ));
     // To what is over nobody comes.
-    registry.on_over(job, None);
+    registry.on_over(key, None);
     let orders = say(&mut registry, OTHER, register(11, None));
     assert!(!orders.iter().any(|it| matches!(it, Order::Admit { .. })));
 }
@@ -157,10 +151,10 @@ fn a_worker_that_comes_while_a_job_runs_takes_part() {
 fn members_without_a_link_keep_nobody_waiting() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
-    let (job, newcomer) = (JobId(1), WorkerId(3));
+    let (job, newcomer) = (FIRST.job, WorkerId(3));
     say(&mut registry, OTHER, register(9, None));
     registry.on_lost(OTHER, Duration::ZERO);
-    registry.on_admitted(job, newcomer, &PartitionMap::new([4]));
+    registry.on_admitted(FIRST, newcomer, &PartitionMap::new([4]));
     let orders = registry.take_orders();
     assert_eq!(orders.len(), 1, "{orders:?}");
     assert!(matches!(told(&orders, CLIENT)[..], [Told::Admitted { .. }]));
@@ -174,7 +168,7 @@ fn members_without_a_link_keep_nobody_waiting() {
     // One leaves whose link is broken.
     say(&mut registry, OTHER, Message::Drain(newcomer));
     registry.on_lost(back, Duration::ZERO);
-    registry.on_left(job, newcomer);
+    registry.on_left(FIRST, newcomer);
     let orders = registry.take_orders();
     assert_eq!(told(&orders, back), [] as [&Told; 0]);
     assert_eq!(told(&orders, OTHER), [&Told::Drained(newcomer)]);
@@ -188,7 +182,7 @@ fn members_without_a_link_keep_nobody_waiting() {
     let to = B;
     assert_eq!(orders, [Order::Tell { to, what: weighs }]);
     let orders = say(&mut registry, CLIENT, Message::Done(job));
-    assert_eq!(told(&orders, B), [&Told::Release(job)]);
+    assert_eq!(told(&orders, B), [&Told::Release(FIRST)]);
     assert_eq!(told(&orders, A), [] as [&Told; 0]);
 }
 
@@ -197,7 +191,7 @@ fn members_without_a_link_keep_nobody_waiting() {
 fn who_is_lost_after_the_end_ends_nothing() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
-    registry.on_over(JobId(1), None);
+    registry.on_over(FIRST, None);
     registry.take_orders();
     registry.on_lost(A, Duration::ZERO);
     registry.on_tick(RETURN_TIME);

@@ -15,7 +15,7 @@ use brambling_program::ShardId;
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::message::Message;
 use brambling_protocol::patience::Awake;
-use brambling_protocol::{JobId, Sequence, WorkerId};
+use brambling_protocol::{JobKey, Sequence, WorkerId};
 use metrics::Moves;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -73,8 +73,8 @@ pub struct Traffic {
 
 struct State {
     registry: Registry,
-    /// A machine for each job that has the cluster.
-    jobs: BTreeMap<JobId, Controller>,
+    /// A machine for each generation of a job that has the cluster.
+    jobs: BTreeMap<JobKey, Controller>,
     links: BTreeMap<LinkId, Caller>,
     next_caller: u64,
     balance_each: Option<Duration>,
@@ -198,11 +198,11 @@ impl Shared {
     /// Does something with a job's machine, and then what it asks for.
     fn with_job<R>(
         self: &Arc<Self>,
-        job: JobId,
+        key: JobKey,
         act: impl FnOnce(&mut Controller) -> R,
     ) -> Option<R> {
         let mut state = self.state();
-        let result = state.jobs.get_mut(&job).map(act);
+        let result = state.jobs.get_mut(&key).map(act);
         state.act(self);
         result
     }
@@ -223,39 +223,39 @@ impl State {
                 self.order(shared, order);
             }
             let mut effects = Vec::new();
-            for (job, machine) in &mut self.jobs {
-                effects.extend(machine.take_effects().into_iter().map(|it| (*job, it)));
+            for (key, machine) in &mut self.jobs {
+                effects.extend(machine.take_effects().into_iter().map(|it| (*key, it)));
             }
             if idle && effects.is_empty() {
                 return;
             }
-            for (job, effect) in effects {
-                self.perform(shared, job, effect);
+            for (key, effect) in effects {
+                self.perform(shared, key, effect);
             }
         }
     }
 
-    fn perform(&mut self, shared: &Arc<Shared>, job: JobId, effect: Effect) {
+    fn perform(&mut self, shared: &Arc<Shared>, key: JobKey, effect: Effect) {
         match effect {
             Effect::Send { to, bytes, .. } => {
                 shared.said.fetch_add(1, Ordering::Relaxed);
-                shared.board().send(job, [(to, bytes)]);
+                shared.board().send(key, [(to, bytes)]);
             }
-            Effect::Ended { failure } => self.registry.on_over(job, failure),
+            Effect::Ended { failure } => self.registry.on_over(key, failure),
             Effect::Left { worker } => {
-                shared.board().forget(job, worker);
-                self.registry.on_left(job, worker);
+                shared.board().forget(key, worker);
+                self.registry.on_left(key, worker);
             }
             Effect::Moved { shard, to } => {
                 self.moves.arrived += 1;
-                self.registry.on_moved(job, shard, to);
+                self.registry.on_moved(key, shard, to);
             }
             Effect::Stays { shard, to } => {
                 self.moves.refused += 1;
                 let why = format!(
                     "worker {to} has no room for shard {shard}; move it to another, or make room there"
                 );
-                self.registry.on_stays(job, shard, why);
+                self.registry.on_stays(key, shard, why);
             }
         }
     }
@@ -270,11 +270,11 @@ impl State {
     }
 
     /// A shard is to move because a user wants it; what it weighs is guessed from what its holder holds.
-    fn order_move(&mut self, job: JobId, shard: ShardId, to: WorkerId) {
-        let Some(machine) = self.jobs.get_mut(&job) else {
+    fn order_move(&mut self, key: JobKey, shard: ShardId, to: WorkerId) {
+        let Some(machine) = self.jobs.get_mut(&key) else {
             return self
                 .registry
-                .on_stays(job, shard, format!("there is no job {job}"));
+                .on_stays(key, shard, format!("there is no job {key}"));
         };
         let entry = machine.map().entry(shard).ok().flatten();
         let bytes = entry.map_or(0, |entry| {
@@ -283,18 +283,18 @@ impl State {
         });
         match machine.order(shard, to, bytes) {
             Ok(()) => machine.pin(shard),
-            Err(why) => self.registry.on_stays(job, shard, why.to_string()),
+            Err(why) => self.registry.on_stays(key, shard, why.to_string()),
         }
     }
 
     /// A worker takes part in a job that runs.
-    fn admit(&mut self, job: JobId, worker: WorkerId) {
-        let Some(machine) = self.jobs.get_mut(&job) else {
+    fn admit(&mut self, key: JobKey, worker: WorkerId) {
+        let Some(machine) = self.jobs.get_mut(&key) else {
             return;
         };
         machine.join(worker);
         machine.weigh(worker, self.registry.threads(worker));
-        self.registry.on_admitted(job, worker, machine.map());
+        self.registry.on_admitted(key, worker, machine.map());
     }
 
     fn order(&mut self, shared: &Arc<Shared>, order: Order) {
@@ -302,8 +302,8 @@ impl State {
             Order::Tell { to, what } => self.say(shared, to, what.message()),
             Order::Report { to } => {
                 let jobs = &self.jobs;
-                let status = self.registry.status(|job, worker| {
-                    let machine = jobs.get(&job);
+                let status = self.registry.status(|key, worker| {
+                    let machine = jobs.get(&key);
                     machine.map_or(0, |machine| machine.held(worker))
                 });
                 let workers = status.workers.iter();
@@ -317,59 +317,55 @@ impl State {
                 self.say(shared, to, Message::Silences(silences));
                 self.say(shared, to, Message::Status(status));
             }
-            Order::Begin {
-                job,
-                generation,
-                members,
-                map,
-            } => {
-                let mut machine = Controller::new(job, generation, map, members.iter().copied());
+            Order::Begin { key, members, map } => {
+                let mut machine =
+                    Controller::new(key.job, key.generation, map, members.iter().copied());
                 for worker in members {
                     machine.weigh(worker, self.registry.threads(worker));
                 }
                 if let Some(period) = self.balance_each {
                     machine.put_on(Scales::levelling(period));
                 }
-                self.jobs.insert(job, machine);
+                self.jobs.insert(key, machine);
                 let side = Side {
-                    job,
+                    key,
                     shared: Arc::downgrade(shared),
                 };
                 shared
                     .board()
-                    .enter(job, WorkerId::CONTROLLER, Arc::new(side));
+                    .enter(key, WorkerId::CONTROLLER, Arc::new(side));
             }
-            Order::Cancel { job, why } => {
-                if let Some(machine) = self.jobs.get_mut(&job) {
+            Order::Cancel { key, why } => {
+                if let Some(machine) = self.jobs.get_mut(&key) {
                     machine.cancel(why);
                 }
             }
             Order::Lose {
-                job,
+                key,
                 worker,
                 process,
                 how,
             } => {
-                if let Some(machine) = self.jobs.get_mut(&job) {
+                if let Some(machine) = self.jobs.get_mut(&key) {
                     machine.lose(worker, &process, how);
                 }
             }
-            Order::Admit { job, worker } => self.admit(job, worker),
-            Order::Move { job, shard, to } => self.order_move(job, shard, to),
-            Order::Drain { job, worker } => {
-                if let Some(machine) = self.jobs.get_mut(&job) {
+            Order::Admit { key, worker } => self.admit(key, worker),
+            Order::Move { key, shard, to } => self.order_move(key, shard, to),
+            Order::Drain { key, worker } => {
+                if let Some(machine) = self.jobs.get_mut(&key) {
                     let held = machine.held(worker);
                     machine.drain(worker, self.registry.shard_bytes(worker, held));
                 }
             }
             Order::Weigh { worker, times } => {
-                if let Some(machine) = self.jobs.get_mut(&times.job) {
+                if let Some(machine) = self.jobs.get_mut(&times.key) {
                     machine.on_times(worker, &times);
                 }
             }
-            Order::Forget(job) => {
-                self.jobs.remove(&job);
-                shared.board().leave(job);
+            Order::Forget(key) => {
+                self.jobs.remove(&key);
+                shared.board().leave(key);
             }
         }
     }
@@ -428,14 +424,14 @@ impl Reception for Desk {
 
 /// The controller's side of a job's links.
 struct Side {
-    job: JobId,
+    key: JobKey,
     shared: Weak<Shared>,
 }
 
 impl Side {
     /// What a job's machine says; nothing of a job that is forgotten.
     fn with<R>(&self, act: impl FnOnce(&mut Controller) -> R) -> Option<R> {
-        self.shared.upgrade()?.with_job(self.job, act)
+        self.shared.upgrade()?.with_job(self.key, act)
     }
 }
 

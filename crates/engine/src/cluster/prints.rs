@@ -37,8 +37,8 @@ fn cleaned(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brambling_protocol::JobId;
     use brambling_protocol::message::{PrintedLine, Stream};
+    use brambling_protocol::{Generation, JobId, JobKey};
 
     #[test]
     fn texts_of_workers_drive_no_terminal() {
@@ -49,7 +49,7 @@ mod tests {
             cut_bytes: 0,
         };
         let printed = message::Printed {
-            job: JobId(1),
+            key: JobKey::new(JobId(1), Generation(0)),
             number: 0,
             left_out: 3,
             lines: vec![line],

@@ -21,7 +21,7 @@ use brambling_operators::simd;
 use brambling_program::Program;
 use brambling_protocol::message::{CutOff, Load, Message, Prepare, Register};
 use brambling_protocol::patience::{ACKNOWLEDGED_WITHIN, Awake, CUT_OFF_AFTER};
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 pub use hosted::CAUSE_BYTES_MAX;
 use hosted::Hosted;
@@ -140,7 +140,7 @@ struct State {
     lost: Option<Parted>,
     again: Option<Instant>,
     end: Option<WorkerEnd>,
-    jobs: BTreeMap<JobId, Arc<Hosted>>,
+    jobs: BTreeMap<JobKey, Arc<Hosted>>,
     ended: Ended,
     /// Jobs that are over and were not left by all threads yet.
     overdue: Vec<Overdue>,
@@ -149,7 +149,7 @@ struct State {
     /// The links of clients.
     clients: BTreeSet<LinkId>,
     /// Why jobs cannot run here: said again on a new link.
-    unprepared: BTreeMap<JobId, String>,
+    unprepared: BTreeMap<JobKey, String>,
 }
 
 /// A worker has no link to its controller.
@@ -286,7 +286,7 @@ impl Drop for WorkerProcess {
         self.shared.news.notify_all();
         for job in jobs.values() {
             // First: that its jobs end here is no failure of theirs. The controller sees that this worker is gone.
-            self.shared.board().leave(job.id());
+            self.shared.board().leave(job.key());
             job.release();
         }
         if let Some(beat) = self.beat.take() {
@@ -353,7 +353,7 @@ impl Shared {
     /// How it fares; `busy` is what its threads had worked when this was asked last.
     fn load(&self, state: &mut State, since: Duration, busy: &mut Duration) -> Load {
         let mut tasks = std::mem::take(&mut state.ended.unsaid);
-        let Done { busy: all, .. } = state.done(|job, tally| tasks.push((job, tally.tasks)));
+        let Done { busy: all, .. } = state.done(|key, tally| tasks.push((key, tally.tasks)));
         let worked = all.saturating_sub(*busy).as_secs_f64();
         *busy = all;
         let could = since.as_secs_f64() * f64::from(self.pool.threads());
@@ -408,7 +408,7 @@ impl Shared {
             jobs: state.jobs.keys().copied().collect(),
         };
         let unsaid = state.unprepared.iter();
-        let unsaid = unsaid.map(|(job, why)| Message::Unprepared { job: *job, why });
+        let unsaid = unsaid.map(|(key, why)| Message::Unprepared { key: *key, why });
         let messages = std::iter::once(Message::Register(register)).chain(unsaid);
         self.control().say(link, messages.map(framed));
     }
@@ -426,17 +426,20 @@ impl Shared {
             }
             Message::Prepare(prepare) => self.prepare(prepare),
             Message::Weigh { job, weight } => {
-                let job = self.state().jobs.get(&job).cloned();
-                job.iter().for_each(|job| job.on_weigh(weight));
+                let state = self.state();
+                let of_it = state.jobs.values().filter(|it| it.key().job == job);
+                let of_it: Vec<Arc<Hosted>> = of_it.cloned().collect();
+                drop(state);
+                of_it.iter().for_each(|it| it.on_weigh(weight));
             }
             Message::Drained(_) => {
                 self.state().end.get_or_insert(WorkerEnd::Drained);
                 self.news.notify_all();
             }
-            Message::Release(job) => {
+            Message::Release(key) => {
                 let mut state = self.state();
-                state.unprepared.remove(&job);
-                let job = state.jobs.remove(&job);
+                state.unprepared.remove(&key);
+                let job = state.jobs.remove(&key);
                 job.iter().for_each(|job| state.ended.add(job));
                 drop(state);
                 job.iter().for_each(|job| job.release());
@@ -489,22 +492,22 @@ impl Shared {
     }
 
     /// Tells the controller that a job cannot run here.
-    fn say_unprepared(&self, job: JobId, why: String) {
+    fn say_unprepared(&self, key: JobKey, why: String) {
         let mut state = self.state();
         if let Some(link) = state.link.filter(|_| state.is_open) {
-            let message = Message::Unprepared { job, why: &why };
+            let message = Message::Unprepared { key, why: &why };
             self.control().say(link, [framed(message)]);
         }
-        state.unprepared.insert(job, why);
+        state.unprepared.insert(key, why);
     }
 
     // ---- jobs
 
-    /// The job of this name; who comes first, client or controller, makes it.
-    fn hosted(self: &Arc<Self>, job: JobId) -> Arc<Hosted> {
+    /// The job of this key; who comes first, client or controller, makes it.
+    fn hosted(self: &Arc<Self>, key: JobKey) -> Arc<Hosted> {
         let mut state = self.state();
-        let hosted = state.jobs.entry(job);
-        let hosted = hosted.or_insert_with(|| Hosted::start(job, self));
+        let hosted = state.jobs.entry(key);
+        let hosted = hosted.or_insert_with(|| Hosted::start(key, self));
         hosted.clone()
     }
 
@@ -515,7 +518,7 @@ impl Shared {
         let dropped = state.jobs.values().filter(|job| job.is_only_from(link));
         let dropped: Vec<Arc<Hosted>> = dropped.cloned().collect();
         for job in &dropped {
-            state.jobs.remove(&job.id());
+            state.jobs.remove(&job.key());
         }
         drop(state);
         dropped.iter().for_each(|job| job.release());
@@ -525,9 +528,9 @@ impl Shared {
     fn prepare(self: &Arc<Self>, prepare: Prepare) {
         let me = self.state().me;
         let Some(me) = me else { return };
-        let job = prepare.job;
-        if let Some(why) = self.hosted(job).on_prepare(me, prepare) {
-            self.say_unprepared(job, why);
+        let key = prepare.key;
+        if let Some(why) = self.hosted(key).on_prepare(me, prepare) {
+            self.say_unprepared(key, why);
         }
     }
 }
@@ -583,27 +586,27 @@ impl Reception for Clients {
         };
         shared.state().clients.insert(link);
         match message(frame)? {
-            Message::Program(part) => shared.hosted(part.job).on_part(link, &part)?,
-            Message::Fetch(job) => match shared.state().jobs.get(&job) {
+            Message::Program(part) => shared.hosted(part.key).on_part(link, &part)?,
+            Message::Fetch(key) => match shared.state().jobs.get(&key) {
                 Some(job) => job.on_fetch(link),
                 // What never was here has left nothing.
-                None => shared.board().say(link, [framed(hosted::nothing(job))]),
+                None => shared.board().say(link, [framed(hosted::nothing(key))]),
             },
-            Message::AskOrigin { job, failure } => {
-                let hosted = shared.state().jobs.get(&job).cloned();
+            Message::AskOrigin { key, failure } => {
+                let hosted = shared.state().jobs.get(&key).cloned();
                 let origin = hosted.and_then(|hosted| hosted.origin_of(failure));
                 let origin = origin.as_ref().map(hosted::told);
-                let answer = Message::Origin { job, origin };
+                let answer = Message::Origin { key, origin };
                 shared.board().say(link, [framed(answer)]);
             }
-            Message::Shown { job, number } => {
-                let hosted = shared.state().jobs.get(&job).cloned();
+            Message::Shown { key, number } => {
+                let hosted = shared.state().jobs.get(&key).cloned();
                 hosted.iter().for_each(|job| job.on_shown(number));
             }
-            Message::AskPrinted(job) => {
-                let hosted = shared.state().jobs.get(&job).cloned();
+            Message::AskPrinted(key) => {
+                let hosted = shared.state().jobs.get(&key).cloned();
                 let printed = hosted.iter().flat_map(|job| job.all_printed());
-                let answer = framed(Message::AllPrinted(job));
+                let answer = framed(Message::AllPrinted(key));
                 shared.board().say(link, printed.chain([answer]));
             }
             other => return Err(format!("a client does not say {other:?}").into()),

@@ -12,11 +12,11 @@
 //! * [`Net::send`] never waits: what the socket does not take stays queued, and goes when it takes more. Credits of
 //!   exchanges, not the transport, bound how much that is. Only while something waits so is the helper woken for room.
 //! * A link ends once, with a reason, whatever happens on it.
-//! * Two processes of one machine have [memory](shared) to which they write instead of the socket, once they trust each other. Small frames
+//! * A link's bytes go through a [carrier](wire), which may be another way than its socket. Then small frames
 //!   are news: they wake the other side's helper, unless its threads poll. Large ones do not while its threads [look](Net::look) between
 //!   their tasks and none [rests](Net::rest), for at most [`DOZE`]: whom they are for is at work.
 //! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline. A connection whose other end
-//!   is gone without a word is noticed by the system while it is quiet ([`KEEPALIVE`]), and [here](acknowledged) while something is under way.
+//!   is gone without a word is noticed by the system while it is quiet ([`KEEPALIVE`](brambling_protocol::patience::KEEPALIVE)), and [here](acknowledged) while something is under way.
 //! * A panic of the owner ends the link that it was handed a frame of, and nothing else.
 //!
 //! # Locks
@@ -27,9 +27,10 @@ mod acknowledged;
 mod buffers;
 mod carried;
 mod door;
+mod helper;
 mod link;
+mod links;
 mod lost;
-mod shared;
 mod slots;
 mod stream;
 mod wire;
@@ -43,31 +44,25 @@ pub use crate::place::{Place, Room};
 use super::tls::Tls;
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
-use brambling_protocol::patience::{Awake, LOOKED_EACH};
+use brambling_protocol::patience::Awake;
 use buffers::Buffers;
 use door::Door;
+use helper::Helper;
 use link::{Link, Look};
-use mio::{Events, Poll, Registry, Waker};
-use shared::Sleep;
-use std::collections::BTreeMap;
+use links::Links;
+use mio::{Poll, Registry, Waker};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stream::Stream;
-use wire::{Session, Wire};
+use wire::{Session, Sleep, Wire};
 
 /// How long a greeting may take.
 pub const GREETING_TIME: Duration = Duration::from_secs(5);
-/// How long the helper sleeps when others have polled since it last looked, and twice as long each time that they still do, up to
-/// [`FAR_OUT_OF_THE_WAY`]: so long may frames wait when they turn to other work, and not at all when they say that they
-/// [rest](Net::rest). Its own looks take the processor, and perhaps a lock, from those who poll.
-const OUT_OF_THE_WAY: Duration = Duration::from_micros(500);
-/// At most.
-const FAR_OUT_OF_THE_WAY: Duration = Duration::from_millis(2);
 /// How long what is no news may wait, at most, for threads that looked lately.
 const DOZE: Duration = Duration::from_millis(10);
 
@@ -139,7 +134,7 @@ struct Shared {
     waker: Waker,
     /// Wakes whoever greets those who dial, if this net listens.
     at_door: Option<Waker>,
-    links: RwLock<Links>,
+    links: Links,
     /// Links that were opened at the door: something may have come on them of which no event tells.
     newcomers: Mutex<Vec<LinkId>>,
     next: AtomicU64,
@@ -158,30 +153,6 @@ struct Shared {
     looked: Mutex<Instant>,
     /// How long it has run.
     awake: Mutex<Awake>,
-}
-
-#[derive(Default)]
-struct Links {
-    by_id: BTreeMap<LinkId, Arc<Link>>,
-    /// The same, for those who poll.
-    all: Arc<Vec<Arc<Link>>>,
-    /// What has gone over those that are no more.
-    ended: Carried,
-}
-
-impl Links {
-    fn insert(&mut self, link: Arc<Link>) {
-        self.by_id.insert(link.id(), link);
-        self.all = Arc::new(self.by_id.values().cloned().collect());
-    }
-
-    fn remove(&mut self, link: LinkId) -> Option<Arc<Link>> {
-        let link = self.by_id.remove(&link)?;
-        // With its end, so that whoever adds up finds it once: among the links or here.
-        self.ended += link.carried();
-        self.all = Arc::new(self.by_id.values().cloned().collect());
-        Some(link)
-    }
 }
 
 const WAKER: mio::Token = mio::Token(usize::MAX);
@@ -210,7 +181,7 @@ impl Net {
             registry: Arc::new(registry),
             waker,
             at_door,
-            links: RwLock::default(),
+            links: Links::default(),
             next: AtomicU64::new(0),
             newcomers: Mutex::default(),
             listens_at,
@@ -228,7 +199,7 @@ impl Net {
             threads: Vec::new(),
         };
         let watched = net.shared.clone();
-        net.start("brambling-net", move || watched.watch(poll))?;
+        net.start("brambling-net", move || Helper::new(poll).watch(&watched))?;
         if let Some(door) = door {
             let greets = net.shared.clone();
             net.start("brambling-door", move || door.greet(&greets))?;
@@ -257,9 +228,9 @@ impl Net {
         let wire = Wire::new(stream, session);
         let link = self.shared.link_of(wire, Origin::Dialed, None);
         let id = link.id();
-        self.shared.insert(link.clone());
+        self.shared.links.insert(link.clone());
         if let Err(error) = link.register() {
-            self.shared.forget(id);
+            self.shared.links.remove(id);
             return Err(error);
         }
         Ok(id)
@@ -267,7 +238,7 @@ impl Net {
 
     /// Sends frames, after those before them. Does nothing on a link that has ended: its owner hears of that.
     pub fn send(&self, link: LinkId, frames: impl IntoIterator<Item: Into<Packet>>) {
-        if let Some(link) = self.shared.link(link) {
+        if let Some(link) = self.shared.links.get(link) {
             link.send(frames);
         }
     }
@@ -284,7 +255,7 @@ impl Net {
     pub fn look(&self) -> bool {
         self.shared.looks.fetch_add(1, Ordering::Relaxed);
         let mut moved = false;
-        for link in self.shared.all().iter() {
+        for link in self.shared.links.all().iter() {
             moved |= link.write_on(false);
             moved |= self.shared.read(link, false).has_come;
         }
@@ -295,7 +266,7 @@ impl Net {
     pub fn rest(&self) {
         self.shared.resting.fetch_add(1, Ordering::SeqCst);
         self.shared.rests.store(true, Ordering::Relaxed);
-        let all = self.shared.all();
+        let all = self.shared.links.all();
         let unread = all.iter().filter(|link| link.sleep(Sleep::Sleeps));
         if unread.count() > 0 {
             // Without a waker the helper wakes up for its next look all the same.
@@ -317,11 +288,7 @@ impl Net {
 
     /// What has gone over its links until now.
     pub fn carried(&self) -> Carried {
-        let links = self.shared.links.read();
-        let links = links.unwrap_or_else(PoisonError::into_inner);
-        let mut sum = links.ended;
-        links.all.iter().for_each(|link| sum += link.carried());
-        sum
+        self.shared.links.carried()
     }
 
     /// How long it has run, to a second: time in which its process was stopped does not count.
@@ -331,7 +298,7 @@ impl Net {
 
     /// Ends a link. The owner hears of it as of any other end.
     pub fn close(&self, link: LinkId) {
-        if let Some(link) = self.shared.link(link) {
+        if let Some(link) = self.shared.links.get(link) {
             self.shared.lose(&link, Lost::Closed);
         }
     }
@@ -357,16 +324,6 @@ impl Drop for Net {
 }
 
 impl Shared {
-    fn link(&self, link: LinkId) -> Option<Arc<Link>> {
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
-        links.by_id.get(&link).cloned()
-    }
-
-    fn all(&self) -> Arc<Vec<Arc<Link>>> {
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
-        links.all.clone()
-    }
-
     /// What a new link speaks TLS with, if it is to.
     fn session(
         &self,
@@ -384,12 +341,6 @@ impl Shared {
         Arc::new(link)
     }
 
-    /// From now on those who carry frames have it.
-    fn insert(&self, link: Arc<Link>) {
-        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
-        links.insert(link);
-    }
-
     /// The helper looks what has come on a link while it was at the door.
     fn welcome(&self, link: LinkId) {
         self.newcomers().push(link);
@@ -402,23 +353,20 @@ impl Shared {
         newcomers.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn forget(&self, link: LinkId) -> Option<Arc<Link>> {
-        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
-        links.remove(link)
+    fn awake(&self) -> MutexGuard<'_, Awake> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends a link, once.
     fn lose(&self, link: &Link, why: Lost) {
-        if self.forget(link.id()).is_some() {
+        if self.links.remove(link.id()).is_some() {
             self.shut(link, why);
         }
     }
 
     /// Ends a link that never opened, and that nobody but the door knows.
     fn end(&self, stranger: &Link, why: Lost) {
-        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
-        links.ended += stranger.carried();
-        drop(links);
+        self.links.add_ended(stranger);
         self.shut(stranger, why);
     }
 
@@ -438,141 +386,6 @@ impl Shared {
                 self.lose(link, why);
                 Look::default()
             }
-        }
-    }
-
-    // ---- the helper
-
-    fn watch(&self, mut poll: Poll) {
-        let mut events = Events::with_capacity(256);
-        // Links of which not all was read: none keeps the others waiting, and those who poll come first.
-        let mut unread: Vec<LinkId> = Vec::new();
-        let mut polls = 0;
-        let mut nap = OUT_OF_THE_WAY;
-        let (mut looks, mut looked_at) = (0, None);
-        while !self.ends.load(Ordering::SeqCst) {
-            let polled = self.polls.load(Ordering::Relaxed);
-            if std::mem::replace(&mut polls, polled) != polled {
-                // Somebody takes what comes, faster than a thread that has to be woken.
-                std::thread::park_timeout(nap);
-                nap = (nap * 2).min(FAR_OUT_OF_THE_WAY);
-            } else {
-                nap = OUT_OF_THE_WAY;
-            }
-            let looked = self.looks.load(Ordering::Relaxed);
-            if std::mem::replace(&mut looks, looked) != looked {
-                looked_at = Some(Instant::now());
-            }
-            unread.append(&mut self.newcomers());
-            let is_idle = unread.is_empty();
-            let patience = match is_idle.then(|| self.fall_asleep(looked_at, &mut unread)) {
-                Some(Sleep::Dozes) if unread.is_empty() => DOZE,
-                Some(Sleep::Sleeps) if unread.is_empty() => LOOKED_EACH,
-                _ => Duration::ZERO,
-            };
-            match poll.poll(&mut events, Some(patience)) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return self.end_all(&error),
-                Ok(()) => {}
-            }
-            let has_polled = self.polls.load(Ordering::Relaxed) != polls;
-            let is_polled = !self.rests.swap(false, Ordering::Relaxed) && has_polled;
-            for event in &events {
-                // The waker is none.
-                let Some(link) = self.link(LinkId(event.token().0 as u64)) else {
-                    continue;
-                };
-                link.rung();
-                let is_left = is_polled && link.is_open();
-                if (is_left || self.take_up(&link, event)) && !unread.contains(&link.id()) {
-                    unread.push(link.id());
-                }
-            }
-            unread.retain(|link| {
-                self.link(*link).is_some_and(|link| {
-                    let is_left = is_polled && link.is_open();
-                    // No event tells again that the socket takes more: whoever was at the link may have seen it full before that.
-                    link.write_on(!is_left);
-                    is_left || self.read(&link, true).has_more
-                })
-            });
-            self.look_after_links();
-        }
-        let ended = io::Error::other("the process ends its connections");
-        self.end_all(&ended);
-    }
-
-    /// Has the helper woken for what comes through memory: how deep it sleeps, and where something has come already.
-    fn fall_asleep(&self, looked_at: Option<Instant>, unread: &mut Vec<LinkId>) -> Sleep {
-        let all = self.all();
-        let mut sleeps = Sleep::Dozes;
-        loop {
-            let rest = self.resting.load(Ordering::SeqCst) > 0;
-            if rest || looked_at.is_none_or(|at| at.elapsed() >= DOZE) {
-                sleeps = Sleep::Sleeps;
-            }
-            unread.clear();
-            unread.extend(
-                all.iter()
-                    .filter(|link| link.sleep(sleeps))
-                    .map(|link| link.id()),
-            );
-            // Whoever rests from now on sees to it that the sleep is deep.
-            if sleeps == Sleep::Sleeps || self.resting.load(Ordering::SeqCst) == 0 {
-                return sleeps;
-            }
-        }
-    }
-
-    /// Writes what waits, if the link takes it; whether there is something to read.
-    fn take_up(&self, link: &Link, event: &mio::event::Event) -> bool {
-        if event.is_writable()
-            && let Err(error) = link.take_up()
-        {
-            let why = self.last_word(link).unwrap_or(Lost::Io(error));
-            self.lose(link, why);
-            return false;
-        }
-        event.is_readable() || event.is_error() || event.is_read_closed()
-    }
-
-    /// Why the other side does not want a link that has ended before it was open, if it has said so.
-    fn last_word(&self, link: &Link) -> Option<Lost> {
-        let read = AssertUnwindSafe(|| link.read(&*self.owner, true));
-        match catch_unwind(read) {
-            Ok(Err(why @ (Lost::Greeting(_) | Lost::Tls(_)))) if !link.is_open() => Some(why),
-            _ => None,
-        }
-    }
-
-    fn awake(&self) -> MutexGuard<'_, Awake> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Now and then: ends links whose greeting takes too long, and those whose other machine acknowledges nothing any more.
-    fn look_after_links(&self) {
-        let now = Instant::now();
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if now - *looked < LOOKED_EACH {
-            return;
-        }
-        *looked = now;
-        drop(looked);
-        let ran = self.awake().look(now - self.began);
-        self.buffers.give_back();
-        for link in self.all().iter() {
-            if link.greets_longer_than(GREETING_TIME, now) {
-                self.lose(link, link.unanswered());
-            } else if link.is_cut_off(ran, now) {
-                self.lose(link, Lost::Unacknowledged);
-            }
-        }
-    }
-
-    fn end_all(&self, why: &io::Error) {
-        for link in self.all().iter() {
-            let why = io::Error::new(why.kind(), why.to_string());
-            self.lose(link, Lost::Io(why));
         }
     }
 }

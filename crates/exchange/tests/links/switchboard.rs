@@ -5,7 +5,7 @@ use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Swi
 use brambling_exchange::transports::tcp::{LinkId, Lost, NetOptions};
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::greeting::Token;
-use brambling_protocol::{JobId, Sequence, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, Sequence, WorkerId};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +18,17 @@ const A_WHILE: Duration = Duration::from_millis(300);
 
 const A: WorkerId = WorkerId(1);
 const B: WorkerId = WorkerId(2);
-const JOB: JobId = JobId(5);
-const OTHER: JobId = JobId(6);
+const JOB: JobKey = key(5, 0);
+const OTHER: JobKey = key(6, 0);
+/// Another generation of [`JOB`].
+const YOUNGER: JobKey = key(5, 1);
+
+const fn key(job: u64, generation: u64) -> JobKey {
+    JobKey {
+        job: JobId(job),
+        generation: Generation(generation),
+    }
+}
 
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
@@ -75,7 +84,7 @@ fn anywhere(epoch: u64) -> (Switchboard, SocketAddr) {
     (board, at)
 }
 
-fn enter(board: &Switchboard, job: JobId, me: WorkerId, received: Sequence) -> Receiver<Heard> {
+fn enter(board: &Switchboard, job: JobKey, me: WorkerId, received: Sequence) -> Receiver<Heard> {
     let (sender, events) = channel();
     let events_out = Mutex::new(sender);
     let ear = Ear {
@@ -131,6 +140,69 @@ fn two_jobs_between_two_processes_hear_their_own() {
     assert_eq!(next(&their_others), Heard::Frame(B, ack(7).to_vec()));
 }
 
+/// The same two workers, the same job: each generation has links of its own, and its end is not the other's.
+#[test]
+fn two_generations_of_a_job_hear_their_own() {
+    let ((a, _), (b, at_b)) = (anywhere(1), anywhere(2));
+    let (old, young) = (enter(&a, JOB, A, 10), enter(&a, YOUNGER, A, 20));
+    let (their_old, their_young) = (enter(&b, JOB, B, 30), enter(&b, YOUNGER, B, 40));
+    a.dial(JOB, B, at_b);
+    a.dial(YOUNGER, B, at_b);
+    assert_eq!(next(&old), Heard::Connected(B, 30));
+    assert_eq!(next(&young), Heard::Connected(B, 40));
+    assert_eq!(next(&their_old), Heard::Connected(A, 10));
+    assert_eq!(next(&their_young), Heard::Connected(A, 20));
+    for number in 0..100 {
+        a.send(JOB, [(B, ack(number))]);
+        a.send(YOUNGER, [(B, ack(1_000 + number))]);
+        b.send(YOUNGER, [(A, ack(2_000 + number))]);
+    }
+    for number in 0..100 {
+        let of_old = Heard::Frame(A, ack(number).to_vec());
+        let of_young = Heard::Frame(A, ack(1_000 + number).to_vec());
+        assert_eq!((next(&their_old), next(&their_young)), (of_old, of_young));
+        assert_eq!(next(&young), Heard::Frame(B, ack(2_000 + number).to_vec()));
+    }
+    // A peer of the older is no more, and then the older is over.
+    b.forget(JOB, A);
+    assert!(matches!(next(&old), Heard::Lost(peer, _) if peer == B));
+    a.leave(JOB);
+    b.leave(JOB);
+    a.send(JOB, [(B, ack(7))]);
+    for number in 0..100 {
+        a.send(YOUNGER, [(B, ack(number))]);
+        b.send(YOUNGER, [(A, ack(number))]);
+    }
+    for number in 0..100 {
+        assert_eq!(next(&their_young), Heard::Frame(A, ack(number).to_vec()));
+        assert_eq!(next(&young), Heard::Frame(B, ack(number).to_vec()));
+    }
+    assert_eq!(
+        their_old.try_recv(),
+        Err(TryRecvError::Disconnected),
+        "nobody hears of what is over"
+    );
+}
+
+/// Its process was started again, and what it held of the older generation is lost. It takes part in the next one.
+#[test]
+fn who_was_started_again_takes_part_in_the_next_generation() {
+    let (a, at_a) = anywhere(1);
+    let (old, young) = (enter(&a, JOB, A, 0), enter(&a, YOUNGER, A, 0));
+    let (b, _) = anywhere(2);
+    let _theirs = enter(&b, JOB, B, 0);
+    b.dial(JOB, A, at_a);
+    assert_eq!(connected(&old), Heard::Connected(B, 0));
+    drop(b);
+    let (b, _) = anywhere(3);
+    let (their_old, their_young) = (enter(&b, JOB, B, 0), enter(&b, YOUNGER, B, 0));
+    b.dial(JOB, A, at_a);
+    b.dial(YOUNGER, A, at_a);
+    assert_eq!(connected(&young), Heard::Connected(B, 0));
+    assert_eq!(connected(&their_young), Heard::Connected(A, 0));
+    assert!(matches!(next(&their_old), Heard::Lost(peer, _) if peer == A));
+}
+
 #[test]
 fn a_link_that_was_cut_is_made_again_from_either_side() {
     let ((a, _), (b, at_b)) = (anywhere(1), anywhere(2));
@@ -171,8 +243,8 @@ fn who_is_not_there_yet_is_dialed_until_it_is() {
 fn callers_for_another_job_or_another_worker_are_refused() {
     let ((a, _), (b, at_b)) = (anywhere(1), anywhere(2));
     let theirs = enter(&b, JOB, B, 0);
-    // No such job there; and there is another worker than the one that is wanted.
-    for (job, wanted) in [(OTHER, B), (JOB, WorkerId(77))] {
+    // No such job there, or not this generation of it; and there is another worker than the one that is wanted.
+    for (job, wanted) in [(OTHER, B), (YOUNGER, B), (JOB, WorkerId(77))] {
         let ours = enter(&a, job, A, 0);
         a.dial(job, wanted, at_b);
         assert!(matches!(next(&ours), Heard::Lost(peer, _) if peer == wanted));

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Call {
     /// The job that is spoken of.
     pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
     /// Who speaks.
     pub worker: WorkerId,
     /// To whom.
@@ -100,6 +102,8 @@ pub struct Retired {
 pub struct MapUpdate {
     /// The job.
     pub job: JobId,
+    /// Its generation.
+    pub generation: Generation,
     /// The entries.
     pub entries: Vec<EntryRange>,
 }

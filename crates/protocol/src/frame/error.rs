@@ -12,12 +12,12 @@ pub enum FrameError {
     NotAFrame,
     /// Another build wrote it.
     #[error(
-        "the frame has format {found}, and this build reads formats 1 to {known}: run the same version on every node"
+        "the frame has format {found}, and this build reads format {known}: run the same version on every node"
     )]
     Format {
         /// The format of the frame.
         found: u16,
-        /// The newest one that this build reads.
+        /// The one that this build reads.
         known: u16,
     },
     /// A checksum does not fit its bytes.

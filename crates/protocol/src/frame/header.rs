@@ -7,8 +7,8 @@ use brambling_memory::mutants;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The newest format, which is the one that this build writes.
-pub const FORMAT: u16 = 1;
+/// The format that this build reads and writes. Frames are not kept: peers speak one format, which the greeting's version stands for.
+pub const FORMAT: u16 = 2;
 /// The header's size.
 pub const HEADER_BYTES: usize = 32;
 /// The most that the body of one frame may have. Senders cut larger pieces into chunks.
@@ -138,7 +138,7 @@ impl Header {
         }
         // Before the checksum: another format may have it elsewhere.
         let found = layout.format.get();
-        if found == 0 || found > FORMAT {
+        if found != FORMAT {
             return Err(FrameError::Format {
                 found,
                 known: FORMAT,

@@ -38,11 +38,11 @@ pub enum News {
 }
 
 impl News {
-    /// Whether it speaks of this job, and of this generation if it names one.
+    /// Whether it speaks of this generation of this job.
     pub fn is_of(&self, job: JobId, generation: Generation) -> bool {
         match self {
             News::Signal(signal) => (signal.job, signal.generation) == (job, generation),
-            News::MapUpdate(update) => update.job == job,
+            News::MapUpdate(update) => (update.job, update.generation) == (job, generation),
             News::Credit(credit) => (credit.job, credit.generation) == (job, generation),
             News::LoopEnd(end) => (end.job, end.generation) == (job, generation),
         }

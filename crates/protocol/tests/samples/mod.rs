@@ -8,7 +8,7 @@ use brambling_protocol::message::{
     Move, Origin, Part, Prepare, Printed, PrintedLine, Register, Registered, ShardTime, Status,
     Stream, StuckKernel, Submit, Times, WorkerStatus,
 };
-use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, WorkerId};
+use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
 pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
     let (job, generation) = (JobId(7_000_000_007), Generation(3));
@@ -171,6 +171,7 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                 5,
                 Body::MapUpdate(MapUpdate {
                     job,
+                    generation,
                     entries: vec![EntryRange {
                         group: GroupId(1),
                         first: 0,
@@ -302,10 +303,11 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                 sequence: None,
                 body: Body::Call(Call {
                     job,
+                    generation,
                     worker: WorkerId(12),
                     peer: WorkerId::CONTROLLER,
                     epoch: 0xfeed_beef,
-                    format: 1,
+                    format: FORMAT,
                     received: 400,
                 }),
             },
@@ -365,6 +367,7 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                     to: (1..1_000).map(WorkerId).collect(),
                     news: News::MapUpdate(MapUpdate {
                         job,
+                        generation,
                         entries: vec![EntryRange {
                             group: GroupId(1),
                             first: 5,
@@ -431,11 +434,12 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
 /// Each message of processes outside of jobs, by the name of its file.
 fn messages() -> Vec<(&'static str, Frame<'static>)> {
     let job = JobId(3);
+    let key = JobKey::new(job, Generation(1));
     let at = "10.0.0.7:7077".parse().unwrap();
     let worker = WorkerId(4);
     let whole_bytes = 9;
     let part = Part {
-        job,
+        key,
         whole_bytes,
         first_byte: 5,
         bytes: b"beta",
@@ -474,16 +478,15 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         threads: 18,
         memory_bytes: 1 << 34,
         listens_at: at,
-        jobs: vec![job],
+        jobs: vec![key],
     };
     let load = Load {
         memory_bytes: 1 << 33,
         idle_permille: 125,
-        tasks: vec![(job, 123_456)],
+        tasks: vec![(key, 123_456)],
     };
     let prepare = Prepare {
-        job,
-        generation: Generation(1),
+        key,
         members: vec![Member { worker, at }],
         shards: vec![3],
         map: vec![EntryRange {
@@ -499,7 +502,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         shards: vec![3],
     };
     let accepted = Accepted {
-        job,
+        key,
         members: vec![Member {
             worker,
             at: "[::1]:40000".parse().unwrap(),
@@ -508,13 +511,13 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
     let failure = Some("on worker w4: no such module");
     let why = "the cluster has no workers";
     let stuck = StuckKernel {
-        job,
+        key,
         stage: "step".into(),
         seconds: 7,
     };
     let packages = vec![("numpy", "2.4.6"), ("helper", "source 1f")];
     let cut_off = CutOff {
-        job,
+        key,
         peer: worker,
         for_ms: 12_000,
         why,
@@ -525,7 +528,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         part,
     };
     let fetched = Message::Fetched {
-        job,
+        key,
         tasks: 77,
         threads: 18,
         busy_ns: 1_000_000_007,
@@ -541,7 +544,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         to: worker,
     };
     let times = Times {
-        job,
+        key,
         shards: vec![ShardTime {
             shard: wish.shard,
             turns: 9,
@@ -566,7 +569,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         tasks: 1 << 40,
     };
     let origin = Message::Origin {
-        job,
+        key,
         origin: Some(Origin {
             kind: FailureKind::Kernel,
             stage: "gradient",
@@ -577,7 +580,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         }),
     };
     let printed = Printed {
-        job,
+        key,
         number: 300,
         left_out: 12_345,
         lines: vec![PrintedLine {
@@ -592,8 +595,8 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("registered", Message::Registered(Registered { worker })),
         ("load", Message::Load(load)),
         ("prepare", Message::Prepare(prepare)),
-        ("unprepared", Message::Unprepared { job, why }),
-        ("release", Message::Release(job)),
+        ("unprepared", Message::Unprepared { key, why }),
+        ("release", Message::Release(key)),
         ("submit", Message::Submit(submit)),
         ("accepted", Message::Accepted(accepted)),
         ("over", Message::Over { job, failure }),
@@ -603,14 +606,14 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("status", Message::Status(status)),
         ("refused", Message::Refused { why }),
         ("program", Message::Program(part)),
-        ("fetch", Message::Fetch(job)),
+        ("fetch", Message::Fetch(key)),
         ("partition", partition),
         ("fetched", fetched),
         ("queued", Message::Queued(job)),
         ("move", Message::Move(wish)),
         ("moved", Message::Moved(wish)),
-        ("admitted", Message::Admitted { job, member }),
-        ("left", Message::Left { job, worker }),
+        ("admitted", Message::Admitted { key, member }),
+        ("left", Message::Left { key, worker }),
         ("drain", Message::Drain(worker)),
         ("drained", Message::Drained(worker)),
         ("times", Message::Times(times)),
@@ -625,15 +628,15 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
                 columns: vec![0, 300],
             },
         ),
-        ("ask-origin", Message::AskOrigin { job, failure: why }),
+        ("ask-origin", Message::AskOrigin { key, failure: why }),
         ("origin", origin),
         ("printed", Message::Printed(printed)),
-        ("shown", Message::Shown { job, number: 300 }),
-        ("ask-printed", Message::AskPrinted(job)),
-        ("all-printed", Message::AllPrinted(job)),
+        ("shown", Message::Shown { key, number: 300 }),
+        ("ask-printed", Message::AskPrinted(key)),
+        ("all-printed", Message::AllPrinted(key)),
         ("stuck", Message::Stuck(vec![stuck.clone()])),
         ("all-stuck", Message::AllStuck(vec![(worker, stuck)])),
-        ("packages", Message::Packages { job, packages }),
+        ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),
         ("silences", Message::Silences(vec![(worker, 12_300)])),
     ];

@@ -16,7 +16,7 @@ use brambling_program::{
 use brambling_protocol::frame::{Ack, Body, Frame, MapUpdate, Reserved, Signal};
 use brambling_protocol::message::{Load, Message, Register};
 use brambling_protocol::{
-    Entry, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, WorkerId,
+    Entry, EntryRange, FrameSession, Generation, JobId, JobKey, PartitionMap, Priority, WorkerId,
 };
 use brambling_worker::Spares;
 use brambling_worker::cargo::Bytes;
@@ -361,6 +361,7 @@ fn update(shard: u32) -> Body<'static> {
     };
     Body::MapUpdate(MapUpdate {
         job: JOB,
+        generation: NOW,
         entries: vec![EntryRange {
             group: GroupId(0),
             first: shard,
@@ -432,7 +433,11 @@ fn controller(clock: Clock<'_>) -> (f64, f64, f64) {
 
 fn tables(clock: Clock<'_>) -> f64 {
     let entries: Vec<EntryRange> = thousand().entries().collect();
-    let body = Body::MapUpdate(MapUpdate { job: JOB, entries });
+    let body = Body::MapUpdate(MapUpdate {
+        job: JOB,
+        generation: NOW,
+        entries,
+    });
     let bytes = unnumbered(body.clone()).len() as u64;
     each(clock, bytes, || {
         assert_eq!(unnumbered(body).len() as u64, bytes);
@@ -460,7 +465,7 @@ fn reports(clock: Clock<'_>) -> f64 {
     let load = Frame::message(Message::Load(Load {
         memory_bytes: 1 << 30,
         idle_permille: 100,
-        tasks: vec![(JOB, 1 << 30)],
+        tasks: vec![(JobKey::new(JOB, NOW), 1 << 30)],
     }))
     .to_bytes();
     each(clock, u64::from(WORKERS), || {

@@ -7,7 +7,7 @@ use brambling_controller::{Controller, Effect};
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Frame, Kind};
 use brambling_protocol::message::{Message, Register, Submit};
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{JobKey, WorkerId};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// A frame, shared until it has gone.
@@ -35,7 +35,7 @@ pub(super) enum News {
 pub(super) struct Control {
     costs: Costs,
     registry: Registry,
-    job: Option<(JobId, Controller)>,
+    job: Option<(JobKey, Controller)>,
     /// When the processor has nothing more to do.
     free: Nanos,
     cpu_ns: f64,
@@ -65,7 +65,7 @@ impl Control {
         }
     }
 
-    pub(super) fn job(&self) -> JobId {
+    pub(super) fn key(&self) -> JobKey {
         self.job.as_ref().expect("it has begun").0
     }
 
@@ -140,14 +140,9 @@ impl Control {
 
     fn carry_out(&mut self, now: Nanos, order: Order) {
         match order {
-            Order::Begin {
-                job,
-                generation,
-                members,
-                map,
-            } => {
-                let machine = Controller::new(job, generation, map, members);
-                self.job = Some((job, machine));
+            Order::Begin { key, members, map } => {
+                let machine = Controller::new(key.job, key.generation, map, members);
+                self.job = Some((key, machine));
             }
             Order::Tell { to, what } => {
                 let bytes = Frame::message(what.message()).to_bytes();
@@ -160,7 +155,7 @@ impl Control {
                     self.out.push(Outgoing { at, to, bytes });
                 }
             }
-            Order::Admit { job, worker } => self.admit(now, job, worker),
+            Order::Admit { key, worker } => self.admit(now, key, worker),
             other => unreachable!("nobody is lost and nothing is cancelled here: {other:?}"),
         }
     }
@@ -189,10 +184,10 @@ impl Control {
     }
 
     /// A worker that has registered while the job runs joins it.
-    fn admit(&mut self, now: Nanos, job: JobId, worker: WorkerId) {
+    fn admit(&mut self, now: Nanos, key: JobKey, worker: WorkerId) {
         let machine = &mut self.job.as_mut().expect("it has begun").1;
         machine.join(worker);
-        self.registry.on_admitted(job, worker, machine.map());
+        self.registry.on_admitted(key, worker, machine.map());
         self.perform(now);
     }
 

@@ -340,7 +340,7 @@ impl Run<'_> {
             let read = self.scenario.costs.table_byte_ns * bytes as f64;
             known = known.max(come + read as Nanos);
             let map = map_of(&outgoing.bytes);
-            let job = self.control.job();
+            let job = self.control.key().job;
             self.workers.push(Worker::new(job, work.cores, map, true));
         }
         self.outcome.map_ms = (known - submitted) as f64 / 1e6;

@@ -8,7 +8,8 @@ use brambling_protocol::frame::{
 };
 use brambling_protocol::message::{Load, Message};
 use brambling_protocol::{
-    Applied, EntryRange, FrameSession, Generation, JobId, PartitionMap, Priority, Version, WorkerId,
+    Applied, EntryRange, FrameSession, Generation, JobId, JobKey, PartitionMap, Priority, Version,
+    WorkerId,
 };
 use std::collections::VecDeque;
 
@@ -192,7 +193,7 @@ impl Worker {
         let load = Load {
             memory_bytes: 1 << 30,
             idle_permille: 100,
-            tasks: vec![(self.job, tasks)],
+            tasks: vec![(JobKey::new(self.job, NOW), tasks)],
         };
         Frame::message(Message::Load(load)).to_bytes()
     }

@@ -123,11 +123,15 @@ impl Node {
                 end,
                 entry,
             }];
-            let job = self.options.job;
+            let (job, generation) = (self.options.job, self.options.generation);
             self.send(
                 from,
                 Priority::FIRST,
-                &Body::MapUpdate(MapUpdate { job, entries }),
+                &Body::MapUpdate(MapUpdate {
+                    job,
+                    generation,
+                    entries,
+                }),
             );
             self.send_credit(entry, credit);
             return Ok(());

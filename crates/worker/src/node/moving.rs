@@ -186,11 +186,15 @@ impl Node {
                 continue;
             }
             let entries = vec![one(shard, entry)];
-            let job = self.options.job;
+            let (job, generation) = (self.options.job, self.options.generation);
             self.send(
                 holder,
                 Priority::FIRST,
-                &Body::MapUpdate(MapUpdate { job, entries }),
+                &Body::MapUpdate(MapUpdate {
+                    job,
+                    generation,
+                    entries,
+                }),
             );
         }
         Ok(())

@@ -105,11 +105,15 @@ impl Node {
                 Routed::Forward { to, parcel } => self.post(to, Priority::LAST, parcel, &[])?,
                 Routed::SendEntry { to, entry } => {
                     let entries = vec![entry];
-                    let job = self.options.job;
+                    let (job, generation) = (self.options.job, self.options.generation);
                     self.send(
                         to,
                         Priority::FIRST,
-                        &Body::MapUpdate(MapUpdate { job, entries }),
+                        &Body::MapUpdate(MapUpdate {
+                            job,
+                            generation,
+                            entries,
+                        }),
                     );
                 }
             }

@@ -172,7 +172,14 @@ impl Cluster {
     pub fn tells_home(&mut self, to: u32, shard: ShardId, owner: u32, version: Version) {
         let entries = vec![one(shard, WorkerId(owner), version)];
         let job = JOB;
-        self.says(to, &Body::MapUpdate(MapUpdate { job, entries }));
+        self.says(
+            to,
+            &Body::MapUpdate(MapUpdate {
+                job,
+                generation: NOW,
+                entries,
+            }),
+        );
     }
 
     /// There is room for a shard, and it leaves its worker, which has heard of it; nobody else has.

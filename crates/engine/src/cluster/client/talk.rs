@@ -13,7 +13,7 @@ use crate::{Error, Outcome};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
 use brambling_protocol::message::{Message, Submit, parts};
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, Tally};
 use endings::elsewhere;
 use hearing::Event;
@@ -52,6 +52,7 @@ impl Cluster {
             inbox: &inbox,
             plan: &plan,
             job: None,
+            key: None,
             caller,
             started,
             workers: BTreeMap::new(),
@@ -75,7 +76,10 @@ struct Talk<'a> {
     cluster: &'a Cluster,
     inbox: &'a Receiver<Heard>,
     plan: &'a Plan,
+    /// By which the controller knows its job, once that waits.
     job: Option<JobId>,
+    /// By which its members know it, once it has begun.
+    key: Option<JobKey>,
     caller: &'a mut dyn Caller,
     started: Instant,
     workers: BTreeMap<LinkId, Link>,
@@ -124,6 +128,8 @@ impl Talk<'_> {
                 _ => {}
             }
         };
+        let key = accepted.key;
+        self.key = Some(key);
         for member in accepted.members {
             self.dial(Link::new(member, None))?;
         }
@@ -131,7 +137,7 @@ impl Talk<'_> {
             match self.next()? {
                 Event::Open(link) => {
                     self.worker(link).opened();
-                    let program = parts(job, bytes).map(|part| framed(Message::Program(part)));
+                    let program = parts(key, bytes).map(|part| framed(Message::Program(part)));
                     self.cluster.board.say(link, program);
                     self.worker(link).has_program = true;
                 }
@@ -144,7 +150,7 @@ impl Talk<'_> {
                 _ => {}
             }
         }
-        self.fetch(job)
+        self.fetch(key)
     }
 
     /// The name that the controller gives the job. Not interrupted: without the name nobody could end it.
@@ -163,11 +169,11 @@ impl Talk<'_> {
         }
     }
 
-    fn fetch(&mut self, job: JobId) -> Result<Fetched, Error> {
+    fn fetch(&mut self, key: JobKey) -> Result<Fetched, Error> {
         // Who came too late for the program holds nothing.
         self.part_from(|worker| !worker.has_program);
         for link in self.workers.keys() {
-            self.ask_for_all(*link, job);
+            self.ask_for_all(*link, key);
         }
         let mut fetched = Fetched {
             values: BTreeMap::new(),
@@ -180,7 +186,7 @@ impl Talk<'_> {
                 // Made again: all of it, since what came of it is not known there.
                 Event::Open(link) => {
                     self.worker(link).opened();
-                    self.ask_for_all(link, job);
+                    self.ask_for_all(link, key);
                 }
                 Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 Event::Partition(dataset, index, bytes) => {
@@ -206,9 +212,9 @@ impl Talk<'_> {
     }
 
     /// What its kernels have printed, and what they have left.
-    fn ask_for_all(&self, link: LinkId, job: JobId) {
-        self.cluster.say(link, Message::AskPrinted(job));
-        self.cluster.say(link, Message::Fetch(job));
+    fn ask_for_all(&self, link: LinkId, key: JobKey) {
+        self.cluster.say(link, Message::AskPrinted(key));
+        self.cluster.say(link, Message::Fetch(key));
     }
 
     /// A worker that owes results has lost its link, and it cannot be made again if its process has ended.

@@ -4,7 +4,7 @@ use super::super::metrics::{MetricsEndpoint, MetricsListener, Text, carried, pro
 use super::super::{ClusterError, WorkerId};
 use super::{Hosted, Shared, State, WorkerProcess};
 use brambling_exchange::transports::tcp::Carried;
-use brambling_protocol::JobId;
+use brambling_protocol::JobKey;
 use brambling_storage::Counts;
 use brambling_worker::executor::Tally;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Done {
 pub(super) struct Ended {
     pub(super) done: Done,
     /// Their tasks, which the controller is told with the next heartbeat: it may have heard the last one before they ended.
-    pub(super) unsaid: Vec<(JobId, u64)>,
+    pub(super) unsaid: Vec<(JobKey, u64)>,
 }
 
 impl Ended {
@@ -37,18 +37,18 @@ impl Ended {
     pub(super) fn add(&mut self, job: &Hosted) {
         let tally = job.tally();
         self.done.add(&tally);
-        self.unsaid.push((job.id(), tally.tasks));
+        self.unsaid.push((job.key(), tally.tasks));
     }
 }
 
 impl State {
     /// What the worker has done, in jobs that are no more and in those that it has, each of which is seen. Under the lock of both: a job that
     /// ends counts once.
-    pub(super) fn done(&self, mut seen: impl FnMut(JobId, &Tally)) -> Done {
+    pub(super) fn done(&self, mut seen: impl FnMut(JobKey, &Tally)) -> Done {
         let mut done = self.ended.done;
         for job in self.jobs.values() {
             let tally = job.tally();
-            seen(job.id(), &tally);
+            seen(job.key(), &tally);
             done.add(&tally);
         }
         done

@@ -2,7 +2,7 @@
 //! bounds, and a thread that has nothing to do with kernels sends them.
 
 use brambling_memory::held::{self, Held};
-use brambling_protocol::JobId;
+use brambling_protocol::JobKey;
 use brambling_protocol::message::{Message, Printed, PrintedLine, Stream};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -147,7 +147,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn message(&self, job: JobId) -> Message<'_> {
+    pub(super) fn message(&self, key: JobKey) -> Message<'_> {
         let lines = self.lines.iter().map(|line| PrintedLine {
             stream: line.stream,
             stage: &line.stage,
@@ -155,7 +155,7 @@ impl Batch {
             cut_bytes: line.cut_bytes,
         });
         Message::Printed(Printed {
-            job,
+            key,
             number: self.number,
             left_out: self.left_out,
             lines: lines.collect(),

@@ -31,7 +31,7 @@ impl Overdue {
     fn stuck(&self, shared: &Shared, now: Instant) -> Option<StuckKernel> {
         let over = now.saturating_duration_since(self.since);
         (over >= TOLD_AFTER).then(|| StuckKernel {
-            job: self.hosted.id(),
+            key: self.hosted.key(),
             stage: shared
                 .source
                 .kernel(self.hosted.prints())
@@ -101,7 +101,7 @@ impl Shared {
             return;
         };
         let end = WorkerEnd::Stuck {
-            job: it.hosted.id(),
+            job: it.hosted.key().job,
             stage: self.source.kernel(it.hosted.prints()).unwrap_or_default(),
             after: self.stuck_kernel,
         };
@@ -116,14 +116,14 @@ impl Shared {
         let mut news = Vec::new();
         for it in state.overdue.iter_mut().filter(|it| !it.is_logged) {
             if let Some(StuckKernel {
-                job,
+                key,
                 stage,
                 seconds,
             }) = it.stuck(self, now)
             {
                 it.is_logged = true;
                 news.push(format!(
-                    "{} of job {job} runs on, {seconds} s after the job's end, and cannot be interrupted; this worker gets no shards meanwhile, and \
+                    "{} of job {key} runs on, {seconds} s after the job's end, and cannot be interrupted; this worker gets no shards meanwhile, and \
                      ends {} s after the job's end",
                     kernel(&stage),
                     self.stuck_kernel.as_secs_f64()

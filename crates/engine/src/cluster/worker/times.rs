@@ -1,7 +1,7 @@
 //! What a worker tells of the time that its shards take: as much as there are shards, once a second, however many tasks run.
 
 use brambling_program::ShardId;
-use brambling_protocol::JobId;
+use brambling_protocol::JobKey;
 use brambling_protocol::message::{ShardTime, Times};
 use brambling_worker::executor::Reading;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ impl Told {
     /// What is to be told of them now: at least one message, so that who holds nothing is heard as well.
     pub(super) fn next(
         &mut self,
-        job: JobId,
+        key: JobKey,
         readings: impl Iterator<Item = (ShardId, Reading)>,
     ) -> Vec<Times> {
         let before = std::mem::take(&mut self.0);
@@ -39,7 +39,7 @@ impl Told {
         while messages.is_empty() || !shards.is_empty() {
             let rest = shards.split_off(shards.len().min(SHARDS_MAX));
             let shards = std::mem::replace(&mut shards, rest);
-            messages.push(Times { job, shards });
+            messages.push(Times { key, shards });
         }
         messages
     }
@@ -49,6 +49,12 @@ impl Told {
 mod tests {
     use super::*;
     use brambling_program::GroupId;
+    use brambling_protocol::{Generation, JobId};
+
+    const KEY: JobKey = JobKey {
+        job: JobId(1),
+        generation: Generation(0),
+    };
 
     fn shard(index: u32) -> ShardId {
         let group = GroupId(0);
@@ -66,7 +72,7 @@ mod tests {
             };
             (shard(index), reading)
         };
-        let messages = told.next(JobId(1), readings.iter().map(reading));
+        let messages = told.next(KEY, readings.iter().map(reading));
         let shards = messages.iter().flat_map(|it| &it.shards);
         shards
             .map(|it| (it.shard.index, it.turns, it.ran_ns))
@@ -103,12 +109,9 @@ mod tests {
             messages.iter().map(|it| it.shards.len()).collect()
         };
         assert_eq!(
-            counts(Told::default().next(JobId(1), all)),
+            counts(Told::default().next(KEY, all)),
             [SHARDS_MAX, SHARDS_MAX, 1]
         );
-        assert_eq!(
-            counts(Told::default().next(JobId(1), std::iter::empty())),
-            [0]
-        );
+        assert_eq!(counts(Told::default().next(KEY, std::iter::empty())), [0]);
     }
 }

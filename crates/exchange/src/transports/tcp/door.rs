@@ -61,7 +61,7 @@ struct LetIn<'a> {
 
 impl Owner for LetIn<'_> {
     fn opened(&self, link: LinkId, origin: Origin) {
-        self.shared.insert(self.link.clone());
+        self.shared.links.insert(self.link.clone());
         self.shared.owner.opened(link, origin);
     }
     fn frame(
@@ -180,7 +180,7 @@ impl Door {
     }
 
     fn add(&mut self, shared: &Shared, wire: Wire, from: SocketAddr) -> io::Result<()> {
-        let step = match wire.stream.is_local() {
+        let step = match wire.socket().is_local() {
             true => Step::OfOurUser,
             false => Step::Silent,
         };

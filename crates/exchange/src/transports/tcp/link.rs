@@ -7,8 +7,7 @@ mod writer;
 use super::acknowledged::{Acknowledged, Owed};
 use super::buffers::Buffers;
 use super::carried::{self, Carried, Count};
-use super::shared::Sleep;
-use super::wire::Wire;
+use super::wire::{Sleep, Wire};
 use super::{LinkId, Lost, Origin, Owner};
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Dialer, Nonce, Token};
@@ -70,7 +69,7 @@ impl Link {
             Origin::Dialed => Greeting::Dialing(Box::new(Dialer::new(token, nonce)), false),
             Origin::Accepted(_) => Greeting::Listening(Box::new((token, nonce))),
         };
-        wire.stream.tune();
+        wire.socket().tune();
         let (received, sent) = (Arc::<Count>::default(), Arc::<Count>::default());
         Link {
             id,
@@ -134,7 +133,7 @@ impl Link {
 
     /// Why a link ends whose greeting has taken too long.
     pub(super) fn unanswered(&self) -> Lost {
-        match self.wire.stream.is_connected() {
+        match self.wire.socket().is_connected() {
             true => Lost::Silent,
             false => Lost::Unreached,
         }
@@ -142,7 +141,7 @@ impl Link {
 
     /// Whether the other machine has acknowledged nothing for too long, as of now, when this process has run for `ran`.
     pub(super) fn is_cut_off(&self, ran: Duration, now: Instant) -> bool {
-        let found = Acknowledged::of(self.wire.stream.as_fd());
+        let found = Acknowledged::of(self.wire.socket().as_fd());
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         owed.is_overdue(found, ran, now)
     }
@@ -152,7 +151,7 @@ impl Link {
         let interests = Interest::READABLE | Interest::WRITABLE;
         // By its descriptor: others read and write the stream meanwhile.
         self.watcher().register(
-            &mut SourceFd(&self.wire.stream.as_raw_fd()),
+            &mut SourceFd(&self.wire.socket().as_raw_fd()),
             self.token(),
             interests,
         )
@@ -171,7 +170,7 @@ impl Link {
             self.is_open.store(true, Ordering::Release);
             return Ok(());
         }
-        let fd = self.wire.stream.as_raw_fd();
+        let fd = self.wire.socket().as_raw_fd();
         self.watcher().deregister(&mut SourceFd(&fd))?;
         self.is_open.store(true, Ordering::Release);
         // As it is registered.
@@ -204,7 +203,7 @@ impl Link {
             true => Interest::READABLE | Interest::WRITABLE,
             false => Interest::READABLE,
         };
-        let fd = self.wire.stream.as_raw_fd();
+        let fd = self.wire.socket().as_raw_fd();
         let mut source = SourceFd(&fd);
         self.watcher()
             .reregister(&mut source, self.token(), interests)
@@ -216,8 +215,8 @@ impl Link {
         // Both fail when the connection is gone, which is what they are for.
         let _ = self
             .watcher()
-            .deregister(&mut SourceFd(&self.wire.stream.as_raw_fd()));
-        let _ = self.wire.stream.shut();
+            .deregister(&mut SourceFd(&self.wire.socket().as_raw_fd()));
+        let _ = self.wire.socket().shut();
         writer.has_ended = true;
         writer.queue.clear();
     }
@@ -273,14 +272,14 @@ impl Link {
 
     /// The socket takes more, or is connected.
     pub(super) fn take_up(&self) -> io::Result<()> {
-        if let Some(error) = self.wire.stream.take_error()? {
+        if let Some(error) = self.wire.socket().take_error()? {
             return Err(error);
         }
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if let Greeting::Dialing(dialing, is_said) = &mut reader.greeting
             && !*is_said
         {
-            if !self.wire.stream.is_connected() {
+            if !self.wire.socket().is_connected() {
                 return Ok(());
             }
             *is_said = true;
@@ -297,9 +296,8 @@ impl Link {
 
     /// Writes what the socket takes, and has the helper woken for the rest.
     fn write(&self, writer: &mut Writer) -> io::Result<()> {
-        writer.write(&self.wire)?;
-        // Who has read makes the socket readable where memory is shared.
-        self.await_room(writer, writer.is_full && !self.wire.is_shared())
+        writer.write(&*self.wire)?;
+        self.await_room(writer, writer.is_full && !self.wire.rings_for_room())
     }
 
     // ---- what comes
@@ -342,7 +340,7 @@ impl Link {
                 Err(Lost::Io(error)) => match error.kind() {
                     ErrorKind::Interrupted => {}
                     // No event tells of bells that were taken: whoever takes them does what they are rung for.
-                    ErrorKind::WouldBlock if self.wire.hear_bells()? => {
+                    ErrorKind::WouldBlock if self.wire.hear()? => {
                         self.write_on(true);
                     }
                     // Or it is not connected yet.

@@ -1,9 +1,9 @@
-//! What carries a link's bytes: TCP, or what the system has for two processes of one machine.
+//! A link's socket: TCP's, or what the system has for two processes of one machine.
 //!
 //! # On one machine
 //! Who listens at an address with TCP listens also at a Unix socket that is named after it, in the abstract namespace of the
 //! machine (unix(7)): there are no segments, acknowledgements and checksums to make, and pieces of a megabyte go twice as fast. Who dials an
-//! address tries that name first. Once the greeting is over, and without TLS, bytes go through [memory](super::shared) and the socket only wakes. The name belongs to a network namespace, as the address does: on another host nobody has it, and TCP is used.
+//! address tries that name first. The name belongs to a network namespace, as the address does: on another host nobody has it, and TCP is used.
 //!
 //! Anybody on the machine may take such a name while it is free. So who dials goes on only where a process of the same user listens, as
 //! the system says; TCP is used otherwise. Who listens takes nobody of another user there. The greeting is the same on both.
@@ -12,25 +12,17 @@ use brambling_protocol::patience::{KEEPALIVE, KEEPALIVE_EACH, KEEPALIVE_TRIES};
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
 use rustix::process::geteuid;
 use socket2::{SockRef, TcpKeepalive};
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr as Name;
 
 /// What a process of the same machine may leave unread before who writes has to come again: a piece of some size, so that a thread hands it
 /// over with one call and turns to other work, and the one that reads is not woken for every part of it.
 const LOCAL_SEND_BYTES: usize = 4 << 20;
-
-/// Room for one file that is passed on.
-const PASSED_SPACE: usize = rustix::cmsg_space!(ScmRights(1));
 
 /// A nonblocking connection.
 pub(super) enum Stream {
@@ -91,41 +83,10 @@ impl Stream {
             Stream::Local(stream) => stream.shutdown(Shutdown::Both),
         }
     }
-}
 
-impl Stream {
-    /// Whether the other end is a process of this machine and user. Files can be passed on to that.
+    /// Whether the other end is a process of this machine and user.
     pub(super) fn is_local(&self) -> bool {
         matches!(self, Stream::Local(_))
-    }
-
-    /// Sends a byte, and a file with it.
-    ///
-    /// # Errors
-    /// As of a nonblocking socket.
-    pub(super) fn pass(&self, byte: u8, file: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); PASSED_SPACE];
-        let mut passed = SendAncillaryBuffer::new(&mut space);
-        let files = file.as_slice();
-        if !files.is_empty() {
-            assert!(passed.push(SendAncillaryMessage::ScmRights(files)));
-        }
-        let bytes = [IoSlice::new(std::slice::from_ref(&byte))];
-        sendmsg(self.as_fd(), &bytes, &mut passed, SendFlags::NOSIGNAL)?;
-        Ok(())
-    }
-
-    /// Reads as a nonblocking socket does, with the file that was passed on, if any was.
-    pub(super) fn read_passed(&self, place: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-        let mut space = [MaybeUninit::uninit(); PASSED_SPACE];
-        let mut passed = RecvAncillaryBuffer::new(&mut space);
-        let bytes = &mut [IoSliceMut::new(place)];
-        let come = recvmsg(self.as_fd(), bytes, &mut passed, RecvFlags::CMSG_CLOEXEC)?;
-        let files = passed.drain().filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-            _ => None,
-        });
-        Ok((come.bytes, files.last()))
     }
 }
 

@@ -1,7 +1,9 @@
 use super::*;
+use crate::transports::tcp::wire::Carrier;
 use brambling_protocol::Priority;
 use brambling_protocol::frame::{Ack, Body, Frame};
 use bytes::Bytes;
+use std::io::{IoSlice, Read, Write};
 use std::sync::atomic::AtomicUsize;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,6 +51,68 @@ fn within(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+fn ack() -> Bytes {
+    let frame = Frame {
+        priority: Priority::FIRST,
+        sequence: None,
+        body: Body::Ack(Ack { received: 1 }),
+    };
+    frame.to_bytes()
+}
+
+/// Gives and takes a few bytes at once, and lets out what it took with the next call only.
+struct Dribbles {
+    stream: Stream,
+    held: Mutex<Vec<u8>>,
+}
+
+impl Carrier for Dribbles {
+    fn socket(&self) -> &Stream {
+        &self.stream
+    }
+    fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
+        let few = place.len().min(7);
+        Ok({ &self.stream }.read(&mut place[..few])?)
+    }
+    fn write(&self, slices: &[IoSlice<'_>], _: Sleep) -> io::Result<usize> {
+        let mut held = self.held.lock().unwrap();
+        while !held.is_empty() {
+            let went = { &self.stream }.write(&held)?;
+            held.drain(..went);
+        }
+        let first = slices.iter().find(|slice| !slice.is_empty());
+        let few = first.map_or(&[][..], |slice| &slice[..slice.len().min(11)]);
+        held.extend_from_slice(few);
+        Ok(few.len())
+    }
+    fn holds_back(&self) -> bool {
+        !self.held.lock().unwrap().is_empty()
+    }
+}
+
+/// What a link knows of it is the trait.
+#[test]
+fn any_carrier_carries_frames() {
+    let ((listening, came_there), (dialing, came_here)) = (net(true, false), net(false, false));
+    let stream = Stream::dial(listening.listens_at().unwrap(), false).unwrap();
+    let held = Mutex::default();
+    let wire = Wire::of(Dribbles { stream, held });
+    let link = dialing.shared.link_of(wire, Origin::Dialed, None);
+    dialing.shared.links.insert(link.clone());
+    link.register().unwrap();
+    within("greeted", || {
+        link.is_open() && !listening.shared.links.all().is_empty()
+    });
+    const MANY: usize = 5_000;
+    dialing.send(link.id(), std::iter::repeat_n(ack(), MANY));
+    let other = listening.shared.links.all()[0].id();
+    listening.send(other, std::iter::repeat_n(ack(), MANY));
+    within("all come", || {
+        came_there.came.load(Ordering::Relaxed) == MANY
+            && came_here.came.load(Ordering::Relaxed) == MANY
+    });
+}
+
 /// A helper that heard of room where nothing waited for it would push those who compute off their processor.
 #[test]
 fn room_is_awaited_only_while_something_waits_for_it() {
@@ -56,24 +120,25 @@ fn room_is_awaited_only_while_something_waits_for_it() {
         let (reader, behind) = net(true, local);
         let (writer, _) = net(false, local);
         let id = writer.dial(reader.listens_at().unwrap()).unwrap();
-        let link = writer.shared.link(id).unwrap();
+        let link = writer.shared.links.get(id).unwrap();
         within("greeted", || link.is_open() && !link.awaits_room());
 
         let door = behind.door.lock().unwrap();
-        let frame = Frame {
-            priority: Priority::FIRST,
-            sequence: None,
-            body: Body::Ack(Ack { received: 1 }),
-        };
-        let frame: Bytes = frame.to_bytes();
-        writer.send(id, std::iter::repeat_n(frame, FRAMES));
+        writer.send(id, std::iter::repeat_n(ack(), FRAMES));
         within("full", || link.is_full());
         // Where memory is shared, the other side rings.
         assert_eq!(link.awaits_room(), !local);
         drop(door);
         within("all come", || behind.came.load(Ordering::Relaxed) == FRAMES);
         within("empty", || !link.is_full() && !link.awaits_room());
-        assert!(reader.shared.all().iter().all(|link| !link.awaits_room()));
+        assert!(
+            reader
+                .shared
+                .links
+                .all()
+                .iter()
+                .all(|link| !link.awaits_room())
+        );
     }
 }
 
@@ -87,8 +152,8 @@ fn those_who_poll_do_not_see_strangers() {
         .collect();
     let (dialing, _) = net(false, false);
     let id = dialing.dial(at).unwrap();
-    let link = dialing.shared.link(id).unwrap();
+    let link = dialing.shared.links.get(id).unwrap();
     within("greeted", || link.is_open());
-    within("let in", || listening.shared.all().len() == 1);
+    within("let in", || listening.shared.links.all().len() == 1);
     drop(strangers);
 }

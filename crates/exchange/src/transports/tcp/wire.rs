@@ -1,7 +1,15 @@
-//! What a link's bytes go through: the socket itself, TLS on it, or memory beside it.
+//! What carries a link's bytes: a socket alone, TLS on it, or memory beside it.
 //!
-//! A session of TLS is locked for a look at it: encryption is not taken apart by who reads and who writes. Its lock is taken under a link's
-//! reader or writer, and nothing is locked under it.
+//! A link speaks to a [`Carrier`] and knows none by its name; which one serves it is found when it begins ([`Wire::new`]). The socket is there in any case: it
+//! is watched, says that the connection has ended, and wakes whoever sleeps.
+//!
+//! # Rules
+//! * A carrier reads and writes as a nonblocking socket does. One thread at a time reads, and one writes; anybody may ask the rest.
+//! * Until both sides have proved that they know the token, all that is said goes over the socket. If a carrier [`agrees`](Carrier::agrees), who
+//!   dialed says one more byte then, and from the next one on the two may use what they have agreed on.
+//! * What does not go over the socket wakes by a bell: something to read there, which [`hear`](Carrier::hear) takes.
+//! * A session of TLS is locked for a look at it: encryption is not taken apart by who reads and who writes. A carrier's locks are taken under a
+//!   link's reader or writer, and nothing is locked under them.
 
 mod memory;
 mod session;
@@ -9,76 +17,135 @@ mod session;
 pub(super) use session::Session;
 
 use super::Lost;
-use super::shared::Sleep;
 use super::stream::Stream;
 use crate::transports::forks::Own;
 use brambling_protocol::greeting::Listener;
 use memory::Memory;
+use session::Encrypted;
 use std::io::{self, IoSlice, Read, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
 
 /// Read with one call where nobody has proved anything yet.
 const STEP_BYTES: usize = 1 << 12;
 
-/// A socket, and what speaks on it.
+/// How deep whoever reads sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(super) enum Sleep {
+    /// Others look now and then: only news wakes.
+    Dozes = 1,
+    /// Nobody looks: whatever comes wakes.
+    Sleeps = 2,
+}
+
+/// What a link needs of what carries its bytes.
+pub(super) trait Carrier: Send + Sync {
+    /// Its socket.
+    fn socket(&self) -> &Stream;
+
+    /// Takes what has come; no bytes: nothing comes any more.
+    ///
+    /// # Errors
+    /// As of a nonblocking socket, or why the other side is not heard.
+    fn read(&self, place: &mut [u8]) -> Result<usize, Lost>;
+
+    /// Writes what there is room for, and wakes whoever sleeps at least so deep. Nothing to write: what it [holds back](Carrier::holds_back).
+    ///
+    /// # Errors
+    /// As of a nonblocking socket.
+    fn write(&self, slices: &[IoSlice<'_>], wakes: Sleep) -> io::Result<usize>;
+
+    /// Whether what was written has not gone out.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
+    /// Whether the other side, to whom nothing was said yet, understands what goes over the socket as it is.
+    fn is_plain(&self) -> bool {
+        true
+    }
+
+    /// Whether the two sides agree on something once they trust each other: see [`offer`](Carrier::offer).
+    fn agrees(&self) -> bool {
+        false
+    }
+
+    /// Says with one byte over the socket what the two are to use from now on. Who dialed does so, if both sides [agree](Carrier::agrees).
+    ///
+    /// # Errors
+    /// As of a nonblocking socket.
+    fn offer(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Takes up what was offered with this byte.
+    ///
+    /// # Errors
+    /// When nobody offers that who is honest, or the system has no room for it.
+    fn accept(&self, _byte: u8) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether a bell tells that there is room again. Otherwise the socket is watched for that.
+    fn rings_for_room(&self) -> bool {
+        false
+    }
+
+    /// Whoever reads goes to sleep, and is to be woken for what comes; whether something has come that no bell will tell of.
+    fn sleep(&self, _how: Sleep) -> bool {
+        false
+    }
+
+    /// The socket has something to say: a bell may be among it.
+    fn rung(&self) {}
+
+    /// Takes the bells, if any were rung; whether there may be more to read, and room to write.
+    ///
+    /// # Errors
+    /// When the socket is broken.
+    fn hear(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// A socket alone: all goes over it as it is said.
+struct Bare(Stream);
+
+impl Carrier for Bare {
+    fn socket(&self) -> &Stream {
+        &self.0
+    }
+
+    fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
+        Ok({ &self.0 }.read(place)?)
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>], _wakes: Sleep) -> io::Result<usize> {
+        { &self.0 }.write_vectored(slices)
+    }
+}
+
+/// A link's carrier, whose socket is not for processes that this one forks.
 pub(super) struct Wire {
     // Before the socket: it is let go while that is open.
     _own: Own,
-    pub(super) stream: Stream,
-    way: Way,
-}
-
-/// How what is said goes.
-enum Way {
-    /// As it is.
-    Plain,
-    /// Encrypted.
-    Tls(Box<Mutex<Session>>),
-    /// As it is, to another process of this machine: through memory, once there is some.
-    Memory(Memory),
+    carrier: Box<dyn Carrier>,
 }
 
 impl Wire {
     pub(super) fn new(stream: Stream, session: Option<Session>) -> Wire {
-        let way = match session {
-            Some(session) => Way::Tls(Box::new(Mutex::new(session))),
-            None if stream.is_local() => Way::Memory(Memory::default()),
-            None => Way::Plain,
-        };
-        let _own = Own::new(&stream);
-        Wire { _own, stream, way }
-    }
-
-    fn memory(&self) -> Option<&Memory> {
-        match &self.way {
-            Way::Memory(memory) => Some(memory),
-            Way::Plain | Way::Tls(_) => None,
+        match session {
+            Some(session) => Wire::of(Encrypted::new(stream, session)),
+            // Once there is some: both sides have to trust each other for that.
+            None if stream.is_local() => Wire::of(Memory::beside(stream)),
+            None => Wire::of(Bare(stream)),
         }
     }
 
-    /// Takes what has come, as a nonblocking socket does.
-    pub(super) fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
-        match &self.way {
-            Way::Plain => Ok((&self.stream).read(place)?),
-            Way::Tls(session) => locked(session).read(&self.stream, place),
-            Way::Memory(memory) => Ok(memory.read(&self.stream, place)?),
-        }
-    }
-
-    /// Writes what the socket takes, as a nonblocking socket does. Nothing to write: what waits in the session.
-    pub(super) fn write(&self, slices: &[IoSlice<'_>], wakes: Sleep) -> io::Result<usize> {
-        match &self.way {
-            Way::Plain => (&self.stream).write_vectored(slices),
-            Way::Tls(session) => locked(session).write(&self.stream, slices),
-            Way::Memory(memory) => memory.write(&self.stream, slices, wakes),
-        }
-    }
-
-    /// Whether what was written has not gone out.
-    pub(super) fn holds_back(&self) -> bool {
-        match &self.way {
-            Way::Tls(session) => locked(session).holds_back(),
-            Way::Plain | Way::Memory(_) => false,
+    pub(super) fn of(carrier: impl Carrier + 'static) -> Wire {
+        Wire {
+            _own: Own::new(carrier.socket()),
+            carrier: Box::new(carrier),
         }
     }
 
@@ -86,63 +153,24 @@ impl Wire {
     /// lost with it.
     pub(super) fn drain(&self) {
         // Nothing is missed if it fails.
-        let _ = (&self.stream).read(&mut [0; STEP_BYTES]);
+        let _ = self.socket().read(&mut [0; STEP_BYTES]);
     }
 
     /// Tells a dialer, to whom nothing was said yet, that too many others are being greeted. Without TLS, unless it has begun to speak that.
     pub(super) fn turn_away(&self) {
-        if let Way::Tls(session) = &self.way
-            && locked(session).has_begun()
-        {
+        if !self.is_plain() {
             return;
         }
         self.drain();
         // It fits into any socket's buffer; who does not take it is gone.
-        let _ = (&self.stream).write(&Listener::busy());
-    }
-
-    // ---- memory that both sides have
-
-    /// Whether the two sides share memory once they trust each other.
-    pub(super) fn may_share(&self) -> bool {
-        self.memory().is_some()
-    }
-
-    /// Whether they do.
-    pub(super) fn is_shared(&self) -> bool {
-        self.memory().is_some_and(Memory::is_shared)
-    }
-
-    /// Makes memory and passes it on, or says that there is none. Who dialed does so after the greeting, where the two [may
-    /// share](Wire::may_share).
-    pub(super) fn share(&self) -> io::Result<()> {
-        self.memory().map_or(Ok(()), |it| it.share(&self.stream))
-    }
-
-    /// Opens what was passed on with this byte.
-    pub(super) fn open_shared(&self, byte: u8) -> io::Result<()> {
-        self.memory().map_or(Ok(()), |memory| memory.open(byte))
-    }
-
-    /// Says that the helper goes to sleep, and is to be woken for what comes through memory; whether something has come already.
-    pub(super) fn sleep(&self, how: Sleep) -> bool {
-        self.memory().is_some_and(|memory| memory.sleep(how))
-    }
-
-    /// The socket has something to say.
-    pub(super) fn rung(&self) {
-        if let Some(memory) = self.memory() {
-            memory.rung();
-        }
-    }
-
-    /// Takes the bells, if any were rung; whether there may be more to read, and room to write.
-    pub(super) fn hear_bells(&self) -> io::Result<bool> {
-        self.memory()
-            .map_or(Ok(false), |memory| memory.hear_bells(&self.stream))
+        let _ = self.socket().write(&Listener::busy());
     }
 }
 
-fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
-    session.lock().unwrap_or_else(PoisonError::into_inner)
+impl Deref for Wire {
+    type Target = dyn Carrier;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.carrier
+    }
 }

@@ -231,7 +231,7 @@ impl Run<'_> {
     fn join(&mut self, now: Nanos) {
         let work = self.scenario.work;
         let newcomer = self.workers.len() as u32;
-        let job = self.control.job();
+        let job = self.control.key().job;
         let map = PartitionMap::new([work.shards(), 1]);
         let worker = Worker::new(job, work.cores, map, false);
         self.workers.push(worker);

@@ -6,7 +6,7 @@ use crate::Error;
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_protocol::message::{self, Message};
 use brambling_protocol::patience::LEFT_OUT_AFTER;
-use brambling_protocol::{JobId, WorkerId};
+use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Origin};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ impl Talk<'_> {
     /// The job has failed on a worker, which tells more of it.
     pub(super) fn failed(&mut self, failure: Option<String>) -> Error {
         let origin = self
-            .job
-            .and_then(|job| self.ending(job, failure.as_deref()));
+            .key
+            .and_then(|key| self.ending(key, failure.as_deref()));
         elsewhere(failure, origin)
     }
 
@@ -33,20 +33,20 @@ impl Talk<'_> {
 
     /// Where a failure began, if a worker knows that. What was printed before it is shown meanwhile. Whoever does not answer soon is not
     /// waited for.
-    fn ending(&mut self, job: JobId, failure: Option<&str>) -> Option<Origin> {
+    fn ending(&mut self, key: JobKey, failure: Option<&str>) -> Option<Origin> {
         let deadline = Instant::now() + ENDING_TIME;
         let asked = self.workers.iter();
         let asked = asked.filter(|(_, it)| it.has_program && !self.is_silent(it.member.worker));
         let mut printing: BTreeSet<LinkId> = asked.map(|(link, _)| *link).collect();
         let mut asked = printing.clone();
         for link in &printing {
-            self.cluster.say(*link, Message::AskPrinted(job));
+            self.cluster.say(*link, Message::AskPrinted(key));
         }
         match failure {
             None => asked.clear(),
             Some(failure) => asked
                 .iter()
-                .for_each(|link| self.cluster.say(*link, Message::AskOrigin { job, failure })),
+                .for_each(|link| self.cluster.say(*link, Message::AskOrigin { key, failure })),
         }
         let mut origin = None;
         while !(asked.is_empty() && printing.is_empty()) && Instant::now() < deadline {

@@ -88,11 +88,11 @@ impl Talk<'_> {
     fn controller_said(&mut self, message: Message<'_>) -> Result<Event, Error> {
         Ok(match message {
             Message::Queued(job) => Event::Queued(job),
-            Message::Accepted(accepted) if self.job == Some(accepted.job) => {
+            Message::Accepted(accepted) if self.job == Some(accepted.key.job) => {
                 Event::Accepted(accepted)
             }
-            Message::Admitted { job, member } if self.job == Some(job) => Event::Admitted(member),
-            Message::Left { job, worker } if self.job == Some(job) => Event::Left(worker),
+            Message::Admitted { key, member } if self.key == Some(key) => Event::Admitted(member),
+            Message::Left { key, worker } if self.key == Some(key) => Event::Left(worker),
             Message::Over { job, failure } if self.job == Some(job) => {
                 Event::Over(failure.map(str::to_owned))
             }
@@ -159,18 +159,18 @@ impl Talk<'_> {
                 dataset,
                 index,
                 part,
-            } => match worker.parts.take(&part) {
+            } if self.key == Some(part.key) => match worker.parts.take(&part) {
                 Ok(Some(whole)) => Event::Partition(dataset, index, whole),
                 Ok(None) => Event::None,
                 Err(why) => return Err(broken(why.to_string()).into()),
             },
             Message::Fetched {
+                key,
                 tasks,
                 threads,
                 busy_ns,
                 peak_bytes,
-                ..
-            } => {
+            } if self.key == Some(key) => {
                 let tally = Tally {
                     tasks,
                     threads,
@@ -180,13 +180,15 @@ impl Talk<'_> {
                 };
                 Event::Fetched(link, tally)
             }
-            Message::Origin { origin, .. } => Event::Origin(link, origin.map(come)),
-            Message::Printed(printed) if self.job == Some(printed.job) => {
+            Message::Origin { key, origin } if self.key == Some(key) => {
+                Event::Origin(link, origin.map(come))
+            }
+            Message::Printed(printed) if self.key == Some(printed.key) => {
                 self.show_printed(link, &printed);
                 Event::None
             }
-            Message::AllPrinted(job) if self.job == Some(job) => Event::AllPrinted(link),
-            Message::Packages { job, packages } if self.job == Some(job) => {
+            Message::AllPrinted(key) if self.key == Some(key) => Event::AllPrinted(link),
+            Message::Packages { key, packages } if self.key == Some(key) => {
                 let worker = worker.member.worker;
                 self.packages.compare(worker, &packages)?;
                 Event::None
@@ -202,10 +204,10 @@ impl Talk<'_> {
             return Ok(Event::None);
         };
         match wire::message(frame) {
-            Ok(Message::Printed(printed)) if self.job == Some(printed.job) => {
+            Ok(Message::Printed(printed)) if self.key == Some(printed.key) => {
                 self.show_printed(link, &printed);
             }
-            Ok(Message::Packages { job, packages }) if self.job == Some(job) => {
+            Ok(Message::Packages { key, packages }) if self.key == Some(key) => {
                 self.packages.compare(left.member.worker, &packages)?;
             }
             _ => {}
@@ -223,7 +225,7 @@ impl Talk<'_> {
             let lines = prints::shown(worker.member.worker, printed);
             self.caller.printed(&lines);
         }
-        let (job, number) = (printed.job, printed.number);
-        self.cluster.say(link, Message::Shown { job, number });
+        let (key, number) = (printed.key, printed.number);
+        self.cluster.say(link, Message::Shown { key, number });
     }
 }

@@ -136,7 +136,7 @@ impl Reader {
             }
             Greeting::Over => (LARGE_BYTES + READ_BYTES, usize::MAX),
             // Bells may follow.
-            Greeting::Sharing => (1, 1),
+            Greeting::Agreeing => (1, 1),
             _ => (size_of::<Challenge>(), usize::MAX),
         };
         if self.bytes.len() - self.from < wanted {

@@ -1,8 +1,7 @@
 //! What goes on a link, in the order in which it was said.
 
 use crate::transports::tcp::carried::Count;
-use crate::transports::tcp::shared::Sleep;
-use crate::transports::tcp::wire::Wire;
+use crate::transports::tcp::wire::{Carrier, Sleep};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -30,7 +29,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Writes what the socket takes.
-    pub(super) fn write(&mut self, wire: &Wire) -> io::Result<()> {
+    pub(super) fn write(&mut self, wire: &dyn Carrier) -> io::Result<()> {
         while !self.is_full && (!self.queue.is_empty() || wire.holds_back()) {
             let mut slices = [IoSlice::new(&[]); WRITTEN_AT_ONCE];
             let mut count = 0;

@@ -1,8 +1,13 @@
 //! A socket of one machine, and the memory that both sides have once they trust each other: what is said goes through that, and the socket
-//! only wakes.
+//! only wakes. Who dialed offers it, with a [file](passed) beside the byte that says so, or says that there is none.
 
-use crate::transports::tcp::shared::{Moved, Shared, Sleep};
+mod passed;
+mod shared;
+
+use super::{Carrier, Sleep};
+use crate::transports::tcp::Lost;
 use crate::transports::tcp::stream::Stream;
+use shared::{Moved, Shared};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +20,9 @@ const SHARES_NOTHING: u8 = 0;
 /// Bells read with one call.
 const BELLS: usize = 64;
 
-/// What goes over a socket that passes files.
-#[derive(Default)]
+/// A socket that passes files, and what goes beside it.
 pub(super) struct Memory {
+    stream: Stream,
     /// None: what is said goes over the socket.
     shared: OnceLock<Shared>,
     /// What came with the last byte before that.
@@ -29,15 +34,40 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Whether the two sides share memory by now.
-    pub(super) fn is_shared(&self) -> bool {
-        self.shared.get().is_some()
+    pub(super) fn beside(stream: Stream) -> Memory {
+        Memory {
+            stream,
+            shared: OnceLock::new(),
+            passed: Mutex::default(),
+            is_rung: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        }
     }
 
-    /// As [`Wire::read`](super::Wire::read).
-    pub(super) fn read(&self, stream: &Stream, place: &mut [u8]) -> io::Result<usize> {
+    fn passed(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was said so far went over the socket, and what comes goes through memory.
+    fn use_from_now_on(&self, shared: Shared) {
+        let is_new = self.shared.set(shared).is_ok();
+        assert!(is_new, "agreed on once");
+    }
+
+    /// Wakes the other side's helper. A socket that takes no more bells wakes it without; that it is broken shows when it is read.
+    fn ring(&self) {
+        let _ = { &self.stream }.write(&[0]);
+    }
+}
+
+impl Carrier for Memory {
+    fn socket(&self) -> &Stream {
+        &self.stream
+    }
+
+    fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
         let Some(shared) = self.shared.get() else {
-            let (bytes, file) = stream.read_passed(place)?;
+            let (bytes, file) = passed::read(&self.stream, place)?;
             if file.is_some() {
                 *self.passed() = file;
             }
@@ -47,27 +77,21 @@ impl Memory {
         let has_ended = self.has_ended.load(Ordering::Acquire);
         let Moved { bytes, rings } = shared.read(place)?;
         if rings {
-            ring(stream);
+            self.ring();
         }
         match bytes {
-            0 if !has_ended => Err(ErrorKind::WouldBlock.into()),
+            0 if !has_ended => Err(io::Error::from(ErrorKind::WouldBlock).into()),
             bytes => Ok(bytes),
         }
     }
 
-    /// As [`Wire::write`](super::Wire::write).
-    pub(super) fn write(
-        &self,
-        mut stream: &Stream,
-        slices: &[IoSlice<'_>],
-        wakes: Sleep,
-    ) -> io::Result<usize> {
+    fn write(&self, slices: &[IoSlice<'_>], wakes: Sleep) -> io::Result<usize> {
         let Some(shared) = self.shared.get() else {
-            return stream.write_vectored(slices);
+            return { &self.stream }.write_vectored(slices);
         };
         let Moved { bytes, rings } = shared.write(slices, wakes)?;
         if rings {
-            ring(stream);
+            self.ring();
         }
         match bytes {
             0 => Err(ErrorKind::WouldBlock.into()),
@@ -75,55 +99,51 @@ impl Memory {
         }
     }
 
-    fn passed(&self) -> MutexGuard<'_, Option<OwnedFd>> {
-        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn agrees(&self) -> bool {
+        true
     }
 
-    /// As [`Wire::share`](super::Wire::share).
-    pub(super) fn share(&self, stream: &Stream) -> io::Result<()> {
+    fn offer(&self) -> io::Result<()> {
         let Ok((shared, file)) = Shared::make() else {
-            return stream.pass(SHARES_NOTHING, None);
+            return passed::pass(&self.stream, SHARES_NOTHING, None);
         };
-        stream.pass(SHARES, Some(file.as_fd()))?;
-        let is_new = self.shared.set(shared).is_ok();
-        assert!(is_new, "made once");
+        passed::pass(&self.stream, SHARES, Some(file.as_fd()))?;
+        self.use_from_now_on(shared);
         Ok(())
     }
 
-    /// As [`Wire::open_shared`](super::Wire::open_shared).
-    pub(super) fn open(&self, byte: u8) -> io::Result<()> {
+    fn accept(&self, byte: u8) -> io::Result<()> {
         let file = self.passed().take();
-        let shared = match (byte, file) {
-            (SHARES, Some(file)) => Shared::open(&file)?,
-            (SHARES_NOTHING, None) => return Ok(()),
+        match (byte, file) {
+            (SHARES, Some(file)) => self.use_from_now_on(Shared::open(&file)?),
+            (SHARES_NOTHING, None) => {}
             _ => {
                 let why = "the other process does not say how it shares memory";
                 return Err(io::Error::new(ErrorKind::InvalidData, why));
             }
-        };
-        let is_new = self.shared.set(shared).is_ok();
-        assert!(is_new, "opened once");
+        }
         Ok(())
     }
 
-    /// As [`Wire::sleep`](super::Wire::sleep).
-    pub(super) fn sleep(&self, how: Sleep) -> bool {
+    fn rings_for_room(&self) -> bool {
+        self.shared.get().is_some()
+    }
+
+    fn sleep(&self, how: Sleep) -> bool {
         self.shared.get().is_some_and(|shared| shared.sleep(how))
     }
 
-    /// The socket has something to say.
-    pub(super) fn rung(&self) {
+    fn rung(&self) {
         self.is_rung.store(true, Ordering::Release);
     }
 
-    /// As [`Wire::hear_bells`](super::Wire::hear_bells).
-    pub(super) fn hear_bells(&self, mut stream: &Stream) -> io::Result<bool> {
-        if !self.is_rung.swap(false, Ordering::AcqRel) || !self.is_shared() {
+    fn hear(&self) -> io::Result<bool> {
+        if !self.is_rung.swap(false, Ordering::AcqRel) || self.shared.get().is_none() {
             return Ok(false);
         }
         let mut bells = [0; BELLS];
         loop {
-            match stream.read(&mut bells) {
+            match { &self.stream }.read(&mut bells) {
                 Ok(0) => {
                     self.has_ended.store(true, Ordering::Release);
                     return Ok(true);
@@ -135,9 +155,4 @@ impl Memory {
             }
         }
     }
-}
-
-/// Wakes the other side's helper. A socket that takes no more bells wakes it without; that it is broken shows when it is read.
-fn ring(mut stream: &Stream) {
-    let _ = stream.write(&[0]);
 }

@@ -5,7 +5,7 @@
 //! * What was encrypted goes out before anything else is encrypted, so that at most [`ENCRYPTED_BYTES`] wait here, beside the link's queue.
 //! * The end of a connection is no word of TLS. What was cut off is missing in a session of frames, and sent again.
 
-use super::STEP_BYTES;
+use super::{Carrier, STEP_BYTES, Sleep};
 use crate::transports::tcp::Lost;
 use crate::transports::tcp::stream::Stream;
 use crate::transports::tls::TlsError;
@@ -15,6 +15,7 @@ use brambling_protocol::greeting::{
 use rustls::Connection;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What may come of one side before its handshake is over.
 const HANDSHAKE_BYTES: usize = 1 << 14;
@@ -32,6 +33,45 @@ enum Begun {
     Tls,
     /// It speaks without TLS.
     Plainly,
+}
+
+/// A socket with TLS on it.
+pub(super) struct Encrypted {
+    stream: Stream,
+    session: Mutex<Session>,
+}
+
+impl Encrypted {
+    pub(super) fn new(stream: Stream, session: Session) -> Encrypted {
+        let session = Mutex::new(session);
+        Encrypted { stream, session }
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Carrier for Encrypted {
+    fn socket(&self) -> &Stream {
+        &self.stream
+    }
+
+    fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
+        self.session().read(&self.stream, place)
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>], _wakes: Sleep) -> io::Result<usize> {
+        self.session().write(&self.stream, slices)
+    }
+
+    fn holds_back(&self) -> bool {
+        self.session().connection.wants_write()
+    }
+
+    fn is_plain(&self) -> bool {
+        self.session().begun == Begun::Nothing
+    }
 }
 
 /// One side of TLS.
@@ -59,12 +99,7 @@ impl Session {
         }
     }
 
-    /// Whether the other side has said anything.
-    pub(super) fn has_begun(&self) -> bool {
-        self.begun != Begun::Nothing
-    }
-
-    pub(super) fn read(&mut self, stream: &Stream, place: &mut [u8]) -> Result<usize, Lost> {
+    fn read(&mut self, stream: &Stream, place: &mut [u8]) -> Result<usize, Lost> {
         loop {
             match self.connection.reader().read(place) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -157,12 +192,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether what was encrypted has not gone out.
-    pub(super) fn holds_back(&self) -> bool {
-        self.connection.wants_write()
-    }
-
-    pub(super) fn write(&mut self, stream: &Stream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write(&mut self, stream: &Stream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush(stream)?;
         if slices.is_empty() {
             return Ok(0);

@@ -1,0 +1,283 @@
+//! The thread of a job on a worker: it makes the job once it can be made, runs the stages that are the caller's own, and sends what the job left to
+//! whoever asks.
+
+use super::super::super::wire::framed;
+use super::super::Shared;
+use super::links::{Side, Wire};
+use super::{Hosted, State, nothing};
+use crate::Error;
+use crate::recipe::Recipe;
+use brambling_exchange::Combining;
+use brambling_exchange::transports::tcp::LinkId;
+use brambling_memory::Spill;
+use brambling_program::{Bindings, DatasetId, Plan, ShardId};
+use brambling_protocol::frame::FAN_OUT;
+use brambling_protocol::message::{Message, Prepare, parts};
+use brambling_protocol::{PartitionMap, WorkerId};
+use brambling_worker::executor::{Failure, Job, JobOptions, Membership};
+use brambling_worker::node::{Node, NodeOptions};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Larger pieces are cut.
+const CHUNK_BYTES: usize = 1 << 17;
+/// Shards that move are cut into parts of so many bytes.
+const PART_BYTES: usize = 1 << 20;
+/// Pieces that are sent at once go in frames of about so many bytes.
+const FRAME_BYTES: usize = CHUNK_BYTES + (1 << 12);
+/// How long the thread waits before it looks whether its worker is still there.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Hosted {
+    /// Waits until something can be taken; nothing when the job is released, or its worker has ended.
+    fn await_news<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> Option<R> {
+        let mut state = self.state();
+        loop {
+            if state.is_released || self.shared.strong_count() == 0 {
+                return None;
+            }
+            if let Some(taken) = take(&mut state) {
+                return Some(taken);
+            }
+            state = state.wait_at_most(&self.news, PATIENCE);
+        }
+    }
+
+    pub(super) fn serve(&self) {
+        let Some(((me, prepare), program)) = self.await_both() else {
+            return;
+        };
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        // What builds the program is its client's code as well.
+        self.state().runs = true;
+        let made = self.make(&shared, me, &prepare, &program);
+        drop(program);
+        let job = match made {
+            Ok(job) => job,
+            Err(why) => {
+                self.state().runs = false;
+                shared.say_unprepared(self.key, why);
+                drop(shared);
+                return self.answer_nothing();
+            }
+        };
+        let mut state = self.state();
+        state.job = Some(job.clone());
+        // It may have been said while the job was made.
+        job.weigh(state.weight.max(1));
+        if state.is_released {
+            job.cancel();
+        }
+        drop(state);
+        self.enter(&shared, me, &prepare, &job);
+        let mut caller = shared.source.caller();
+        let ended = shared.pool.run(&job, &mut *caller);
+        shared.source.ended(&self.prints);
+        // The controller hears of failures from the job itself, but not of one that the pool has seen: that it stalled.
+        if let Err(failure @ Failure::Stalled { .. }) = &ended {
+            shared.say_unprepared(self.key, self.explain(&*shared.source, failure));
+        }
+        drop((ended, caller, shared));
+        self.state().runs = false;
+        self.answer(job);
+    }
+
+    /// What the controller and the client have to say before the job can be made. Who asks before that what it left hears that
+    /// it left nothing here: the job is over, and its shards were elsewhere.
+    fn await_both(&self) -> Option<((WorkerId, Prepare), Vec<u8>)> {
+        loop {
+            let found = self.await_news(|state| match (&state.prepared, &state.program) {
+                (Some(_), Some(_)) => state.prepared.take().zip(state.program.take()).map(Ok),
+                _ => state.fetches.pop().map(Err),
+            })?;
+            match found {
+                Ok(both) => return Some(both),
+                Err(link) => self.say_nothing(link),
+            }
+        }
+    }
+
+    /// The job cannot run here: nobody gets anything.
+    fn answer_nothing(&self) {
+        while let Some(link) = self.await_news(|state| state.fetches.pop()) {
+            self.say_nothing(link);
+        }
+    }
+
+    fn say_nothing(&self, to: LinkId) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().say(to, [framed(nothing(self.key))]);
+        }
+    }
+
+    /// The job, as the client has described it and the controller has placed it.
+    fn make(
+        &self,
+        shared: &Arc<Shared>,
+        me: WorkerId,
+        prepare: &Prepare,
+        program: &[u8],
+    ) -> Result<Arc<Job>, String> {
+        let plan = self.plan(shared, prepare, program)?;
+        let placed = (prepare.map.iter())
+            .filter(|range| range.entry.owner == me)
+            .flat_map(|range| {
+                let version = range.entry.version;
+                let (group, indices) = (range.group, range.first..range.end);
+                indices.map(move |index| (ShardId { group, index }, version))
+            });
+        let wire = Wire {
+            key: self.key,
+            shared: Arc::downgrade(shared),
+        };
+        let membership = Membership {
+            node: self.node(shared, me, prepare, &plan)?,
+            carrier: Arc::new(wire),
+            placed: placed.collect(),
+        };
+        let options = JobOptions {
+            budget: shared.budget.clone(),
+            stall: shared.stall,
+            timed_calls: None,
+            weight: self.state().weight.max(1),
+        };
+        Job::member(plan, shared.pool.beds(), options, membership)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The program, which has to be the one of which the controller has placed the shards.
+    fn plan(&self, shared: &Shared, prepare: &Prepare, program: &[u8]) -> Result<Plan, String> {
+        let program = match Recipe::program(program) {
+            Some(known) => known?,
+            None => shared.source.program(program, &self.prints)?,
+        };
+        let plan = Plan::compile(Arc::new(program), &Bindings::default());
+        let plan = plan.map_err(|error| Error::from(error).to_string())?;
+        match plan.counts == prepare.shards {
+            true => Ok(plan),
+            false => Err(format!(
+                "it builds a program of {:?} shards where its client has {:?}; what builds the program depends on where it runs",
+                plan.counts, prepare.shards
+            )),
+        }
+    }
+
+    fn node(
+        &self,
+        shared: &Shared,
+        me: WorkerId,
+        prepare: &Prepare,
+        plan: &Plan,
+    ) -> Result<Node, String> {
+        let mut map = PartitionMap::new(prepare.shards.iter().copied());
+        for range in &prepare.map {
+            let _ = map.apply(range).map_err(|error| error.to_string())?;
+        }
+        let members = prepare.members.iter().map(|member| member.worker);
+        let options = NodeOptions {
+            me,
+            peers: members.filter(|peer| *peer != me).collect(),
+            job: self.key.job,
+            generation: self.key.generation,
+            open_turns: brambling_exchange::OPEN_TURNS,
+            chunk_bytes: CHUNK_BYTES,
+            part_bytes: PART_BYTES,
+            frame_bytes: FRAME_BYTES,
+            fan_out: FAN_OUT,
+            combining: Combining::USUAL,
+            budget: shared.budget.clone(),
+            spill: (shared.spilling.clone()).map(|spilling| spilling as Arc<dyn Spill>),
+        };
+        Ok(Node::new(plan, map, options))
+    }
+
+    /// Its links: of two workers the one of the higher name dials, and all of them the controller.
+    fn enter(&self, shared: &Arc<Shared>, me: WorkerId, prepare: &Prepare, job: &Arc<Job>) {
+        let side = Side {
+            key: self.key,
+            job: Arc::downgrade(job),
+            shared: self.shared.clone(),
+        };
+        shared.board().enter(self.key, me, Arc::new(side));
+        let controller = shared.cluster.address;
+        shared
+            .board()
+            .dial(self.key, WorkerId::CONTROLLER, controller);
+        for member in prepare.members.iter().filter(|member| member.worker < me) {
+            shared.board().dial(self.key, member.worker, member.at);
+        }
+    }
+
+    /// Sends what the job left to whoever asks, until it is released.
+    fn answer(&self, job: Arc<Job>) {
+        let mut job = Some(job);
+        let mut left: Option<Job> = None;
+        while let Some(link) = self.await_news(|state| state.fetches.pop()) {
+            let Some(shared) = self.shared.upgrade() else {
+                break;
+            };
+            if let Some(shared_job) = job.take() {
+                shared.board().leave(self.key);
+                let tally = shared_job.tally();
+                let mut state = self.state();
+                (state.job, state.tally) = (None, Some(tally));
+                drop(state);
+                left = Some(sole(shared_job));
+            }
+            self.send(&shared, left.as_mut().expect("just made"), link);
+        }
+        if let Some(shared) = self.shared.upgrade() {
+            shared.board().leave(self.key);
+        }
+        self.state().job = None;
+    }
+
+    fn send(&self, shared: &Shared, left: &mut Job, to: LinkId) {
+        let spec = left.plan().program.spec();
+        let kept = (0..).map(DatasetId).zip(&spec.datasets);
+        let kept: Vec<DatasetId> = kept.filter(|(_, it)| it.keep).map(|(id, _)| id).collect();
+        for dataset in kept {
+            let group = left.plan().group_of_dataset[dataset.index()];
+            for index in 0..left.plan().counts[group.index()] {
+                // What has come and cannot be read is missing at the client, who says so.
+                if !left.holds(dataset, index).unwrap_or(false) {
+                    continue;
+                }
+                let mut bytes = Vec::new();
+                left.value(dataset, index).encode(&mut bytes);
+                let parts = parts(self.key, &bytes).map(|part| {
+                    framed(Message::Partition {
+                        dataset,
+                        index,
+                        part,
+                    })
+                });
+                shared.board().say(to, parts);
+            }
+        }
+        let tally = left.tally();
+        // The client compares before it hands anything over.
+        shared.board().say(to, self.packages());
+        let fetched = Message::Fetched {
+            key: self.key,
+            tasks: tally.tasks,
+            threads: tally.threads,
+            busy_ns: tally.busy.as_nanos() as u64,
+            peak_bytes: tally.peak_bytes,
+        };
+        shared.board().say(to, [framed(fetched)]);
+    }
+}
+
+/// A thread that carries frames may still hold it, for a moment.
+fn sole(mut job: Arc<Job>) -> Job {
+    loop {
+        match Arc::try_unwrap(job) {
+            Ok(job) => return job,
+            Err(shared) => job = shared,
+        }
+        std::thread::yield_now();
+    }
+}
