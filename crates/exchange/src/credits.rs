@@ -28,18 +28,23 @@ struct Ledger {
     at_least: u32,
 }
 
+/// Whether a turn may be open at a destination that has retired so many, where so many are open at a time.
+#[inline]
+pub fn fits(turn: Turn, retired: Turn, open_turns: u64) -> bool {
+    let end = retired.saturating_add(open_turns);
+    turn < end || (turn == end && mutants::is_on("credit-opens-one-too-many"))
+}
+
 /// What this worker knows about the turns that destinations have retired.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credits {
-    open_turns: u64,
     /// Ascending by exchange.
     ledgers: Vec<Ledger>,
 }
 
 impl Credits {
     /// Nothing retired yet: `exchanges` with their numbers of destinations.
-    pub fn new(open_turns: u64, exchanges: impl IntoIterator<Item = (ExchangeId, u32)>) -> Credits {
-        assert!(open_turns > 0, "no exchange could ever begin");
+    pub fn new(exchanges: impl IntoIterator<Item = (ExchangeId, u32)>) -> Credits {
         let ledger = |(exchange, destinations): (ExchangeId, u32)| Ledger {
             exchange,
             retired: vec![0; destinations as usize],
@@ -48,27 +53,7 @@ impl Credits {
         };
         let mut ledgers: Vec<Ledger> = exchanges.into_iter().map(ledger).collect();
         ledgers.sort_by_key(|ledger| ledger.exchange);
-        Credits {
-            open_turns,
-            ledgers,
-        }
-    }
-
-    /// Whether `turn` may be open at `destination`.
-    ///
-    /// # Panics
-    /// If the program has no such exchange or destination.
-    pub fn has_room(&self, exchange: ExchangeId, destination: u32, turn: Turn) -> bool {
-        let retired = self.ledger(exchange).retired[destination as usize];
-        self.fits(turn, retired)
-    }
-
-    /// Whether `turn` may be open at every destination: then its scatter can run.
-    ///
-    /// # Panics
-    /// If the program has no such exchange.
-    pub fn has_room_everywhere(&self, exchange: ExchangeId, turn: Turn) -> bool {
-        self.fits(turn, self.ledger(exchange).least)
+        Credits { ledgers }
     }
 
     /// The first turn that a destination has not retired.
@@ -143,11 +128,6 @@ impl Credits {
             .filter(|&&turn| turn == ledger.least)
             .count() as u32;
         Ok(true)
-    }
-
-    fn fits(&self, turn: Turn, retired: Turn) -> bool {
-        let end = retired.saturating_add(self.open_turns);
-        turn < end || (turn == end && mutants::is_on("credit-opens-one-too-many"))
     }
 
     fn ledger(&self, exchange: ExchangeId) -> &Ledger {

@@ -28,7 +28,7 @@ pub mod sources;
 pub mod transports;
 
 pub use combining::{Combining, CombiningTree, Meeting};
-pub use credits::{Credits, UnknownDestination};
+pub use credits::{Credits, UnknownDestination, fits};
 pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState, Waits};
 pub use parcel::{Item, Parcel, Weight, coalesce, parcels};
 pub use room::{NoRoom, Room};

@@ -15,7 +15,7 @@ fn news() -> impl Strategy<Value = Vec<(u32, u32, u64)>> {
 }
 
 fn check((news, open): (Vec<(u32, u32, u64)>, u64)) -> Result<(), TestCaseError> {
-    let mut credits = Credits::new(open, [(X, DESTINATIONS), (ExchangeId(1), 0)]);
+    let mut credits = Credits::new([(X, DESTINATIONS), (ExchangeId(1), 0)]);
     let mut retired = [0u64; DESTINATIONS as usize];
     for (first, end, turns) in news {
         let least = retired.iter().copied().min().unwrap();
@@ -44,11 +44,10 @@ fn check((news, open): (Vec<(u32, u32, u64)>, u64)) -> Result<(), TestCaseError>
         prop_assert!(!runs.windows(2).any(meet), "{:?}", runs);
         for turn in 0..16 {
             for destination in 0..DESTINATIONS {
-                let room = turn < retired[destination as usize] + open;
-                prop_assert_eq!(credits.has_room(X, destination, turn), room);
+                let known = credits.retired_by(X, destination);
+                prop_assert_eq!(known, retired[destination as usize]);
+                prop_assert_eq!(fits(turn, known, open), turn < known + open);
             }
-            let everywhere = retired.iter().all(|known| turn < known + open);
-            prop_assert_eq!(credits.has_room_everywhere(X, turn), everywhere);
         }
     }
     Ok(())
@@ -79,7 +78,7 @@ fn mutants_are_caught() {
 
 #[test]
 fn unknown_destinations_are_an_error_and_change_nothing() {
-    let mut credits = Credits::new(OPEN_TURNS, [(X, DESTINATIONS)]);
+    let mut credits = Credits::new([(X, DESTINATIONS)]);
     let before = credits.clone();
     for (exchange, destinations) in [
         (X, 5..7),
@@ -96,5 +95,5 @@ fn unknown_destinations_are_an_error_and_change_nothing() {
     assert_eq!(credits, before);
     // A turn count that no program reaches neither wraps nor panics.
     assert_eq!(credits.on_credit(X, 0..DESTINATIONS, u64::MAX), Ok(true));
-    assert!(credits.has_room_everywhere(X, u64::MAX - 1));
+    assert!(fits(u64::MAX - 1, credits.lowest_open(X), OPEN_TURNS));
 }

@@ -2,7 +2,7 @@
 //!
 //! It carries out what the node asks for when it is told to ([`Desk::perform`]), so that whoever drives it may do that late, and in any order.
 
-use brambling_exchange::{Item, Parcel};
+use brambling_exchange::{Item, Parcel, fits};
 use brambling_memory::held::{self, Held};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, LoopId, Position, ShardId, StageId, Turn, Value};
@@ -413,7 +413,7 @@ impl Surroundings for Around<'_> {
         let related = desk.relations.related(exchange, turn, self.shard.index);
         let has_room = {
             let mut related = related;
-            related.all(|index| turn < desk.room(exchange, index) + desk.open_turns)
+            related.all(|index| fits(turn, desk.room(exchange, index), desk.open_turns))
         };
         if !has_room {
             let waiting = desk.waiting.room.entry(exchange).or_default();

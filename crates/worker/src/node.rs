@@ -231,7 +231,7 @@ impl Node {
         };
         let root = &spec.blocks[Spec::ROOT.index()];
         let relations = Arc::new(Relations::new(plan, options.combining));
-        let credits = Credits::new(options.open_turns, relations.destinations());
+        let credits = Credits::new(relations.destinations());
         let deferred = options.spill.is_some().then(Arc::<Deferred>::default);
         let spill = deferred.clone().map(|to| to as Arc<dyn Spill>);
         let room = Room::new(options.budget.clone(), spill);

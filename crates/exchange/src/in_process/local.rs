@@ -4,7 +4,7 @@ use super::At;
 use super::room::Room;
 use super::slots::{DestinationEnd, Heard, Slots, SourceEnd};
 use super::stamped::Stamped;
-use crate::OPEN_TURNS;
+use crate::{OPEN_TURNS, fits};
 use brambling_program::{Links, PayloadType, Turn};
 use std::sync::Arc;
 
@@ -141,7 +141,8 @@ impl InProcess {
         for place in 0..links.fan_out(source) {
             let (destination, _) = links.destination(source, place);
             let room = self.room(destination);
-            if !(room.has_retired(turns) || room.await_retired(turns, source as usize)) {
+            let fits = fits(turn, room.retired(), OPEN_TURNS);
+            if !(fits || room.await_retired(turns, source as usize)) {
                 return None;
             }
             least = least.min(room.retired());

@@ -195,7 +195,7 @@ impl Cluster {
     fn scatter(&mut self, at: usize, source: u64) -> bool {
         let worker = &mut self.workers[at];
         let turn = worker.sources[&source];
-        if turn == TURNS || !worker.credits.has_room_everywhere(X, turn) {
+        if turn == TURNS || !fits(turn, worker.credits.lowest_open(X), OPEN) {
             return false;
         }
         worker.sources.insert(source, turn + 1);
