@@ -96,9 +96,9 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
         },
     );
     p.keep(&labels);
-    p.keep_columns_together(&labels, cut.columns());
+    p.hint_placement(&labels, cut.hint());
     let edges = deal(p, edges, cut, Ways::Both, by_target);
-    p.keep_columns_together(&edges, cut.columns());
+    p.hint_placement(&edges, cut.hint());
     let shares = p.like::<Lending<u32>, _>("shares", &labels);
     let counts = p.like::<Lending<Count>, _>("counts", &labels);
     p.repeat(turns, |p| {

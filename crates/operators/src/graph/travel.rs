@@ -224,12 +224,11 @@ impl<M: Meeting> Roads<M> {
         p.scatter("targets", &exchange)
             .read(&targets)
             .run(|targets: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| targets.lend(out));
-        // What goes along columns is more than what goes along rows.
-        p.keep_columns_together(&edges, cut.columns());
+        p.hint_placement(&edges, cut.hint());
         let parts = p.load("parts", cut.partitions(), Partitioner::Opaque, |part, _| {
             part
         });
-        p.keep_columns_together(&parts, cut.columns());
+        p.hint_placement(&parts, cut.hint());
         let doors = p.like::<Doors, _>("doors", &parts);
         p.gather("open doors", &exchange)
             .read(&parts)
@@ -347,7 +346,7 @@ mod tests {
     use super::*;
     use crate::graph::pagerank::{PageRank, Precision};
     use crate::graph::{propagation, reach};
-    use brambling_program::{Bindings, Plan};
+    use brambling_program::{Bindings, PlacementHint, Plan};
     use std::sync::Arc;
 
     /// Vertices at which no edge begins lend nothing.
@@ -395,10 +394,11 @@ mod tests {
             let mut along = named.filter(|(spec, _)| spec.name == exchange);
             let ends = along.next().unwrap().1.as_ref().unwrap();
             for group in [ends.source, ends.destination] {
-                assert_eq!(plan.columns[group.index()], 3, "{exchange}: {group:?}");
+                let hint = plan.hints[group.index()];
+                assert_eq!(hint, PlacementHint::Columns(3), "{exchange}: {group:?}");
             }
             // What has no columns keeps none.
-            assert!(plan.columns.contains(&0));
+            assert!(plan.hints.contains(&PlacementHint::Near));
         }
     }
 }
