@@ -11,18 +11,17 @@ use super::pagerank::PARTITIONS_MAX;
 use super::travel::{Ways, deal};
 use super::vertex_cut::{Edge, VertexCut};
 use brambling_program::{Dataset, Inbox, Outbox, Partitioner, Program};
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The labels of a partition's vertices.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Labels {
     /// By place in the partition: see [`VertexCut::vertices_of`].
     pub labels: Vec<u32>,
     /// Index of the partition.
     part: u32,
 }
-brambling_program::payload!(Labels, |labels| labels.labels.capacity() * size_of::<u32>());
+brambling_program::payload!(Labels { labels, part });
 
 /// A vertex (as a slot of a target or a place), a label, and how many of its neighbours have it.
 type Count = [u32; 3];

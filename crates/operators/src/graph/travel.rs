@@ -9,9 +9,8 @@ use super::meeting::Meeting;
 use super::vertex_cut::VertexCut;
 use crate::simd;
 use brambling_program::{
-    Dataset, DecodeError, Exchange, Inbox, Outbox, Partitioner, Payload, Program, Relation,
+    Dataset, Exchange, Inbox, Outbox, Partitioner, Payload, Program, Relation,
 };
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -88,7 +87,7 @@ fn for_each_way(edges: &EdgeList, ways: Ways, mut each: impl FnMut(usize, u32, u
 }
 
 /// Where what a partition lends meets the vertices of another.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct Door {
     /// Where the vertices' values begin.
     start: usize,
@@ -96,14 +95,15 @@ struct Door {
     places: Vec<u32>,
 }
 
+brambling_program::payload!(Door { start, places });
+
 /// The doors to a column's partitions, in their order.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Doors(Vec<Door>);
-brambling_program::payload!(Doors, |doors| doors
-    .0
-    .iter()
-    .map(|door| size_of::<Door>() + door.places.capacity() * size_of::<u32>())
-    .sum());
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doors {
+    doors: Vec<Door>,
+    heap_bytes: usize,
+}
+brambling_program::payload!(Doors { doors, heap_bytes }, |doors| doors.heap_bytes);
 
 impl Doors {
     /// Takes the targets that the partitions of a column know.
@@ -117,7 +117,9 @@ impl Doors {
             piece.return_it();
             Door { start, places }
         };
-        Doors(inbox.map(door).collect())
+        let doors: Vec<Door> = inbox.map(door).collect();
+        let heap_bytes = doors.heap_bytes();
+        Doors { doors, heap_bytes }
     }
 
     /// Joins what the partitions of a column lend, in their order, to what the vertices have; how often that
@@ -128,7 +130,7 @@ impl Doors {
         inbox: &mut Inbox<'_, Lent<M::Met>>,
     ) -> u64 {
         let mut changes = 0;
-        for (door, (_, piece)) in self.0.iter().zip(inbox) {
+        for (door, (_, piece)) in self.doors.iter().zip(inbox) {
             let values = &piece.values()[door.start..][..door.places.len()];
             for (&place, &value) in door.places.iter().zip(values) {
                 let into = &mut into[place as usize];
@@ -156,12 +158,7 @@ impl Payload for Gates {
     fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
     }
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Lending::decode(input).map(Gates)
-    }
+    brambling_program::payload_fields!(0);
 }
 
 impl Gates {

@@ -214,6 +214,7 @@ pub struct Edge {
 
 impl Payload for Edge {
     const FIXED: bool = true;
+    const ENCODED_BYTES_MAX: usize = size_of::<Edge>();
     fn type_name() -> Cow<'static, str> {
         Cow::Borrowed("graph::Edge")
     }
