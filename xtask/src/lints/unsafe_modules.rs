@@ -156,6 +156,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "a loom cell stands for the run queue that a zone guards",
     ),
     (
+        "python/src/apart.rs",
+        "the memory of arrays on their way, read and written under the interpreter's lock",
+    ),
+    (
         "python/src/array.rs",
         "takes the address of an array's elements, for compiled code",
     ),
