@@ -12,9 +12,9 @@ use crate::run::{Outcome, settings_error};
 use crate::value::{PyBlocks, PyValue};
 use brambling::Settings;
 use brambling::program::{
-    BLOCK_ROWS, BlockId, BuildError, Count, Dataset, DatasetId, ExchangeId, Kernel, KernelSpec,
-    Partitioner, Payload, Program, Relation, Runner, Signal, StageKind, Use, blocks_of,
-    default_partitions,
+    BLOCK_ROWS, BlockId, BuildError, Count, Dataset, DatasetId, Decoder, ExchangeId, Kernel,
+    KernelSpec, Partitioner, Payload, Program, Relation, Runner, Signal, SpillError, StageKind,
+    Use, Value, blocks_of, default_partitions,
 };
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -194,7 +194,33 @@ fn spec(name: &str, parameters: Vec<u8>) -> KernelSpec {
 }
 
 /// The value that these bytes are, all of them.
-fn whole_of<P: Payload>(mut bytes: &[u8]) -> PyResult<P> {
+/// A value's bytes, at once or chunk by chunk.
+fn bytes_of<P: Payload>(value: P, chunk_bytes: Option<usize>) -> PyResult<Vec<u8>> {
+    let mut out = Vec::new();
+    let Some(bytes_max) = chunk_bytes else {
+        value.encode(&mut out);
+        return Ok(out);
+    };
+    let mut chunks = Value::new(value).into_chunks(bytes_max);
+    let refused = |error: SpillError| crate::raise("Error", error.to_string());
+    while let Some((copied, lent)) = chunks.next().map_err(refused)? {
+        out.extend_from_slice(&copied);
+        out.extend_from_slice(lent.as_ref());
+    }
+    Ok(out)
+}
+
+/// A value from its bytes, at once or chunk by chunk.
+fn whole_of<P: Payload>(mut bytes: &[u8], chunk_bytes: Option<usize>) -> PyResult<P> {
+    if let Some(bytes_max) = chunk_bytes {
+        let mut decoder = Decoder::new(Value::new(P::default()));
+        let fed = bytes
+            .chunks(bytes_max)
+            .try_for_each(|chunk| decoder.feed(chunk));
+        let value = fed.and_then(|()| decoder.finish());
+        let value = value.map_err(|error| crate::raise("Error", error.to_string()))?;
+        return Ok(value.take().expect("of its type"));
+    }
     let value = P::decode(&mut bytes).map_err(|error| crate::raise("Error", error.to_string()))?;
     if bytes.is_empty() {
         return Ok(value);
@@ -249,7 +275,7 @@ impl Builder {
             let count = values.len() as u64;
             partitions.push(PyBlocks {
                 first,
-                values,
+                values: values.into(),
                 whole: PyValue::new(whole)?,
             });
             first += count;
@@ -573,46 +599,57 @@ impl Builder {
         self.state.program.spec().picture()
     }
 
-    /// A value as it goes to another process.
+    /// A value as it goes to another process, at once or in chunks.
     #[staticmethod]
-    fn encoded<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut out = Vec::new();
-        PyValue::new(value)?.encode(&mut out);
+    #[pyo3(signature = (value, chunk_bytes = None))]
+    fn encoded<'py>(
+        value: &Bound<'py, PyAny>,
+        chunk_bytes: Option<usize>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let out = bytes_of(PyValue::new(value)?, chunk_bytes)?;
         Ok(PyBytes::new(value.py(), &out))
     }
 
     /// What came as `encoded` bytes.
     #[staticmethod]
-    fn decoded<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
-        whole_of::<PyValue>(bytes)?.get(py)
+    #[pyo3(signature = (bytes, chunk_bytes = None))]
+    fn decoded<'py>(
+        py: Python<'py>,
+        bytes: &[u8],
+        chunk_bytes: Option<usize>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        whole_of::<PyValue>(bytes, chunk_bytes)?.get(py)
     }
 
     /// The blocks of a partition as they go to another process: the first one's index, their values, and the
     /// partition in one piece.
     #[staticmethod]
+    #[pyo3(signature = (first, values, whole, chunk_bytes = None))]
     fn encoded_blocks<'py>(
         first: u64,
         values: Vec<Bound<'py, PyAny>>,
         whole: &Bound<'py, PyAny>,
+        chunk_bytes: Option<usize>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let values = values.iter().map(PyValue::new);
         let blocks = PyBlocks {
             first,
-            values: values.collect::<PyResult<_>>()?,
+            values: values.collect::<PyResult<Vec<_>>>()?.into(),
             whole: PyValue::new(whole)?,
         };
-        let mut out = Vec::new();
-        blocks.encode(&mut out);
+        let out = bytes_of(blocks, chunk_bytes)?;
         Ok(PyBytes::new(whole.py(), &out))
     }
 
     /// What came as `encoded_blocks`.
     #[staticmethod]
+    #[pyo3(signature = (bytes, chunk_bytes = None))]
     fn decoded_blocks<'py>(
         py: Python<'py>,
         bytes: &[u8],
+        chunk_bytes: Option<usize>,
     ) -> PyResult<(u64, Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let blocks = whole_of::<PyBlocks>(bytes)?;
+        let blocks = whole_of::<PyBlocks>(bytes, chunk_bytes)?;
         Ok((blocks.first, blocks.list(py)?, blocks.whole(py)?))
     }
 

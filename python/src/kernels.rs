@@ -270,9 +270,11 @@ impl Kernel for Update {
                     let own = unsafe { blocked(*args) };
                     own.whole = PyValue::default();
                     let first = own.first;
-                    for (place, value) in own.values.iter_mut().enumerate() {
-                        if value.is_set() {
-                            step(value, Some(place), Some(first + place as u64))?;
+                    for place in 0..own.values.len() {
+                        if own.values[place].is_set() {
+                            let block = Some(first + place as u64);
+                            own.values
+                                .change(place, |value| step(value, Some(place), block))?;
                         }
                     }
                     Ok(())

@@ -2,6 +2,7 @@
 //! functions as kernels, and connects the models and the command.
 
 mod alone;
+mod apart;
 mod array;
 mod borrowed;
 mod builder;

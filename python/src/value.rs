@@ -1,17 +1,17 @@
 //! What a partition of a Python program holds: an object, or an object per block.
-#![allow(unsafe_code)] // One reading of a reference count, and one of memory that a buffer lends.
+#![allow(unsafe_code)] // One reading of a reference count.
 
+use crate::apart::{ABSENT, Apart, Coming, LOST, OBJECT, helper, put_lost};
 use crate::array::{Made, Views};
 use crate::interpreter::attach;
 use crate::sums;
-use brambling::program::{DecodeError, Payload};
+use brambling::program::{Chunk, ChunkError, Cursor, DecodeError, Payload, SpillError};
 use numpy::PyUntypedArray;
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView};
+use pyo3::types::{PyByteArray, PyMemoryView};
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 
 struct Held {
@@ -69,7 +69,7 @@ impl PyValue {
     }
 
     /// Stands for a value that is lost on its way: whoever wants to see it is told why.
-    fn lost(why: String) -> PyValue {
+    pub(crate) fn lost(why: String) -> PyValue {
         PyValue(Some(Arc::new(Held {
             object: PyOnceLock::new(),
             made: None,
@@ -77,6 +77,14 @@ impl PyValue {
             heap_bytes: why.capacity(),
             lost: Some(why),
         })))
+    }
+
+    /// Itself for its way, or why it cannot leave.
+    fn apart(&self) -> Result<Apart, String> {
+        match self.why_lost() {
+            Some(why) => Err(why.to_owned()),
+            None => attach(|py| Apart::of(py, self).map_err(|error| error.value(py).to_string())),
+        }
     }
 
     fn why_lost(&self) -> Option<&str> {
@@ -167,7 +175,7 @@ fn heap_bytes(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     size.extract()
 }
 
-/// Whether an array lies in memory that [`taken`] has made: it came from another process, and nobody lent it.
+/// Whether an array lies in memory that [`Coming`] has made: it came from another process, and nobody lent it.
 fn has_arrived(base: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = base.py();
     let mut lender = base.clone();
@@ -182,97 +190,6 @@ fn has_arrived(base: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(lender.is_instance_of::<PyByteArray>())
 }
 
-/// What an encoding begins with: nothing was there; an object follows; there is none, and why follows.
-const ABSENT: u8 = 0;
-const OBJECT: u8 = 1;
-const LOST: u8 = 2;
-
-fn helper<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
-    py.import(pyo3::intern!(py, "brambling._pickled"))
-}
-
-fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    (bytes.len() as u64).encode(out);
-    out.extend_from_slice(bytes);
-}
-
-fn take_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
-    let len = u64::decode(input)?;
-    let all: &'a [u8] = input;
-    let split = usize::try_from(len)
-        .ok()
-        .and_then(|len| all.split_at_checked(len));
-    let (head, tail) = split.ok_or_else(|| {
-        DecodeError::of::<PyValue>(format!("{len} bytes wanted, {} left", all.len()))
-    })?;
-    *input = tail;
-    Ok(head)
-}
-
-/// The error that tells what of an object cannot be pickled, and the way out.
-fn why_not(py: Python<'_>, object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-    let told = || -> PyResult<String> {
-        let module = py.import("brambling._program.unsendable")?;
-        let why = module.call_method1("why_not", (object, error.value(py)))?;
-        why.extract()
-    };
-    told().map_or(error, |why| crate::raise("ClusterError", why))
-}
-
-/// Appends a value: its pickle, then the memory of its arrays, which is copied here and nowhere else.
-fn put(value: &PyValue, out: &mut Vec<u8>) -> PyResult<()> {
-    attach(|py| {
-        let Some(object) = value.get(py)? else {
-            out.push(ABSENT);
-            return Ok(());
-        };
-        let parts = helper(py)?.call_method1(pyo3::intern!(py, "apart"), (&object,));
-        let parts = parts.map_err(|error| why_not(py, &object, error))?;
-        let (stream, lent): (Bound<'_, PyBytes>, Vec<Bound<'_, PyAny>>) = parts.extract()?;
-        let lent = lent.iter().map(PyBuffer::<u8>::get);
-        let buffers = lent.collect::<PyResult<Vec<_>>>()?;
-        let bytes: usize = buffers.iter().map(|buffer| buffer.len_bytes() + 8).sum();
-        out.reserve(1 + 8 + stream.as_bytes().len() + 8 + bytes);
-        out.push(OBJECT);
-        put_bytes(stream.as_bytes(), out);
-        (buffers.len() as u64).encode(out);
-        for buffer in &buffers {
-            if buffer.len_bytes() == 0 {
-                put_bytes(&[], out);
-                continue;
-            }
-            let memory = buffer
-                .as_slice_ptr()
-                .ok_or_else(|| PyBufferError::new_err("an array in several pieces"))?;
-            // SAFETY: the buffer lends this memory as long as it lives. Who could write it needs the
-            // interpreter, which is held: what compiled code writes is not an object yet.
-            put_bytes(unsafe { memory.as_ref() }, out);
-        }
-        Ok(())
-    })
-}
-
-/// What [`put`] appended.
-fn taken(input: &mut &[u8]) -> Result<PyValue, DecodeError> {
-    let stream = take_bytes(input)?;
-    let count = u64::decode(input)?;
-    let buffers = (0..count).map(|_| take_bytes(input));
-    let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
-    let made = attach(|py| {
-        let buffers = buffers.iter().map(|bytes| PyByteArray::new(py, bytes));
-        let buffers = PyList::new(py, buffers.collect::<Vec<_>>())?;
-        let parts = (PyBytes::new(py, stream), buffers);
-        PyValue::new(&helper(py)?.call_method1(pyo3::intern!(py, "together"), parts)?)
-    });
-    // What its classes do when they are called is the user's affair: the bytes are what was sent.
-    Ok(made.unwrap_or_else(|error| {
-        PyValue::lost(format!(
-            "its value cannot be made again in another process ({error}): its class does not take what it says of itself when it is \
-             pickled; give the class a __reduce__ that does, or keep or send something else"
-        ))
-    }))
-}
-
 impl Payload for PyValue {
     const INTERPRETED: bool = true;
     fn type_name() -> Cow<'static, str> {
@@ -282,26 +199,69 @@ impl Payload for PyValue {
         self.0.as_ref().map_or(0, |held| held.heap_bytes)
     }
     fn encode(&self, out: &mut Vec<u8>) {
-        let before = out.len();
-        let why = match self.why_lost() {
-            Some(why) => why.to_owned(),
-            None => match put(self, out) {
-                Ok(()) => return,
-                Err(error) => attach(|py| error.value(py).to_string()),
-            },
-        };
-        // Encoding cannot fail: who wants to see the value is told why there is none.
-        out.truncate(before);
-        out.push(LOST);
-        why.encode(out);
+        match self.apart() {
+            Ok(mut apart) => {
+                out.reserve(apart.bytes());
+                attach(|py| apart.write(py, usize::MAX, out));
+            }
+            Err(why) => put_lost(&why, out),
+        }
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        match u8::decode(input)? {
-            ABSENT => Ok(PyValue(None)),
-            OBJECT => taken(input),
-            LOST => Ok(PyValue::lost(String::decode(input)?)),
-            other => Err(DecodeError::of::<PyValue>(format!("form {other}"))),
+        let mut value = PyValue::default();
+        brambling::program::decode_front(&mut value, input)?;
+        Ok(value)
+    }
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        let apart = cursor.take_kept::<Option<Apart>>();
+        let mut apart = match apart.map_or_else(|| self.apart(), Ok) {
+            Ok(apart) => apart,
+            Err(why) => {
+                put_lost(&why, chunk.buffer());
+                return Ok(true);
+            }
+        };
+        let room = chunk.room();
+        let is_whole = attach(|py| apart.write(py, room, chunk.buffer()));
+        if !is_whole {
+            cursor.keep(Some(apart));
         }
+        Ok(is_whole)
+    }
+    /// The steps: the form, then what it says.
+    fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
+        if *cursor.step() == 0 {
+            let Some((&form, rest)) = input.split_first() else {
+                return Ok(false);
+            };
+            *input = rest;
+            match form {
+                ABSENT => {
+                    *self = PyValue(None);
+                    return Ok(true);
+                }
+                OBJECT | LOST => *cursor.step() = u64::from(form),
+                other => return Err(DecodeError::of::<PyValue>(format!("form {other}")).into()),
+            }
+        }
+        if *cursor.step() == u64::from(LOST) {
+            let Some(why) = cursor.build(input)? else {
+                return Ok(false);
+            };
+            *self = PyValue::lost(why);
+            return Ok(true);
+        }
+        let mut coming = cursor.take_kept::<Coming>();
+        let is_whole = cursor.inside(|cursor| coming.take(cursor, input))?;
+        match is_whole {
+            true => *self = coming.into_value(),
+            false => cursor.keep(coming),
+        }
+        Ok(is_whole)
     }
 }
 
@@ -309,7 +269,7 @@ impl Payload for PyValue {
 #[derive(Clone, Default)]
 pub struct PyBlocks {
     pub first: u64,
-    pub values: Vec<PyValue>,
+    pub values: Values,
     /// The whole partition, where it lies in one piece.
     pub whole: PyValue,
 }
@@ -365,8 +325,7 @@ impl Payload for PyBlocks {
         Cow::Borrowed("blocks of Python objects")
     }
     fn heap_bytes(&self) -> usize {
-        let own = self.values.capacity() * size_of::<PyValue>();
-        own + self.values.iter().map(PyValue::heap_bytes).sum::<usize>()
+        self.values.heap_bytes
     }
     fn encode(&self, out: &mut Vec<u8>) {
         let rows = self.rows_of_whole();
@@ -374,24 +333,110 @@ impl Payload for PyBlocks {
         self.whole.encode(out);
         rows.encode(out);
         if rows.is_none() {
-            self.values.encode(out);
+            self.values.all.encode(out);
         }
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        let first = u64::decode(input)?;
-        let whole = PyValue::decode(input)?;
-        let values = match Option::<Vec<u64>>::decode(input)? {
-            Some(rows) => cut(&whole, rows)?,
-            None => Vec::decode(input)?,
-        };
-        // Whoever walks the blocks counts from the first to the one after the last.
-        if first.checked_add(values.len() as u64).is_none() {
-            return Err(DecodeError::of::<Self>(format!("a first block {first}")));
+        let mut blocks = PyBlocks::default();
+        brambling::program::decode_front(&mut blocks, input)?;
+        Ok(blocks)
+    }
+    /// The steps: the first block, the whole, the rows of its parts, and the values of what has no whole.
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        if *cursor.step() == 0 {
+            self.first.encode(chunk.buffer());
+            cursor.keep(self.rows_of_whole());
+            *cursor.step() = 1;
         }
-        Ok(PyBlocks {
-            first,
-            values,
-            whole,
-        })
+        if *cursor.step() == 1 {
+            if !cursor.inside(|cursor| self.whole.encode_some(cursor, chunk))? {
+                return Ok(false);
+            }
+            let rows = cursor.take_kept::<Option<Vec<u64>>>();
+            rows.encode(chunk.buffer());
+            if rows.is_some() {
+                return Ok(true);
+            }
+            *cursor.step() = 2;
+        }
+        cursor.inside(|cursor| cursor.encode_rows(&self.values.all, chunk))
+    }
+    /// The steps: what precedes the values, and the values of what has no whole.
+    fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
+        if *cursor.step() == 0 {
+            type Before = (u64, PyValue, Option<Vec<u64>>);
+            let Some((first, whole, rows)) = cursor.build::<Before>(input)? else {
+                return Ok(false);
+            };
+            (self.first, self.whole) = (first, whole);
+            if let Some(rows) = rows {
+                self.values = Values::from(cut(&self.whole, rows)?);
+                return self.checked();
+            }
+            *cursor.step() = 1;
+        }
+        let Some(values) = cursor.build::<Vec<PyValue>>(input)? else {
+            return Ok(false);
+        };
+        self.values = Values::from(values);
+        self.checked()
+    }
+}
+
+impl PyBlocks {
+    /// Whoever walks the blocks counts from the first to the one after the last.
+    fn checked(&self) -> Result<bool, ChunkError> {
+        match self.first.checked_add(self.values.len() as u64) {
+            Some(_) => Ok(true),
+            None => Err(DecodeError::of::<Self>(format!("a first block {}", self.first)).into()),
+        }
+    }
+}
+
+/// The values of blocks, and what they own: that is asked for after each task.
+#[derive(Clone, Default)]
+pub struct Values {
+    all: Vec<PyValue>,
+    heap_bytes: usize,
+}
+
+impl From<Vec<PyValue>> for Values {
+    fn from(all: Vec<PyValue>) -> Values {
+        let heap_bytes = all.heap_bytes();
+        Values { all, heap_bytes }
+    }
+}
+
+impl Deref for Values {
+    type Target = [PyValue];
+    fn deref(&self) -> &[PyValue] {
+        &self.all
+    }
+}
+
+impl Values {
+    pub fn clear(&mut self) {
+        self.all.clear();
+        self.heap_bytes = self.all.heap_bytes();
+    }
+
+    pub fn push(&mut self, value: PyValue) {
+        let before = self.all.capacity();
+        self.heap_bytes += value.heap_bytes();
+        self.all.push(value);
+        self.heap_bytes += (self.all.capacity() - before) * size_of::<PyValue>();
+    }
+
+    /// Changes a value, as far as that gets.
+    pub fn change<R>(&mut self, place: usize, change: impl FnOnce(&mut PyValue) -> R) -> R {
+        let value = &mut self.all[place];
+        self.heap_bytes -= value.heap_bytes();
+        let result = change(value);
+        self.heap_bytes += value.heap_bytes();
+        result
     }
 }

@@ -665,6 +665,31 @@ def test_an_array_is_sent_as_its_elements_and_little_more():
     assert p.run().tally["peak_bytes"] < 10_000
 
 
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 64, 5_000, 1_000_000])
+def test_values_in_chunks_are_what_they_are_at_once(chunk_bytes):
+    rng = np.random.default_rng(7)
+    numbers = rng.random(3_000)
+    odd = [None, 3, "text", {"a": [1, 2]}, Sums(1, [2]), numbers, numbers[::3], np.arange(0.0), (numbers, np.arange(5), b"bytes")]
+    for value in odd:
+        data = encoded(value)
+        assert encoded(value, chunk_bytes) == data
+        back = decoded(data, chunk_bytes)
+        assert bits(back) == bits(value)
+        for cut in [0, 1, 5, len(data) // 2, len(data) - 1]:
+            with pytest.raises(br.Error):
+                decoded(data[:cut], chunk_bytes)
+        with pytest.raises(br.Error):
+            decoded(data + b"\0", chunk_bytes)
+    blocks = [numbers[:1_000], numbers[1_000:2_500], numbers[2_500:]]
+    for values, whole in [(blocks, numbers), (blocks, None), ([1, None, "x"], None)]:
+        data = _native.Builder.encoded_blocks(4, values, whole)
+        assert _native.Builder.encoded_blocks(4, values, whole, chunk_bytes) == data
+        first, came, _ = _native.Builder.decoded_blocks(data, chunk_bytes)
+        assert first == 4 and [bits(value) for value in came] == [bits(value) for value in values if value is not None or whole is None]
+    with pytest.raises(br.Error, match="of type lock"):
+        decoded(encoded({"lock": threading.Lock()}, chunk_bytes), chunk_bytes)
+
+
 def test_objects_of_the_scripts_classes_are_sent():
     point = decoded(encoded(Sums(1, [2])))
     assert point == Sums(1, [2]) and type(point) is Sums

@@ -27,6 +27,20 @@ pub trait Spilled: fmt::Debug + Send + Sync {
     /// # Errors
     /// When they cannot be read, or are no longer what was written.
     fn read(&self) -> Result<Vec<u8>, SpillError>;
+
+    /// Reads those from `start` on, as many as there is place for. By default all of them come to memory for that.
+    ///
+    /// # Errors
+    /// As [`Spilled::read`].
+    ///
+    /// # Panics
+    /// When there are not so many.
+    fn read_at(&self, start: u64, into: &mut [u8]) -> Result<(), SpillError> {
+        let all = self.read()?;
+        let start = usize::try_from(start).expect("it came to memory");
+        into.copy_from_slice(&all[start..][..into.len()]);
+        Ok(())
+    }
 }
 
 /// Why bytes are not spilled, or not read back.

@@ -1,6 +1,6 @@
 //! Blocked datasets: rows on a global grid of blocks, whatever the number of partitions.
 
-use crate::{DecodeError, Payload};
+use crate::Payload;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -87,31 +87,17 @@ impl<R: Default> Blocks<R> {
 
 impl<R: Payload> Payload for Blocks<R> {
     const INTERPRETED: bool = R::INTERPRETED;
+    const SPILLS: bool = R::SPILLS;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Blocks<{}>", R::type_name()))
     }
     fn heap_bytes(&self) -> usize {
-        let own = self.values.capacity() * size_of::<(bool, R)>();
-        if R::FIXED {
-            own
-        } else {
-            own + self
-                .values
-                .iter()
-                .map(|(_, value)| value.heap_bytes())
-                .sum::<usize>()
-        }
+        self.values.heap_bytes()
     }
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.first.encode(out);
-        self.values.encode(out);
+    fn spilled_bytes(&self) -> u64 {
+        self.values.spilled_bytes()
     }
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Ok(Blocks {
-            first: u64::decode(input)?,
-            values: Vec::decode(input)?,
-        })
-    }
+    crate::payload_fields!(first, values);
 }
 
 impl<R: Payload> Blocked for Blocks<R> {

@@ -1,10 +1,12 @@
 //! High-level exchanges: broadcast, reduce, all-reduce, shuffle by key, exchange with neighbours.
 
+use crate::chunks::{Chunk, ChunkError, Cursor};
 use crate::tree::{Folding, TreeNode, aligned_nodes};
 use crate::{
     Blocked, Blocks, Count, Dataset, DecodeError, Inbox, Key, Outbox, Payload, Program, Relation,
     Use, Value, partition_of,
 };
+use brambling_memory::SpillError;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -115,11 +117,15 @@ pub struct Partials<T> {
 
 impl<T: Payload> Payload for Partials<T> {
     const INTERPRETED: bool = T::INTERPRETED;
+    const SPILLS: bool = T::SPILLS;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Partials<{}>", T::type_name()))
     }
     fn heap_bytes(&self) -> usize {
         self.entries.heap_bytes()
+    }
+    fn spilled_bytes(&self) -> u64 {
+        self.entries.spilled_bytes()
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.used.encode(out);
@@ -133,6 +139,18 @@ impl<T: Payload> Payload for Partials<T> {
             used: entries.len(),
             entries,
         })
+    }
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        cursor.encode_rows(&self.entries[..self.used], chunk)
+    }
+    fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
+        let is_whole = self.entries.decode_some(cursor, input)?;
+        self.used = self.entries.len();
+        Ok(is_whole)
     }
 }
 
@@ -301,6 +319,23 @@ impl<T: Payload> Payload for Shared<T> {
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         T::decode(input).map(|value| Shared::Large(Arc::new(value)))
+    }
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        match self {
+            Shared::Copied(value) => value.encode_some(cursor, chunk),
+            Shared::Large(value) => value.encode_some(cursor, chunk),
+        }
+    }
+    fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
+        let Some(value) = cursor.build(input)? else {
+            return Ok(false);
+        };
+        *self = Shared::Large(Arc::new(value));
+        Ok(true)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Memory that somebody else owns, read without a copy.
 #![allow(unsafe_code)] // A pointer and whoever keeps its memory alive travel together.
 
+use crate::chunks::{Chunk, ChunkError, Cursor};
 use crate::{DecodeError, Payload};
+use brambling_memory::SpillError;
 use std::any::Any;
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
@@ -104,6 +106,20 @@ impl<T: Payload> Payload for Foreign<T> {
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         Vec::decode(input).map(Foreign::owned)
+    }
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        cursor.encode_rows(self, chunk)
+    }
+    fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
+        let Some(values) = cursor.build(input)? else {
+            return Ok(false);
+        };
+        *self = Foreign::owned(values);
+        Ok(true)
     }
 }
 

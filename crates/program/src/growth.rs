@@ -127,7 +127,7 @@ impl Program {
         self.types.truncate(mark.datasets);
         self.sources.truncate(mark.datasets);
         let datasets = DatasetId(mark.datasets as u32);
-        self.columns.split_off(&datasets);
+        self.hints.split_off(&datasets);
         self.spec.symbols.truncate(mark.symbols);
         self.errors.truncate(mark.errors);
         self.placement.take_back(&mark.placed, &mut self.spec);

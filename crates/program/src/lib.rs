@@ -4,10 +4,12 @@
 //! that workers compare, and [`Plan`] is what shards execute.
 
 mod blocks;
+mod chunks;
 mod error;
 mod exchanges;
 mod foreign;
 mod growth;
+mod hint;
 mod ids;
 mod kernel;
 pub mod key;
@@ -19,6 +21,7 @@ mod ports;
 mod program;
 mod random;
 mod relation;
+mod run;
 mod show;
 mod slots;
 mod spec;
@@ -29,10 +32,15 @@ mod validate;
 mod value;
 
 pub use blocks::{BLOCK_ROWS, Blocked, Blocks, blocks_of, default_partitions};
+pub use brambling_memory::SpillError;
+pub use chunks::{
+    Chunk, ChunkError, Chunks, Cursor, Decoder, Encoder, Lent, Part, decode_front, decode_parts,
+};
 pub use error::{BuildError, KernelError};
 pub use exchanges::{Combine, Max, Min, Number, Partials, Rows, Sum};
 pub use foreign::Foreign;
 pub use growth::{DEPTH_MAX, Mark};
+pub use hint::PlacementHint;
 pub use ids::*;
 pub use kernel::{Context, IntoProgress, Kernel, PieceSink, PieceSource, Pieces, Progress, Sink};
 pub use key::{Key, partition_of};
@@ -45,6 +53,7 @@ pub use ports::{Inbox, Outbox};
 pub use program::{Dataset, Exchange, Program, Signal, Source};
 pub use random::Rng;
 pub use relation::{Links, LinksAt, Relation, Table};
+pub use run::Run;
 pub use slots::{Route, SlotHeader, SlotsIn, SlotsOut};
 pub use spec::{
     Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node,

@@ -12,7 +12,8 @@ pub use cuts::Cut;
 
 use crate::validate::{self, Structure};
 use crate::{
-    BuildError, DatasetId, ExchangeId, Group, GroupId, Links, Node, Program, Spec, StageId,
+    BuildError, DatasetId, ExchangeId, Group, GroupId, Links, Node, PlacementHint, Program, Spec,
+    StageId, hint,
 };
 use compiler::Compiler;
 use std::sync::Arc;
@@ -41,9 +42,8 @@ pub struct Plan {
     pub group_of_stage: Vec<GroupId>,
     /// Partition count of each group.
     pub counts: Vec<u32>,
-    /// Columns of the grid that each group's shards are cells of, row by row; 0 where nobody has said so. Cells of a column had
-    /// better be on one worker ([`Program::keep_columns_together`]).
-    pub columns: Vec<u32>,
+    /// Where each group's shards had better be.
+    pub hints: Vec<PlacementHint>,
     /// Code of each group.
     pub codes: Vec<Code>,
     /// Ends of each exchange; none for one that is never used.
@@ -73,11 +73,7 @@ impl Plan {
                 )
             })
             .collect::<Result<Vec<u32>, _>>()?;
-        let columns = structure.groups.iter().map(|group| {
-            let of = |dataset: &DatasetId| program.columns.get(dataset).copied();
-            group.datasets.iter().find_map(of).unwrap_or(0)
-        });
-        let columns = columns.collect();
+        let hints = hint::of_groups(&program.hints, &structure.groups);
         let exchanges = link_exchanges(spec, &structure, &counts)?;
         let codes = Compiler::new(&program, &structure).compile();
         let is_loop = |node: &&Node| matches!(node, Node::Repeat { .. } | Node::While { .. });
@@ -94,7 +90,7 @@ impl Plan {
             group_of_dataset,
             group_of_stage,
             counts,
-            columns,
+            hints,
             codes,
             exchanges,
             loops,

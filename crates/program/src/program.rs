@@ -3,8 +3,8 @@
 use crate::placement::Placement;
 use crate::{
     BlockId, BuildError, Count, DatasetId, DatasetSpec, ExchangeId, ExchangeSpec, Kernel, KernelId,
-    KernelSpec, Node, Partitioner, Payload, PayloadType, Relation, Runner, Spec, StageId,
-    StageKind, StageSpec, Structure, Use, Value,
+    KernelSpec, Node, Partitioner, Payload, PayloadType, PlacementHint, Relation, Runner, Spec,
+    StageId, StageKind, StageSpec, Structure, Use, Value,
 };
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -104,7 +104,7 @@ pub struct Program {
     pub(crate) open: Vec<BlockId>,
     pub(crate) errors: Vec<BuildError>,
     pub(crate) placement: Placement,
-    pub(crate) columns: BTreeMap<DatasetId, u32>,
+    pub(crate) hints: BTreeMap<DatasetId, PlacementHint>,
 }
 
 fn piece<P: Payload>(value: &mut Value) -> &mut P {
@@ -138,7 +138,7 @@ impl Program {
             open: vec![Spec::ROOT],
             errors: Vec::new(),
             placement: Placement::default(),
-            columns: BTreeMap::new(),
+            hints: BTreeMap::new(),
         }
     }
 
@@ -252,25 +252,6 @@ impl Program {
     /// Keeps a dataset beyond its last use, so that its partitions can be fetched when the job has ended.
     pub fn keep<T>(&mut self, dataset: &Dataset<T>) {
         self.spec.datasets[dataset.id.index()].keep = true;
-    }
-
-    /// Says that a dataset's partitions are the cells of a grid of so many columns, row by row, and that cells of a column had
-    /// better be on one worker: between them more is sent than within rows. No result depends on it, and where partitions are no
-    /// multiple of columns it says nothing.
-    ///
-    /// ```
-    /// use brambling_program::{Bindings, Plan, Program};
-    ///
-    /// let mut p = Program::new("grid");
-    /// let cells = p.dataset::<f64>("cells", 12);
-    /// p.keep_columns_together(&cells, 4);
-    /// p.compute("count").update(&cells).run(|cell: &mut f64| *cell += 1.0);
-    /// let plan = Plan::compile(std::sync::Arc::new(p), &Bindings::default())?;
-    /// assert_eq!(plan.columns, [4]);
-    /// # Ok::<(), brambling_program::BuildError>(())
-    /// ```
-    pub fn keep_columns_together<T>(&mut self, dataset: &Dataset<T>, columns: u32) {
-        self.columns.insert(dataset.id, columns);
     }
 
     /// Says that rows of a dataset lie by the hash of a key, as after a shuffle. For other languages' builders.

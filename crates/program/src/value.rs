@@ -1,168 +1,14 @@
 //! A payload whose type is known only when it runs: what a shard's cells hold.
 #![allow(unsafe_code)] // Type erasure: a pointer and the table of its type travel together.
 
+mod table;
+
+pub use table::PayloadType;
+
+use crate::chunks::{Chunk, ChunkError, Chunks, Cursor, Pending};
 use crate::{DecodeError, Payload};
-use brambling_memory::{held, mutants};
-use std::alloc::Layout;
-use std::any::TypeId;
-use std::borrow::Cow;
+use brambling_memory::{SpillError, held, mutants};
 use std::sync::Arc;
-
-/// The operations of one payload type over erased pointers.
-pub struct PayloadType {
-    id: fn() -> TypeId,
-    name: fn() -> Cow<'static, str>,
-    layout: Layout,
-    fixed: bool,
-    shared: bool,
-    interpreted: bool,
-    write_default: unsafe fn(*mut u8),
-    drop_in_place: unsafe fn(*mut u8),
-    new: fn() -> *mut u8,
-    drop_owned: unsafe fn(*mut u8),
-    drop_shared: unsafe fn(*mut u8),
-    clone_owned: unsafe fn(*const u8) -> *mut u8,
-    clone_shared: unsafe fn(*mut u8),
-    unshare: unsafe fn(*mut u8) -> *mut u8,
-    heap_bytes: unsafe fn(*const u8) -> usize,
-    encode: unsafe fn(*const u8, &mut Vec<u8>),
-    encode_head: unsafe fn(*const u8, &mut Vec<u8>) -> *const [u8],
-    receive: unsafe fn(*mut u8, &[u8], usize) -> Option<*mut [u8]>,
-    let_go: unsafe fn(*mut u8) -> bool,
-    decode_parts: unsafe fn(*mut u8, &[&[u8]]) -> Result<(), DecodeError>,
-    decode: fn(&mut &[u8]) -> Result<*mut u8, DecodeError>,
-}
-
-trait Table: Payload {
-    const TABLE: PayloadType;
-}
-
-// SAFETY (each closure below): called only by `Value`, with pointers it made from a `Box<T>` or an
-// `Arc<T>` of this very table's `T`; owned pointers come from boxes, shared ones from arcs.
-impl<T: Payload> Table for T {
-    const TABLE: PayloadType = PayloadType {
-        id: TypeId::of::<T>,
-        name: T::type_name,
-        layout: Layout::new::<T>(),
-        fixed: T::FIXED,
-        shared: T::SHARED,
-        interpreted: T::INTERPRETED,
-        // SAFETY: see above; here the caller owns the place.
-        write_default: |p| unsafe { p.cast::<T>().write(T::default()) },
-        // SAFETY: see above; here the caller owns the place.
-        drop_in_place: |p| unsafe { p.cast::<T>().drop_in_place() },
-        new: || Box::into_raw(Box::<T>::default()).cast(),
-        // SAFETY: see above.
-        drop_owned: |p| drop(unsafe { Box::from_raw(p.cast::<T>()) }),
-        // SAFETY: see above.
-        drop_shared: |p| drop(unsafe { Arc::from_raw(p.cast::<T>()) }),
-        // SAFETY: see above.
-        clone_owned: |p| Box::into_raw(Box::new(unsafe { &*p.cast::<T>() }.clone())).cast(),
-        // SAFETY: see above.
-        clone_shared: |p| unsafe { Arc::increment_strong_count(p.cast::<T>()) },
-        unshare: |p| {
-            // SAFETY: see above.
-            let shared = unsafe { Arc::from_raw(p.cast::<T>()) };
-            let owned = Arc::try_unwrap(shared).unwrap_or_else(|shared| T::clone(&shared));
-            Box::into_raw(Box::new(owned)).cast()
-        },
-        // SAFETY: see above.
-        heap_bytes: |p| unsafe { &*p.cast::<T>() }.heap_bytes(),
-        // SAFETY: see above.
-        encode: |p, out| unsafe { &*p.cast::<T>() }.encode(out),
-        // SAFETY: see above.
-        encode_head: |p, out| unsafe { &*p.cast::<T>() }.encode_head(out),
-        receive: |p, head, max| {
-            // SAFETY: see above; here the value is owned, and borrowed mutably.
-            let value = unsafe { &mut *p.cast::<T>() };
-            value.receive(head, max).map(std::ptr::from_mut)
-        },
-        // SAFETY: as above.
-        let_go: |p| unsafe { &mut *p.cast::<T>() }.let_go(),
-        // SAFETY: as above.
-        decode_parts: |p, parts| unsafe { &mut *p.cast::<T>() }.decode_parts(parts),
-        decode: |input| T::decode(input).map(|value| Box::into_raw(Box::new(value)).cast()),
-    };
-}
-
-impl PayloadType {
-    /// The table of `T`.
-    pub fn of<T: Payload>() -> &'static PayloadType {
-        &<T as Table>::TABLE
-    }
-
-    /// The stable name of the type.
-    pub fn name(&self) -> Cow<'static, str> {
-        (self.name)()
-    }
-
-    /// Whether this is the table of `T`.
-    pub fn is<T: Payload>(&self) -> bool {
-        (self.id)() == TypeId::of::<T>()
-    }
-
-    /// Size and alignment of a value.
-    pub fn layout(&self) -> Layout {
-        self.layout
-    }
-
-    /// Writes a default value.
-    ///
-    /// # Safety
-    /// `place` is free memory of this type's layout.
-    pub unsafe fn write_default(&self, place: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { (self.write_default)(place) }
-    }
-
-    /// Drops a value where it lies.
-    ///
-    /// # Safety
-    /// `place` holds a value of this type that nobody uses again.
-    pub unsafe fn drop_in_place(&self, place: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { (self.drop_in_place)(place) }
-    }
-
-    /// Bytes that a value owns beyond its own size.
-    ///
-    /// # Safety
-    /// `place` holds a value of this type, not being written.
-    pub unsafe fn heap_bytes(&self, place: *const u8) -> usize {
-        // SAFETY: the caller's promise.
-        unsafe { (self.heap_bytes)(place) }
-    }
-
-    /// Whether values own no heap memory.
-    pub fn is_fixed(&self) -> bool {
-        self.fixed
-    }
-
-    /// Whether clones of a value share its memory.
-    pub fn is_shared(&self) -> bool {
-        self.shared
-    }
-
-    /// Whether handling a value may wait for an interpreter ([`Payload::INTERPRETED`]).
-    pub fn is_interpreted(&self) -> bool {
-        self.interpreted
-    }
-
-    /// A value of it is handled: not under a lock, if that may wait for an interpreter.
-    #[inline]
-    #[track_caller]
-    fn handle(&self, what: &str) {
-        if self.interpreted {
-            held::forbid(what);
-        }
-    }
-}
-
-impl std::fmt::Debug for PayloadType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.name())
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holding {
@@ -323,6 +169,48 @@ impl Value {
         self.table.layout.size() + unsafe { (self.table.heap_bytes)(self.pointer) }
     }
 
+    /// Bytes that the payload has on a disk. O(1) as [`Value::bytes`] is.
+    pub fn spilled_bytes(&self) -> u64 {
+        // SAFETY: the pointer is to a value of the table's type.
+        unsafe { (self.table.spilled_bytes)(self.pointer) }
+    }
+
+    /// Its encoding in chunks of at most so many bytes, which keep it for as long as they are there. It may need an interpreter if its type does:
+    /// then nothing is lent.
+    pub fn into_chunks(self, bytes_max: usize) -> Chunks {
+        Chunks::of(self, bytes_max)
+    }
+
+    /// As [`Payload::encode_some`].
+    pub(crate) fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        self.table.handle("a value is encoded");
+        // SAFETY: the pointer is to a value of the table's type, from which what is lent is borrowed for `'a`.
+        unsafe { (self.table.encode_some)(self.pointer, cursor, chunk) }
+    }
+
+    /// As [`Payload::decode_some`]; others see nothing of it.
+    pub(crate) fn decode_some(
+        &mut self,
+        cursor: &mut Cursor,
+        input: &mut &[u8],
+    ) -> Result<bool, ChunkError> {
+        self.table.handle("a value is decoded");
+        self.forget_shared();
+        // SAFETY: the pointer is to a value of the table's type, owned now, and borrowed mutably from self.
+        unsafe { (self.table.decode_some)(self.pointer, cursor, input) }
+    }
+
+    /// What others see of it they keep; this one is a default then.
+    pub(crate) fn forget_shared(&mut self) {
+        if self.holding == Holding::Shared {
+            *self = Value::default_of(self.table);
+        }
+    }
+
     /// Appends the payload's encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.table.handle("a value is encoded");
@@ -362,10 +250,10 @@ impl Value {
     /// # Errors
     /// When the bytes are no encoding of the type.
     pub fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
-        self.table.handle("a value is decoded");
-        self.make_unique();
-        // SAFETY: the pointer is to a value of the table's type, owned now, and borrowed mutably from self.
-        unsafe { (self.table.decode_parts)(self.pointer, parts) }
+        let name = self.table.name;
+        Pending::whole(name, parts, &mut |cursor, input| {
+            self.decode_some(cursor, input)
+        })
     }
 }
 
@@ -426,6 +314,7 @@ impl std::fmt::Debug for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::borrow::Cow;
 
     #[test]
     fn a_shared_value_is_copied_when_written() {

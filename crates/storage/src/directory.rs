@@ -5,6 +5,9 @@
 //! directory, so whatever happens to the process, the system frees its room with it. It goes when all that was in
 //! it has been let go; the one that is being filled begins again at its start. The limit bounds what the segments take, dead
 //! bytes between living ones included.
+//!
+//! Whoever spills takes room under the directory's lock and writes it without. Bytes are summed up a part at a time, so that a range is read
+//! and checked without what lies before and behind it.
 
 use crate::segment::Segment;
 use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled};
@@ -15,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A segment that has so many bytes is full.
 const SEGMENT_BYTES: u64 = 64 << 20;
+/// So many bytes are checked as one: a range is read from the beginning of such a part to the end of one.
+const CHECKED_BYTES: usize = 64 << 10;
 /// Into so many segments a limit is divided at least: what lives in one keeps all of it.
 const SEGMENTS_MIN: u64 = 16;
 
@@ -156,19 +161,20 @@ impl Spill for SpillDirectory {
     fn put(&self, parts: &[&[u8]], _refused: &OutOfMemory) -> Result<Arc<dyn Spilled>, SpillError> {
         let inner = &self.inner;
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        let mut checksum = crc32fast::Hasher::new();
-        parts.iter().for_each(|part| checksum.update(part));
-        let mut segment = inner.segment.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.make_ready(&mut segment, bytes)?;
-        let start = segment.append(parts);
+        let (segment, start) = {
+            let mut segment = inner.segment.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.make_ready(&mut segment, bytes)?;
+            (segment.clone(), segment.take(bytes))
+        };
+        let written = segment.write(start, parts);
+        written.map_err(|error| inner.refusal(bytes, &error))?;
         let spilled = SpilledBytes {
-            start: start.map_err(|error| inner.refusal(bytes, &error))?,
+            start,
             bytes,
-            checksum: checksum.finalize(),
-            segment: segment.clone(),
+            checksums: checksums(parts),
+            segment,
             directory: inner.clone(),
         };
-        drop(segment);
         inner.spills.fetch_add(1, Ordering::Relaxed);
         inner.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(Arc::new(spilled))
@@ -181,7 +187,8 @@ struct SpilledBytes {
     segment: Arc<Segment>,
     start: u64,
     bytes: u64,
-    checksum: u32,
+    /// Of each [`CHECKED_BYTES`] of them.
+    checksums: Box<[u32]>,
     directory: Arc<Inner>,
 }
 
@@ -192,25 +199,77 @@ impl Spilled for SpilledBytes {
 
     fn read(&self) -> Result<Vec<u8>, SpillError> {
         let mut bytes = vec![0; self.bytes as usize];
-        let read = self.segment.read(self.start, &mut bytes);
+        self.read_at(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_at(&self, start: u64, into: &mut [u8]) -> Result<(), SpillError> {
+        let read_bytes = into.len() as u64;
+        assert!(start + read_bytes <= self.bytes, "more than was spilled");
+        let (mut at, mut rest, mut scratch) = (start, into, Vec::new());
+        while !rest.is_empty() {
+            let part = at / CHECKED_BYTES as u64;
+            let begin = part * CHECKED_BYTES as u64;
+            let len = (self.bytes - begin).min(CHECKED_BYTES as u64) as usize;
+            let before = (at - begin) as usize;
+            let (now, after) = rest.split_at_mut((len - before).min(rest.len()));
+            if now.len() == len {
+                self.read_part(part as usize, begin, now)?;
+            } else {
+                scratch.resize(len, 0);
+                self.read_part(part as usize, begin, &mut scratch)?;
+                now.copy_from_slice(&scratch[before..][..now.len()]);
+            }
+            at += now.len() as u64;
+            rest = after;
+        }
+        self.directory.reads.fetch_add(1, Ordering::Relaxed);
+        self.directory
+            .read_bytes
+            .fetch_add(read_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl SpilledBytes {
+    /// Reads bytes that were summed up as one.
+    fn read_part(&self, part: usize, begin: u64, into: &mut [u8]) -> Result<(), SpillError> {
+        let read = self.segment.read(self.start + begin, into);
         read.map_err(|error| SpillError::Unreadable {
             directory: self.directory.path.clone(),
             bytes: self.bytes,
             why: error.to_string(),
         })?;
-        let is_sound = crc32fast::hash(&bytes) == self.checksum;
-        if !is_sound && !brambling_memory::mutants::is_on("spill-skips-checksum") {
-            return Err(SpillError::Damaged {
+        let is_sound = crc32fast::hash(into) == self.checksums[part];
+        match is_sound || brambling_memory::mutants::is_on("spill-skips-checksum") {
+            true => Ok(()),
+            false => Err(SpillError::Damaged {
                 directory: self.directory.path.clone(),
                 bytes: self.bytes,
-            });
+            }),
         }
-        self.directory.reads.fetch_add(1, Ordering::Relaxed);
-        self.directory
-            .read_bytes
-            .fetch_add(self.bytes, Ordering::Relaxed);
-        Ok(bytes)
     }
+}
+
+/// The sum of each [`CHECKED_BYTES`] of what lies in parts.
+fn checksums(parts: &[&[u8]]) -> Box<[u32]> {
+    let (mut sums, mut sum, mut summed) = (Vec::new(), crc32fast::Hasher::new(), 0);
+    for part in parts {
+        let mut rest = *part;
+        while !rest.is_empty() {
+            let (now, after) = rest.split_at(rest.len().min(CHECKED_BYTES - summed));
+            sum.update(now);
+            (rest, summed) = (after, summed + now.len());
+            if summed == CHECKED_BYTES {
+                sums.push(std::mem::take(&mut sum).finalize());
+                summed = 0;
+            }
+        }
+    }
+    if summed > 0 {
+        sums.push(sum.finalize());
+    }
+    sums.into()
 }
 
 #[cfg(test)]

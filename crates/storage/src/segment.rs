@@ -39,18 +39,33 @@ impl Segment {
         Ok(())
     }
 
-    /// Adds bytes at the end; where they are. By one thread at a time; after an error nothing was added.
-    pub(super) fn append(&self, parts: &[&[u8]]) -> io::Result<u64> {
-        let start = self.filled_bytes();
+    /// Takes room at the end, to be written; where it begins.
+    pub(super) fn take(&self, bytes: u64) -> u64 {
+        self.all_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Relaxed: the file is written and read through the system, and who reads was told where by who wrote.
+        self.filled_bytes.fetch_add(bytes, Ordering::Relaxed)
+    }
+
+    /// Writes what room was taken for. After an error the room is free again if it is the last that was taken; else it is with the segment.
+    pub(super) fn write(&self, start: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let mut end = start;
-        for part in parts {
+        let written = parts.iter().try_for_each(|part| {
             self.file.write_all_at(part, end)?;
             end += part.len() as u64;
+            Ok(())
+        });
+        if written.is_err() {
+            let (now, relaxed) = (start + bytes, Ordering::Relaxed);
+            let filled = &self.filled_bytes;
+            if filled
+                .compare_exchange(now, start, relaxed, relaxed)
+                .is_ok()
+            {
+                self.all_bytes.fetch_sub(bytes, relaxed);
+            }
         }
-        // Relaxed: the file is written and read through the system, and who reads was told where by who wrote.
-        self.filled_bytes.store(end, Ordering::Relaxed);
-        self.all_bytes.fetch_add(end - start, Ordering::Relaxed);
-        Ok(start)
+        written
     }
 
     pub(super) fn read(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
@@ -109,6 +124,30 @@ fn named_for_a_moment(options: &mut OpenOptions, directory: &Path) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What could not be written takes no room, unless others took some behind it.
+    #[test]
+    fn a_full_disk_takes_no_room() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let all_bytes = Arc::<AtomicU64>::default();
+        let segment = Segment {
+            file: full,
+            filled_bytes: AtomicU64::new(0),
+            all_bytes: all_bytes.clone(),
+        };
+        let start = segment.take(7);
+        assert!(segment.write(start, &[&[1; 3], &[2; 4]]).is_err());
+        assert_eq!(
+            (segment.filled_bytes(), all_bytes.load(Ordering::Relaxed)),
+            (0, 0)
+        );
+        let first = segment.take(5);
+        let second = segment.take(6);
+        assert!(segment.write(first, &[&[1; 5]]).is_err());
+        assert_eq!((first, second, segment.filled_bytes()), (0, 5, 11));
+        drop(segment);
+        assert_eq!(all_bytes.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn where_every_file_has_a_name_it_is_taken_away() {

@@ -76,6 +76,18 @@ pub const ARGUED: &[(&str, &str)] = &[
         "casts erased pointers back to the types that the builder recorded",
     ),
     (
+        "crates/program/tests/chunks.rs",
+        "an allocator that counts what a thread has",
+    ),
+    (
+        "crates/program/src/chunks/kept.rs",
+        "chunks that are lent keep the value in which they lie",
+    ),
+    (
+        "crates/program/src/value/table.rs",
+        "the operations of a type over pointers whose type is erased",
+    ),
+    (
         "crates/program/src/value.rs",
         "type erasure: a pointer and the table of its type travel together",
     ),
@@ -142,6 +154,10 @@ pub const ARGUED: &[(&str, &str)] = &[
     (
         "crates/worker/tests/loom.rs",
         "a loom cell stands for the run queue that a zone guards",
+    ),
+    (
+        "python/src/apart.rs",
+        "the memory of arrays on their way, read and written under the interpreter's lock",
     ),
     (
         "python/src/array.rs",

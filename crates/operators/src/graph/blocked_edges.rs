@@ -10,8 +10,7 @@ use super::rows;
 use super::source_block::SourceBlock;
 use super::vertex_cut::{Edge, VertexCut};
 use crate::simd::Isa;
-use brambling_program::{DecodeError, Payload};
-use serde::{Deserialize, Serialize};
+use brambling_program::Payload;
 use std::borrow::Cow;
 
 /// The sources of the smallest blocks, unless there are no more.
@@ -37,14 +36,7 @@ impl Payload for Bin {
     fn heap_bytes(&self) -> usize {
         self.edges.heap_bytes() + self.weights.heap_bytes()
     }
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.weights.encode(out);
-        self.edges.encode(out);
-    }
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        let (weights, edges) = (Vec::decode(input)?, Vec::decode(input)?);
-        Ok(Bin { edges, weights })
-    }
+    brambling_program::payload_fields!(weights, edges);
     // The edges stay where they lie.
     fn encode_head<'a>(&'a self, out: &mut Vec<u8>) -> &'a [u8] {
         self.weights.encode(out);
@@ -53,14 +45,21 @@ impl Payload for Bin {
 }
 
 /// A partition's edges.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BlockedEdges {
     blocks: Vec<SourceBlock>,
     /// The slots that are the target of some edge, ascending.
     targets: Vec<u32>,
     heap_bytes: usize,
 }
-brambling_program::payload!(BlockedEdges, |edges| edges.heap_bytes);
+brambling_program::payload!(
+    BlockedEdges {
+        blocks,
+        targets,
+        heap_bytes
+    },
+    |edges| edges.heap_bytes
+);
 
 impl BlockedEdges {
     /// Lays out the edges of some bins. Edges of a row stay in the order of the bins.
@@ -323,6 +322,7 @@ fn sorted_by_block<W: Weight>(edges: &[Placed<W>], lens: &[usize]) -> (Vec<Place
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brambling_program::decode_parts;
 
     /// Edges on their way are as many bytes as they take, and lie where they were put until they have gone.
     #[test]
@@ -355,10 +355,9 @@ mod tests {
             edges.for_each(|edge| edge.encode(&mut one_by_one));
             assert_eq!(one_by_one, encoded);
             let mut came = Bin::default();
-            came.decode_parts(&[&encoded[..11], &encoded[11..]])
-                .unwrap();
+            decode_parts(&mut came, &[&encoded[..11], &encoded[11..]]).unwrap();
             assert_eq!((came.edges, came.weights), (bin.edges, bin.weights));
-            let short = Bin::default().decode_parts(&[&encoded[..bytes - 1]]);
+            let short = decode_parts(&mut Bin::default(), &[&encoded[..bytes - 1]]);
             assert!(short.is_err());
         }
     }

@@ -8,30 +8,28 @@ use super::edges::EdgeList;
 use super::pagerank::PARTITIONS_MAX;
 use super::vertex_cut::VertexCut;
 use brambling_program::{Dataset, Inbox, Outbox, Partitioner, Program, Relation};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A vertex's place in its partition, and the vertex at the other end of an edge.
 type End = [u32; 2];
 
 /// Edges on their way to the vertices at their ends.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct Ends {
     /// Of edges that begin here.
     outs: Vec<End>,
     /// Of edges that end here.
     ins: Vec<End>,
 }
-brambling_program::payload!(Ends, |ends| (ends.outs.capacity() + ends.ins.capacity())
-    * size_of::<End>());
+brambling_program::payload!(Ends { outs, ins });
 
 /// Sorted lists of vertices, one for each place of a partition.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct Lists {
     starts: Vec<u32>,
     vertices: Vec<u32>,
 }
-brambling_program::payload!(Lists, |lists| lists.heap_bytes());
+brambling_program::payload!(Lists { starts, vertices });
 
 impl Lists {
     /// From pairs of any order; equal ones count once.
@@ -49,22 +47,18 @@ impl Lists {
         Lists { starts, vertices }
     }
 
-    fn heap_bytes(&self) -> usize {
-        (self.starts.capacity() + self.vertices.capacity()) * size_of::<u32>()
-    }
-
     fn of(&self, place: usize) -> &[u32] {
         &self.vertices[self.starts[place] as usize..self.starts[place + 1] as usize]
     }
 }
 
 /// A partition's vertices: their neighbours, and where their out-edges lead, without self-loops.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct Neighbourhood {
     neighbours: Lists,
     part: u32,
 }
-brambling_program::payload!(Neighbourhood, |own| own.neighbours.heap_bytes());
+brambling_program::payload!(Neighbourhood { neighbours, part });
 
 /// Adds the stages that compute coefficients; they are kept, by place: see [`VertexCut::vertices_of`].
 ///

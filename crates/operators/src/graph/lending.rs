@@ -1,7 +1,7 @@
 //! Arrays that partitions of a process show each other without a copy: whoever owns one lends it for a turn,
 //! and writes it again when all borrowers have returned it.
 
-use brambling_program::{DecodeError, Outbox, Payload};
+use brambling_program::{Chunk, ChunkError, Cursor, DecodeError, Outbox, Payload, SpillError};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -86,6 +86,16 @@ impl<T: Payload + Clone> Payload for Lending<T> {
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         Vec::decode(input).map(|values| Lending(Arc::new(values)))
     }
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        self.0.encode_some(cursor, chunk)
+    }
+    fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
+        self.0.decode_some(cursor, input)
+    }
 }
 
 impl<T: Payload + Clone> Payload for Lent<T> {
@@ -103,6 +113,16 @@ impl<T: Payload + Clone> Payload for Lent<T> {
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         Vec::decode(input).map(|values| Lent(Some(Arc::new(values))))
     }
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        cursor.encode_rows(self.values(), chunk)
+    }
+    fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
+        self.0.get_or_insert_default().decode_some(cursor, input)
+    }
     fn encode_head<'a>(&'a self, out: &mut Vec<u8>) -> &'a [u8] {
         match &self.0 {
             Some(values) => values.encode_head(out),
@@ -114,9 +134,6 @@ impl<T: Payload + Clone> Payload for Lent<T> {
     }
     fn receive(&mut self, head: &[u8], bytes_max: usize) -> Option<&mut [u8]> {
         self.0.get_or_insert_default().receive(head, bytes_max)
-    }
-    fn decode_parts(&mut self, parts: &[&[u8]]) -> Result<(), DecodeError> {
-        self.0.get_or_insert_default().decode_parts(parts)
     }
     fn let_go(&mut self) -> bool {
         self.return_it();
@@ -133,6 +150,7 @@ fn encode<T: Payload>(values: &[T], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brambling_program::decode_parts;
 
     /// Whoever lends writes the same memory again once all have returned it; what came by itself stays for the next.
     #[test]
@@ -149,10 +167,10 @@ mod tests {
         let mut bytes = Vec::new();
         Lent(Some(Arc::new(vec![3.5; 1_000]))).encode(&mut bytes);
         let mut came: Lent<f64> = Lent::default();
-        came.decode_parts(&[&bytes]).unwrap();
+        decode_parts(&mut came, &[&bytes]).unwrap();
         let at = came.values().as_ptr();
         came.return_it();
-        came.decode_parts(&[&bytes[..100], &bytes[100..]]).unwrap();
+        decode_parts(&mut came, &[&bytes[..100], &bytes[100..]]).unwrap();
         assert_eq!(
             (came.values().as_ptr(), came.values()),
             (at, &[3.5; 1_000][..])

@@ -73,7 +73,7 @@ brambling_program::payload!(Search);
 
 /// The ranks of a partition's vertices, and what they need: doubles, whatever the width of what travels, so that an
 /// iteration rounds a rank to that width once.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Vertices {
     /// By place in the partition: see [`VertexCut::vertices_of`].
     pub ranks: Vec<f64>,
@@ -88,16 +88,13 @@ pub struct Vertices {
     /// Index of the partition.
     part: u32,
 }
-brambling_program::payload!(Vertices, |vertices| {
-    let all = [
-        &vertices.ranks,
-        &vertices.inverses,
-        &vertices.starts,
-        &vertices.next,
-    ];
-    all.map(|values| values.capacity() * size_of::<f64>())
-        .iter()
-        .sum()
+brambling_program::payload!(Vertices {
+    ranks,
+    inverses,
+    starts,
+    uniform,
+    next,
+    part
 });
 
 /// What [`PageRank::build`] leaves in the program.

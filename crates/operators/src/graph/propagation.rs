@@ -11,18 +11,17 @@ use super::pagerank::PARTITIONS_MAX;
 use super::travel::{Ways, deal};
 use super::vertex_cut::{Edge, VertexCut};
 use brambling_program::{Dataset, Inbox, Outbox, Partitioner, Program};
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The labels of a partition's vertices.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Labels {
     /// By place in the partition: see [`VertexCut::vertices_of`].
     pub labels: Vec<u32>,
     /// Index of the partition.
     part: u32,
 }
-brambling_program::payload!(Labels, |labels| labels.labels.capacity() * size_of::<u32>());
+brambling_program::payload!(Labels { labels, part });
 
 /// A vertex (as a slot of a target or a place), a label, and how many of its neighbours have it.
 type Count = [u32; 3];
@@ -96,9 +95,9 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
         },
     );
     p.keep(&labels);
-    p.keep_columns_together(&labels, cut.columns());
+    p.hint_placement(&labels, cut.hint());
     let edges = deal(p, edges, cut, Ways::Both, by_target);
-    p.keep_columns_together(&edges, cut.columns());
+    p.hint_placement(&edges, cut.hint());
     let shares = p.like::<Lending<u32>, _>("shares", &labels);
     let counts = p.like::<Lending<Count>, _>("counts", &labels);
     p.repeat(turns, |p| {

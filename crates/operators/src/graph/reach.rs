@@ -10,13 +10,12 @@ use super::meeting::{Cell, Hops, Least, Meeting, Nearest};
 use super::pagerank::PARTITIONS_MAX;
 use super::travel::{Doors, Gates, Roads, Ways, deal};
 use super::vertex_cut::VertexCut;
-use brambling_program::{Dataset, DecodeError, Inbox, Partitioner, Payload, Program, Sum};
+use brambling_program::{Dataset, Inbox, Partitioner, Payload, Program, Sum};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// What a partition's vertices have.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(bound = "")]
+#[derive(Clone, Debug, Default)]
 pub struct Reached<V: Cell> {
     /// By place in the partition: see [`VertexCut::vertices_of`].
     pub values: Vec<V>,
@@ -29,12 +28,7 @@ impl<V: Cell> Payload for Reached<V> {
     fn heap_bytes(&self) -> usize {
         self.values.capacity() * size_of::<V>()
     }
-    fn encode(&self, out: &mut Vec<u8>) {
-        brambling_program::payload_serde::encode(self, out);
-    }
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        brambling_program::payload_serde::decode(input)
-    }
+    brambling_program::payload_fields!(values);
 }
 
 /// How far the spreading is.

@@ -5,7 +5,6 @@
 //! knows, or that the processor need not guess, and eight of them lie side by side: a vector takes an edge of each.
 
 use super::blocked_edges::{Placed, Weight};
-use serde::{Deserialize, Serialize};
 
 /// Rows longer than this lie behind the others of their band, and none of them side by side.
 pub(super) const SHORT: usize = 64;
@@ -17,7 +16,7 @@ const BAND: (usize, usize) = (4 << 10, 64 << 10);
 const BAND_EDGES: usize = 64 << 10;
 
 /// Some sources, and the edges that begin there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SourceBlock {
     /// The slot of each source, by its place in the table.
     pub(super) sources: Vec<u32>,
@@ -36,6 +35,16 @@ pub(super) struct SourceBlock {
     /// What each edge weighs, if they weigh anything.
     pub(super) weights: Vec<f64>,
 }
+
+brambling_program::payload!(SourceBlock {
+    sources,
+    band,
+    counts,
+    targets,
+    lengths,
+    places,
+    weights
+});
 
 /// Where the next row of a length goes.
 #[derive(Clone, Copy, Default)]

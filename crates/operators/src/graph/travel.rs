@@ -9,9 +9,8 @@ use super::meeting::Meeting;
 use super::vertex_cut::VertexCut;
 use crate::simd;
 use brambling_program::{
-    Dataset, DecodeError, Exchange, Inbox, Outbox, Partitioner, Payload, Program, Relation,
+    Dataset, Exchange, Inbox, Outbox, Partitioner, Payload, Program, Relation,
 };
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -88,7 +87,7 @@ fn for_each_way(edges: &EdgeList, ways: Ways, mut each: impl FnMut(usize, u32, u
 }
 
 /// Where what a partition lends meets the vertices of another.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct Door {
     /// Where the vertices' values begin.
     start: usize,
@@ -96,14 +95,15 @@ struct Door {
     places: Vec<u32>,
 }
 
+brambling_program::payload!(Door { start, places });
+
 /// The doors to a column's partitions, in their order.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Doors(Vec<Door>);
-brambling_program::payload!(Doors, |doors| doors
-    .0
-    .iter()
-    .map(|door| size_of::<Door>() + door.places.capacity() * size_of::<u32>())
-    .sum());
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doors {
+    doors: Vec<Door>,
+    heap_bytes: usize,
+}
+brambling_program::payload!(Doors { doors, heap_bytes }, |doors| doors.heap_bytes);
 
 impl Doors {
     /// Takes the targets that the partitions of a column know.
@@ -117,7 +117,9 @@ impl Doors {
             piece.return_it();
             Door { start, places }
         };
-        Doors(inbox.map(door).collect())
+        let doors: Vec<Door> = inbox.map(door).collect();
+        let heap_bytes = doors.heap_bytes();
+        Doors { doors, heap_bytes }
     }
 
     /// Joins what the partitions of a column lend, in their order, to what the vertices have; how often that
@@ -128,7 +130,7 @@ impl Doors {
         inbox: &mut Inbox<'_, Lent<M::Met>>,
     ) -> u64 {
         let mut changes = 0;
-        for (door, (_, piece)) in self.0.iter().zip(inbox) {
+        for (door, (_, piece)) in self.doors.iter().zip(inbox) {
             let values = &piece.values()[door.start..][..door.places.len()];
             for (&place, &value) in door.places.iter().zip(values) {
                 let into = &mut into[place as usize];
@@ -156,12 +158,7 @@ impl Payload for Gates {
     fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
     }
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-    }
-    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Lending::decode(input).map(Gates)
-    }
+    brambling_program::payload_fields!(0);
 }
 
 impl Gates {
@@ -224,12 +221,11 @@ impl<M: Meeting> Roads<M> {
         p.scatter("targets", &exchange)
             .read(&targets)
             .run(|targets: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| targets.lend(out));
-        // What goes along columns is more than what goes along rows.
-        p.keep_columns_together(&edges, cut.columns());
+        p.hint_placement(&edges, cut.hint());
         let parts = p.load("parts", cut.partitions(), Partitioner::Opaque, |part, _| {
             part
         });
-        p.keep_columns_together(&parts, cut.columns());
+        p.hint_placement(&parts, cut.hint());
         let doors = p.like::<Doors, _>("doors", &parts);
         p.gather("open doors", &exchange)
             .read(&parts)
@@ -347,7 +343,7 @@ mod tests {
     use super::*;
     use crate::graph::pagerank::{PageRank, Precision};
     use crate::graph::{propagation, reach};
-    use brambling_program::{Bindings, Plan};
+    use brambling_program::{Bindings, PlacementHint, Plan};
     use std::sync::Arc;
 
     /// Vertices at which no edge begins lend nothing.
@@ -395,10 +391,11 @@ mod tests {
             let mut along = named.filter(|(spec, _)| spec.name == exchange);
             let ends = along.next().unwrap().1.as_ref().unwrap();
             for group in [ends.source, ends.destination] {
-                assert_eq!(plan.columns[group.index()], 3, "{exchange}: {group:?}");
+                let hint = plan.hints[group.index()];
+                assert_eq!(hint, PlacementHint::Columns(3), "{exchange}: {group:?}");
             }
             // What has no columns keeps none.
-            assert!(plan.columns.contains(&0));
+            assert!(plan.hints.contains(&PlacementHint::Near));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! whatever its degree: at most 2·√partitions mirrors. Cutting vertices instead of edges is PowerGraph's
 //! (Gonzalez et al., OSDI 2012, with its constraint by a grid); Canary computes PageRank so (Qu et al., §5).
 
-use brambling_program::{DecodeError, Payload, Relation, Table, decode_plain};
+use brambling_program::{DecodeError, Payload, PlacementHint, Relation, Table, decode_plain};
 use std::borrow::Cow;
 use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -79,6 +79,11 @@ impl VertexCut {
     /// Columns of the grid.
     pub fn columns(self) -> u32 {
         self.columns
+    }
+
+    /// Where partitions had better be: what goes along columns is more than what goes along rows.
+    pub fn hint(self) -> PlacementHint {
+        PlacementHint::Columns(self.columns)
     }
 
     fn blocks(self) -> u32 {
@@ -209,6 +214,7 @@ pub struct Edge {
 
 impl Payload for Edge {
     const FIXED: bool = true;
+    const ENCODED_BYTES_MAX: usize = size_of::<Edge>();
     fn type_name() -> Cow<'static, str> {
         Cow::Borrowed("graph::Edge")
     }

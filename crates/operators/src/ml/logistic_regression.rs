@@ -7,8 +7,8 @@ use super::samples::{SampleBlock, Samples, SamplesError};
 use crate::numerics::add_into;
 use crate::simd;
 use brambling_program::{
-    Blocks, Combine, Dataset, DecodeError, Foreign, KernelError, Partitioner, Payload, Program,
-    Sum, default_partitions,
+    Blocks, Chunk, Combine, Cursor, Dataset, DecodeError, Foreign, KernelError, Partitioner,
+    Payload, Program, SpillError, Sum, default_partitions,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -328,6 +328,13 @@ impl Payload for Gradient {
         let mut partial = Partial::new(columns);
         partial.values_mut().copy_from_slice(&values);
         Ok(Gradient(partial))
+    }
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        cursor.encode_rows(self.0.values(), chunk)
     }
 }
 

@@ -1,7 +1,10 @@
 //! Rows with labels, borrowed from whoever holds them.
 
 use crate::simd::Value;
-use brambling_program::{BLOCK_ROWS, Blocked, DecodeError, Foreign, Payload, blocks_of};
+use brambling_program::{
+    BLOCK_ROWS, Blocked, Chunk, ChunkError, Cursor, DecodeError, Foreign, Part, Payload,
+    SpillError, blocks_of,
+};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -132,11 +135,37 @@ impl<E: Value + Payload> Payload for Samples<E> {
     }
 
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        Samples::checked(Payload::decode(input)?)
+    }
+
+    fn encode_some<'a>(
+        &'a self,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk<'a>,
+    ) -> Result<bool, SpillError> {
+        let parts: [&dyn Part; 4] = [&self.columns, &self.first_block, &self.x, &self.y];
+        cursor.encode_parts(&parts, chunk)
+    }
+
+    fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
+        let Some(parts) = cursor.build(input)? else {
+            return Ok(false);
+        };
+        *self = Samples::checked(parts)?;
+        Ok(true)
+    }
+}
+
+impl<E: Value + Payload> Samples<E> {
+    /// What came of one, if it can be one.
+    fn checked(
+        (columns, first_block, x, y): (usize, u64, Foreign<E>, Foreign<f64>),
+    ) -> Result<Self, DecodeError> {
         let samples = Samples {
-            columns: usize::decode(input)?,
-            first_block: u64::decode(input)?,
-            x: Foreign::decode(input)?,
-            y: Foreign::decode(input)?,
+            columns,
+            first_block,
+            x,
+            y,
         };
         if samples.columns == 0 && samples.x.is_empty() && samples.y.is_empty() {
             return Ok(samples);

@@ -67,6 +67,70 @@ fn what_is_spilled_comes_back_in_any_order() {
     assert_eq!(directory.in_use_bytes(), total);
 }
 
+/// Whatever range is asked for, and however the bytes lay in parts, it is what was written there.
+#[test]
+fn ranges_are_read_alone() {
+    let folder = Folder::new("ranges");
+    let directory = folder.open(None);
+    let part = CHECKED_BYTES;
+    for len in [0, 1, part - 1, part, part + 1, 3 * part + 7] {
+        let all = bytes(len, len);
+        let cuts = [len / 7, len / 7 + len / 2, len];
+        let parts = [&all[..cuts[0]], &all[cuts[0]..cuts[1]], &all[cuts[1]..]];
+        let spilled = put(&directory, &parts).unwrap();
+        let edges = [0, 1, part / 2, part - 1, part, part + 1, 2 * part, len];
+        let edges = edges.into_iter().filter(|&edge| edge <= len);
+        for (start, end) in edges
+            .clone()
+            .flat_map(|start| edges.clone().map(move |end| (start, end)))
+        {
+            let mut into = vec![0; end.saturating_sub(start)];
+            spilled.read_at(start as u64, &mut into).unwrap();
+            assert_eq!(into, all[start..end.max(start)], "{start}..{end} of {len}");
+        }
+    }
+}
+
+/// What is damaged elsewhere is none of a range's affair.
+#[test]
+fn a_range_is_checked_alone() {
+    let folder = Folder::new("range-damage");
+    let directory = folder.open(None);
+    let spilled = put(&directory, &[&bytes(1, 3 * CHECKED_BYTES)]).unwrap();
+    directory
+        .inner
+        .segment
+        .lock()
+        .unwrap()
+        .damage(CHECKED_BYTES as u64 + 5);
+    let mut into = vec![0; 10];
+    for (part, is_damaged) in [(0, false), (1, true), (2, false)] {
+        let read = spilled.read_at((part * CHECKED_BYTES) as u64 + 100, &mut into);
+        assert_eq!(read.is_err(), is_damaged, "part {part}");
+    }
+    assert!(spilled.read().is_err());
+}
+
+/// Many spill at once: nobody's bytes lie where another one's do.
+#[test]
+fn many_spill_at_once() {
+    let folder = Folder::new("many");
+    let directory = folder.open(None);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let directory = &directory;
+            scope.spawn(move || {
+                let numbers = (0..200).map(|at| thread * 1_000 + at);
+                let one = |number: usize| put(directory, &[&bytes(number, number)]).unwrap();
+                let spilled: Vec<_> = numbers.clone().map(one).collect();
+                for (number, spilled) in numbers.zip(spilled) {
+                    assert_eq!(spilled.read().unwrap(), bytes(number, number));
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn room_is_used_again_when_all_that_lay_there_is_gone() {
     let folder = Folder::new("again");

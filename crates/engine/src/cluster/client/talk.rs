@@ -98,8 +98,8 @@ struct Talk<'a> {
 
 impl Talk<'_> {
     fn run(&mut self, bytes: &[u8], weight: u32) -> Result<Fetched, Error> {
-        if self.plan.columns.iter().any(|&columns| columns > 0) {
-            let columns = self.plan.columns.clone();
+        let columns: Vec<u32> = self.plan.hints.iter().map(|hint| hint.columns()).collect();
+        if columns.iter().any(|&columns| columns > 0) {
             let arrange = Message::Arrange { columns };
             self.cluster.say(self.cluster.controller, arrange);
         }
