@@ -50,7 +50,10 @@ const fn key(generation: u64) -> JobKey {
 struct Stage {
     /// Kernels of the older that sleep, once they are to, until they are woken.
     asleep: AtomicU32,
-    is_to_sleep: AtomicBool,
+    /// From which turn on they sleep: one that no partition has come to when it is set. One of them may be two turns ahead of another.
+    sleeps_at: AtomicU64,
+    /// The last turn that any of them has come to.
+    latest: AtomicU64,
     is_woken: AtomicBool,
     /// Partitions of the younger that compute by themselves, and in how many turns they did.
     alone: AtomicU32,
@@ -60,10 +63,12 @@ struct Stage {
 }
 
 impl Stage {
-    fn old(&self, partition: u32) {
+    fn old(&self, partition: u32, turn: u64) {
         std::thread::sleep(Duration::from_millis(1));
+        self.latest.fetch_max(turn, Ordering::SeqCst);
+        let sleeps_at = self.sleeps_at.load(Ordering::SeqCst);
         // One on each worker.
-        if partition.is_multiple_of(2) && self.is_to_sleep.load(Ordering::SeqCst) {
+        if partition.is_multiple_of(2) && sleeps_at > 0 && turn >= sleeps_at {
             self.asleep.fetch_add(1, Ordering::SeqCst);
             within("woken", || self.is_woken.load(Ordering::SeqCst));
         }
@@ -117,7 +122,7 @@ fn program(stage: &Arc<Stage>, prints: &Prints, is_old: bool) -> Program {
     if is_old {
         beside(&mut p, &cells, u64::MAX, move |context| {
             says("old", &prints, context);
-            stage.old(context.partition());
+            stage.old(context.partition(), context.turn());
         });
         return p;
     }
@@ -491,7 +496,8 @@ fn the_end_of_the_older_is_nothing_to_the_younger() {
     until("both run everywhere, and are told of", &|| {
         all(&stage.alone, PARTITIONS) && [tells_of(OLD), tells_of(YOUNG)] == [[true; 2]; 2]
     });
-    stage.is_to_sleep.store(true, Ordering::SeqCst);
+    let latest = stage.latest.load(Ordering::SeqCst);
+    stage.sleeps_at.store(latest + 10, Ordering::SeqCst);
     until("a kernel of the older sleeps on each worker", &|| {
         all(&stage.asleep, 2)
     });

@@ -107,8 +107,14 @@ fn what_finds_no_room_is_spilled_and_the_bits_are_those_of_one_process() {
         let pieces = found.value("brambling_spills_total");
         let bytes = found.value("brambling_spilled_bytes_total");
         assert!(pieces > 10.0 && bytes > 4e5, "{pieces} {bytes}");
-        assert_eq!(found.value("brambling_spill_reads_total"), pieces);
-        assert_eq!(found.value("brambling_spill_read_bytes_total"), bytes);
+        // What a gather takes while it is being written is not read back.
+        let read = found.value("brambling_spill_reads_total");
+        let read_bytes = found.value("brambling_spill_read_bytes_total");
+        assert!(read > 10.0 && read <= pieces, "{read} of {pieces}");
+        assert!(
+            read_bytes > 4e5 && read_bytes <= bytes,
+            "{read_bytes} of {bytes}"
+        );
         let news = worker.spill_news().expect("it has spilled");
         let path = folder.path().display().to_string();
         for said in [&path, "out of memory: ", "BRAMBLING_MEMORY"] {

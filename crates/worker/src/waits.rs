@@ -266,30 +266,37 @@ impl Waits {
         let Some(bytes) = spilled_bytes else {
             return Ok(Charge::Nothing);
         };
-        let room = match self.budget().reserve(Class::Exchange, bytes) {
-            Ok(room) => room,
-            Err(refused) => {
-                self.evict(bytes, &refused)?;
-                let room = self.budget().reserve(Class::Exchange, bytes);
-                room.map_err(|source| NoRoom {
-                    exchange: at.0,
-                    turn: at.1,
-                    shard,
-                    source,
-                    spill: None,
-                })?
-            }
-        };
+        let room = self.make_room(bytes)?;
+        let room = room.map_err(|source| NoRoom {
+            exchange: at.0,
+            turn: at.1,
+            shard,
+            source,
+            spill: None,
+        })?;
         for piece in pieces {
             piece.payload.cargo.recall()?;
         }
         Ok(Charge::new(room, 1))
     }
 
-    /// Spills what waits, until so many bytes are free or nothing is left: early pieces first.
-    fn evict(&self, bytes: u64, refused: &OutOfMemory) -> Result<(), SpillError> {
+    /// Room for what is read back; if need be, what others wait for makes it, again and again: others take what is free meanwhile.
+    fn make_room(&self, bytes: u64) -> Result<Result<Reservation, OutOfMemory>, SpillError> {
+        loop {
+            let refused = match self.budget().reserve(Class::Exchange, bytes) {
+                Ok(room) => return Ok(Ok(room)),
+                Err(refused) => refused,
+            };
+            if self.evict(bytes, &refused)? == 0 {
+                return Ok(self.budget().reserve(Class::Exchange, bytes));
+            }
+        }
+    }
+
+    /// Spills what waits, until so many bytes are free or nothing is left: early pieces first. How many were freed.
+    fn evict(&self, bytes: u64, refused: &OutOfMemory) -> Result<u64, SpillError> {
         let Some(to) = self.room.spill() else {
-            return Ok(());
+            return Ok(0);
         };
         let all: Vec<Arc<Parked>> = {
             let mut all = lock(&self.parked);
@@ -300,12 +307,12 @@ impl Waits {
         for class in [Class::Early, Class::Exchange] {
             for parked in all.iter().filter(|it| it.class() == Some(class)) {
                 if freed_bytes >= bytes {
-                    return Ok(());
+                    return Ok(freed_bytes);
                 }
                 freed_bytes += parked.spill(to, refused)?;
             }
         }
-        Ok(())
+        Ok(freed_bytes)
     }
 
     /// Gives back what counted.

@@ -23,7 +23,7 @@ use crate::shard::Shard;
 use crate::waits::Waits;
 use brambling_exchange::in_process::{InProcess, Keeper, Mailbox};
 use brambling_exchange::{Relation, Sources};
-use brambling_memory::{Budget, Class, OutOfMemory, held};
+use brambling_memory::{Budget, Class, OutOfMemory, SpillError, held};
 use brambling_program::{
     DatasetId, ExchangeId, ExchangePlan, GroupId, Payload, Plan, Position, ShardId, StageId,
     StageKind, Turn, Value,
@@ -486,7 +486,8 @@ impl Job {
             partition,
             exchange,
             source,
-            spill: None,
+            // In a cluster it would have been spilled, if there were a place.
+            spill: (self.ties.is_some()).then(|| Box::new(SpillError::Nowhere)),
         }
     }
 

@@ -148,6 +148,11 @@ impl Ties {
         self.trees[exchange.index()].is_some()
     }
 
+    /// Whether pieces may be spilled here.
+    pub(super) fn spills(&self) -> bool {
+        !self.reads_in_place
+    }
+
     #[inline]
     pub(super) fn is_leaving(&self, number: u32) -> bool {
         // Acquire: pairs with the release in `perform`.

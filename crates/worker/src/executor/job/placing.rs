@@ -243,7 +243,8 @@ impl Job {
     }
 }
 
-/// The exchanges of a program in this process, with places or stamps for the shards that start here. What is merged on its way goes by mail alone.
+/// The exchanges of a program in this process, with places or stamps for the shards that start here. What is
+/// merged on its way, or may be spilled, goes by mail alone.
 fn exchanges(
     plan: &Plan,
     ties: Option<&Ties>,
@@ -252,19 +253,21 @@ fn exchanges(
     let mut slots = Slots::BYTES_MAX;
     let exchange = |(id, exchange): (u32, &Option<ExchangePlan>)| {
         let (id, exchange) = (ExchangeId(id), exchange.as_ref()?);
-        let is_merged = ties.is_some_and(|ties| ties.merges(id));
+        let piece = plan.program.piece_type(id);
+        // What is merged on its way, or may be spilled, has no place.
+        let by_mail =
+            ties.is_some_and(|ties| ties.merges(id) || (ties.spills() && !piece.is_fixed()));
         let at = |group: GroupId, index: u32| {
             let number = numbers[group.index()][index as usize];
             At {
                 number,
-                starts_here: !is_merged && ties.is_none_or(|ties| ties.starts_here(number)),
+                starts_here: !by_mail && ties.is_none_or(|ties| ties.starts_here(number)),
             }
         };
         let sides = (
             |index| at(exchange.source, index),
             |index| at(exchange.destination, index),
         );
-        let piece = plan.program.piece_type(id);
         let links = exchange.links.clone();
         Some(Box::new(InProcess::new(links, piece, sides, &mut slots)))
     };
