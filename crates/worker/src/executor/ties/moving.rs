@@ -5,13 +5,16 @@
 //! claimed ([`Stamp::claim`](brambling_exchange::in_process::Stamp::claim)). Whoever put something into the mailbox before, or stamped a place, has
 //! given it to the shard; whoever comes later finds the mailbox closed, or the word, and gives it to the node, which forwards it.
 //!
-//! What a source stamps that sends by mail is looked at while the mailbox is open: its pieces are in there then. Of a stamp that is seen later they may
-//! have found it closed, and whoever took the source for one that sent nothing would drop them where they come.
+//! # Why a stamp is not taken for the word that nothing was sent
+//! A source that stamps looks where the shard is before it puts in its piece, and again behind its stamp. Before stamps are looked at for the last time
+//! the word says that the shard lives by its mailbox: who stamps later sees it, and says by name that it has sent nothing. Only then the shard is away:
+//! so whoever has stamped when stamps are looked at has found it there, and its mailbox open, and what it has sent lies in that. Of a later stamp the
+//! piece may have gone to the node.
 
 use super::Ties;
 use crate::arrivals::Arrivals;
 use crate::cargo::Cargo;
-use crate::executor::job::{AWAY, Job};
+use crate::executor::job::{AWAY, BY_MAIL, Job};
 use crate::node::NodeError;
 use crate::waits::At;
 use brambling_exchange::OPEN_TURNS;
@@ -37,13 +40,16 @@ impl Ties {
             self.leaving[number as usize].store(false, Ordering::Relaxed);
             node.leave(shard);
         });
+        let owner = &job.owners[number as usize];
+        let mut ended = Vec::new();
+        if !has_moved {
+            owner.fetch_or(BY_MAIL, Ordering::SeqCst);
+            fences::heavy();
+            ended = self::ended(job, shard, arrivals);
+        }
         // Sequentially consistent with the fence: who stamps later sees it.
-        job.owners[number as usize].store(AWAY, Ordering::SeqCst);
+        owner.store(AWAY, Ordering::SeqCst);
         fences::heavy();
-        let ended = match has_moved {
-            true => Vec::new(),
-            false => ended(job, shard, arrivals),
-        };
         let letters = resident.mailbox.close();
         if !has_moved {
             for &id in &job.mailed[shard.group.index()] {
