@@ -24,6 +24,15 @@ impl Sources<'_> {
         }
     }
 
+    /// The leaf of the source with a place.
+    pub(crate) fn leaf(&self, place: u32) -> u64 {
+        match self {
+            Sources::Dense(_) => place.into(),
+            Sources::Sparse(list) => list[place as usize].into(),
+            Sources::Span(first, _) => first + u64::from(place),
+        }
+    }
+
     /// The places of the sources within `leaves`.
     pub(crate) fn places(&self, leaves: Range<u64>) -> Range<u64> {
         match self {

@@ -299,6 +299,10 @@ impl Desk {
                 }
             }
             Effect::Settle { shard, body } => {
+                // The node says that it is here: there is a place for what comes, whether or not what it has brought can be read.
+                let lanes = self.relations.to_group(shard.group).iter().copied();
+                let empty = Arrivals::new(shard, lanes, self.open_turns);
+                self.shards.insert(shard, empty);
                 let body = self.unpack(shard, &body.concat())?;
                 let body = vec![Bytes::from(body)];
                 return Ok(Some(Effect::Settle { shard, body }));

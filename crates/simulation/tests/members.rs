@@ -9,7 +9,8 @@ use brambling_controller::{Controller, Effect};
 use brambling_exchange::Combining;
 use brambling_memory::{Budget, Floors, Spill};
 use brambling_program::{
-    Bindings, Context, DatasetId, GroupId, Max, Plan, Program, Progress, Rng, ShardId, StageId,
+    Bindings, Context, DatasetId, DecodeError, GroupId, Inbox, Max, Outbox, Payload, Plan, Program,
+    Progress, Relation, Rng, ShardId, StageId,
 };
 use brambling_protocol::frame::Frame;
 use brambling_protocol::frame::Packet as Sent;
@@ -19,6 +20,7 @@ use brambling_storage::SpillDirectory;
 use brambling_worker::cargo::Bytes;
 use brambling_worker::executor::{Caller, Carrier, Interrupted, Job, JobOptions, Membership, Pool};
 use brambling_worker::node::{Node, NodeOptions};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -382,6 +384,111 @@ fn random_programs_on_several_workers_give_what_the_interpreter_gives() {
     assert!(moves > 100, "{moves}");
     let spilled = spills().counts();
     assert!(spilled.reads > 100, "{spilled:?}");
+}
+
+/// So large that pieces of all pairs of a worker are too many for places: they come by mail, and sources stamp their turns.
+#[derive(Clone)]
+struct Wide {
+    number: u64,
+    _wide: [[u64; 128]; 128],
+}
+
+impl Default for Wide {
+    fn default() -> Wide {
+        let (number, _wide) = (0, [[0; 128]; 128]);
+        Wide { number, _wide }
+    }
+}
+
+impl Payload for Wide {
+    const FIXED: bool = true;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("wide")
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.number.encode(out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Wide, DecodeError> {
+        let number = u64::decode(input)?;
+        Ok(Wide {
+            number,
+            ..Wide::default()
+        })
+    }
+}
+
+/// What a partition sends to another of wide pieces: to one in three nothing.
+fn said(count: u64, to: u32) -> Option<u64> {
+    let number = count.wrapping_mul(31).wrapping_add(u64::from(to));
+    (number % 3 != 0).then_some(number)
+}
+
+fn heard(count: &mut u64, source: u32, number: u64) {
+    *count = count.wrapping_mul(1_000_003).wrapping_add(number) ^ u64::from(source);
+}
+
+/// Each turn waits for what every partition has sent in it, or has not: be it by stamp, by mail or by a frame, and wherever that is by then.
+#[test]
+fn shards_move_that_hear_by_stamps_and_by_mail() {
+    const PARTITIONS: u32 = 12;
+    const TURNS: u64 = 20;
+    let mut p = Program::new("wide");
+    let counts = p.dataset::<u64>("counts", PARTITIONS);
+    p.keep(&counts);
+    let exchange = p.exchange::<Wide>("wide", Relation::AllToAll);
+    p.compute("begin").update(&counts).run_with_context(
+        |context: &mut Context<'_>, count: &mut u64| {
+            *count = u64::from(context.partition());
+            Progress::Done
+        },
+    );
+    p.repeat(TURNS, |p| {
+        p.scatter("send", &exchange).read(&counts).run(
+            |count: &u64, out: &mut Outbox<'_, Wide>| {
+                for to in 0..PARTITIONS {
+                    if let Some(number) = said(*count, to) {
+                        out.piece(to).number = number;
+                    }
+                }
+            },
+        );
+        p.gather("take", &exchange).update(&counts).run(
+            |inbox: &mut Inbox<'_, Wide>, count: &mut u64| {
+                inbox.for_each(|(source, piece)| heard(count, source, piece.number));
+            },
+        );
+    });
+    let mut expected: Vec<u64> = (0..PARTITIONS).map(u64::from).collect();
+    for _ in 0..TURNS {
+        let before = expected.clone();
+        for (to, count) in (0..).zip(&mut expected) {
+            for (source, sent) in (0..).zip(&before) {
+                if let Some(number) = said(*sent, to) {
+                    heard(count, source, number);
+                }
+            }
+        }
+    }
+    let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
+    let clusters = [Cluster::new(&[1, 1]), Cluster::new(&[2, 1, 3])];
+    let mut moves = 0;
+    for seed in seeds(20) {
+        let left = clusters[(seed % 2) as usize].run(seed, &plan);
+        assert_eq!(left.failure, None, "seed {seed}");
+        moves += left.moves;
+        let mut jobs: Vec<Job> = left.jobs.into_iter().map(sole).collect();
+        for (index, expected) in (0..).zip(&expected) {
+            let holder = jobs
+                .iter_mut()
+                .find_map(|job| job.holds(counts.id(), index).unwrap().then_some(job));
+            let found: u64 = holder.unwrap().take(counts.id(), index);
+            assert_eq!(found, *expected, "seed {seed}, partition {index}");
+        }
+    }
+    assert!(moves > 20, "{moves}");
 }
 
 /// A shard that is to leave while a task of it waits for a completion stays until that has come: the task is called

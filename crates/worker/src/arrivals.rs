@@ -274,3 +274,6 @@ pub enum Refusal {
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
 }
+
+#[cfg(test)]
+mod tests;

@@ -500,7 +500,9 @@ pub(crate) fn join(chunks: impl IntoIterator<Item = Gathered<Cargo>>) -> Vec<(u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brambling_program::{ExchangeId, GroupId, Payload, PayloadType};
+    use crate::waits::{At, Kept, Waits, whole};
+    use brambling_memory::Budget;
+    use brambling_program::{ExchangeId, GroupId, Payload, PayloadType, ShardId};
 
     fn spares() -> Arc<Spares> {
         Arc::new(Spares::new(PayloadType::of::<Vec<f64>>()))
@@ -564,10 +566,13 @@ mod tests {
         assert_eq!(spares.take().as_ptr(), lay, "nobody holds its bytes");
     }
 
-    fn come(destinations: std::ops::Range<u32>, item: Item<Bytes>) -> Gathered<Cargo> {
-        let at = (ExchangeId(0), 0, GroupId(0));
-        let parcel = Parcel::new(at, destinations, 1, item);
-        match Cargo::come(parcel).item {
+    /// What has come for so many shards, by shard.
+    fn come(destinations: usize, items: Vec<Item<Bytes>>) -> Vec<Vec<(u32, Taken)>> {
+        let waits = Waits::new(Budget::unlimited(), None);
+        let at: At = (ExchangeId(0), 0);
+        let (group, index) = (GroupId(0), 5);
+        let first = ShardId { group, index };
+        let gathered = |item: Item<Kept>| match item {
             Item::Piece {
                 source,
                 chunk,
@@ -580,29 +585,30 @@ mod tests {
                 payload,
             },
             Item::Empty { .. } => panic!("a piece was sent"),
+        };
+        let mut chunks: Vec<Vec<Gathered<Kept>>> = (0..destinations).map(|_| Vec::new()).collect();
+        for item in items {
+            let item = item.map(Cargo::Bytes);
+            let shared = waits.share(at, first, destinations, 0, item).unwrap();
+            for (chunks, item) in chunks.iter_mut().zip(shared) {
+                chunks.push(gathered(item));
+            }
         }
+        let pieces = chunks.into_iter().map(|chunks| whole(chunks, drop));
+        pieces.collect()
     }
 
     /// The memory that shards get who are sent the same.
     fn memory_of_each<T: Payload>(
         value: T,
-        destinations: u32,
+        destinations: usize,
         at: fn(&T) -> *const f64,
     ) -> Vec<*const f64> {
         let spares = Arc::new(Spares::new(PayloadType::of::<T>()));
         let encoded = Encoded::of(Value::new(value), &spares, 1);
         let items = chunks(TreeNode::leaf(0), &encoded, 1 << 10);
-        let first = 5;
-        let chunks: Vec<_> = items
-            .into_iter()
-            .map(|item| come(first..first + destinations, item))
-            .collect();
-        let taken = (0..destinations).map(|_| join(chunks.clone()).remove(0).1);
-        let taken: Vec<Taken> = taken.collect();
-        drop(chunks);
-        let values = taken
-            .into_iter()
-            .map(|taken| taken.into_value(&spares).unwrap());
+        let taken = come(destinations, items).into_iter().flatten();
+        let values = taken.map(|(_, taken)| taken.into_value(&spares).unwrap());
         let values: Vec<Value> = values.collect();
         let at = |value: &Value| at(value.get::<T>().expect("of this type"));
         values.iter().map(at).collect()
@@ -626,41 +632,52 @@ mod tests {
     fn who_cannot_decode_leaves_it_to_the_next() {
         let spares = Spares::new(PayloadType::of::<Arc<Vec<f64>>>());
         let item = Item::whole(TreeNode::leaf(0), Bytes::from_static(b"no numbers"));
-        let gathered = come(0..2, item);
-        let taken: Vec<Taken> = (0..2)
-            .map(|_| join(vec![gathered.clone()]).remove(0).1)
-            .collect();
-        drop(gathered);
-        for taken in taken {
+        let taken: Vec<_> = come(2, vec![item]).into_iter().flatten().collect();
+        assert_eq!(taken.len(), 2);
+        for (_, taken) in taken {
             assert!(taken.into_value(&spares).is_err());
         }
     }
 
-    /// Whoever is the last to hold a value has it as it lies; others have their own.
+    /// Whoever is the last to have a value that waits gets it as it lies; others get their own.
     #[test]
     fn a_value_that_somebody_else_holds_is_copied() {
         let value = Value::new(numbers());
         let lay = value.as_ptr();
-        let taken = Taken::Value(Near::new(value, &Arc::default()));
-        let copied = taken.clone().into_value(&spares()).unwrap();
-        assert_eq!(copied.get::<Vec<f64>>(), Some(&numbers()));
-        assert_ne!(copied.as_ptr(), lay);
-        assert_eq!(taken.into_value(&spares()).unwrap().as_ptr(), lay);
+        let room = Budget::unlimited().reserve(Class::Exchange, 8_000).unwrap();
+        let mut waits = Cargo::Value(value).park(room);
+        let mut first = waits.clone();
+        let taken = |cargo: &mut Cargo| {
+            let in_use = cargo.unpark();
+            assert!(in_use.is_some());
+            match cargo {
+                Cargo::Value(value) => (value.as_ptr(), value.get::<Vec<f64>>().cloned()),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (at, copied) = taken(&mut first);
+        assert_eq!(copied, Some(numbers()));
+        assert_ne!(at, lay);
+        assert_eq!(taken(&mut waits), (lay, Some(numbers())));
     }
 
     /// A value that was for this process leaves it in as many chunks as any other.
     #[test]
     fn values_that_leave_are_encoded() {
-        let item = Item::whole(
-            TreeNode::leaf(0),
-            Cargo::Value(Near::new(Value::new(numbers()), &Arc::default())),
-        );
-        let items = leaving(item, 1 << 10).unwrap();
+        let spares = spares();
+        let encoded = Encoded::of(Value::new(numbers()), &spares, 1 << 20);
+        let items = items(TreeNode::leaf(0), Some(encoded), 1 << 10);
         assert_eq!(items.len(), 8);
-        let [(0, taken)] = &join(gathered(items))[..] else {
+        let items = items.into_iter().map(|item| {
+            item.map(|cargo| match cargo {
+                Cargo::Bytes(bytes) => bytes,
+                other => panic!("{other:?}"),
+            })
+        });
+        let [(0, taken)] = &join(gathered(items.collect()))[..] else {
             panic!("one piece was sent");
         };
-        let came = taken.clone().into_value(&spares()).unwrap();
+        let came = taken.clone().into_value(&spares).unwrap();
         assert_eq!(came.get::<Vec<f64>>(), Some(&numbers()));
     }
 }

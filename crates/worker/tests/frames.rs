@@ -9,10 +9,12 @@ use brambling_program::{Bindings, ExchangeId, GroupId, Max, Plan, Program, Shard
 use brambling_protocol::frame::{Body, Frame};
 use brambling_protocol::{Entry, EntryRange, PartitionMap, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Bytes, Effect, Node, NodeOptions, Piece};
+use brambling_worker::cargo::Bytes;
+use brambling_worker::node::{Effect, Node, NodeOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use support::{ME, PEER, nowhere, options};
+use support::desk::Piece;
+use support::{ME, PEER, Worker, nowhere, options};
 
 const SHARDS: u32 = 300;
 const REDUCTION: ExchangeId = ExchangeId(0);
@@ -44,7 +46,7 @@ fn map(plan: &Plan) -> PartitionMap {
     map
 }
 
-fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Node {
+fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Worker {
     let options = NodeOptions {
         frame_bytes,
         // Pieces go straight to where they are gathered.
@@ -54,10 +56,11 @@ fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Node {
         },
         ..options(me, [ME, PEER])
     };
-    Node::new(plan, map(plan), options)
+    let open_turns = options.open_turns;
+    Worker::new(Node::new(plan, map(plan), options), open_turns)
 }
 
-fn sent(node: &mut Node, to: WorkerId) -> Vec<Bytes> {
+fn sent(node: &mut Worker, to: WorkerId) -> Vec<Bytes> {
     let sent = |effect| match effect {
         Effect::Send {
             to: peer, packet, ..

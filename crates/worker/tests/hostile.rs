@@ -19,12 +19,14 @@ use brambling_protocol::frame::{
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, Version, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Bytes, Effect, Encoded, Node, NodeError, NodeOptions, Piece};
+use brambling_worker::cargo::{Bytes, Encoded};
+use brambling_worker::node::{Effect, NodeError, NodeOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use support::{JOB, ME, PEER, one, options};
+use support::desk::Piece;
+use support::{JOB, ME, PEER, Worker, one, options};
 
 const NOW: Generation = Generation(1);
 const COUNT: u32 = 4;
@@ -42,7 +44,7 @@ fn plan() -> Plan {
     Plan::compile(Arc::new(p), &Bindings::default()).unwrap()
 }
 
-fn node(plan: &Plan, me: WorkerId) -> Node {
+fn node(plan: &Plan, me: WorkerId) -> Worker {
     let options = NodeOptions {
         generation: NOW,
         open_turns: 2,
@@ -54,7 +56,7 @@ fn node(plan: &Plan, me: WorkerId) -> Node {
         },
         ..options(me, [ME, PEER])
     };
-    support::node(plan, options)
+    support::worker(plan, options)
 }
 
 /// What travels of a shard that has never run.
@@ -62,7 +64,7 @@ fn luggage(plan: &Plan, shard: ShardId) -> Vec<u8> {
     let mut holder = node(plan, PEER);
     holder.settle(shard, 1).unwrap();
     holder.on_update(&one(shard, ME, 2)).unwrap();
-    holder.depart(shard, b"its data".to_vec()).unwrap();
+    holder.depart(shard, b"its data").unwrap();
     let part = |effect| match effect {
         Effect::Send { packet, .. } => match Frame::decode(&packet.to_bytes()).unwrap().0.body {
             Body::ShardPart(part) => Some(part.bytes.to_vec()),
@@ -79,12 +81,17 @@ fn endless(outcome: bool) -> Vec<u8> {
     let signal = 1;
     let turns = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
     let luggage = [
-        &[3, 0, 0, 0, 1, signal, 0][..],
+        &[4, 0, 0, 0, 1, signal, 0][..],
         &turns,
         &[outcome.into(), 0, 0],
     ]
     .concat();
-    [&(luggage.len() as u64).to_le_bytes()[..], &luggage].concat()
+    with_nothing(&luggage)
+}
+
+/// What travels with this luggage of a shard for which nothing has come, and that has no data.
+fn with_nothing(luggage: &[u8]) -> Vec<u8> {
+    [&(luggage.len() as u64).to_le_bytes()[..], luggage, &[0, 0]].concat()
 }
 
 #[derive(Clone, Debug)]
@@ -341,7 +348,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A node, and what whoever runs it has to know.
 struct Run {
     plan: Plan,
-    node: Node,
+    node: Worker,
     /// How many frames each peer has said.
     said: BTreeMap<WorkerId, u64>,
     /// The next turn of each shard's gathers and scatters that was here from the beginning.
@@ -396,7 +403,7 @@ impl Run {
             }
             Step::Depart => std::mem::take(&mut self.draining)
                 .into_iter()
-                .try_for_each(|shard| self.node.depart(shard, Vec::new())),
+                .try_for_each(|shard| self.node.depart(shard, &[])),
             Step::Decides(at, outcome) => self.node.decided(at, outcome),
         };
         for effect in self.node.take_effects() {
@@ -405,23 +412,25 @@ impl Run {
                     assert!(self.draining.insert(shard), "{shard} is drained twice");
                     self.turns.retain(|(it, _), _| *it != shard);
                 }
-                // What runs asks its node at once.
-                Effect::Settle { shard, .. } | Effect::Wake(shard) => self.asks(shard),
+                Effect::Settle { shard, .. } => self.asks(shard),
                 Effect::Send { packet, .. } => {
                     Frame::decode(&packet.to_bytes()).unwrap();
                 }
                 Effect::Combine { at, group } => {
-                    let pieces = self.node.take_group(at, group)?;
+                    let (pieces, _charges) = self.node.take_group(at, group)?;
                     assert!(!pieces.is_empty(), "{at:?} {group:?}");
                     let first = pieces[0].to_vec();
                     let piece = Encoded::from(Bytes::from(first));
                     self.node.combined(at, group, Piece::Encoded(piece))?;
                 }
-                Effect::Errand(errand) => {
-                    errand.run()?;
-                    self.node.ran()?;
-                }
                 Effect::End { .. } | Effect::Forget(_) => {}
+                effect => unreachable!("{effect:?}"),
+            }
+        }
+        // What runs asks for what has come at once.
+        for shard in self.node.take_woken() {
+            if self.node.node().is_here(shard) {
+                self.asks(shard);
             }
         }
         done
@@ -448,7 +457,7 @@ impl Run {
                     Luggage::Garbage(bytes) => bytes,
                     Luggage::Honest => &self.luggage,
                     Luggage::Empty => {
-                        damaged = [&7u64.to_le_bytes()[..], &[3, 0, 0, 0, 0, 0, 0]].concat();
+                        damaged = with_nothing(&[4, 0, 0, 0, 0, 0, 0]);
                         &damaged
                     }
                     Luggage::Endless(outcome) => {
@@ -764,7 +773,7 @@ fn frames_of_another_job_or_generation_change_nothing() {
             body,
         };
         let answer = run.node.on_frame(PEER, &frame.to_bytes());
-        assert_eq!(run.node.take_effects(), []);
+        assert!(run.node.take_effects().is_empty());
         answer
     };
     for ours in [data(JOB), update(JOB, NOW), part(JOB, NOW)] {

@@ -12,10 +12,12 @@ use brambling_protocol::frame::{
 use brambling_protocol::session::WINDOW;
 use brambling_protocol::{FrameSession, Priority, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Bytes, Effect, Node, NodeOptions, Piece};
+use brambling_worker::cargo::Bytes;
+use brambling_worker::node::{Effect, NodeOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::{JOB, ME, NOW, PEER, one, options};
+use support::desk::Piece;
+use support::{JOB, ME, NOW, PEER, Worker, one, options};
 
 const OTHER: WorkerId = WorkerId(2);
 const REDUCTION: ExchangeId = ExchangeId(0);
@@ -23,7 +25,7 @@ const REDUCTION: ExchangeId = ExchangeId(0);
 /// A node with two peers and a controller, each of which has a session with it.
 struct Fixture {
     plan: Plan,
-    node: Node,
+    node: Worker,
     sessions: BTreeMap<WorkerId, FrameSession>,
 }
 
@@ -38,7 +40,7 @@ impl Fixture {
         let total = p.dataset::<u64>("total", 1);
         p.repeat(5, |p| p.reduce_to(Max, &counts, &total));
         let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
-        let node = support::node(
+        let node = support::worker(
             &plan,
             NodeOptions {
                 open_turns: 2,
@@ -143,7 +145,7 @@ impl Fixture {
 
     fn departs(&mut self, shard: ShardId) {
         self.places(shard, PEER, 2);
-        self.node.depart(shard, Vec::new()).unwrap();
+        self.node.depart(shard, &[]).unwrap();
     }
 }
 

@@ -4,11 +4,15 @@
 
 mod support;
 
+use brambling_exchange::inbox::ExchangeState;
+use brambling_exchange::{InboxError, InboxState, Sources};
 use brambling_memory::{Budget, Floors};
 use brambling_program::{ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::{Body, Frame, MapUpdate, Reserve, ShardPart};
 use brambling_protocol::{Entry, EntryRange, Priority, Sequence, WorkerId};
+use brambling_worker::arrivals::{Arrivals, Refusal};
 use brambling_worker::node::{Effect, Node, NodeError, NodeOptions};
+use brambling_worker::waits::Waits;
 use brambling_worker::{BadState, Shard, ShardState};
 use support::{JOB, ME, NOW, PEER, counting, one, options};
 
@@ -42,6 +46,12 @@ impl Says<'_> {
         self.2 += 1;
         self.0.on_frame(self.1, &bytes)
     }
+}
+
+/// The shard leaves for where the map gives it to.
+fn leaves_with(holder: &mut Node, body: &[u8]) {
+    holder.leave(SHARD);
+    holder.depart(SHARD, Vec::new(), body.to_vec()).unwrap();
 }
 
 fn part(version: u64, (part, parts): (u32, u32), bytes: &[u8]) -> Body<'_> {
@@ -132,11 +142,11 @@ fn parts_that_do_not_fit_and_states_that_cannot_be_read_are_refused() {
     }
 }
 
-/// What travels before a shard's body: its form, its inbox, what it merges no more, what destinations have retired, outcomes of signals,
-/// members and the map.
+/// What travels before a shard's body: its form, what it has retired, what it merges no more, what destinations have retired, outcomes of
+/// signals, members and the map.
 type Luggage = (
     u16,
-    Vec<(ExchangeId, u64, Vec<()>)>,
+    Vec<(ExchangeId, u64)>,
     Vec<(ExchangeId, u64)>,
     Vec<(ExchangeId, Vec<()>)>,
     Vec<(StageId, u64, u64, bool)>,
@@ -162,7 +172,7 @@ fn answer(luggage: &Luggage) -> Result<(), NodeError> {
 #[test]
 fn luggage_that_contradicts_what_is_known_is_refused() {
     let good: Luggage = (
-        3,
+        4,
         vec![],
         vec![],
         vec![],
@@ -176,10 +186,10 @@ fn luggage_that_contradicts_what_is_known_is_refused() {
         change(&mut luggage);
         answer(&luggage).unwrap_err()
     };
-    let of_another_form = refused(|it| it.0 = 1);
+    let of_another_form = refused(|it| it.0 = 3);
     assert!(matches!(of_another_form, NodeError::State(SHARD)));
-    let of_another_program = refused(|it| it.1.push((ExchangeId(9), 0, vec![])));
-    assert!(matches!(of_another_program, NodeError::Inbox(_)));
+    let of_another_program = refused(|it| it.1.push((ExchangeId(9), 1)));
+    assert!(matches!(of_another_program, NodeError::State(SHARD)));
     let merges_nothing = refused(|it| it.2.push((ExchangeId(9), 1)));
     assert!(matches!(merges_nothing, NodeError::State(SHARD)));
     let is_no_source = refused(|it| it.3.push((ExchangeId(0), vec![])));
@@ -200,6 +210,32 @@ fn luggage_that_contradicts_what_is_known_is_refused() {
         });
     });
     assert!(matches!(of_shards_that_are_none, NodeError::Router(_)));
+}
+
+/// What had come for a shard elsewhere is judged as if it came here: of an exchange that does not lead to it nothing does.
+#[test]
+fn a_shard_that_brings_what_is_not_its_own_is_refused() {
+    let waits = Waits::new(Budget::unlimited(), None);
+    let mine = ExchangeId(0);
+    let import = |exchange| {
+        let (next, turns) = (3, Vec::new());
+        let exchanges = vec![ExchangeState {
+            exchange,
+            next,
+            turns,
+        }];
+        let state = InboxState { exchanges };
+        Arrivals::import(SHARD, [mine], 4, state, &Sources::Dense(1), &waits)
+    };
+    assert_eq!(import(mine).unwrap().next(mine), 3);
+    let other = ExchangeId(9);
+    let refused = import(other).unwrap_err();
+    let is_named = matches!(
+        refused,
+        Refusal::Inbox(InboxError::UnknownExchange(it)) if it == other
+    );
+    assert!(is_named, "{refused:?}");
+    assert!(matches!(refused.into(), NodeError::Inbox(_)));
 }
 
 #[test]
@@ -227,7 +263,7 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
     let mut holder = node(Budget::unlimited());
     holder.settle(SHARD, VERSION - 1).unwrap();
     holder.on_update(&one(SHARD, newcomer, VERSION)).unwrap();
-    holder.depart(SHARD, b"its data".to_vec()).unwrap();
+    leaves_with(&mut holder, b"its data");
 
     let mut there = node_of(newcomer, Vec::new(), Budget::unlimited());
     assert!(reserve(&mut there, 100));
@@ -239,11 +275,11 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
         }
     }
     let effects = there.take_effects();
-    let settles = Effect::Settle {
-        shard: SHARD,
-        body: vec![bytes::Bytes::from_static(b"its data")],
+    let settles = |effect: &Effect| match effect {
+        Effect::Settle { shard: SHARD, body } => body.concat() == b"its data",
+        _ => false,
     };
-    assert!(effects.contains(&settles), "{effects:?}");
+    assert!(effects.iter().any(settles), "{effects:?}");
     assert!(there.knows(ME) && there.knows(PEER));
     let greets = |effect: &Effect| matches!(effect, Effect::Send { to: PEER, .. });
     assert!(effects.iter().any(greets), "{effects:?}");
@@ -276,7 +312,7 @@ fn a_newcomer_that_calls_first_is_greeted() {
     node.on_reconnect(newcomer, 0).unwrap();
     assert_eq!(node.take_effects().len(), 1);
     node.on_reconnect(newcomer, 1).unwrap();
-    assert_eq!(node.take_effects(), []);
+    assert!(node.take_effects().is_empty());
     let oneself = node.on_reconnect(ME, 0);
     assert!(
         matches!(oneself, Err(NodeError::Stranger(ME))),
@@ -309,10 +345,8 @@ fn older_news_do_not_send_a_shard_away() {
     says.say(news(VERSION + 1)).unwrap();
     assert!(!node.may_run(SHARD));
     let effects = node.take_effects();
-    let drains = effects
-        .iter()
-        .filter(|effect| **effect == Effect::Drain(SHARD));
-    assert_eq!(drains.count(), 1);
+    let drains = |effect: &&Effect| matches!(effect, Effect::Drain(SHARD));
+    assert_eq!(effects.iter().filter(drains).count(), 1);
 }
 
 #[test]
@@ -372,7 +406,7 @@ fn a_shard_brings_the_map() {
     assert!(reserve(&mut newcomer, 10));
     holder.on_update(&entry(SHARD.index, ME, VERSION)).unwrap();
     holder.take_effects();
-    holder.depart(SHARD, b"where it stands".to_vec()).unwrap();
+    leaves_with(&mut holder, b"where it stands");
     for effect in holder.take_effects() {
         if let Effect::Send { to: ME, packet, .. } = effect {
             newcomer.on_frame(PEER, &packet.to_bytes()).unwrap();

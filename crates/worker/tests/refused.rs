@@ -9,10 +9,11 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId};
 use brambling_protocol::frame::{Body, Data, DataHead, Frame, Packet, Piece, VersionRange};
 use brambling_protocol::{Priority, WorkerId};
+use brambling_worker::cargo::Bytes;
 use brambling_worker::executor::{
     Carrier, Failure, Job, JobOptions, Membership, Pool, QuietCaller,
 };
-use brambling_worker::node::{Bytes, NodeError, NodeOptions};
+use brambling_worker::node::{NodeError, NodeOptions};
 use std::sync::{Arc, Mutex};
 use support::{JOB, ME, NOW, PEER, options};
 

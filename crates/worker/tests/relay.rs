@@ -11,9 +11,9 @@ use brambling_protocol::frame::{
 };
 use brambling_protocol::{Entry, FrameSession, Generation, JobId, Priority, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Effect, Node};
+use brambling_worker::node::Effect;
 use std::collections::BTreeMap;
-use support::{JOB, NOW, counting, one, options};
+use support::{JOB, NOW, Worker, counting, one, options};
 
 const SIGNAL: StageId = StageId(0);
 const SHARD: ShardId = ShardId {
@@ -22,8 +22,8 @@ const SHARD: ShardId = ShardId {
 };
 
 /// One of so many, which has heard nothing of the others.
-fn node(plan: &Plan, me: u32, count: u32) -> Node {
-    support::node(plan, options(WorkerId(me), (0..count).map(WorkerId)))
+fn node(plan: &Plan, me: u32, count: u32) -> Worker {
+    support::worker(plan, options(WorkerId(me), (0..count).map(WorkerId)))
 }
 
 fn signal() -> Signal {
@@ -51,12 +51,12 @@ fn update() -> MapUpdate {
     }
 }
 
-fn knows_outcome(node: &mut Node) -> bool {
+fn knows_outcome(node: &mut Worker) -> bool {
     node.around(SHARD).outcome(SIGNAL, 0).is_some()
 }
 
-fn knows_entry(node: &Node) -> bool {
-    node.map().entry(SHARD) == Ok(Some(entry()))
+fn knows_entry(node: &Worker) -> bool {
+    node.node().map().entry(SHARD) == Ok(Some(entry()))
 }
 
 fn relay(to: impl IntoIterator<Item = u32>, news: News) -> Body<'static> {
@@ -74,13 +74,13 @@ impl Controller {
         said.to_bytes().to_vec()
     }
 
-    fn says(&mut self, to: &mut Node, body: &Body<'_>) {
+    fn says(&mut self, to: &mut Worker, body: &Body<'_>) {
         to.on_frame(WorkerId::CONTROLLER, &self.frame(body))
             .unwrap();
     }
 }
 
-fn hint(from: u32, to: &mut Node, body: Body<'_>) {
+fn hint(from: u32, to: &mut Worker, body: Body<'_>) {
     let bytes = Frame {
         priority: Priority::FIRST,
         sequence: None,
@@ -91,7 +91,7 @@ fn hint(from: u32, to: &mut Node, body: Body<'_>) {
 }
 
 /// Whom a node tells news, and whom those are to tell.
-fn told(node: &mut Node) -> BTreeMap<u32, Vec<u32>> {
+fn told(node: &mut Worker) -> BTreeMap<u32, Vec<u32>> {
     let mut told = BTreeMap::new();
     for effect in node.take_effects() {
         let Effect::Send { to, packet, .. } = effect else {
@@ -109,7 +109,7 @@ fn told(node: &mut Node) -> BTreeMap<u32, Vec<u32>> {
 }
 
 /// Carries what nodes send until nothing is under way. How many frames of news each has sent.
-fn carry(nodes: &mut [Node]) -> Vec<usize> {
+fn carry(nodes: &mut [Worker]) -> Vec<usize> {
     let mut sent = vec![0; nodes.len()];
     loop {
         let mut frames = Vec::new();
@@ -135,9 +135,9 @@ fn carry(nodes: &mut [Node]) -> Vec<usize> {
 }
 
 /// Workers that have all heard of each other.
-fn nodes(count: u32) -> Vec<Node> {
+fn nodes(count: u32) -> Vec<Worker> {
     let plan = counting();
-    let mut nodes: Vec<Node> = (0..count).map(|me| node(&plan, me, count)).collect();
+    let mut nodes: Vec<Worker> = (0..count).map(|me| node(&plan, me, count)).collect();
     for node in &mut nodes {
         node.around(SHARD).announce(0);
     }
@@ -146,7 +146,7 @@ fn nodes(count: u32) -> Vec<Node> {
 }
 
 /// The first of so many, which has heard of all others.
-fn first(count: u32) -> Node {
+fn first(count: u32) -> Worker {
     let mut node = node(&counting(), 0, count);
     for peer in (1..count).map(WorkerId) {
         let joined = Body::Joined(Joined { worker: peer });
@@ -180,9 +180,9 @@ fn all_hear_news_of_the_map_that_the_first_was_told() {
     assert!(nodes.iter().all(knows_entry));
     assert_eq!(sent.iter().sum::<usize>(), 199, "once each");
     assert!(sent.iter().all(|it| *it <= FAN_OUT), "{sent:?}");
-    nodes.iter_mut().for_each(Node::on_tick);
+    nodes.iter_mut().for_each(Worker::on_tick);
     carry(&mut nodes);
-    assert!(nodes.iter().all(Node::is_settled), "and are acknowledged");
+    assert!(nodes.iter().all(Worker::is_settled), "and are acknowledged");
 }
 
 #[cfg(feature = "mutants")]
@@ -354,5 +354,5 @@ fn a_tick_asks_some_and_the_next_ones_the_others() {
     assert!(asked.values().all(|it| *it == 2), "{asked:?}");
     hint(9, &mut node, Body::Signal(signal()));
     node.on_tick();
-    assert_eq!(node.take_effects(), [], "it knows");
+    assert!(node.take_effects().is_empty(), "it knows");
 }

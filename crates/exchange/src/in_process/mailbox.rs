@@ -3,6 +3,10 @@
 //! # Why nothing is lost
 //! Whoever puts something in either changes the head that it has seen, and then the owner's next taking has it; or it finds the box closed, and
 //! keeps what it has. Closing takes everything in the same step. So what was put in is the owner's, and what was not is still its sender's.
+//!
+//! # Who tells the owner
+//! Whoever puts in the first thing of which nobody else tells. What is put in silently does not count: its owner hears of it in another way, and
+//! perhaps not before it has what lies on top of it.
 #![allow(unsafe_code)] // A stack of heap nodes: pushed by many, taken whole by one.
 
 use super::sync::{AtomicPtr, Ordering};
@@ -12,6 +16,9 @@ struct Letter<T> {
     next: *mut Letter<T>,
     content: T,
 }
+
+/// Set in the head while something lies there of which the owner was told.
+const TOLD: usize = 2;
 
 /// Things for one owner, in no order.
 pub struct Mailbox<T> {
@@ -28,6 +35,14 @@ fn closed<T>() -> *mut Letter<T> {
     ptr::without_provenance_mut(1)
 }
 
+fn letter<T>(head: *mut Letter<T>) -> *mut Letter<T> {
+    head.map_addr(|at| at & !TOLD)
+}
+
+fn is_told<T>(head: *mut Letter<T>) -> bool {
+    head.addr() & TOLD != 0
+}
+
 impl<T> Mailbox<T> {
     /// An empty one, open or closed.
     pub fn new(is_open: bool) -> Mailbox<T> {
@@ -40,31 +55,49 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Puts something in. Whether there was nothing before: then the owner must be told.
+    /// Puts something in. Whether the owner must be told of it.
     ///
     /// # Errors
     /// Gives it back when the box is closed.
     pub fn put(&self, content: T) -> Result<bool, T> {
+        self.push(content, true)
+    }
+
+    /// Puts something in of which the owner hears in another way.
+    ///
+    /// # Errors
+    /// As [`Mailbox::put`].
+    pub fn put_silently(&self, content: T) -> Result<(), T> {
+        self.push(content, false).map(|_| ())
+    }
+
+    fn push(&self, content: T, tells: bool) -> Result<bool, T> {
         let mut top = self.head.load(Ordering::Relaxed);
         if top == closed() {
             return Err(content);
         }
-        let letter = Box::into_raw(Box::new(Letter { next: top, content }));
+        let next = letter(top);
+        let added = Box::into_raw(Box::new(Letter { next, content }));
         loop {
+            let was_told = is_told(top);
+            let head = match tells || was_told {
+                true => added.map_addr(|at| at | TOLD),
+                false => added,
+            };
             // Release: publishes the letter. Pairs with the Acquire in `empty`.
             let put =
                 self.head
-                    .compare_exchange_weak(top, letter, Ordering::AcqRel, Ordering::Relaxed);
+                    .compare_exchange_weak(top, head, Ordering::AcqRel, Ordering::Relaxed);
             match put {
-                Ok(_) => return Ok(top.is_null()),
+                Ok(_) => return Ok(tells && !was_told),
                 Err(now) if now == closed() => {
                     // SAFETY: made above, and never published.
-                    return Err(unsafe { Box::from_raw(letter) }.content);
+                    return Err(unsafe { Box::from_raw(added) }.content);
                 }
                 Err(now) => {
                     top = now;
                     // SAFETY: as above: only this thread sees it.
-                    unsafe { (*letter).next = top };
+                    unsafe { (*added).next = letter(top) };
                 }
             }
         }
@@ -97,7 +130,7 @@ impl<T> Mailbox<T> {
         Letters {
             next: match before == closed() {
                 true => ptr::null_mut(),
-                false => before,
+                false => letter(before),
             },
         }
     }

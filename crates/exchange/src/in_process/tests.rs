@@ -490,6 +490,27 @@ fn what_comes_by_mail_lies_in_its_place() {
     assert_eq!(value.get::<Vec<u64>>(), Some(&vec![]));
 }
 
+/// Whoever waits for one source alone is told of what that puts in, though others have put in things of which it hears in another way.
+#[test]
+fn an_owner_is_told_of_what_lies_on_top_of_silent_things() {
+    let mailbox = Mailbox::new(true);
+    for _ in 0..2 {
+        assert_eq!(
+            (mailbox.put_silently(1), mailbox.put_silently(2)),
+            (Ok(()), Ok(()))
+        );
+        assert_eq!(mailbox.put(3), Ok(true));
+        assert_eq!(
+            (mailbox.put_silently(4), mailbox.put(5)),
+            (Ok(()), Ok(false))
+        );
+        assert_eq!(mailbox.take().collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
+        assert!(!mailbox.has_any());
+    }
+    assert_eq!(mailbox.put_silently(6), Ok(()));
+    assert_eq!(mailbox.close().collect::<Vec<_>>(), [6]);
+}
+
 #[test]
 fn a_mailbox_takes_nothing_in_while_it_is_closed() {
     let mailbox = Mailbox::new(false);
@@ -501,6 +522,7 @@ fn a_mailbox_takes_nothing_in_while_it_is_closed() {
     assert_eq!(mailbox.put(3), Ok(true));
     assert_eq!(mailbox.close().collect::<Vec<_>>(), [3]);
     assert_eq!((mailbox.put(4), mailbox.has_any()), (Err(4), false));
+    assert_eq!(mailbox.put_silently(5), Err(5));
     assert_eq!(mailbox.close().next(), None);
 }
 

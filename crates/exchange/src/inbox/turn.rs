@@ -142,12 +142,22 @@ impl<P> OpenTurn<P> {
     ) {
         self.make_room(sources);
         for place in places {
-            let place = u64::from(place);
-            if self.partials.is_empty() || self.fits_partials(&(place..place + 1), None) {
-                let (word, mask) = (place as usize / 64, 1 << (place % 64));
-                self.covered_count += u64::from(self.covered[word] & mask == 0);
+            let (word, mask) = (place as usize / 64, 1 << (place % 64));
+            let only = u64::from(place)..u64::from(place) + 1;
+            if self.covered[word] & mask == 0 && self.fits_partials(&only, None) {
+                self.covered_count += 1;
                 self.covered[word] |= mask;
+                // Nothing of it came: wherever this goes, that is known.
+                let leaf = sources.leaf(place);
+                self.add_empty(leaf..leaf + 1);
             }
+        }
+    }
+
+    fn add_empty(&mut self, leaves: Range<u64>) {
+        match self.empties.last_mut() {
+            Some(before) if before.end == leaves.start => before.end = leaves.end,
+            _ => self.empties.push(leaves),
         }
     }
 
@@ -255,10 +265,7 @@ impl<P> OpenTurn<P> {
             return Err(Fault::Overlap(TreeNode::leaf(leaves.start)));
         }
         self.cover(&places);
-        match self.empties.last_mut() {
-            Some(before) if before.end == leaves.start => before.end = leaves.end,
-            _ => self.empties.push(leaves),
-        }
+        self.add_empty(leaves);
         Ok(true)
     }
 

@@ -7,7 +7,8 @@ use brambling_program::{Bindings, ExchangeId, Inbox, Outbox, Plan, Program, Rela
 use brambling_protocol::frame::{Body, Data, DataHead, Frame, Piece as Sent, Route, VersionRange};
 use brambling_protocol::{Generation, Priority, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Bytes, NodeOptions};
+use brambling_worker::cargo::Bytes;
+use brambling_worker::node::NodeOptions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,12 +1,15 @@
 //! A handful of nodes in one process. Their frames are carried as a test says: all, some, or the last one first.
 
-use crate::support::{self, JOB, NOW, one};
+use crate::support::desk::Piece;
+use crate::support::{self, JOB, NOW, Worker, one};
 use brambling_exchange::Combining;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, Plan, ShardId, Turn, Value};
 use brambling_protocol::frame::{Ack, Body, Frame, Gone, Leaves, MapUpdate, Reserve, Route};
 use brambling_protocol::{FrameSession, Priority, Version, WorkerId};
-use brambling_worker::node::{Bytes, Effect, Encoded, Node, NodeOptions, Piece};
+use brambling_worker::cargo::{Bytes, Encoded};
+use brambling_worker::node::{Effect, NodeOptions};
+use brambling_worker::waits::Charges;
 use brambling_worker::{Spares, Surroundings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +42,7 @@ pub struct Pieces {
 
 pub struct Cluster {
     pub plan: Plan,
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<Worker>,
     /// What the controller says to each.
     controller: Vec<FrameSession>,
     /// Where shards are.
@@ -55,6 +58,8 @@ pub struct Cluster {
     pub is_merged_later: bool,
     /// Groups that were merged, by worker.
     pub merged: Vec<(u32, At, TreeNode)>,
+    /// How those count that are being merged.
+    charges: BTreeMap<(u32, At, TreeNode), Charges>,
     /// Shards that were woken.
     pub woken: Vec<ShardId>,
 }
@@ -72,7 +77,7 @@ impl Cluster {
             let mut options = support::options(WorkerId(me), (0..count).map(WorkerId));
             options.open_turns = 2;
             change(&mut options);
-            support::node(&plan, options)
+            support::worker(&plan, options)
         };
         Cluster {
             nodes: (0..count).map(node).collect(),
@@ -85,6 +90,7 @@ impl Cluster {
             complete: Vec::new(),
             is_merged_later: false,
             merged: Vec::new(),
+            charges: BTreeMap::new(),
             woken: Vec::new(),
         }
     }
@@ -126,7 +132,7 @@ impl Cluster {
         self.carry();
     }
 
-    pub fn home(&mut self, shard: ShardId) -> &mut Node {
+    pub fn home(&mut self, shard: ShardId) -> &mut Worker {
         &mut self.nodes[self.homes[&shard] as usize]
     }
 
@@ -193,13 +199,15 @@ impl Cluster {
     pub fn drained(&mut self, shard: ShardId) {
         let node = self.home(shard);
         assert!(!node.may_run(shard));
-        node.depart(shard, Vec::new()).unwrap();
+        node.depart(shard, &[]).unwrap();
     }
 
     /// The frames of all nodes are under way.
     pub fn collect(&mut self) {
         for at in 0..self.nodes.len() {
             self.nodes[at].flush();
+            let woken = self.nodes[at].take_woken();
+            self.woken.extend(woken);
             for effect in self.nodes[at].take_effects() {
                 self.perform(at as u32, effect);
             }
@@ -237,7 +245,6 @@ impl Cluster {
                 self.under_way.push(sent);
             }
             Effect::Combine { at, group } => self.complete.push((from, at, group)),
-            Effect::Wake(shard) => self.woken.push(shard),
             Effect::Settle { shard, .. } => {
                 self.homes.insert(shard, from);
             }
@@ -278,8 +285,7 @@ impl Cluster {
     pub fn merge_all(&mut self) {
         for (worker, at, group) in std::mem::take(&mut self.complete) {
             let piece = self.takes(worker, at, group);
-            let node = &mut self.nodes[worker as usize];
-            node.combined(at, group, piece).unwrap();
+            self.combined(worker, at, group, piece);
             self.merged.push((worker, at, group));
         }
     }
@@ -289,7 +295,8 @@ impl Cluster {
         let program = &self.plan.program;
         let spares = Arc::new(Spares::new(program.piece_type(at.0)));
         let node = &mut self.nodes[worker as usize];
-        let taken = node.take_group(at, group).unwrap();
+        let (taken, charges) = node.take_group(at, group).unwrap();
+        self.charges.insert((worker, at, group), charges);
         let values = taken.into_iter().map(|it| it.into_value(&spares).unwrap());
         let mut values: Vec<Value> = values.collect();
         let merge = program.combiner(at.0).expect("only such pieces meet");
@@ -298,10 +305,17 @@ impl Cluster {
         Piece::Encoded(Encoded::of(values.swap_remove(0), &spares, 1 << 10))
     }
 
+    /// What a group makes together goes on.
+    pub fn combined(&mut self, worker: u32, at: At, group: TreeNode, piece: Piece) {
+        let node = &mut self.nodes[worker as usize];
+        node.combined(at, group, piece).unwrap();
+        self.charges.remove(&(worker, at, group));
+    }
+
     /// Time goes by, until everybody has acknowledged what has come.
     pub fn tick(&mut self) {
         for _ in 0..2 {
-            self.nodes.iter_mut().for_each(Node::on_tick);
+            self.nodes.iter_mut().for_each(Worker::on_tick);
             self.carry();
         }
     }

@@ -53,7 +53,7 @@ fn credits(it: &Cluster) -> Vec<(u32, u32, Version)> {
 }
 
 fn knows(it: &Cluster, worker: u32, shard: ShardId) -> Option<Entry> {
-    it.nodes[worker as usize].map().entry(shard).unwrap()
+    it.nodes[worker as usize].node().map().entry(shard).unwrap()
 }
 
 fn at(owner: u32, version: Version) -> Option<Entry> {

@@ -163,8 +163,7 @@ fn what_is_complete_is_merged_where_its_relay_was() {
         match begun {
             Some(piece) => {
                 it.complete.clear();
-                let node_of_old = &mut it.nodes[OLD as usize];
-                node_of_old.combined(at, node(1, 3), piece).unwrap();
+                it.combined(OLD, at, node(1, 3), piece);
             }
             None => it.merge_all(),
         }
@@ -217,7 +216,7 @@ fn a_worker_that_leaves_merges_first() {
         assert!(!it.nodes[OLD as usize].has_left(), "it is being merged");
         assert!(!it.nodes[OLD as usize].is_settled());
         let piece = begun.unwrap_or_else(|| it.takes(OLD, at, pair));
-        it.nodes[OLD as usize].combined(at, pair, piece).unwrap();
+        it.combined(OLD, at, pair, piece);
         assert!(!it.nodes[OLD as usize].has_left(), "it waits for a flush");
         it.tick();
         assert!(it.nodes[OLD as usize].has_left());

@@ -10,7 +10,8 @@ use brambling_exchange::RouterError;
 use brambling_memory::{Budget, Class, Floors, Spill};
 use brambling_program::Turn;
 use brambling_protocol::WorkerId;
-use brambling_worker::node::{Bytes, NodeError, NodeOptions};
+use brambling_worker::cargo::Bytes;
+use brambling_worker::node::{NodeError, NodeOptions};
 use std::sync::Arc;
 
 /// Whose room is looked at; the destination of the reduction is elsewhere.
@@ -82,7 +83,7 @@ fn pieces_that_wait_at_a_relay_count_until_they_are_merged() {
     it.complete.clear();
     let merged = it.takes(HERE, at, pair);
     assert_eq!(counted(&budget), (3 * one, 0), "while they are merged");
-    it.nodes[HERE as usize].combined(at, pair, merged).unwrap();
+    it.combined(HERE, at, pair, merged);
     assert_eq!(counted(&budget), (one, 0));
     ends(&mut it, [2, 3], 0);
     ends(&mut it, [0, 1, 2], 1);
@@ -116,7 +117,7 @@ fn pieces_that_find_no_room_at_a_relay_are_spilled() {
     let (at, pair) = ((REDUCTION, 1), node(1, 0));
     let merged = it.takes(HERE, at, pair);
     assert_eq!(counted(&budget), (2 * one, 0), "read back");
-    it.nodes[HERE as usize].combined(at, pair, merged).unwrap();
+    it.combined(HERE, at, pair, merged);
     assert_eq!(counted(&budget), (0, 0));
     ends(&mut it, 0..4, 0);
     ends(&mut it, 2..4, 1);
@@ -201,5 +202,5 @@ fn what_waits_for_a_relays_own_gather_makes_way_for_its_group() {
     home.scattered(source, (BROADCAST, 0), each).unwrap();
     let at = (REDUCTION, 1);
     let taken = it.nodes[HERE as usize].take_group(at, node(1, 0));
-    assert_eq!(taken.unwrap().len(), 2);
+    assert_eq!(taken.unwrap().0.len(), 2);
 }

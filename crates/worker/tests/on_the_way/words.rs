@@ -4,7 +4,8 @@ use crate::cluster::{At, Cluster, piece};
 use brambling_program::tree::{Folding, TreeNode};
 use brambling_program::{Bindings, ExchangeId, PayloadType, Plan, Program, Turn, Value};
 use brambling_worker::Surroundings;
-use brambling_worker::node::{Bytes, NodeOptions};
+use brambling_worker::cargo::Bytes;
+use brambling_worker::node::NodeOptions;
 use std::sync::Arc;
 
 pub const REDUCTION: ExchangeId = ExchangeId(0);

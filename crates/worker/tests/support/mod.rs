@@ -3,7 +3,10 @@
 // Each test has its own selection.
 #![allow(dead_code)]
 
+#[path = "../../../simulation/src/desk.rs"]
+pub mod desk;
 pub mod shelf;
+pub mod worker;
 
 use brambling_exchange::Combining;
 use brambling_memory::Budget;
@@ -12,6 +15,7 @@ use brambling_protocol::frame::FAN_OUT;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Version, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
 use std::sync::Arc;
+pub use worker::Worker;
 
 pub const JOB: JobId = JobId(1);
 pub const NOW: Generation = Generation(0);
@@ -44,6 +48,12 @@ pub fn nowhere(plan: &Plan) -> PartitionMap {
 /// A node that does not know where anything is.
 pub fn node(plan: &Plan, options: NodeOptions) -> Node {
     Node::new(plan, nowhere(plan), options)
+}
+
+/// A worker that does not know where anything is.
+pub fn worker(plan: &Plan, options: NodeOptions) -> Worker {
+    let open_turns = options.open_turns;
+    Worker::new(node(plan, options), open_turns)
 }
 
 /// News of one shard.

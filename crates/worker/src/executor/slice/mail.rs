@@ -203,12 +203,17 @@ impl<'a> Slice<'a, '_> {
         Encoded::of(value, self.job.ties().spares(id), SHARED_BYTES)
     }
 
-    /// Puts an item into a mailbox, and wakes the shard if that is to be; the item if the shard has left meanwhile.
+    /// Puts an item into a mailbox, and wakes the shard if it hears of that in no other way; the item if the shard has left meanwhile.
     fn put(&self, at: At, number: u32, item: Item<Kept>, wakes: bool) -> Option<Item<Kept>> {
         let mailbox = &self.job.residents[number as usize].mailbox;
-        match mailbox.put(Letter { at, item }) {
-            Ok(is_first) => {
-                if is_first && wakes {
+        let letter = Letter { at, item };
+        let put = match wakes {
+            true => mailbox.put(letter),
+            false => mailbox.put_silently(letter).map(|()| false),
+        };
+        match put {
+            Ok(is_to_be_told) => {
+                if is_to_be_told {
                     self.wake(number);
                 }
                 None

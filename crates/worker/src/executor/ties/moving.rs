@@ -4,12 +4,19 @@
 //! First the node delivers nothing to it any more. Then the shard's word among the owners says that it is away, its mailbox closes, and its places are
 //! claimed ([`Stamp::claim`](brambling_exchange::in_process::Stamp::claim)). Whoever put something into the mailbox before, or stamped a place, has
 //! given it to the shard; whoever comes later finds the mailbox closed, or the word, and gives it to the node, which forwards it.
+//!
+//! # Why a stamp is not taken for the word that nothing was sent
+//! A source that stamps looks where the shard is before it puts in its piece, and again behind its stamp. Before stamps are looked at for the last time
+//! the word says that the shard lives by its mailbox: who stamps later sees it, and says by name that it has sent nothing. Only then the shard is away:
+//! so whoever has stamped when stamps are looked at has found it there, and its mailbox open, and what it has sent lies in that. Of a later stamp the
+//! piece may have gone to the node.
 
 use super::Ties;
 use crate::arrivals::Arrivals;
 use crate::cargo::Cargo;
-use crate::executor::job::{AWAY, Job};
+use crate::executor::job::{AWAY, BY_MAIL, Job};
 use crate::node::NodeError;
+use crate::waits::At;
 use brambling_exchange::OPEN_TURNS;
 use brambling_exchange::in_process::{Keeper, fences};
 use brambling_program::{ExchangeId, ShardId, Turn};
@@ -33,8 +40,15 @@ impl Ties {
             self.leaving[number as usize].store(false, Ordering::Relaxed);
             node.leave(shard);
         });
+        let owner = &job.owners[number as usize];
+        let mut ended = Vec::new();
+        if !has_moved {
+            owner.fetch_or(BY_MAIL, Ordering::SeqCst);
+            fences::heavy();
+            ended = self::ended(job, shard, arrivals);
+        }
         // Sequentially consistent with the fence: who stamps later sees it.
-        job.owners[number as usize].store(AWAY, Ordering::SeqCst);
+        owner.store(AWAY, Ordering::SeqCst);
         fences::heavy();
         let letters = resident.mailbox.close();
         if !has_moved {
@@ -47,6 +61,9 @@ impl Ties {
         }
         for letter in letters {
             arrivals.accept(letter, job)?;
+        }
+        for (at, places) in ended {
+            arrivals.ended(at, places, job);
         }
         if !has_moved {
             for &id in &job.mailed[shard.group.index()] {
@@ -83,18 +100,31 @@ impl Ties {
     }
 }
 
-/// What a shard that leaves has in its places of an exchange, or hears by stamps, is with what has come by mail.
+/// The sources of which a shard that leaves hears by stamps that they have ended, by their places.
+fn ended(job: &Job, shard: ShardId, arrivals: &Arrivals) -> Vec<(At, Vec<u32>)> {
+    let mut all = Vec::new();
+    for &id in &job.mailed[shard.group.index()] {
+        let exchange = job.exchange(id);
+        let Keeper::Stamped(stamped) = exchange.keeper() else {
+            continue;
+        };
+        if !stamped.serves(shard.index) {
+            continue;
+        }
+        let first = arrivals.next(id);
+        for turn in first..first + OPEN_TURNS {
+            let fan_in = exchange.links().fan_in(turn, shard.index);
+            let ended = stamped.ended(turn, shard.index, 0..fan_in);
+            all.push(((id, turn), ended.collect()));
+        }
+    }
+    all
+}
+
+/// What a shard that leaves has in its places of an exchange is with what has come by mail.
 fn collect(job: &Job, id: ExchangeId, shard: ShardId, arrivals: &mut Arrivals) {
     let exchange = job.exchange(id);
     match exchange.keeper() {
-        Keeper::Stamped(stamped) if stamped.serves(shard.index) => {
-            let first = arrivals.next(id);
-            for turn in first..first + OPEN_TURNS {
-                let fan_in = exchange.links().fan_in(turn, shard.index);
-                let ended = stamped.ended(turn, shard.index, 0..fan_in);
-                arrivals.ended((id, turn), ended, job);
-            }
-        }
         Keeper::Stamped(_) => {}
         Keeper::Slots(_) => {
             // By phase: a place is the same pair's in each of them.

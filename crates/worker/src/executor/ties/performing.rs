@@ -129,8 +129,8 @@ impl Ties {
             .mailbox
             .put(Letter { at, item })
         {
-            Ok(is_first) => {
-                if is_first {
+            Ok(is_to_be_told) => {
+                if is_to_be_told {
                     job.post(number);
                 }
                 Ok(())

@@ -1,0 +1,79 @@
+//! What has come for a shard, and what of it goes along when it moves.
+//!
+//! Catches sources that were heard here and are waited for there. What counts while it waits, the tests of `pieces` and of nodes check.
+
+use super::*;
+use brambling_exchange::Sources;
+use brambling_memory::Budget;
+use brambling_program::Value;
+use brambling_program::tree::TreeNode;
+
+const AT: At = (ExchangeId(0), 0);
+const SHARD: ShardId = ShardId {
+    group: GroupId(0),
+    index: 3,
+};
+
+fn waits() -> Waits {
+    Waits::new(Budget::unlimited(), None)
+}
+
+fn fresh() -> Arrivals {
+    Arrivals::new(SHARD, [AT.0], 2)
+}
+
+fn comes(arrivals: &mut Arrivals, at: At, source: u32, relation: &impl Relation) -> Accepted {
+    let kept = Kept::uncounted(Cargo::Value(Value::new(u64::from(source))));
+    let item = Item::whole(TreeNode::leaf(source.into()), kept);
+    arrivals.accept(Letter { at, item }, relation).unwrap()
+}
+
+fn travels(arrivals: &Arrivals, relation: &impl Relation) -> Arrivals {
+    let state = arrivals.export().unwrap();
+    let state = state.map(|bytes| Cargo::Bytes(bytes.into_vec().into()));
+    Arrivals::import(SHARD, [AT.0], 2, state, relation, &waits()).unwrap()
+}
+
+fn sources(arrivals: &mut Arrivals, relation: &impl Relation) -> Vec<u32> {
+    let pieces = arrivals.take(AT, relation, &waits()).unwrap();
+    pieces.into_iter().map(|(source, _)| source).collect()
+}
+
+/// Of sources that say by stamp that they have ended, and that sent nothing, nobody hears again where the shard is then.
+#[test]
+fn what_has_ended_goes_along() {
+    let few = [1, 4, 6, 7, 90];
+    for relation in [Sources::Dense(5), Sources::Sparse(&few)] {
+        let leaf = |place: u32| match relation {
+            Sources::Sparse(few) => few[place as usize],
+            _ => place,
+        };
+        let mut here = fresh();
+        comes(&mut here, AT, leaf(1), &relation);
+        here.ended(AT, [0, 1, 2, 4], &relation);
+        assert!(!here.is_complete(AT, &relation));
+        let mut there = travels(&here, &relation);
+        assert!(!there.is_complete(AT, &relation));
+        // What is under way to where it was comes again from where it is sent on to.
+        assert_eq!(
+            comes(&mut there, AT, leaf(1), &relation),
+            Accepted::Repeated
+        );
+        assert_eq!(
+            comes(&mut there, AT, leaf(3), &relation),
+            Accepted::Complete
+        );
+        assert_eq!(sources(&mut there, &relation), [leaf(1), leaf(3)]);
+    }
+}
+
+/// Though nothing else of the turn has come.
+#[test]
+fn a_turn_in_which_all_have_ended_goes_along() {
+    let relation = Sources::Dense(70);
+    let mut here = fresh();
+    here.ended(AT, 0..70, &relation);
+    let mut there = travels(&here, &relation);
+    assert!(there.is_complete(AT, &relation));
+    assert_eq!(sources(&mut there, &relation), [0; 0]);
+}
