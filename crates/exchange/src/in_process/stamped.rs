@@ -165,7 +165,9 @@ impl Stamped {
                 number,
                 starts_here,
             } = self.destinations[destination as usize];
-            if !destinations.is_near(number) && !(starts_here && destinations.sent_far(number)) {
+            let is_told =
+                destinations.is_near(number) || (starts_here && destinations.sent_far(number));
+            if !is_told {
                 elsewhere(destination);
             }
         }

@@ -482,10 +482,8 @@ fn what_comes_by_mail_lies_in_its_place() {
     let mut pieces = Pieces::Slots(end.pieces(0));
     let (source, piece) = pieces.next().expect("one was sent");
     // SAFETY: of this type, and this thread's.
-    assert_eq!(
-        (source, unsafe { &*piece.cast::<Vec<u64>>() }),
-        (2, &vec![7])
-    );
+    let piece = unsafe { &*piece.cast::<Vec<u64>>() };
+    assert_eq!((source, piece), (2, &vec![7]));
     assert!(pieces.next().is_none());
     assert_eq!(value.get::<Vec<u64>>(), Some(&vec![]));
 }

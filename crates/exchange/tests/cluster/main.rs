@@ -55,7 +55,7 @@ impl Cluster {
                     Room::new(budget.clone(), None),
                 ),
                 inboxes: BTreeMap::new(),
-                credits: Credits::new(OPEN, [(X, DESTINATIONS)]),
+                credits: Credits::new([(X, DESTINATIONS)]),
                 sources: (0..SOURCES)
                     .filter(|s| *s as usize % WORKERS == me)
                     .map(|s| (s, 0))
