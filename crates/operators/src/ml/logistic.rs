@@ -8,7 +8,7 @@
 //! the lanes by halving at the end. Neither the width of a register nor the number of columns enters.
 
 use crate::numerics::{canonical, log_loss_lanes, sigmoid_lanes};
-use crate::simd::{F64x8, Isa, Kernel, Octet, Rows, Value, dispatch, prefetch, prefetch_helps};
+use crate::simd::{F64x8, Isa, Kernel, Octet, Rows, Value, dispatch, prefetch};
 
 /// Rows with their labels: `x` row by row, one label of 0 or 1 for each row.
 #[derive(Clone, Copy, Debug)]
@@ -218,23 +218,16 @@ fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
     // What eight rows add to the gradient waits until the next eight have their margins: a CPU does both at once, and does not
     // fill up with additions that need residuals which take long.
     let mut waiting = None;
-    let prefetches = prefetch_helps();
     let labels_ahead = rows.prefetched_rows().next_multiple_of(8);
-    if prefetches {
-        // The first half begins where the block before ended, most often.
-        rows.prefetch_from(labels.len() / 2 * 8);
-    }
+    // The first half begins where the block before ended, most often.
+    rows.prefetch_from(labels.len() / 2 * 8);
     for index in order(labels.len()) {
         let labels = &labels[index];
         let octet = rows.octet::<VECTORS>(index * 8);
-        if prefetches {
-            prefetch(labels.as_ptr().wrapping_add(labels_ahead));
-        }
+        prefetch(labels.as_ptr().wrapping_add(labels_ahead));
         let mut products = [V::splat(0.0); 8];
         for row in 0..8 {
-            if prefetches {
-                octet.prefetch(row);
-            }
+            octet.prefetch(row);
             let mut product = octet.load(row, 0).mul(weights[0]);
             for vector in 1..VECTORS {
                 product = octet.load(row, vector).mul_add(weights[vector], product);

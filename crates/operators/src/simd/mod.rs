@@ -19,9 +19,7 @@ mod avx512;
 
 pub use isa::{Isa, ParseIsaError, SelectError, active, detect, select};
 pub use rows::Value;
-pub(crate) use rows::{
-    Eight, Octet, Rows, Walk, prefetch, prefetch_helps, prefetch_line, prefetch_soon,
-};
+pub(crate) use rows::{Eight, Octet, Rows, Walk, prefetch, prefetch_line, prefetch_soon};
 pub(crate) use vector::{F32x16, F64x8, Line, SingleLine};
 
 /// A kernel's body. Implementations of `run` and all that it calls in its hot loop must be

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // Masked loads at computed addresses, and prefetches.
 
 use std::marker::PhantomData;
-use std::sync::OnceLock;
 
 use super::{F64x8, Line};
 
@@ -365,34 +364,6 @@ pub(crate) fn prefetch_line(at: &f64, line: usize) {
 pub(crate) fn prefetch_soon(at: &f64, line: usize) {
     let ahead = std::ptr::from_ref(at).wrapping_byte_add(PREFETCH_SOON_BYTES);
     prefetch(ahead.wrapping_byte_add(line * LINE_BYTES));
-}
-
-/// Whether asking for lines ahead helps a loop that reads rows once: an EPYC of Zen 5 is faster by a fifth to a half with it,
-/// a Xeon by a tenth. Another EPYC, with two thirds of its arithmetic, was slower by an eighth; older ones are taken for
-/// its like. Changes no bit.
-pub(crate) fn prefetch_helps() -> bool {
-    static HELPS: OnceLock<bool> = OnceLock::new();
-    *HELPS.get_or_init(|| amd_family().is_none_or(|family| family >= ZEN_5))
-}
-
-const ZEN_5: u32 = 0x1a;
-
-/// The CPU's family, where AMD made it.
-#[cfg(target_arch = "x86_64")]
-fn amd_family() -> Option<u32> {
-    use std::arch::x86_64::__cpuid;
-    let vendor = __cpuid(0);
-    let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-    let signature = __cpuid(1).eax;
-    let (base, more) = (signature >> 8 & 0xf, signature >> 20 & 0xff);
-    // What is beyond 15 stands apart.
-    let family = if base == 0xf { base + more } else { base };
-    (name.as_flattened() == b"AuthenticAMD").then_some(family)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn amd_family() -> Option<u32> {
-    None
 }
 
 /// Asks for the line at `address`.
