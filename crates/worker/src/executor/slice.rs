@@ -12,7 +12,6 @@ use super::failure::Failure;
 use super::job::{Body, Job, Resident, Station};
 use super::steps::Way;
 use super::watch::Watches;
-use crate::arrivals::Arrivals;
 use crate::node::NodeError;
 use crate::shard::{InOrder, Issue, Next, Place};
 use around::Around;
@@ -264,7 +263,7 @@ impl<'a, 's> Slice<'a, 's> {
             return Ran::Done;
         };
         context.enter(at);
-        match self.run_stage(step.way, at, around.arrivals, kernel, args, context) {
+        match self.run_stage(step.way, at, around, kernel, args, context) {
             Progress::Done => {
                 body.shard.retire(issue);
                 Ran::Done
@@ -320,7 +319,7 @@ impl<'a, 's> Slice<'a, 's> {
         &mut self,
         way: Way,
         at: Position,
-        arrivals: &mut Arrivals,
+        around: &mut Around<'a, '_>,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
@@ -331,13 +330,13 @@ impl<'a, 's> Slice<'a, 's> {
             Way::Scatter(id, source) => self.scatter(source, (id, turn), kernel, args, context),
             Way::Gather(id, end) => self.gather(end, (id, turn), kernel, args, context),
             Way::GatherTied(id, end) => {
-                self.gather_tied(end, (id, turn), arrivals, kernel, args, context)
+                self.gather_tied(end, (id, turn), around, kernel, args, context)
             }
             Way::ScatterOtherwise(id, by) => {
                 self.scatter_otherwise(by, (id, turn), kernel, args, context)
             }
             Way::GatherOtherwise(id, by) => {
-                self.gather_otherwise(by, (id, turn), arrivals, kernel, args, context)
+                self.gather_otherwise(by, (id, turn), around, kernel, args, context)
             }
             Way::Signal => match self.call(kernel, args, context) {
                 Progress::Done => self.publish(at, context),

@@ -110,18 +110,14 @@ impl<'a> SourceEnd<'a> {
         routes.map(|route| self.slots.growth_of(turn, route)).sum()
     }
 
-    /// Ends a turn: what was not sent counts as empty. Tells its destinations; what is for those that do not look here is given to `elsewhere`.
+    /// Ends a turn: what was not sent counts as empty. Tells its destinations. Whether there are some that do not look here: what is for them
+    /// has to be [taken back](SourceEnd::take_back).
     ///
     /// Whether a destination is near is asked before it can see the stamp. Afterwards another thread, where it
     /// is a guest, may have run it past this turn and have handed it home: what it has heard is then that of a
     /// later turn.
     #[inline(always)]
-    pub fn sent(
-        &self,
-        turn: Turn,
-        destinations: &mut impl Destinations<'a>,
-        elsewhere: impl FnMut(u32, Option<Value>),
-    ) {
+    pub fn sent(&self, turn: Turn, destinations: &mut impl Destinations<'a>) -> bool {
         let (slots, base) = (self.slots, self.slots.turn(turn));
         let arrived = &*slots.arrived;
         let mut any_far = false;
@@ -149,27 +145,39 @@ impl<'a> SourceEnd<'a> {
                 lacking &= lacking - 1;
             }
         }
-        if any_far {
-            self.sent_far(turn, destinations, elsewhere);
-        }
+        any_far && self.sent_far(destinations)
     }
 
-    fn sent_far(
-        &self,
-        turn: Turn,
-        destinations: &mut impl Destinations<'a>,
-        mut elsewhere: impl FnMut(u32, Option<Value>),
-    ) {
+    /// Whether some do not look here.
+    fn sent_far(&self, destinations: &mut impl Destinations<'a>) -> bool {
         // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stamps, or the
-        // caller sees below that it sleeps.
+        // caller sees below that it sleeps. Whoever leaves does likewise: it collects, or is seen to be away.
         fences::light();
+        let mut any_away = false;
         // One that has become near since is on its way home, by mail.
         for route in &self.outgoing.routes {
-            let is_told = destinations.is_near(route.number) || destinations.sent_far(route.number);
-            if !is_told && !mutants::is_on("sources-leave-what-they-have-stamped") {
+            if !destinations.is_near(route.number) {
+                any_away |= !destinations.sent_far(route.number);
+            }
+        }
+        any_away
+    }
+
+    /// Takes what a turn that has ended left in the places of destinations that do not look there any more: each piece that its
+    /// destination has not collected itself.
+    #[cold]
+    pub fn take_back(
+        &self,
+        turn: Turn,
+        looks_here: impl Fn(u32) -> bool,
+        mut each: impl FnMut(u32, Option<Value>),
+    ) {
+        for route in &self.outgoing.routes {
+            if !looks_here(route.number) && !mutants::is_on("sources-leave-what-they-have-stamped")
+            {
                 // SAFETY: the place of a route, for a turn that this source has ended.
                 if let Some(left) = unsafe { self.slots.claim(turn, route.offset) } {
-                    elsewhere(route.destination, left);
+                    each(route.destination, left);
                 }
             }
         }

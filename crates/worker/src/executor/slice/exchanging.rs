@@ -1,6 +1,7 @@
 //! Scatters and gathers: what their kernels are lent, and who hears of it.
 #![allow(unsafe_code)] // Lends kernels their ports, and touches the thread's run queue inside its zone.
 
+use super::around::Around;
 use super::{Lack, Slice, mail};
 use crate::arrivals::Arrivals;
 use crate::executor::job::Job;
@@ -41,13 +42,22 @@ impl<'a> Slice<'a, '_> {
         {
             return context.fail(pieces_error(error));
         }
-        let mut left = Vec::new();
-        let elsewhere = |destination, piece| left.push((destination, piece));
-        source.sent(turn, &mut Sent::new(self, id, turn), elsewhere);
-        if left.is_empty() {
-            return Progress::Done;
+        match source.sent(turn, &mut Sent::new(self, id, turn)) {
+            false => Progress::Done,
+            true => told(context, self.take_back(source, (id, turn))),
         }
-        told(context, self.send_elsewhere((id, turn), left))
+    }
+
+    /// Some of its destinations do not look at their places any more: they get what lies there in another way.
+    #[cold]
+    #[inline(never)]
+    fn take_back(&self, source: SourceEnd<'a>, at: At) -> Result<(), NodeError> {
+        let mut left = Vec::new();
+        let looks_here = |number| self.job.needs_mail(number).is_some();
+        source.take_back(at.1, looks_here, |destination, piece| {
+            left.push((destination, piece));
+        });
+        self.send_elsewhere(at, left)
     }
 
     /// A scatter that does not always write to the same places.
@@ -145,19 +155,19 @@ impl<'a> Slice<'a, '_> {
         Progress::Done
     }
 
-    /// The same, where something may come by mail.
-    #[inline(always)]
+    /// The same, where something may come by mail. A function of its own: what a job alone runs has no registers to spare for it.
+    #[inline(never)]
     pub(super) fn gather_tied(
         &mut self,
         end: DestinationEnd<'a>,
         at: At,
-        arrivals: &mut Arrivals,
+        around: &mut Around<'a, '_>,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
         match self.gather(end, at, kernel, args, context) {
-            Progress::Done => told(context, self.has_gathered(at, arrivals, By::Places)),
+            Progress::Done => told(context, self.has_gathered(at, around.arrivals, By::Places)),
             progress => progress,
         }
     }
@@ -168,17 +178,23 @@ impl<'a> Slice<'a, '_> {
         &mut self,
         by: By,
         at: At,
-        arrivals: &mut Arrivals,
+        around: &mut Around<'a, '_>,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
         let exchange = self.job.exchange(at.0);
         match exchange.destination(at.1, self.resident.index) {
-            Some(end) if by == By::Places => {
-                self.gather_tied(end, at, arrivals, kernel, args, context)
+            Some(end) if by == By::Places && self.job.ties.is_none() => {
+                self.gather(end, at, kernel, args, context)
             }
-            _ => self.gather_mail(exchange, at, (arrivals, by), kernel, args, context),
+            Some(end) if by == By::Places => {
+                self.gather_tied(end, at, around, kernel, args, context)
+            }
+            _ => {
+                let mail = (&mut *around.arrivals, by);
+                self.gather_mail(exchange, at, mail, kernel, args, context)
+            }
         }
     }
 
