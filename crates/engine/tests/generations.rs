@@ -1,5 +1,5 @@
-//! Two generations of one job on the same two workers at once: each has its links, its prints and its results, and the end of the older is nothing to the
-//! younger, though a kernel of the older sleeps through it.
+//! Two generations of one job on the same two workers at once: each has its links, its prints and its results. The younger begins, and its cells exchange,
+//! while kernels of the older sleep on a thread of each worker; the older ends meanwhile, and that is nothing to the younger.
 //!
 //! What begins generations is a controller of the test's own: a machine for each, which tells workers what a controller tells them.
 
@@ -31,10 +31,10 @@ const OLD: JobKey = key(0);
 const YOUNG: JobKey = key(1);
 const TOKEN: [u8; 32] = [9; 32];
 const PARTITIONS: u32 = 4;
-/// Turns of the younger with its neighbours, before it computes by itself, and afterwards again. The older has no end.
-const BESIDE: u64 = 100;
-/// Turns by itself: more than the test waits for.
-const ALONE: u64 = 20_000;
+/// Turns of the younger: more than the test waits for. The older has no end.
+const TURNS: u64 = 8_000;
+/// Each so many turns a cell says where it is.
+const SAID_EACH: u64 = 1_000;
 
 const fn key(generation: u64) -> JobKey {
     JobKey {
@@ -55,8 +55,7 @@ struct Stage {
     /// The last turn that any of them has come to.
     latest: AtomicU64,
     is_woken: AtomicBool,
-    /// Partitions of the younger that compute by themselves, and in how many turns they did.
-    alone: AtomicU32,
+    /// How many turns cells of the younger have ended, together.
     turns: AtomicU64,
     /// The younger need not wait any more.
     is_seen: AtomicBool,
@@ -74,8 +73,7 @@ impl Stage {
         }
     }
 
-    fn alone(&self, turn: u64) {
-        self.alone.fetch_add(u32::from(turn == 0), Ordering::SeqCst);
+    fn young(&self) {
         self.turns.fetch_add(1, Ordering::SeqCst);
         if !self.is_seen.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
@@ -113,7 +111,7 @@ fn program(stage: &Arc<Stage>, prints: &Prints, is_old: bool) -> Program {
     p.keep(&cells);
     let says = |who: &'static str, prints: &Prints, context: &Context<'_>| {
         let (turn, partition) = (context.turn(), context.partition());
-        if turn % 10 == 0 {
+        if turn % SAID_EACH == 0 {
             let text = format!("{who} {partition} {turn}\n");
             prints.print(Stream::Out, "step", &text);
         }
@@ -126,32 +124,21 @@ fn program(stage: &Arc<Stage>, prints: &Prints, is_old: bool) -> Program {
         });
         return p;
     }
-    let before = prints.clone();
-    beside(&mut p, &cells, BESIDE, move |it| says("young", &before, it));
-    p.repeat(ALONE, |p| {
-        let each = p.compute("alone").update(&cells);
-        each.run_with_context(move |context: &mut Context<'_>, cell: &mut Cell| {
-            stage.alone(context.turn());
-            cell.0 = cell.0.wrapping_mul(3);
-        });
+    beside(&mut p, &cells, TURNS, move |context| {
+        says("young", &prints, context);
+        stage.young();
     });
-    beside(&mut p, &cells, BESIDE, move |it| says("later", &prints, it));
     p
 }
 
 /// The same without an engine.
 fn expected() -> Vec<u64> {
     let mut cells: Vec<u64> = (0..u64::from(PARTITIONS)).collect();
-    for round in 0..2 {
-        for _ in 0..BESIDE {
-            let at = |at: usize| cells.get(at).copied().unwrap_or(0);
-            let beside = |it: usize| at(it.wrapping_sub(1)).wrapping_add(at(it + 1));
-            let next = |it: usize| at(it).wrapping_add(beside(it)).wrapping_add(1);
-            cells = (0..cells.len()).map(next).collect();
-        }
-        for _ in 0..ALONE * u64::from(round == 0) {
-            cells.iter_mut().for_each(|it| *it = it.wrapping_mul(3));
-        }
+    for _ in 0..TURNS {
+        let at = |at: usize| cells.get(at).copied().unwrap_or(0);
+        let beside = |it: usize| at(it.wrapping_sub(1)).wrapping_add(at(it + 1));
+        let next = |it: usize| at(it).wrapping_add(beside(it)).wrapping_add(1);
+        cells = (0..cells.len()).map(next).collect();
     }
     cells
 }
@@ -467,7 +454,7 @@ fn central() -> (Arc<Central>, Rendezvous) {
 }
 
 #[test]
-fn the_end_of_the_older_is_nothing_to_the_younger() {
+fn the_younger_runs_beside_kernels_of_the_older_that_sleep() {
     let stage = Arc::<Stage>::default();
     let (central, at) = central();
     let workers = [(); 2].map(|()| worker(&at, threads(2), Builds(stage.clone())));
@@ -477,7 +464,6 @@ fn the_end_of_the_older_is_nothing_to_the_younger() {
     let counts = counts.unwrap().counts;
     for (key, bytes) in [(OLD, "old"), (YOUNG, "young")] {
         client.send_program(key, bytes.as_bytes());
-        central.begin(key, &counts);
     }
     let mut until = |what: &str, is_so: &dyn Fn() -> bool| {
         within(what, || {
@@ -492,28 +478,36 @@ fn the_end_of_the_older_is_nothing_to_the_younger() {
         }
         told
     };
-    let all = |counter: &AtomicU32, count| counter.load(Ordering::SeqCst) == count;
-    until("both run everywhere, and are told of", &|| {
-        all(&stage.alone, PARTITIONS) && [tells_of(OLD), tells_of(YOUNG)] == [[true; 2]; 2]
+    central.begin(OLD, &counts);
+    until("the older runs everywhere, and is told of", &|| {
+        tells_of(OLD) == [true; 2]
     });
     let latest = stage.latest.load(Ordering::SeqCst);
     stage.sleeps_at.store(latest + 10, Ordering::SeqCst);
     until("a kernel of the older sleeps on each worker", &|| {
-        all(&stage.asleep, 2)
+        stage.asleep.load(Ordering::SeqCst) == 2
     });
 
+    let turns = || stage.turns.load(Ordering::SeqCst);
+    central.begin(YOUNG, &counts);
+    until("the younger begins without the threads that sleep", &|| {
+        turns() > 40 * u64::from(PARTITIONS)
+    });
+    until("both are told of", &|| {
+        [tells_of(OLD), tells_of(YOUNG)] == [[true; 2]; 2]
+    });
     central.release(OLD);
     until("the workers let go of the older", &|| {
         tells_of(OLD) == [false; 2]
     });
-    assert_eq!(tells_of(YOUNG), [true; 2]);
-    let before = stage.turns.load(Ordering::SeqCst);
+    let before = turns();
     until("the younger goes on", &|| {
-        stage.turns.load(Ordering::SeqCst) > before + 100
+        turns() > before + 40 * u64::from(PARTITIONS)
     });
-    let meanwhile = stage.turns.load(Ordering::SeqCst);
-    assert!(meanwhile < ALONE * u64::from(PARTITIONS), "it computes");
+    assert_eq!(tells_of(YOUNG), [true; 2]);
+    assert!(turns() < TURNS * u64::from(PARTITIONS), "it computes");
     assert!(!stage.is_woken.load(Ordering::SeqCst), "they sleep");
+    // Threads come back from their kernels into a job that has begun without them.
     stage.is_woken.store(true, Ordering::SeqCst);
     stage.is_seen.store(true, Ordering::SeqCst);
     until("the younger ends", &|| {
@@ -530,9 +524,8 @@ fn the_end_of_the_older_is_nothing_to_the_younger() {
     let of_young = client.fetch(YOUNG);
     let mut expected_lines = Vec::new();
     for partition in 0..PARTITIONS {
-        for turn in (0..BESIDE).step_by(10) {
-            expected_lines.extend(["young", "later"].map(|it| format!("{it} {partition} {turn}")));
-        }
+        let said = (0..TURNS).step_by(SAID_EACH as usize);
+        expected_lines.extend(said.map(|turn| format!("young {partition} {turn}")));
     }
     let mut lines = of_young.lines;
     lines.sort();

@@ -222,6 +222,61 @@ fn long_kernels_of_jobs_side_by_side_are_no_stalls() {
     });
 }
 
+/// A kernel stays on one of two threads. Jobs begin, exchange and end on the other, and one that ran on both before ends as well.
+#[test]
+fn jobs_begin_and_end_beside_a_long_kernel() {
+    let (stays, ends, over) = (Arc::default(), Arc::default(), Arc::default());
+    let (is_there, may_go, is_over): (Arc<AtomicBool>, Arc<AtomicBool>, Arc<AtomicBool>) =
+        (Arc::clone(&stays), Arc::clone(&ends), Arc::clone(&over));
+    let mut p = Program::new("stays");
+    let parts = p.value("parts", 1, 0u64);
+    p.compute("stay").update(&parts).run(move |part: &mut u64| {
+        stays.store(true, Ordering::SeqCst);
+        wait_for(&ends);
+        *part += 1;
+    });
+    p.keep(&parts);
+    let options = RunOptions::new().threads(2);
+    std::thread::scope(|scope| {
+        let turns = Arc::new(AtomicU64::new(0));
+        let (own, options) = (turns.clone(), &options);
+        let before = scope.spawn(move || {
+            let until = move || over.load(Ordering::SeqCst);
+            let (program, goes_on) = turning("was there before", &own, until);
+            run(options, program).unwrap().take(&goes_on)
+        });
+        while turns.load(Ordering::SeqCst) < 100 {
+            std::thread::yield_now();
+        }
+        let staying = scope.spawn(move || run(options, p).unwrap().take(&parts));
+        wait_for(&is_there);
+        for round in 0..5 {
+            let own = Arc::new(AtomicU64::new(0));
+            let seen = own.clone();
+            let until = move || seen.load(Ordering::SeqCst) >= 50;
+            let (program, goes_on) = turning("comes later", &own, until);
+            let begun = Instant::now();
+            assert!(!run(options, program).unwrap().take(&goes_on));
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "job {round} waited for the kernel"
+            );
+        }
+        is_over.store(true, Ordering::SeqCst);
+        assert!(!before.join().unwrap());
+        assert!(!may_go.swap(true, Ordering::SeqCst));
+        assert_eq!(staying.join().unwrap(), 1);
+    });
+}
+
+fn wait_for(flag: &AtomicBool) {
+    let begun = Instant::now();
+    while !flag.load(Ordering::SeqCst) {
+        assert!(begun.elapsed() < 2 * PATIENCE, "nobody came");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A thread that has looked in vain for a while, and has a long kernel then with no other slice between, is in a kernel.
 #[test]
 fn a_long_kernel_after_a_rest_is_no_stall() {

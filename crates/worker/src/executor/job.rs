@@ -29,6 +29,7 @@ use brambling_program::{
     StageKind, Turn, Value,
 };
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, Weak};
 use std::task::Waker;
@@ -101,7 +102,7 @@ pub(super) struct Resident {
     pub(super) mailbox: Mailbox<Letter>,
     /// What was taken from there. Touched by the owner, as the body.
     pub(super) arrivals: UnsafeCell<Arrivals>,
-    /// Made by the shard's home thread when the job starts, so that its memory is first touched there.
+    /// Made by the thread that becomes the shard's home, so that its memory is first touched there.
     pub(super) body: UnsafeCell<Option<Body>>,
 }
 
@@ -136,10 +137,19 @@ pub(super) struct Station {
     pub(super) looks: AtomicU64,
     /// Whether its last look found nothing.
     pub(super) idle: AtomicBool,
+    /// The shards that were placed here, by number.
+    pub(super) placed: Range<u32>,
+    /// Whether some thread makes them, or has made them.
+    pub(super) is_claimed: AtomicBool,
+    /// The shard that the thread runs, or [`NONE`]: it may be woken meanwhile, but is not to be stolen; and a panic came from there.
+    pub(super) current: AtomicU32,
     /// The CPU that the thread was on when it last read the clock.
     pub(super) cpu: AtomicU32,
     pub(super) tally: ThreadTally,
 }
+
+/// No shard.
+pub(super) const NONE: u32 = u32::MAX;
 
 #[repr(align(128))]
 pub(super) struct Published(pub(super) AtomicU32);
@@ -150,7 +160,7 @@ const _: () = assert!(align_of::<Ready>() == 128);
 unsafe impl Sync for Station {}
 
 impl Station {
-    fn new(shards: usize) -> Station {
+    fn new(shards: usize, placed: Range<u32>) -> Station {
         Station {
             zone: Zone::default(),
             mail: Mail::new(shards),
@@ -158,9 +168,18 @@ impl Station {
             queued: Published(AtomicU32::new(0)),
             looks: AtomicU64::new(0),
             idle: AtomicBool::new(false),
+            placed,
+            is_claimed: AtomicBool::new(false),
+            current: AtomicU32::new(NONE),
             cpu: AtomicU32::new(u32::MAX),
             tally: ThreadTally::default(),
         }
+    }
+
+    /// The shard that the thread runs.
+    pub(super) fn runs(&self) -> Option<u32> {
+        let current = self.current.load(Ordering::Relaxed);
+        (current != NONE).then_some(current)
     }
 }
 
@@ -169,8 +188,8 @@ pub struct Job {
     /// Before `plan` and `exchanges`, and so dropped before them: [`Steps`] refer to them.
     pub(super) residents: Box<[Resident]>,
     pub(super) plan: Plan,
-    /// Each shard's home. Not in [`Resident`], whose line its owner writes: sources elsewhere ask.
-    pub(super) homes: Box<[u32]>,
+    /// Each shard's home. Not in [`Resident`], whose line its owner writes: sources elsewhere ask. None changes when the job has started.
+    homes: Box<[AtomicU32]>,
     /// Number of each group's shards.
     numbers: Box<[Box<[u32]>]>,
     /// The thread that each shard belongs to now.
@@ -190,12 +209,13 @@ pub struct Job {
     pub(super) waits: Waits,
     pub(super) boards: Box<[Option<Board>]>,
     pub(super) ends: Box<[Board]>,
-    /// Threads that have made their shards.
+    /// For how many threads' places the shards have been made.
     pub(super) settled: AtomicU32,
     pub(super) unfinished: AtomicUsize,
     pub(super) stop: AtomicBool,
-    /// Whether other jobs run on the same threads, which then take turns.
-    pub(super) shares: AtomicBool,
+    /// From this thread on shards are told by mail what their marks could tell them: the calling thread, which never looks; all of them while
+    /// other jobs run on the threads, which take turns then and do not look while they are away.
+    pub(super) mail_from: AtomicU32,
     pub(super) failure: Mutex<Option<(Rank, Failure)>>,
     pub(super) options: JobOptions,
     weight: AtomicU32,
@@ -267,6 +287,12 @@ impl Job {
             .expect("used by a stage")
     }
 
+    /// The thread to which a shard returns from wherever it is a guest.
+    #[inline]
+    pub(super) fn home(&self, number: u32) -> u32 {
+        self.homes[number as usize].load(Ordering::Relaxed)
+    }
+
     #[inline]
     pub(super) fn number(&self, group: GroupId, index: u32) -> u32 {
         self.numbers[group.index()][index as usize]
@@ -279,13 +305,13 @@ impl Job {
         self.owners[number as usize].load(Ordering::Acquire) & !BY_MAIL == thread
     }
 
-    /// Whether a shard's thread must be told by mail what its marks could tell it: it sleeps, or it is the
-    /// calling thread, which never looks; none when the shard is not here, or looks at no marks. Asked after the marks were set and the cheap
-    /// fence was passed.
+    /// Whether a shard's thread must be told by mail what its marks could tell it: it sleeps, or does not look; none when the shard is not here,
+    /// or looks at no marks. Asked after the marks were set and the cheap fence was passed.
     #[inline]
     pub(super) fn needs_mail(&self, number: u32) -> Option<bool> {
         let owner = self.owners[number as usize].load(Ordering::Acquire);
-        (owner & BY_MAIL == 0).then(|| owner == self.threads() || self.beds.of(owner).is_asleep())
+        let looks = |owner| owner < self.mail_from.load(Ordering::Relaxed);
+        (owner & BY_MAIL == 0).then(|| !looks(owner) || self.beds.of(owner).is_asleep())
     }
 
     /// The run queue of a thread.
@@ -320,12 +346,37 @@ impl Job {
         }
     }
 
-    pub(super) fn rouse(&self, thread: u32) {
+    /// Wakes a thread for which something was posted. One that is at another job may be there for long: a thread that sleeps takes it then.
+    fn rouse(&self, thread: u32) {
         if thread == self.threads() {
             self.wake_caller();
-        } else {
-            self.beds.of(thread).wake();
+        } else if !self.beds.of(thread).wake() && self.shares() {
+            self.wake_one();
         }
+    }
+
+    /// Wakes one of the threads that sleep.
+    pub(super) fn wake_one(&self) {
+        let mut beds = (0..self.threads()).map(|thread| self.beds.of(thread));
+        if let Some(bed) = beds.find(|bed| bed.is_asleep()) {
+            bed.wake();
+        }
+    }
+
+    /// Queues what was posted for a thread.
+    ///
+    /// # Safety
+    /// As of [`Job::ready`].
+    pub(super) unsafe fn take_mail(&self, thread: u32) {
+        self.stations[thread as usize].mail.take(|number| {
+            if self.belongs_to(number, thread) {
+                // SAFETY: the caller's promise; the reference ends with the statement.
+                unsafe { self.ready(thread) }.insert_urgent(number);
+            } else {
+                // It was handed on after the sender looked.
+                self.post(number);
+            }
+        });
     }
 
     /// Gives a shard to another thread, which runs it.
@@ -397,17 +448,18 @@ impl Job {
     /// Whether a thread that works for it alone has to look at the pool's other jobs, or to leave.
     #[inline]
     pub(super) fn calls(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.shares.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.shares()
     }
 
     /// Whether other jobs run on its threads.
     pub(super) fn shares(&self) -> bool {
-        self.shares.load(Ordering::Relaxed)
+        self.mail_from.load(Ordering::Relaxed) == 0
     }
 
     /// Other jobs run on its threads from now on, or no longer do.
     pub(super) fn share(&self, shares: bool) {
-        self.shares.store(shares, Ordering::SeqCst);
+        let mail_from = if shares { 0 } else { self.threads() };
+        self.mail_from.store(mail_from, Ordering::SeqCst);
     }
 
     pub(super) fn stop(&self) {

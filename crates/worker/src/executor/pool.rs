@@ -4,7 +4,7 @@ use super::failure::{Failure, Rank};
 use super::job::Job;
 use super::panics;
 use super::printed::Printed;
-use super::seats::Seats;
+use super::seats::{Place, Seats};
 use super::sleep::Beds;
 use super::stall::{Watchdog, describe};
 use super::thread::Worker;
@@ -77,8 +77,8 @@ impl Caller for QuietCaller {
 struct Running {
     ticket: u64,
     job: Arc<Job>,
-    /// Threads that have taken it and have not left it.
-    seated: u32,
+    /// Of the threads that have taken it.
+    places: Vec<Place>,
     /// It has ended: nobody takes it any more.
     is_over: bool,
 }
@@ -102,7 +102,6 @@ struct Shared {
     /// Tickets given out: each job has the next one, so that a thread takes each once.
     tickets: AtomicU64,
     arrived: Condvar,
-    left: Condvar,
     beds: Beds,
 }
 
@@ -120,8 +119,8 @@ impl Shared {
         loop {
             for running in &mut desk.running {
                 if running.ticket > *seen && !running.is_over {
-                    running.seated += 1;
-                    seats.sit(running.ticket, running.job.clone());
+                    let place = seats.sit(running.ticket, running.job.clone());
+                    running.places.push(place);
                 }
             }
             *seen = self.tickets.load(Ordering::SeqCst);
@@ -133,15 +132,6 @@ impl Shared {
             }
             desk = desk.wait(&self.arrived);
         }
-    }
-
-    /// A thread has left a job.
-    fn leave(&self, ticket: u64) {
-        let mut desk = self.desk();
-        let running = desk.running.iter_mut().find(|it| it.ticket == ticket);
-        running.expect("it stays until all have left it").seated -= 1;
-        drop(desk);
-        self.left.notify_all();
     }
 }
 
@@ -164,7 +154,6 @@ impl Pool {
             desk: Mutex::default(),
             tickets: AtomicU64::new(0),
             arrived: Condvar::new(),
-            left: Condvar::new(),
             beds: Beds::new(threads),
         });
         let mut pool = Pool {
@@ -190,8 +179,8 @@ impl Pool {
         &self.shared.beds
     }
 
-    /// Runs a job to its end, beside those that other callers run. When this returns, no thread touches the job any more. Threads that
-    /// are in a kernel of another job join it after that, and leave it after that.
+    /// Runs a job to its end, beside those that other callers run. When this returns, no thread touches the job any more. It does not wait
+    /// for threads that are in a kernel of another job: neither to begin nor to end.
     ///
     /// # Errors
     /// The failure of the least rank.
@@ -229,11 +218,12 @@ impl Pool {
         desk.running.push(Running {
             ticket,
             job: job.clone(),
-            seated: 0,
+            places: Vec::new(),
             is_over: false,
         });
-        self.shared.tickets.store(ticket, Ordering::SeqCst);
+        // Before a thread can turn to it: what the others find by their marks is told by mail then.
         desk.tell_shares();
+        self.shared.tickets.store(ticket, Ordering::SeqCst);
         drop(desk);
         self.shared.arrived.notify_all();
         self.shared.beds.wake_all();
@@ -250,20 +240,24 @@ struct Leaving<'a> {
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.job.stop();
-        let mut desk = self.shared.desk();
-        loop {
+        let find = |desk: &Desk| {
             let place = desk.running.iter().position(|it| it.ticket == self.ticket);
-            let place = place.expect("nobody else takes it away");
-            desk.running[place].is_over = true;
-            if desk.running[place].seated == 0 {
-                let left = desk.running.swap_remove(place);
-                desk.tell_shares();
-                // With the lock free: it may be the last to have the job.
-                drop(desk);
-                return drop(left);
-            }
-            desk = desk.wait(&self.shared.left);
-        }
+            place.expect("nobody else takes it away")
+        };
+        let mut desk = self.shared.desk();
+        let at = find(&desk);
+        desk.running[at].is_over = true;
+        let places = std::mem::take(&mut desk.running[at].places);
+        drop(desk);
+        places.iter().for_each(Place::clear);
+        // Only now: as long as a thread is in a kernel of this job, the others have what is told by mail.
+        let mut desk = self.shared.desk();
+        let at = find(&desk);
+        let left = desk.running.swap_remove(at);
+        desk.tell_shares();
+        // With the lock free: it may be the last to have the job.
+        drop(desk);
+        drop(left);
     }
 }
 
@@ -316,11 +310,10 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
 
 /// A thread's life: job after job, and several at a time.
 fn serve(shared: &Shared, thread: u32, oversubscribed: bool) {
-    let (mut seen, mut seats) = (0, Seats::new(thread, oversubscribed));
+    let beds = shared.beds.clone();
+    let (mut seen, mut seats) = (0, Seats::new(thread, oversubscribed, beds));
     while shared.take_jobs(&mut seen, &mut seats) {
         seats.work(|| shared.tickets.load(Ordering::SeqCst) != seen);
-        while let Some(ticket) = seats.leave_one() {
-            shared.leave(ticket);
-        }
+        seats.leave_stopped();
     }
 }

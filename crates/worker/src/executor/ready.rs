@@ -120,8 +120,8 @@ impl Ready {
         unreachable!("the count says that something is queued")
     }
 
-    /// The shard that the owner would come to last: for a thief.
-    pub(super) fn pop_last(&mut self) -> Option<u32> {
+    /// The shard that the owner would come to last: for a thief. Not the one that the owner runs: it may be queued to be run again.
+    pub(super) fn pop_last(&mut self, runs: Option<u32>) -> Option<u32> {
         if self.count == 0 {
             return None;
         }
@@ -134,7 +134,8 @@ impl Ready {
         let shards =
             all.flat_map(|word| ones(self.words[word]).map(move |bit| (word * 64 + bit) as u32));
         // Those before the cursor come after those beyond it.
-        let last = shards.max_by_key(|shard| (before(*shard), *shard))?;
+        let others = shards.filter(|shard| Some(*shard) != runs);
+        let last = others.max_by_key(|shard| (before(*shard), *shard))?;
         Some(self.remove(last as usize / 64, last % 64))
     }
 }
@@ -158,9 +159,12 @@ mod tests {
         assert_eq!(ready.pop(), Some(3));
         ready.insert(3);
         assert_eq!(ready.pop(), Some(70));
-        assert_eq!(ready.pop_last(), Some(3));
+        assert_eq!(ready.pop_last(None), Some(3));
         assert_eq!(ready.pop(), Some(5_000));
         ready.insert(1);
+        assert_eq!(ready.pop_last(Some(1)), Some(9_999));
+        assert_eq!(ready.pop_last(Some(1)), None);
+        ready.insert(9_999);
         assert_eq!(ready.pop(), Some(9_999));
         assert_eq!(ready.pop(), Some(1));
         assert_eq!(ready.pop(), None);

@@ -3,12 +3,17 @@
 //! # Turns
 //! The job that has had the least of the thread, for its weight, has the next turn (stride scheduling: Waldspurger and Weihl, MIT, 1995).
 //! A turn ends after [`TURN`], with the slice at hand, or when the job has nothing to do here; a job that leaves its turn to others is owed
-//! nothing for that. While a thread is away its queue is open to thieves, and what comes for its shards waits where it will look.
+//! nothing for that. While a thread is away its queue and its mail are open to thieves, and what comes for its shards comes by mail.
+//!
+//! # How a job ends
+//! A thread is inside a job's place only during its turn. Whoever ends the job empties each place, which takes as long as the turn that
+//! somebody has there, and no longer: a thread that is in a kernel of another job finds the place empty when it comes back.
 #![allow(unsafe_code)] // A worker borrows the job that its seat keeps.
 
 use super::job::Job;
+use super::sleep::Beds;
 use super::thread::{SLEEP_MAX, Worker};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a turn is. A job whose data have just come from another worker waits that long for each other job.
@@ -29,10 +34,50 @@ impl Had {
 }
 
 /// A thread's place at a job.
-struct Seat {
+#[derive(Clone)]
+pub(super) struct Place(Arc<Mutex<Option<Seated>>>);
+
+/// A thread in its place.
+struct Seated {
     /// Borrows from `job`, and is dropped first.
     worker: Worker<'static>,
     job: Arc<Job>,
+}
+
+impl Place {
+    fn new(thread: u32, job: Arc<Job>) -> Place {
+        // SAFETY: the place keeps the job where it lies for as long as it has the worker.
+        let kept: &'static Job = unsafe { &*Arc::as_ptr(&job) };
+        let worker = Worker::new(kept, thread);
+        Place(Arc::new(Mutex::new(Some(Seated { worker, job }))))
+    }
+
+    /// Waits for the turn that the thread has there; there is none after this, and nothing here refers to the job.
+    pub(super) fn clear(&self) {
+        *self.enter() = None;
+    }
+
+    fn enter(&self) -> MutexGuard<'_, Option<Seated>> {
+        // lock: held for a turn, in which kernels run; whoever else waits for it ends the job, and holds nothing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the thread must not sleep: somebody has emptied the place, or there is something to do there.
+    fn is_wanted(&self) -> bool {
+        self.enter().as_ref().is_none_or(|it| it.worker.is_wanted())
+    }
+
+    /// Asks the worker, if it is there still.
+    fn ask<R: Default>(&self, ask: impl FnOnce(&Worker<'static>) -> R) -> R {
+        self.enter()
+            .as_ref()
+            .map_or_else(R::default, |it| ask(&it.worker))
+    }
+}
+
+/// What a thread knows of a place of its own.
+struct Seat {
+    place: Place,
     ticket: u64,
     had: Had,
 }
@@ -41,6 +86,8 @@ struct Seat {
 pub(super) struct Seats {
     thread: u32,
     oversubscribed: bool,
+    /// The pool's.
+    beds: Beds,
     seats: Vec<Seat>,
     /// Places in `seats`, those that have had the least first.
     order: Vec<usize>,
@@ -50,10 +97,11 @@ pub(super) struct Seats {
 }
 
 impl Seats {
-    pub(super) fn new(thread: u32, oversubscribed: bool) -> Seats {
+    pub(super) fn new(thread: u32, oversubscribed: bool, beds: Beds) -> Seats {
         Seats {
             thread,
             oversubscribed,
+            beds,
             seats: Vec::new(),
             order: Vec::new(),
             idle_since: None,
@@ -66,33 +114,38 @@ impl Seats {
     }
 
     /// Joins a job. It begins where the one stands that has had the least.
-    pub(super) fn sit(&mut self, ticket: u64, job: Arc<Job>) {
-        // SAFETY: the seat keeps the job where it lies for as long as it has the worker.
-        let kept: &'static Job = unsafe { &*Arc::as_ptr(&job) };
-        let worker = Worker::new(kept, self.thread);
+    pub(super) fn sit(&mut self, ticket: u64, job: Arc<Job>) -> Place {
+        let place = Place::new(self.thread, job);
         let had = self.seats.iter().map(|seat| seat.had).min();
         let had = had.unwrap_or_default();
         self.seats.push(Seat {
-            worker,
-            job,
+            place: place.clone(),
             ticket,
             had,
         });
+        place
     }
 
-    /// Leaves a job that has stopped, if there is one; its ticket. Nothing here touches that job any more.
-    pub(super) fn leave_one(&mut self) -> Option<u64> {
-        let stopped = self.seats.iter().position(|seat| seat.job.has_stopped())?;
-        Some(self.seats.swap_remove(stopped).ticket)
+    /// Leaves the jobs that have stopped. Nothing here touches them any more.
+    pub(super) fn leave_stopped(&mut self) {
+        self.seats.retain(|seat| {
+            let mut seated = seat.place.enter();
+            let goes_on = seated.as_ref().is_some_and(|it| !it.job.has_stopped());
+            if !goes_on {
+                // Inside: whoever ends the job has it alone when the place is empty.
+                *seated = None;
+            }
+            goes_on
+        });
     }
 
     /// Works: for the only job until it calls, or for one of several for a turn. `has_news` says whether there is another job.
     pub(super) fn work(&mut self, has_news: impl Fn() -> bool) {
-        let is_alone = |seat: &Seat| !seat.job.shares();
-        if let [seat] = &mut self.seats[..]
-            && is_alone(seat)
+        if let [seat] = &self.seats[..]
+            && let Some(Seated { worker, job }) = &mut *seat.place.enter()
+            && !job.shares()
         {
-            return seat.worker.work(!self.oversubscribed);
+            return worker.work(!self.oversubscribed);
         }
         if !self.take_turn() {
             self.rest(has_news);
@@ -108,12 +161,17 @@ impl Seats {
             .sort_unstable_by_key(|&at| (seats[at].had, seats[at].ticket));
         for place in 0..self.order.len() {
             let at = self.order[place];
-            let Some(ran) = seats[at].worker.turn(TURN) else {
+            let mut seated = seats[at].place.enter();
+            let Some(Seated { worker, job }) = &mut *seated else {
                 continue;
             };
-            let Seat { job, had, .. } = &mut seats[at];
-            let before = *had;
-            *had = before.and(ran, job.weight());
+            let Some(ran) = worker.turn(TURN) else {
+                continue;
+            };
+            let weight = job.weight();
+            drop(seated);
+            let before = seats[at].had;
+            seats[at].had = before.and(ran, weight);
             for &idle in &self.order[..place] {
                 seats[idle].had = seats[idle].had.max(before);
             }
@@ -134,18 +192,16 @@ impl Seats {
         if !self.oversubscribed && !self.rounds.is_multiple_of(ROUNDS) {
             return std::hint::spin_loop();
         }
-        let patience = self.seats.iter().map(|seat| seat.worker.patience()).max();
+        let places = || self.seats.iter().map(|seat| &seat.place);
+        let patience = places().map(|place| place.ask(Worker::patience)).max();
         let is_patient = since.elapsed() < patience.unwrap_or_default();
         if is_patient && !self.oversubscribed {
             return std::thread::yield_now();
         }
-        let Some(first) = self.seats.first() else {
-            return;
-        };
-        self.seats.iter().for_each(|seat| seat.worker.rest());
-        let is_wanted = || has_news() || self.seats.iter().any(|seat| seat.worker.is_wanted());
-        first.job.beds.of(self.thread).sleep(SLEEP_MAX, is_wanted);
-        self.seats.iter().for_each(|seat| seat.worker.resume());
+        places().for_each(|place| place.ask(Worker::rest));
+        let is_wanted = || has_news() || places().any(Place::is_wanted);
+        self.beds.of(self.thread).sleep(SLEEP_MAX, is_wanted);
+        places().for_each(|place| place.ask(Worker::resume));
         self.idle_since = Some(Instant::now());
     }
 }

@@ -1,8 +1,10 @@
 //! What one thread does for a job: takes mail, goes round its run queue, runs slices, steals, sleeps.
 #![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
 
+mod thief;
+
 use super::failure::{Failure, Rank};
-use super::job::{Body, Job, Resident, Station};
+use super::job::{Body, Job, NONE, Resident, Station};
 use super::panics;
 use super::patience::Patience;
 use super::slice::{End, Lack, Slice, watch_for};
@@ -11,18 +13,20 @@ use super::tally::count;
 use super::travel;
 use super::watch::{Watch, Watches};
 use crate::pieces::Refused;
-use brambling_exchange::in_process::Heard;
+use brambling_exchange::in_process::{Heard, fences};
 use brambling_program::Runner;
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use thief::{STEAL_AFTER, Thief};
 
 /// How long an idle thread polls before it sleeps: about twice what a sleep and a wake-up cost.
 const POLL: Duration = Duration::from_micros(75);
-/// How long work must have waited in another thread's queue before it is stolen.
-const STEAL_AFTER: Duration = Duration::from_micros(20);
 /// The longest sleep: whatever went wrong, a thread looks around now and then.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// How long a thread waits for others to make their shards, before it makes them itself: long against a wake-up and a turn of another job, short
+/// against a kernel in which the other may be.
+const MADE_FOR_OTHERS_AFTER: Duration = Duration::from_millis(5);
 /// Polls between two looks at the clock.
 const SPINS: u32 = 64;
 /// How long what is said to other workers may wait for more, while a thread has work.
@@ -42,9 +46,11 @@ const TIMED_TASKS: u32 = 16;
 /// How far a thread is with a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Its shards are to be made.
+    /// The shards that were placed here are to be made.
     New,
-    /// They are, and other threads' may not be.
+    /// They are; those of a thread that is elsewhere are this one's to make, if it does not come by then.
+    Waiting(Instant),
+    /// All are being made.
     Settled,
     Started,
 }
@@ -56,6 +62,8 @@ pub(super) struct Worker<'a> {
     station: &'a Station,
     runner: Runner,
     stage: Stage,
+    /// Whether it has taken turns with other jobs since it worked for this one alone.
+    takes_turns: bool,
     thief: Thief,
     /// When the clock was last read, and how many slices ran since.
     clock: Instant,
@@ -65,8 +73,6 @@ pub(super) struct Worker<'a> {
     looked: Instant,
     /// How long it polls for other workers.
     patience: Patience,
-    /// The shard being run, for whoever must say where a panic came from.
-    current: Option<u32>,
     /// What is looked at for stalled shards.
     watches: Watches<'a>,
     /// What the last shard to stall lacked: here for its memory only.
@@ -87,13 +93,13 @@ impl<'a> Worker<'a> {
             station,
             runner,
             stage: Stage::New,
+            takes_turns: false,
             thief: Thief::new(me, job.threads()),
             clock: Instant::now(),
             slices: 0,
             flushed: Instant::now(),
             looked: Instant::now(),
             patience: Patience::default(),
-            current: None,
             watches: Watches::default(),
             lacks: Vec::new(),
         }
@@ -104,6 +110,17 @@ impl<'a> Worker<'a> {
         match self.job.ties {
             Some(_) => self.patience.time(),
             None => POLL,
+        }
+    }
+
+    /// The thread works for this job alone, and has taken turns before: the shards that rest here look once more, and have their marks watched
+    /// from now on ([`Worker::rest_at`]).
+    fn settle_down(&mut self) {
+        fences::heavy();
+        let (job, me) = (self.job, self.me);
+        for number in (0..job.residents.len() as u32).filter(|it| job.belongs_to(*it, me)) {
+            // SAFETY: inside our own zone; the reference ends with the statement.
+            unsafe { job.ready(me) }.insert(number);
         }
     }
 
@@ -120,6 +137,9 @@ impl<'a> Worker<'a> {
                     std::thread::sleep(STEAL_AFTER);
                 }
             }
+            if std::mem::take(&mut worker.takes_turns) && worker.stage == Stage::Started {
+                worker.settle_down();
+            }
             while !worker.job.calls() {
                 match worker.next() {
                     Some(number) => worker.run(number),
@@ -131,6 +151,7 @@ impl<'a> Worker<'a> {
             }
             if !worker.job.has_stopped() {
                 worker.flush();
+                worker.part();
             }
         });
     }
@@ -139,6 +160,7 @@ impl<'a> Worker<'a> {
     /// shards whose home this is, and wait for the other threads'.
     pub(super) fn turn(&mut self, time: Duration) -> Option<Duration> {
         let mut ran = None;
+        self.takes_turns = true;
         self.within(|worker| {
             let began = worker.clock;
             let was_new = worker.stage == Stage::New;
@@ -161,6 +183,7 @@ impl<'a> Worker<'a> {
                 }
             }
             if ran.is_some() || was_new {
+                worker.part();
                 worker.read_clock();
                 ran = Some(worker.clock - began);
             } else {
@@ -168,6 +191,28 @@ impl<'a> Worker<'a> {
             }
         });
         ran
+    }
+
+    /// The thread turns to another job: what it was to find by its marks is queued, where thieves see it. Marks that are set later are told by mail
+    /// ([`Job::needs_mail`]): between the two stands the dear fence.
+    fn part(&mut self) {
+        fences::heavy();
+        if self.station.mail.has_any() {
+            self.take_mail();
+        }
+        self.look_at_all();
+        self.tell_queued();
+        self.share_work();
+    }
+
+    /// Tells thieves how many shards are queued.
+    #[inline]
+    fn tell_queued(&self) {
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        let queued = unsafe { self.job.ready(self.me) }.len();
+        if self.station.queued.0.load(Ordering::Relaxed) != queued {
+            self.station.queued.0.store(queued, Ordering::Relaxed);
+        }
     }
 
     /// The next shard to run, wherever it has to be looked for.
@@ -184,26 +229,27 @@ impl<'a> Worker<'a> {
         Some(number)
     }
 
-    /// Makes this thread's shards, waits for the other threads' and queues its own; whether that is done.
+    /// Makes the shards that were placed here, and those of threads that do not come; queues those whose home this is when all are made. Whether
+    /// that is done.
     fn begin(&mut self) -> bool {
-        if self.stage == Stage::New {
-            self.stage = Stage::Settled;
-            if let Err(failed) = self.job.settle(self.me) {
-                let (rank, failure) = *failed;
-                self.job.fail(rank, failure);
+        let job = self.job;
+        match self.stage {
+            Stage::New => {
+                job.settle(self.me, self.me);
+                self.stage = Stage::Waiting(Instant::now() + MADE_FOR_OTHERS_AFTER);
             }
-            if self.job.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.job.threads() {
-                let _ = self.job.started.set(Instant::now());
-                self.job.beds.wake_all();
+            Stage::Waiting(until) if job.started.get().is_none() && Instant::now() >= until => {
+                (0..job.threads()).for_each(|placed| job.settle(placed, self.me));
+                self.stage = Stage::Settled;
             }
+            _ => {}
         }
-        if self.stage == Stage::Settled && self.job.started.get().is_some() {
+        if self.stage != Stage::Started && job.started.get().is_some() {
             self.stage = Stage::Started;
-            for (number, &home) in self.job.homes.iter().enumerate() {
-                if home == self.me {
-                    // SAFETY: inside our own zone; the reference ends with the statement.
-                    unsafe { self.job.ready(self.me) }.insert(number as u32);
-                }
+            let all = 0..job.residents.len() as u32;
+            for number in all.filter(|number| job.home(*number) == self.me) {
+                // SAFETY: inside our own zone; the reference ends with the statement.
+                unsafe { job.ready(self.me) }.insert(number);
             }
             self.clock = Instant::now();
         }
@@ -264,13 +310,17 @@ impl<'a> Worker<'a> {
         self.station.mail.has_any()
             || self.job.stop.load(Ordering::SeqCst)
             || self.watches.is_any_set()
-            || (self.stage == Stage::Settled && self.job.started.get().is_some())
+            || match self.stage {
+                Stage::New | Stage::Waiting(_) => true,
+                Stage::Settled => self.job.started.get().is_some(),
+                Stage::Started => false,
+            }
     }
 
     fn guarded(&mut self, run: impl FnOnce(&mut Self)) {
         self.station.zone.enter();
         if let Err(payload) = panics::catch(|| run(self)) {
-            let Some(number) = self.current else {
+            let Some(number) = self.station.runs() else {
                 // Not a kernel's: an assertion of ours. The job must not wait for this thread.
                 let (message, _) = panics::tell(&*payload);
                 self.job.fail(Rank::After, Failure::Internal { message });
@@ -299,7 +349,7 @@ impl<'a> Worker<'a> {
         let next = unsafe { self.job.ready(self.me) }.pop();
         if let Some(thief) = self.station.zone.take_request() {
             // SAFETY: as above.
-            if let Some(number) = unsafe { self.job.ready(self.me) }.pop_last() {
+            if let Some(number) = unsafe { self.job.ready(self.me) }.pop_last(None) {
                 self.job.hand(number, thief);
             }
         }
@@ -308,15 +358,8 @@ impl<'a> Worker<'a> {
 
     #[cold]
     fn take_mail(&mut self) {
-        self.station.mail.take(|number| {
-            if self.job.belongs_to(number, self.me) {
-                // SAFETY: as in `next`.
-                unsafe { self.job.ready(self.me) }.insert_urgent(number);
-            } else {
-                // It was handed on after the sender looked.
-                self.job.post(number);
-            }
-        });
+        // SAFETY: as in `next`.
+        unsafe { self.job.take_mail(self.me) };
     }
 
     /// Runs a shard of this thread for a slice.
@@ -333,11 +376,11 @@ impl<'a> Worker<'a> {
         if body.done {
             return self.leave_when_done(number);
         }
-        self.current = Some(number);
+        self.station.current.store(number, Ordering::Relaxed);
         let mut slice = Slice::new(self.job, number, self.me, self.runner, &mut self.watches);
         let end = slice.run(body, &mut self.lacks);
         let (tasks, failure) = (slice.tasks, slice.failure);
-        self.current = None;
+        self.station.current.store(NONE, Ordering::Relaxed);
         self.slices += 1;
         count(&self.station.tally.tasks, u64::from(tasks));
         count(&self.station.tally.slices, 1);
@@ -350,11 +393,7 @@ impl<'a> Worker<'a> {
         } else {
             self.leave(resident, body, number, end, failure);
         }
-        // SAFETY: as in `next`.
-        let queued = unsafe { self.job.ready(self.me) }.len();
-        if self.station.queued.0.load(Ordering::Relaxed) != queued {
-            self.station.queued.0.store(queued, Ordering::Relaxed);
-        }
+        self.tell_queued();
     }
 
     /// A shard that is not here was woken: it has come from another worker, or has gone to one.
@@ -404,7 +443,7 @@ impl<'a> Worker<'a> {
         // SAFETY: as in `run`, which holds no reference to it any more.
         let place = unsafe { &mut *resident.body.get() };
         let waits = place.as_ref().is_some_and(|it| it.shard.is_suspended());
-        let home = job.homes[number as usize];
+        let home = job.home(number);
         if waits && home != self.me {
             return job.hand(number, home);
         }
@@ -493,12 +532,13 @@ impl<'a> Worker<'a> {
         end: End,
         failure: Option<Box<Failure>>,
     ) {
-        let home = self.job.homes[number as usize];
+        let home = self.job.home(number);
         let at_home = home == self.me;
         match end {
             End::Stalled if at_home => {}
             // SAFETY: inside our own zone; the reference ends with the statement.
             End::UsedUp if at_home => unsafe { self.job.ready(self.me) }.insert(number),
+            End::Stalled if self.job.shares() => self.rest_at(home, number),
             // What was posted here meanwhile is posted on; at home the shard looks once more.
             End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
                 self.job.hand(number, home)
@@ -517,16 +557,27 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// A guest has stalled, and its home may be away for long. What it lacks is told by mail as long as jobs share the threads; nothing is to be
+    /// done for it until then. What was told before it went home was told here, and is posted on.
+    fn rest_at(&self, home: u32, number: u32) {
+        let job = self.job;
+        job.adopt(number, home);
+        // Whoever has set a mark since, or has put in a letter, sees that all is told by mail, or is seen here.
+        fences::heavy();
+        let resident = &job.residents[number as usize];
+        let has_come = || self.lacks.iter().any(|lack| lack.mark.is_set());
+        if !job.shares() || resident.mailbox.has_any() || has_come() {
+            job.post(number);
+        }
+    }
+
     /// A thread that leaves work waiting while others sleep wakes one of them to steal it.
     fn share_work(&self) {
         // SAFETY: inside our own zone; the reference ends with the statement.
         if unsafe { self.job.ready(self.me) }.len() == 0 {
             return;
         }
-        let mut beds = (0..self.job.threads()).map(|thread| self.job.beds.of(thread));
-        if let Some(bed) = beds.find(|bed| bed.is_asleep()) {
-            bed.wake();
-        }
+        self.job.wake_one();
     }
 
     /// Leaves a CPU on which another thread of the job works.
@@ -566,11 +617,16 @@ impl<'a> Worker<'a> {
         if self.station.mail.has_any() {
             return true;
         }
+        self.look_at_all();
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        unsafe { self.job.ready(self.me) }.len() > 0
+    }
+
+    #[inline]
+    fn look_at_all(&mut self) {
         let (job, me) = (self.job, self.me);
         self.watches
             .look_at_all(|watches, watch| follow(job, me, watches, watch));
-        // SAFETY: inside our own zone; the reference ends with the statement.
-        unsafe { job.ready(me) }.len() > 0
     }
 
     /// Polls for mail and marks, then steals, then sleeps.
@@ -674,76 +730,5 @@ fn unwound(job: &Job, resident: &Resident, body: &Body, payload: &(dyn Any + Sen
             message,
             location,
         },
-    }
-}
-
-/// Takes what has waited in others' queues.
-struct Thief {
-    me: u32,
-    victim: u32,
-    threads: u32,
-    /// What the victim was doing when it was first looked at.
-    seen: Option<Seen>,
-}
-
-struct Seen {
-    at: Instant,
-    queued: u32,
-    slices: u64,
-}
-
-impl Thief {
-    fn new(me: u32, threads: u32) -> Thief {
-        Thief {
-            me,
-            victim: me,
-            threads,
-            seen: None,
-        }
-    }
-
-    fn steal(&mut self, job: &Job, now: Instant) -> Option<u32> {
-        if self.threads < 2 {
-            return None;
-        }
-        if let Some(seen) = &self.seen {
-            if now - seen.at < STEAL_AFTER {
-                return None;
-            }
-            let station = &job.stations[self.victim as usize];
-            // A victim that has run as many slices as were queued has been round its queue: nothing waited.
-            let ran = station.tally.slices.load(Ordering::Relaxed) - seen.slices;
-            if station.queued.0.load(Ordering::Relaxed) > 0 && ran < u64::from(seen.queued) {
-                match station.zone.try_lock() {
-                    Some(locked) => {
-                        // SAFETY: the lock keeps the owner out of its zone.
-                        let taken = unsafe { job.ready(self.victim) }.pop_last();
-                        if let Some(number) = taken {
-                            // Inside the lock: the owner must find the shard gone.
-                            job.adopt(number, self.me);
-                            drop(locked);
-                            self.seen = None;
-                            return Some(number);
-                        }
-                    }
-                    None => station.zone.request(self.me),
-                }
-            }
-        }
-        self.next_victim();
-        let station = &job.stations[self.victim as usize];
-        self.seen = Some(Seen {
-            at: now,
-            queued: station.queued.0.load(Ordering::Relaxed),
-            slices: station.tally.slices.load(Ordering::Relaxed),
-        });
-        None
-    }
-
-    fn next_victim(&mut self) {
-        self.victim = (self.victim + 1) % self.threads;
-        if self.victim == self.me {
-            self.victim = (self.victim + 1) % self.threads;
-        }
     }
 }

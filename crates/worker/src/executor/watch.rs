@@ -8,6 +8,8 @@
 //! marks: one of the two sees the other (see [`fences`](brambling_exchange::in_process::fences)). A source of the
 //! same home looks for itself what the destination lacks, and adds a watch when that is a source elsewhere.
 //! Wherever one of the two runs as a guest, the other is told by mail.
+//! While jobs share the threads, all is told by mail: a thread that turns to another job looks at no marks. It looks at all of them behind a dear
+//! fence before it does, and so do the shards that rest at a thread when that works for one job alone again.
 
 use brambling_exchange::in_process::Mark;
 use brambling_program::{ExchangeId, Turn};

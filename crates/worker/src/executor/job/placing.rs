@@ -25,6 +25,7 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
 impl Job {
     /// Places a program's shards on a pool's threads. They are made there when the job starts.
@@ -96,7 +97,10 @@ impl Job {
                 .iter()
                 .for_each(|resident| resident.mailbox.open());
         }
-        let stations = (0..=threads).map(|_| Station::new(shards)).collect();
+        let first_of = |thread| homes.partition_point(|home| *home < thread) as u32;
+        let station = |thread| Station::new(shards, first_of(thread)..first_of(thread + 1));
+        let stations = (0..=threads).map(station).collect();
+        let homes = homes.iter().map(|home| AtomicU32::new(*home)).collect();
         Ok(Arc::new_cyclic(|weak| Job {
             ties,
             exchanges,
@@ -113,7 +117,7 @@ impl Job {
             settled: AtomicU32::new(0),
             unfinished: AtomicUsize::new(shards),
             stop: AtomicBool::new(false),
-            shares: AtomicBool::new(false),
+            mail_from: AtomicU32::new(threads),
             failure: Mutex::new(None),
             exchange_bytes: AtomicI64::new(0),
             pending: AtomicUsize::new(0),
@@ -130,25 +134,49 @@ impl Job {
         }))
     }
 
-    /// Makes the shards whose home a thread is. Called by that thread, before any of them is queued.
-    pub(in crate::executor) fn settle(&self, thread: u32) -> Result<(), Box<(Rank, Failure)>> {
-        let starts_here = |number: usize| {
-            let ties = self.ties.as_ref();
-            ties.is_none_or(|ties| ties.starts_here(number as u32))
-        };
-        let here = |(number, _): &(usize, &Resident)| {
-            self.homes[*number] == thread && starts_here(*number)
-        };
-        for (_, resident) in self.residents.iter().enumerate().filter(here) {
+    /// Makes the shards that were placed on a thread, unless somebody has begun to: `maker`, who calls it, is their home then. The last to be
+    /// done with a thread's shards starts the job.
+    pub(in crate::executor) fn settle(&self, placed: u32, maker: u32) {
+        if self.stations[placed as usize]
+            .is_claimed
+            .swap(true, Ordering::AcqRel)
+        {
+            return;
+        }
+        if let Err(failed) = self.make_all(placed, maker) {
+            let (rank, failure) = *failed;
+            self.fail(rank, failure);
+        }
+        if self.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.threads() {
+            let _ = self.started.set(Instant::now());
+            self.beds.wake_all();
+        }
+    }
+
+    fn make_all(&self, placed: u32, maker: u32) -> Result<(), Box<(Rank, Failure)>> {
+        let ties = self.ties.as_ref();
+        let starts_here = |number: &u32| ties.is_none_or(|ties| ties.starts_here(*number));
+        for number in self.stations[placed as usize]
+            .placed
+            .clone()
+            .filter(starts_here)
+        {
+            let resident = &self.residents[number as usize];
             if self.stop.load(Ordering::Relaxed) {
                 break;
+            }
+            if placed != maker {
+                self.homes[number as usize].store(maker, Ordering::Relaxed);
+                // Sequentially consistent: whoever has something for the shard leaves it there first, and then asks who is told. Either the
+                // maker is, or finds it when the shard runs first.
+                self.owners[number as usize].store(maker, Ordering::SeqCst);
             }
             let rank = Rank::Load(resident.group, resident.index);
             let body = self
                 .make(resident)
                 .map_err(|failure| Box::new((rank, failure)))?;
             resident.dial.begin(body.charged_bytes);
-            // SAFETY: the shard belongs to this thread, its home, and is queued nowhere yet.
+            // SAFETY: the shard belongs to its maker, the caller, and is queued nowhere yet.
             unsafe {
                 *resident.arrivals.get() = self.arrivals(resident.id());
                 *resident.body.get() = Some(body);

@@ -253,7 +253,7 @@ impl<'a> Slice<'a, '_> {
     /// Has the home thread look at what sources elsewhere owe the shard. A guest goes home by mail.
     #[inline]
     pub(super) fn watch(&mut self, lacks: &[Lack<'a>]) {
-        if self.job.homes[self.number as usize] == self.thread {
+        if self.job.home(self.number) == self.thread {
             for lack in lacks {
                 watch_for(self.job, self.watches, self.number, *lack);
             }
@@ -268,7 +268,7 @@ impl<'a> Slice<'a, '_> {
             return false;
         };
         // Nobody looks at the marks of a shard that runs as a guest.
-        let is_guest = job.homes[self.number as usize] != self.thread;
+        let is_guest = job.home(self.number) != self.thread;
         if is_guest || needs_mail {
             job.post(number);
         }
@@ -334,7 +334,7 @@ impl<'a> Destinations<'a> for Sent<'_, 'a, '_> {
                 source,
                 mark: Some(mark),
             } => {
-                if self.slice.job.homes[number as usize] == self.thread {
+                if self.slice.job.home(number) == self.thread {
                     let lack = Lack {
                         exchange: self.id,
                         turn: self.turn,
@@ -362,7 +362,7 @@ pub(in crate::executor) fn watch_for<'a>(
     number: u32,
     lack: Lack<'a>,
 ) {
-    if job.homes[lack.source as usize] != job.homes[number as usize] {
+    if job.home(lack.source) != job.home(number) {
         let resident = &job.residents[number as usize];
         watches.add(Watch {
             mark: lack.mark,

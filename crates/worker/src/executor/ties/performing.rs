@@ -92,7 +92,7 @@ impl Ties {
             Effect::Settle { shard, body } => {
                 let number = job.number(shard.group, shard.index);
                 held::lock(&self.arrived).insert(number, body);
-                let home = job.homes[number as usize] | BY_MAIL;
+                let home = job.home(number) | BY_MAIL;
                 // Release: its thread finds what has come.
                 job.owners[number as usize].store(home, Ordering::Release);
                 job.post(number);

@@ -1,0 +1,115 @@
+//! Takes what has waited in others' queues. Of a thread that may be at another job also what waits in its mail.
+#![allow(unsafe_code)] // Touches a victim's run queue while it is locked out of its zone.
+
+use crate::executor::job::{Job, Station};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long work must have waited in another thread's queue before it is stolen.
+pub(super) const STEAL_AFTER: Duration = Duration::from_micros(20);
+
+/// A thread that has nothing to do, among the others of its job.
+pub(super) struct Thief {
+    me: u32,
+    victim: u32,
+    threads: u32,
+    /// What the victim was doing when it was first looked at.
+    seen: Option<Seen>,
+}
+
+struct Seen {
+    at: Instant,
+    queued: u32,
+    slices: u64,
+}
+
+impl Thief {
+    pub(super) fn new(me: u32, threads: u32) -> Thief {
+        Thief {
+            me,
+            victim: me,
+            threads,
+            seen: None,
+        }
+    }
+
+    /// A shard that has waited; it is this thread's then.
+    pub(super) fn steal(&mut self, job: &Job, now: Instant) -> Option<u32> {
+        if self.threads < 2 {
+            return None;
+        }
+        if let Some(seen) = &self.seen {
+            if now - seen.at < STEAL_AFTER {
+                return None;
+            }
+            if seen.has_waited(job, &job.stations[self.victim as usize])
+                && let Some(number) = self.take(job)
+            {
+                self.seen = None;
+                return Some(number);
+            }
+        }
+        self.next_victim(job);
+        let station = &job.stations[self.victim as usize];
+        self.seen = Some(Seen {
+            at: now,
+            queued: station.queued.0.load(Ordering::Relaxed),
+            slices: station.tally.slices.load(Ordering::Relaxed),
+        });
+        None
+    }
+
+    fn take(&self, job: &Job) -> Option<u32> {
+        let station = &job.stations[self.victim as usize];
+        let Some(locked) = station.zone.try_lock() else {
+            station.zone.request(self.me);
+            return None;
+        };
+        if job.shares() && station.mail.has_any() {
+            // SAFETY: the lock keeps the owner out of its zone.
+            unsafe { job.take_mail(self.victim) };
+        }
+        // SAFETY: as above.
+        let ready = unsafe { job.ready(self.victim) };
+        let Some(number) = ready.pop_last(station.runs()) else {
+            // All that is left there is what the owner runs.
+            station.queued.0.store(0, Ordering::Relaxed);
+            return None;
+        };
+        station.queued.0.store(ready.len(), Ordering::Relaxed);
+        // Inside the lock: the owner must find the shard gone.
+        job.adopt(number, self.me);
+        drop(locked);
+        Some(number)
+    }
+
+    /// The next one; where jobs share the threads, the next that something waits for: a thread that looks for a while only must have looked at it.
+    fn next_victim(&mut self, job: &Job) {
+        for _ in 0..self.threads {
+            self.victim = (self.victim + 1) % self.threads;
+            if self.victim == self.me {
+                continue;
+            }
+            let station = &job.stations[self.victim as usize];
+            if !job.shares() || waits(job, station) {
+                return;
+            }
+        }
+        if self.victim == self.me {
+            self.victim = (self.victim + 1) % self.threads;
+        }
+    }
+}
+
+impl Seen {
+    /// A victim that has run as many slices as were queued has been round its queue: nothing waited.
+    fn has_waited(&self, job: &Job, station: &Station) -> bool {
+        let ran = station.tally.slices.load(Ordering::Relaxed) - self.slices;
+        waits(job, station) && (ran == 0 || ran < u64::from(self.queued))
+    }
+}
+
+/// Whether something waits for a thread; mail does where the thread may be away.
+fn waits(job: &Job, station: &Station) -> bool {
+    station.queued.0.load(Ordering::Relaxed) > 0 || (job.shares() && station.mail.has_any())
+}
