@@ -13,6 +13,7 @@ pub fn attach<R>(act: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     let is_fault = held::any();
     held::forbid("the interpreter is asked for");
     let place = std::panic::Location::caller();
+    let _attached = held::attached();
     Python::attach(|py| {
         if is_fault {
             tell(py, place);

@@ -8,7 +8,11 @@
 //! # How it is kept
 //! Such locks are taken by [`lock`], which counts them for each thread. Where an interpreter is asked for, and where a value of one is handled, [`any`] is
 //! looked at: tests panic ([`forbid`]). What has to be dropped under a lock, wherever that is, is dropped when the thread has let go of
-//! its last one ([`drop_later`]).
+//! its last one ([`drop_later`]). In which order threads take them, and the interpreter, tests [`watch`].
+
+mod order;
+
+pub use order::{Attached, attached, orders, watch};
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -27,11 +31,19 @@ trait Dropped {}
 impl<T> Dropped for T {}
 
 /// A lock that a task may want. What a panic of another thread left is taken as it is.
+#[track_caller]
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> Held<'_, T> {
+    let lies_at = std::ptr::from_ref(mutex).cast::<()>() as usize;
+    let watched = order::wants(std::any::type_name::<T>(), lies_at);
     // Counted when it is had: until then this thread holds nothing.
     let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
     let inside = Inside::enter();
-    Held { guard, inside }
+    let watched = Watched::<T>(watched, PhantomData);
+    Held {
+        guard,
+        inside,
+        watched,
+    }
 }
 
 /// Whether this thread holds such a lock.
@@ -43,11 +55,12 @@ pub fn any() -> bool {
 /// Says that what follows may wait for an interpreter.
 ///
 /// # Panics
-/// In tests, when this thread holds a lock that a task may want. In a build for users nothing is asked here.
+/// In tests, when this thread holds a lock that a task may want. A build for users asks only where it [watches](watch).
 #[inline]
 #[track_caller]
 pub fn forbid(what: &str) {
-    if cfg!(any(feature = "mutants", debug_assertions)) && any() && !std::thread::panicking() {
+    let asks = cfg!(any(feature = "mutants", debug_assertions)) || order::watches();
+    if asks && any() && !std::thread::panicking() {
         panic!("{what} under a lock that a task may want, while a task may have the interpreter");
     }
 }
@@ -67,6 +80,19 @@ pub struct Held<'a, T: ?Sized> {
     // Dropped in this order: what waits is dropped when the lock is free.
     guard: MutexGuard<'a, T>,
     inside: Inside,
+    watched: Watched<T>,
+}
+
+/// Where a lock lies that is watched.
+struct Watched<T: ?Sized>(Option<usize>, PhantomData<*const T>);
+
+impl<T: ?Sized> Drop for Watched<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(lies_at) = self.0 {
+            order::let_go(std::any::type_name::<T>(), lies_at);
+        }
+    }
 }
 
 impl<T: ?Sized> Deref for Held<'_, T> {
@@ -88,18 +114,34 @@ impl<T> Held<'_, T> {
     /// Waits without the lock until somebody tells.
     #[must_use]
     pub fn wait(self, news: &Condvar) -> Self {
-        let Held { guard, inside } = self;
+        let Held {
+            guard,
+            inside,
+            watched,
+        } = self;
         let guard = news.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        Held { guard, inside }
+        Held {
+            guard,
+            inside,
+            watched,
+        }
     }
 
     /// The same, at most so long.
     #[must_use]
     pub fn wait_at_most(self, news: &Condvar, time: Duration) -> Self {
-        let Held { guard, inside } = self;
+        let Held {
+            guard,
+            inside,
+            watched,
+        } = self;
         let waited = news.wait_timeout(guard, time);
         let (guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        Held { guard, inside }
+        Held {
+            guard,
+            inside,
+            watched,
+        }
     }
 }
 
@@ -148,7 +190,8 @@ mod tests {
     #[test]
     fn what_is_dropped_under_a_lock_goes_when_the_last_one_is_free() {
         let asked = Arc::<Mutex<Vec<bool>>>::default();
-        let (outer, inner) = (Mutex::new(1), Mutex::new(2));
+        // Of two classes: tests beside this one may watch.
+        let (outer, inner) = (Mutex::new(1_u8), Mutex::new(2_u16));
         drop_later(Asks(asked.clone()));
         assert_eq!(*asked.lock().unwrap(), [false], "at once without a lock");
         let first = lock(&outer);
@@ -181,7 +224,8 @@ mod tests {
             let _held = lock(&mutex);
             forbid("a value is encoded");
         });
-        let asserts = cfg!(any(feature = "mutants", debug_assertions));
+        // What watches may have been asked for by the test of the order.
+        let asserts = cfg!(any(feature = "mutants", debug_assertions)) || order::watches();
         assert_eq!(asks.is_err(), asserts);
         assert!(!any(), "also after a panic");
     }

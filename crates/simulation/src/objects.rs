@@ -24,12 +24,13 @@ thread_local! {
 ///
 /// # Panics
 /// When this thread has a lock that a task may want.
+#[track_caller]
 pub fn attached<R>(act: impl FnOnce() -> R) -> R {
     assert!(
         !held::any() || std::thread::panicking(),
         "the interpreter is asked for under a lock that a task may want"
     );
-    let attached = Attached::enter();
+    let attached = (held::attached(), Attached::enter());
     let done = act();
     drop(attached);
     done

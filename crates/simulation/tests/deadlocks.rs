@@ -1,0 +1,37 @@
+//! No two threads could wait for each other for ever: in which order they take locks, and the interpreter, is looked at while random programs run
+//! whose values are an interpreter's objects, and their shards move.
+//!
+//! A process of its own: what watches asks of all threads.
+
+#[path = "support/chaos.rs"]
+mod chaos;
+
+use brambling_memory::held;
+use brambling_program::Plan;
+use brambling_simulation::{interpret, random_program, seeds};
+use chaos::{Cluster, results, spills};
+use std::sync::Arc;
+
+#[test]
+fn no_order_of_locks_goes_round_in_a_circle() {
+    held::watch();
+    let clusters = [Cluster::new(&[1, 1]), Cluster::new(&[2, 1, 3])];
+    let mut moves = 0;
+    for seed in seeds(200) {
+        let random = random_program(seed);
+        let program = Arc::new(random.program.clone());
+        let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
+        let left = clusters[(seed % 2) as usize].run(seed, &plan);
+        // A thread that finds a circle panics, and its job fails with what it says.
+        assert_eq!(left.failure, None, "seed {seed}");
+        moves += left.moves;
+        let expected = interpret(&random.program, &random.symbols);
+        let found = results(&random, left.jobs);
+        assert!(found.difference(&expected, &random.program).is_none());
+    }
+    // What was looked at was there.
+    assert!(moves > 100, "{moves}");
+    assert!(spills().counts().reads > 100);
+    let orders = held::orders();
+    assert!(orders > 3, "{orders}");
+}
