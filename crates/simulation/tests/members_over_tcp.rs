@@ -12,6 +12,7 @@ use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{Lost, NetOptions, Place};
 use brambling_exchange::transports::tls::Tls;
 use brambling_memory::Budget;
+use brambling_memory::held;
 use brambling_program::{
     Bindings, DatasetId, GroupId, Inbox, Outbox, Plan, Program, Relation, Rng, ShardId, StageId,
 };
@@ -346,6 +347,8 @@ fn sole(mut job: Arc<Job>) -> Job {
 
 /// Runs programs of so many seeds, and gives how many shards moved and links broke.
 fn check(count: u64, tls: Option<&Tls>) -> (u64, u64) {
+    // No file is written or read, nor a socket, under a lock that tasks want; nor could two threads wait for each other.
+    held::watch();
     let pool = |threads| Pool::new(threads, true).unwrap();
     let clusters = [vec![pool(1), pool(1)], vec![pool(2), pool(1), pool(1)]];
     let (mut moves, mut breaks) = (0, 0);

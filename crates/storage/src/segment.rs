@@ -1,5 +1,6 @@
 //! A file that nobody else sees: it has no name, so it is gone with whoever holds it.
 
+use brambling_memory::held;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -48,6 +49,7 @@ impl Segment {
 
     /// Writes what room was taken for. After an error the room is free again if it is the last that was taken; else it is with the segment.
     pub(super) fn write(&self, start: u64, parts: &[&[u8]]) -> io::Result<()> {
+        held::forbid("a file is written");
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let mut end = start;
         let written = parts.iter().try_for_each(|part| {
@@ -69,6 +71,7 @@ impl Segment {
     }
 
     pub(super) fn read(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
+        held::forbid("a file is read");
         self.file.read_exact_at(bytes, start)
     }
 

@@ -19,6 +19,7 @@ pub(super) use session::Session;
 use super::Lost;
 use super::stream::Stream;
 use crate::transports::forks::Own;
+use brambling_memory::held;
 use brambling_protocol::greeting::Listener;
 use memory::Memory;
 use session::Encrypted;
@@ -117,10 +118,12 @@ impl Carrier for Bare {
     }
 
     fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
+        held::forbid("a socket is read");
         Ok({ &self.0 }.read(place)?)
     }
 
     fn write(&self, slices: &[IoSlice<'_>], _wakes: Sleep) -> io::Result<usize> {
+        held::forbid("a socket is written");
         { &self.0 }.write_vectored(slices)
     }
 }
