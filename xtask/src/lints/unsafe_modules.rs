@@ -116,6 +116,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "shards and run queues lie in cells that their thread's zone guards",
     ),
     (
+        "crates/worker/src/executor/job/owners.rs",
+        "run queues lie in cells that their thread's zone guards",
+    ),
+    (
         "crates/worker/src/executor/job/placing.rs",
         "each thread fills the cells of its shards before any of them is queued",
     ),
@@ -146,6 +150,22 @@ pub const ARGUED: &[(&str, &str)] = &[
     (
         "crates/worker/src/executor/thread.rs",
         "touches its own run queue and shards inside its zone",
+    ),
+    (
+        "crates/worker/src/executor/thread/beginning.rs",
+        "touches its own run queue inside its zone",
+    ),
+    (
+        "crates/worker/src/executor/thread/idle.rs",
+        "touches its own run queue inside its zone",
+    ),
+    (
+        "crates/worker/src/executor/thread/leaving.rs",
+        "touches its own run queue and shards inside its zone",
+    ),
+    (
+        "crates/worker/src/executor/thread/thief.rs",
+        "touches a victim's run queue while it is locked out of its zone",
     ),
     (
         "crates/worker/src/executor/times.rs",

@@ -1,7 +1,11 @@
 //! A job: a compiled program, its shards, and everything that its threads share while it runs.
 #![allow(unsafe_code)] // Shards and run queues lie in cells; their thread's zone says who may touch them.
 
+mod owners;
 mod placing;
+mod results;
+
+pub(super) use owners::{AWAY, BY_MAIL};
 
 use super::board::Board;
 use super::failure::{Failure, Rank};
@@ -10,10 +14,9 @@ use super::meter::{Dial, Meter};
 use super::ready::Ready;
 use super::sleep::Beds;
 use super::steps::{By, Steps};
-use super::tally::{Tally, ThreadTally};
+use super::tally::ThreadTally;
 use super::ties::Ties;
-use super::times::{KernelTimes, Notebook};
-use super::travel;
+use super::times::Notebook;
 use super::weights::Weights;
 use super::woken::{self, Woken};
 use super::zone::Zone;
@@ -25,8 +28,7 @@ use brambling_exchange::in_process::{InProcess, Keeper, Mailbox};
 use brambling_exchange::{Relation, Sources};
 use brambling_memory::{Budget, Class, OutOfMemory, SpillError, held};
 use brambling_program::{
-    DatasetId, ExchangeId, ExchangePlan, GroupId, Payload, Plan, Position, ShardId, StageId,
-    StageKind, Turn, Value,
+    ExchangeId, ExchangePlan, GroupId, Plan, Position, ShardId, StageId, StageKind, Turn, Value,
 };
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -105,11 +107,6 @@ pub(super) struct Resident {
     /// Made by the thread that becomes the shard's home, so that its memory is first touched there.
     pub(super) body: UnsafeCell<Option<Body>>,
 }
-
-/// Of a shard's owner: there is none, because the shard is not here.
-pub(super) const AWAY: u32 = u32::MAX;
-/// Beside a shard's owner: it has come by a move, and lives by its mailbox alone.
-pub(super) const BY_MAIL: u32 = 1 << 31;
 
 impl Resident {
     /// Which shard it is.
@@ -246,11 +243,6 @@ impl Job {
         exchange.expect("used by a stage")
     }
 
-    /// Whether a shard has ever moved: it lives by its mailbox alone.
-    pub(super) fn has_moved(&self, number: u32) -> bool {
-        self.owner(number).is_none_or(|(_, by_mail)| by_mail)
-    }
-
     /// Who keeps what a shard gathers in an exchange.
     #[cold]
     pub(super) fn gathers_by(&self, id: ExchangeId, number: u32) -> By {
@@ -271,14 +263,6 @@ impl Job {
         board.expect("a signal has a board")
     }
 
-    /// Which thread a shard belongs to now, and whether it lives by its mailbox alone; none while it is not here.
-    #[inline]
-    pub(super) fn owner(&self, number: u32) -> Option<(u32, bool)> {
-        // Acquire: as in `belongs_to`.
-        let word = self.owners[number as usize].load(Ordering::Acquire);
-        (word != AWAY).then_some((word & !BY_MAIL, word & BY_MAIL != 0))
-    }
-
     /// Who sends and who receives in it.
     #[inline]
     pub(super) fn ends(&self, id: ExchangeId) -> &ExchangePlan {
@@ -287,122 +271,15 @@ impl Job {
             .expect("used by a stage")
     }
 
-    /// The thread to which a shard returns from wherever it is a guest.
-    #[inline]
-    pub(super) fn home(&self, number: u32) -> u32 {
-        self.homes[number as usize].load(Ordering::Relaxed)
-    }
-
     #[inline]
     pub(super) fn number(&self, group: GroupId, index: u32) -> u32 {
         self.numbers[group.index()][index as usize]
-    }
-
-    /// Whether a shard belongs to a thread, as that thread sees it from inside its zone.
-    #[inline]
-    pub(super) fn belongs_to(&self, number: u32, thread: u32) -> bool {
-        // Acquire: pairs with the release in `hand`; what the former owner did to the shard is visible.
-        self.owners[number as usize].load(Ordering::Acquire) & !BY_MAIL == thread
-    }
-
-    /// Whether a shard's thread must be told by mail what its marks could tell it: it sleeps, or does not look; none when the shard is not here,
-    /// or looks at no marks. Asked after the marks were set and the cheap fence was passed.
-    #[inline]
-    pub(super) fn needs_mail(&self, number: u32) -> Option<bool> {
-        let owner = self.owners[number as usize].load(Ordering::Acquire);
-        let looks = |owner| owner < self.mail_from.load(Ordering::Relaxed);
-        (owner & BY_MAIL == 0).then(|| !looks(owner) || self.beds.of(owner).is_asleep())
-    }
-
-    /// The run queue of a thread.
-    ///
-    /// # Safety
-    /// The calling thread is inside that thread's zone, and holds no other reference to the queue.
-    #[allow(clippy::mut_from_ref)] // The zone is the lock.
-    #[inline]
-    pub(super) unsafe fn ready(&self, thread: u32) -> &mut Ready {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.stations[thread as usize].ready.get() }
-    }
-
-    /// Tells a shard's owner that something arrived. Called by a thread of the job, inside its zone.
-    #[inline]
-    pub(super) fn wake(&self, number: u32, thread: u32) {
-        if self.belongs_to(number, thread) {
-            // SAFETY: inside our own zone, and the reference ends here.
-            unsafe { self.ready(thread) }.insert(number);
-        } else {
-            self.post(number);
-        }
-    }
-
-    /// Tells a shard's owner by mail. One that is not here is run when it comes.
-    pub(super) fn post(&self, number: u32) {
-        let Some((owner, _)) = self.owner(number) else {
-            return;
-        };
-        if self.stations[owner as usize].mail.post(number) {
-            self.rouse(owner);
-        }
-    }
-
-    /// Wakes a thread for which something was posted. One that is at another job may be there for long: a thread that sleeps takes it then.
-    fn rouse(&self, thread: u32) {
-        if thread == self.threads() {
-            self.wake_caller();
-        } else if !self.beds.of(thread).wake() && self.shares() {
-            self.wake_one();
-        }
-    }
-
-    /// Wakes one of the threads that sleep.
-    pub(super) fn wake_one(&self) {
-        let mut beds = (0..self.threads()).map(|thread| self.beds.of(thread));
-        if let Some(bed) = beds.find(|bed| bed.is_asleep()) {
-            bed.wake();
-        }
-    }
-
-    /// Queues what was posted for a thread.
-    ///
-    /// # Safety
-    /// As of [`Job::ready`].
-    pub(super) unsafe fn take_mail(&self, thread: u32) {
-        self.stations[thread as usize].mail.take(|number| {
-            if self.belongs_to(number, thread) {
-                // SAFETY: the caller's promise; the reference ends with the statement.
-                unsafe { self.ready(thread) }.insert_urgent(number);
-            } else {
-                // It was handed on after the sender looked.
-                self.post(number);
-            }
-        });
-    }
-
-    /// Gives a shard to another thread, which runs it.
-    pub(super) fn hand(&self, number: u32, thread: u32) {
-        self.adopt(number, thread);
-        self.post(number);
-    }
-
-    /// Makes a stolen shard this thread's own.
-    pub(super) fn adopt(&self, number: u32, thread: u32) {
-        let owner = &self.owners[number as usize];
-        let by_mail = owner.load(Ordering::Relaxed) & BY_MAIL;
-        // Release: the new owner sees what we did to the shard.
-        owner.store(thread | by_mail, Ordering::Release);
     }
 
     /// Tasks retired so far: each thread tells its own at the end of a slice.
     pub(super) fn tasks_retired(&self) -> u64 {
         let tasks = |station: &Station| station.tally.tasks.load(Ordering::Relaxed);
         self.stations.iter().map(tasks).sum()
-    }
-
-    pub(super) fn wake_caller(&self) {
-        if let Some(thread) = &*held::lock(&self.caller) {
-            thread.unpark();
-        }
     }
 
     /// Ends the job early. Of the failures until the threads have left it the one of the least rank is told; to a
@@ -491,28 +368,6 @@ impl Job {
         woken::completion(self.weak.clone(), number, at)
     }
 
-    /// What the job did.
-    pub fn tally(&self) -> Tally {
-        let mut tally = Tally {
-            threads: self.threads(),
-            ..Tally::default()
-        };
-        tally.wall = Duration::from_nanos(self.wall_ns.load(Ordering::Relaxed) as u64);
-        for thread in self.stations.iter().map(|station| &station.tally) {
-            tally.tasks += thread.tasks.load(Ordering::Relaxed);
-            tally.slices += thread.slices.load(Ordering::Relaxed);
-            tally.busy += Duration::from_nanos(thread.busy_ns.load(Ordering::Relaxed));
-            tally.stolen += thread.stolen.load(Ordering::Relaxed);
-        }
-        tally.peak_bytes = self.options.budget.peak_bytes();
-        tally
-    }
-
-    /// How long its kernels ran, after the job has ended; nothing when it was not asked to note that.
-    pub fn kernel_times(&self) -> KernelTimes {
-        KernelTimes::of(self.plan.program.spec().stages.len(), &self.notebooks)
-    }
-
     /// A thread begins to work or ends: in a timed job it takes up its notes, or lays them down.
     pub(super) fn exchange_notes(&self, thread: u32) {
         if let Some(notebook) = self.notebooks.get(thread as usize) {
@@ -541,54 +396,6 @@ impl Job {
             // In a cluster it would have been spilled, if there were a place.
             spill: (self.ties.is_some()).then(|| Box::new(SpillError::Nowhere)),
         }
-    }
-
-    /// Takes a partition's value after the job has ended, when its dataset was kept.
-    ///
-    /// # Panics
-    /// When the job is still running, or `T` is not the dataset's type.
-    pub fn take<T: Payload>(&mut self, dataset: DatasetId, index: u32) -> T {
-        let cell = self.plan.cell(dataset);
-        let number = self.number(self.plan.group_of_dataset[dataset.index()], index);
-        let body = self.residents[number as usize]
-            .body
-            .get_mut()
-            .as_mut()
-            .expect("the job has run");
-        let table = body.cells[cell].payload_type();
-        let value = std::mem::replace(&mut body.cells[cell], Value::default_of(table));
-        value.take().unwrap_or_else(|value| {
-            panic!("a dataset of {:?} was asked for as another type", value)
-        })
-    }
-
-    /// Whether a partition is on this worker after the job has ended. Unpacks it if it has just come.
-    ///
-    /// # Errors
-    /// When it has come and cannot be read.
-    pub fn holds(&mut self, dataset: DatasetId, index: u32) -> Result<bool, Failure> {
-        let group = self.plan.group_of_dataset[dataset.index()];
-        let number = self.number(group, index) as usize;
-        let arrived = self
-            .ties
-            .as_ref()
-            .and_then(|ties| ties.take_arrived(number as u32));
-        if let Some(parts) = arrived {
-            let body = travel::unpack(self, ShardId { group, index }, &parts.concat());
-            let (body, _) = body.map_err(|error| Failure::Internal {
-                message: error.to_string(),
-            })?;
-            *self.residents[number].body.get_mut() = Some(body);
-        }
-        Ok(self.residents[number].body.get_mut().is_some())
-    }
-
-    /// The partition's value after the job has ended, of whatever type.
-    pub fn value(&mut self, dataset: DatasetId, index: u32) -> &mut Value {
-        let cell = self.plan.cell(dataset);
-        let number = self.number(self.plan.group_of_dataset[dataset.index()], index);
-        let body = self.residents[number as usize].body.get_mut().as_mut();
-        &mut body.expect("the job has run").cells[cell]
     }
 }
 

@@ -108,10 +108,8 @@ impl<'a, 's> Slice<'a, 's> {
     pub(super) fn run(&mut self, body: &mut Body, lacks: &mut Vec<Lack<'a>>) -> End {
         let job = self.job;
         let slices = &self.resident.slices;
-        slices.store(
-            slices.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
+        let begun = slices.load(Ordering::Relaxed).wrapping_add(1);
+        slices.store(begun, Ordering::Relaxed);
         let code = &job.plan.codes[self.resident.group.index()];
         // SAFETY: whoever runs the shard touches what has come for it, and nobody else refers to it.
         let arrivals = unsafe { &mut *self.resident.arrivals.get() };

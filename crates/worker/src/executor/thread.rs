@@ -1,20 +1,24 @@
 //! What one thread does for a job: takes mail, goes round its run queue, runs slices, steals, sleeps.
 #![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
 
+mod beginning;
+mod idle;
+mod leaving;
 mod thief;
 
 use super::failure::{Failure, Rank};
 use super::job::{Body, Job, NONE, Resident, Station};
 use super::panics;
 use super::patience::Patience;
-use super::slice::{End, Lack, Slice, watch_for};
+use super::slice::{End, Lack, Slice};
 use super::spread;
 use super::tally::count;
-use super::travel;
-use super::watch::{Watch, Watches};
+use super::watch::Watches;
 use crate::pieces::Refused;
-use brambling_exchange::in_process::{Heard, fences};
+use beginning::Stage;
+use brambling_exchange::in_process::fences;
 use brambling_program::Runner;
+use idle::follow;
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,17 +28,12 @@ use thief::{STEAL_AFTER, Thief};
 const POLL: Duration = Duration::from_micros(75);
 /// The longest sleep: whatever went wrong, a thread looks around now and then.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// How long a thread waits for others to make their shards, before it makes them itself: long against a wake-up and a turn of another job, short
-/// against a kernel in which the other may be.
-const MADE_FOR_OTHERS_AFTER: Duration = Duration::from_millis(5);
 /// Polls between two looks at the clock.
 const SPINS: u32 = 64;
 /// How long what is said to other workers may wait for more, while a thread has work.
 const FLUSHED_EACH: Duration = Duration::from_micros(50);
 /// How often, at most, a thread that has work looks what has come: over TCP a look is a system call for each other worker.
 const LOOKED_EACH: Duration = Duration::from_micros(500);
-/// Polls of an idle thread's queue between two of what carries frames.
-const POLLED_SPINS: u32 = 8;
 /// Slices of short tasks between two readings of the clock. A prime: the shard that ran last is taken for all of them, and of any other number of
 /// shards that take turns each is the last one as often.
 const SLICES_UNREAD: u32 = 61;
@@ -42,18 +41,6 @@ const SLICES_UNREAD: u32 = 61;
 const SHORT_SHARE: u32 = 256;
 /// Tasks after which a slice is timed by itself.
 const TIMED_TASKS: u32 = 16;
-
-/// How far a thread is with a job.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// The shards that were placed here are to be made.
-    New,
-    /// They are; those of a thread that is elsewhere are this one's to make, if it does not come by then.
-    Waiting(Instant),
-    /// All are being made.
-    Settled,
-    Started,
-}
 
 /// One thread at work for one job.
 pub(super) struct Worker<'a> {
@@ -110,17 +97,6 @@ impl<'a> Worker<'a> {
         match self.job.ties {
             Some(_) => self.patience.time(),
             None => POLL,
-        }
-    }
-
-    /// The thread works for this job alone, and has taken turns before: the shards that rest here look once more, and have their marks watched
-    /// from now on ([`Worker::rest_at`]).
-    fn settle_down(&mut self) {
-        fences::heavy();
-        let (job, me) = (self.job, self.me);
-        for number in (0..job.residents.len() as u32).filter(|it| job.belongs_to(*it, me)) {
-            // SAFETY: inside our own zone; the reference ends with the statement.
-            unsafe { job.ready(me) }.insert(number);
         }
     }
 
@@ -229,33 +205,6 @@ impl<'a> Worker<'a> {
         Some(number)
     }
 
-    /// Makes the shards that were placed here, and those of threads that do not come; queues those whose home this is when all are made. Whether
-    /// that is done.
-    fn begin(&mut self) -> bool {
-        let job = self.job;
-        match self.stage {
-            Stage::New => {
-                job.settle(self.me, self.me);
-                self.stage = Stage::Waiting(Instant::now() + MADE_FOR_OTHERS_AFTER);
-            }
-            Stage::Waiting(until) if job.started.get().is_none() && Instant::now() >= until => {
-                (0..job.threads()).for_each(|placed| job.settle(placed, self.me));
-                self.stage = Stage::Settled;
-            }
-            _ => {}
-        }
-        if self.stage != Stage::Started && job.started.get().is_some() {
-            self.stage = Stage::Started;
-            let all = 0..job.residents.len() as u32;
-            for number in all.filter(|number| job.home(*number) == self.me) {
-                // SAFETY: inside our own zone; the reference ends with the statement.
-                unsafe { job.ready(self.me) }.insert(number);
-            }
-            self.clock = Instant::now();
-        }
-        self.stage == Stage::Started
-    }
-
     /// Runs what is queued here until there is nothing more or the time is over: for the calling thread. True
     /// when the time was over first: nobody will post again what is still queued.
     pub(super) fn work_for(mut self, time: Duration) -> bool {
@@ -283,38 +232,6 @@ impl<'a> Worker<'a> {
         self.guarded(work);
         self.job.exchange_notes(self.me);
         self.station.zone.leave();
-    }
-
-    /// For whoever looks whether the job stands still.
-    fn found_nothing(&self) {
-        self.station.idle.store(true, Ordering::Release);
-        count(&self.station.looks, 1);
-    }
-
-    /// The thread does not poll any more: the transport's helper is to see to what comes from other workers.
-    pub(super) fn rest(&self) {
-        if let Some(ties) = &self.job.ties {
-            ties.rest();
-        }
-    }
-
-    /// It has slept.
-    pub(super) fn resume(&self) {
-        if let Some(ties) = &self.job.ties {
-            ties.resume();
-        }
-    }
-
-    /// Whether a thread that is about to sleep must not: asked outside of the zone, after the thread has said that it sleeps.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.station.mail.has_any()
-            || self.job.stop.load(Ordering::SeqCst)
-            || self.watches.is_any_set()
-            || match self.stage {
-                Stage::New | Stage::Waiting(_) => true,
-                Stage::Settled => self.job.started.get().is_some(),
-                Stage::Started => false,
-            }
     }
 
     fn guarded(&mut self, run: impl FnOnce(&mut Self)) {
@@ -396,79 +313,6 @@ impl<'a> Worker<'a> {
         self.tell_queued();
     }
 
-    /// A shard that is not here was woken: it has come from another worker, or has gone to one.
-    #[cold]
-    fn unpack(&self, number: u32) {
-        let (job, resident) = (self.job, &self.job.residents[number as usize]);
-        let ties = job.ties.as_ref().expect("settled before it was queued");
-        let Some(parts) = ties.take_arrived(number) else {
-            return;
-        };
-        let made = travel::unpack(job, resident.id(), &parts.concat());
-        drop(parts);
-        let made = made.map_err(|error| Failure::Internal {
-            message: format!("{}: {error}", resident.id()),
-        });
-        let counted = made.and_then(|(body, arrivals)| {
-            let body = job.charge_arrived(resident, body)?;
-            Ok((body, arrivals))
-        });
-        match counted {
-            Ok((body, arrivals)) => {
-                resident.dial.begin(body.charged_bytes);
-                // SAFETY: the shard belongs to this thread, by `owners`, and it has no other reference.
-                unsafe {
-                    *resident.arrivals.get() = arrivals;
-                    *resident.body.get() = Some(body);
-                }
-                job.post(number);
-            }
-            Err(failure) => job.fail(Rank::Load(resident.group, resident.index), failure),
-        }
-    }
-
-    /// A shard that has finished was woken: perhaps it has to leave.
-    #[cold]
-    fn leave_when_done(&self, number: u32) {
-        let ties = self.job.ties.as_ref();
-        if ties.is_some_and(|ties| ties.is_leaving(number)) {
-            self.depart(number);
-        }
-    }
-
-    /// The shard moves to another worker, unless it waits for completions: then it does when they have arrived.
-    #[cold]
-    fn depart(&self, number: u32) {
-        let (job, resident) = (self.job, &self.job.residents[number as usize]);
-        // SAFETY: as in `run`, which holds no reference to it any more.
-        let place = unsafe { &mut *resident.body.get() };
-        let waits = place.as_ref().is_some_and(|it| it.shard.is_suspended());
-        let home = job.home(number);
-        if waits && home != self.me {
-            return job.hand(number, home);
-        }
-        if !waits && let Some(body) = place.take() {
-            resident.dial.end();
-            if let Err(failure) = self.send_away(number, body) {
-                job.fail(Rank::After, failure);
-            }
-        }
-    }
-
-    fn send_away(&self, number: u32, body: Body) -> Result<(), Failure> {
-        let (job, resident) = (self.job, &self.job.residents[number as usize]);
-        let ties = job.ties.as_ref().expect("only then shards leave");
-        let refusal = |error| job.refusal(None, error);
-        // SAFETY: as in `run`: the shard is this thread's until it has left.
-        let arrivals = unsafe { &mut *resident.arrivals.get() };
-        ties.leave(job, number, arrivals).map_err(refusal)?;
-        let arrivals = std::mem::take(arrivals);
-        let bytes = travel::pack(&body, &arrivals).map_err(Failure::Spilled)?;
-        job.uncharge(&body);
-        drop((body, arrivals));
-        ties.depart(job, resident.id(), bytes).map_err(refusal)
-    }
-
     fn time_slice(&mut self, resident: &Resident, body: &mut Body, tasks: u32) {
         let alone = self.slices == 1;
         let took_ns = self.read_clock();
@@ -487,15 +331,6 @@ impl<'a> Worker<'a> {
                 self.looked = self.clock;
                 self.job.ties.iter().for_each(|ties| ties.look());
             }
-        }
-    }
-
-    /// Looks now and then what other workers have sent: whether anything was on its way. It is a system call, so not at every turn.
-    #[inline]
-    fn poll(&self, spins: u32) -> bool {
-        match &self.job.ties {
-            Some(ties) if spins.is_multiple_of(POLLED_SPINS) => ties.poll(),
-            _ => false,
         }
     }
 
@@ -522,194 +357,10 @@ impl<'a> Worker<'a> {
         took_ns
     }
 
-    /// Decides where a shard goes after its slice.
-    #[inline]
-    fn leave(
-        &self,
-        resident: &Resident,
-        body: &mut Body,
-        number: u32,
-        end: End,
-        failure: Option<Box<Failure>>,
-    ) {
-        let home = self.job.home(number);
-        let at_home = home == self.me;
-        match end {
-            End::Stalled if at_home => {}
-            // SAFETY: inside our own zone; the reference ends with the statement.
-            End::UsedUp if at_home => unsafe { self.job.ready(self.me) }.insert(number),
-            End::Stalled if self.job.shares() => self.rest_at(home, number),
-            // What was posted here meanwhile is posted on; at home the shard looks once more.
-            End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
-                self.job.hand(number, home)
-            }
-            End::Elsewhere(Runner::Caller) => self.job.hand(number, self.job.threads()),
-            End::Leaving => unreachable!("the caller sees to it"),
-            End::Finished => {
-                body.done = true;
-                self.job.finish_one(resident.id());
-            }
-            End::Failed => {
-                body.done = true;
-                let failure = *failure.expect("a failed slice has a failure");
-                self.job.fail(body.rank(resident.index), failure);
-            }
-        }
-    }
-
-    /// A guest has stalled, and its home may be away for long. What it lacks is told by mail as long as jobs share the threads; nothing is to be
-    /// done for it until then. What was told before it went home was told here, and is posted on.
-    fn rest_at(&self, home: u32, number: u32) {
-        let job = self.job;
-        job.adopt(number, home);
-        // Whoever has set a mark since, or has put in a letter, sees that all is told by mail, or is seen here.
-        fences::heavy();
-        let resident = &job.residents[number as usize];
-        let has_come = || self.lacks.iter().any(|lack| lack.mark.is_set());
-        if !job.shares() || resident.mailbox.has_any() || has_come() {
-            job.post(number);
-        }
-    }
-
-    /// A thread that leaves work waiting while others sleep wakes one of them to steal it.
-    fn share_work(&self) {
-        // SAFETY: inside our own zone; the reference ends with the statement.
-        if unsafe { self.job.ready(self.me) }.len() == 0 {
-            return;
-        }
-        self.job.wake_one();
-    }
-
-    /// Leaves a CPU on which another thread of the job works.
-    pub(super) fn spread(&self) {
-        let here = self.station.cpu.load(Ordering::Relaxed);
-        let pool = &self.job.stations[..self.job.threads() as usize];
-        let others = || {
-            let awake = pool
-                .iter()
-                .enumerate()
-                .filter(|(thread, _)| !self.job.beds.of(*thread as u32).is_asleep());
-            awake
-                .filter(|(thread, _)| *thread as u32 != self.me)
-                .map(|(_, station)| station.cpu.load(Ordering::Relaxed))
-        };
-        if others().any(|cpu| cpu == here) {
-            spread::move_away(others());
-            self.station.cpu.store(spread::here(), Ordering::Relaxed);
-        }
-    }
-
     /// A shard was stolen: it is this thread's for a slice.
     fn take_over(&self, number: u32) {
         self.job.adopt(number, self.me);
         count(&self.station.tally.stolen, 1);
-    }
-
-    /// Whether there is something to do for a thread with an empty run queue.
-    #[inline]
-    fn has_work(&mut self) -> bool {
-        self.job.calls() || self.has_arrivals()
-    }
-
-    /// Whether something has come for a shard of this thread.
-    #[inline]
-    fn has_arrivals(&mut self) -> bool {
-        if self.station.mail.has_any() {
-            return true;
-        }
-        self.look_at_all();
-        // SAFETY: inside our own zone; the reference ends with the statement.
-        unsafe { self.job.ready(self.me) }.len() > 0
-    }
-
-    #[inline]
-    fn look_at_all(&mut self) {
-        let (job, me) = (self.job, self.me);
-        self.watches
-            .look_at_all(|watches, watch| follow(job, me, watches, watch));
-    }
-
-    /// Polls for mail and marks, then steals, then sleeps.
-    fn idle(&mut self, polls: bool) {
-        let mut spins = 0u32;
-        let mut since = None;
-        // Since when nothing has come, asleep or not; and the longest such time.
-        let mut quiet = None;
-        let mut longest = Duration::ZERO;
-        while !self.has_work() {
-            spins += 1;
-            if self.poll(spins) && since.is_some() {
-                // More of it is likely: who sleeps in the middle of a large piece is woken for its end.
-                let now = Instant::now();
-                longest = longest.max(passed(quiet.replace(now), now));
-                (since, self.clock) = (Some(now), now);
-            }
-            if !spins.is_multiple_of(SPINS) {
-                std::hint::spin_loop();
-                continue;
-            }
-            if since.is_none() {
-                // The slices before, and a wait too short to matter, were work.
-                self.read_clock();
-                (since, quiet) = (Some(self.clock), Some(self.clock));
-                self.spread();
-            }
-            let before = std::mem::replace(&mut self.clock, Instant::now());
-            self.patience.looks_after(self.clock - before);
-            if let Some(number) = self.thief.steal(self.job, self.clock) {
-                self.station.idle.store(false, Ordering::Release);
-                self.take_over(number);
-                self.run(number);
-                return;
-            }
-            self.found_nothing();
-            if since.is_some_and(|since| !polls || self.clock - since >= self.patience()) {
-                let has_work =
-                    || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
-                self.rest();
-                self.job.beds.of(self.me).sleep(SLEEP_MAX, has_work);
-                self.resume();
-                self.clock = Instant::now();
-                since = Some(self.clock);
-            } else if spins.is_multiple_of(SPINS * 16) {
-                std::thread::yield_now();
-            }
-        }
-        if since.is_some() {
-            self.station.idle.store(false, Ordering::Release);
-            self.clock = Instant::now();
-            self.patience.waited(longest.max(passed(quiet, self.clock)));
-        }
-    }
-}
-
-fn passed(since: Option<Instant>, now: Instant) -> Duration {
-    since.map_or(Duration::ZERO, |since| now - since)
-}
-
-/// A mark is set: looks what else the shard lacks, and queues it when that is nothing.
-fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: Watch<'a>) {
-    let Watch { number, .. } = watch;
-    let resident = &job.residents[number as usize];
-    // It may have run since, or run elsewhere now: what it lacks then is another watch's, or its owner's.
-    if !job.belongs_to(number, me) || resident.slices.load(Ordering::Relaxed) != watch.slices {
-        return;
-    }
-    let exchange = job.exchange(watch.exchange);
-    match exchange.heard(watch.turn, resident.index) {
-        // SAFETY: inside our own zone; the reference ends with the statement.
-        Heard::All => unsafe { job.ready(me) }.insert_urgent(number),
-        Heard::Missing { source, mark } => {
-            if let Some(mark) = mark {
-                let lack = Lack {
-                    exchange: watch.exchange,
-                    turn: watch.turn,
-                    source,
-                    mark,
-                };
-                watch_for(job, watches, number, lack);
-            }
-        }
     }
 }
 

@@ -67,36 +67,22 @@ impl Job {
         let is_here = |shard| placed.as_ref().is_none_or(|placed| placed.contains(&shard));
         let (residents, homes, numbers) = place(&plan, threads, is_here);
         let shards = residents.len();
-        let waits = Waits::new(
-            options.budget.clone(),
-            membership.as_ref().and_then(|it| it.node.spill().cloned()),
-        );
+        let spill = membership.as_ref().and_then(|it| it.node.spill().cloned());
+        let waits = Waits::new(options.budget.clone(), spill);
         let ties = membership.map(|membership| Ties::new(membership, &plan, &numbers, shards));
         let ties = ties.transpose()?.map(Box::new);
         let exchanges = exchanges(&plan, ties.as_deref(), &numbers);
         let mailed = mailed(&plan, &exchanges, ties.is_some());
-        let stages = &plan.program.spec().stages;
-        let is_signal = |kind| kind == StageKind::Signal;
-        let signals = stages.iter().filter(|stage| is_signal(stage.kind)).count();
-        let board_count = signals + plan.loops as usize;
-        let boards = stages
-            .iter()
-            .map(|stage| is_signal(stage.kind).then(|| Board::new(shards, board_count)));
-        let boards: Box<[_]> = boards.collect();
-        let owner = |(number, home): (u32, &u32)| match &ties {
-            Some(ties) if !ties.starts_here(number) => AtomicU32::new(AWAY),
-            _ => AtomicU32::new(*home),
+        let (boards, ends) = boards(&plan, shards);
+        let starts_here = |number| ties.as_ref().is_none_or(|ties| ties.starts_here(number));
+        let owner = |(number, home): (u32, &u32)| match starts_here(number) {
+            true => AtomicU32::new(*home),
+            false => AtomicU32::new(AWAY),
         };
         let owners = (0..).zip(&homes).map(owner).collect();
-        if let Some(ties) = &ties {
-            let all = (0..).zip(&residents);
-            let here = all.filter(|(number, _)| ties.starts_here(*number));
-            here.for_each(|(_, resident)| resident.mailbox.open());
-        } else {
-            residents
-                .iter()
-                .for_each(|resident| resident.mailbox.open());
-        }
+        let all = (0..).zip(&residents);
+        let here = all.filter(|(number, _)| starts_here(*number));
+        here.for_each(|(_, resident)| resident.mailbox.open());
         let first_of = |thread| homes.partition_point(|home| *home < thread) as u32;
         let station = |thread| Station::new(shards, first_of(thread)..first_of(thread + 1));
         let stations = (0..=threads).map(station).collect();
@@ -107,9 +93,7 @@ impl Job {
             mailed,
             waits,
             boards,
-            ends: (0..plan.loops)
-                .map(|_| Board::new(shards, board_count))
-                .collect(),
+            ends,
             owners,
             stations,
             beds: beds.clone(),
@@ -269,6 +253,20 @@ impl Job {
             done: false,
         })
     }
+}
+
+/// Where signals tell their outcomes, and outermost loops their ends.
+fn boards(plan: &Plan, shards: usize) -> (Box<[Option<Board>]>, Box<[Board]>) {
+    let stages = &plan.program.spec().stages;
+    let is_signal = |kind| kind == StageKind::Signal;
+    let signals = stages.iter().filter(|stage| is_signal(stage.kind)).count();
+    let count = signals + plan.loops as usize;
+    let board = || Board::new(shards, count);
+    let of_stages = stages.iter().map(|stage| is_signal(stage.kind).then(board));
+    (
+        of_stages.collect(),
+        (0..plan.loops).map(|_| board()).collect(),
+    )
 }
 
 /// The exchanges of a program in this process, with places or stamps for the shards that start here. What is

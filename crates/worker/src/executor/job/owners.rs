@@ -1,0 +1,134 @@
+//! To whom shards belong, and how their owners hear that there is something for them.
+#![allow(unsafe_code)] // Run queues lie in cells; their thread's zone says who may touch them.
+
+use super::Job;
+use crate::executor::ready::Ready;
+use brambling_memory::held;
+use std::sync::atomic::Ordering;
+
+/// Of a shard's owner: there is none, because the shard is not here.
+pub(in crate::executor) const AWAY: u32 = u32::MAX;
+/// Beside a shard's owner: it has come by a move, and lives by its mailbox alone.
+pub(in crate::executor) const BY_MAIL: u32 = 1 << 31;
+
+impl Job {
+    /// Which thread a shard belongs to now, and whether it lives by its mailbox alone; none while it is not here.
+    #[inline]
+    pub(in crate::executor) fn owner(&self, number: u32) -> Option<(u32, bool)> {
+        // Acquire: as in `belongs_to`.
+        let word = self.owners[number as usize].load(Ordering::Acquire);
+        (word != AWAY).then_some((word & !BY_MAIL, word & BY_MAIL != 0))
+    }
+
+    /// Whether a shard has ever moved: it lives by its mailbox alone.
+    pub(in crate::executor) fn has_moved(&self, number: u32) -> bool {
+        self.owner(number).is_none_or(|(_, by_mail)| by_mail)
+    }
+
+    /// The thread to which a shard returns from wherever it is a guest.
+    #[inline]
+    pub(in crate::executor) fn home(&self, number: u32) -> u32 {
+        self.homes[number as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether a shard belongs to a thread, as that thread sees it from inside its zone.
+    #[inline]
+    pub(in crate::executor) fn belongs_to(&self, number: u32, thread: u32) -> bool {
+        // Acquire: pairs with the release in `hand`; what the former owner did to the shard is visible.
+        self.owners[number as usize].load(Ordering::Acquire) & !BY_MAIL == thread
+    }
+
+    /// Whether a shard's thread must be told by mail what its marks could tell it: it sleeps, or does not look; none when the shard is not here,
+    /// or looks at no marks. Asked after the marks were set and the cheap fence was passed.
+    #[inline]
+    pub(in crate::executor) fn needs_mail(&self, number: u32) -> Option<bool> {
+        let owner = self.owners[number as usize].load(Ordering::Acquire);
+        let looks = |owner| owner < self.mail_from.load(Ordering::Relaxed);
+        (owner & BY_MAIL == 0).then(|| !looks(owner) || self.beds.of(owner).is_asleep())
+    }
+
+    /// The run queue of a thread.
+    ///
+    /// # Safety
+    /// The calling thread is inside that thread's zone, and holds no other reference to the queue.
+    #[allow(clippy::mut_from_ref)] // The zone is the lock.
+    #[inline]
+    pub(in crate::executor) unsafe fn ready(&self, thread: u32) -> &mut Ready {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.stations[thread as usize].ready.get() }
+    }
+
+    /// Tells a shard's owner that something arrived. Called by a thread of the job, inside its zone.
+    #[inline]
+    pub(in crate::executor) fn wake(&self, number: u32, thread: u32) {
+        if self.belongs_to(number, thread) {
+            // SAFETY: inside our own zone, and the reference ends here.
+            unsafe { self.ready(thread) }.insert(number);
+        } else {
+            self.post(number);
+        }
+    }
+
+    /// Tells a shard's owner by mail. One that is not here is run when it comes.
+    pub(in crate::executor) fn post(&self, number: u32) {
+        let Some((owner, _)) = self.owner(number) else {
+            return;
+        };
+        if self.stations[owner as usize].mail.post(number) {
+            self.rouse(owner);
+        }
+    }
+
+    /// Wakes a thread for which something was posted. One that is at another job may be there for long: a thread that sleeps takes it then.
+    fn rouse(&self, thread: u32) {
+        if thread == self.threads() {
+            self.wake_caller();
+        } else if !self.beds.of(thread).wake() && self.shares() {
+            self.wake_one();
+        }
+    }
+
+    /// Wakes one of the threads that sleep.
+    pub(in crate::executor) fn wake_one(&self) {
+        let mut beds = (0..self.threads()).map(|thread| self.beds.of(thread));
+        if let Some(bed) = beds.find(|bed| bed.is_asleep()) {
+            bed.wake();
+        }
+    }
+
+    pub(in crate::executor) fn wake_caller(&self) {
+        if let Some(thread) = &*held::lock(&self.caller) {
+            thread.unpark();
+        }
+    }
+
+    /// Queues what was posted for a thread.
+    ///
+    /// # Safety
+    /// As of [`Job::ready`].
+    pub(in crate::executor) unsafe fn take_mail(&self, thread: u32) {
+        self.stations[thread as usize].mail.take(|number| {
+            if self.belongs_to(number, thread) {
+                // SAFETY: the caller's promise; the reference ends with the statement.
+                unsafe { self.ready(thread) }.insert_urgent(number);
+            } else {
+                // It was handed on after the sender looked.
+                self.post(number);
+            }
+        });
+    }
+
+    /// Gives a shard to another thread, which runs it.
+    pub(in crate::executor) fn hand(&self, number: u32, thread: u32) {
+        self.adopt(number, thread);
+        self.post(number);
+    }
+
+    /// Makes a stolen shard this thread's own.
+    pub(in crate::executor) fn adopt(&self, number: u32, thread: u32) {
+        let owner = &self.owners[number as usize];
+        let by_mail = owner.load(Ordering::Relaxed) & BY_MAIL;
+        // Release: the new owner sees what we did to the shard.
+        owner.store(thread | by_mail, Ordering::Release);
+    }
+}

@@ -1,0 +1,62 @@
+//! How a thread begins with a job: shards are made, and queued when all of them are.
+#![allow(unsafe_code)] // Touches its run queue inside its zone.
+
+use super::Worker;
+use brambling_exchange::in_process::fences;
+use std::time::{Duration, Instant};
+
+/// How long a thread waits for others to make their shards, before it makes them itself: long against a wake-up and a turn of another job, short
+/// against a kernel in which the other may be.
+const MADE_FOR_OTHERS_AFTER: Duration = Duration::from_millis(5);
+
+/// How far a thread is with a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The shards that were placed here are to be made.
+    New,
+    /// They are; those of a thread that is elsewhere are this one's to make, if it does not come by then.
+    Waiting(Instant),
+    /// All are being made.
+    Settled,
+    Started,
+}
+
+impl Worker<'_> {
+    /// Makes the shards that were placed here, and those of threads that do not come; queues those whose home this is when all are made. Whether
+    /// that is done.
+    pub(super) fn begin(&mut self) -> bool {
+        let job = self.job;
+        match self.stage {
+            Stage::New => {
+                job.settle(self.me, self.me);
+                self.stage = Stage::Waiting(Instant::now() + MADE_FOR_OTHERS_AFTER);
+            }
+            Stage::Waiting(until) if job.started.get().is_none() && Instant::now() >= until => {
+                (0..job.threads()).for_each(|placed| job.settle(placed, self.me));
+                self.stage = Stage::Settled;
+            }
+            _ => {}
+        }
+        if self.stage != Stage::Started && job.started.get().is_some() {
+            self.stage = Stage::Started;
+            let all = 0..job.residents.len() as u32;
+            for number in all.filter(|number| job.home(*number) == self.me) {
+                // SAFETY: inside our own zone; the reference ends with the statement.
+                unsafe { job.ready(self.me) }.insert(number);
+            }
+            self.clock = Instant::now();
+        }
+        self.stage == Stage::Started
+    }
+
+    /// The thread works for this job alone, and has taken turns before: the shards that rest here look once more, and have their marks watched
+    /// from now on ([`Worker::rest_at`]).
+    pub(super) fn settle_down(&mut self) {
+        fences::heavy();
+        let (job, me) = (self.job, self.me);
+        for number in (0..job.residents.len() as u32).filter(|it| job.belongs_to(*it, me)) {
+            // SAFETY: inside our own zone; the reference ends with the statement.
+            unsafe { job.ready(me) }.insert(number);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a thread does that has nothing to run: it polls for mail and marks and for other workers, steals, and sleeps.
+#![allow(unsafe_code)] // Touches its run queue inside its zone.
+
+use super::{SLEEP_MAX, SPINS, Worker};
+use crate::executor::job::Job;
+use crate::executor::slice::{Lack, watch_for};
+use crate::executor::spread;
+use crate::executor::tally::count;
+use crate::executor::thread::Stage;
+use crate::executor::watch::{Watch, Watches};
+use brambling_exchange::in_process::Heard;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Polls of an idle thread's queue between two of what carries frames.
+const POLLED_SPINS: u32 = 8;
+
+impl<'a> Worker<'a> {
+    /// Polls for mail and marks, then steals, then sleeps.
+    pub(super) fn idle(&mut self, polls: bool) {
+        let mut spins = 0u32;
+        let mut since = None;
+        // Since when nothing has come, asleep or not; and the longest such time.
+        let mut quiet = None;
+        let mut longest = Duration::ZERO;
+        while !self.has_work() {
+            spins += 1;
+            if self.poll(spins) && since.is_some() {
+                // More of it is likely: who sleeps in the middle of a large piece is woken for its end.
+                let now = Instant::now();
+                longest = longest.max(passed(quiet.replace(now), now));
+                (since, self.clock) = (Some(now), now);
+            }
+            if !spins.is_multiple_of(SPINS) {
+                std::hint::spin_loop();
+                continue;
+            }
+            if since.is_none() {
+                // The slices before, and a wait too short to matter, were work.
+                self.read_clock();
+                (since, quiet) = (Some(self.clock), Some(self.clock));
+                self.spread();
+            }
+            let before = std::mem::replace(&mut self.clock, Instant::now());
+            self.patience.looks_after(self.clock - before);
+            if let Some(number) = self.thief.steal(self.job, self.clock) {
+                self.station.idle.store(false, Ordering::Release);
+                self.take_over(number);
+                self.run(number);
+                return;
+            }
+            self.found_nothing();
+            if since.is_some_and(|since| !polls || self.clock - since >= self.patience()) {
+                let has_work =
+                    || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
+                self.rest();
+                self.job.beds.of(self.me).sleep(SLEEP_MAX, has_work);
+                self.resume();
+                self.clock = Instant::now();
+                since = Some(self.clock);
+            } else if spins.is_multiple_of(SPINS * 16) {
+                std::thread::yield_now();
+            }
+        }
+        if since.is_some() {
+            self.station.idle.store(false, Ordering::Release);
+            self.clock = Instant::now();
+            self.patience.waited(longest.max(passed(quiet, self.clock)));
+        }
+    }
+
+    /// Looks now and then what other workers have sent: whether anything was on its way. It is a system call, so not at every turn.
+    #[inline]
+    pub(super) fn poll(&self, spins: u32) -> bool {
+        match &self.job.ties {
+            Some(ties) if spins.is_multiple_of(POLLED_SPINS) => ties.poll(),
+            _ => false,
+        }
+    }
+
+    /// Whether there is something to do for a thread with an empty run queue.
+    #[inline]
+    pub(super) fn has_work(&mut self) -> bool {
+        self.job.calls() || self.has_arrivals()
+    }
+
+    /// Whether something has come for a shard of this thread.
+    #[inline]
+    pub(super) fn has_arrivals(&mut self) -> bool {
+        if self.station.mail.has_any() {
+            return true;
+        }
+        self.look_at_all();
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        unsafe { self.job.ready(self.me) }.len() > 0
+    }
+
+    #[inline]
+    pub(super) fn look_at_all(&mut self) {
+        let (job, me) = (self.job, self.me);
+        self.watches
+            .look_at_all(|watches, watch| follow(job, me, watches, watch));
+    }
+
+    /// For whoever looks whether the job stands still.
+    pub(super) fn found_nothing(&self) {
+        self.station.idle.store(true, Ordering::Release);
+        count(&self.station.looks, 1);
+    }
+
+    /// The thread does not poll any more: the transport's helper is to see to what comes from other workers.
+    pub(in crate::executor) fn rest(&self) {
+        if let Some(ties) = &self.job.ties {
+            ties.rest();
+        }
+    }
+
+    /// It has slept.
+    pub(in crate::executor) fn resume(&self) {
+        if let Some(ties) = &self.job.ties {
+            ties.resume();
+        }
+    }
+
+    /// Whether a thread that is about to sleep must not: asked outside of the zone, after the thread has said that it sleeps.
+    pub(in crate::executor) fn is_wanted(&self) -> bool {
+        self.station.mail.has_any()
+            || self.job.stop.load(Ordering::SeqCst)
+            || self.watches.is_any_set()
+            || match self.stage {
+                Stage::New | Stage::Waiting(_) => true,
+                Stage::Settled => self.job.started.get().is_some(),
+                Stage::Started => false,
+            }
+    }
+
+    /// Leaves a CPU on which another thread of the job works.
+    pub(in crate::executor) fn spread(&self) {
+        let here = self.station.cpu.load(Ordering::Relaxed);
+        let pool = &self.job.stations[..self.job.threads() as usize];
+        let others = || {
+            let awake = pool
+                .iter()
+                .enumerate()
+                .filter(|(thread, _)| !self.job.beds.of(*thread as u32).is_asleep());
+            awake
+                .filter(|(thread, _)| *thread as u32 != self.me)
+                .map(|(_, station)| station.cpu.load(Ordering::Relaxed))
+        };
+        if others().any(|cpu| cpu == here) {
+            spread::move_away(others());
+            self.station.cpu.store(spread::here(), Ordering::Relaxed);
+        }
+    }
+
+    /// A thread that leaves work waiting while others sleep wakes one of them to steal it.
+    pub(super) fn share_work(&self) {
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        if unsafe { self.job.ready(self.me) }.len() == 0 {
+            return;
+        }
+        self.job.wake_one();
+    }
+}
+
+fn passed(since: Option<Instant>, now: Instant) -> Duration {
+    since.map_or(Duration::ZERO, |since| now - since)
+}
+
+/// A mark is set: looks what else the shard lacks, and queues it when that is nothing.
+pub(super) fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: Watch<'a>) {
+    let Watch { number, .. } = watch;
+    let resident = &job.residents[number as usize];
+    // It may have run since, or run elsewhere now: what it lacks then is another watch's, or its owner's.
+    if !job.belongs_to(number, me) || resident.slices.load(Ordering::Relaxed) != watch.slices {
+        return;
+    }
+    let exchange = job.exchange(watch.exchange);
+    match exchange.heard(watch.turn, resident.index) {
+        // SAFETY: inside our own zone; the reference ends with the statement.
+        Heard::All => unsafe { job.ready(me) }.insert_urgent(number),
+        Heard::Missing { source, mark } => {
+            if let Some(mark) = mark {
+                let lack = Lack {
+                    exchange: watch.exchange,
+                    turn: watch.turn,
+                    source,
+                    mark,
+                };
+                watch_for(job, watches, number, lack);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a shard goes after its slice: to its home, to another kind of thread, to another worker; and how one comes from there.
+#![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
+
+use super::Worker;
+use crate::executor::failure::{Failure, Rank};
+use crate::executor::job::{Body, Resident};
+use crate::executor::slice::End;
+use crate::executor::travel;
+use brambling_exchange::in_process::fences;
+use brambling_program::Runner;
+
+impl Worker<'_> {
+    /// Decides where a shard goes after its slice.
+    #[inline]
+    pub(super) fn leave(
+        &self,
+        resident: &Resident,
+        body: &mut Body,
+        number: u32,
+        end: End,
+        failure: Option<Box<Failure>>,
+    ) {
+        let home = self.job.home(number);
+        let at_home = home == self.me;
+        match end {
+            End::Stalled if at_home => {}
+            // SAFETY: inside our own zone; the reference ends with the statement.
+            End::UsedUp if at_home => unsafe { self.job.ready(self.me) }.insert(number),
+            End::Stalled if self.job.shares() => self.rest_at(home, number),
+            // What was posted here meanwhile is posted on; at home the shard looks once more.
+            End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
+                self.job.hand(number, home)
+            }
+            End::Elsewhere(Runner::Caller) => self.job.hand(number, self.job.threads()),
+            End::Leaving => unreachable!("the caller sees to it"),
+            End::Finished => {
+                body.done = true;
+                self.job.finish_one(resident.id());
+            }
+            End::Failed => {
+                body.done = true;
+                let failure = *failure.expect("a failed slice has a failure");
+                self.job.fail(body.rank(resident.index), failure);
+            }
+        }
+    }
+
+    /// A guest has stalled, and its home may be away for long. What it lacks is told by mail as long as jobs share the threads; nothing is to be
+    /// done for it until then. What was told before it went home was told here, and is posted on.
+    fn rest_at(&self, home: u32, number: u32) {
+        let job = self.job;
+        job.adopt(number, home);
+        // Whoever has set a mark since, or has put in a letter, sees that all is told by mail, or is seen here.
+        fences::heavy();
+        let resident = &job.residents[number as usize];
+        let has_come = || self.lacks.iter().any(|lack| lack.mark.is_set());
+        if !job.shares() || resident.mailbox.has_any() || has_come() {
+            job.post(number);
+        }
+    }
+
+    /// A shard that is not here was woken: it has come from another worker, or has gone to one.
+    #[cold]
+    pub(super) fn unpack(&self, number: u32) {
+        let (job, resident) = (self.job, &self.job.residents[number as usize]);
+        let ties = job.ties.as_ref().expect("settled before it was queued");
+        let Some(parts) = ties.take_arrived(number) else {
+            return;
+        };
+        let made = travel::unpack(job, resident.id(), &parts.concat());
+        drop(parts);
+        let made = made.map_err(|error| Failure::Internal {
+            message: format!("{}: {error}", resident.id()),
+        });
+        let counted = made.and_then(|(body, arrivals)| {
+            let body = job.charge_arrived(resident, body)?;
+            Ok((body, arrivals))
+        });
+        match counted {
+            Ok((body, arrivals)) => {
+                resident.dial.begin(body.charged_bytes);
+                // SAFETY: the shard belongs to this thread, by `owners`, and it has no other reference.
+                unsafe {
+                    *resident.arrivals.get() = arrivals;
+                    *resident.body.get() = Some(body);
+                }
+                job.post(number);
+            }
+            Err(failure) => job.fail(Rank::Load(resident.group, resident.index), failure),
+        }
+    }
+
+    /// A shard that has finished was woken: perhaps it has to leave.
+    #[cold]
+    pub(super) fn leave_when_done(&self, number: u32) {
+        let ties = self.job.ties.as_ref();
+        if ties.is_some_and(|ties| ties.is_leaving(number)) {
+            self.depart(number);
+        }
+    }
+
+    /// The shard moves to another worker, unless it waits for completions: then it does when they have arrived.
+    #[cold]
+    pub(super) fn depart(&self, number: u32) {
+        let (job, resident) = (self.job, &self.job.residents[number as usize]);
+        // SAFETY: as in `run`, which holds no reference to it any more.
+        let place = unsafe { &mut *resident.body.get() };
+        let waits = place.as_ref().is_some_and(|it| it.shard.is_suspended());
+        let home = job.home(number);
+        if waits && home != self.me {
+            return job.hand(number, home);
+        }
+        if !waits && let Some(body) = place.take() {
+            resident.dial.end();
+            if let Err(failure) = self.send_away(number, body) {
+                job.fail(Rank::After, failure);
+            }
+        }
+    }
+
+    fn send_away(&self, number: u32, body: Body) -> Result<(), Failure> {
+        let (job, resident) = (self.job, &self.job.residents[number as usize]);
+        let ties = job.ties.as_ref().expect("only then shards leave");
+        let refusal = |error| job.refusal(None, error);
+        // SAFETY: as in `run`: the shard is this thread's until it has left.
+        let arrivals = unsafe { &mut *resident.arrivals.get() };
+        ties.leave(job, number, arrivals).map_err(refusal)?;
+        let arrivals = std::mem::take(arrivals);
+        let bytes = travel::pack(&body, &arrivals).map_err(Failure::Spilled)?;
+        job.uncharge(&body);
+        drop((body, arrivals));
+        ties.depart(job, resident.id(), bytes).map_err(refusal)
+    }
+}
