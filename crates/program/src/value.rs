@@ -367,6 +367,14 @@ mod tests {
         assert!(!PayloadType::of::<Vec<(u8, Option<u8>)>>().is_interpreted());
     }
 
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn mutant_of_a_value_that_is_dropped_under_the_lock() {
+        brambling_memory::mutants::assert_caught("values-are-dropped-under-the-lock", || {
+            what_an_interpreter_has_made_outlives_the_lock_it_is_dropped_under();
+        });
+    }
+
     #[test]
     fn another_type_is_refused_and_given_back() {
         let value = Value::new(7u32);

@@ -53,6 +53,5 @@ caught_by_the_cluster! {
     mutant_of_12_an_inbox_counts_nothing: "inbox-counts-nothing";
     mutant_of_12_gathered_pieces_keep_their_room: "gathered-pieces-keep-their-room";
     mutant_of_4_what_was_spilled_is_forgotten: "spill-forgets";
-    mutant_of_a_value_that_is_dropped_under_the_lock: "values-are-dropped-under-the-lock";
     mutant_of_9_a_write_overtakes_a_read: "write-overtakes-read";
 }
