@@ -39,6 +39,11 @@ pub(crate) enum Described {
         turns: u64,
         work: u64,
     },
+    TaskGraph {
+        pattern: String,
+        width: usize,
+        timesteps: usize,
+    },
     Shuffle {
         words: usize,
         turns: u64,
@@ -93,6 +98,11 @@ impl Described {
                 turns,
                 work,
             } => Ok(benches::task_rate::program(shards, turns, work).0),
+            Described::TaskGraph {
+                ref pattern,
+                width,
+                timesteps,
+            } => benches::task_graph::program(pattern, width, timesteps),
             Described::Shuffle { words, turns } => Ok(benches::shuffle::program(words, turns).0),
         }
     }

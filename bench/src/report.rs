@@ -213,6 +213,15 @@ pub enum Figures {
         /// The same of one worker.
         one_worker_cpu_ns_per_task: Figure,
     },
+    /// `task-graph` on workers
+    TaskGraphOnWorkers {
+        /// Processes.
+        workers: u32,
+        /// Of each of them.
+        threads_per_worker: u32,
+        /// In Task Bench's order.
+        patterns: Vec<PatternOnWorkers>,
+    },
     /// `shuffle`
     Shuffle {
         /// Processes.
@@ -317,6 +326,21 @@ pub struct PatternFigures {
     pub metg50_us: Figure,
     /// Smallest task that still reaches three quarters of the peak.
     pub metg75_us: Figure,
+}
+
+/// The figures of a task graph on workers.
+#[derive(Clone, Debug, Serialize)]
+pub struct PatternOnWorkers {
+    /// Task Bench's name.
+    pub pattern: &'static str,
+    /// Points of a timestep.
+    pub width: usize,
+    /// Cores × wall ÷ tasks with an empty kernel, of what a longer job has more than a shorter one.
+    pub overhead_us: Figure,
+    /// The same in one process of as many threads.
+    pub one_process_us: Figure,
+    /// The one by the other, pair by pair.
+    pub over_one_process: Figure,
 }
 
 /// One loop of a limit.

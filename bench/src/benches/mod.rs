@@ -8,7 +8,7 @@ pub(crate) mod logistic;
 mod made;
 pub(crate) mod pagerank;
 pub(crate) mod shuffle;
-mod task_graph;
+pub(crate) mod task_graph;
 pub(crate) mod task_rate;
 
 use crate::session::Session;
@@ -39,7 +39,7 @@ pub(crate) const ALL: [Bench; 8] = [
     Bench {
         name: "task-graph",
         claim: "Task Bench's dependence patterns, beside hand-written threads; the stencil beside MPI, if installed",
-        takes: &[],
+        takes: &[Own::Workers],
         run: task_graph::run,
     },
     Bench {

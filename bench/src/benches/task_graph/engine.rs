@@ -36,7 +36,7 @@ impl brambling::program::Payload for Piece {
 
 /// A point's shard: what it did last, and what it has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Point {
+pub(super) struct Point {
     index: u32,
     output: Payload,
     /// Timesteps that have passed, tasks or not.
@@ -164,13 +164,8 @@ impl Steps {
     }
 }
 
-/// Runs a graph on `threads` threads of the engine, and gives the wall time from its first task to its last.
-pub(super) fn run(
-    session: &mut Session<'_>,
-    graph: &Graph,
-    kernel: Kernel,
-    threads: u32,
-) -> Result<Duration, BenchError> {
+/// A graph as a program, and its points.
+pub(super) fn program(graph: &Graph, kernel: Kernel) -> (Program, Dataset<Point>) {
     let steps = Arc::new(Steps::new(graph));
     let mut p = Program::new(format!("task-graph {}", graph.pattern().name()));
     let points = p.dataset::<Point>("points", graph.width() as u32);
@@ -199,13 +194,29 @@ pub(super) fn run(
             },
         );
     });
-    let mut outcome = session.run(p, threads)?;
+    p.keep(&points);
+    (p, points)
+}
+
+/// Runs a graph on `threads` threads of the engine, and gives the wall time from its first task to its last.
+pub(super) fn run(
+    session: &mut Session<'_>,
+    graph: &Graph,
+    kernel: Kernel,
+    threads: u32,
+) -> Result<Duration, BenchError> {
+    let (program, points) = program(graph, kernel);
+    let mut outcome = session.run(program, threads)?;
     let wall = outcome.tally().wall;
     check(session, graph, &outcome.take_all(&points))?;
     Ok(wall)
 }
 
-fn check(session: &Session<'_>, graph: &Graph, points: &[Point]) -> Result<(), BenchError> {
+pub(super) fn check(
+    session: &Session<'_>,
+    graph: &Graph,
+    points: &[Point],
+) -> Result<(), BenchError> {
     let tasks: u64 = points.iter().map(|point| point.tasks).sum();
     let inputs: u64 = points.iter().map(|point| point.inputs).sum();
     let mismatches: u64 = points.iter().map(|point| point.mismatches).sum();
