@@ -158,8 +158,10 @@ impl<'a> Worker<'a> {
                     worker.flush();
                 }
             }
-            if ran.is_some() || was_new {
+            if ran.is_some() || worker.stage != Stage::Started {
                 worker.part();
+            }
+            if ran.is_some() || was_new {
                 worker.read_clock();
                 ran = Some(worker.clock - began);
             } else {
@@ -170,9 +172,13 @@ impl<'a> Worker<'a> {
     }
 
     /// The thread turns to another job: what it was to find by its marks is queued, where thieves see it. Marks that are set later are told by mail
-    /// ([`Job::needs_mail`]): between the two stands the dear fence.
+    /// ([`Job::needs_mail`]): between the two stands the dear fence. So it does between the start of the job as it is seen here, and the mail
+    /// for whoever has not seen it ([`Job::settle`]).
     fn part(&mut self) {
         fences::heavy();
+        if self.stage != Stage::Started && !self.begin() {
+            return;
+        }
         if self.station.mail.has_any() {
             self.take_mail();
         }

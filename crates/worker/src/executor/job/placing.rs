@@ -23,7 +23,7 @@ use brambling_memory::Class;
 use brambling_program::{ExchangeId, ExchangePlan, GroupId, Plan, ShardId, StageKind};
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -134,6 +134,11 @@ impl Job {
         if self.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.threads() {
             let _ = self.started.set(Instant::now());
             self.beds.wake_all();
+            // Whoever has turned to another job meanwhile has not queued its shards: thieves find them in its mail.
+            fence(Ordering::SeqCst);
+            if self.shares() {
+                (0..self.residents.len() as u32).for_each(|number| self.post(number));
+            }
         }
     }
 

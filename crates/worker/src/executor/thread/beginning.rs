@@ -40,7 +40,8 @@ impl Worker<'_> {
         if self.stage != Stage::Started && job.started.get().is_some() {
             self.stage = Stage::Started;
             let all = 0..job.residents.len() as u32;
-            for number in all.filter(|number| job.home(*number) == self.me) {
+            // Not those that a thief has already taken.
+            for number in all.filter(|number| job.belongs_to(*number, self.me)) {
                 // SAFETY: inside our own zone; the reference ends with the statement.
                 unsafe { job.ready(self.me) }.insert(number);
             }
