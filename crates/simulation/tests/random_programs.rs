@@ -3,10 +3,11 @@
 //! Catches what is lost, doubled, stale or out of order, in any instruction. Says nothing about speed, about
 //! several workers (the simulated cluster does), nor about kernels and the builder, which both sides share.
 
-use brambling_program::{DatasetId, Plan, Runner, Spec};
+use brambling_program::{Bindings, DatasetId, Plan, Program, Runner, Spec};
 use brambling_simulation::{RandomProgram, Results, interpret, random_program, seeds};
 use brambling_worker::executor::{Job, JobOptions, Pool, QuietCaller};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Enough threads for stealing, more than CPUs included: those sleep at once.
@@ -54,9 +55,12 @@ fn results(random: &RandomProgram, mut job: Job) -> Results {
 }
 
 fn check(seed: u64, pools: &[Pool]) {
-    let random = random_program(seed);
+    check_one(seed, &random_program(seed), pools);
+}
+
+fn check_one(seed: u64, random: &RandomProgram, pools: &[Pool]) {
     let expected = interpret(&random.program, &random.symbols);
-    let found = results(&random, execute(&random, random.threads, options(), pools));
+    let found = results(random, execute(random, random.threads, options(), pools));
     if let Some(difference) = found.difference(&expected, &random.program) {
         let (spec, threads) = (random.program.spec(), random.threads);
         panic!("seed {seed} on {threads} threads:\n{difference}\n{spec}");
@@ -69,6 +73,60 @@ fn ten_thousand_random_programs() {
     for seed in seeds(10_000) {
         check(seed, &pools);
     }
+}
+
+/// Jobs that take turns on the same threads, beside one whose kernels keep a thread: shards are made, stolen and woken by whoever is there.
+#[test]
+fn random_programs_side_by_side() {
+    let pools = pools();
+    let over = AtomicBool::new(false);
+    let (callers, at_once) = (seeds(900), 3);
+    std::thread::scope(|scope| {
+        let keeps_a_thread = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for threads in 2..=3 {
+                    stay(&pools[threads - 1]);
+                }
+            }
+        });
+        let checks: Vec<_> = (0..at_once)
+            .map(|first| {
+                let seeds = callers.clone().skip(first).step_by(at_once);
+                scope.spawn(|| {
+                    for seed in seeds {
+                        let mut random = random_program(seed);
+                        random.threads = 2 + seed as u32 % 2;
+                        check_one(seed, &random, &pools);
+                    }
+                })
+            })
+            .collect();
+        let failed: Vec<_> = checks
+            .into_iter()
+            .filter_map(|it| it.join().err())
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        keeps_a_thread.join().unwrap();
+        if let Some(failed) = failed.into_iter().next() {
+            std::panic::resume_unwind(failed);
+        }
+    });
+}
+
+/// A job whose kernels take their time, one after the other.
+fn stay(pool: &Pool) {
+    let mut p = Program::new("stays");
+    let parts = p.value("parts", 1, 0u64);
+    p.repeat(20, |p| {
+        p.compute("stay").update(&parts).run(|part: &mut u64| {
+            std::thread::sleep(Duration::from_millis(2));
+            *part += 1;
+        });
+    });
+    p.keep(&parts);
+    let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
+    let job = Job::new(plan, pool.beds(), options());
+    pool.run(&job, &mut QuietCaller).unwrap();
 }
 
 /// Kernels do as they are told by their data, so each is called equally often on any number of threads; and at
