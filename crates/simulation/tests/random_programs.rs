@@ -80,7 +80,7 @@ fn ten_thousand_random_programs() {
 fn random_programs_side_by_side() {
     let pools = pools();
     let over = AtomicBool::new(false);
-    let (callers, at_once) = (seeds(900), 3);
+    let (callers, at_once) = (seeds(3_000), 3);
     std::thread::scope(|scope| {
         let keeps_a_thread = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {

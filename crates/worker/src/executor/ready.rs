@@ -61,14 +61,24 @@ impl Ready {
             let (word, place) = (shard as usize / 64, shard % 64);
             // It may have had its turn, or been stolen, since it was woken.
             if self.words[word] >> place & 1 == 1 {
-                return Some(self.remove(word, place));
+                return Some(self.take(word, place));
             }
         }
         None
     }
 
+    /// Takes a shard out, if it is queued.
+    pub(super) fn remove(&mut self, shard: u32) -> bool {
+        let (word, place) = (shard as usize / 64, shard % 64);
+        let is_queued = self.words[word] >> place & 1 == 1;
+        if is_queued {
+            self.take(word, place);
+        }
+        is_queued
+    }
+
     #[inline]
-    fn remove(&mut self, word: usize, place: u32) -> u32 {
+    fn take(&mut self, word: usize, place: u32) -> u32 {
         self.words[word] &= !(1 << place);
         if self.words[word] == 0 {
             self.summary[word / 64] &= !(1 << (word % 64));
@@ -97,7 +107,7 @@ impl Ready {
         } else {
             self.next_word(word)
         };
-        let shard = self.remove(word, bits.trailing_zeros());
+        let shard = self.take(word, bits.trailing_zeros());
         self.cursor = (shard + 1) % (self.words.len() as u32 * 64);
         Some(shard)
     }
@@ -136,7 +146,7 @@ impl Ready {
         // Those before the cursor come after those beyond it.
         let others = shards.filter(|shard| Some(*shard) != runs);
         let last = others.max_by_key(|shard| (before(*shard), *shard))?;
-        Some(self.remove(last as usize / 64, last % 64))
+        Some(self.take(last as usize / 64, last % 64))
     }
 }
 
@@ -165,6 +175,8 @@ mod tests {
         assert_eq!(ready.pop_last(Some(1)), Some(9_999));
         assert_eq!(ready.pop_last(Some(1)), None);
         ready.insert(9_999);
+        ready.insert(70);
+        assert!(ready.remove(70) && !ready.remove(70));
         assert_eq!(ready.pop(), Some(9_999));
         assert_eq!(ready.pop(), Some(1));
         assert_eq!(ready.pop(), None);

@@ -49,8 +49,6 @@ pub(super) struct Worker<'a> {
     station: &'a Station,
     runner: Runner,
     stage: Stage,
-    /// Whether it has taken turns with other jobs since it worked for this one alone.
-    takes_turns: bool,
     thief: Thief,
     /// When the clock was last read, and how many slices ran since.
     clock: Instant,
@@ -80,7 +78,6 @@ impl<'a> Worker<'a> {
             station,
             runner,
             stage: Stage::New,
-            takes_turns: false,
             thief: Thief::new(me, job.threads()),
             clock: Instant::now(),
             slices: 0,
@@ -113,9 +110,6 @@ impl<'a> Worker<'a> {
                     std::thread::sleep(STEAL_AFTER);
                 }
             }
-            if std::mem::take(&mut worker.takes_turns) && worker.stage == Stage::Started {
-                worker.settle_down();
-            }
             while !worker.job.calls() {
                 match worker.next() {
                     Some(number) => worker.run(number),
@@ -136,7 +130,6 @@ impl<'a> Worker<'a> {
     /// shards whose home this is, and wait for the other threads'.
     pub(super) fn turn(&mut self, time: Duration) -> Option<Duration> {
         let mut ran = None;
-        self.takes_turns = true;
         self.within(|worker| {
             let began = worker.clock;
             let was_new = worker.stage == Stage::New;

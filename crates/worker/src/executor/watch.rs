@@ -9,7 +9,7 @@
 //! same home looks for itself what the destination lacks, and adds a watch when that is a source elsewhere.
 //! Wherever one of the two runs as a guest, the other is told by mail.
 //! While jobs share the threads, all is told by mail: a thread that turns to another job looks at no marks. It looks at all of them behind a dear
-//! fence before it does, and so do the shards that rest at a thread when that works for one job alone again.
+//! fence before it does. A guest that stalls meanwhile is given back without a word: beside its owner stands that it rests, and it is told by mail.
 
 use brambling_exchange::in_process::Mark;
 use brambling_program::{ExchangeId, Turn};

@@ -10,6 +10,10 @@ use std::sync::atomic::Ordering;
 pub(in crate::executor) const AWAY: u32 = u32::MAX;
 /// Beside a shard's owner: it has come by a move, and lives by its mailbox alone.
 pub(in crate::executor) const BY_MAIL: u32 = 1 << 31;
+/// Beside it: the shard rests there, and its owner looks at none of its marks. It is told by mail, and does not rest any more then.
+const RESTS: u32 = 1 << 30;
+/// All that stands beside an owner.
+const BESIDE: u32 = BY_MAIL | RESTS;
 
 impl Job {
     /// Which thread a shard belongs to now, and whether it lives by its mailbox alone; none while it is not here.
@@ -17,7 +21,7 @@ impl Job {
     pub(in crate::executor) fn owner(&self, number: u32) -> Option<(u32, bool)> {
         // Acquire: as in `belongs_to`.
         let word = self.owners[number as usize].load(Ordering::Acquire);
-        (word != AWAY).then_some((word & !BY_MAIL, word & BY_MAIL != 0))
+        (word != AWAY).then_some((word & !BESIDE, word & BY_MAIL != 0))
     }
 
     /// Whether a shard has ever moved: it lives by its mailbox alone.
@@ -35,7 +39,7 @@ impl Job {
     #[inline]
     pub(in crate::executor) fn belongs_to(&self, number: u32, thread: u32) -> bool {
         // Acquire: pairs with the release in `hand`; what the former owner did to the shard is visible.
-        self.owners[number as usize].load(Ordering::Acquire) & !BY_MAIL == thread
+        self.owners[number as usize].load(Ordering::Acquire) & !BESIDE == thread
     }
 
     /// Whether a shard's thread must be told by mail what its marks could tell it: it sleeps, or does not look; none when the shard is not here,
@@ -109,6 +113,9 @@ impl Job {
     pub(in crate::executor) unsafe fn take_mail(&self, thread: u32) {
         self.stations[thread as usize].mail.take(|number| {
             if self.belongs_to(number, thread) {
+                if self.owners[number as usize].load(Ordering::Relaxed) & RESTS != 0 {
+                    self.adopt(number, thread);
+                }
                 // SAFETY: the caller's promise; the reference ends with the statement.
                 unsafe { self.ready(thread) }.insert_urgent(number);
             } else {
@@ -122,6 +129,11 @@ impl Job {
     pub(in crate::executor) fn hand(&self, number: u32, thread: u32) {
         self.adopt(number, thread);
         self.post(number);
+    }
+
+    /// Gives a stalled shard back to its home, which looks at none of its marks: it runs when it is told of something.
+    pub(in crate::executor) fn rest_at(&self, number: u32, home: u32) {
+        self.adopt(number, home | RESTS);
     }
 
     /// Makes a stolen shard this thread's own.

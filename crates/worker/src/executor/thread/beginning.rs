@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // Touches its run queue inside its zone.
 
 use super::Worker;
-use brambling_exchange::in_process::fences;
 use std::time::{Duration, Instant};
 
 /// How long a thread waits for others to make their shards, before it makes them itself: long against a wake-up and a turn of another job, short
@@ -48,16 +47,5 @@ impl Worker<'_> {
             self.clock = Instant::now();
         }
         self.stage == Stage::Started
-    }
-
-    /// The thread works for this job alone, and has taken turns before: the shards that rest here look once more, and have their marks watched
-    /// from now on ([`Worker::rest_at`]).
-    pub(super) fn settle_down(&mut self) {
-        fences::heavy();
-        let (job, me) = (self.job, self.me);
-        for number in (0..job.residents.len() as u32).filter(|it| job.belongs_to(*it, me)) {
-            // SAFETY: inside our own zone; the reference ends with the statement.
-            unsafe { job.ready(me) }.insert(number);
-        }
     }
 }

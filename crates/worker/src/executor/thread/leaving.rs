@@ -22,11 +22,17 @@ impl Worker<'_> {
     ) {
         let home = self.job.home(number);
         let at_home = home == self.me;
+        // SAFETY: inside our own zone; the reference ends before anybody else comes.
+        let ready = unsafe { self.job.ready(self.me) };
         match end {
-            End::Stalled if at_home => {}
-            // SAFETY: inside our own zone; the reference ends with the statement.
-            End::UsedUp if at_home => unsafe { self.job.ready(self.me) }.insert(number),
-            End::Stalled if self.job.shares() => self.rest_at(home, number),
+            End::Stalled if at_home => return,
+            End::UsedUp if at_home => return ready.insert(number),
+            _ => {}
+        }
+        // A thief that took this thread's mail meanwhile has queued it, and it does not stay.
+        let was_told = ready.remove(number);
+        match end {
+            End::Stalled if self.job.shares() => self.rest_at(home, number, was_told),
             // What was posted here meanwhile is posted on; at home the shard looks once more.
             End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
                 self.job.hand(number, home)
@@ -45,16 +51,16 @@ impl Worker<'_> {
         }
     }
 
-    /// A guest has stalled, and its home may be away for long. What it lacks is told by mail as long as jobs share the threads; nothing is to be
-    /// done for it until then. What was told before it went home was told here, and is posted on.
-    fn rest_at(&self, home: u32, number: u32) {
+    /// A guest has stalled, and its home may be away for long: nothing is to be done for it until something comes. What came before it went home was
+    /// told here, and is posted on.
+    fn rest_at(&self, home: u32, number: u32, was_told: bool) {
         let job = self.job;
-        job.adopt(number, home);
-        // Whoever has set a mark since, or has put in a letter, sees that all is told by mail, or is seen here.
+        job.rest_at(number, home);
+        // Whoever has set a mark since, or has put in a letter, sees that the shard rests, or is seen here.
         fences::heavy();
         let resident = &job.residents[number as usize];
         let has_come = || self.lacks.iter().any(|lack| lack.mark.is_set());
-        if !job.shares() || resident.mailbox.has_any() || has_come() {
+        if was_told || resident.mailbox.has_any() || has_come() {
             job.post(number);
         }
     }
@@ -103,6 +109,8 @@ impl Worker<'_> {
     #[cold]
     pub(super) fn depart(&self, number: u32) {
         let (job, resident) = (self.job, &self.job.residents[number as usize]);
+        // SAFETY: inside our own zone; the reference ends with the statement. As in `leave`.
+        unsafe { job.ready(self.me) }.remove(number);
         // SAFETY: as in `run`, which holds no reference to it any more.
         let place = unsafe { &mut *resident.body.get() };
         let waits = place.as_ref().is_some_and(|it| it.shard.is_suspended());
