@@ -25,19 +25,25 @@ pub use results::Results;
 
 use std::ops::Range;
 
-/// The seeds that a test tries: as many as `BRAMBLING_SEEDS` says, or as the test finds enough; only one when
-/// `BRAMBLING_SEED` names it.
+/// The seeds that a test tries: as many as `BRAMBLING_SEEDS` says, or those from one to before another if it says `3000..4000`, or as many as the test
+/// finds enough; only one when `BRAMBLING_SEED` names it.
 pub fn seeds(enough: u64) -> Range<u64> {
-    let number = |name: &str| {
-        let value = std::env::var(name).ok()?;
-        Some(
-            value
-                .parse()
-                .unwrap_or_else(|_| panic!("{name} is a number, not {value:?}")),
-        )
+    let number = |name: &str, value: &str| -> u64 {
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is a number, not {value:?}"))
     };
-    match number("BRAMBLING_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("BRAMBLING_SEEDS").unwrap_or(enough),
+    let given = |name: &str| std::env::var(name).ok();
+    if let Some(seed) = given("BRAMBLING_SEED") {
+        let seed = number("BRAMBLING_SEED", &seed);
+        return seed..seed + 1;
+    }
+    let Some(seeds) = given("BRAMBLING_SEEDS") else {
+        return 0..enough;
+    };
+    let number = |value| number("BRAMBLING_SEEDS", value);
+    match seeds.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => 0..number(&seeds),
     }
 }
