@@ -72,6 +72,7 @@ fn kind(kind: StageKind) -> &'static str {
         StageKind::Scatter(_) => "scatter",
         StageKind::Gather(_) => "gather",
         StageKind::Signal => "signal",
+        StageKind::Stream(_) => "stream",
     }
 }
 

@@ -13,8 +13,8 @@ mod state;
 mod turn;
 
 pub use state::{ExchangeState, InboxState, PieceState, TurnState};
-pub use turn::Gathered;
 pub(crate) use turn::{Fault, OpenTurn};
+pub use turn::{Gathered, NextChunk};
 
 use crate::parcel::Item;
 use crate::sources::Relation;
@@ -256,6 +256,30 @@ impl<P> Inbox<P> {
     ) -> (Vec<Gathered<P>>, Vec<Range<u64>>) {
         let sources = relation.sources(exchange, turn, self.shard);
         self.lane(exchange).open(turn).take_whole(&sources)
+    }
+
+    /// Whether the next chunk of a turn that is handed out by chunks is here, or that there is none.
+    ///
+    /// # Panics
+    /// As [`Inbox::cover`].
+    pub fn has_next(&mut self, exchange: ExchangeId, turn: Turn, relation: &impl Relation) -> bool {
+        let sources = relation.sources(exchange, turn, self.shard);
+        self.lane(exchange).open(turn).has_next(&sources)
+    }
+
+    /// The next chunk of a turn, by ascending source, and of each source in order, whatever order they came in: once. A source's last chunk says that
+    /// it has ended, and is not handed out.
+    ///
+    /// # Panics
+    /// As [`Inbox::cover`].
+    pub fn take_next(
+        &mut self,
+        exchange: ExchangeId,
+        turn: Turn,
+        relation: &impl Relation,
+    ) -> NextChunk<P> {
+        let sources = relation.sources(exchange, turn, self.shard);
+        self.lane(exchange).open(turn).take_next(&sources)
     }
 
     /// Whether anything of the lowest open turn is here that was not handed out.

@@ -29,7 +29,7 @@ pub mod transports;
 
 pub use combining::{Combining, CombiningTree, Meeting};
 pub use credits::{Credits, UnknownDestination, fits};
-pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState, Waits};
+pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState, NextChunk, Waits};
 pub use parcel::{Item, Parcel, Weight, coalesce, parcels};
 pub use room::{NoRoom, Room};
 pub use router::{Effect, Router, RouterError};

@@ -5,6 +5,8 @@
 //! * it is here: *deliver*, whatever the versions say, because the inbox moves with the shard;
 //! * the map here is newer than the sender's and names another worker: *forward* there with the version
 //!   of the map here, and send that entry back;
+//! * tasks may keep their shards, the map here names this worker, and the shard's last holder has not let it go as far as is known here: *send back* there,
+//!   since a task of the shard may wait for it before it leaves;
 //! * otherwise *hold*, equal versions included: the shard is on its way here, or news is.
 //!
 //! A parcel of an older generation is dropped, one of a newer generation is held until the job gets
@@ -12,14 +14,15 @@
 //!
 //! # Why a parcel arrives
 //! A parcel that is forwarded carries a strictly larger version each time, so it is forwarded at most as
-//! often as its shard moves. A parcel that is held waits for the shard, which brings it out, or for news,
+//! often as its shard moves. One that is sent back carries a smaller one, once for each move: a holder that has let the shard go forwards it, and what
+//! comes from the holder is held. A parcel that is held waits for the shard, which brings it out, or for news,
 //! which is an update of the map. Both come: the map's updates reach every worker, and the last of them
 //! names the worker to which the shard is sent.
 
 use crate::parcel::{Parcel, Weight};
 use crate::room::{NoRoom, Room};
 use brambling_memory::{Class, Reservation, mutants};
-use brambling_program::{GroupId, ShardId};
+use brambling_program::ShardId;
 use brambling_protocol::{
     Applied, Entry, EntryRange, Generation, MapError, PartitionMap, Version, WorkerId,
 };
@@ -71,6 +74,8 @@ struct Held<P> {
 enum Way {
     Deliver,
     Forward(Entry),
+    /// To the last holder, by a version before that which names this worker. Once it has let the shard go what was sent comes again.
+    Back(Entry),
     Hold,
 }
 
@@ -85,6 +90,10 @@ pub struct Router<P> {
     /// Of generations that this worker has not reached, in the order of arrival.
     ahead: BTreeMap<Generation, Vec<(WorkerId, Parcel<P>, Reservation)>>,
     room: Room,
+    /// Whether tasks may keep their shards, which then wait for what is sent to them.
+    are_kept: bool,
+    /// Who holds a shard that is to come here.
+    holders: BTreeMap<ShardId, WorkerId>,
 }
 
 impl<P: Clone + Weight> Router<P> {
@@ -99,7 +108,34 @@ impl<P: Clone + Weight> Router<P> {
             held,
             ahead,
             room,
+            are_kept: false,
+            holders: BTreeMap::new(),
         }
+    }
+
+    /// The same, of a job in which tasks may keep their shards for a while.
+    #[must_use]
+    pub fn whose_shards_are_kept(mut self, are_kept: bool) -> Self {
+        self.are_kept = are_kept;
+        self
+    }
+
+    /// A shard is to come here, and somebody holds it.
+    pub fn expect(&mut self, shard: ShardId, holder: WorkerId) {
+        if self.are_kept {
+            self.holders.insert(shard, holder);
+        }
+    }
+
+    /// Who may need what is for a shard that is to come here: where it goes, and by which version. Not what comes from there by the version that names
+    /// this worker: the holder says that when it has let the shard go. By an earlier one it may have sent it long ago.
+    pub fn holder(&self, shard: ShardId, (from, version): (WorkerId, Version)) -> Option<Entry> {
+        let owner = *self.holders.get(&shard)?;
+        let entry = self.map.entry(shard).ok().flatten();
+        let entry = entry.filter(|entry| entry.owner == self.me)?;
+        let was_let_go = from == owner && version >= entry.version;
+        let version = entry.version.saturating_sub(1);
+        (!was_let_go).then_some(Entry { owner, version })
     }
 
     /// The map as far as it is known here.
@@ -190,6 +226,7 @@ impl<P: Clone + Weight> Router<P> {
     /// The shard is here now, with its inbox: brings out what was held for it.
     pub fn arrive(&mut self, shard: ShardId, effects: &mut Vec<Effect<P>>) {
         self.here.insert(shard);
+        self.holders.remove(&shard);
         self.examine(shard, effects);
     }
 
@@ -232,11 +269,9 @@ impl<P: Clone + Weight> Router<P> {
         let mut start = parcel.destinations.start;
         while start < parcel.destinations.end {
             // As far as the same is to be done.
-            let way = self.way(parcel.group, start, parcel.version);
+            let way = self.way(from, &parcel, start);
             let mut end = start + 1;
-            while end < parcel.destinations.end
-                && self.way(parcel.group, end, parcel.version) == way
-            {
+            while end < parcel.destinations.end && self.way(from, &parcel, end) == way {
                 end += 1;
             }
             let mut part = Parcel {
@@ -246,6 +281,7 @@ impl<P: Clone + Weight> Router<P> {
             match way {
                 Way::Deliver => effects.push(Effect::Deliver(part)),
                 Way::Forward(entry) => self.forward(from, part, entry, effects),
+                Way::Back(holder) => effects.push(back(holder, part)),
                 Way::Hold => {
                     (start..end).try_for_each(|index| self.hold(from, &mut part, index))?
                 }
@@ -255,7 +291,9 @@ impl<P: Clone + Weight> Router<P> {
         Ok(())
     }
 
-    fn way(&self, group: GroupId, index: u32, version: Version) -> Way {
+    fn way(&self, from: WorkerId, parcel: &Parcel<P>, index: u32) -> Way {
+        let version = parcel.version;
+        let group = parcel.group;
         let shard = ShardId { group, index };
         if self.here.contains(&shard) {
             return Way::Deliver;
@@ -264,7 +302,7 @@ impl<P: Clone + Weight> Router<P> {
             Ok(Some(entry)) if entry.owner != self.me && is_newer(entry.version, version) => {
                 Way::Forward(entry)
             }
-            _ => Way::Hold,
+            _ => (self.holder(shard, (from, version))).map_or(Way::Hold, Way::Back),
         }
     }
 
@@ -312,8 +350,9 @@ impl<P: Clone + Weight> Router<P> {
         };
         let mut still = Vec::new();
         for held in held {
-            match self.way(shard.group, shard.index, held.parcel.version) {
+            match self.way(held.from, &held.parcel, shard.index) {
                 Way::Deliver => effects.push(Effect::Deliver(held.parcel)),
+                Way::Back(holder) => effects.push(back(holder, held.parcel)),
                 Way::Forward(entry) => self.forward(held.from, held.parcel, entry, effects),
                 Way::Hold => still.push(held),
             }
@@ -352,6 +391,12 @@ impl<P: Clone + Weight> Router<P> {
             });
         }
     }
+}
+
+fn back<P>(holder: Entry, parcel: Parcel<P>) -> Effect<P> {
+    let (to, version) = (holder.owner, holder.version);
+    let parcel = Parcel { version, ..parcel };
+    Effect::Forward { to, parcel }
 }
 
 fn is_newer(mine: Version, theirs: Version) -> bool {

@@ -402,3 +402,79 @@ fn retiring_out_of_order_is_our_bug() {
     assert!(inbox.take(X, 1, &Sources::Dense(0), &mut Vec::new()));
     inbox.retire(X, 1);
 }
+
+/// Of each source so many chunks of a stream; then that it has ended.
+fn streamed(turn: Turn, counts: &[u32]) -> Vec<(u64, Item<u64>)> {
+    let sources = Links.sources(X, turn, HERE);
+    let mut all = Vec::new();
+    for (place, count) in (0..sources.count()).zip(counts.iter().cycle()) {
+        let source = if turn.is_multiple_of(2) {
+            place
+        } else {
+            place * 3
+        };
+        let leaf = TreeNode::leaf(source);
+        let chunk = |at| (source, piece(leaf, at, false, source * 100 + u64::from(at)));
+        all.extend((0..*count).map(chunk));
+        let end = match count {
+            0 => Item::Empty {
+                sources: source..source + 1,
+            },
+            _ => piece(leaf, *count, true, 0),
+        };
+        all.push((source, end));
+    }
+    all
+}
+
+/// Chunks come in any order, many of them twice, some after they were handed out: each is handed out once, by source and number.
+#[test]
+fn chunks_are_handed_out_in_order_whatever_came_first() {
+    let counts = prop::collection::vec(0u32..6, 1..9);
+    let orders = prop::collection::vec(any::<prop::sample::Index>(), 700);
+    let property = |(turn, counts, orders): (Turn, Vec<u32>, Vec<prop::sample::Index>)| {
+        let mut inbox = Inbox::new(HERE, [X], OPEN);
+        let all = streamed(turn, &counts);
+        let is_chunk = |it: &&(u64, Item<u64>)| matches!(it.1, Item::Piece { last: false, .. });
+        let expected: Vec<(u64, Item<u64>)> = all.iter().filter(is_chunk).cloned().collect();
+        let (mut left, mut found) = (all.clone(), Vec::new());
+        let mut take = |inbox: &mut Inbox<u64>| loop {
+            match inbox.take_next(X, turn, &Links) {
+                NextChunk::Chunk(it) => {
+                    found.push((
+                        it.source.start(),
+                        piece(it.source, it.chunk, it.last, it.payload),
+                    ));
+                }
+                NextChunk::Nothing => return false,
+                NextChunk::Ended => return true,
+            }
+        };
+        for order in orders {
+            let (again, at) = (&all[order.index(all.len())], order.index(left.len().max(1)));
+            if let Some((source, _)) = left.get(at).cloned() {
+                let (_, item) = left.swap_remove(at);
+                prop_assert_ne!(
+                    inbox.accept(X, turn, item, &Links),
+                    Ok(Accepted::Repeated),
+                    "of {}",
+                    source
+                );
+            }
+            if !left.contains(again) {
+                let repeated = inbox.accept(X, turn, again.1.clone(), &Links);
+                prop_assert_eq!(repeated, Ok(Accepted::Repeated));
+            }
+            let _ = take(&mut inbox);
+        }
+        for (_, item) in left.drain(..) {
+            prop_assert!(inbox.accept(X, turn, item, &Links).is_ok());
+        }
+        prop_assert!(take(&mut inbox), "all have come");
+        prop_assert_eq!(found, expected);
+        Ok(())
+    };
+    let mut runner = TestRunner::new(Config::with_cases(100));
+    let cases = (0..2 as Turn, counts, orders);
+    runner.run(&cases, property).unwrap();
+}

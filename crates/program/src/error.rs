@@ -86,6 +86,27 @@ pub enum BuildError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// An end of a streamed exchange that is no streaming stage, or the other way round.
+    #[error("stage `{stage}` and exchange `{exchange}`: {problem}")]
+    Streamed {
+        /// The stage.
+        stage: String,
+        /// The exchange.
+        exchange: String,
+        /// What is wrong and how to mend it.
+        problem: &'static str,
+    },
+    /// A streaming stage that cannot be begun anew.
+    #[error(
+        "stage `{stage}` is said to be repeatable and takes chunks of `{exchange}`: a chunk is taken once, so it cannot be begun anew; \
+         leave out repeatable"
+    )]
+    NotRepeatable {
+        /// The stage.
+        stage: String,
+        /// What it takes from.
+        exchange: String,
+    },
     /// An exchange whose relation does not fit its partition counts.
     #[error("exchange `{exchange}`: {problem}")]
     Relation {

@@ -53,6 +53,10 @@ id!(
     BlockId, "b"
 );
 id!(
+    /// What a streaming stage reads and writes by chunks.
+    StreamId, "t"
+);
+id!(
     /// A user's function with its serialised parameters.
     KernelId, "k"
 );

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Arguments are erased pointers; typed wrappers in `typed` restore them.
 
 use crate::slots::{SlotsIn, SlotsOut};
+use crate::streams::OpenTask;
 use crate::{KernelError, Position, Rng, StageId, Turn};
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -139,6 +140,7 @@ pub struct Context<'a> {
     completion: &'a dyn Fn(Position) -> Waker,
     pub(crate) sink: Option<NonNull<Sink<'static>>>,
     pub(crate) source: Option<NonNull<Pieces<'static>>>,
+    pub(crate) open: Option<NonNull<OpenTask<'static>>>,
     outcome: bool,
     error: Option<KernelError>,
 }
@@ -167,6 +169,7 @@ impl<'a> Context<'a> {
             completion,
             sink: None,
             source: None,
+            open: None,
             outcome: false,
             error: None,
         }
@@ -197,6 +200,15 @@ impl<'a> Context<'a> {
     pub unsafe fn lend_source(&mut self, source: &mut Pieces<'_>) {
         // As in `lend_sink`.
         self.source = Some(NonNull::from(source).cast());
+    }
+
+    /// Lends a streaming stage what its task has between its calls. For whoever runs kernels.
+    ///
+    /// # Safety
+    /// It lives, and nobody else uses it, until the kernel called next has returned.
+    pub unsafe fn lend_open(&mut self, open: &mut OpenTask<'_>) {
+        // As in `lend_sink`.
+        self.open = Some(NonNull::from(open).cast());
     }
 
     /// Takes a scatter's sink, valid until the kernel returns. For kernels of other languages' packages.

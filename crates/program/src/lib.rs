@@ -26,6 +26,7 @@ mod show;
 mod slots;
 mod spec;
 mod stages;
+mod streams;
 pub mod tree;
 mod typed;
 mod validate;
@@ -57,8 +58,9 @@ pub use run::Run;
 pub use slots::{Route, SlotHeader, SlotsIn, SlotsOut};
 pub use spec::{
     Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node,
-    Partitioner, Runner, Spec, StageKind, StageSpec, Use,
+    Partitioner, Runner, Spec, StageKind, StageSpec, StreamSpec, Use,
 };
-pub use stages::{Compute, Gather, Map, Scatter, SignalStage};
+pub use stages::{Compute, Gather, Map, Scatter, SignalStage, Stream};
+pub use streams::{CHUNK_BYTES_MAX, OpenTask, Polled, StreamPorts, Streams};
 pub use validate::{Group, Structure};
 pub use value::{PayloadType, Value};

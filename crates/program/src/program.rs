@@ -127,6 +127,7 @@ impl Program {
                 kernels: Vec::new(),
                 stages: Vec::new(),
                 blocks: vec![Vec::new()],
+                streams: Vec::new(),
             },
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
             types: Vec::new(),
@@ -298,11 +299,31 @@ impl Program {
         name: impl Into<String>,
         relation: Relation,
     ) -> Exchange<P> {
+        self.declare_exchange(name.into(), relation, false)
+    }
+
+    /// A streamed exchange: a source sends any number of chunks `P` to a destination, which takes them while others are still sent. The streaming
+    /// stage that sends and the one that takes ([`Program::stream`]) follow, in this order, in one block.
+    pub fn streamed<P: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        relation: Relation,
+    ) -> Exchange<P> {
+        self.declare_exchange(name.into(), relation, true)
+    }
+
+    fn declare_exchange<P: Payload>(
+        &mut self,
+        name: String,
+        relation: Relation,
+        streamed: bool,
+    ) -> Exchange<P> {
         let piece = PayloadType::of::<P>();
         self.spec.exchanges.push(ExchangeSpec {
-            name: name.into(),
+            name,
             piece: piece.name().into(),
             relation,
+            streamed,
         });
         self.pieces.push(piece);
         self.scatters.push(None);
@@ -325,6 +346,19 @@ impl Program {
         exchange: &Exchange<P>,
         merge: impl Fn(&mut P, &mut dyn Iterator<Item = &mut P>) + Send + Sync + 'static,
     ) {
+        let spec = &self.spec.exchanges[exchange.id.index()];
+        if spec.streamed {
+            let stage = "combine".to_owned();
+            let exchange = spec.name.clone();
+            let problem =
+                "chunks of a streamed exchange are not merged on their way; leave out combine";
+            self.errors.push(BuildError::Streamed {
+                stage,
+                exchange,
+                problem,
+            });
+            return;
+        }
         let combine = move |first: &mut Value, others: &mut [Value]| {
             let mut others = others.iter_mut().map(piece::<P>);
             merge(piece(first), &mut others);
@@ -508,7 +542,7 @@ impl Program {
             block,
         });
         let id = StageId(self.spec.stages.len() as u32 - 1);
-        if let StageKind::Scatter(exchange) = kind {
+        if let Some(exchange) = self.spec.sends_to(id) {
             self.scatters[exchange.index()].get_or_insert(id);
         }
         self.placement.stage_added(&mut self.spec, id.index());

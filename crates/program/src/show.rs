@@ -1,6 +1,6 @@
 //! A program for people: as indented text and as a Mermaid picture.
 
-use crate::{BlockId, Count, Node, Spec, StageId, StageKind, Use};
+use crate::{BlockId, Count, ExchangeId, Node, Spec, StageId, StageKind, StreamSpec, Use};
 use std::fmt::{self, Write};
 
 impl Spec {
@@ -9,6 +9,23 @@ impl Spec {
             Count::Fixed(count) => count.to_string(),
             Count::Symbol(symbol) => self.symbols[symbol as usize].clone(),
         }
+    }
+
+    /// What a streaming stage reads and writes.
+    fn streams_text(&self, streams: &StreamSpec) -> String {
+        let name = |id: &ExchangeId| self.exchanges[id.index()].name.as_str();
+        let mut text = String::new();
+        if !streams.inputs.is_empty() {
+            let inputs: Vec<&str> = streams.inputs.iter().map(name).collect();
+            text += &format!(" from {}", inputs.join(", "));
+        }
+        if let Some(output) = &streams.output {
+            text += &format!(" to {}", name(output));
+        }
+        if streams.repeatable {
+            text += "  repeatable";
+        }
+        text
     }
 
     fn stage_text(&self, id: StageId) -> String {
@@ -31,6 +48,9 @@ impl Spec {
                 "gather",
                 format!(" from {}", self.exchanges[exchange.index()].name),
             ),
+            StageKind::Stream(stream) => {
+                ("stream", self.streams_text(&self.streams[stream.index()]))
+            }
         };
         let mut text = format!("{id} {what} {}{through}", stage.name);
         for (word, how) in [
@@ -86,9 +106,9 @@ impl Spec {
             scatters: vec![None; self.exchanges.len()],
             joints: 0,
         };
-        for (id, stage) in self.stages.iter().enumerate() {
-            if let StageKind::Scatter(exchange) = stage.kind {
-                picture.scatters[exchange.index()].get_or_insert(StageId(id as u32));
+        for id in (0..self.stages.len() as u32).map(StageId) {
+            if let Some(exchange) = self.sends_to(id) {
+                picture.scatters[exchange.index()].get_or_insert(id);
             }
         }
         picture.block(Spec::ROOT, 1, Vec::new());
@@ -209,27 +229,21 @@ impl Picture<'_> {
             StageKind::Signal => format!("{{{}}}", label(name)),
             StageKind::Scatter(_) => format!("[{}]", label(&format!("scatter {name}"))),
             StageKind::Gather(_) => format!("[{}]", label(&format!("gather {name}"))),
+            StageKind::Stream(_) => format!("[{}]", label(&format!("stream {name}"))),
         };
         let indent = "  ".repeat(depth);
         self.boxes.push_str(&format!("{indent}{id}{text}\n"));
-        let scatter = self.scatter_of(id);
+        let from = self.spec.takes_from(id).iter();
+        let scatters: Vec<StageId> = from.filter_map(|it| self.scatters[it.index()]).collect();
         for earlier in before {
-            if scatter.map(End::Stage) != Some(earlier) {
+            if !scatters.iter().any(|it| End::Stage(*it) == earlier) {
                 self.arrows.push_str(&format!("  {earlier} --> {id}\n"));
             }
         }
-        if let Some(scatter) = scatter {
+        for scatter in scatters {
             self.arrows.push_str(&format!("  {scatter} ==> {id}\n"));
         }
         vec![End::Stage(id)]
-    }
-
-    /// Where a gather's pieces come from.
-    fn scatter_of(&self, gather: StageId) -> Option<StageId> {
-        let StageKind::Gather(exchange) = self.spec.stages[gather.index()].kind else {
-            return None;
-        };
-        self.scatters[exchange.index()]
     }
 }
 

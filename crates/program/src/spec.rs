@@ -1,10 +1,10 @@
 //! The program as data: what workers compare, print and compile. Holds no code.
 
-use crate::{BlockId, BuildError, DatasetId, ExchangeId, KernelId, Relation, StageId};
+use crate::{BlockId, BuildError, DatasetId, ExchangeId, KernelId, Relation, StageId, StreamId};
 use serde::{Deserialize, Serialize};
 
-/// The format version written by this build.
-pub const FORMAT_VERSION: u16 = 1;
+/// The newest format version. A program that streams nothing is written in version 1, as it always was; version 2 adds what streams.
+pub const FORMAT_VERSION: u16 = 2;
 /// The version of the numeric kernels: part of the promise of equal bits.
 pub const NUMERICS_VERSION: u32 = 1;
 const MAGIC: &[u8; 4] = b"BRMP";
@@ -61,6 +61,27 @@ pub struct ExchangeSpec {
     pub piece: String,
     /// Who may send to whom.
     pub relation: Relation,
+    /// Whether its ends are streaming stages, and a source sends any number of chunks to a destination.
+    #[serde(skip)]
+    pub streamed: bool,
+}
+
+/// What a streaming stage reads and writes by chunks, between its first call and its last.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StreamSpec {
+    /// The streamed exchanges that it reads.
+    pub inputs: Vec<ExchangeId>,
+    /// The one that it writes.
+    pub output: Option<ExchangeId>,
+    /// Whether a task that is begun anew sends the same chunks, and leaves the same behind.
+    pub repeatable: bool,
+}
+
+impl StreamSpec {
+    /// Whether an open task keeps its shard where it is until it is done: begun anew it would not do the same.
+    pub fn keeps_its_shard(&self) -> bool {
+        !self.repeatable && !brambling_memory::mutants::is_on("open-tasks-leave")
+    }
 }
 
 /// Who runs a kernel.
@@ -94,6 +115,8 @@ pub enum StageKind {
     Gather(ExchangeId),
     /// Gives a boolean to everybody.
     Signal,
+    /// Keeps a state between its calls, and reads and writes by chunks.
+    Stream(StreamId),
 }
 
 /// How a stage uses a dataset.
@@ -177,6 +200,16 @@ pub struct Spec {
     pub stages: Vec<StageSpec>,
     /// Its blocks; the first is the program's own.
     pub blocks: Vec<Vec<Node>>,
+    /// What its streaming stages read and write.
+    #[serde(skip)]
+    pub streams: Vec<StreamSpec>,
+}
+
+/// What version 2 adds to version 1.
+#[derive(Serialize, Deserialize)]
+struct Streamed {
+    exchanges: Vec<ExchangeId>,
+    stages: Vec<StreamSpec>,
 }
 
 impl Spec {
@@ -185,9 +218,21 @@ impl Spec {
 
     /// The program's bytes: magic, format version, then the fields.
     pub fn encode(&self) -> Vec<u8> {
+        let is_streamed = |id: &ExchangeId| self.exchanges[id.index()].streamed;
+        let exchanges = (0..self.exchanges.len() as u32).map(ExchangeId);
+        let streamed = Streamed {
+            exchanges: exchanges.filter(is_streamed).collect(),
+            stages: self.streams.clone(),
+        };
+        let streams = !streamed.exchanges.is_empty() || !streamed.stages.is_empty();
+        let version = if streams { FORMAT_VERSION } else { 1 };
         let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        postcard::to_io(self, out).expect("a program serialises into memory")
+        out.extend_from_slice(&version.to_le_bytes());
+        out = postcard::to_io(self, out).expect("a program serialises into memory");
+        match streams {
+            true => postcard::to_io(&streamed, out).expect("so do its streams"),
+            false => out,
+        }
     }
 
     /// Reads a program.
@@ -209,8 +254,18 @@ impl Spec {
                 known: FORMAT_VERSION,
             });
         }
-        let (spec, rest) =
-            postcard::take_from_bytes::<Spec>(&bytes[6..]).map_err(|e| malformed(e.to_string()))?;
+        let wrong = |e: postcard::Error| malformed(e.to_string());
+        let (mut spec, mut rest) = postcard::take_from_bytes::<Spec>(&bytes[6..]).map_err(wrong)?;
+        if version > 1 {
+            let (streamed, end) = postcard::take_from_bytes::<Streamed>(rest).map_err(wrong)?;
+            rest = end;
+            spec.streams = streamed.stages;
+            for id in streamed.exchanges {
+                let exchange = spec.exchanges.get_mut(id.index());
+                let exchange = exchange.ok_or_else(|| malformed(format!("no exchange {id}")))?;
+                exchange.streamed = true;
+            }
+        }
         if !rest.is_empty() {
             return Err(malformed(format!("{} bytes too many", rest.len())));
         }
@@ -251,6 +306,24 @@ impl Spec {
         self.stages.iter().map(in_loop).collect()
     }
 
+    /// The exchange that a stage sends to.
+    pub fn sends_to(&self, stage: StageId) -> Option<ExchangeId> {
+        match self.stages[stage.index()].kind {
+            StageKind::Scatter(exchange) => Some(exchange),
+            StageKind::Stream(stream) => self.streams[stream.index()].output,
+            StageKind::Gather(_) | StageKind::Compute | StageKind::Signal => None,
+        }
+    }
+
+    /// The exchanges that a stage takes from.
+    pub fn takes_from(&self, stage: StageId) -> &[ExchangeId] {
+        match &self.stages[stage.index()].kind {
+            StageKind::Gather(exchange) => std::slice::from_ref(exchange),
+            StageKind::Stream(stream) => &self.streams[stream.index()].inputs,
+            StageKind::Scatter(_) | StageKind::Compute | StageKind::Signal => &[],
+        }
+    }
+
     /// Every id is in range and every block is entered from exactly one place, so that walking ends.
     fn check_references(&self) -> Result<(), String> {
         let within = |what: &str, index: usize, len: usize| {
@@ -271,7 +344,18 @@ impl Spec {
             for (dataset, _) in &stage.uses {
                 within("dataset", dataset.index(), self.datasets.len())?;
             }
-            if let StageKind::Scatter(exchange) | StageKind::Gather(exchange) = stage.kind {
+            match stage.kind {
+                StageKind::Scatter(exchange) | StageKind::Gather(exchange) => {
+                    within("exchange", exchange.index(), self.exchanges.len())?;
+                }
+                StageKind::Stream(stream) => {
+                    within("stream", stream.index(), self.streams.len())?;
+                }
+                StageKind::Compute | StageKind::Signal => {}
+            }
+        }
+        for stream in &self.streams {
+            for exchange in stream.inputs.iter().chain(&stream.output) {
                 within("exchange", exchange.index(), self.exchanges.len())?;
             }
         }

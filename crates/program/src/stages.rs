@@ -1,12 +1,13 @@
 //! Builders of single stages: declare what a kernel uses, then give the kernel.
 
+use crate::streams::StreamKernel;
 use crate::typed::{
     Append, Cell, ComputeFn, ComputeKernel, ContextFn, ContextKernel, GatherFn, GatherKernel,
-    MapFn, MapKernel, Read, ScatterFn, ScatterKernel, SignalFn, SignalKernel, Write,
+    MapFn, MapKernel, Read, ScatterFn, ScatterKernel, SignalFn, SignalKernel, StreamFn, Write,
 };
 use crate::{
-    Blocked, Blocks, BuildError, Dataset, DatasetId, Exchange, Kernel, KernelSpec, Node, Payload,
-    Program, Runner, Signal, StageId, StageKind, Use,
+    Blocked, Blocks, BuildError, Context, Dataset, DatasetId, Exchange, Kernel, KernelSpec, Node,
+    Payload, Program, Runner, Signal, StageId, StageKind, StreamId, StreamSpec, Use,
 };
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -204,6 +205,68 @@ impl<A: 'static, P: Payload> Gather<'_, A, P> {
     }
 }
 
+/// A streaming stage being declared.
+#[must_use = "finish the stage with run"]
+pub struct Stream<'p, A> {
+    draft: Draft<'p>,
+    types: PhantomData<fn() -> A>,
+}
+declarations!(Stream;);
+writes!(Stream;);
+
+impl<A: 'static> Stream<'_, A> {
+    fn spec(&mut self) -> &mut StreamSpec {
+        let streams = &mut self.draft.program.spec.streams;
+        streams.last_mut().expect("made with the draft")
+    }
+
+    /// The kernel takes chunks of a streamed exchange. Any number of them may be named, one after the other.
+    pub fn take<P: Payload>(mut self, from: &Exchange<P>) -> Self {
+        self.draft.owners.push(from.program);
+        self.spec().inputs.push(from.id);
+        self
+    }
+
+    /// The kernel sends chunks to a streamed exchange: to one.
+    pub fn send<P: Payload>(mut self, to: &Exchange<P>) -> Self {
+        self.draft.owners.push(to.program);
+        if self.spec().output.replace(to.id).is_some() {
+            let stage = self.draft.name.clone();
+            let exchange = self.draft.program.spec.exchanges[to.id.index()]
+                .name
+                .clone();
+            let problem =
+                "the stage sends to another exchange already; send there from a stage of its own";
+            let error = BuildError::Streamed {
+                stage,
+                exchange,
+                problem,
+            };
+            self.draft.program.errors.push(error);
+        }
+        self
+    }
+
+    /// Says that a task which is begun anew sends the same chunks, and leaves the same values behind: they depend on its datasets, its parameters and
+    /// [`Context::rng`] alone, and not on how far it was. Its shard may then move at any time; otherwise it moves when the task is done.
+    pub fn repeatable(mut self) -> Self {
+        self.spec().repeatable = true;
+        self
+    }
+
+    /// Gives how a task is opened, and the kernel: what is kept, the task's [`Streams`](crate::Streams), and the datasets. It is called until it returns
+    /// [`Done`](crate::Progress::Done), or fails; then what was kept is dropped.
+    pub fn run<S: Send + 'static, F: StreamFn<A, S>>(
+        self,
+        open: impl Fn(&mut Context<'_>) -> S + Send + Sync + 'static,
+        kernel: F,
+    ) {
+        let kernel_type = type_name::<F>();
+        let kernel = Arc::new(StreamKernel::<_, F, A, S>(open, kernel, PhantomData));
+        self.draft.finish(kernel_type, kernel);
+    }
+}
+
 /// A map over blocks being declared.
 #[must_use = "finish the stage with run"]
 pub struct Map<'p, T: Blocked, A> {
@@ -308,6 +371,59 @@ impl Program {
         draft.owners.push(program);
         Gather {
             draft,
+            types: PhantomData,
+        }
+    }
+
+    /// A stage that takes time: it is opened once per partition, and then called until it is done. It keeps what it likes between its calls, takes
+    /// chunks of any number of [streamed](Program::streamed) exchanges, and sends chunks to one. Without any it is a compute stage with a state.
+    ///
+    /// ```
+    /// use brambling_program::{Program, Progress, Relation, Streams};
+    /// use std::task::Poll;
+    ///
+    /// let mut p = Program::new("sum of squares");
+    /// let (counts, sums) = (p.value("counts", 4, 1_000u64), p.dataset::<u64>("sums", 2));
+    /// let squares = p.streamed::<Vec<u64>>("squares", Relation::AllToAll);
+    /// p.stream("square").send(&squares).read(&counts).repeatable().run(
+    ///     |_| 0u64,
+    ///     move |next: &mut u64, streams: &mut Streams<'_, '_>, count: &u64| {
+    ///         while *next < *count {
+    ///             let end = count.min(&(*next + 100)).to_owned();
+    ///             let to = *next / 100 % 2;
+    ///             let has_room = streams.send(&squares, to as u32, (*next..end).map(|it| it * it).collect());
+    ///             *next = end;
+    ///             if !has_room {
+    ///                 return Progress::Pending;
+    ///             }
+    ///         }
+    ///         Progress::Done
+    ///     },
+    /// );
+    /// p.stream("add").take(&squares).write(&sums).run(
+    ///     |_| 0u64,
+    ///     move |sum: &mut u64, streams: &mut Streams<'_, '_>, out: &mut u64| loop {
+    ///         match streams.poll(&squares) {
+    ///             Poll::Ready(Some((_, chunk))) => *sum += chunk.iter().sum::<u64>(),
+    ///             Poll::Pending => return Progress::Pending,
+    ///             Poll::Ready(None) => {
+    ///                 *out = *sum;
+    ///                 return Progress::Done;
+    ///             }
+    ///         }
+    ///     },
+    /// );
+    /// assert!(p.validate().is_ok());
+    /// ```
+    ///
+    /// # Movement
+    /// Chunks are cut by the data, never by room or time: what a task sends, and in which order to each destination, must not depend on when it is
+    /// called. A chunk has at most [`CHUNK_BYTES_MAX`](crate::CHUNK_BYTES_MAX) bytes.
+    pub fn stream(&mut self, name: impl Into<String>) -> Stream<'_, ()> {
+        let stream = StreamId(self.spec.streams.len() as u32);
+        self.spec.streams.push(StreamSpec::default());
+        Stream {
+            draft: Draft::new(self, name.into(), StageKind::Stream(stream)),
             types: PhantomData,
         }
     }

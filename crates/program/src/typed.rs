@@ -3,7 +3,8 @@
 #![allow(unsafe_code)] // The erased pointers are cast back to the types that the builder recorded.
 
 use crate::{
-    Blocked, Blocks, Context, Inbox, IntoProgress, Kernel, Outbox, Payload, Progress, Value,
+    Blocked, Blocks, Context, Inbox, IntoProgress, Kernel, Outbox, Payload, Progress, Streams,
+    Value,
 };
 use std::marker::PhantomData;
 
@@ -83,6 +84,18 @@ pub trait GatherFn<A, P>: Send + Sync + 'static {
     unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
 }
 
+/// A function over a state that is kept, the streams, and accesses.
+pub trait StreamFn<A, S>: Send + Sync + 'static {
+    /// # Safety
+    /// As [`Kernel::call`].
+    unsafe fn invoke(
+        &self,
+        state: &mut S,
+        streams: &mut Streams<'_, '_>,
+        args: *const *mut u8,
+    ) -> Progress;
+}
+
 /// A function over accesses that gives a signal.
 pub trait SignalFn<A>: Send + Sync + 'static {
     /// # Safety
@@ -154,6 +167,23 @@ macro_rules! arity {
                 // SAFETY: the caller's promise.
                 let out = unsafe { self(&mut Inbox::new(source.as_mut()), $($name::arg(*_args.add($index))),*) };
                 out.into_progress(context)
+            }
+        }
+
+        impl<Func, Out, State, $($name: Access),*> StreamFn<($($name,)*), State> for Func
+        where
+            Out: IntoProgress,
+            Func: Fn(&mut State, &mut Streams<'_, '_>, $($name::Arg<'_>),*) -> Out + Send + Sync + 'static,
+        {
+            unsafe fn invoke(
+                &self,
+                state: &mut State,
+                streams: &mut Streams<'_, '_>,
+                _args: *const *mut u8,
+            ) -> Progress {
+                // SAFETY: the caller's promise.
+                let out = unsafe { self(state, streams, $($name::arg(*_args.add($index))),*) };
+                out.into_progress(streams.context())
             }
         }
 

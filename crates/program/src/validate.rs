@@ -2,7 +2,7 @@
 
 use crate::{
     BlockId, BuildError, Count, DatasetId, ExchangeId, GroupId, Node, Spec, StageId, StageKind,
-    StageSpec, Use,
+    StageSpec, StreamSpec, Use,
 };
 use std::collections::BTreeMap;
 
@@ -32,6 +32,7 @@ pub(crate) fn validate(spec: &Spec) -> Result<Structure, BuildError> {
     for stage in &spec.stages {
         check_stage(spec, stage)?;
     }
+    check_streams(spec)?;
     let exchanges = pair_exchanges(spec)?;
     check_signals(spec)?;
     let structure = group(spec, exchanges)?;
@@ -101,6 +102,44 @@ pub(crate) fn check_stage(spec: &Spec, stage: &StageSpec) -> Result<(), BuildErr
     Ok(())
 }
 
+/// Streamed exchanges have streaming stages at their ends, and these have no others.
+fn check_streams(spec: &Spec) -> Result<(), BuildError> {
+    for (id, stage) in (0..).map(StageId).zip(&spec.stages) {
+        let streams = matches!(stage.kind, StageKind::Stream(_));
+        let of = |exchange: ExchangeId| &spec.exchanges[exchange.index()];
+        let mut ends = spec.takes_from(id).iter().copied().chain(spec.sends_to(id));
+        if let Some(exchange) = ends.find(|it| of(*it).streamed != streams) {
+            let problem = match streams {
+                true => {
+                    "a streaming stage takes and sends by chunks, and the exchange is of whole pieces; make it with streamed"
+                }
+                false => {
+                    "the exchange is streamed, so both of its ends are streaming stages; declare the stage with stream, or make the exchange with exchange"
+                }
+            };
+            return Err(BuildError::Streamed {
+                stage: stage.name.clone(),
+                exchange: of(exchange).name.clone(),
+                problem,
+            });
+        }
+        if let StageKind::Stream(stream) = stage.kind
+            && let StreamSpec {
+                inputs,
+                repeatable: true,
+                ..
+            } = &spec.streams[stream.index()]
+            && let Some(input) = inputs.first()
+        {
+            return Err(BuildError::NotRepeatable {
+                stage: stage.name.clone(),
+                exchange: of(*input).name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// The stages at one end of an exchange: the first of them with its place in its block, and how many there are.
 #[derive(Clone, Copy, Default)]
 struct End {
@@ -120,10 +159,11 @@ fn pair_exchanges(spec: &Spec) -> Result<Vec<Option<(StageId, StageId)>>, BuildE
     for block in &spec.blocks {
         for (place, node) in block.iter().enumerate() {
             let Node::Stage(stage) = *node else { continue };
-            match spec.stages[stage.index()].kind {
-                StageKind::Scatter(exchange) => found[exchange.index()].0.add(stage, place),
-                StageKind::Gather(exchange) => found[exchange.index()].1.add(stage, place),
-                StageKind::Compute | StageKind::Signal => {}
+            if let Some(exchange) = spec.sends_to(stage) {
+                found[exchange.index()].0.add(stage, place);
+            }
+            for exchange in spec.takes_from(stage) {
+                found[exchange.index()].1.add(stage, place);
             }
         }
     }
@@ -137,6 +177,9 @@ fn pair_exchanges(spec: &Spec) -> Result<Vec<Option<(StageId, StageId)>>, BuildE
             _ if gathers.count > 1 => "it has more than one gather",
             (Some((scatter, _)), Some((gather, _))) if block(scatter) != block(gather) => {
                 "its scatter and its gather stand in different blocks"
+            }
+            (Some((_, first)), Some((_, second))) if first == second => {
+                "one stage is both of its ends"
             }
             (Some((_, first)), Some((_, second))) if first > second => {
                 "its gather stands before its scatter"

@@ -1,12 +1,15 @@
 //! The program's encoding, held by a file that every later version must read.
 //!
-//! `program-1.brmp` is format version 1. A new version gets a file of its own, beside this one.
+//! `program-1.brmp` is format version 1, in which programs without streams are written, and `program-2.brmp` is version 2. A new version gets a file
+//! of its own, beside these.
 
 use brambling_program::{
-    BuildError, Inbox, Node, Outbox, Partitioner, Program, Relation, Spec, StageKind, Table, Use,
+    BuildError, Inbox, Node, Outbox, Partitioner, Program, Relation, Spec, StageKind, Streams,
+    Table, Use,
 };
 
 const GOLDEN: &[u8] = include_bytes!("golden/program-1.brmp");
+const STREAMED: &[u8] = include_bytes!("golden/program-2.brmp");
 
 /// A program with every kind of instruction, relation, count and use. Kernels are named, so that neither the
 /// compiler nor this file's lines enter the bytes.
@@ -140,7 +143,7 @@ fn a_newer_format_is_refused_with_both_versions() {
     let mut newer = GOLDEN.to_vec();
     newer[4] = 9;
     let error = Spec::decode(&newer).unwrap_err();
-    assert_eq!(error, BuildError::NewerFormat { found: 9, known: 1 });
+    assert_eq!(error, BuildError::NewerFormat { found: 9, known: 2 });
 }
 
 #[test]
@@ -150,4 +153,129 @@ fn no_cut_of_the_file_is_a_program() {
     }
     let longer = [GOLDEN, &[0]].concat();
     assert!(Spec::decode(&longer).is_err());
+}
+
+/// A program that streams: what version 2 adds.
+fn streams() -> Program {
+    let mut p = Program::new("streams").with_seed(3);
+    let (from, to) = (p.value("from", 3, 1u64), p.dataset::<u64>("to", 2));
+    let chunks = p.streamed::<u64>("chunks", Relation::AllToAll);
+    let send = p.stream("send").send(&chunks).read(&from).repeatable();
+    send.named("golden::send", vec![4])
+        .run(|_| (), |(): &mut (), _: &mut Streams<'_, '_>, _: &u64| {});
+    let take = p.stream("take").take(&chunks).write(&to);
+    take.named("golden::take", vec![]).run(
+        |_| (),
+        |(): &mut (), _: &mut Streams<'_, '_>, _: &mut u64| {},
+    );
+    p
+}
+
+#[test]
+fn what_streams_is_written_in_version_2() {
+    let bytes = streams().spec().encode();
+    if std::env::var_os("BRAMBLING_WRITE_GOLDEN").is_some() {
+        std::fs::write(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/program-2.brmp"),
+            &bytes,
+        )
+        .unwrap();
+    }
+    assert_eq!(bytes, STREAMED);
+    let spec = Spec::decode(STREAMED).unwrap();
+    assert_eq!(&spec, streams().spec());
+    assert!(spec.streams[0].repeatable && spec.exchanges[0].streamed);
+    for cut in 0..STREAMED.len() {
+        assert!(Spec::decode(&STREAMED[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+/// Each mistake with streams is told with the stage, the exchange and the way out.
+#[test]
+fn streams_that_do_not_fit_are_refused() {
+    let told = |build: fn(&mut Program)| {
+        let mut p = Program::new("mistaken");
+        build(&mut p);
+        p.validate().unwrap_err().to_string()
+    };
+    fn idle(_: &mut (), _: &mut Streams<'_, '_>, _: &u64) {}
+    let scatters = told(|p| {
+        let from = p.dataset::<u64>("from", 2);
+        let chunks = p.streamed::<u64>("chunks", Relation::AllToAll);
+        send(p, "whole", Relation::AllToAll, &from, &from);
+        p.scatter("push", &chunks)
+            .read(&from)
+            .run(|_: &u64, _: &mut Outbox<'_, u64>| {});
+    });
+    assert!(
+        scatters.contains("`push`")
+            && scatters.contains("`chunks`")
+            && scatters.contains("declare the stage with stream"),
+        "{scatters}"
+    );
+    let whole = told(|p| {
+        let from = p.dataset::<u64>("from", 2);
+        let pieces = p.exchange::<u64>("pieces", Relation::AllToAll);
+        p.stream("flow").send(&pieces).read(&from).run(|_| (), idle);
+    });
+    assert!(
+        whole.contains("`flow`")
+            && whole.contains("`pieces`")
+            && whole.contains("make it with streamed"),
+        "{whole}"
+    );
+    let twice = told(|p| {
+        let from = p.dataset::<u64>("from", 2);
+        let (a, b) = (
+            p.streamed::<u64>("a", Relation::AllToAll),
+            p.streamed::<u64>("b", Relation::AllToAll),
+        );
+        p.stream("both")
+            .send(&a)
+            .send(&b)
+            .read(&from)
+            .run(|_| (), idle);
+    });
+    assert!(
+        twice.contains("`both`") && twice.contains("`b`") && twice.contains("a stage of its own"),
+        "{twice}"
+    );
+    let anew = told(|p| {
+        let from = p.dataset::<u64>("from", 2);
+        let a = p.streamed::<u64>("a", Relation::AllToAll);
+        p.stream("send").send(&a).read(&from).run(|_| (), idle);
+        p.stream("take")
+            .take(&a)
+            .read(&from)
+            .repeatable()
+            .run(|_| (), idle);
+    });
+    assert!(
+        anew.contains("`take`") && anew.contains("`a`") && anew.contains("leave out repeatable"),
+        "{anew}"
+    );
+    let alone = told(|p| {
+        let from = p.dataset::<u64>("from", 2);
+        let a = p.streamed::<u64>("a", Relation::AllToAll);
+        p.stream("take").take(&a).read(&from).run(|_| (), idle);
+    });
+    assert!(alone.contains("it has a gather but no scatter"), "{alone}");
+    let merged = told(|p| {
+        let a = p.streamed::<u64>("a", Relation::AllToOne);
+        p.combine(&a, |_: &mut u64, _| {});
+    });
+    assert!(
+        merged.contains("`a`") && merged.contains("leave out combine"),
+        "{merged}"
+    );
+}
+
+/// People see what streams.
+#[test]
+fn streams_are_shown() {
+    let text = streams().spec().to_string();
+    assert!(text.contains("stream send to chunks  repeatable"), "{text}");
+    assert!(text.contains("stream take from chunks"), "{text}");
+    let picture = streams().spec().picture();
+    assert!(picture.contains("s0 ==> s1"), "{picture}");
 }

@@ -8,6 +8,7 @@
 mod draft;
 mod network;
 mod shelf;
+mod streams;
 mod watch;
 mod worker;
 
@@ -47,6 +48,8 @@ pub struct Deeds {
     pub lost: u64,
     /// Shards that moved.
     pub moves: u64,
+    /// Open tasks of shards that moved: begun anew.
+    pub anew: u64,
     /// Workers that joined.
     pub joins: u64,
     /// Workers that left.
@@ -388,7 +391,7 @@ impl<'a> Cluster<'a> {
 
     fn depart(&mut self) -> bool {
         let at = self.worker();
-        let any = self.workers[at].depart(&mut self.watch);
+        let any = self.workers[at].depart(self.plan, &mut self.watch, &mut self.deeds);
         self.collect(at) || any
     }
 
@@ -529,8 +532,9 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    fn is_quiet(&self) -> bool {
-        self.network.is_empty() && self.workers.iter().all(Worker::is_quiet)
+    fn is_quiet(&mut self) -> bool {
+        let plan = self.plan;
+        self.network.is_empty() && self.workers.iter_mut().all(|it| it.is_quiet(plan))
     }
 
     /// Nothing moves: now is the time for what comes now and then. When that brings nothing, it is a hang.
@@ -539,7 +543,7 @@ impl<'a> Cluster<'a> {
         for at in 0..self.workers.len() {
             self.workers[at].node().flush();
             self.workers[at].tick();
-            moved |= self.workers[at].depart(&mut self.watch);
+            moved |= self.workers[at].depart(self.plan, &mut self.watch, &mut self.deeds);
             moved |= self.collect(at);
             moved |= self.catch_up(at);
         }
@@ -562,7 +566,7 @@ impl<'a> Cluster<'a> {
             }
             for at in 0..count {
                 self.workers[at].node().flush();
-                self.workers[at].depart(&mut self.watch);
+                self.workers[at].depart(self.plan, &mut self.watch, &mut self.deeds);
                 self.collect(at);
                 while self.catch_up(at) {}
             }

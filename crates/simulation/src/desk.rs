@@ -8,13 +8,14 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, LoopId, Position, ShardId, StageId, Turn, Value};
 use brambling_protocol::Version;
 use brambling_worker::Surroundings;
-use brambling_worker::arrivals::{Arrivals, Letter, Pieces};
+use brambling_worker::arrivals::{Arrivals, Chunk, Letter, Pieces};
 use brambling_worker::cargo::{Bytes, Cargo, Encoded, items};
 use brambling_worker::node::{Effect, Node, NodeError, Relations, merged_at};
 use brambling_worker::waits::{At, Kept, Waits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 /// What a source sends to a destination.
 pub enum Piece {
@@ -174,12 +175,25 @@ impl Desk {
 
     fn as_bytes(&self, item: Item<Kept>) -> Result<Vec<Item<Cargo>>, NodeError> {
         let mut value = None;
+        // A chunk of a stream keeps its number.
+        let is_whole = matches!(
+            item,
+            Item::Piece {
+                chunk: 0,
+                last: true,
+                ..
+            }
+        );
         let item = item.try_map(|kept| {
             let cargo = kept.leave()?;
-            if let Cargo::Value(it) = &cargo {
-                value = Some(encoded(it));
-            }
-            Ok::<_, NodeError>(cargo)
+            Ok::<_, NodeError>(match &cargo {
+                Cargo::Value(it) if !is_whole => Cargo::Bytes(bytes(it)),
+                Cargo::Value(it) => {
+                    value = Some(encoded(it));
+                    cargo
+                }
+                _ => cargo,
+            })
         })?;
         Ok(match (item, value) {
             (Item::Piece { source, .. }, Some(piece)) => {
@@ -199,12 +213,69 @@ impl Desk {
     pub fn gathered(&mut self, shard: ShardId, at: At) -> Result<(), NodeError> {
         let arrivals = self.shards.get_mut(&shard).expect("the shard is here");
         arrivals.retire(at, &self.waits);
+        self.retired(shard, at)
+    }
+
+    fn retired(&mut self, shard: ShardId, at: At) -> Result<(), NodeError> {
         let turns = at.1 + 1;
         self.make_room(at.0, shard.index..shard.index + 1, turns);
         if turns.is_multiple_of((self.open_turns / 2).max(1)) {
             self.node().retired(shard, at.0, turns)?;
         }
         Ok(())
+    }
+
+    /// The next chunk that a task takes.
+    pub fn next_chunk(&mut self, shard: ShardId, at: At) -> Result<Poll<Option<Chunk>>, NodeError> {
+        let arrivals = self.shards.get_mut(&shard).expect("the shard is here");
+        Ok(arrivals.take_next(at, &*self.relations, &self.waits)?)
+    }
+
+    /// Whether there is something for it to take, or the end.
+    pub fn has_next(&mut self, shard: ShardId, at: At) -> bool {
+        let arrivals = self.shards.get_mut(&shard).expect("the shard is here");
+        arrivals.has_next(at, &*self.relations)
+    }
+
+    /// A task that took chunks is done with a turn.
+    pub fn taken(&mut self, shard: ShardId, at: At) -> Result<(), NodeError> {
+        let arrivals = self.shards.get_mut(&shard).expect("the shard is here");
+        arrivals.end(at, &self.waits);
+        self.retired(shard, at)
+    }
+
+    /// A task sends a chunk to a destination, by its number; after the last one that there are no more of these.
+    pub fn streamed(
+        &mut self,
+        shard: ShardId,
+        at: At,
+        to: u32,
+        (chunk, value): (u32, Option<Value>),
+    ) -> Result<(), NodeError> {
+        let source = TreeNode::leaf(shard.index.into());
+        let group = self.relations.destination_group(at.0);
+        let to = ShardId { group, index: to };
+        let last = value.is_none();
+        if chunk == 0 && last {
+            let sources = source.leaves().expect("a leaf");
+            return self.put(at, to, Item::Empty { sources });
+        }
+        let kept = match value {
+            Some(value) => self.admit(at, to, Cargo::Value(value))?,
+            None => Kept::uncounted(Cargo::Bytes(Bytes::new())),
+        };
+        let item = Item::Piece {
+            source,
+            chunk,
+            last,
+            payload: kept,
+        };
+        self.put(at, to, item)
+    }
+
+    /// Whom a shard may send to at a turn.
+    pub fn related(&self, at: At, source: u32) -> Vec<u32> {
+        self.relations.related(at.0, at.1, source).collect()
     }
 
     /// A signal is given.
@@ -395,9 +466,13 @@ pub type Merging = (
 );
 
 fn encoded(value: &Value) -> Encoded {
+    bytes(value).into()
+}
+
+fn bytes(value: &Value) -> Bytes {
     let mut bytes = Vec::new();
     value.encode(&mut bytes);
-    Bytes::from(bytes).into()
+    bytes.into()
 }
 
 /// What a shard sees of the world.

@@ -4,13 +4,13 @@
 //! not exist here. It cannot notice what kernels and the builder do wrong, since it calls the same kernels.
 
 use crate::kernels::{self, Port};
-use crate::ports::{PieceQueue, SinkMap};
+use crate::ports::{PieceQueue, SinkMap, StreamMap};
 use crate::results::Results;
 use brambling_program::{
-    BlockId, Context, Count, DatasetId, ExchangeId, Node, Pieces, Position, Program, Progress,
-    Relation, Sink, Spec, StageId, StageKind, Value,
+    BlockId, Context, Count, DatasetId, ExchangeId, Node, OpenTask, Pieces, Position, Program,
+    Progress, Relation, Sink, Spec, StageId, StageKind, StreamId, Value,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
@@ -41,8 +41,10 @@ pub fn interpret(program: &Program, symbols: &[u32]) -> Results {
         entered: vec![0; spec.blocks.len()],
         outcomes: BTreeMap::new(),
         pieces: BTreeMap::new(),
+        chunks: BTreeMap::new(),
     };
     interpreter.block(Spec::ROOT);
+    assert!(interpreter.chunks.is_empty(), "every stream is taken");
     assert!(
         interpreter.pieces.is_empty(),
         "every scatter has its gather"
@@ -62,6 +64,8 @@ struct Interpreter<'a> {
     outcomes: BTreeMap<StageId, bool>,
     /// Pieces under way: by exchange and destination, then by source.
     pieces: BTreeMap<(ExchangeId, u32), BTreeMap<u32, Value>>,
+    /// Chunks under way, in the order in which they are taken: sources send one after the other.
+    chunks: BTreeMap<(ExchangeId, u32), VecDeque<(u32, Value)>>,
 }
 
 impl Interpreter<'_> {
@@ -119,6 +123,7 @@ impl Interpreter<'_> {
                     self.outcomes.insert(id, outcome);
                 }
                 StageKind::Scatter(exchange) => self.scatter(at, exchange, index, partitions),
+                StageKind::Stream(stream) => self.stream(at, stream, index, partitions),
                 StageKind::Gather(exchange) => {
                     let pieces = self.pieces.remove(&(exchange, index)).unwrap_or_default();
                     let mut pieces = PieceQueue::new(pieces);
@@ -134,20 +139,49 @@ impl Interpreter<'_> {
     }
 
     fn scatter(&mut self, at: Position, exchange: ExchangeId, source: u32, sources: u32) {
-        let is_gather = |kind| kind == StageKind::Gather(exchange);
-        let gather = self.spec.stages.iter().find(|stage| is_gather(stage.kind));
-        let gather = gather.expect("every scatter has its gather");
-        let destinations = self.counts[gather.uses[0].0.index()];
-        let relation = &self.spec.exchanges[exchange.index()].relation;
-        let related = (0..destinations)
-            .filter(|&to| may_send(relation, at.turn, source, to, sources))
-            .collect();
+        let related = self.related(at, exchange, source, sources);
         let mut sink = SinkMap::new(source, related, self.program.piece_type(exchange));
         self.task(at, source, sources, Port::Sink(Sink::Other(&mut sink)));
         for (destination, piece) in sink.sent {
             let pieces = self.pieces.entry((exchange, destination)).or_default();
             let before = pieces.insert(source, piece);
             assert!(before.is_none(), "a source sends one piece a turn");
+        }
+    }
+
+    /// To whom a source may send.
+    fn related(&self, at: Position, exchange: ExchangeId, source: u32, sources: u32) -> Vec<u32> {
+        let mut stages = (0..self.spec.stages.len() as u32).map(StageId);
+        let gather = stages.find(|stage| self.spec.takes_from(*stage).contains(&exchange));
+        let gather = gather.expect("every scatter has its gather").index();
+        let destinations = self.counts[self.spec.stages[gather].uses[0].0.index()];
+        let relation = &self.spec.exchanges[exchange.index()].relation;
+        let may_send = |to: &u32| may_send(relation, at.turn, source, *to, sources);
+        (0..destinations).filter(may_send).collect()
+    }
+
+    fn stream(&mut self, at: Position, stream: StreamId, index: u32, partitions: u32) {
+        let spec = &self.spec.streams[stream.index()];
+        let input = |id: &ExchangeId| {
+            let chunks = self.chunks.remove(&(*id, index));
+            (*id, chunks.unwrap_or_default())
+        };
+        let inputs = spec.inputs.iter().map(input).collect();
+        let (mut related, mut output) = (Vec::new(), None);
+        if let Some(id) = spec.output {
+            related = self.related(at, id, index, partitions);
+            output = Some((id, self.program.piece_type(id)));
+        }
+        let mut ports = StreamMap::new(inputs, output, related);
+        let open = OpenTask {
+            state: None,
+            ports: &mut ports,
+        };
+        self.task(at, index, partitions, Port::Open(open));
+        for (destination, chunk) in ports.sent {
+            let (id, _) = output.expect("it has sent to it");
+            let chunks = self.chunks.entry((id, destination)).or_default();
+            chunks.push_back((index, chunk));
         }
     }
 

@@ -3,8 +3,8 @@
 
 use crate::objects::attached;
 use brambling_program::{
-    Blocks, Context, DatasetId, Kernel, KernelSpec, Payload, Pieces, Program, Progress, Rows, Sink,
-    StageId, StageKind, Use, Value,
+    Blocks, Context, DatasetId, Kernel, KernelSpec, OpenTask, Payload, Pieces, Program, Progress,
+    Rows, Sink, StageId, StageKind, Use, Value,
 };
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ pub(crate) enum Port<'a> {
     None,
     Sink(Sink<'a>),
     Source(Pieces<'a>),
+    Open(OpenTask<'a>),
 }
 
 /// Calls a stage on one partition of each of its datasets, in the order in which it names them.
@@ -43,6 +44,8 @@ pub(crate) fn call(
         Port::Sink(sink) => unsafe { context.lend_sink(sink) },
         // SAFETY: as above.
         Port::Source(source) => unsafe { context.lend_source(source) },
+        // SAFETY: as above.
+        Port::Open(open) => unsafe { context.lend_open(open) },
     }
     // SAFETY: one pointer for each declared dataset, in order, to a value of its type (callers give the
     // datasets' own values), unshared where the stage writes it; cells where it asks for cells.

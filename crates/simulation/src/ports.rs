@@ -1,6 +1,8 @@
 //! Where kernels put their pieces and take them from: plain maps.
 
-use brambling_program::{PayloadType, PieceSink, PieceSource, Value};
+use brambling_program::{
+    ExchangeId, PayloadType, PieceSink, PieceSource, Polled, StreamPorts, Value,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The pieces of one scatter.
@@ -63,5 +65,68 @@ impl PieceSource for PieceQueue {
         let place = piece.as_ptr();
         self.given.push(piece);
         Some((source, place))
+    }
+}
+
+/// The streams of one task: all of its inputs are there, and there is room for all that it sends.
+pub(crate) struct StreamMap {
+    pub(crate) inputs: BTreeMap<ExchangeId, VecDeque<(u32, Value)>>,
+    /// Alive as long as the kernel may look at them.
+    given: Vec<Value>,
+    output: Option<(ExchangeId, &'static PayloadType)>,
+    destinations: Vec<u32>,
+    begun: BTreeMap<u32, Value>,
+    /// In the order in which it was sent.
+    pub(crate) sent: Vec<(u32, Value)>,
+}
+
+impl StreamMap {
+    pub(crate) fn new(
+        inputs: BTreeMap<ExchangeId, VecDeque<(u32, Value)>>,
+        output: Option<(ExchangeId, &'static PayloadType)>,
+        destinations: Vec<u32>,
+    ) -> StreamMap {
+        StreamMap {
+            inputs,
+            given: Vec::new(),
+            output,
+            destinations,
+            begun: BTreeMap::new(),
+            sent: Vec::new(),
+        }
+    }
+}
+
+impl StreamPorts for StreamMap {
+    fn poll(&mut self, from: ExchangeId) -> Polled {
+        let input = self.inputs.get_mut(&from).expect("an input of the stage");
+        let Some((source, chunk)) = input.pop_front() else {
+            return Polled::Ended;
+        };
+        let place = chunk.as_ptr();
+        self.given.push(chunk);
+        Polled::Chunk(source, place)
+    }
+    fn output(&self) -> Option<ExchangeId> {
+        self.output.map(|(id, _)| id)
+    }
+    fn slot(&mut self, destination: u32) -> Option<*mut u8> {
+        let (_, piece) = self.output?;
+        let allowed = self.destinations.contains(&destination);
+        let place = || Value::default_of(piece);
+        allowed.then(|| self.begun.entry(destination).or_insert_with(place).as_ptr())
+    }
+    fn flush(&mut self, destination: u32) {
+        let begun = self.begun.remove(&destination);
+        self.sent.extend(begun.map(|chunk| (destination, chunk)));
+    }
+    fn has_room(&mut self, _: u32) -> bool {
+        true
+    }
+    fn fan_out(&self) -> u32 {
+        self.destinations.len() as u32
+    }
+    fn destination(&self, place: u32) -> u32 {
+        self.destinations[place as usize]
     }
 }

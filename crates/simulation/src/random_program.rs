@@ -1,6 +1,7 @@
 //! Valid programs from a seed: every instruction, loops in loops, both sides of branches.
 
 mod exchanges;
+mod streams;
 mod variables;
 
 use crate::kernels::{Ending, Mixer, add_compute, mix};
@@ -52,6 +53,7 @@ pub fn random_program(seed: u64) -> RandomProgram {
         stages_left,
         turns: 1,
         names: 0,
+        streams: Random(Rng::new(seed, StageId(u32::MAX), 3, 0)),
     };
     while writer.stages_left > 0 {
         writer.statement(&mut program, 0);
@@ -104,6 +106,8 @@ struct Writer {
     /// How often the current block runs.
     turns: u64,
     names: u32,
+    /// Says which exchanges are streamed.
+    streams: Random,
 }
 
 impl Writer {

@@ -18,6 +18,7 @@ fn ten_thousand_seeds() {
         all.breaks += deeds.breaks;
         all.lost += deeds.lost;
         all.moves += deeds.moves;
+        all.anew += deeds.anew;
         all.silences += deeds.silences;
         all.joins += deeds.joins;
         all.leaves += deeds.leaves;
@@ -35,6 +36,7 @@ fn ten_thousand_seeds() {
         && all.breaks > 0
         && all.lost > 0
         && all.moves > 0
+        && all.anew > 0
         && all.silences > 0
         && all.joins > 0
         && all.leaves > 0

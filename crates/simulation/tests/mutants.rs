@@ -29,6 +29,9 @@ caught_by_the_cluster! {
     mutant_of_4_a_turn_completes_early: "inbox-completes-early";
     mutant_of_4_pieces_keep_the_order_of_arrival: "inbox-keeps-order-of-arrival";
     mutant_of_4_a_turn_misses_chunks: "inbox-misses-chunks";
+    mutant_of_4_chunks_that_come_twice_are_taken_twice: "inbox-merges-chunks-twice";
+    mutant_of_a_shard_that_leaves_while_its_task_is_open: "open-tasks-leave";
+    mutant_of_a_shard_that_is_kept_and_gets_nothing: "pieces-wait-for-their-shard";
     mutant_of_4_frames_forget_empty_marks: "coalesce-forgets-empty-marks";
     mutant_of_4_one_turn_too_many_is_open: "credit-opens-one-too-many";
     mutant_of_4_credit_goes_back: "credit-goes-back";

@@ -7,14 +7,16 @@
 //! * What counts for a gather is given back when that has returned.
 
 use crate::cargo::{Cargo, Taken};
-use crate::waits::{At, Charge, Kept, Unreturned, Waits, whole};
+use crate::waits::{At, Charge, Charges, Kept, Unreturned, Waits, whole};
 use brambling_exchange::{
-    Accepted, Gathered, Inbox, InboxError, InboxState, Item, NoRoom, Relation, Waits as Waiting,
+    Accepted, Gathered, Inbox, InboxError, InboxState, Item, NextChunk, NoRoom, Relation,
+    Waits as Waiting,
 };
 use brambling_memory::{SpillError, mutants};
 use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
 use serde_bytes::ByteBuf;
 use std::ops::Range;
+use std::task::Poll;
 
 /// Something for a shard, as it lies in its mailbox.
 #[derive(Debug)]
@@ -27,6 +29,9 @@ pub struct Letter {
 
 /// The pieces of a complete turn, by ascending source.
 pub type Pieces = Vec<(u32, Taken)>;
+
+/// A chunk of a stream: its source, what it is, and how it counts.
+pub type Chunk = (u32, Taken, Charges);
 
 /// What has come for a shard.
 #[derive(Debug)]
@@ -163,6 +168,43 @@ impl Arrivals {
             self.gathering.push((at.0, Charge::Counted(counted_bytes)));
         }
         Ok(pieces)
+    }
+
+    /// Whether the next chunk of a streamed exchange's turn is here, or that there is none.
+    pub fn has_next(&mut self, at: At, relation: &impl Relation) -> bool {
+        self.inbox.has_next(at.0, at.1, relation)
+    }
+
+    /// The next chunk of a streamed exchange's turn, with its source, and how it counts until that is dropped. None when there are no more.
+    ///
+    /// # Errors
+    /// As [`Arrivals::take`].
+    pub fn take_next(
+        &mut self,
+        at: At,
+        relation: &impl Relation,
+        waits: &Waits,
+    ) -> Result<Poll<Option<Chunk>>, Unreturned> {
+        let chunk = match self.inbox.take_next(at.0, at.1, relation) {
+            NextChunk::Chunk(chunk) => chunk,
+            NextChunk::Nothing => return Ok(Poll::Pending),
+            NextChunk::Ended => return Ok(Poll::Ready(None)),
+        };
+        self.waiting -= 1;
+        let mut chunks = [chunk];
+        let recalled = waits.recall(at, self.shard, &mut chunks)?;
+        let mut charges = vec![recalled];
+        let mut pieces = whole(chunks.into(), |charge| charges.push(charge));
+        let (source, taken) = pieces.pop().expect("one of one");
+        Ok(Poll::Ready(Some((source, taken, Charges::new(charges)))))
+    }
+
+    /// A turn was taken by chunks, or as many of them as were wanted: nothing of it is taken any more.
+    pub fn end(&mut self, at: At, waits: &Waits) {
+        let left = self.inbox.lowest_mut(at.0).count();
+        self.waiting = self.waiting.saturating_sub(left);
+        self.inbox.catch_up(at.0, at.1 + 1);
+        self.settle(at.0, waits);
     }
 
     /// All turns of an exchange before this one were gathered from places.

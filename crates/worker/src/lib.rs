@@ -14,6 +14,8 @@ pub mod executor;
 #[cfg(loom)]
 #[path = "executor/loom_only.rs"]
 pub mod executor;
+#[cfg_attr(loom, allow(dead_code))]
+mod flow;
 pub mod node;
 mod pieces;
 mod shard;

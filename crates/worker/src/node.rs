@@ -38,7 +38,7 @@ pub(crate) use relations::sources;
 use crate::cargo::{Bytes, Cargo, Encoded, items};
 use crate::waits::{At, Kept};
 use brambling_exchange::{Combining, CombiningTree, Credits, Item, Parcel, Room, Router, parcels};
-use brambling_memory::{Budget, Spill};
+use brambling_memory::{Budget, Spill, mutants};
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     BlockId, ExchangeId, GroupId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec,
@@ -236,7 +236,8 @@ impl Node {
         let spill = deferred.clone().map(|to| to as Arc<dyn Spill>);
         let room = Room::new(options.budget.clone(), spill);
         Node {
-            router: Router::new(options.me, options.generation, map, room),
+            router: Router::new(options.me, options.generation, map, room)
+                .whose_shards_are_kept(are_kept(spec)),
             loops: root.iter().filter(is_loop).copied().collect(),
             relations,
             meetings: Meetings::default(),
@@ -681,6 +682,11 @@ impl Node {
             ProgramNode::Stage(_) | ProgramNode::Branch { .. } => unreachable!("not a loop"),
         }
     }
+}
+
+/// Whether a task of the program may keep its shard: it is open, and cannot be begun anew.
+fn are_kept(spec: &Spec) -> bool {
+    spec.streams.iter().any(|it| !it.repeatable) && !mutants::is_on("pieces-wait-for-their-shard")
 }
 
 /// Sends what a session has kept.

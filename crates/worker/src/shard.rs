@@ -177,7 +177,7 @@ impl Shard {
 
     /// What to do next where [`Shard::next_in_order`] does not say it.
     pub fn next_otherwise(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
-        if let Some(issue) = self.ready_in_window(code, around) {
+        if let Some(issue) = self.ready_in_window(code, around, self.window.len()) {
             return Next::Run(issue);
         }
         for _ in 0..STEPS_MAX {
@@ -185,7 +185,9 @@ impl Shard {
                 Op::Task { index, block } => {
                     let task = &code.tasks[index as usize];
                     let turn = self.turn(block);
-                    let free = !self.is_blocked(code, task, self.window.len());
+                    // What waits for a completion may stand one place beyond the window; then that is full for all.
+                    let all = self.window.len();
+                    let free = all <= WINDOW && !self.is_blocked(code, task, all);
                     if free && is_ready(task, turn, around) {
                         return Next::Run(Issue {
                             task: index,
@@ -193,7 +195,6 @@ impl Shard {
                             place: Place::InOrder,
                         });
                     }
-                    // What waits for a completion may stand one place beyond the window.
                     if self.window.len() >= WINDOW || (self.window.is_empty() && !task.look_past) {
                         return Next::Stalled;
                     }
@@ -294,9 +295,14 @@ impl Shard {
         self.entered[block as usize] - 1
     }
 
-    /// The first stalled instruction that can run by now.
-    fn ready_in_window(&self, code: &Code, around: &mut impl Surroundings) -> Option<Issue> {
-        (0..self.window.len()).find_map(|place| {
+    /// The first stalled instruction that can run by now, of those before a place.
+    fn ready_in_window(
+        &self,
+        code: &Code,
+        around: &mut impl Surroundings,
+        end: usize,
+    ) -> Option<Issue> {
+        (0..end).find_map(|place| {
             let Entry {
                 task: index,
                 turn,
@@ -371,6 +377,32 @@ impl Shard {
         entry.map(|it| it.wait = Wait::Arrival).is_some()
     }
 
+    /// What to do next of a shard that has to leave and is held by some of its tasks, which were called and are not done: these, and what stands
+    /// before them in the program. They may wait for that, by way of other shards; nothing of it waits for what stands behind them.
+    pub fn next_held(
+        &self,
+        code: &Code,
+        around: &mut impl Surroundings,
+        is_held: impl Fn(Position) -> bool,
+    ) -> Option<Issue> {
+        // What frees has the name of a stage, too.
+        let is_held = |task: u32, turn| {
+            let task = &code.tasks[task as usize];
+            let stage = task.stage;
+            task.kernel.is_some() && is_held(Position { stage, turn })
+        };
+        if let Op::Task { index: task, block } = self.op(code) {
+            let (turn, place) = (self.turn(block), Place::InOrder);
+            if is_held(task, turn) {
+                let before = self.ready_in_window(code, around, self.window.len());
+                return before.or(Some(Issue { task, turn, place }));
+            }
+        }
+        let is_held = |it: &Entry| is_held(it.task, it.turn);
+        let last = self.window.iter().rposition(is_held)?;
+        self.ready_in_window(code, around, last + 1)
+    }
+
     /// Where the tasks stand that wait for their completions.
     pub fn suspended<'a>(&'a self, code: &'a Code) -> impl Iterator<Item = Position> {
         let suspended = self.window.iter().filter(|it| it.wait == Wait::Completion);
@@ -410,5 +442,9 @@ fn is_ready(task: &Task, turn: Turn, around: &mut impl Surroundings) -> bool {
         Action::Stage(StageKind::Compute | StageKind::Signal) | Action::Free => true,
         Action::Stage(StageKind::Gather(exchange)) => around.is_complete(exchange, turn),
         Action::Stage(StageKind::Scatter(exchange)) => around.has_room(exchange, turn),
+        Action::Stage(StageKind::Stream(_)) => {
+            let output = task.stream.as_ref().and_then(|it| it.output);
+            output.is_none_or(|exchange| around.has_room(exchange, turn))
+        }
     }
 }

@@ -12,6 +12,7 @@
 //! (`FRAME_BYTES` of whoever makes the options): what is counted is close to what is kept.
 
 use crate::cargo::{Cargo, InUse, Parked, Taken, join};
+use crate::flow::Slows;
 use brambling_exchange::{Gathered, Item, NoRoom, Room, Weight};
 use brambling_memory::held::{self, lock};
 use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
@@ -29,6 +30,8 @@ pub type At = (ExchangeId, Turn);
 pub struct Kept {
     pub(crate) cargo: Cargo,
     pub(crate) charge: Charge,
+    /// Of a chunk, what it adds to what waits for its destination.
+    pub(crate) slows: Option<Slows>,
 }
 
 /// How a piece is counted.
@@ -59,14 +62,21 @@ impl Charge {
 impl Kept {
     /// What counts nowhere: it came with a shard that moved here, and is [counted](Waits::count) then, or the caller answers for it.
     pub fn uncounted(cargo: Cargo) -> Kept {
-        let charge = Charge::Nothing;
-        Kept { cargo, charge }
+        Kept::new(cargo, Charge::Nothing)
+    }
+
+    fn new(cargo: Cargo, charge: Charge) -> Kept {
+        let slows = None;
+        Kept {
+            cargo,
+            charge,
+            slows,
+        }
     }
 
     /// What counts with others.
     pub(crate) fn counted(cargo: Cargo, bytes: u64) -> Kept {
-        let charge = Charge::Counted(bytes);
-        Kept { cargo, charge }
+        Kept::new(cargo, Charge::Counted(bytes))
     }
 
     /// It counts nowhere from now on; how it did.
@@ -90,8 +100,7 @@ impl Kept {
             Charge::Shared(room) => Charge::Shared(room.clone()),
             _ => Charge::Nothing,
         };
-        let cargo = self.cargo.clone();
-        Kept { cargo, charge }
+        Kept::new(self.cargo.clone(), charge)
     }
 
     /// Its turn is the lowest open one now.
@@ -154,7 +163,7 @@ impl Waits {
             }
         }
         let mut left = destinations;
-        let mut kept = Some(Kept { cargo, charge });
+        let mut kept = Some(Kept::new(cargo, charge));
         Ok(std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
             match left {
@@ -255,7 +264,7 @@ impl Waits {
         held::forbid("spilled pieces are read");
         let mut spilled_bytes = None;
         for piece in &mut *pieces {
-            let Kept { cargo, charge } = &mut piece.payload;
+            let Kept { cargo, charge, .. } = &mut piece.payload;
             if let Some(in_use) = cargo.unpark() {
                 *charge = Charge::InUse(in_use);
             }
@@ -329,6 +338,12 @@ impl Waits {
 /// How pieces count; they do no longer when this is dropped.
 #[derive(Debug)]
 pub struct Charges(#[expect(dead_code, reason = "dropped when it is time")] Vec<Charge>);
+
+impl Charges {
+    pub(crate) fn new(charges: Vec<Charge>) -> Charges {
+        Charges(charges)
+    }
+}
 
 /// Whole pieces from chunks in order; how these count is given to `charge`.
 pub(crate) fn whole(

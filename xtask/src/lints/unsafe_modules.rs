@@ -68,6 +68,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "piece buffers are erased; the builder fixed their type",
     ),
     (
+        "crates/program/src/streams.rs",
+        "chunk buffers are erased; the builder fixed their type",
+    ),
+    (
         "crates/program/src/stages.rs",
         "hands a kernel's erased pointers to the function that the builder checked",
     ),
@@ -134,6 +138,10 @@ pub const ARGUED: &[(&str, &str)] = &[
     (
         "crates/worker/src/executor/slice/exchanging.rs",
         "lends a kernel its ports for the time of a call, and touches the thread's run queue inside its zone",
+    ),
+    (
+        "crates/worker/src/executor/slice/streaming.rs",
+        "lends a kernel its ports for the time of a call",
     ),
     (
         "crates/worker/src/executor/spread.rs",

@@ -28,7 +28,7 @@ struct Partial {
     source: TreeNode,
     /// One past its last place.
     end: u64,
-    seen: BTreeSet<u32>,
+    seen: Seen,
     /// How many chunks there are, once the last one came.
     chunks: Option<u64>,
 }
@@ -47,6 +47,58 @@ pub(crate) struct OpenTurn<P> {
     taken: bool,
     /// For whoever has the inbox.
     known: u32,
+    /// How far it was handed out, where that is done by chunks.
+    streamed: Option<Box<Streamed<P>>>,
+}
+
+/// Chunks that have come: all below a number, and some beyond it. A stream has many, and they come almost in order.
+#[derive(Debug, Default)]
+struct Seen {
+    below: u64,
+    beyond: BTreeSet<u64>,
+}
+
+impl Seen {
+    /// Whether that is news.
+    fn insert(&mut self, chunk: u32) -> bool {
+        let chunk = u64::from(chunk);
+        let is_new = chunk >= self.below && self.beyond.insert(chunk);
+        while self.beyond.remove(&self.below) {
+            self.below += 1;
+        }
+        is_new
+    }
+
+    fn count(&self) -> u64 {
+        self.below + self.beyond.len() as u64
+    }
+
+    /// One past the highest.
+    fn end(&self) -> u64 {
+        self.beyond.last().map_or(self.below, |chunk| chunk + 1)
+    }
+}
+
+/// What is next of a turn that is handed out by chunks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NextChunk<P> {
+    /// This chunk.
+    Chunk(Gathered<P>),
+    /// It has not come yet.
+    Nothing,
+    /// All were handed out.
+    Ended,
+}
+
+/// A turn that is handed out by chunks, as far as that has come.
+#[derive(Debug)]
+struct Streamed<P> {
+    /// The place of the source whose chunks are handed out.
+    place: u32,
+    /// The next of them.
+    chunk: u32,
+    /// What has come, by source and chunk.
+    sorted: BTreeMap<(u64, u32), Gathered<P>>,
 }
 
 impl<P> Default for OpenTurn<P> {
@@ -59,6 +111,17 @@ impl<P> Default for OpenTurn<P> {
             partials: BTreeMap::new(),
             taken: false,
             known: 0,
+            streamed: None,
+        }
+    }
+}
+
+impl<P> Default for Streamed<P> {
+    fn default() -> Self {
+        Streamed {
+            place: 0,
+            chunk: 0,
+            sorted: BTreeMap::new(),
         }
     }
 }
@@ -230,16 +293,14 @@ impl<P> OpenTurn<P> {
         let fresh = || Partial {
             source: piece.source,
             end: places.end,
-            seen: BTreeSet::new(),
+            seen: Seen::default(),
             chunks: None,
         };
         let partial = self.partials.entry(places.start).or_insert_with(fresh);
         let named = piece.last.then_some(u64::from(piece.chunk) + 1);
         let chunks = partial.chunks.or(named);
-        let beyond = |chunks: u64| {
-            let highest = partial.seen.last().map_or(0, |&chunk| u64::from(chunk));
-            highest.max(piece.chunk.into()) >= chunks
-        };
+        let end = partial.seen.end().max(u64::from(piece.chunk) + 1);
+        let beyond = |chunks: u64| end > chunks;
         if (named.is_some() && named != chunks) || chunks.is_some_and(beyond) {
             return None;
         }
@@ -247,9 +308,7 @@ impl<P> OpenTurn<P> {
             return Some(false);
         }
         partial.chunks = chunks;
-        if partial.chunks == Some(partial.seen.len() as u64)
-            || mutants::is_on("inbox-misses-chunks")
-        {
+        if partial.chunks == Some(partial.seen.count()) || mutants::is_on("inbox-misses-chunks") {
             self.partials.remove(&places.start);
             self.cover(places);
         }
@@ -277,6 +336,49 @@ impl<P> OpenTurn<P> {
         })
     }
 
+    /// Whether the next chunk is here, or the end is; sources that are through are passed.
+    pub(super) fn has_next(&mut self, sources: &Sources<'_>) -> bool {
+        self.make_room(sources);
+        self.taken = true;
+        let Streamed {
+            place,
+            chunk,
+            sorted,
+        } = &mut **self.streamed.get_or_insert_default();
+        let arrived = self.pieces.drain(..);
+        sorted.extend(arrived.map(|piece| ((piece.source.start(), piece.chunk), piece)));
+        while u64::from(*place) < sources.count() {
+            let leaf = sources.leaf(*place);
+            let first = sorted.first_key_value().filter(|(key, _)| key.0 == leaf);
+            match first {
+                Some(((_, at), piece)) if at == chunk && !piece.last => return true,
+                // It has sent so many, and ends.
+                Some(((_, at), _)) if at == chunk => drop(sorted.pop_first()),
+                Some(_) => return false,
+                None if self.covered[*place as usize / 64] & (1 << (*place % 64)) == 0 => {
+                    return false;
+                }
+                None => {}
+            }
+            (*place, *chunk) = (*place + 1, 0);
+        }
+        true
+    }
+
+    /// The next chunk, once.
+    pub(super) fn take_next(&mut self, sources: &Sources<'_>) -> NextChunk<P> {
+        if !self.has_next(sources) {
+            return NextChunk::Nothing;
+        }
+        let streamed = self.streamed.as_mut().expect("begun above");
+        if u64::from(streamed.place) == sources.count() {
+            return NextChunk::Ended;
+        }
+        streamed.chunk += 1;
+        let (_, piece) = streamed.sorted.pop_first().expect("it is here");
+        NextChunk::Chunk(piece)
+    }
+
     pub(crate) fn is_complete(&self, sources: &Sources<'_>) -> bool {
         if mutants::is_on("inbox-completes-early") {
             return self.covered_count + 1 >= sources.count();
@@ -296,7 +398,12 @@ impl<P> OpenTurn<P> {
 
     /// What has come and was not handed out.
     pub(crate) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut P> {
-        self.pieces.iter_mut().map(|piece| &mut piece.payload)
+        let sorted = self
+            .streamed
+            .iter_mut()
+            .flat_map(|it| it.sorted.values_mut());
+        let pieces = self.pieces.iter_mut().chain(sorted);
+        pieces.map(|piece| &mut piece.payload)
     }
 
     pub(super) fn close(&mut self) {
@@ -312,6 +419,7 @@ impl<P> OpenTurn<P> {
         self.empties.clear();
         self.partials.clear();
         self.taken = false;
+        self.streamed = None;
     }
 
     pub(super) fn is_untouched(&self) -> bool {

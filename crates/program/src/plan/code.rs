@@ -1,6 +1,6 @@
 //! Flat code: what a shard walks, and what running each of its tasks needs.
 
-use crate::{Kernel, Runner, StageId, StageKind};
+use crate::{Kernel, Runner, StageId, StageKind, StreamSpec};
 use std::sync::Arc;
 
 /// A set over a group's resources: its datasets and its ends of exchanges. Beyond 128 resources some share
@@ -59,6 +59,8 @@ pub struct Task {
     pub may_grow: bool,
     /// Its kernel; a free has none.
     pub kernel: Option<Linked>,
+    /// What a streaming stage reads and writes.
+    pub stream: Option<Arc<StreamSpec>>,
     /// What it reads.
     pub reads: Mask,
     /// What it writes.

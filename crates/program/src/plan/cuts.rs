@@ -1,7 +1,7 @@
 //! Where snapshots may be taken.
 
 use super::LoopId;
-use crate::{Node, Spec, StageKind};
+use crate::{Node, Spec};
 
 /// A point at which no exchange is open: where a snapshot may be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,11 +19,10 @@ pub(super) fn find_cuts(spec: &Spec) -> Vec<Cut> {
     let (mut open, mut loops) = (0usize, 0);
     for node in &spec.blocks[0] {
         match node {
-            Node::Stage(stage) => match spec.stages[stage.index()].kind {
-                StageKind::Scatter(_) => open += 1,
-                StageKind::Gather(_) => open -= 1,
-                StageKind::Compute | StageKind::Signal => {}
-            },
+            Node::Stage(stage) => {
+                open += usize::from(spec.sends_to(*stage).is_some());
+                open -= spec.takes_from(*stage).len();
+            }
             Node::Repeat { .. } | Node::While { .. } => {
                 if open == 0 {
                     cuts.push(Cut::LoopTop(loops));

@@ -116,9 +116,15 @@ impl Watch {
         );
     }
 
-    /// Invariant 1: it runs where it is held. Invariant 6: nothing of it starts once it is flagged. Invariant 2: a
+    /// Invariant 1: it runs where it is held. Invariant 6: nothing of it starts once it is flagged, but what a task may wait for that keeps it. Invariant 2: a
     /// shard that runs a stage holds all its datasets.
-    pub(super) fn starts(&mut self, id: ShardId, worker: WorkerId, at: Position, plan: &Plan) {
+    pub(super) fn starts(
+        &mut self,
+        id: ShardId,
+        worker: WorkerId,
+        (at, is_kept): (Position, bool),
+        plan: &Plan,
+    ) {
         self.note(|| format!("{id} runs {at} on {worker}"));
         assert_eq!(
             self.holders.get(&id),
@@ -126,7 +132,7 @@ impl Watch {
             "{id} runs {at} on {worker} (invariant 1)"
         );
         assert!(
-            !self.flagged.contains(&id),
+            is_kept || !self.flagged.contains(&id),
             "{id} starts {at} after it was flagged (invariant 6)"
         );
         let held = &plan.groups[id.group.index()].datasets;

@@ -2,6 +2,7 @@
 
 use super::Deeds;
 use super::network::Network;
+use super::streams::Open;
 use super::watch::Watch;
 use crate::desk::{Desk, Piece};
 use crate::kernels::{self, Port};
@@ -25,10 +26,11 @@ use std::task::Waker;
 
 /// A shard with its data.
 pub(super) struct Resident {
-    shard: Shard,
+    pub(super) shard: Shard,
     /// Absent while a kernel has them.
     cells: Vec<Option<Value>>,
     finished: bool,
+    pub(super) open: Vec<Open>,
 }
 
 impl Resident {
@@ -39,7 +41,7 @@ impl Resident {
 
 pub(super) struct Worker {
     /// Its node, and what has come for its shards.
-    desk: Desk,
+    pub(super) desk: Desk,
     pub(super) shards: BTreeMap<ShardId, Resident>,
     /// Shards to be run, each once.
     pub(super) awake: Vec<ShardId>,
@@ -95,6 +97,7 @@ impl Worker {
                 .map(|dataset| cell(*dataset))
                 .collect(),
             finished: false,
+            open: Vec::new(),
         };
         self.shards.insert(id, resident);
         let settled = self.desk.settle(id, version);
@@ -197,20 +200,27 @@ impl Worker {
             shard: Shard::import(id, code, state).expect("a state of this program"),
             cells: group.datasets.iter().zip(data).map(cell).collect(),
             finished,
+            open: Vec::new(),
         };
         let before = self.shards.insert(id, resident);
         assert!(before.is_none(), "{id} is here already");
         self.wake(id);
     }
 
-    /// Shards that may leave do: no completion of theirs is under way.
-    pub(super) fn depart(&mut self, watch: &mut Watch) -> bool {
-        let is_drained = |id: &ShardId| !self.shards[id].shard.is_suspended();
+    /// Shards that may leave do: no completion of theirs is under way, and no task is open that cannot be begun anew.
+    pub(super) fn depart(&mut self, plan: &Plan, watch: &mut Watch, deeds: &mut Deeds) -> bool {
+        let shards = &self.shards;
+        let is_drained = |id: &ShardId| shards[id].is_free(&plan.codes[id.group.index()]);
         let (leaving, staying) = self.draining.drain(..).partition(is_drained);
         self.draining = staying;
         let leaving: Vec<ShardId> = leaving;
         for &id in &leaving {
-            let resident = self.shards.remove(&id).expect("drained here");
+            let mut resident = self.shards.remove(&id).expect("drained here");
+            for open in resident.open.drain(..) {
+                let code = &plan.codes[id.group.index()];
+                let _ = resident.shard.complete(code, open.at);
+                deeds.anew += 1;
+            }
             self.awake.retain(|awake| *awake != id);
             let encode = |cell: &Option<Value>| {
                 let mut bytes = Vec::new();
@@ -227,12 +237,12 @@ impl Worker {
     }
 
     /// Whether nothing happens here by itself.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&mut self, plan: &Plan) -> bool {
         self.awake.is_empty()
             && self.draining.is_empty()
             && self.merging.is_empty()
             && self.effects.is_empty()
-            && self.shards.values().all(|it| !it.shard.is_suspended())
+            && self.completable(plan).is_empty()
     }
 
     /// The pieces of some group are merged, whatever has happened since they had all come.
@@ -266,7 +276,7 @@ impl Worker {
         true
     }
 
-    fn spares(&mut self, exchange: ExchangeId, plan: &Plan) -> Arc<Spares> {
+    pub(super) fn spares(&mut self, exchange: ExchangeId, plan: &Plan) -> Arc<Spares> {
         let piece = plan.program.piece_type(exchange);
         let spares = self.spares.entry(exchange);
         spares
@@ -276,11 +286,7 @@ impl Worker {
 
     /// The completion of some task arrives, and beside it one of a turn that is long over.
     pub(super) fn complete_some(&mut self, plan: &Plan, random: &mut Random) -> bool {
-        let suspended = self.shards.iter().flat_map(|(&id, resident)| {
-            let code = &plan.codes[id.group.index()];
-            resident.shard.suspended(code).map(move |at| (id, at))
-        });
-        let suspended: Vec<(ShardId, Position)> = suspended.collect();
+        let suspended = self.completable(plan);
         if suspended.is_empty() {
             return false;
         }
@@ -309,14 +315,16 @@ impl Worker {
         deeds: &mut Deeds,
     ) -> bool {
         let code = &plan.codes[id.group.index()];
-        if !self.node().may_run(id) {
-            return false;
-        }
+        let may_run = self.node().may_run(id);
         for _ in 0..tasks {
             let resident = self.shards.get_mut(&id).expect("a shard of this worker");
-            let next = {
-                let mut around = watch.around(self.desk.around(id));
+            let mut around = watch.around(self.desk.around(id));
+            let next = if may_run {
                 resident.shard.next(code, &mut around)
+            } else {
+                let is_held = |at| resident.open.iter().any(|it| it.at == at && it.holds);
+                let held = resident.shard.next_held(code, &mut around, is_held);
+                held.map_or(Next::Stalled, Next::Run)
             };
             let issue = match next {
                 Next::Run(issue) => issue,
@@ -370,7 +378,10 @@ impl Worker {
             stage: task.stage,
             turn: issue.turn,
         };
-        watch.starts(id, me, at, plan);
+        if !resident.open.iter().any(|it| it.at == at) {
+            let is_held = resident.open.iter().any(|it| it.holds);
+            watch.starts(id, me, (at, is_held), plan);
+        }
         let mut take = |cell: &u32| resident.cells[*cell as usize].take().expect("named once");
         let mut args: Vec<Value> = task.cells.iter().map(&mut take).collect();
         let mut call = Call {
@@ -380,9 +391,13 @@ impl Worker {
             args: &mut args,
         };
         let (progress, outcome) = match kind {
-            StageKind::Compute | StageKind::Signal => call.run(Port::None),
+            StageKind::Compute | StageKind::Signal => call.run(&mut Port::None),
             StageKind::Scatter(exchange) => self.scatter(&mut call, exchange, watch),
             StageKind::Gather(exchange) => self.gather(&mut call, exchange, watch),
+            StageKind::Stream(_) => {
+                let stream = task.stream.clone().expect("a streaming stage");
+                self.stream(&mut call, &stream)
+            }
         };
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
         for (cell, value) in task.cells.iter().zip(args) {
@@ -410,7 +425,7 @@ impl Worker {
         let piece = call.plan.program.piece_type(exchange);
         let links = links.at(turn);
         let mut sink = PieceMap::new(id.index, links, piece, Some(&spares), None);
-        let done = call.run(Port::Sink(Sink::Other(&mut sink)));
+        let done = call.run(&mut Port::Sink(Sink::Other(&mut sink)));
         assert_eq!(sink.fan_out() as usize, related.len());
         let mut sent = sink.sent().expect("nothing is counted");
         let piece = |(place, destination): (u32, &u32)| Some((*destination, sent.take(place)?.0));
@@ -460,7 +475,7 @@ impl Worker {
             (source, value.expect("a source encoded it"))
         };
         let mut pieces = PieceQueue::new(taken.into_iter().map(decode).collect());
-        let done = call.run(Port::Source(Pieces::Other(&mut pieces)));
+        let done = call.run(&mut Port::Source(Pieces::Other(&mut pieces)));
         let gathered = self.desk.gathered(id, (exchange, turn));
         gathered.expect("a destination of this program");
         done
@@ -477,8 +492,12 @@ impl Worker {
             let op: Op = resident.shard.op(code);
             let _ = write!(
                 text,
-                "  {id} at {op:?}, suspended {}:",
-                resident.shard.is_suspended()
+                "  {id} at {op:?}, suspended {:?}:",
+                resident
+                    .shard
+                    .suspended(code)
+                    .map(|at| at.to_string())
+                    .collect::<Vec<_>>()
             );
             for (task, turn) in resident.shard.stalled(code) {
                 let _ = write!(text, " {} turn {turn}", task.stage);
@@ -489,10 +508,10 @@ impl Worker {
 }
 
 /// One call of a stage's kernel.
-struct Call<'a> {
-    plan: &'a Plan,
-    id: ShardId,
-    at: Position,
+pub(super) struct Call<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) id: ShardId,
+    pub(super) at: Position,
     args: &'a mut [Value],
 }
 
@@ -502,7 +521,7 @@ impl<'a> Call<'a> {
         &ends.expect("used").links
     }
 
-    fn run(&mut self, mut port: Port<'_>) -> (Progress, bool) {
+    pub(super) fn run(&mut self, port: &mut Port<'_>) -> (Progress, bool) {
         let cancel = AtomicBool::new(false);
         let completion = |_| Waker::noop().clone();
         let partitions = self.plan.counts[self.id.group.index()];
@@ -511,7 +530,7 @@ impl<'a> Call<'a> {
         context.enter(self.at);
         let program = Arc::clone(&self.plan.program);
         let stage = self.at.stage;
-        let progress = kernels::call(&program, stage, &mut context, self.args, &mut port);
+        let progress = kernels::call(&program, stage, &mut context, self.args, port);
         (progress, context.outcome())
     }
 }

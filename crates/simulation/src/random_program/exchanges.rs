@@ -34,6 +34,9 @@ impl Writer {
         let (sources, destinations) = (self.families[from].count, self.families[to].count);
         let name = self.name("exchange");
         let relation = relation(&mut self.random, sources, destinations);
+        if self.streams.one_in(3) {
+            return self.streamed(p, depth, relation, (from, to));
+        }
         let exchange = p.exchange::<P>(name.clone(), relation);
         let read = self.families[from].cells();
         let read = self.random.some(&read, 2);

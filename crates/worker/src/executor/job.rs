@@ -11,6 +11,7 @@ use super::board::Board;
 use super::failure::{Failure, Rank};
 use super::mail::Mail;
 use super::meter::{Dial, Meter};
+use super::open::{Flows, Open};
 use super::ready::Ready;
 use super::sleep::Beds;
 use super::steps::{By, Steps};
@@ -28,7 +29,7 @@ use brambling_exchange::in_process::{InProcess, Keeper, Mailbox};
 use brambling_exchange::{Relation, Sources};
 use brambling_memory::{Budget, Class, OutOfMemory, SpillError, held};
 use brambling_program::{
-    ExchangeId, ExchangePlan, GroupId, Plan, Position, ShardId, StageId, StageKind, Turn, Value,
+    ExchangeId, ExchangePlan, GroupId, Plan, Position, ShardId, StageId, Turn, Value,
 };
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -81,6 +82,8 @@ pub(super) struct Body {
     pub(super) running: Option<Position>,
     pub(super) meter: Meter,
     pub(super) done: bool,
+    /// Its tasks that will be called again and keep something meanwhile.
+    pub(super) open: Vec<Open>,
 }
 
 impl Body {
@@ -204,6 +207,8 @@ pub struct Job {
     pub(super) mailed: Box<[Box<[ExchangeId]>]>,
     /// What waits for shards here, and was not gathered.
     pub(super) waits: Waits,
+    /// What slows the sources of streams.
+    pub(super) flows: Flows,
     pub(super) boards: Box<[Option<Board>]>,
     pub(super) ends: Box<[Board]>,
     /// For how many threads' places the shards have been made.
@@ -378,16 +383,15 @@ impl Job {
     /// The failure of a scatter whose pieces the budget has no room for.
     pub(super) fn no_room_for_pieces(
         &self,
-        stage: StageId,
+        id: StageId,
         partition: u32,
         source: OutOfMemory,
     ) -> Failure {
         let spec = self.plan.program.spec();
-        let stage = &spec.stages[stage.index()];
-        let exchange = match stage.kind {
-            StageKind::Scatter(id) => Some(spec.exchanges[id.index()].name.clone()),
-            _ => None,
-        };
+        let stage = &spec.stages[id.index()];
+        let exchange = spec
+            .sends_to(id)
+            .map(|id| spec.exchanges[id.index()].name.clone());
         Failure::OutOfMemory {
             stage: stage.name.clone(),
             partition,

@@ -10,6 +10,7 @@ mod failure;
 mod job;
 mod mail;
 mod meter;
+mod open;
 mod panics;
 mod patience;
 mod pool;

@@ -4,12 +4,14 @@
 mod around;
 mod exchanging;
 mod mail;
+mod streaming;
 
 pub(super) use around::Lack;
 pub(super) use exchanging::watch_for;
 
 use super::failure::Failure;
 use super::job::{Body, Job, Resident, Station};
+use super::open::Open;
 use super::steps::Way;
 use super::watch::Watches;
 use crate::node::NodeError;
@@ -144,8 +146,12 @@ impl<'a, 's> Slice<'a, 's> {
                 self.failure = Some(Box::new(job.refusal(None, error)));
                 return End::Failed;
             }
+            if !body.open.is_empty() {
+                self.resume(body, code, around.arrivals);
+            }
             let ran = match self.run_in_order(body, code, &mut context, &mut around) {
                 Ran::Other => self.run_otherwise(body, code, &mut context, &mut around),
+                Ran::End(End::Leaving) => self.run_held(body, code, &mut context, &mut around),
                 ran => ran,
             };
             match ran {
@@ -158,6 +164,9 @@ impl<'a, 's> Slice<'a, 's> {
                     }
                 }
                 Ran::End(End::Stalled) if self.resident.mailbox.has_any() => {}
+                Ran::End(End::Stalled) if self.resume(body, code, around.arrivals) => {}
+                Ran::End(End::Leaving)
+                    if body.open.iter().any(Open::holds) && self.resident.mailbox.has_any() => {}
                 Ran::End(end) => break end,
             }
         };
@@ -227,6 +236,24 @@ impl<'a, 's> Slice<'a, 's> {
         }
     }
 
+    /// The shard has to leave: of its tasks those go on that keep it here, and what they may wait for.
+    #[cold]
+    #[inline(never)]
+    fn run_held(
+        &mut self,
+        body: &mut Body,
+        code: &Code,
+        context: &mut Context<'_>,
+        around: &mut Around<'a, '_>,
+    ) -> Ran {
+        let is_held = |at| body.open.iter().any(|it| it.at == at && it.holds());
+        around.lacks.clear();
+        match body.shard.next_held(code, around, is_held) {
+            Some(issue) => self.run_task(body, code, issue, context, around),
+            None => Ran::End(End::Leaving),
+        }
+    }
+
     /// Calls what was issued, unless the slice ends before it, and retires it when it is done.
     #[inline(always)]
     fn run_task(
@@ -261,7 +288,7 @@ impl<'a, 's> Slice<'a, 's> {
             return Ran::Done;
         };
         context.enter(at);
-        match self.run_stage(step.way, at, around, kernel, args, context) {
+        match self.run_stage(step.way, at, around, &mut body.open, kernel, args, context) {
             Progress::Done => {
                 body.shard.retire(issue);
                 Ran::Done
@@ -313,11 +340,13 @@ impl<'a, 's> Slice<'a, 's> {
 
     /// Runs a stage, and what it needs before and after its kernel.
     #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // It is inlined, and each is at hand.
     fn run_stage(
         &mut self,
         way: Way,
         at: Position,
         around: &mut Around<'a, '_>,
+        open: &mut Vec<Open>,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
@@ -336,6 +365,7 @@ impl<'a, 's> Slice<'a, 's> {
             Way::GatherOtherwise(id, by) => {
                 self.gather_otherwise(by, (id, turn), around, kernel, args, context)
             }
+            Way::Stream(_) => self.stream(at, around, open, (kernel, args), context),
             Way::Signal => match self.call(kernel, args, context) {
                 Progress::Done => self.publish(at, context),
                 progress => progress,

@@ -3,7 +3,7 @@
 
 use super::failure::{Failure, WaitsFor};
 use super::job::Job;
-use brambling_program::{Action, Op, StageKind};
+use brambling_program::{Action, ExchangeId, Op, Spec, StageKind, StreamSpec};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,17 @@ impl Watchdog {
     }
 }
 
+/// What a streaming stage may wait for.
+fn streams(spec: &Spec, stream: &StreamSpec) -> WaitsFor {
+    let name = |id: &ExchangeId| spec.exchanges[id.index()].name.clone();
+    let inputs: Vec<String> = stream.inputs.iter().map(name).collect();
+    match (&inputs[..], &stream.output) {
+        ([], None) => WaitsFor::Completion,
+        ([], Some(output)) => WaitsFor::Room(name(output)),
+        _ => WaitsFor::Pieces(inputs.join("`, `")),
+    }
+}
+
 /// Who waits for what, after every thread has left the job.
 pub(super) fn describe(job: &Job, after: Duration) -> Failure {
     let spec = job.plan.program.spec();
@@ -99,6 +110,7 @@ pub(super) fn describe(job: &Job, after: Duration) -> Failure {
                 let exchange =
                     |id: brambling_program::ExchangeId| spec.exchanges[id.index()].name.clone();
                 let waits_for = match kind {
+                    StageKind::Stream(id) => streams(spec, &spec.streams[id.index()]),
                     StageKind::Gather(id) => WaitsFor::Pieces(exchange(id)),
                     StageKind::Scatter(id) => WaitsFor::Room(exchange(id)),
                     StageKind::Compute | StageKind::Signal => WaitsFor::Completion,

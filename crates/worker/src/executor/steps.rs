@@ -55,6 +55,8 @@ pub(super) enum Way {
     ScatterOtherwise(ExchangeId, By),
     /// Gathers otherwise.
     GatherOtherwise(ExchangeId, By),
+    /// Is called until it has ended, and perhaps sends to this exchange.
+    Stream(Option<ExchangeId>),
 }
 
 /// Who keeps the pieces of a shard's end of an exchange that is no fixed one.
@@ -166,6 +168,7 @@ fn way(job: &Job, shard: ShardId, task: &Task) -> Way {
     match kind {
         StageKind::Compute => Way::Plain,
         StageKind::Signal => Way::Signal,
+        StageKind::Stream(_) => Way::Stream(task.stream.as_ref().and_then(|it| it.output)),
         StageKind::Scatter(id) => {
             let exchange = exchange(id);
             match (
@@ -214,6 +217,7 @@ mod tests {
                 look_past: false,
                 may_grow: false,
                 kernel: None,
+                stream: None,
                 reads: Mask::default(),
                 writes: Mask::default(),
             };

@@ -12,14 +12,14 @@ mod performing;
 
 use super::failure::{Failure, Rank};
 use super::job::Job;
-use crate::cargo::Encoded;
+use crate::cargo::{Cargo, Encoded};
 use crate::node::{Node, NodeError};
 use crate::pieces::Spares;
 use crate::waits::At;
 use assemblies::Assemblies;
 use brambling_exchange::in_process::Waiters;
 use brambling_exchange::place::Place;
-use brambling_exchange::{CombiningTree, OPEN_TURNS, RouterError};
+use brambling_exchange::{CombiningTree, Item, OPEN_TURNS, RouterError};
 use brambling_memory::held::{self, Held};
 use brambling_program::{ExchangeId, GroupId, Plan, Position, ShardId, StageId};
 use brambling_protocol::frame::{Frame, Incoming, Packet};
@@ -207,6 +207,18 @@ impl Ties {
     ) -> Result<(), NodeError> {
         self.say();
         self.with(job, |node| node.scattered(shard, at, pieces))
+    }
+
+    /// What a shard has sent to another that is not here, of a stream.
+    pub(super) fn streamed(
+        &self,
+        job: &Job,
+        at: At,
+        to: ShardId,
+        item: &Item<Cargo>,
+    ) -> Result<(), NodeError> {
+        self.say();
+        self.with(job, |node| node.give_back(to, at, item))
     }
 
     /// A shard here has gathered a turn.

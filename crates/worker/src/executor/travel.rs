@@ -102,6 +102,7 @@ pub(super) fn unpack(
         slice_tasks: packed.slice_tasks.max(1),
         running: None,
         done: packed.done,
+        open: Vec::new(),
     };
     Ok((body, arrivals))
 }

@@ -16,6 +16,7 @@
 use super::{Bytes, Cargo, Node, NodeError, PIECES};
 use brambling_exchange::{Item, Parcel};
 use brambling_memory::mutants;
+use brambling_program::ShardId;
 use brambling_protocol::frame::Route;
 use brambling_protocol::{Priority, Version, WorkerId};
 use std::collections::BTreeSet;
@@ -130,9 +131,26 @@ impl Node {
             let is_told = route.to != self.options.me
                 && !self.leavers.have_left(route.to)
                 && !self.leavers.are_parted_from(route.to);
-            match is_told || mutants::is_on("pieces-follow-who-has-left") {
-                true => ways.push((first..end, route.to, parcel.version)),
-                false => keep(first..end),
+            let is_told = is_told || mutants::is_on("pieces-follow-who-has-left");
+            if !is_told {
+                keep(first..end);
+                continue;
+            }
+            // What is here is not handed on: whom the map names may take that for the word that it has left.
+            let shard = |index| ShardId {
+                group: parcel.group,
+                index,
+            };
+            let mut next = first;
+            for here in self.router.here_in(shard(first)..shard(end)) {
+                keep(here.index..here.index + 1);
+                if next < here.index {
+                    ways.push((next..here.index, route.to, parcel.version));
+                }
+                next = here.index + 1;
+            }
+            if next < end {
+                ways.push((next..end, route.to, parcel.version));
             }
         }
         keep(at..parcel.destinations.end);

@@ -33,7 +33,10 @@ impl Node {
             for credit in self.credits_of(exchange, due) {
                 match self.source_of(exchange) {
                     Some((shard, source)) if source.owner == self.options.me => {
-                        self.note(exchange, shard);
+                        match self.router.holder(shard, (self.options.me, 0)) {
+                            Some(holder) => self.send_credit(holder, credit),
+                            None => self.note(exchange, shard),
+                        }
                     }
                     Some((_, source)) => self.send_credit(source, credit),
                     None => self.spread(self.options.peers.clone(), &News::Credit(credit)),
@@ -134,6 +137,11 @@ impl Node {
                 }),
             );
             self.send_credit(entry, credit);
+            return Ok(());
+        }
+        // A task of the source may wait for it before that leaves.
+        if let Some(holder) = self.router.holder(source, (from, version)) {
+            self.send_credit(holder, credit);
             return Ok(());
         }
         self.note(credit.exchange, source);

@@ -253,6 +253,7 @@ impl Node {
                 parts: BTreeMap::new(),
             };
             self.moving.expected.insert(shard, expected);
+            self.router.expect(shard, holder);
         }
         let answer = Reserved {
             job,

@@ -2,7 +2,8 @@
 
 use super::{Compiler, Lane};
 use crate::plan::{Action, Linked, Mask, Op, Task};
-use crate::{DatasetId, GroupId, Runner, StageId, StageKind, Use};
+use crate::{DatasetId, ExchangeId, GroupId, Runner, StageId, StageKind, Use};
+use std::sync::Arc;
 
 impl Compiler<'_> {
     pub(super) fn stage(&mut self, group: GroupId, id: StageId) {
@@ -27,12 +28,10 @@ impl Compiler<'_> {
                 writes_cells.push(cell as u32);
             }
         }
-        match stage.kind {
-            // Each end of an exchange runs in order of turns.
-            StageKind::Scatter(exchange) => writes.add(datasets.len() + 2 * exchange.index()),
-            StageKind::Gather(exchange) => writes.add(datasets.len() + 2 * exchange.index() + 1),
-            StageKind::Compute | StageKind::Signal => {}
-        }
+        // Each end of an exchange runs in order of turns.
+        let end = |exchange: ExchangeId| datasets.len() + 2 * exchange.index();
+        (self.spec.sends_to(id).into_iter()).for_each(|it| writes.add(end(it)));
+        (self.spec.takes_from(id).iter()).for_each(|it| writes.add(end(*it) + 1));
         if stage.cells {
             // A kernel that gets cells may share the payloads it reads: nobody else reads meanwhile.
             writes = writes.with(reads);
@@ -50,6 +49,12 @@ impl Compiler<'_> {
                 *how != Use::Read && !self.program.payload_type(*dataset).is_fixed()
             }),
             kernel: Some(Linked(self.program.kernel(id).clone())),
+            stream: match stage.kind {
+                StageKind::Stream(stream) => {
+                    Some(Arc::new(self.spec.streams[stream.index()].clone()))
+                }
+                _ => None,
+            },
             reads,
             writes,
         };
@@ -90,6 +95,7 @@ impl Lane {
             look_past: false,
             may_grow: true,
             kernel: None,
+            stream: None,
             reads: Mask::default(),
             writes,
         });

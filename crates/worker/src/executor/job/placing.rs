@@ -7,6 +7,7 @@ use crate::arrivals::Arrivals;
 use crate::executor::board::Board;
 use crate::executor::failure::{Failure, Rank};
 use crate::executor::meter::{Dial, Meter};
+use crate::executor::open::Flows;
 use crate::executor::panics;
 use crate::executor::sleep::Beds;
 use crate::executor::steps::Steps;
@@ -73,6 +74,7 @@ impl Job {
         let ties = ties.transpose()?.map(Box::new);
         let exchanges = exchanges(&plan, ties.as_deref(), &numbers);
         let mailed = mailed(&plan, &exchanges, ties.is_some());
+        let flows = flows(&plan);
         let (boards, ends) = boards(&plan, shards);
         let starts_here = |number| ties.as_ref().is_none_or(|ties| ties.starts_here(number));
         let owner = |(number, home): (u32, &u32)| match starts_here(number) {
@@ -92,6 +94,7 @@ impl Job {
             exchanges,
             mailed,
             waits,
+            flows,
             boards,
             ends,
             owners,
@@ -256,6 +259,7 @@ impl Job {
             running: None,
             meter: Meter::new(0),
             done: false,
+            open: Vec::new(),
         })
     }
 }
@@ -285,9 +289,9 @@ fn exchanges(
     let exchange = |(id, exchange): (u32, &Option<ExchangePlan>)| {
         let (id, exchange) = (ExchangeId(id), exchange.as_ref()?);
         let piece = plan.program.piece_type(id);
-        // What is merged on its way, or may be spilled, has no place.
-        let by_mail =
-            ties.is_some_and(|ties| ties.merges(id) || (ties.spills() && !piece.is_fixed()));
+        // What is merged on its way, or may be spilled, has no place; nor have chunks, of which nobody knows how many there are.
+        let by_mail = is_streamed(plan, id)
+            || ties.is_some_and(|ties| ties.merges(id) || (ties.spills() && !piece.is_fixed()));
         let at = |group: GroupId, index: u32| {
             let number = numbers[group.index()][index as usize];
             At {
@@ -305,6 +309,21 @@ fn exchanges(
     (0..).zip(&plan.exchanges).map(exchange).collect()
 }
 
+fn is_streamed(plan: &Plan, id: ExchangeId) -> bool {
+    plan.program.spec().exchanges[id.index()].streamed
+}
+
+fn flows(plan: &Plan) -> Flows {
+    let flow = |(id, exchange): (u32, &Option<ExchangePlan>)| {
+        let streamed = exchange
+            .as_ref()
+            .filter(|_| is_streamed(plan, ExchangeId(id)));
+        let destinations = streamed.map_or(0, |it| it.links.destination_count());
+        (0..destinations).map(|_| Arc::default()).collect()
+    };
+    (0..).zip(&plan.exchanges).map(flow).collect()
+}
+
 /// By group, the exchanges of which something may come by mail: all that lead to it in a cluster, else those whose pieces have no places.
 fn mailed(
     plan: &Plan,
@@ -313,10 +332,13 @@ fn mailed(
 ) -> Box<[Box<[ExchangeId]>]> {
     let mut by_group = vec![Vec::new(); plan.groups.len()];
     for ((id, ends), exchange) in (0..).zip(&plan.exchanges).zip(exchanges) {
+        let id = ExchangeId(id);
         if let (Some(ends), Some(exchange)) = (ends, exchange)
-            && (is_member || matches!(exchange.keeper(), Keeper::Stamped(_)))
+            && (is_member
+                || is_streamed(plan, id)
+                || matches!(exchange.keeper(), Keeper::Stamped(_)))
         {
-            by_group[ends.destination.index()].push(ExchangeId(id));
+            by_group[ends.destination.index()].push(id);
         }
     }
     by_group.into_iter().map(Box::from).collect()

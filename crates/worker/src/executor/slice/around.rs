@@ -41,6 +41,7 @@ impl<'a> Around<'a, '_> {
             }
             Way::ScatterOtherwise(id, _) => self.has_room(id, turn),
             Way::GatherOtherwise(id, by) => self.has_come(id, turn, by),
+            Way::Stream(output) => output.is_none_or(|id| self.has_room(id, turn)),
         }
     }
 

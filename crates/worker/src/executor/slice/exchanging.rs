@@ -238,7 +238,7 @@ impl<'a> Slice<'a, '_> {
 
     /// A turn has been gathered, and a source has waited for room.
     #[cold]
-    fn has_made_room(&self, id: ExchangeId, source: u32) {
+    pub(super) fn has_made_room(&self, id: ExchangeId, source: u32) {
         self.wake(self.job.number(self.job.ends(id).source, source));
     }
 

@@ -113,12 +113,14 @@ impl Worker<'_> {
         unsafe { job.ready(self.me) }.remove(number);
         // SAFETY: as in `run`, which holds no reference to it any more.
         let place = unsafe { &mut *resident.body.get() };
-        let waits = place.as_ref().is_some_and(|it| it.shard.is_suspended());
+        let code = &job.plan.codes[resident.group.index()];
+        let waits = place.as_ref().is_some_and(|it| it.held_by(code).is_some());
         let home = job.home(number);
         if waits && home != self.me {
             return job.hand(number, home);
         }
-        if !waits && let Some(body) = place.take() {
+        if !waits && let Some(mut body) = place.take() {
+            body.close_all(job, code);
             resident.dial.end();
             if let Err(failure) = self.send_away(number, body) {
                 job.fail(Rank::After, failure);

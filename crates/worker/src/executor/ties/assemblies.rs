@@ -92,7 +92,10 @@ impl Ties {
             job.owner(number).is_some()
         };
         let spares = &self.spares[exchange.index()];
-        let is_sound = group == ends.destination
+        let exchanges = &job.plan().program.spec().exchanges;
+        // A chunk of a stream is a piece by itself.
+        let is_sound = !exchanges[exchange.index()].streamed
+            && group == ends.destination
             && ending.source.level == 0
             && ending.end <= count
             && (destinations.len() == 1 || spares.are_shared())

@@ -167,8 +167,23 @@ impl Ties {
     /// What was for this process and has to leave it. What it counted is given back; what was spilled is read.
     fn as_bytes(&self, id: ExchangeId, item: Item<Kept>) -> Result<Vec<Item<Cargo>>, NodeError> {
         let mut encoded = None;
+        // A chunk of a stream keeps its number.
+        let is_whole = matches!(
+            item,
+            Item::Piece {
+                chunk: 0,
+                last: true,
+                ..
+            }
+        );
         let item = item.try_map(|kept| {
             Ok::<_, NodeError>(match kept.leave()? {
+                Cargo::Value(value) if !is_whole => {
+                    let mut encoding = Vec::with_capacity(value.bytes());
+                    value.encode(&mut encoding);
+                    self.spares(id).put(value);
+                    Cargo::Bytes(encoding.into())
+                }
                 Cargo::Value(value) => {
                     encoded = Some(Encoded::of(value, self.spares(id), SHARED_BYTES));
                     Cargo::Bytes(Bytes::new())
