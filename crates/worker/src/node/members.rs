@@ -1,4 +1,14 @@
-//! Workers that join while a job runs.
+//! Who takes part: sessions with other workers and the controller, and who joins and leaves while a job runs.
+//!
+//! # States of a worker, as it is seen here
+//! *Unknown* until it is named, calls or says something; then *known*: it has a session, and is told what all are told. *Leaving* from when the
+//! controller says so; *parted from* when nothing is left to be said to it; *gone* when the controller says that, and forgotten
+//! (`members/leaving.rs`).
+//!
+//! # Rules
+//! * All that is no hint is numbered by the session of its peer, and sent again after a reconnection.
+//! * A peer keeps what it was not told of: it is told what has come after so many frames or bytes, and at ticks.
+//! * What all are to hear is handed on from worker to worker where there are many (`members/relay.rs`).
 //!
 //! # Why a newcomer misses nothing
 //! What is said to all is said to those who are known. Whoever comes to know a worker greets it with all that it could
@@ -7,75 +17,145 @@
 //! whom it knows, and a worker to which a shard moves hears with it whom its last holder knew, and where shards are as
 //! far as the holder knew: the controller that should tell it may have fallen silent.
 
-use super::{Node, NodeOptions, body_of};
-use brambling_program::{ExchangeId, ShardId, Turn};
-use brambling_protocol::frame::{Body, Credit, Joined, LoopEnd};
-use brambling_protocol::{Priority, WorkerId};
+mod leaving;
+mod relay;
+
+use super::{Effect, NodeError, Post};
+use brambling_protocol::frame::{Ack, Body, Packet};
+use brambling_protocol::{FrameSession, Priority, Sequence, WorkerId};
+use leaving::Leavers;
 use std::collections::BTreeMap;
 
-impl Node {
-    /// Whether a worker, or the controller, is known here.
-    pub fn knows(&self, peer: WorkerId) -> bool {
+/// Frames after which a peer is told at once what has come.
+pub(super) const FRAMES_PER_ACK: u64 = 32;
+/// Bytes after which it is.
+const BYTES_PER_ACK: usize = 1 << 20;
+
+/// The workers of a job, as far as they are known here, and its controller.
+pub(super) struct Members {
+    me: WorkerId,
+    fan_out: usize,
+    peers: BTreeMap<WorkerId, Peer>,
+    /// The workers among them who are told what all are told.
+    others: Vec<WorkerId>,
+    leavers: Leavers,
+}
+
+#[derive(Default)]
+struct Peer {
+    session: FrameSession,
+    /// Bytes that have come from it since it was last told.
+    come: usize,
+}
+
+impl Members {
+    /// The controller and these others, of whom nothing was heard yet.
+    pub(super) fn new(me: WorkerId, others: Vec<WorkerId>, fan_out: usize) -> Members {
+        let peers = others.iter().chain([&WorkerId::CONTROLLER]);
+        Members {
+            me,
+            fan_out,
+            peers: peers.map(|peer| (*peer, Peer::default())).collect(),
+            others,
+            leavers: Leavers::default(),
+        }
+    }
+
+    /// The other workers who are told what all are told.
+    pub(super) fn others(&self) -> &[WorkerId] {
+        &self.others
+    }
+
+    /// Whether a worker, or the controller, is known.
+    pub(super) fn know(&self, peer: WorkerId) -> bool {
         self.peers.contains_key(&peer)
     }
 
-    /// There is a worker: greets it, unless it is known.
-    pub(super) fn on_joined(&mut self, worker: WorkerId) {
-        if worker == self.options.me || self.knows(worker) || self.leavers.have_left(worker) {
+    /// Whether all other workers have acknowledged all that was sent.
+    pub(super) fn are_settled(&self) -> bool {
+        let mut others = self.others.iter();
+        others.all(|worker| self.peers[worker].session.is_settled())
+    }
+
+    /// There is a worker; whether it is to be greeted, because it was unknown, and does not leave already.
+    pub(super) fn join(&mut self, worker: WorkerId) -> bool {
+        if worker == self.me || self.know(worker) || self.have_left(worker) {
+            return false;
+        }
+        self.peers.insert(worker, Peer::default());
+        let stays = !self.leavers.leave(worker);
+        if stays {
+            self.others.push(worker);
+        }
+        stays
+    }
+
+    /// The session in which something is to be said to a worker. None: it hears nothing of this node, any more or yet.
+    pub(super) fn session(&mut self, to: WorkerId) -> Option<&mut FrameSession> {
+        if self.leavers.are_parted_from(to) {
+            return None;
+        }
+        self.peers.get_mut(&to).map(|peer| &mut peer.session)
+    }
+
+    /// The session in which something of a peer's has come.
+    pub(super) fn peer(&mut self, from: WorkerId) -> Result<&mut FrameSession, NodeError> {
+        let peer = self.peers.get_mut(&from);
+        Ok(&mut peer.ok_or(NodeError::Stranger(from))?.session)
+    }
+
+    /// The first frame of a peer's that is missing.
+    pub(super) fn received(&self, peer: WorkerId) -> Sequence {
+        self.peers.get(&peer).map_or(0, |it| it.session.received())
+    }
+}
+
+impl Post {
+    /// So many bytes of a peer's were taken: it is told what has come once these are many, or when it is news of so many frames.
+    pub(super) fn acknowledge(&mut self, from: WorkerId, bytes: usize, frames: u64) {
+        let Some(peer) = self.members.peers.get_mut(&from) else {
             return;
-        }
-        self.peers.entry(worker).or_default();
-        if self.leavers.leave(worker) {
-            return;
-        }
-        self.options.peers.push(worker);
-        let me = self.options.me;
-        self.send(
-            worker,
-            Priority::FIRST,
-            &Body::Joined(Joined { worker: me }),
-        );
-        for credit in self.retired_here() {
-            self.send(worker, Priority::FIRST, &Body::Credit(credit));
-        }
-        for end in self.ends() {
-            self.send(worker, Priority::FIRST, &Body::LoopEnd(end));
-        }
-    }
-
-    /// What the shards here have retired, by exchange.
-    fn retired_here(&self) -> Vec<Credit> {
-        let mut retired: BTreeMap<ExchangeId, Vec<(u32, Turn)>> = BTreeMap::new();
-        for shard in self.router.here() {
-            for (exchange, turns) in self.retired_by(shard) {
-                let one = (shard.index, turns);
-                retired.entry(exchange).or_default().push(one);
-            }
-        }
-        let credits = |(exchange, retired)| self.credits_of(exchange, retired);
-        retired.into_iter().flat_map(credits).collect()
-    }
-
-    /// What a shard has retired of each exchange that leads to it, as far as was told here.
-    pub(super) fn retired_by(&self, shard: ShardId) -> Vec<(ExchangeId, Turn)> {
-        let exchanges = self.relations.to_group(shard.group).iter();
-        let turns = |&exchange| (exchange, self.credits.retired_by(exchange, shard.index));
-        exchanges
-            .map(turns)
-            .filter(|(_, turns)| *turns > 0)
-            .collect()
-    }
-
-    fn ends(&self) -> Vec<LoopEnd> {
-        let NodeOptions {
-            job, generation, ..
-        } = self.options;
-        let end = |&outermost| LoopEnd {
-            job,
-            generation,
-            body: body_of(self.loops[outermost as usize]).expect("a loop"),
-            turns: self.turns(outermost),
         };
-        self.ended.iter().map(end).collect()
+        peer.come += bytes;
+        let is_much = peer.come >= BYTES_PER_ACK;
+        let told = peer.session.ack_after(if is_much { 1 } else { frames });
+        if let Some(received) = told {
+            peer.come = 0;
+            self.hint(from, Body::Ack(Ack { received }));
+        }
+    }
+
+    /// Each peer is told what has come, if that is news.
+    pub(super) fn acknowledge_all(&mut self) {
+        for peer in self.members.peers.keys().copied().collect::<Vec<_>>() {
+            self.acknowledge(peer, 0, 1);
+        }
+    }
+
+    /// A peer has told what has come: what waited for that is sent.
+    pub(super) fn on_ack(&mut self, from: WorkerId, ack: Ack) -> Result<(), NodeError> {
+        let opened = self.members.peer(from)?.on_ack(ack.received)?;
+        self.effects.extend(opened.map(sending(from)));
+        Ok(())
+    }
+
+    /// A new connection, on which the peer says that it has every frame before `received`: the others are sent again.
+    pub(super) fn on_reconnect(
+        &mut self,
+        from: WorkerId,
+        received: Sequence,
+    ) -> Result<(), NodeError> {
+        let again = self.members.peer(from)?.on_reconnect(received)?;
+        self.effects.extend(again.map(sending(from)));
+        Ok(())
+    }
+}
+
+/// Sends what a session has kept.
+fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Packet))) -> Effect {
+    move |(_, (priority, packet))| Effect::Send {
+        to,
+        priority: *priority,
+        packet: packet.clone(),
     }
 }

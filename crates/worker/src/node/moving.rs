@@ -19,12 +19,11 @@
 //! worker takes a shard only with the version for which it was asked to make room, from the one worker that held it; that
 //! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
 
-use super::outcomes::Run;
-use super::{Bytes, Cargo, Effect, Node, NodeError};
-use brambling_exchange::{Parcel, RouterError};
+use super::signals::Run;
+use super::{Bytes, Effect, Node, NodeError, one, shards};
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
-use brambling_protocol::frame::{Arrived, Body, MapUpdate, Reserve, Reserved, Retired, ShardPart};
+use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved, Retired, ShardPart};
 use brambling_protocol::{Entry, EntryRange, Priority, Version, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,9 +88,9 @@ impl Node {
     pub fn leave(&mut self, shard: ShardId) {
         let was_flagged = self.moving.flagged.remove(&shard);
         assert!(was_flagged, "{shard} leaves without an order");
-        let past = self.flush_relay(shard);
+        let past = self.pieces.flush_relay(&mut self.post, shard);
         if !mutants::is_on("departed-shards-stay") {
-            self.router.leave(shard);
+            self.pieces.leave(shard);
         }
         self.moving.leaving.insert(shard, past);
     }
@@ -112,19 +111,21 @@ impl Node {
             format: FORMAT,
             retired,
             past,
-            credits: self.credits_along(shard),
-            outcomes: self.outcomes.runs(),
-            members: self.options.peers.clone(),
+            credits: self.pieces.credits_along(&self.post, shard),
+            outcomes: self.signals.runs(),
+            members: self.post.members.others().to_vec(),
             map: self.known_map(),
         };
         let luggage = postcard::to_stdvec(&luggage).expect("plain values written to memory");
-        let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
+        let entry = self.pieces.entry(shard)?;
         let Entry { owner, version } = entry.expect("flagged by a version");
-        let parts = parts(&luggage, body, self.options.part_bytes);
+        let parts = parts(&luggage, body, self.post.options.part_bytes);
+        let (job, generation) = self.post.key();
+        self.hear_of(owner);
         for (at, bytes) in parts.iter().enumerate() {
             let part = ShardPart {
-                job: self.options.job,
-                generation: self.options.generation,
+                job,
+                generation,
                 shard,
                 version,
                 part: at as u32,
@@ -132,7 +133,8 @@ impl Node {
                 bytes,
             };
             let body = Body::ShardPart(part);
-            self.send_with(owner, Priority::LAST, &body, std::slice::from_ref(bytes));
+            let payloads = std::slice::from_ref(bytes);
+            self.post.send_with(owner, Priority::LAST, &body, payloads);
         }
         Ok(())
     }
@@ -141,89 +143,37 @@ impl Node {
         if mutants::is_on("shards-travel-without-a-map") {
             return Vec::new();
         }
-        self.router.map().entries().collect()
+        self.map().entries().collect()
     }
 
     /// After news of the map: shards here that belong elsewhere are to be drained.
-    pub(super) fn flag(&mut self, update: &EntryRange) -> Result<(), NodeError> {
-        let shard = |index| ShardId {
-            group: update.group,
-            index,
-        };
-        let range = shard(update.first)..shard(update.end);
-        for shard in self.router.here_in(range) {
-            let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
-            let is_elsewhere = entry.is_some_and(|entry| entry.owner != self.options.me);
-            if is_elsewhere && self.moving.flagged.insert(shard) {
-                self.effects.push(Effect::Drain(shard));
+    pub(super) fn flag(&mut self, update: &EntryRange) {
+        for shard in self.pieces.given_away(self.post.me(), update) {
+            if self.moving.flagged.insert(shard) {
+                self.post.effects.push(Effect::Drain(shard));
             }
         }
-        Ok(())
     }
 
     /// After news of the map: who holds a shard that is to come here is told, if need be by nobody else.
     pub(super) fn call(&mut self, update: &EntryRange) -> Result<(), NodeError> {
-        let shard = |index| ShardId {
-            group: update.group,
-            index,
-        };
-        let range = shard(update.first)..shard(update.end);
+        let owner = self.me();
         let mut calls = Vec::new();
-        for (shard, expected) in self.moving.expected.range_mut(range) {
-            let entry = self.router.map().entry(*shard).map_err(RouterError::from)?;
-            let here = Entry {
-                owner: self.options.me,
-                version: expected.version,
-            };
-            if entry == Some(here)
+        for (shard, expected) in self.moving.expected.range_mut(shards(update)) {
+            let version = expected.version;
+            let here = Entry { owner, version };
+            if self.pieces.entry(*shard)? == Some(here)
                 && let Some(holder) = expected.holder.take()
             {
-                calls.push((holder, *shard, here));
+                calls.push((holder, one(*shard, here)));
             }
         }
-        for (holder, shard, entry) in calls {
+        for (holder, entry) in calls {
             if mutants::is_on("holders-hear-from-the-controller-alone") {
                 continue;
             }
-            let entries = vec![one(shard, entry)];
-            let (job, generation) = (self.options.job, self.options.generation);
-            self.send(
-                holder,
-                Priority::FIRST,
-                &Body::MapUpdate(MapUpdate {
-                    job,
-                    generation,
-                    entries,
-                }),
-            );
-        }
-        Ok(())
-    }
-
-    /// A parcel for a shard that is not here, by a version that is news: who sent it knows that the version names
-    /// this worker.
-    pub(super) fn learn_from(&mut self, parcel: &Parcel<Cargo>) -> Result<(), NodeError> {
-        for index in parcel.destinations.clone() {
-            let shard = ShardId {
-                group: parcel.group,
-                index,
-            };
-            self.learn_version(shard, parcel.version)?;
-        }
-        Ok(())
-    }
-
-    /// Somebody sends here what is for a shard, by this version.
-    pub(super) fn learn_version(
-        &mut self,
-        shard: ShardId,
-        version: Version,
-    ) -> Result<(), NodeError> {
-        let entry = self.router.map().entry(shard).map_err(RouterError::from)?;
-        let known = entry.map_or(0, |entry| entry.version);
-        if known < version && !self.router.is_here(shard) {
-            let owner = self.options.me;
-            self.on_update(&one(shard, Entry { owner, version }))?;
+            self.hear_of(holder);
+            self.post.send_entry(holder, entry);
         }
         Ok(())
     }
@@ -238,11 +188,11 @@ impl Node {
             holder,
             bytes,
         } = *reserve;
-        self.router.map().entry(shard).map_err(RouterError::from)?;
-        if self.router.is_here(shard) || self.moving.leaving.contains_key(&shard) {
+        self.pieces.entry(shard)?;
+        if self.is_here(shard) || self.moving.leaving.contains_key(&shard) {
             return Err(NodeError::AlreadyHere(shard));
         }
-        let room = self.options.budget.reserve(Class::Transfer, bytes);
+        let room = self.budget().reserve(Class::Transfer, bytes);
         let granted = room.is_ok();
         if let Ok(room) = room {
             let expected = Expected {
@@ -253,7 +203,7 @@ impl Node {
                 parts: BTreeMap::new(),
             };
             self.moving.expected.insert(shard, expected);
-            self.router.expect(shard, holder);
+            self.pieces.expect(shard, holder);
         }
         let answer = Reserved {
             job,
@@ -262,11 +212,8 @@ impl Node {
             version,
             granted,
         };
-        self.send(
-            WorkerId::CONTROLLER,
-            Priority::FIRST,
-            &Body::Reserved(answer),
-        );
+        self.post
+            .send(WorkerId::CONTROLLER, &Body::Reserved(answer));
         Ok(())
     }
 
@@ -305,55 +252,40 @@ impl Node {
         if luggage.format != FORMAT {
             return Err(NodeError::State(shard));
         }
-        let leads_here = |it: &(ExchangeId, Turn)| self.relations.leads_to(it.0, shard.group);
+        let leads_here = |it: &(ExchangeId, Turn)| self.post.relations.leads_to(it.0, shard.group);
         if !luggage.retired.iter().all(leads_here) {
             return Err(NodeError::State(shard));
         }
         // Whatever is wrong with the version shows before the shard is here.
-        let owner = self.options.me;
+        let owner = self.me();
         self.on_update(&one(shard, Entry { owner, version }))?;
-        for run in luggage.outcomes {
-            let (signal, turns, outcome) = run.parts().ok_or(NodeError::State(shard))?;
-            self.learn(signal, turns, outcome)?;
-        }
+        self.signals
+            .unpack(&mut self.post, shard, luggage.outcomes)?;
         for member in luggage.members {
-            self.on_joined(member);
+            self.greet(member);
         }
         for entry in &luggage.map {
             self.on_update(entry)?;
         }
-        self.unpack_relay(shard, luggage.past)?;
-        self.unpack_credits(shard, luggage.credits)?;
+        self.pieces.unpack_relay(&self.post, shard, luggage.past)?;
+        self.pieces
+            .unpack_credits(&mut self.post, shard, luggage.credits)?;
         for (exchange, turns) in luggage.retired {
             // Who joined while the shard was on its way has not heard it from its last holder.
             self.retired(shard, exchange, turns)?;
         }
-        self.effects.push(Effect::Settle { shard, body });
-        self.take_in(shard, version)?;
-        let (job, generation) = (self.options.job, self.options.generation);
+        self.post.effects.push(Effect::Settle { shard, body });
+        self.settle(shard, version)?;
+        let (job, generation) = self.post.key();
         let arrived = Arrived {
             job,
             generation,
             shard,
             version,
         };
-        self.send(
-            WorkerId::CONTROLLER,
-            Priority::FIRST,
-            &Body::Arrived(arrived),
-        );
+        self.post
+            .send(WorkerId::CONTROLLER, &Body::Arrived(arrived));
         Ok(())
-    }
-
-    /// A shard is here from now on, by this version.
-    pub(super) fn take_in(&mut self, shard: ShardId, version: Version) -> Result<(), NodeError> {
-        let mut effects = Vec::new();
-        let owner = self.options.me;
-        let here = one(shard, Entry { owner, version });
-        // News may be late: without it an older version would send the shard away again.
-        let _ = self.router.on_update(&here, &mut effects)?;
-        self.router.arrive(shard, &mut effects);
-        self.perform(effects)
     }
 }
 
@@ -383,13 +315,4 @@ fn luggage_and_body(mut parts: impl Iterator<Item = Bytes>) -> Option<(Bytes, Ve
     let body = std::iter::once(first.split_off(end)).chain(parts);
     let luggage = first.slice(size_of::<u64>()..);
     Some((luggage, body.filter(|part| !part.is_empty()).collect()))
-}
-
-fn one(shard: ShardId, entry: Entry) -> EntryRange {
-    EntryRange {
-        group: shard.group,
-        first: shard.index,
-        end: shard.index + 1,
-        entry,
-    }
 }

@@ -1,5 +1,6 @@
 //! Who sends to whom in a program's exchanges, as inboxes ask it.
 
+use super::NodeError;
 use brambling_exchange::{Combining, CombiningTree, Relation, Sources};
 use brambling_program::{ExchangeId, GroupId, Links, Plan, Relation as Declared, ShardId, Turn};
 
@@ -88,6 +89,15 @@ impl Relations {
     pub(crate) fn leads_to(&self, exchange: ExchangeId, group: GroupId) -> bool {
         let ends = self.all.get(exchange.index()).and_then(Option::as_ref);
         ends.is_some_and(|ends| ends.destination == group)
+    }
+
+    /// # Errors
+    /// What an exchange is asked by its name takes it for one of the program's: when it is none that leads to this group.
+    pub(crate) fn expect(&self, exchange: ExchangeId, group: GroupId) -> Result<(), NodeError> {
+        match self.leads_to(exchange, group) {
+            true => Ok(()),
+            false => Err(NodeError::UnknownExchange { exchange, group }),
+        }
     }
 
     /// Whether it leads through a group, whose shards merge pieces on their way.

@@ -1,37 +1,27 @@
 //! How a job ends: the controller hears which shards have finished, or what went wrong, and tells everybody when it is over.
 
-use super::ENTRIES_MAX;
-use super::{Node, NodeOptions};
+use super::super::ENTRIES_MAX;
+use super::{Post, Signals};
 use brambling_program::ShardId;
+use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Failed, Finished, ShardRange};
-use brambling_protocol::{Priority, WorkerId};
 
 /// Longer texts are cut: a backtrace is read, a dump is not.
 const FAILURE_BYTES_MAX: usize = 1 << 16;
 
-impl Node {
-    /// The program has ended for a shard that is here; the controller hears of it at the next flush. Once for a shard,
-    /// wherever it goes later.
-    pub fn finished(&mut self, shard: ShardId) {
+impl Signals {
+    /// The program has ended for a shard that is here.
+    pub(crate) fn finished(&mut self, shard: ShardId) {
         self.finished.insert(shard);
     }
 
-    /// The job has failed here, as the text says.
-    pub fn failed(&mut self, failure: &str) {
-        let NodeOptions {
-            job, generation, ..
-        } = self.options;
-        let failure = cut(failure, FAILURE_BYTES_MAX);
-        let failed = Failed {
-            job,
-            generation,
-            failure,
-        };
-        self.send(WorkerId::CONTROLLER, Priority::FIRST, &Body::Failed(failed));
+    /// Whether the controller was told which shards have finished.
+    pub(crate) fn are_told(&self) -> bool {
+        self.finished.is_empty()
     }
 
-    pub(super) fn tell_finished(&mut self) {
-        if self.finished.is_empty() {
+    pub(crate) fn tell_finished(&mut self, post: &mut Post) {
+        if self.are_told() {
             return;
         }
         let mut shards: Vec<ShardRange> = Vec::new();
@@ -45,17 +35,29 @@ impl Node {
                 }),
             }
         }
-        let NodeOptions {
-            job, generation, ..
-        } = self.options;
+        let (job, generation) = post.key();
         for shards in shards.chunks(ENTRIES_MAX) {
             let finished = Body::Finished(Finished {
                 job,
                 generation,
                 shards: shards.to_vec(),
             });
-            self.send(WorkerId::CONTROLLER, Priority::FIRST, &finished);
+            post.send(WorkerId::CONTROLLER, &finished);
         }
+    }
+}
+
+impl Post {
+    /// The job has failed here, as the text says.
+    pub(crate) fn fail(&mut self, failure: &str) {
+        let (job, generation) = self.key();
+        let failure = cut(failure, FAILURE_BYTES_MAX);
+        let failed = Failed {
+            job,
+            generation,
+            failure,
+        };
+        self.send(WorkerId::CONTROLLER, &Body::Failed(failed));
     }
 }
 

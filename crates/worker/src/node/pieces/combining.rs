@@ -19,7 +19,8 @@
 //! # Why nobody waits for it
 //! A relay waits for what its sources' scatters send in one turn, which the destination's gather waits for as well.
 
-use super::{At, Cargo, Effect, Encoded, Kept, Node, NodeError, items};
+use super::{Cargo, Effect, NodeError, Pieces, Post};
+use crate::waits::{At, Kept};
 use brambling_exchange::{Accepted, CombiningTree, Gathered, InboxError, Item, Meeting, combining};
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
@@ -55,12 +56,9 @@ pub fn merged_at(sources: GroupId, group: TreeNode) -> ShardId {
     }
 }
 
-impl Node {
+impl Pieces {
     /// The pieces of a complete group, by source, ascending.
-    ///
-    /// # Panics
-    /// If nobody was told to merge them ([`Effect::Combine`]).
-    pub fn take_group(&mut self, at: At, group: TreeNode) -> Vec<Gathered<Kept>> {
+    pub(crate) fn take_group(&mut self, at: At, group: TreeNode) -> Vec<Gathered<Kept>> {
         let key = (at.0, at.1, group);
         match self.meetings.groups.insert(key, Group::Merges) {
             Some(Group::Meets(meeting)) => meeting.take(),
@@ -68,49 +66,48 @@ impl Node {
         }
     }
 
-    /// What merges at a shard has its turns told late: which is the lowest that it may still be about, as far as was told here.
-    pub fn lowest_merged(&self, exchange: ExchangeId) -> Turn {
+    /// The lowest turn that a shard that merges may still be about, as far as was told here.
+    pub(crate) fn lowest_merged(&self, exchange: ExchangeId) -> Turn {
         self.credits.lowest_open(exchange)
     }
 
-    /// What a group's pieces make together goes on ([`Node::send_on`], or [`Node::meet`] where it stays here).
-    pub fn merged(&mut self, at: At, group: TreeNode) {
+    /// A group's pieces have been merged.
+    pub(crate) fn merged(&mut self, at: At, group: TreeNode) {
         self.meetings.groups.remove(&(at.0, at.1, group));
     }
 
-    /// Sends what a node's sources have to a relay, or to the destination.
-    pub fn send_on(
+    /// Sends an item to a relay, or to the destination.
+    pub(crate) fn pass(
         &mut self,
+        post: &mut Post,
         at: At,
         to: Option<u32>,
-        source: TreeNode,
-        piece: Option<Encoded>,
+        item: &Item<Cargo>,
     ) -> Result<(), NodeError> {
-        let items = items(source, piece, self.options.chunk_bytes);
-        items
-            .into_iter()
-            .try_for_each(|item| self.pass(at, to, &item))
-    }
-
-    /// Sends an item to a relay, or to the destination.
-    pub fn pass(&mut self, at: At, to: Option<u32>, item: &Item<Cargo>) -> Result<(), NodeError> {
-        let relays = self.relations.combining(at.0).map(|(_, group)| group);
-        match (to, relays) {
-            (Some(relay), Some(group)) => self.route_to(group, at, &(relay..relay + 1), item),
-            _ => self.route(at, &(0..1), item),
-        }
+        let relays = post.relations.combining(at.0).map(|(_, group)| group);
+        let (group, index) = match (to, relays) {
+            (Some(relay), Some(group)) => (group, relay),
+            _ => (post.relations.destination_group(at.0), 0),
+        };
+        self.route(post, group, at, &(index..index + 1), item)
     }
 
     /// An item has come to a relay that is here, or was when it came.
-    pub fn meet(&mut self, relay: ShardId, at: At, item: Item<Kept>) -> Result<(), NodeError> {
+    pub(crate) fn meet(
+        &mut self,
+        post: &mut Post,
+        relay: ShardId,
+        at: At,
+        item: Item<Kept>,
+    ) -> Result<(), NodeError> {
         let unknown = || NodeError::UnknownExchange {
             exchange: at.0,
             group: relay.group,
         };
-        let (tree, _) = self.relations.combining(at.0).ok_or_else(unknown)?;
-        if !self.router.is_here(relay) {
+        let (tree, _) = post.relations.combining(at.0).ok_or_else(unknown)?;
+        if !self.is_here(relay) {
             // It has left since.
-            self.let_pass(at, Some(relay.index), item);
+            self.let_pass(post, at, Some(relay.index), item);
             return Ok(());
         }
         let stranger = |source: TreeNode| NodeError::NoRelay {
@@ -123,7 +120,7 @@ impl Node {
         if at.1 < lowest {
             return Ok(());
         }
-        if at.1 - lowest >= 2 * self.options.open_turns {
+        if at.1 - lowest >= 2 * post.options.open_turns {
             let (exchange, turn, next) = (at.0, at.1, lowest);
             let refused = InboxError::WithoutCredit {
                 exchange,
@@ -137,7 +134,7 @@ impl Node {
         for (group, item) in by_group(tree, relay.index, item).map_err(stranger)? {
             if goes_past {
                 let to = tree.past(relay.index, group);
-                self.let_pass(at, to, item);
+                self.let_pass(post, at, to, item);
                 continue;
             }
             let key = (at.0, at.1, group);
@@ -152,18 +149,18 @@ impl Node {
                 (Accepted::Complete, true) => {
                     self.meetings.groups.remove(&key);
                     let sources = tree.sources_of(group);
-                    self.pass(at, tree.next(group), &Item::Empty { sources })?;
+                    self.pass(post, at, tree.next(group), &Item::Empty { sources })?;
                 }
-                (Accepted::Complete, false) => self.effects.push(Effect::Combine { at, group }),
+                (Accepted::Complete, false) => post.effects.push(Effect::Combine { at, group }),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn let_pass(&mut self, at: At, to: Option<u32>, item: Item<Kept>) {
+    fn let_pass(&self, post: &mut Post, at: At, to: Option<u32>, item: Item<Kept>) {
         let outside = self.outside.clone();
-        self.effects.push(Effect::Pass {
+        post.effects.push(Effect::Pass {
             at,
             to,
             item,
@@ -172,13 +169,15 @@ impl Node {
     }
 
     /// A relay leaves: what it was to merge goes on as it is. Below which turns it merges nothing, wherever it is.
-    pub(super) fn flush_relay(&mut self, relay: ShardId) -> Vec<(ExchangeId, Turn)> {
+    pub(crate) fn flush_relay(
+        &mut self,
+        post: &mut Post,
+        relay: ShardId,
+    ) -> Vec<(ExchangeId, Turn)> {
         let meets = |(key, group): (&(ExchangeId, Turn, TreeNode), &Group)| {
             let (exchange, turn, node) = *key;
-            let is_its = self
-                .relations
-                .combining(exchange)
-                .is_some_and(|it| it.1 == relay.group)
+            let combining = post.relations.combining(exchange);
+            let is_its = combining.is_some_and(|it| it.1 == relay.group)
                 && combining::relay(node) == relay.index;
             let waits = matches!(group, Group::Meets(meeting) if !meeting.is_complete());
             (is_its && waits).then_some((exchange, turn, node))
@@ -189,19 +188,16 @@ impl Node {
             let Some(Group::Meets(meeting)) = self.meetings.groups.remove(&key) else {
                 continue;
             };
-            let past = self
-                .meetings
-                .past
-                .entry((exchange, relay.index))
-                .or_default();
+            let past = self.meetings.past.entry((exchange, relay.index));
+            let past = past.or_default();
             *past = turn.saturating_add(1).max(*past);
-            let (tree, _) = self.relations.combining(exchange).expect("it has met");
+            let (tree, _) = post.relations.combining(exchange).expect("it has met");
             for item in meeting.into_items() {
                 let (at, to) = ((exchange, turn), tree.past(relay.index, group));
-                self.let_pass(at, to, item);
+                self.let_pass(post, at, to, item);
             }
         }
-        let exchanges = self.relations.merged_by(relay.group);
+        let exchanges = post.relations.merged_by(relay.group);
         let past = |exchange: &ExchangeId| {
             let turn = self.meetings.past.remove(&(*exchange, relay.index))?;
             Some((*exchange, turn))
@@ -214,13 +210,14 @@ impl Node {
     }
 
     /// A relay has come: of turns below these it merges nothing.
-    pub(super) fn unpack_relay(
+    pub(crate) fn unpack_relay(
         &mut self,
+        post: &Post,
         relay: ShardId,
         past: Vec<(ExchangeId, Turn)>,
     ) -> Result<(), NodeError> {
         for (exchange, turn) in past {
-            if !self.relations.leads_through(exchange, relay.group) {
+            if !post.relations.leads_through(exchange, relay.group) {
                 return Err(NodeError::State(relay));
             }
             self.meetings.past.insert((exchange, relay.index), turn);

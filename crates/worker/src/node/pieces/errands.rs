@@ -4,7 +4,7 @@
 //! * What the router holds and finds no room for counts as spilled from then on, and is where it was until it has been written ([`Errand::Write`]).
 //! * What was spilled and has to leave waits outside until it was read ([`Errand::Read`]), and takes the way that the map then names.
 
-use super::{At, Node, NodeError, Outside};
+use super::{NodeError, Outside, Pieces};
 use crate::cargo::Cargo;
 use brambling_exchange::Parcel;
 use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, held};
@@ -50,12 +50,6 @@ impl Spill for Deferred {
     }
 }
 
-impl Deferred {
-    pub(super) fn take(&self) -> Vec<Arc<Late>> {
-        std::mem::take(&mut *held::lock(&self.0))
-    }
-}
-
 impl Late {
     fn state(&self) -> State {
         held::lock(&self.state).clone()
@@ -85,7 +79,7 @@ impl Spilled for Late {
 }
 
 impl Errand {
-    /// Does it: files are read and written, so not under a lock that a task may want. What has to go on then is given to [`Node::go_on`].
+    /// Does it: files are read and written, so not under a lock that a task may want. What has to go on then is given to [`Node::go_on`](crate::node::Node::go_on).
     ///
     /// # Errors
     /// When it can be neither spilled nor read back.
@@ -107,13 +101,13 @@ impl Errand {
     }
 }
 
-impl Node {
-    /// What had to be read back goes its way.
-    ///
-    /// # Errors
-    /// When it cannot be routed.
-    pub fn go_on(&mut self, parcel: &Parcel<Cargo>) -> Result<(), NodeError> {
-        let at: At = (parcel.exchange, parcel.turn);
-        self.route_to(parcel.group, at, &parcel.destinations, &parcel.item)
+impl Pieces {
+    /// What has to be written since the last call.
+    pub(crate) fn spills(&self, to: Option<&Arc<dyn Spill>>) -> Vec<Errand> {
+        let (Some(to), Some(deferred)) = (to, &self.deferred) else {
+            return Vec::new();
+        };
+        let late = std::mem::take(&mut *held::lock(&deferred.0)).into_iter();
+        late.map(|late| Errand::Write(late, to.clone())).collect()
     }
 }

@@ -13,8 +13,8 @@
 //! handed on has left when its frame has been taken, and waits for a flush at most, which a worker that leaves waits for too. What
 //! comes where a shard no longer is, goes the way of any piece: the router's.
 
-use super::{Bytes, Cargo, Node, NodeError, PIECES};
-use brambling_exchange::{Item, Parcel};
+use super::{About, Bytes, Cargo, PIECES, Pieces, Post};
+use brambling_exchange::{Item, Parcel, Router};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::frame::Route;
@@ -25,30 +25,29 @@ use std::ops::Range;
 /// Destinations with one owner and one version, in the sender's map.
 pub(super) type Way = (Range<u32>, WorkerId, Version);
 
-impl Node {
-    /// Whether so many ways are walked by handing on.
-    pub(super) fn is_handed_on(&self, ways: &[Way]) -> bool {
-        if ways.len() <= self.options.fan_out {
-            return false;
-        }
-        let others = ways.iter().map(|(_, to, _)| *to);
-        let others: BTreeSet<WorkerId> = others.filter(|to| *to != self.options.me).collect();
-        others.len() > self.options.fan_out.max(1)
+/// Whether so many ways are walked by handing on.
+pub(super) fn is_handed_on(post: &Post, ways: &[Way]) -> bool {
+    let fan_out = post.options.fan_out;
+    if ways.len() <= fan_out {
+        return false;
     }
+    let others = ways.iter().map(|(_, to, _)| *to);
+    let others: BTreeSet<WorkerId> = others.filter(|to| *to != post.me()).collect();
+    others.len() > fan_out.max(1)
+}
 
+impl Pieces {
     /// Sends an item to all of these, some of them through others; `about` is its exchange, turn and group.
     pub(super) fn hand_out(
         &mut self,
-        about: super::About,
+        post: &mut Post,
+        about: About,
         ways: &[Way],
         item: &Item<Cargo>,
-    ) -> Result<(), NodeError> {
+    ) {
         let owners: BTreeSet<WorkerId> = ways.iter().map(|(_, to, _)| *to).collect();
-        let is_up = |it: &WorkerId| self.peers.get(it).is_some_and(|peer| peer.is_up());
-        let anybody = mutants::is_on("anybody-hands-on");
-        let (relays, others): (Vec<_>, Vec<_>) =
-            owners.into_iter().partition(|it| anybody || is_up(it));
-        let fan_out = self.options.fan_out.max(1).min(relays.len());
+        let (relays, others) = post.members.split(owners);
+        let fan_out = post.options.fan_out.max(1).min(relays.len());
         let mut parts: Vec<&[WorkerId]> = (0..fan_out)
             .map(|part| &relays[part * relays.len() / fan_out..(part + 1) * relays.len() / fan_out])
             .collect();
@@ -69,23 +68,23 @@ impl Node {
             for (destinations, version) in joined(its) {
                 let parcel = Parcel::new(about, destinations, version, item.clone());
                 let priority = Priority::new(PIECES).expect("one of eight");
-                self.post(part[0], priority, parcel, &routes)?;
+                self.put(post, part[0], priority, parcel, &routes);
             }
         }
-        Ok(())
     }
 
     /// What has come for destinations of others is handed on, each item once for all of them; what is left is for this node.
-    pub(super) fn hand_on_pieces(
+    pub(super) fn hand_on(
         &mut self,
+        post: &mut Post,
         parcels: Vec<Parcel<Bytes>>,
         routes: &[Route],
-    ) -> Result<Vec<Parcel<Bytes>>, NodeError> {
+    ) -> Vec<Parcel<Bytes>> {
         let mut own = Vec::new();
         for same in parcels.chunk_by(is_of_same) {
             let mut ways = Vec::new();
             for parcel in same {
-                self.part_routes(parcel, routes, &mut own, &mut ways);
+                part_routes((post, &self.router), parcel, routes, &mut own, &mut ways);
             }
             if !ways.is_empty() {
                 let Parcel {
@@ -96,65 +95,62 @@ impl Node {
                     ..
                 } = same[0];
                 let item = item.clone().map(Cargo::Bytes);
-                self.hand_out((exchange, turn, group), &ways, &item)?;
+                self.hand_out(post, (exchange, turn, group), &ways, &item);
             }
         }
-        Ok(own)
+        own
     }
+}
 
-    /// Which of a parcel's destinations are for this node, and which for others.
-    fn part_routes(
-        &self,
-        parcel: &Parcel<Bytes>,
-        routes: &[Route],
-        own: &mut Vec<Parcel<Bytes>>,
-        ways: &mut Vec<Way>,
-    ) {
-        let mut at = parcel.destinations.start;
-        let begin = routes.partition_point(|route| route.end <= at);
-        let mut keep = |range: Range<u32>| {
-            if !range.is_empty() {
-                own.push(Parcel {
-                    destinations: range,
-                    ..parcel.clone()
-                });
-            }
-        };
-        for route in &routes[begin..] {
-            let first = route.first.max(at);
-            let end = route.end.min(parcel.destinations.end);
-            if first >= end {
-                break;
-            }
-            keep(at..first);
-            at = end;
-            let is_told = route.to != self.options.me
-                && !self.leavers.have_left(route.to)
-                && !self.leavers.are_parted_from(route.to);
-            let is_told = is_told || mutants::is_on("pieces-follow-who-has-left");
-            if !is_told {
-                keep(first..end);
-                continue;
-            }
-            // What is here is not handed on: whom the map names may take that for the word that it has left.
-            let shard = |index| ShardId {
-                group: parcel.group,
-                index,
-            };
-            let mut next = first;
-            for here in self.router.here_in(shard(first)..shard(end)) {
-                keep(here.index..here.index + 1);
-                if next < here.index {
-                    ways.push((next..here.index, route.to, parcel.version));
-                }
-                next = here.index + 1;
-            }
-            if next < end {
-                ways.push((next..end, route.to, parcel.version));
-            }
+/// Which of a parcel's destinations are for this node, and which for others.
+fn part_routes(
+    (post, router): (&Post, &Router<Cargo>),
+    parcel: &Parcel<Bytes>,
+    routes: &[Route],
+    own: &mut Vec<Parcel<Bytes>>,
+    ways: &mut Vec<Way>,
+) {
+    let mut at = parcel.destinations.start;
+    let begin = routes.partition_point(|route| route.end <= at);
+    let mut keep = |range: Range<u32>| {
+        if !range.is_empty() {
+            own.push(Parcel {
+                destinations: range,
+                ..parcel.clone()
+            });
         }
-        keep(at..parcel.destinations.end);
+    };
+    for route in &routes[begin..] {
+        let first = route.first.max(at);
+        let end = route.end.min(parcel.destinations.end);
+        if first >= end {
+            break;
+        }
+        keep(at..first);
+        at = end;
+        let is_told = route.to != post.me() && post.members.may_hear(route.to);
+        if !is_told && !mutants::is_on("pieces-follow-who-has-left") {
+            keep(first..end);
+            continue;
+        }
+        // What is here is not handed on: whom the map names may take that for the word that it has left.
+        let shard = |index| ShardId {
+            group: parcel.group,
+            index,
+        };
+        let mut next = first;
+        for here in router.here_in(shard(first)..shard(end)) {
+            keep(here.index..here.index + 1);
+            if next < here.index {
+                ways.push((next..here.index, route.to, parcel.version));
+            }
+            next = here.index + 1;
+        }
+        if next < end {
+            ways.push((next..end, route.to, parcel.version));
+        }
     }
+    keep(at..parcel.destinations.end);
 }
 
 /// Whether both are what one source sends, of destinations that have other versions.

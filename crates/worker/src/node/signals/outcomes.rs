@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// The same outcome of a signal, some turns long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Run {
+pub(in crate::node) struct Run {
     signal: StageId,
     first: Turn,
     turns: u64,
