@@ -1,12 +1,15 @@
 //! One open turn of one exchange.
 
+mod seen;
+
 use super::{Accepted, InboxError};
 use crate::parcel::Item;
 use crate::sources::Sources;
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, Turn};
-use std::collections::{BTreeMap, BTreeSet};
+use seen::Seen;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A piece as it is handed out.
@@ -49,34 +52,6 @@ pub(crate) struct OpenTurn<P> {
     known: u32,
     /// How far it was handed out, where that is done by chunks.
     streamed: Option<Box<Streamed<P>>>,
-}
-
-/// Chunks that have come: all below a number, and some beyond it. A stream has many, and they come almost in order.
-#[derive(Debug, Default)]
-struct Seen {
-    below: u64,
-    beyond: BTreeSet<u64>,
-}
-
-impl Seen {
-    /// Whether that is news.
-    fn insert(&mut self, chunk: u32) -> bool {
-        let chunk = u64::from(chunk);
-        let is_new = chunk >= self.below && self.beyond.insert(chunk);
-        while self.beyond.remove(&self.below) {
-            self.below += 1;
-        }
-        is_new
-    }
-
-    fn count(&self) -> u64 {
-        self.below + self.beyond.len() as u64
-    }
-
-    /// One past the highest.
-    fn end(&self) -> u64 {
-        self.beyond.last().map_or(self.below, |chunk| chunk + 1)
-    }
 }
 
 /// What is next of a turn that is handed out by chunks.

@@ -3,6 +3,7 @@
 
 mod around;
 mod exchanging;
+mod failing;
 mod mail;
 mod streaming;
 
@@ -14,14 +15,9 @@ use super::job::{Body, Job, Resident, Station};
 use super::open::Open;
 use super::steps::Way;
 use super::watch::Watches;
-use crate::node::NodeError;
 use crate::shard::{InOrder, Issue, Next, Place};
 use around::Around;
-use brambling_memory::{Class, OutOfMemory};
-use brambling_program::{
-    Action, Code, Context, Kernel, KernelError, Position, Progress, Runner, StageId, StageKind,
-    Task, Turn, Value,
-};
+use brambling_program::{Code, Context, Kernel, Position, Progress, Runner, Task, Value};
 use exchanging::told;
 use std::sync::atomic::Ordering;
 
@@ -138,38 +134,7 @@ impl<'a, 's> Slice<'a, 's> {
         if self.resident.woken.has_any() {
             self.complete(body, code);
         }
-        let end = loop {
-            // Also when the shard has stalled: what it has sent itself lies there.
-            if self.resident.mailbox.has_any()
-                && let Err(error) = mail::take(job, number, around.arrivals)
-            {
-                self.failure = Some(Box::new(job.refusal(None, error)));
-                return End::Failed;
-            }
-            if !body.open.is_empty() {
-                self.resume(body, code, around.arrivals);
-            }
-            let ran = match self.run_in_order(body, code, &mut context, &mut around) {
-                Ran::Other => self.run_otherwise(body, code, &mut context, &mut around),
-                Ran::End(End::Leaving) => self.run_held(body, code, &mut context, &mut around),
-                ran => ran,
-            };
-            match ran {
-                Ran::Done | Ran::Other => {}
-                Ran::Unfinished(issue, progress) => {
-                    let task = &code.tasks[issue.task as usize];
-                    let left = (issue, progress);
-                    if let Some(end) = self.left_unfinished(body, task, left, &mut context) {
-                        break end;
-                    }
-                }
-                Ran::End(End::Stalled) if self.resident.mailbox.has_any() => {}
-                Ran::End(End::Stalled) if self.resume(body, code, around.arrivals) => {}
-                Ran::End(End::Leaving)
-                    if body.open.iter().any(Open::holds) && self.resident.mailbox.has_any() => {}
-                Ran::End(end) => break end,
-            }
-        };
+        let end = self.go_on(body, code, &mut context, &mut around);
         if matches!(end, End::Stalled) {
             self.watch(lacks);
         }
@@ -183,6 +148,49 @@ impl<'a, 's> Slice<'a, 's> {
             return End::Failed;
         }
         end
+    }
+
+    /// Runs until the slice ends, and takes what comes by mail meanwhile.
+    #[inline(always)]
+    fn go_on(
+        &mut self,
+        body: &mut Body,
+        code: &Code,
+        context: &mut Context<'_>,
+        around: &mut Around<'a, '_>,
+    ) -> End {
+        loop {
+            // Also when the shard has stalled: what it has sent itself lies there.
+            if self.resident.mailbox.has_any()
+                && let Err(error) = mail::take(self.job, self.number, around.arrivals)
+            {
+                self.failure = Some(Box::new(self.job.refusal(None, error)));
+                return End::Failed;
+            }
+            if !body.open.is_empty() {
+                self.resume(body, code, around.arrivals);
+            }
+            let ran = match self.run_in_order(body, code, context, around) {
+                Ran::Other => self.run_otherwise(body, code, context, around),
+                Ran::End(End::Leaving) => self.run_held(body, code, context, around),
+                ran => ran,
+            };
+            match ran {
+                Ran::Done | Ran::Other => {}
+                Ran::Unfinished(issue, progress) => {
+                    let task = &code.tasks[issue.task as usize];
+                    let left = (issue, progress);
+                    if let Some(end) = self.left_unfinished(body, task, left, context) {
+                        return end;
+                    }
+                }
+                Ran::End(End::Stalled) if self.resident.mailbox.has_any() => {}
+                Ran::End(End::Stalled) if self.resume(body, code, around.arrivals) => {}
+                Ran::End(End::Leaving)
+                    if body.open.iter().any(Open::holds) && self.resident.mailbox.has_any() => {}
+                Ran::End(end) => return end,
+            }
+        }
     }
 
     /// Runs what comes in order, for as long as that is all there is to do. A function of its own, into which scatters and
@@ -400,71 +408,6 @@ impl<'a, 's> Slice<'a, 's> {
         };
         board.learn(at.turn..at.turn + 1, outcome, wake);
         told(context, ties.decided(self.job, at, outcome))
-    }
-
-    /// Tells the budget what the shard's cells take by now.
-    fn charge(&self, body: &mut Body) -> Result<(), Failure> {
-        let code = &self.job.plan.codes[self.resident.group.index()];
-        let Body {
-            weights,
-            cells,
-            charged_bytes,
-            ..
-        } = body;
-        let bytes = weights.weigh(*charged_bytes, code, cells);
-        if bytes == body.charged_bytes {
-            return Ok(());
-        }
-        self.job
-            .options
-            .budget
-            .adjust(Class::Resident, body.charged_bytes, bytes)
-            .map_err(|source| {
-                let stage = body
-                    .running
-                    .map_or_else(String::new, |at| self.stage_name(at.stage));
-                Failure::OutOfMemory {
-                    stage,
-                    partition: self.resident.index,
-                    exchange: None,
-                    source,
-                    spill: None,
-                }
-            })?;
-        body.charged_bytes = bytes;
-        Ok(())
-    }
-
-    fn stage_name(&self, stage: StageId) -> String {
-        self.job.plan.program.spec().stages[stage.index()]
-            .name
-            .clone()
-    }
-
-    #[cold]
-    fn kernel_failure(&self, task: &Task, turn: Turn, error: KernelError) -> Failure {
-        let cause = std::error::Error::source(&error);
-        // Of `pieces_error`.
-        if let Some(source) = cause.and_then(|cause| cause.downcast_ref::<OutOfMemory>()) {
-            let index = self.resident.index;
-            return self.job.no_room_for_pieces(task.stage, index, *source);
-        }
-        let stage = self.stage_name(task.stage);
-        // Of `told`.
-        if let Some(error) = cause.and_then(|cause| cause.downcast_ref::<NodeError>()) {
-            let stage = match task.action {
-                Action::Stage(StageKind::Gather(_)) => "return of spilled pieces",
-                _ => &stage,
-            };
-            let at = Some((stage, self.resident.index));
-            return self.job.refusal(at, error.clone());
-        }
-        Failure::Kernel {
-            stage,
-            partition: self.resident.index,
-            turn,
-            error,
-        }
     }
 }
 

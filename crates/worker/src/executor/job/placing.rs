@@ -62,9 +62,8 @@ impl Job {
                 (0..=threads).map(|_| Notebook::new(calls)).collect()
             }
         };
-        let placed: Option<BTreeSet<ShardId>> = membership
-            .as_ref()
-            .map(|membership| membership.placed.iter().map(|(shard, _)| *shard).collect());
+        let placed = membership.as_ref().map(|it| it.placed.iter());
+        let placed = placed.map(|all| all.map(|(shard, _)| *shard).collect::<BTreeSet<_>>());
         let is_here = |shard| placed.as_ref().is_none_or(|placed| placed.contains(&shard));
         let (residents, homes, numbers) = place(&plan, threads, is_here);
         let shards = residents.len();
@@ -82,12 +81,11 @@ impl Job {
             false => AtomicU32::new(AWAY),
         };
         let owners = (0..).zip(&homes).map(owner).collect();
-        let all = (0..).zip(&residents);
-        let here = all.filter(|(number, _)| starts_here(*number));
+        let here = (0..)
+            .zip(&residents)
+            .filter(|(number, _)| starts_here(*number));
         here.for_each(|(_, resident)| resident.mailbox.open());
-        let first_of = |thread| homes.partition_point(|home| *home < thread) as u32;
-        let station = |thread| Station::new(shards, first_of(thread)..first_of(thread + 1));
-        let stations = (0..=threads).map(station).collect();
+        let stations = stations(threads, &homes);
         let homes = homes.iter().map(|home| AtomicU32::new(*home)).collect();
         Ok(Arc::new_cyclic(|weak| Job {
             ties,
@@ -262,6 +260,13 @@ impl Job {
             open: Vec::new(),
         })
     }
+}
+
+/// One for each thread, with the shards that are placed there, and one for the caller.
+fn stations(threads: u32, homes: &[u32]) -> Box<[Station]> {
+    let first_of = |thread| homes.partition_point(|home| *home < thread) as u32;
+    let station = |thread| Station::new(homes.len(), first_of(thread)..first_of(thread + 1));
+    (0..=threads).map(station).collect()
 }
 
 /// Where signals tell their outcomes, and outermost loops their ends.
