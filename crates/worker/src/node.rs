@@ -5,7 +5,7 @@
 //!
 //! # Parts
 //! Four machines, each with its own states and rules: *pieces* on their way and what is retired of them (`node/pieces.rs`), *signals* and the ends of
-//! loops (`node/signals.rs`), shards that *move* (`node/moving.rs`) and the *members* of the job with their sessions (`node/members.rs`). None sees
+//! loops (`node/signals.rs`), shards that *move* (`node/moves.rs`) and the *members* of the job with their sessions (`node/members.rs`). None sees
 //! another's state: each is passed the way out (`node/post.rs`) and what it is asked about. Here is what concerns several of them: a frame that comes
 //! goes to the machine that answers it, news of the map to all three that go by it, and a worker that is met is greeted with what they know.
 //!
@@ -19,7 +19,7 @@ mod effect;
 mod error;
 mod frames;
 mod members;
-mod moving;
+mod moves;
 mod pieces;
 mod post;
 mod relations;
@@ -39,7 +39,7 @@ use brambling_program::{ExchangeId, GroupId, Plan, ShardId};
 use brambling_protocol::frame::{Body, Credit, Joined, Relay, SourceCredit};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
 use members::Members;
-use moving::Moving;
+use moves::Moves;
 use pieces::Pieces;
 use post::Post;
 use signals::Signals;
@@ -85,7 +85,7 @@ pub struct Node {
     post: Post,
     pieces: Pieces,
     signals: Signals,
-    moving: Moving,
+    moves: Moves,
 }
 
 impl Node {
@@ -101,7 +101,7 @@ impl Node {
         Node {
             pieces: Pieces::new(&post, plan, map),
             signals: Signals::new(plan),
-            moving: Moving::default(),
+            moves: Moves::default(),
             post,
         }
     }
@@ -217,8 +217,8 @@ impl Node {
 
     /// Says from whom this node has parted, and that it goes, when that is so.
     fn part(&mut self) {
-        let (pieces, signals, moving) = (&self.pieces, &self.signals, &self.moving);
-        let is_idle = || pieces.are_gone() && signals.are_told() && !moving.is_any_leaving();
+        let (pieces, signals, moves) = (&self.pieces, &self.signals, &self.moves);
+        let is_idle = || pieces.are_gone() && signals.are_told() && !moves.is_any_leaving();
         let is_done = |worker| pieces.are_done_with(worker);
         self.post.part(is_done, is_idle);
     }

@@ -78,8 +78,19 @@ impl Node {
                 self.on_body(from, sequence, relay.news.body(), incoming)?;
                 self.hand_on(from, &relay);
             }
-            Body::Reserve(reserve) => self.on_reserve(&reserve)?,
-            Body::ShardPart(part) => self.on_part(&part, incoming.keep(part.bytes))?,
+            Body::Reserve(reserve) => {
+                self.pieces.entry(reserve.shard)?;
+                let is_here = self.pieces.is_here(reserve.shard);
+                if self.moves.on_reserve(post, &reserve, is_here)? {
+                    self.pieces.expect(reserve.shard, reserve.holder);
+                }
+            }
+            Body::ShardPart(part) => {
+                let whole = self.moves.on_part(&part, incoming.keep(part.bytes))?;
+                if let Some((luggage, body)) = whole {
+                    self.arrive(part.shard, part.version, &luggage, body)?;
+                }
+            }
             Body::Ended(ended) => {
                 let failure = ended.failure.map(str::to_owned);
                 post.effects.push(Effect::End { failure });
@@ -138,8 +149,14 @@ impl Node {
         for (source, credit) in self.pieces.take_noted(&self.post, update) {
             self.say_credit(source, credit);
         }
-        self.flag(update);
-        self.call(update)
+        let elsewhere = self.pieces.given_away(self.me(), update);
+        self.moves.flag(&mut self.post, elsewhere);
+        let calls = self.moves.calls(self.post.me(), self.pieces.map(), update);
+        for (holder, entry) in calls {
+            self.hear_of(holder);
+            self.post.send_entry(holder, entry);
+        }
+        Ok(())
     }
 
     /// What this side says when it greets a peer: the first frame of theirs that is missing.

@@ -20,11 +20,11 @@
 //! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
 
 use super::signals::Run;
-use super::{Bytes, Effect, Node, NodeError, one, shards};
+use super::{Bytes, Effect, Node, NodeError, Post, one, shards};
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
 use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved, Retired, ShardPart};
-use brambling_protocol::{Entry, EntryRange, Priority, Version, WorkerId};
+use brambling_protocol::{Entry, EntryRange, PartitionMap, Priority, Version, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,20 +33,13 @@ const FORMAT: u16 = 4;
 
 /// Shards on their way out and in.
 #[derive(Default)]
-pub(super) struct Moving {
+pub(super) struct Moves {
     /// Those that the map gives to another worker.
     flagged: BTreeSet<ShardId>,
     /// Those that have left and are not under way yet, with below which turns each merges nothing of what others send, by exchange.
     leaving: BTreeMap<ShardId, Vec<(ExchangeId, Turn)>>,
     /// Those for which there is room here.
     expected: BTreeMap<ShardId, Expected>,
-}
-
-impl Moving {
-    /// Whether a shard has left and is not under way yet.
-    pub(super) fn is_any_leaving(&self) -> bool {
-        !self.leaving.is_empty()
-    }
 }
 
 struct Expected {
@@ -78,7 +71,7 @@ struct Luggage {
 impl Node {
     /// Whether a task of a shard that is here may start: not once the map gives it to another worker.
     pub fn may_run(&self, shard: ShardId) -> bool {
-        !self.moving.flagged.contains(&shard) || mutants::is_on("flagged-shards-run")
+        self.moves.may_run(shard)
     }
 
     /// No task of a flagged shard runs any more: nothing is delivered to it here from now on.
@@ -86,13 +79,11 @@ impl Node {
     /// # Panics
     /// If the shard is not here, or not flagged.
     pub fn leave(&mut self, shard: ShardId) {
-        let was_flagged = self.moving.flagged.remove(&shard);
-        assert!(was_flagged, "{shard} leaves without an order");
         let past = self.pieces.flush_relay(&mut self.post, shard);
         if !mutants::is_on("departed-shards-stay") {
             self.pieces.leave(shard);
         }
-        self.moving.leaving.insert(shard, past);
+        self.moves.leave(shard, past);
     }
 
     /// A shard that has left goes with `body`, which says where it stands, and has its data and what had come for it; and with how many turns of which
@@ -106,7 +97,7 @@ impl Node {
         retired: Vec<(ExchangeId, Turn)>,
         body: Vec<u8>,
     ) -> Result<(), NodeError> {
-        let past = self.moving.leaving.remove(&shard).expect("it has left");
+        let past = self.moves.depart(shard);
         let luggage = Luggage {
             format: FORMAT,
             retired,
@@ -145,41 +136,69 @@ impl Node {
         }
         self.map().entries().collect()
     }
+}
+
+impl Moves {
+    /// Whether a shard has left and is not under way yet.
+    pub(super) fn is_any_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    fn may_run(&self, shard: ShardId) -> bool {
+        !self.flagged.contains(&shard) || mutants::is_on("flagged-shards-run")
+    }
+
+    /// A flagged shard has left, and merges nothing below these turns.
+    fn leave(&mut self, shard: ShardId, past: Vec<(ExchangeId, Turn)>) {
+        let was_flagged = self.flagged.remove(&shard);
+        assert!(was_flagged, "{shard} leaves without an order");
+        self.leaving.insert(shard, past);
+    }
+
+    /// A shard that has left goes.
+    fn depart(&mut self, shard: ShardId) -> Vec<(ExchangeId, Turn)> {
+        self.leaving.remove(&shard).expect("it has left")
+    }
 
     /// After news of the map: shards here that belong elsewhere are to be drained.
-    pub(super) fn flag(&mut self, update: &EntryRange) {
-        for shard in self.pieces.given_away(self.post.me(), update) {
-            if self.moving.flagged.insert(shard) {
-                self.post.effects.push(Effect::Drain(shard));
+    pub(super) fn flag(&mut self, post: &mut Post, elsewhere: Vec<ShardId>) {
+        for shard in elsewhere {
+            if self.flagged.insert(shard) {
+                post.effects.push(Effect::Drain(shard));
             }
         }
     }
 
-    /// After news of the map: who holds a shard that is to come here is told, if need be by nobody else.
-    pub(super) fn call(&mut self, update: &EntryRange) -> Result<(), NodeError> {
-        let owner = self.me();
+    /// After news of the map: who holds a shard that is to come here is told, if need be by nobody else. Whom, and what.
+    pub(super) fn calls(
+        &mut self,
+        owner: WorkerId,
+        map: &PartitionMap,
+        update: &EntryRange,
+    ) -> Vec<(WorkerId, EntryRange)> {
         let mut calls = Vec::new();
-        for (shard, expected) in self.moving.expected.range_mut(shards(update)) {
+        for (shard, expected) in self.expected.range_mut(shards(update)) {
             let version = expected.version;
             let here = Entry { owner, version };
-            if self.pieces.entry(*shard)? == Some(here)
+            if map.entry(*shard) == Ok(Some(here))
                 && let Some(holder) = expected.holder.take()
             {
                 calls.push((holder, one(*shard, here)));
             }
         }
-        for (holder, entry) in calls {
-            if mutants::is_on("holders-hear-from-the-controller-alone") {
-                continue;
-            }
-            self.hear_of(holder);
-            self.post.send_entry(holder, entry);
+        match mutants::is_on("holders-hear-from-the-controller-alone") {
+            true => Vec::new(),
+            false => calls,
         }
-        Ok(())
     }
 
-    /// The controller asks for room.
-    pub(super) fn on_reserve(&mut self, reserve: &Reserve) -> Result<(), NodeError> {
+    /// The controller asks for room; whether there is some, and the shard is to come.
+    pub(super) fn on_reserve(
+        &mut self,
+        post: &mut Post,
+        reserve: &Reserve,
+        is_here: bool,
+    ) -> Result<bool, NodeError> {
         let Reserve {
             job,
             generation,
@@ -188,11 +207,10 @@ impl Node {
             holder,
             bytes,
         } = *reserve;
-        self.pieces.entry(shard)?;
-        if self.is_here(shard) || self.moving.leaving.contains_key(&shard) {
+        if is_here || self.leaving.contains_key(&shard) {
             return Err(NodeError::AlreadyHere(shard));
         }
-        let room = self.budget().reserve(Class::Transfer, bytes);
+        let room = post.options.budget.reserve(Class::Transfer, bytes);
         let granted = room.is_ok();
         if let Ok(room) = room {
             let expected = Expected {
@@ -202,8 +220,7 @@ impl Node {
                 bytes: 0,
                 parts: BTreeMap::new(),
             };
-            self.moving.expected.insert(shard, expected);
-            self.pieces.expect(shard, holder);
+            self.expected.insert(shard, expected);
         }
         let answer = Reserved {
             job,
@@ -212,15 +229,18 @@ impl Node {
             version,
             granted,
         };
-        self.post
-            .send(WorkerId::CONTROLLER, &Body::Reserved(answer));
-        Ok(())
+        post.send(WorkerId::CONTROLLER, &Body::Reserved(answer));
+        Ok(granted)
     }
 
-    /// A part of a shard has come; `bytes` are the part's.
-    pub(super) fn on_part(&mut self, part: &ShardPart<'_>, bytes: Bytes) -> Result<(), NodeError> {
+    /// A part of a shard has come; `bytes` are the part's. When all are here: its luggage, and its body.
+    pub(super) fn on_part(
+        &mut self,
+        part: &ShardPart<'_>,
+        bytes: Bytes,
+    ) -> Result<Option<(Bytes, Vec<Bytes>)>, NodeError> {
         let (shard, version) = (part.shard, part.version);
-        let expected = self.moving.expected.get_mut(&shard);
+        let expected = self.expected.get_mut(&shard);
         let expected = expected.filter(|expected| expected.version == version);
         let expected = expected.ok_or(NodeError::Unexpected { shard, version })?;
         expected.bytes += bytes.len() as u64;
@@ -232,16 +252,17 @@ impl Node {
             return Err(NodeError::Parts(shard));
         }
         if expected.parts.len() < part.parts as usize {
-            return Ok(());
+            return Ok(None);
         }
-        let expected = self.moving.expected.remove(&shard).expect("just seen");
+        let expected = self.expected.remove(&shard).expect("just seen");
         let parts = luggage_and_body(expected.parts.into_values());
-        let (luggage, body) = parts.ok_or(NodeError::State(shard))?;
-        self.arrive(shard, version, &luggage, body)
+        parts.ok_or(NodeError::State(shard)).map(Some)
     }
+}
 
+impl Node {
     /// All of a shard is here: it goes on.
-    fn arrive(
+    pub(super) fn arrive(
         &mut self,
         shard: ShardId,
         version: Version,
@@ -315,4 +336,39 @@ fn luggage_and_body(mut parts: impl Iterator<Item = Bytes>) -> Option<(Bytes, Ve
     let body = std::iter::once(first.split_off(end)).chain(parts);
     let luggage = first.slice(size_of::<u64>()..);
     Some((luggage, body.filter(|part| !part.is_empty()).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_memory::Budget;
+    use brambling_program::GroupId;
+
+    /// Not before the map names this worker, by the version for which there is room.
+    #[test]
+    fn who_holds_a_shard_is_called_once() {
+        let (me, holder) = (WorkerId(0), WorkerId(1));
+        let (group, index) = (GroupId(0), 1);
+        let shard = ShardId { group, index };
+        let expected = Expected {
+            version: 2,
+            holder: Some(holder),
+            room: Budget::unlimited().reserve(Class::Transfer, 8).unwrap(),
+            bytes: 0,
+            parts: BTreeMap::new(),
+        };
+        let mut moves = Moves::default();
+        moves.expected.insert(shard, expected);
+        let mut map = PartitionMap::new([3]);
+        let mut calls = |owner, version| {
+            let update = one(shard, Entry { owner, version });
+            let _ = map.apply(&update).unwrap();
+            moves.calls(me, &map, &update)
+        };
+        assert_eq!(calls(holder, 1), []);
+        let (owner, version) = (me, 2);
+        let here = one(shard, Entry { owner, version });
+        assert_eq!(calls(me, 2), [(holder, here)]);
+        assert_eq!(calls(me, 2), []);
+    }
 }
