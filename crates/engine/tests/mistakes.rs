@@ -311,7 +311,7 @@ fn bytes_that_are_no_program() {
     newer[4] = 9;
     assert_eq!(
         told(&newer),
-        "this program has format version 9; this version of brambling reads up to 1: upgrade it"
+        "this program has format version 9; this version of brambling reads up to 2: upgrade it"
     );
 }
 
