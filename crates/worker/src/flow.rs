@@ -5,7 +5,7 @@
 //! * A destination is *full* while its task is open, has what it needs to go on, and [`FULL_BYTES`] of chunks wait for it. A source that then returns
 //!   pending is woken when it is full no more.
 //! * A task that is not open yet, or that waits for what has not come, slows nobody: what comes for it is taken, and spilled where there is no room.
-//! * What a shard sends to another process is slowed by that one's acknowledgements ([`Flow::add`] counts it until then).
+//! * What a shard sends to another process is not slowed: it is spilled there where it finds no room.
 //!
 //! # Why nothing waits for ever
 //! A source waits for a task that is open and can go on: one that runs, will run, or waits itself for a destination that is full. Destinations stand
