@@ -121,10 +121,10 @@ fn expected(sent: &[Message]) -> Vec<u64> {
     payloads
 }
 
-fn moved(inbox: &Inbox<u64>) -> Inbox<u64> {
+fn moved(inbox: &mut Inbox<u64>) -> Inbox<u64> {
     let bytes = postcard::to_stdvec(&inbox.export(|payload| *payload)).unwrap();
     let state: InboxState<u64> = postcard::from_bytes(&bytes).unwrap();
-    let there = Inbox::import(HERE, [X], OPEN, state, &Links).unwrap();
+    let mut there = Inbox::import(HERE, [X], OPEN, state, &Links).unwrap();
     assert_eq!(
         there.export(|payload| *payload),
         inbox.export(|payload| *payload)
@@ -141,7 +141,7 @@ fn check(case: Case) -> Result<(), TestCaseError> {
         let mut later = Vec::new();
         for (turn, item) in waiting {
             if *moves.next().unwrap() {
-                inbox = moved(&inbox);
+                inbox = moved(&mut inbox);
             }
             if turn >= inbox.next(X) + OPEN {
                 // The sender has no credit yet.

@@ -173,6 +173,15 @@ impl Budget {
         })
     }
 
+    /// Takes over bytes that [`Budget::adjust`] has counted: they are given back when the reservation is dropped.
+    pub fn take_over(&self, class: Class, bytes: u64) -> Reservation {
+        Reservation {
+            budget: self.clone(),
+            class,
+            bytes,
+        }
+    }
+
     /// Counts something of `class` that had `old_bytes` and now has `new_bytes`: cheap
     /// re-accounting for an owner that keeps the number itself. Never fails when it shrinks; when
     /// refused, `old_bytes` stay counted.

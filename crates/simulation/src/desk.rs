@@ -11,11 +11,15 @@ use brambling_worker::Surroundings;
 use brambling_worker::arrivals::{Arrivals, Chunk, Letter, Pieces};
 use brambling_worker::cargo::{Bytes, Cargo, Encoded, items};
 use brambling_worker::node::{Effect, Node, NodeError, Relations, merged_at};
+use brambling_worker::parts::{Packing, Unpacking};
 use brambling_worker::waits::{At, Kept, Waits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+
+/// How long the parts are in which a shard is packed.
+const PART_BYTES: usize = 1 << 10;
 
 /// What a source sends to a destination.
 pub enum Piece {
@@ -369,13 +373,12 @@ impl Desk {
                     self.node().go_on(&parcel)?;
                 }
             }
-            Effect::Settle { shard, body } => {
+            Effect::Settle { shard, mut body } => {
                 // The node says that it is here: there is a place for what comes, whether or not what it has brought can be read.
                 let lanes = self.relations.to_group(shard.group).iter().copied();
                 let empty = Arrivals::new(shard, lanes, self.open_turns);
                 self.shards.insert(shard, empty);
-                let body = self.unpack(shard, &body.concat())?;
-                let body = vec![Bytes::from(body)];
+                self.unpack(shard, &mut body)?;
                 return Ok(Some(Effect::Settle { shard, body }));
             }
             effect => return Ok(Some(effect)),
@@ -435,27 +438,26 @@ impl Desk {
     pub fn depart(&mut self, shard: ShardId, body: &[u8]) -> Result<(), NodeError> {
         self.node().leave(shard);
         let arrivals = self.shards.remove(&shard).expect("the shard is here");
-        let state = arrivals.export().map_err(NodeError::Spilled)?;
-        let body = postcard::to_stdvec(&(state, body)).expect("plain values");
         let lanes = self.relations.to_group(shard.group).iter();
         let retired = lanes.map(|&lane| (lane, arrivals.next(lane)));
         let retired = retired.filter(|(_, turns)| *turns > 0).collect();
+        let mut packing = Packing::new(self.waits.budget(), PART_BYTES);
+        let state = arrivals.pack(&mut packing).map_err(NodeError::Spilled)?;
+        packing.copy(body);
+        let body = packing.finish(&state);
         self.node().depart(shard, retired, body)
     }
 
-    fn unpack(&mut self, shard: ShardId, body: &[u8]) -> Result<Vec<u8>, NodeError> {
-        let state = postcard::from_bytes(body);
-        let (state, body): (
-            brambling_exchange::InboxState<serde_bytes::ByteBuf>,
-            Vec<u8>,
-        ) = state.map_err(|_| NodeError::State(shard))?;
-        let state = state.map(|bytes| Cargo::Bytes(bytes.into_vec().into()));
+    /// Leaves what the shard was packed with.
+    fn unpack(&mut self, shard: ShardId, from: &mut Unpacking) -> Result<(), NodeError> {
+        let state = from.header().ok_or(NodeError::State(shard))?;
         let lanes = self.relations.to_group(shard.group).iter().copied();
         let (relations, waits) = (&*self.relations, &self.waits);
-        let arrivals = Arrivals::import(shard, lanes, self.open_turns, state, relations, waits)?;
+        let arrivals =
+            Arrivals::unpack(shard, lanes, self.open_turns, state, from, relations, waits)?;
         self.shards.insert(shard, arrivals);
         self.woken.push(shard);
-        Ok(body)
+        Ok(())
     }
 }
 

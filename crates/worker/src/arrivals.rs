@@ -6,15 +6,15 @@
 //!   shard gathers them from there. Pieces of later turns wait here, where they count as early.
 //! * What counts for a gather is given back when that has returned.
 
-use crate::cargo::{Cargo, Taken};
+use crate::cargo::{Bytes, Cargo, Taken};
+use crate::parts::{Packing, Unpacking};
 use crate::waits::{At, Charge, Charges, Kept, Unreturned, Waits, whole};
 use brambling_exchange::{
     Accepted, Gathered, Inbox, InboxError, InboxState, Item, NextChunk, NoRoom, Relation,
-    Waits as Waiting,
+    Waits as Waiting, Weight,
 };
 use brambling_memory::{SpillError, mutants};
 use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
-use serde_bytes::ByteBuf;
 use std::ops::Range;
 use std::task::Poll;
 
@@ -253,32 +253,36 @@ impl Arrivals {
         self.inbox.next(exchange)
     }
 
-    /// What moves with the shard; it stays here as well.
+    /// What moves with the shard: its pieces are packed, and what is given says how long each is.
     ///
     /// # Errors
     /// When something was spilled and cannot be read.
-    pub fn export(&self) -> Result<InboxState<ByteBuf>, SpillError> {
-        let mut unread = None;
-        let state = self.inbox.export(|kept| {
-            let bytes = kept.cargo.to_vec().map_err(|error| unread = Some(error));
-            ByteBuf::from(bytes.unwrap_or_default())
-        });
-        unread.map_or(Ok(state), Err)
+    pub fn pack(mut self, packing: &mut Packing) -> Result<InboxState<u64>, SpillError> {
+        let take = |kept: &mut Kept| {
+            let nothing = Kept::uncounted(Cargo::Bytes(Bytes::new()));
+            std::mem::replace(kept, nothing)
+        };
+        let state = self.inbox.export(take);
+        state.try_map(|kept| kept.pack(packing))
     }
 
     /// What a shard has brought along.
     ///
     /// # Errors
     /// When it is none of this shard's, or finds no room.
-    pub fn import(
+    pub fn unpack(
         shard: ShardId,
         exchanges: impl IntoIterator<Item = ExchangeId>,
         open_turns: u64,
-        state: InboxState<Cargo>,
+        state: InboxState<u64>,
+        from: &mut Unpacking,
         relation: &impl Relation,
         waits: &Waits,
     ) -> Result<Arrivals, Refusal> {
-        let state = state.map(Kept::uncounted);
+        let state = state.try_map(|bytes| {
+            let bytes = from.take(bytes).ok_or(Refusal::Short(shard))?;
+            Ok::<_, Refusal>(Kept::uncounted(Cargo::Bytes(bytes)))
+        })?;
         let mut inbox = Inbox::import(shard, exchanges, open_turns, state, relation)?;
         let mut waiting = 0;
         for piece in inbox.waiting_mut() {
@@ -288,6 +292,7 @@ impl Arrivals {
                 lowest_open,
                 payload,
             } = piece;
+            from.give_back(payload.cargo.bytes());
             waits.count((exchange, turn), shard, lowest_open, payload)?;
             waiting += 1;
         }
@@ -315,6 +320,9 @@ pub enum Refusal {
     /// There is no room for it.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// Some of it is missing.
+    #[error("the pieces of shard {0} end before they should")]
+    Short(ShardId),
 }
 
 #[cfg(test)]

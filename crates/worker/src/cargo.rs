@@ -186,21 +186,6 @@ impl Cargo {
         }
     }
 
-    /// As it travels with a shard that moves.
-    pub(crate) fn to_vec(&self) -> Result<Vec<u8>, SpillError> {
-        match self {
-            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => Ok(bytes.to_vec()),
-            Cargo::Value(value) => Ok(encoding(value)),
-            Cargo::Spilled(spilled, _) => read(&**spilled),
-            Cargo::Parked(parked) => match parked.what() {
-                What::Value(value) => Ok(encoding(&value)),
-                What::Bytes(bytes, _) => Ok(bytes.to_vec()),
-                What::Written(spilled, _) => read(&*spilled),
-                What::Gone => unreachable!("its shard has it"),
-            },
-        }
-    }
-
     /// What is read back takes, if it was spilled.
     pub(crate) fn spilled_bytes(&self) -> Option<u64> {
         match self {
@@ -269,10 +254,6 @@ impl Cargo {
 impl Parked {
     fn stay(&self) -> Held<'_, Stay> {
         held::lock(&self.0)
-    }
-
-    fn what(&self) -> What {
-        self.stay().what.clone()
     }
 
     /// The class in which it counts, if it does.

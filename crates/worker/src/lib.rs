@@ -17,6 +17,7 @@ pub mod executor;
 #[cfg_attr(loom, allow(dead_code))]
 mod flow;
 pub mod node;
+pub mod parts;
 mod pieces;
 mod shard;
 pub mod waits;

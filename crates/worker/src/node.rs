@@ -143,6 +143,11 @@ impl Node {
         self.post.options.chunk_bytes
     }
 
+    /// How large the parts of a shard are that moves.
+    pub fn part_bytes(&self) -> usize {
+        self.post.options.part_bytes
+    }
+
     /// Who sends to whom in the program.
     pub fn relations(&self) -> &Arc<Relations> {
         &self.post.relations

@@ -13,6 +13,7 @@
 
 use crate::cargo::{Cargo, InUse, Parked, Taken, join};
 use crate::flow::Slows;
+use crate::parts::Packing;
 use brambling_exchange::{Gathered, Item, NoRoom, Room, Weight};
 use brambling_memory::held::{self, lock};
 use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
@@ -92,6 +93,24 @@ impl Kept {
         drop(self.cargo.unpark());
         self.cargo.recall()?;
         Ok(self.cargo)
+    }
+
+    /// It leaves with its shard; how long it is.
+    ///
+    /// # Errors
+    /// When it was spilled and cannot be read.
+    pub(crate) fn pack(mut self, packing: &mut Packing) -> Result<u64, SpillError> {
+        let room = (self.charge, self.cargo.unpark());
+        self.cargo.recall()?;
+        match self.cargo {
+            Cargo::Value(value) => packing.value(value, room),
+            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => {
+                let len = bytes.len() as u64;
+                packing.lend(bytes, room);
+                Ok(len)
+            }
+            Cargo::Spilled(..) | Cargo::Parked(_) => unreachable!("it was read back"),
+        }
     }
 
     /// Another of the destinations that share it keeps it, too.

@@ -91,7 +91,13 @@ fn endless(outcome: bool) -> Vec<u8> {
 
 /// What travels with this luggage of a shard for which nothing has come, and that has no data.
 fn with_nothing(luggage: &[u8]) -> Vec<u8> {
-    [&(luggage.len() as u64).to_le_bytes()[..], luggage, &[0, 0]].concat()
+    [
+        &(luggage.len() as u64).to_le_bytes()[..],
+        luggage,
+        &1u64.to_le_bytes(),
+        &[0],
+    ]
+    .concat()
 }
 
 #[derive(Clone, Debug)]

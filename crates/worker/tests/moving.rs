@@ -6,12 +6,14 @@ mod support;
 
 use brambling_exchange::inbox::ExchangeState;
 use brambling_exchange::{InboxError, InboxState, Sources};
-use brambling_memory::{Budget, Floors};
+use brambling_memory::{Budget, Class, Floors};
 use brambling_program::{ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::{Body, Frame, MapUpdate, Reserve, ShardPart};
 use brambling_protocol::{Entry, EntryRange, Priority, Sequence, WorkerId};
 use brambling_worker::arrivals::{Arrivals, Refusal};
+use brambling_worker::cargo::Bytes;
 use brambling_worker::node::{Effect, Node, NodeError, NodeOptions};
+use brambling_worker::parts::Unpacking;
 use brambling_worker::waits::Waits;
 use brambling_worker::{BadState, Shard, ShardState};
 use support::{JOB, ME, NOW, PEER, counting, one, options};
@@ -51,7 +53,8 @@ impl Says<'_> {
 /// The shard leaves for where the map gives it to.
 fn leaves_with(holder: &mut Node, body: &[u8]) {
     holder.leave(SHARD);
-    holder.depart(SHARD, Vec::new(), body.to_vec()).unwrap();
+    let body = vec![Bytes::copy_from_slice(body)];
+    holder.depart(SHARD, Vec::new(), body).unwrap();
 }
 
 fn part(version: u64, (part, parts): (u32, u32), bytes: &[u8]) -> Body<'_> {
@@ -225,7 +228,10 @@ fn a_shard_that_brings_what_is_not_its_own_is_refused() {
             turns,
         }];
         let state = InboxState { exchanges };
-        Arrivals::import(SHARD, [mine], 4, state, &Sources::Dense(1), &waits)
+        let mut nothing =
+            Unpacking::new([], Budget::unlimited().reserve(Class::Transfer, 0).unwrap());
+        let sources = Sources::Dense(1);
+        Arrivals::unpack(SHARD, [mine], 4, state, &mut nothing, &sources, &waits)
     };
     assert_eq!(import(mine).unwrap().next(mine), 3);
     let other = ExchangeId(9);
@@ -274,12 +280,12 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
             there.on_frame(ME, &packet.to_bytes()).unwrap();
         }
     }
-    let effects = there.take_effects();
-    let settles = |effect: &Effect| match effect {
-        Effect::Settle { shard: SHARD, body } => body.concat() == b"its data",
+    let mut effects = there.take_effects();
+    let settles = |effect: &mut Effect| match effect {
+        Effect::Settle { shard: SHARD, body } => body.take(body.bytes()).unwrap() == "its data",
         _ => false,
     };
-    assert!(effects.iter().any(settles), "{effects:?}");
+    assert!(effects.iter_mut().any(settles), "{effects:?}");
     assert!(there.knows(ME) && there.knows(PEER));
     let greets = |effect: &Effect| matches!(effect, Effect::Send { to: PEER, .. });
     assert!(effects.iter().any(greets), "{effects:?}");

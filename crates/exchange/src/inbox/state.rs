@@ -54,52 +54,65 @@ pub struct PieceState<P> {
 
 impl<P> InboxState<P> {
     /// The same, with other payloads.
-    pub fn map<Q>(self, mut payload: impl FnMut(P) -> Q) -> InboxState<Q> {
-        let mut piece = |piece: PieceState<P>| PieceState {
-            source: piece.source,
-            chunk: piece.chunk,
-            last: piece.last,
-            payload: payload(piece.payload),
+    ///
+    /// # Errors
+    /// Those of `payload`.
+    pub fn try_map<Q, E>(
+        self,
+        mut payload: impl FnMut(P) -> Result<Q, E>,
+    ) -> Result<InboxState<Q>, E> {
+        let mut piece = |piece: PieceState<P>| {
+            Ok(PieceState {
+                source: piece.source,
+                chunk: piece.chunk,
+                last: piece.last,
+                payload: payload(piece.payload)?,
+            })
         };
-        let mut turn = |turn: TurnState<P>| TurnState {
-            turn: turn.turn,
-            pieces: turn.pieces.into_iter().map(&mut piece).collect(),
-            empties: turn.empties,
+        let mut turn = |turn: TurnState<P>| {
+            let pieces = turn.pieces.into_iter().map(&mut piece);
+            Ok(TurnState {
+                turn: turn.turn,
+                pieces: pieces.collect::<Result<_, E>>()?,
+                empties: turn.empties,
+            })
         };
-        let exchange = |exchange: ExchangeState<P>| ExchangeState {
-            exchange: exchange.exchange,
-            next: exchange.next,
-            turns: exchange.turns.into_iter().map(&mut turn).collect(),
+        let exchange = |exchange: ExchangeState<P>| {
+            let turns = exchange.turns.into_iter().map(&mut turn);
+            Ok(ExchangeState {
+                exchange: exchange.exchange,
+                next: exchange.next,
+                turns: turns.collect::<Result<_, E>>()?,
+            })
         };
-        InboxState {
-            exchanges: self.exchanges.into_iter().map(exchange).collect(),
-        }
+        let exchanges = self.exchanges.into_iter().map(exchange);
+        let exchanges = exchanges.collect::<Result<_, E>>()?;
+        Ok(InboxState { exchanges })
     }
 }
 
 impl<P> Inbox<P> {
-    /// What has to move with the shard; `encode` turns payloads into what travels. The inbox stays as
-    /// it is: the source keeps its copy until the destination has acknowledged.
+    /// What has to move with the shard; `take` makes what travels of payloads, or takes them.
     ///
     /// # Panics
     /// If a turn was handed out and not retired: a shard is drained before it moves.
-    pub fn export<Q>(&self, mut encode: impl FnMut(&P) -> Q) -> InboxState<Q> {
+    pub fn export<Q>(&mut self, mut take: impl FnMut(&mut P) -> Q) -> InboxState<Q> {
         let mut exchanges = Vec::with_capacity(self.lanes.len());
-        for lane in &self.lanes {
+        for lane in &mut self.lanes {
             let mut turns = Vec::new();
             for turn in (lane.next..).take(lane.open.len()) {
-                let open = &lane.open[(turn % lane.open.len() as u64) as usize];
+                let open = lane.open(turn);
                 if open.is_untouched() {
                     continue;
                 }
                 let (pieces, empties) = open.contents();
                 let pieces = pieces
-                    .iter()
+                    .iter_mut()
                     .map(|piece| PieceState {
                         source: piece.source,
                         chunk: piece.chunk,
                         last: piece.last,
-                        payload: encode(&piece.payload),
+                        payload: take(&mut piece.payload),
                     })
                     .collect();
                 turns.push(TurnState {

@@ -402,12 +402,12 @@ impl<P> OpenTurn<P> {
     }
 
     /// What it holds, for a move; a turn that was handed out belongs to a task, which does not move.
-    pub(super) fn contents(&self) -> (&[Gathered<P>], &[Range<u64>]) {
+    pub(super) fn contents(&mut self) -> (&mut [Gathered<P>], &[Range<u64>]) {
         assert!(
             !self.taken,
             "a turn moves before it is handed out or after it is retired"
         );
-        (&self.pieces, &self.empties)
+        (&mut self.pieces, &self.empties)
     }
 
     /// What has come, with the ranges of leaves that send nothing.

@@ -185,7 +185,7 @@ impl Cluster {
             }
         }
         for (shard, owner) in leaving {
-            let inbox = self.workers[at].inboxes.remove(&shard).unwrap();
+            let mut inbox = self.workers[at].inboxes.remove(&shard).unwrap();
             self.workers[at].router.leave(shard);
             let state = inbox.export(|payload| *payload);
             self.send(at, owner.0 as usize, Message::Shard(shard, state));

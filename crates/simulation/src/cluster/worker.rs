@@ -128,9 +128,10 @@ impl Worker {
                 watch.flags(shard, me);
                 self.draining.push(shard);
             }
-            Some(Effect::Settle { shard, body }) => {
+            Some(Effect::Settle { shard, mut body }) => {
                 watch.settles(shard, me);
-                self.unpack(shard, &body.concat(), plan);
+                let data = body.take(body.bytes()).expect("all of it has come");
+                self.unpack(shard, &data, plan);
             }
             Some(Effect::Send { to, packet, .. }) => network.send(me, to, packet.to_bytes()),
             Some(Effect::Combine { at, group }) => self.merging.push((at, group)),

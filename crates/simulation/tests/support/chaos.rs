@@ -269,7 +269,7 @@ impl Cluster {
                 sources_min: 0,
                 bits: 1,
             },
-            budget,
+            budget: budget.clone(),
             spill,
         };
         let placed = shards(plan).filter(|shard| {
@@ -284,7 +284,11 @@ impl Cluster {
             }),
             placed: placed.map(|shard| (shard, 1)).collect(),
         };
-        Job::member(plan.clone(), beds, JobOptions::default(), membership).unwrap()
+        let options = JobOptions {
+            budget,
+            ..JobOptions::default()
+        };
+        Job::member(plan.clone(), beds, options, membership).unwrap()
     }
 }
 
@@ -306,11 +310,11 @@ pub fn spills() -> SpillDirectory {
 
 fn no_room_for_early_pieces() -> Budget {
     let floors = Floors {
+        resident_bytes: 1 << 40,
         exchange_bytes: 1 << 40,
         transfer_bytes: 1 << 40,
-        ..Floors::default()
     };
-    Budget::new(2 << 40, floors)
+    Budget::new(3 << 40, floors)
 }
 
 fn shards(plan: &Plan) -> impl Iterator<Item = ShardId> + '_ {

@@ -4,7 +4,7 @@
 
 use super::*;
 use brambling_exchange::Sources;
-use brambling_memory::Budget;
+use brambling_memory::{Budget, Class};
 use brambling_program::Value;
 use brambling_program::tree::TreeNode;
 
@@ -28,10 +28,15 @@ fn comes(arrivals: &mut Arrivals, at: At, source: u32, relation: &impl Relation)
     arrivals.accept(Letter { at, item }, relation).unwrap()
 }
 
-fn travels(arrivals: &Arrivals, relation: &impl Relation) -> Arrivals {
-    let state = arrivals.export().unwrap();
-    let state = state.map(|bytes| Cargo::Bytes(bytes.into_vec().into()));
-    Arrivals::import(SHARD, [AT.0], 2, state, relation, &waits()).unwrap()
+fn travels(arrivals: Arrivals, relation: &impl Relation) -> Arrivals {
+    let budget = Budget::unlimited();
+    let mut packing = Packing::new(&budget, 100);
+    let state = arrivals.pack(&mut packing).unwrap();
+    let parts = packing.finish(&state);
+    let room = budget.reserve(Class::Transfer, 1_000).unwrap();
+    let mut from = Unpacking::new(parts, room);
+    let state = from.header().unwrap();
+    Arrivals::unpack(SHARD, [AT.0], 2, state, &mut from, relation, &waits()).unwrap()
 }
 
 fn sources(arrivals: &mut Arrivals, relation: &impl Relation) -> Vec<u32> {
@@ -52,7 +57,7 @@ fn what_has_ended_goes_along() {
         comes(&mut here, AT, leaf(1), &relation);
         here.ended(AT, [0, 1, 2, 4], &relation);
         assert!(!here.is_complete(AT, &relation));
-        let mut there = travels(&here, &relation);
+        let mut there = travels(here, &relation);
         assert!(!there.is_complete(AT, &relation));
         // What is under way to where it was comes again from where it is sent on to.
         assert_eq!(
@@ -73,7 +78,7 @@ fn a_turn_in_which_all_have_ended_goes_along() {
     let relation = Sources::Dense(70);
     let mut here = fresh();
     here.ended(AT, 0..70, &relation);
-    let mut there = travels(&here, &relation);
+    let mut there = travels(here, &relation);
     assert!(there.is_complete(AT, &relation));
     assert_eq!(sources(&mut there, &relation), [0; 0]);
 }

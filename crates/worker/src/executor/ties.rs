@@ -14,6 +14,7 @@ use super::failure::{Failure, Rank};
 use super::job::Job;
 use crate::cargo::{Cargo, Encoded};
 use crate::node::{Node, NodeError};
+use crate::parts::{Packing, Unpacking};
 use crate::pieces::Spares;
 use crate::waits::At;
 use assemblies::Assemblies;
@@ -24,7 +25,6 @@ use brambling_memory::held::{self, Held};
 use brambling_program::{ExchangeId, GroupId, Plan, Position, ShardId, StageId};
 use brambling_protocol::frame::{Frame, Incoming, Packet};
 use brambling_protocol::{Priority, Sequence, Version, WorkerId};
-use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -80,7 +80,7 @@ pub(super) struct Ties {
     /// By number: whether the shard has to leave.
     leaving: Box<[AtomicBool]>,
     /// Shards that have come and were not unpacked yet, by number.
-    arrived: Mutex<BTreeMap<u32, Vec<Bytes>>>,
+    arrived: Mutex<BTreeMap<u32, Unpacking>>,
     /// Whether something waits for a flush.
     unsent: AtomicBool,
     /// Whether anything is due.
@@ -91,6 +91,8 @@ pub(super) struct Ties {
     reads_in_place: bool,
     /// Larger pieces are cut.
     chunk_bytes: usize,
+    /// And so are shards.
+    part_bytes: usize,
 }
 
 impl Ties {
@@ -124,6 +126,7 @@ impl Ties {
                 .map(|exchange| Waiters::new(destinations(exchange) as usize))
                 .collect(),
             chunk_bytes: node.chunk_bytes(),
+            part_bytes: node.part_bytes(),
             node: Mutex::new(node),
             carrier,
             placed: placed.into(),
@@ -160,8 +163,13 @@ impl Ties {
     }
 
     /// What has come for a shard's number, once.
-    pub(super) fn take_arrived(&self, number: u32) -> Option<Vec<Bytes>> {
+    pub(super) fn take_arrived(&self, number: u32) -> Option<Unpacking> {
         held::lock(&self.arrived).remove(&number)
+    }
+
+    /// For a shard that leaves.
+    pub(super) fn packing(&self, job: &Job) -> Packing {
+        Packing::new(&job.options.budget, self.part_bytes)
     }
 
     fn node(&self) -> Held<'_, Node> {

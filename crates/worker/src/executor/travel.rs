@@ -1,32 +1,32 @@
-//! How a shard travels: its data and where it stands, as bytes.
+//! How a shard travels: its data, where it stands and what has come for it, in parts that are made of it and of which it is made again.
 
 use super::job::{Body, Job};
 use super::meter::Meter;
 use super::steps::Steps;
 use super::weights::Weights;
 use crate::arrivals::{Arrivals, Refusal};
-use crate::cargo::{Bytes, Cargo};
+use crate::cargo::Bytes;
+use crate::parts::Unpacking;
 use crate::shard::{Shard, ShardState};
 use brambling_exchange::{InboxState, OPEN_TURNS};
-use brambling_memory::SpillError;
-use brambling_program::{ShardId, Value};
+use brambling_memory::{Budget, Class, Reservation, SpillError};
+use brambling_program::ShardId;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
 
 /// The form in which shards are packed.
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 
-/// `B` are bytes.
+/// What comes before the encodings of the datasets, and of the pieces that have come.
 #[derive(Serialize, Deserialize)]
-struct Packed<B> {
+struct Header {
     format: u16,
     state: ShardState,
     done: bool,
     slice_tasks: u32,
-    /// The datasets, in the group's order.
-    cells: Vec<B>,
-    /// What has come for it.
-    arrivals: InboxState<B>,
+    /// How long the datasets are, in the group's order.
+    cells: Vec<u64>,
+    /// What has come for it: how long the pieces are.
+    arrivals: InboxState<u64>,
 }
 
 /// Why a shard cannot be packed or unpacked.
@@ -40,58 +40,74 @@ pub(super) enum Unreadable {
     Arrivals(#[from] Refusal),
 }
 
-/// What travels of a shard that no thread runs and that waits for no completion.
+/// What travels of a shard that no thread runs and that waits for no completion. Each dataset goes as soon as it is packed, unless parts of it are lent:
+/// then it counts as on its way until they are gone.
 ///
 /// # Errors
-/// When something that has come for it was spilled and cannot be read.
-pub(super) fn pack(body: &Body, arrivals: &Arrivals) -> Result<Vec<u8>, SpillError> {
-    let encode = |cell: &Value| {
-        let mut bytes = Vec::with_capacity(cell.bytes());
-        cell.encode(&mut bytes);
-        ByteBuf::from(bytes)
-    };
-    let packed = Packed {
+/// When something that it has on a disk cannot be read.
+pub(super) fn pack(job: &Job, body: Body, arrivals: Arrivals) -> Result<Vec<Bytes>, SpillError> {
+    let budget = &job.options.budget;
+    // Whatever goes wrong, it is given back.
+    let mut charged = budget.take_over(Class::Resident, body.charged_bytes);
+    let mut packing = job.ties().packing(job);
+    let mut cells = Vec::with_capacity(body.cells.len());
+    for cell in body.cells {
+        let bytes = (cell.bytes() as u64).min(charged.bytes());
+        charged.shrink(bytes);
+        cells.push(packing.value(cell, on_its_way(budget, bytes))?);
+    }
+    let header = Header {
         format: FORMAT,
         state: body.shard.export(),
         done: body.done,
         slice_tasks: body.slice_tasks,
-        cells: body.cells.iter().map(encode).collect(),
-        arrivals: arrivals.export()?,
+        cells,
+        arrivals: arrivals.pack(&mut packing)?,
     };
-    Ok(postcard::to_stdvec(&packed).expect("plain values written to memory"))
+    Ok(packing.finish(&header))
 }
 
-/// A shard from what [`pack`] gave, and what has come for it; its bytes are not charged yet.
+/// Room for what counted as resident and leaves. It has room in any case: if not as a transfer, then where it was; only others who take that at this
+/// moment keep it from being counted.
+fn on_its_way(budget: &Budget, bytes: u64) -> Option<Reservation> {
+    let room = budget.reserve(Class::Transfer, bytes);
+    room.or_else(|_| budget.reserve(Class::Resident, bytes))
+        .ok()
+}
+
+/// A shard from what [`pack`] gave, and what has come for it; its datasets are not charged yet.
 pub(super) fn unpack(
     job: &Job,
     shard: ShardId,
-    bytes: &[u8],
+    from: &mut Unpacking,
 ) -> Result<(Body, Arrivals), Unreadable> {
-    let packed: Packed<&serde_bytes::Bytes> =
-        postcard::from_bytes(bytes).map_err(|_| Unreadable::Form("form"))?;
     let plan = &job.plan;
     let datasets = &plan.groups[shard.group.index()].datasets;
-    if packed.format != FORMAT || packed.cells.len() != datasets.len() {
+    let header: Header = from.header().ok_or(Unreadable::Form("form"))?;
+    if header.format != FORMAT || header.cells.len() != datasets.len() {
         return Err(Unreadable::Form("form"));
     }
-    let code = &plan.codes[shard.group.index()];
-    let cell = |(dataset, bytes): (&_, &&serde_bytes::Bytes)| {
-        let mut input = &bytes[..];
-        let table = plan.program.payload_type(*dataset);
-        let value = Value::decode(table, &mut input).map_err(|_| Unreadable::Form("data"))?;
-        match input {
-            [] => Ok(value),
-            _ => Err(Unreadable::Form("data")),
-        }
-    };
     let id = shard;
-    let shard = Shard::import(id, code, packed.state).map_err(|_| Unreadable::Form("position"))?;
-    let cells = datasets.iter().zip(&packed.cells).map(cell);
-    let cells = cells.collect::<Result<Vec<_>, _>>()?;
-    let keep = |piece: &serde_bytes::Bytes| Cargo::Bytes(Bytes::copy_from_slice(piece));
+    let code = &plan.codes[id.group.index()];
+    let shard = Shard::import(id, code, header.state).map_err(|_| Unreadable::Form("position"))?;
+    let mut cells = Vec::with_capacity(datasets.len());
+    for (dataset, bytes) in datasets.iter().zip(header.cells) {
+        let cell = from.value(plan.program.payload_type(*dataset), bytes);
+        cells.push(cell.ok_or(Unreadable::Form("data"))?);
+    }
     let lanes = job.mailed[id.group.index()].iter().copied();
-    let state = packed.arrivals.map(keep);
-    let arrivals = Arrivals::import(id, lanes, OPEN_TURNS, state, job, &job.waits)?;
+    let arrivals = Arrivals::unpack(
+        id,
+        lanes,
+        OPEN_TURNS,
+        header.arrivals,
+        from,
+        job,
+        &job.waits,
+    )?;
+    if from.bytes() > 0 {
+        return Err(Unreadable::Form("form"));
+    }
     let body = Body {
         meter: Meter::new(shard.entered()),
         shard,
@@ -99,9 +115,9 @@ pub(super) fn unpack(
         cells,
         steps: Steps::new(job, id),
         charged_bytes: 0,
-        slice_tasks: packed.slice_tasks.max(1),
+        slice_tasks: header.slice_tasks.max(1),
         running: None,
-        done: packed.done,
+        done: header.done,
         open: Vec::new(),
     };
     Ok((body, arrivals))

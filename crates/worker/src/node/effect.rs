@@ -1,7 +1,8 @@
 //! What a node asks of whoever runs it.
 
 use super::Errand;
-use crate::cargo::{Bytes, Cargo};
+use crate::cargo::Cargo;
+use crate::parts::Unpacking;
 use crate::waits::{At, Kept};
 use brambling_exchange::{Item, Parcel};
 use brambling_program::tree::TreeNode;
@@ -72,7 +73,7 @@ pub enum Effect {
         /// The shard.
         shard: ShardId,
         /// Where it stands, what has come for it, and its data.
-        body: Vec<Bytes>,
+        body: Unpacking,
     },
     /// Something that the node does not do, because files are read or written ([`Errand::run`]).
     Errand(Errand),

@@ -117,6 +117,7 @@ impl From<Refusal> for NodeError {
         match error {
             Refusal::Inbox(error) => error.into(),
             Refusal::NoRoom(error) => error.into(),
+            Refusal::Short(shard) => NodeError::State(shard),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! * Then it leaves ([`Node::leave`]): from then on what comes here for it is forwarded. It goes ([`Node::depart`]) with where it stands, its data, all
 //!   that had come for it, and the outcomes of signals that are known here. What was sent stays in the session until it was acknowledged.
 //! * The new worker takes it when all parts are there, under its version; what was held for it comes out, and the
-//!   controller hears that it may move again.
+//!   controller hears that it may move again. The parts keep the room that was made for them until whoever runs the shard has read them.
 //!
 //! # Why nobody waits for the controller (invariant 10)
 //! It may fall silent when it has told some and not others. Whoever has heard of the version sends to the new worker, which
@@ -21,6 +21,7 @@
 
 use super::signals::Run;
 use super::{Bytes, Effect, Node, NodeError, Post, one, shards};
+use crate::parts::Unpacking;
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
 use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved, Retired, ShardPart};
@@ -86,8 +87,8 @@ impl Node {
         self.moves.leave(shard, past);
     }
 
-    /// A shard that has left goes with `body`, which says where it stands, and has its data and what had come for it; and with how many turns of which
-    /// exchanges it has retired.
+    /// A shard that has left goes with `body`, in parts, which says where it stands, and has its data and what had come for it; and with how many turns
+    /// of which exchanges it has retired.
     ///
     /// # Panics
     /// If the shard has not left.
@@ -95,7 +96,7 @@ impl Node {
         &mut self,
         shard: ShardId,
         retired: Vec<(ExchangeId, Turn)>,
-        body: Vec<u8>,
+        body: Vec<Bytes>,
     ) -> Result<(), NodeError> {
         let past = self.moves.depart(shard);
         let luggage = Luggage {
@@ -238,7 +239,7 @@ impl Moves {
         &mut self,
         part: &ShardPart<'_>,
         bytes: Bytes,
-    ) -> Result<Option<(Bytes, Vec<Bytes>)>, NodeError> {
+    ) -> Result<Option<(Bytes, Unpacking)>, NodeError> {
         let (shard, version) = (part.shard, part.version);
         let expected = self.expected.get_mut(&shard);
         let expected = expected.filter(|expected| expected.version == version);
@@ -254,9 +255,10 @@ impl Moves {
         if expected.parts.len() < part.parts as usize {
             return Ok(None);
         }
-        let expected = self.expected.remove(&shard).expect("just seen");
-        let parts = luggage_and_body(expected.parts.into_values());
-        parts.ok_or(NodeError::State(shard)).map(Some)
+        let Expected { parts, room, .. } = self.expected.remove(&shard).expect("just seen");
+        let parts = luggage_and_body(parts.into_values());
+        let (luggage, body) = parts.ok_or(NodeError::State(shard))?;
+        Ok(Some((luggage, Unpacking::new(body, room))))
     }
 }
 
@@ -267,7 +269,7 @@ impl Node {
         shard: ShardId,
         version: Version,
         bytes: &Bytes,
-        body: Vec<Bytes>,
+        body: Unpacking,
     ) -> Result<(), NodeError> {
         let luggage: Luggage = postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
         if luggage.format != FORMAT {
@@ -310,19 +312,23 @@ impl Node {
     }
 }
 
-/// The luggage with its length before it, and then the body, in parts of which each goes in a frame. The body is cut, not copied.
-fn parts(luggage: &[u8], body: Vec<u8>, part_bytes: usize) -> Vec<Bytes> {
+/// The luggage with its length before it, and then the body's parts; what is longer than a frame is cut, not copied.
+fn parts(luggage: &[u8], body: Vec<Bytes>, part_bytes: usize) -> Vec<Bytes> {
     let mut first = (luggage.len() as u64).to_le_bytes().to_vec();
     first.extend_from_slice(luggage);
     let cut = |bytes: Bytes| {
         let starts = (0..bytes.len()).step_by(part_bytes);
         starts.map(move |start| bytes.slice(start..bytes.len().min(start + part_bytes)))
     };
-    cut(first.into()).chain(cut(body.into())).collect()
+    cut(first.into())
+        .chain(body.into_iter().flat_map(cut))
+        .collect()
 }
 
 /// The luggage, and the body's parts. None: they are not what [`parts`] makes.
-fn luggage_and_body(mut parts: impl Iterator<Item = Bytes>) -> Option<(Bytes, Vec<Bytes>)> {
+fn luggage_and_body(
+    mut parts: impl Iterator<Item = Bytes>,
+) -> Option<(Bytes, impl Iterator<Item = Bytes>)> {
     let mut first = parts.next()?;
     let bytes = usize::try_from(u64::from_le_bytes(*first.first_chunk()?)).ok()?;
     let end = bytes.checked_add(size_of::<u64>())?;
@@ -335,7 +341,7 @@ fn luggage_and_body(mut parts: impl Iterator<Item = Bytes>) -> Option<(Bytes, Ve
     }
     let body = std::iter::once(first.split_off(end)).chain(parts);
     let luggage = first.slice(size_of::<u64>()..);
-    Some((luggage, body.filter(|part| !part.is_empty()).collect()))
+    Some((luggage, body))
 }
 
 #[cfg(test)]

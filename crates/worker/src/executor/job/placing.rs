@@ -194,15 +194,6 @@ impl Job {
         Ok(body)
     }
 
-    /// A shard's data are no longer here.
-    pub(in crate::executor) fn uncharge(&self, body: &Body) {
-        // Giving back cannot fail.
-        let _ = self
-            .options
-            .budget
-            .adjust(Class::Resident, body.charged_bytes, 0);
-    }
-
     fn arrivals(&self, shard: ShardId) -> Arrivals {
         let lanes = self.mailed[shard.group.index()].iter().copied();
         Arrivals::new(shard, lanes, OPEN_TURNS)

@@ -62,8 +62,8 @@ impl Job {
             .ties
             .as_ref()
             .and_then(|ties| ties.take_arrived(number as u32));
-        if let Some(parts) = arrived {
-            let body = travel::unpack(self, ShardId { group, index }, &parts.concat());
+        if let Some(mut parts) = arrived {
+            let body = travel::unpack(self, ShardId { group, index }, &mut parts);
             let (body, _) = body.map_err(|error| Failure::Internal {
                 message: error.to_string(),
             })?;

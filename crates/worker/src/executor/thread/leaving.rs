@@ -70,14 +70,15 @@ impl Worker<'_> {
     pub(super) fn unpack(&self, number: u32) {
         let (job, resident) = (self.job, &self.job.residents[number as usize]);
         let ties = job.ties.as_ref().expect("settled before it was queued");
-        let Some(parts) = ties.take_arrived(number) else {
+        let Some(mut parts) = ties.take_arrived(number) else {
             return;
         };
-        let made = travel::unpack(job, resident.id(), &parts.concat());
-        drop(parts);
+        let made = travel::unpack(job, resident.id(), &mut parts);
         let made = made.map_err(|error| Failure::Internal {
             message: format!("{}: {error}", resident.id()),
         });
+        // What the parts counted is free before the shard counts.
+        drop(parts);
         let counted = made.and_then(|(body, arrivals)| {
             let body = job.charge_arrived(resident, body)?;
             Ok((body, arrivals))
@@ -136,9 +137,7 @@ impl Worker<'_> {
         let arrivals = unsafe { &mut *resident.arrivals.get() };
         ties.leave(job, number, arrivals).map_err(refusal)?;
         let arrivals = std::mem::take(arrivals);
-        let bytes = travel::pack(&body, &arrivals).map_err(Failure::Spilled)?;
-        job.uncharge(&body);
-        drop((body, arrivals));
-        ties.depart(job, resident.id(), bytes).map_err(refusal)
+        let parts = travel::pack(job, body, arrivals).map_err(Failure::Spilled)?;
+        ties.depart(job, resident.id(), parts).map_err(refusal)
     }
 }

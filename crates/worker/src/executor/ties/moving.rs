@@ -13,7 +13,7 @@
 
 use super::Ties;
 use crate::arrivals::Arrivals;
-use crate::cargo::Cargo;
+use crate::cargo::{Bytes, Cargo};
 use crate::executor::job::{AWAY, BY_MAIL, Job};
 use crate::node::NodeError;
 use crate::waits::At;
@@ -91,7 +91,7 @@ impl Ties {
         &self,
         job: &Job,
         shard: ShardId,
-        body: Vec<u8>,
+        body: Vec<Bytes>,
     ) -> Result<(), NodeError> {
         let exchanges = job.mailed[shard.group.index()].iter();
         let retired = exchanges.map(|&id| (id, job.exchange(id).room(shard.index).retired()));
