@@ -259,6 +259,7 @@ impl RunOptions {
             stall: settings.stall,
             timed_calls: self.task_times.as_ref().map(TaskTimes::tasks_per_thread),
             weight: settings.weight,
+            files: None,
         };
         let job = Job::new(plan, pool.beds(), options);
         let in_job = InJob::enter();

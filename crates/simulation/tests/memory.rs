@@ -11,6 +11,7 @@ use brambling_program::{
 };
 use brambling_protocol::frame::Packet;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
+use brambling_storage::FilePool;
 use brambling_worker::cargo::Bytes;
 use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
 use brambling_worker::node::{Node, NodeOptions};
@@ -154,6 +155,19 @@ fn program(steps: &Arc<AtomicU64>) -> (Program, DatasetId) {
     (p, sums.id())
 }
 
+fn expected() -> Vec<u64> {
+    let mut sums: Vec<u64> = (0..u64::from(PARTITIONS)).collect();
+    for _ in 0..TURNS {
+        let before = sums.clone();
+        for (to, sum) in (0..).zip(&mut sums) {
+            for sent in &before {
+                *sum = sum.wrapping_mul(7).wrapping_add(sent + to);
+            }
+        }
+    }
+    sums
+}
+
 /// What a worker has.
 #[derive(Clone)]
 struct Has {
@@ -195,6 +209,7 @@ fn job(
     };
     let options = JobOptions {
         budget: has.budget.clone(),
+        files: Some(Arc::new(FilePool::start().unwrap())),
         ..JobOptions::default()
     };
     Job::member(plan.clone(), pool.beds(), options, membership).unwrap()
@@ -301,6 +316,26 @@ fn sole(mut job: Arc<Job>) -> Job {
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn others_run_while_the_disk_reads() {
+    let disk = Arc::<Disk>::default();
+    let (has, mut job, sums, failure) = copies(&disk, |steps| {
+        // All of them, while nothing has been read.
+        let is_seen = steps == TURNS * STEPS && disk.reads() > 0;
+        if is_seen {
+            disk.open(false);
+        }
+        is_seen
+    });
+    assert_eq!(failure, None);
+    for (index, expected) in (0..).zip(expected()) {
+        assert_eq!(job.take::<u64>(sums, index), expected, "partition {index}");
+    }
+    assert_eq!(has.budget.class_in_use_bytes(Class::Exchange), 0);
+    drop(job);
+    assert_eq!(has.budget.in_use_bytes(), 0);
 }
 
 #[test]

@@ -8,7 +8,9 @@
 
 use crate::cargo::{Bytes, Cargo, Taken};
 use crate::parts::{Packing, Unpacking};
-use crate::waits::{At, Charge, Charges, Kept, Unreturned, Waits, whole};
+use crate::waits::{
+    At, Begun, Charge, Charges, Kept, Returning, Returns, Unreturned, Waits, whole,
+};
 use brambling_exchange::{
     Accepted, Gathered, Inbox, InboxError, InboxState, Item, NextChunk, NoRoom, Relation,
     Waits as Waiting, Weight,
@@ -16,7 +18,8 @@ use brambling_exchange::{
 use brambling_memory::{SpillError, mutants};
 use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
 use std::ops::Range;
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 /// Something for a shard, as it lies in its mailbox.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub struct Arrivals {
     inbox: Inbox<Kept>,
     /// How pieces count that a gather has and has not merged yet.
     gathering: Vec<(ExchangeId, Charge)>,
+    /// Turns that are read back from where they were spilled.
+    returning: Vec<Returning>,
     /// Pieces that wait.
     waiting: usize,
     /// Whether anything has ever come: between neighbours nothing does.
@@ -69,6 +74,7 @@ impl Arrivals {
             shard,
             inbox,
             gathering: Vec::new(),
+            returning: Vec::new(),
             waiting: 0,
             is_used: false,
         }
@@ -118,6 +124,42 @@ impl Arrivals {
         self.inbox.is_complete(at.0, at.1, relation)
     }
 
+    /// Whether all of a complete turn, which is the next to be gathered, is in memory, or never will be. What was spilled is asked for, and the waker
+    /// is woken when that is to be asked again.
+    #[inline]
+    pub fn is_back(&mut self, at: At, waits: &Waits, waker: impl FnOnce() -> Waker) -> bool {
+        match waits.returns() {
+            Some(returns) => self.bring_back(at, (waits, returns), &waker()),
+            None => true,
+        }
+    }
+
+    #[cold]
+    fn bring_back(
+        &mut self,
+        at: At,
+        (waits, returns): (&Waits, &Arc<Returns>),
+        waker: &Waker,
+    ) -> bool {
+        let mut pieces: Vec<&mut Kept> = self.inbox.lowest_mut(at.0).collect();
+        let begun = self.returning.iter().position(|it| it.at == at);
+        let begun = begun.map_or_else(
+            || match waits.begin_return(returns, (at, self.shard), &mut pieces, waker) {
+                Begun::Here => Err(true),
+                Begun::Later => Err(false),
+                Begun::Now(turn) => {
+                    self.returning.push(turn);
+                    Ok(self.returning.len() - 1)
+                }
+            },
+            Ok,
+        );
+        match begun {
+            Ok(place) => self.returning[place].go_on(returns, &mut pieces, waker),
+            Err(is_here) => is_here,
+        }
+    }
+
     /// The pieces of a complete turn. They count until [`Arrivals::retire`].
     ///
     /// # Errors
@@ -155,6 +197,10 @@ impl Arrivals {
         waits: &Waits,
     ) -> Result<Pieces, Unreturned> {
         self.waiting -= gathered.len();
+        if let Some(place) = self.returning.iter().position(|it| it.at == at) {
+            let charge = self.returning.swap_remove(place).end()?;
+            self.gathering.push((at.0, charge));
+        }
         let recalled = waits.recall(at, self.shard, &mut gathered)?;
         let mut counted_bytes = 0;
         let mut charge = |charge| match charge {
@@ -303,6 +349,7 @@ impl Arrivals {
 
     /// The job ends: what still counts is given back.
     pub fn give_up(&mut self, waits: &Waits) {
+        self.returning.clear();
         let gathering = self.gathering.drain(..).map(|it| it.1);
         gathering.for_each(|charge| waits.give_back(charge));
         for piece in self.inbox.waiting_mut() {

@@ -6,10 +6,15 @@
 //! * What finds no room is spilled, if there is a place, and read back when its gather begins. Where there is no room for that, pieces that wait are
 //!   spilled instead, whosever they are: early ones first.
 //! * So whatever the other shards have, a gather begins if its own turn fits the exchange's floor.
-//! * Nobody holds a lock that a task may want while pieces are written or read.
+//! * Nobody holds a lock that a task may want while pieces are written or read. Where there are threads for files, no gather waits for what is read:
+//!   it is not ready until that is here (`returning.rs`).
 //!
 //! Small pieces of a frame have memory of their own, large ones share the frame's, which has little beside one of them
 //! (`FRAME_BYTES` of whoever makes the options): what is counted is close to what is kept.
+
+mod returning;
+
+pub(crate) use returning::{Begun, Returning, Returns};
 
 use crate::cargo::{Cargo, InUse, Parked, Taken, join};
 use crate::flow::Slows;
@@ -18,6 +23,8 @@ use brambling_exchange::{Gathered, Item, NoRoom, Room, Weight};
 use brambling_memory::held::{self, lock};
 use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
+use brambling_storage::{FileError, FilePool};
+use returning::Chance;
 use std::sync::{Arc, Mutex, Weak};
 
 /// So many pieces that may be spilled are remembered before those are forgotten that are no more.
@@ -46,6 +53,11 @@ pub(crate) enum Charge {
     Shared(Arc<Mutex<Reservation>>),
     /// With others, by whoever made the room; so many bytes are to be given back.
     Counted(u64),
+    /// It was read back, and had its chance for that.
+    Returned(
+        #[expect(dead_code, reason = "dropped when it is time")] Reservation,
+        #[expect(dead_code, reason = "dropped when it is time, after the room")] Chance,
+    ),
     /// Where it was parked, for as long as this is kept.
     InUse(#[expect(dead_code, reason = "dropped when it is time")] InUse),
 }
@@ -127,7 +139,7 @@ impl Kept {
         let _ = match (&mut self.charge, &self.cargo) {
             (Charge::Own(room), _) => room.move_to(Class::Exchange),
             (Charge::Shared(room), _) => lock(room).move_to(Class::Exchange),
-            (Charge::Counted(_) | Charge::InUse(_), _) => Ok(()),
+            (Charge::Counted(_) | Charge::InUse(_) | Charge::Returned(..), _) => Ok(()),
             (Charge::Nothing, Cargo::Parked(parked)) => {
                 parked.promote();
                 Ok(())
@@ -142,6 +154,8 @@ impl Kept {
 pub struct Waits {
     room: Room,
     parked: Mutex<Vec<Weak<Parked>>>,
+    /// Who reads back what was spilled; none: whoever gathers it.
+    returns: Option<Arc<Returns>>,
 }
 
 impl Waits {
@@ -150,7 +164,22 @@ impl Waits {
         Waits {
             room: Room::new(budget, spill),
             parked: Mutex::default(),
+            returns: None,
         }
+    }
+
+    /// What was spilled is read back by these threads, of so many turns at once.
+    pub fn returning(self, files: Arc<FilePool>, turns_max: usize) -> Waits {
+        Waits {
+            returns: Some(Arc::new(Returns::new(files, turns_max))),
+            ..self
+        }
+    }
+
+    /// Who reads back what was spilled, if not whoever gathers it.
+    #[inline]
+    pub(crate) fn returns(&self) -> Option<&Arc<Returns>> {
+        self.returns.as_ref()
     }
 
     /// What pieces count in.
@@ -295,13 +324,7 @@ impl Waits {
             return Ok(Charge::Nothing);
         };
         let room = self.make_room(bytes)?;
-        let room = room.map_err(|source| NoRoom {
-            exchange: at.0,
-            turn: at.1,
-            shard,
-            source,
-            spill: None,
-        })?;
+        let room = room.map_err(|source| no_room(at, shard, source))?;
         for piece in pieces {
             piece.payload.cargo.recall()?;
         }
@@ -354,6 +377,16 @@ impl Waits {
     }
 }
 
+fn no_room(at: At, shard: ShardId, source: OutOfMemory) -> NoRoom {
+    NoRoom {
+        exchange: at.0,
+        turn: at.1,
+        shard,
+        source,
+        spill: None,
+    }
+}
+
 /// How pieces count; they do no longer when this is dropped.
 #[derive(Debug)]
 pub struct Charges(#[expect(dead_code, reason = "dropped when it is time")] Vec<Charge>);
@@ -390,4 +423,16 @@ pub enum Unreturned {
     /// There is no room for them.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// Nobody has read them.
+    #[error(transparent)]
+    Unread(FileError),
+}
+
+impl From<FileError> for Unreturned {
+    fn from(error: FileError) -> Unreturned {
+        match error {
+            FileError::Spill(error) => error.into(),
+            error => Unreturned::Unread(error),
+        }
+    }
 }

@@ -176,11 +176,12 @@ impl WorkerProcess {
         simd::select(settings.isa)?;
         let opened = settings.spill.as_ref().map(SpillTo::open).transpose();
         let opened = opened.map_err(|source| ClusterError::Spill { source })?;
-        let spilling = opened.map(|directory| Arc::new(Spilling::new(directory)));
+        let system = |source| ClusterError::System { source };
+        let spilling = opened.map(Spilling::new).transpose().map_err(system)?;
+        let spilling = spilling.map(Arc::new);
         let threads = settings.threads;
         let pool = Pool::new(threads, settings.oversubscribed)
             .map_err(|source| Error::Threads { threads, source })?;
-        let system = |source| ClusterError::System { source };
         let bind = match bind {
             Some(bind) => bind,
             None => {

@@ -9,7 +9,7 @@ use brambling_protocol::frame::Frame;
 use brambling_protocol::frame::Packet as Sent;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_simulation::{RandomProgram, Results, attached};
-use brambling_storage::SpillDirectory;
+use brambling_storage::{FilePool, SpillDirectory};
 use brambling_worker::cargo::Bytes;
 use brambling_worker::executor::{Caller, Carrier, Interrupted, Job, JobOptions, Membership, Pool};
 use brambling_worker::node::{Node, NodeOptions};
@@ -286,6 +286,7 @@ impl Cluster {
         };
         let options = JobOptions {
             budget,
+            files: Some(files()),
             ..JobOptions::default()
         };
         Job::member(plan.clone(), beds, options, membership).unwrap()
@@ -306,6 +307,13 @@ pub fn spills() -> SpillDirectory {
     static SPILLS: OnceLock<SpillDirectory> = OnceLock::new();
     let open = || SpillDirectory::open(&std::env::temp_dir(), None).unwrap();
     SPILLS.get_or_init(open).clone()
+}
+
+/// Who reads back what was spilled.
+fn files() -> Arc<FilePool> {
+    static FILES: OnceLock<Arc<FilePool>> = OnceLock::new();
+    let start = || Arc::new(FilePool::start().unwrap());
+    FILES.get_or_init(start).clone()
 }
 
 fn no_room_for_early_pieces() -> Budget {

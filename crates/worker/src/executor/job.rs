@@ -31,10 +31,11 @@ use brambling_memory::{Budget, Class, OutOfMemory, SpillError, held};
 use brambling_program::{
     ExchangeId, ExchangePlan, GroupId, Plan, Position, ShardId, StageId, Turn, Value,
 };
+use brambling_storage::FilePool;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ pub struct JobOptions {
     /// Its share of the threads while other jobs run on them: a job of weight 2 gets twice the time of one of weight 1. 1 to
     /// [`WEIGHT_MAX`]; [`Job::weigh`] changes it.
     pub weight: u32,
+    /// Who reads back what was spilled. None: the threads that gather it, which wait for that.
+    pub files: Option<Arc<FilePool>>,
 }
 
 /// The largest [weight](JobOptions::weight) of a job.
@@ -63,6 +66,7 @@ impl Default for JobOptions {
             stall: Duration::from_secs(60),
             timed_calls: None,
             weight: 1,
+            files: None,
         }
     }
 }
@@ -371,6 +375,11 @@ impl Job {
     /// What wakes the task of a shard at a position.
     pub(super) fn completion(&self, number: u32, at: Position) -> Waker {
         woken::completion(self.weak.clone(), number, at)
+    }
+
+    /// What has a shard looked at.
+    pub(super) fn looks(&self, number: u32) -> Waker {
+        woken::look(self.weak.clone(), number)
     }
 
     /// A thread begins to work or ends: in a timed job it takes up its notes, or lays them down.

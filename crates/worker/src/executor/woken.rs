@@ -68,6 +68,25 @@ impl Wake for Completion {
     }
 }
 
+/// Has a shard looked at.
+struct Look {
+    job: Weak<Job>,
+    number: u32,
+}
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        if let Some(job) = self.job.upgrade() {
+            job.post(self.number);
+        }
+    }
+}
+
+/// What has a shard looked at, whatever its tasks wait for.
+pub(super) fn look(job: Weak<Job>, number: u32) -> Waker {
+    Waker::from(Arc::new(Look { job, number }))
+}
+
 /// What wakes the task of a shard at a position.
 pub(super) fn completion(job: Weak<Job>, number: u32, at: Position) -> Waker {
     Waker::from(Arc::new(Completion { job, number, at }))

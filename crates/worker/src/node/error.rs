@@ -7,6 +7,7 @@ use brambling_memory::{OutOfMemory, SpillError};
 use brambling_program::{BlockId, DecodeError, ExchangeId, GroupId, Position, ShardId};
 use brambling_protocol::frame::FrameError;
 use brambling_protocol::{SessionError, Version, WorkerId};
+use brambling_storage::FileError;
 
 /// Why a node cannot take what came.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -87,6 +88,9 @@ pub enum NodeError {
     /// Pieces that found no room in memory, and are needed.
     #[error("pieces that were spilled")]
     Spilled(#[from] SpillError),
+    /// The same, which nobody has read.
+    #[error("pieces that were spilled were not read back")]
+    Unread(#[from] FileError),
     /// A shard has arrived that is larger than the room that was made for it, and there is no more.
     #[error("no room for shard {shard}, which moves here")]
     NoRoom {
@@ -108,6 +112,7 @@ impl From<Unreturned> for NodeError {
         match error {
             Unreturned::Spilled(error) => error.into(),
             Unreturned::NoRoom(error) => error.into(),
+            Unreturned::Unread(error) => error.into(),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::WorkerProcess;
 use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, held};
-use brambling_storage::SpillDirectory;
+use brambling_storage::{FilePool, SpillDirectory};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +11,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 pub(super) struct Spilling {
     pub(super) directory: SpillDirectory,
+    /// Read back what is there, for all of its jobs.
+    pub(super) files: Arc<FilePool>,
     /// What there was no memory for when something was spilled last.
     trigger: Mutex<Option<OutOfMemory>>,
     /// How much had been spilled when that was told last.
@@ -17,13 +20,16 @@ pub(super) struct Spilling {
 }
 
 impl Spilling {
-    pub(super) fn new(directory: SpillDirectory) -> Spilling {
+    /// # Errors
+    /// When the system gives no threads.
+    pub(super) fn new(directory: SpillDirectory) -> io::Result<Spilling> {
         let (trigger, told_bytes) = Default::default();
-        Spilling {
+        Ok(Spilling {
             directory,
+            files: Arc::new(FilePool::start()?),
             trigger,
             told_bytes,
-        }
+        })
     }
 
     /// A line, when for the first time something was spilled and whenever that has doubled.

@@ -69,6 +69,10 @@ impl Job {
         let shards = residents.len();
         let spill = membership.as_ref().and_then(|it| it.node.spill().cloned());
         let waits = Waits::new(options.budget.clone(), spill);
+        let waits = match &options.files {
+            Some(files) => waits.returning(files.clone(), threads as usize),
+            None => waits,
+        };
         let ties = membership.map(|membership| Ties::new(membership, &plan, &numbers, shards));
         let ties = ties.transpose()?.map(Box::new);
         let exchanges = exchanges(&plan, ties.as_deref(), &numbers);

@@ -5,6 +5,7 @@ use crate::arrivals::Arrivals;
 use crate::executor::job::Job;
 use crate::executor::steps::{By, Step, Way};
 use crate::shard::Surroundings;
+use crate::waits::At;
 use brambling_exchange::in_process::{Heard, Mark};
 use brambling_program::{ExchangeId, LoopId, StageId, Turn};
 
@@ -49,11 +50,18 @@ impl<'a> Around<'a, '_> {
     fn has_come(&mut self, id: ExchangeId, turn: Turn, by: By) -> bool {
         let at = (id, turn);
         if by == By::Mail {
-            return self.arrivals.is_complete(at, self.job);
+            return self.arrivals.is_complete(at, self.job) && self.is_back(at);
         }
         let heard = self.job.exchange(id).heard(turn, self.index);
         self.is_all(at, heard)
-            && (by == By::Places || mail::is_complete(self.job, self.number, self.arrivals, at))
+            && (by == By::Places
+                || mail::is_complete(self.job, self.number, self.arrivals, at) && self.is_back(at))
+    }
+
+    /// Whether nothing of a complete turn is to be read back: else the shard is woken when something was.
+    fn is_back(&mut self, at: At) -> bool {
+        let waker = || self.job.looks(self.number);
+        self.arrivals.is_back(at, &self.job.waits, waker)
     }
 
     /// Whether all has been heard; what lacks is noted.

@@ -142,6 +142,7 @@ impl Hosted {
             stall: shared.stall,
             timed_calls: None,
             weight: self.state().weight.max(1),
+            files: (shared.spilling.as_ref()).map(|spilling| spilling.files.clone()),
         };
         Job::member(plan, shared.pool.beds(), options, membership)
             .map_err(|error| error.to_string())
