@@ -57,7 +57,7 @@ pub mod prelude {
     pub use crate::{Outcome, RunOptions};
     pub use brambling_program::{
         Blocked, Blocks, Combine, Context, Dataset, Inbox, Max, Min, Outbox, Partitioner, Payload,
-        Program, Progress, Relation, Rows, Sum,
+        Program, Progress, Relation, Rows, Streams, Sum,
     };
 }
 

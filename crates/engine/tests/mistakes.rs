@@ -6,7 +6,7 @@ mod support;
 use brambling::ml::{FitError, KMeans, LogisticRegression, Solver};
 use brambling::operators::ml::samples::SampleBlock;
 use brambling::prelude::*;
-use brambling::program::{BuildError, KernelError, Spec};
+use brambling::program::{BuildError, Exchange, KernelError, Spec};
 use brambling::{Caller, Error, Failure, Interrupted, QuietCaller};
 use std::time::{Duration, Instant};
 
@@ -197,6 +197,61 @@ fn half_exchanges(p: &mut Program, stages: &[&str]) {
             _ => p.end(),
         }
     }
+}
+
+/// A stage that takes from some exchanges, sends to others, and does nothing.
+fn stream(
+    p: &mut Program,
+    name: &str,
+    of: &str,
+    takes: &[&Exchange<u64>],
+    sends: &[&Exchange<u64>],
+) {
+    let rows = p.dataset::<u64>(of, 2);
+    let mut stage = p.stream(name).update(&rows);
+    stage = takes.iter().fold(stage, |stage, it| stage.take(it));
+    stage = sends.iter().fold(stage, |stage, it| stage.send(it));
+    stage.run(
+        |_: &mut Context<'_>| (),
+        |(): &mut (), _: &mut Streams<'_, '_>, _: &mut u64| Progress::Done,
+    );
+}
+
+#[test]
+fn a_stream_with_ends_of_another_kind() {
+    check(
+        |p| {
+            let whole = p.exchange::<u64>("whole", Relation::AllToAll);
+            stream(p, "send", "rows", &[], &[&whole]);
+        },
+        "stage `send` and exchange `whole`: a streaming stage takes and sends by chunks, and the exchange is of whole pieces; make it with streamed",
+    );
+    check(
+        |p| {
+            let chunks = p.streamed::<u64>("chunks", Relation::AllToAll);
+            stream(p, "send", "rows", &[], &[&chunks]);
+            let sums = p.dataset::<u64>("sums", 2);
+            p.gather("add", &chunks).write(&sums).run(
+                |inbox: &mut Inbox<'_, u64>, sum: &mut u64| *sum = inbox.map(|(_, n)| *n).sum(),
+            );
+        },
+        "stage `add` and exchange `chunks`: the exchange is streamed, so both of its ends are streaming stages; declare the stage with stream, or make the \
+         exchange with exchange",
+    );
+    check(
+        |p| {
+            let [one, other] = ["one", "other"].map(|it| p.streamed::<u64>(it, Relation::AllToAll));
+            stream(p, "send", "rows", &[], &[&one, &other]);
+        },
+        "stage `send` and exchange `other`: the stage sends to another exchange already; send there from a stage of its own",
+    );
+    check(
+        |p| {
+            let chunks = p.streamed::<u64>("chunks", Relation::AllToAll);
+            stream(p, "turn round", "rows", &[&chunks], &[&chunks]);
+        },
+        "exchange `chunks`: one stage is both of its ends; an exchange is one scatter and then one gather, both in the same block",
+    );
 }
 
 #[test]

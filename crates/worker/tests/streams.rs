@@ -7,11 +7,16 @@ use brambling_program::{
     Bindings, Context, Dataset, Exchange, Partitioner, Payload, Plan, Program, Progress, Relation,
     Streams,
 };
+use brambling_storage::{FileError, FilePool, NamedFile, Read, Request, Ticket};
 use brambling_worker::executor::{Failure, Job, JobOptions, Pool, QuietCaller};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
+
+/// Far more than any job takes, also on a machine that is busy with others.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn run_on(threads: u32, program: Program, options: JobOptions) -> Result<Job, Failure> {
     let plan = Plan::compile(Arc::new(program), &Bindings::default()).unwrap();
@@ -442,4 +447,108 @@ fn a_chunk_has_its_largest_size() {
         failure.contains("`send`") && failure.contains("cut it smaller"),
         "{failure}"
     );
+}
+
+/// Reads a file that does not come before it may.
+struct Scanned {
+    read: Read,
+    waits: Arc<AtomicU32>,
+    gate: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Request for Scanned {
+    type Done = Vec<u8>;
+
+    fn run(self) -> Result<Vec<u8>, FileError> {
+        self.waits.fetch_add(1, SeqCst);
+        let opened = self.gate.lock().unwrap().recv_timeout(PATIENCE);
+        opened.expect("others run while the disk reads");
+        self.read.run()
+    }
+
+    fn name(&self) -> String {
+        self.read.name()
+    }
+}
+
+/// A scan is a stage: it asks threads for files for its chunks, waits, and holds no thread of a worker meanwhile. Of the one there is, here: the disk does not
+/// give a chunk before another shard has had a turn for it.
+#[test]
+fn a_scan_holds_no_thread_while_the_disk_reads() {
+    const CHUNKS: u64 = 6;
+    let bytes: Vec<u8> = (0..CHUNKS * CHUNK_BYTES).map(|i| (i % 251) as u8).collect();
+    let path = std::env::temp_dir().join(format!("brambling-scan-{}", std::process::id()));
+    std::fs::write(&path, &bytes).unwrap();
+    let file = Arc::new(NamedFile::open(&path).unwrap());
+    std::fs::remove_file(&path).unwrap();
+
+    let pool = Arc::new(FilePool::start().unwrap());
+    let (open, gate) = channel();
+    let gate = Arc::new(Mutex::new(gate));
+    let waits = Arc::new(AtomicU32::new(0));
+    let waiting = waits.clone();
+    let mut p = Program::new("scan");
+    let (turns, sum) = (p.dataset::<u64>("turns", 1), p.dataset::<u64>("sum", 1));
+    let chunks = p.streamed::<Vec<u8>>("chunks", Relation::AllToAll);
+    let rows = p.dataset::<u64>("rows", 1);
+    p.stream("scan").send(&chunks).update(&rows).run(
+        |_| None::<Ticket<Vec<u8>>>,
+        move |asked: &mut Option<Ticket<Vec<u8>>>,
+              streams: &mut Streams<'_, '_>,
+              rows: &mut u64| {
+            if let Some(ticket) = asked {
+                // A completion may come for something else.
+                let Some(chunk) = ticket.take() else {
+                    return Progress::Pending;
+                };
+                *rows += 1;
+                streams.send(&chunks, 0, chunk.unwrap());
+            }
+            if *rows == CHUNKS {
+                return Progress::Done;
+            }
+            let read = Read {
+                file: file.clone(),
+                start: *rows * CHUNK_BYTES,
+                into: vec![0; CHUNK_BYTES as usize],
+            };
+            let (waits, gate) = (waits.clone(), gate.clone());
+            let given = pool.give(
+                Scanned { read, waits, gate },
+                &streams.context().completion(),
+            );
+            *asked = Some(given.ok().expect("its queue is not full"));
+            Progress::Pending
+        },
+    );
+    p.stream("take").take(&chunks).update(&sum).run(
+        |_| (),
+        move |(): &mut (), streams: &mut Streams<'_, '_>, sum: &mut u64| loop {
+            match streams.poll(&chunks) {
+                Poll::Pending => return Progress::Pending,
+                Poll::Ready(None) => return Progress::Done,
+                Poll::Ready(Some((_, chunk))) => {
+                    *sum += chunk.iter().map(|it| u64::from(*it)).sum::<u64>()
+                }
+            }
+        },
+    );
+    p.stream("opens").update(&turns).run(
+        |_| (),
+        move |(): &mut (), _: &mut Streams<'_, '_>, turns: &mut u64| {
+            if u64::from(waiting.load(SeqCst)) > *turns {
+                *turns += 1;
+                open.send(()).unwrap();
+            }
+            match *turns {
+                CHUNKS => Progress::Done,
+                _ => Progress::More,
+            }
+        },
+    );
+    let mut job = run(1, p);
+    assert_eq!(take(&mut job, &turns, 1), [CHUNKS]);
+    assert_eq!(take(&mut job, &rows, 1), [CHUNKS]);
+    let expected = bytes.iter().map(|it| u64::from(*it)).sum::<u64>();
+    assert_eq!(take(&mut job, &sum, 1), [expected]);
 }

@@ -262,7 +262,7 @@ impl WorkerProcess {
             .for_each(|link| self.shared.board().hang_up(link));
     }
 
-    /// Kernels that run on though their jobs are over and that nobody was told of yet, in words.
+    /// Kernels that run on though their jobs are over, and shards that a task keeps from moving, of which nobody was told yet, in words.
     pub fn stuck_news(&self) -> Vec<String> {
         self.shared.stuck_news()
     }

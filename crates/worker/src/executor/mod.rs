@@ -8,6 +8,7 @@
 mod board;
 mod failure;
 mod job;
+mod kept;
 mod mail;
 mod meter;
 mod open;

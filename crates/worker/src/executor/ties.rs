@@ -12,6 +12,7 @@ mod performing;
 
 use super::failure::{Failure, Rank};
 use super::job::Job;
+use super::kept::Kept;
 use crate::cargo::{Cargo, Encoded};
 use crate::node::{Node, NodeError};
 use crate::parts::{Packing, Unpacking};
@@ -93,6 +94,8 @@ pub(super) struct Ties {
     chunk_bytes: usize,
     /// And so are shards.
     part_bytes: usize,
+    /// Shards that are to leave, and that a task keeps.
+    pub(super) kept: Kept,
 }
 
 impl Ties {
@@ -137,6 +140,7 @@ impl Ties {
             arrived: Mutex::default(),
             unsent: AtomicBool::new(true),
             is_due: AtomicBool::new(false),
+            kept: Kept::default(),
             assemblies: Mutex::default(),
             reads_in_place,
         })

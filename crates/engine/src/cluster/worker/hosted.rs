@@ -174,6 +174,14 @@ impl Hosted {
         told.next(self.key, job.readings())
     }
 
+    /// Shards of it that are to leave and are kept here for long, in words; each once.
+    pub(super) fn kept_news(&self) -> Vec<String> {
+        let job = self.state().job.clone();
+        let news = job.map(|job| job.kept_news()).unwrap_or_default();
+        let text = |news| format!("job {}: {news}", self.key);
+        news.into_iter().map(text).collect()
+    }
+
     /// How many of its shards are here.
     pub(super) fn shards(&self) -> usize {
         let job = self.state().job.clone();

@@ -109,11 +109,12 @@ impl Shared {
         self.news.notify_all();
     }
 
-    /// Kernels that the worker's log does not have yet.
+    /// What the worker's log does not have yet: kernels that run on, and shards that a task keeps from moving.
     pub(super) fn stuck_news(&self) -> Vec<String> {
+        let jobs: Vec<Arc<Hosted>> = self.state().jobs.values().cloned().collect();
+        let mut news: Vec<String> = jobs.iter().flat_map(|job| job.kept_news()).collect();
         let mut state = self.state();
         let now = Instant::now();
-        let mut news = Vec::new();
         for it in state.overdue.iter_mut().filter(|it| !it.is_logged) {
             if let Some(StuckKernel {
                 key,

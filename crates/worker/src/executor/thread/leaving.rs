@@ -115,7 +115,11 @@ impl Worker<'_> {
         // SAFETY: as in `run`, which holds no reference to it any more.
         let place = unsafe { &mut *resident.body.get() };
         let code = &job.plan.codes[resident.group.index()];
-        let waits = place.as_ref().is_some_and(|it| it.held_by(code).is_some());
+        let holder = place.as_ref().and_then(|it| it.held_by(code));
+        if let (Some(at), Some(ties)) = (holder, &job.ties) {
+            ties.kept.keep(number, resident.id(), at);
+        }
+        let waits = holder.is_some();
         let home = job.home(number);
         if waits && home != self.me {
             return job.hand(number, home);
@@ -135,6 +139,7 @@ impl Worker<'_> {
         let refusal = |error| job.refusal(None, error);
         // SAFETY: as in `run`: the shard is this thread's until it has left.
         let arrivals = unsafe { &mut *resident.arrivals.get() };
+        ties.kept.leave(number);
         ties.leave(job, number, arrivals).map_err(refusal)?;
         let arrivals = std::mem::take(arrivals);
         let parts = travel::pack(job, body, arrivals).map_err(Failure::Spilled)?;
