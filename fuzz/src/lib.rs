@@ -5,7 +5,9 @@
 
 use brambling_memory::cgroup;
 use brambling_program::tree::TreeNode;
-use brambling_program::{GroupId, Payload, Spec};
+use brambling_program::{
+    Blocks, GroupId, Partitioner, Payload, PlacementHint, Program, Spec, Sum, links,
+};
 use brambling_protocol::frame::{Ending, FORMAT, Frame, HEADER_BYTES, Header, Incoming, Kind};
 use brambling_protocol::greeting::{Dialer, Listener, Token};
 use brambling_protocol::{EntryRange, PartitionMap};
@@ -22,6 +24,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("map", map),
     ("cgroup", cgroup),
     ("program", program),
+    ("linked", linked),
     ("payload", payload),
 ];
 
@@ -164,6 +167,48 @@ pub fn program(bytes: &[u8]) {
     let decoded = Spec::decode(&again).expect("what was decoded can be encoded");
     assert_eq!(decoded.encode(), again);
 }
+
+/// A program that a client wrote, to be linked here.
+pub fn linked(bytes: &[u8]) {
+    let Ok(program) = Program::link(bytes) else {
+        return;
+    };
+    let again = program.encode().expect("what was linked can be encoded");
+    let linked = Program::link(&again).expect("what was linked links again");
+    assert_eq!(linked.encode().expect("as before"), again);
+    assert_eq!(linked.spec(), program.spec());
+}
+
+fn scale(by: &f64, x: &f64, y: &mut f64) {
+    *y = by * x;
+}
+
+fn is_small(limit: &f64, total: &f64) -> bool {
+    total < limit
+}
+
+/// A program with whatever a linked one may have.
+pub fn sample(p: &mut Program) {
+    let first = |by: &f64, index: u32, _: u32| by * f64::from(index);
+    let x = p.scan("x", 4, Partitioner::Opaque, 0.5, first);
+    let y = p.load("y", 4, Partitioner::Opaque, |_, _| 1.0);
+    let total = p.value("total", 1, 1.5);
+    let blocks = p.value("blocks", 1, Blocks::<Vec<f64>>::default());
+    let sums = p.value("sums", 1, vec![1.0]);
+    p.hint_placement(&x, PlacementHint::Columns(2));
+    let small = p.signal("small").read(&total).with(3.0).run(is_small);
+    p.branch(
+        small,
+        |p| p.compute("scale").read(&x).write(&y).with(2.0).run(scale),
+        |_| {},
+    );
+    p.reduce_to(Sum, &y, &total);
+    p.broadcast(&total, &x);
+    p.reduce_blocks(Sum, &blocks, &sums, |sums: &mut Vec<f64>, of: &Vec<f64>| {
+        sums.clone_from(of)
+    });
+}
+links!("fuzz.sample" 1, sample);
 
 /// Values of partitions and pieces: the first byte says of which type.
 pub fn payload(bytes: &[u8]) {

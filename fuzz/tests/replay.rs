@@ -1,9 +1,12 @@
 //! Replays the corpus of every target, and a few thousand mutations of it that are the same each time.
 
 use brambling_fuzz::TARGETS;
+use brambling_program::Program;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const MUTATIONS: usize = 4_000;
 
@@ -75,6 +78,38 @@ fn the_corpus_and_its_mutations_are_decoded_or_refused() {
             target(&mutate(&mut random, &inputs));
         }
     }
+}
+
+/// The corpora are what is encoded today, and what earlier builds wrote: new inputs lie beside these.
+#[test]
+fn what_links_is_in_its_corpus() {
+    let mut p = Program::new("sample").with_seed(3);
+    brambling_fuzz::sample(&mut p);
+    let path = corpus("linked").join("sample");
+    if std::env::var_os("BRAMBLING_WRITE_GOLDEN").is_some() {
+        fs::create_dir_all(corpus("linked")).unwrap();
+        fs::write(&path, p.encode().unwrap()).unwrap();
+    }
+    assert!(Program::link(&fs::read(path).unwrap()).is_ok());
+}
+
+/// Mutations of one corpus for as long as somebody asks for: `BRAMBLING_FUZZ=linked:10` is ten minutes. None by default.
+#[test]
+fn mutations_for_some_minutes() {
+    let Ok(asked) = std::env::var("BRAMBLING_FUZZ") else {
+        return;
+    };
+    let (name, minutes) = asked.split_once(':').expect("TARGET:MINUTES");
+    let target = TARGETS.iter().find(|it| it.0 == name).expect("a target").1;
+    let inputs = inputs(name);
+    let until = Instant::now() + Duration::from_secs(60 * minutes.parse::<u64>().unwrap());
+    let (mut random, mut count) = (Random(0x2545_f491_4f6c_dd1d), 0u64);
+    while Instant::now() < until {
+        (0..1_000).for_each(|_| target(&mutate(&mut random, &inputs)));
+        count += 1_000;
+    }
+    let told = format!("{{\"faults\": 0, \"inputs\": {count}}}\n");
+    std::io::stdout().write_all(told.as_bytes()).unwrap();
 }
 
 #[test]

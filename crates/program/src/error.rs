@@ -96,6 +96,14 @@ pub enum BuildError {
         /// What is wrong and how to mend it.
         problem: &'static str,
     },
+    /// A dataset that begins with values that nobody has given.
+    #[error(
+        "nobody has given what dataset `{dataset}` begins with: the program comes from another process; give it with give before it runs"
+    )]
+    NotGiven {
+        /// The dataset.
+        dataset: String,
+    },
     /// A streaming stage that cannot be begun anew.
     #[error(
         "stage `{stage}` is said to be repeatable and takes chunks of `{exchange}`: a chunk is taken once, so it cannot be begun anew; \

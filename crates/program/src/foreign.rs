@@ -102,7 +102,7 @@ impl<T: Payload> Payload for Foreign<T> {
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.len.encode(out);
-        self.iter().for_each(|value| value.encode(out));
+        T::encode_all(self, out);
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         Vec::decode(input).map(Foreign::owned)

@@ -1,10 +1,11 @@
 //! Where shards had better be: what whoever places them may know of what they will send to each other.
 
 use crate::{Dataset, DatasetId, Group, Program};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Which shards of a group had better be on one worker. No result depends on it, and whoever places shards may do otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PlacementHint {
     /// Those whose indices are near to each other.

@@ -3,9 +3,11 @@
 
 use crate::slots::{SlotsIn, SlotsOut};
 use crate::streams::OpenTask;
-use crate::{KernelError, Position, Rng, StageId, Turn};
+use crate::{DecodeError, KernelError, Position, Rng, StageId, Turn};
+use std::any::Any;
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
@@ -23,7 +25,7 @@ pub enum Progress {
 }
 
 /// A function over a shard's partitions, with types erased.
-pub trait Kernel: Send + Sync {
+pub trait Kernel: Any + Send + Sync {
     /// Runs one task.
     ///
     /// # Safety
@@ -32,6 +34,21 @@ pub trait Kernel: Send + Sync {
     /// stage that asks for cells they point to `Value`s. Ports of a scatter or gather are set in the
     /// context and of the declared piece type.
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+
+    /// Its serialised parameters, if it was given any by [`with`](crate::Compute::with).
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// The same function with other parameters; none where it takes none. It is asked only of kernels that take them.
+    fn with_parameters(&self, _parameters: &[u8]) -> Option<Result<Arc<dyn Kernel>, DecodeError>> {
+        None
+    }
+
+    /// Whether it holds nothing, so that any other of its type does the same.
+    fn is_stateless(&self) -> bool {
+        size_of_val(self) == 0
+    }
 }
 
 /// Where a scatter puts its pieces. A sink that has no memory for a further one unwinds out of the kernel; kernels let

@@ -13,6 +13,7 @@ mod hint;
 mod ids;
 mod kernel;
 pub mod key;
+pub mod link;
 mod named;
 mod payload;
 mod placement;
@@ -45,6 +46,7 @@ pub use hint::PlacementHint;
 pub use ids::*;
 pub use kernel::{Context, IntoProgress, Kernel, PieceSink, PieceSource, Pieces, Progress, Sink};
 pub use key::{Key, partition_of};
+pub use link::LinkError;
 pub use named::Named;
 #[doc(hidden)]
 pub use payload::payload_serde;
@@ -60,7 +62,7 @@ pub use spec::{
     Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node,
     Partitioner, Runner, Spec, StageKind, StageSpec, StreamSpec, Use,
 };
-pub use stages::{Compute, Gather, Map, Scatter, SignalStage, Stream};
+pub use stages::{Compute, Gather, Map, Parameterised, Scatter, SignalStage, Stream};
 pub use streams::{CHUNK_BYTES_MAX, OpenTask, Polled, StreamPorts, Streams};
 pub use validate::{Group, Structure};
 pub use value::{PayloadType, Value};

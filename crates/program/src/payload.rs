@@ -140,6 +140,21 @@ pub trait Payload: Default + Clone + Send + Sync + 'static {
     }
 }
 
+/// The value that all of some bytes are.
+///
+/// # Errors
+/// When they are not, or more.
+pub(crate) fn decode_all_of<T: Payload>(mut bytes: &[u8]) -> Result<T, DecodeError> {
+    let value = T::decode(&mut bytes)?;
+    match bytes {
+        [] => Ok(value),
+        more => Err(DecodeError::of::<T>(format!(
+            "{} bytes too many",
+            more.len()
+        ))),
+    }
+}
+
 /// [`Payload::decode_all`] of a type whose values lie in memory as they are encoded.
 ///
 /// # Errors

@@ -62,6 +62,10 @@ impl Plan {
     pub fn compile(program: Arc<Program>, bindings: &Bindings) -> Result<Plan, BuildError> {
         let structure = program.structure()?;
         let spec = program.spec();
+        if let Some(dataset) = program.to_be_given().next() {
+            let dataset = spec.datasets[dataset.index()].name.clone();
+            return Err(BuildError::NotGiven { dataset });
+        }
         let counts = structure
             .groups
             .iter()

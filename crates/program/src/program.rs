@@ -1,11 +1,13 @@
 //! The builder: ordinary code makes a `Program` value.
 
+use crate::payload::decode_all_of;
 use crate::placement::Placement;
 use crate::{
-    BlockId, BuildError, Count, DatasetId, DatasetSpec, ExchangeId, ExchangeSpec, Kernel, KernelId,
-    KernelSpec, Node, Partitioner, Payload, PayloadType, PlacementHint, Relation, Runner, Spec,
-    StageId, StageKind, StageSpec, Structure, Use, Value,
+    BlockId, BuildError, Count, DatasetId, DatasetSpec, DecodeError, ExchangeId, ExchangeSpec,
+    Kernel, KernelId, KernelSpec, Node, Partitioner, Payload, PayloadType, PlacementHint, Relation,
+    Runner, Spec, StageId, StageKind, StageSpec, Structure, Use, Value,
 };
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -16,6 +18,70 @@ pub type Source = Arc<dyn Fn(u32, u32) -> Value + Send + Sync>;
 
 /// Merges into a piece those of the sources that follow it: see [`Program::combine`].
 pub type Combiner = Arc<dyn Fn(&mut Value, &mut [Value]) + Send + Sync>;
+
+/// A combiner, and what tells it from others.
+#[derive(Clone)]
+pub(crate) struct Combining {
+    pub(crate) combiner: Combiner,
+    /// Its type, if it captures nothing: then any of its type does the same.
+    pub(crate) stateless: Option<TypeId>,
+}
+
+/// Where the values come from that a dataset begins with.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    /// Each partition begins with a copy.
+    Value(Value),
+    /// A function of this process makes them.
+    Made(Source),
+    /// A function makes them that other processes may have too.
+    Scan(Arc<dyn Reader>),
+    /// Whoever runs the program gives them.
+    Given,
+}
+
+/// A function with parameters that makes the values of a dataset: see [`Program::scan`].
+pub(crate) trait Reader: Any + Send + Sync {
+    fn read(&self, index: u32, count: u32) -> Value;
+    fn parameters(&self) -> Vec<u8>;
+    fn with_parameters(&self, parameters: &[u8]) -> Result<Arc<dyn Reader>, DecodeError>;
+    fn payload(&self) -> &'static PayloadType;
+}
+
+struct Scan<F, P, T> {
+    reader: F,
+    parameters: P,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<F, P, T> Reader for Scan<F, P, T>
+where
+    F: Fn(&P, u32, u32) -> T + Copy + Send + Sync + 'static,
+    P: Payload,
+    T: Payload,
+{
+    fn read(&self, index: u32, count: u32) -> Value {
+        Value::new((self.reader)(&self.parameters, index, count))
+    }
+
+    fn parameters(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.parameters.encode(&mut bytes);
+        bytes
+    }
+
+    fn with_parameters(&self, parameters: &[u8]) -> Result<Arc<dyn Reader>, DecodeError> {
+        Ok(Arc::new(Scan {
+            reader: self.reader,
+            parameters: decode_all_of(parameters)?,
+            value: PhantomData,
+        }))
+    }
+
+    fn payload(&self) -> &'static PayloadType {
+        PayloadType::of::<T>()
+    }
+}
 
 /// A handle of a dataset of payloads `T`.
 pub struct Dataset<T> {
@@ -44,6 +110,15 @@ impl<T> Dataset<T> {
 }
 
 impl<P> Exchange<P> {
+    /// The handle of an exchange whose pieces are `P`, in whatever program.
+    pub(crate) fn of(id: ExchangeId) -> Exchange<P> {
+        Exchange {
+            id,
+            program: u64::MAX,
+            piece: PhantomData,
+        }
+    }
+
     /// The exchange's number.
     pub fn id(&self) -> ExchangeId {
         self.id
@@ -98,13 +173,18 @@ pub struct Program {
     pub(crate) pieces: Vec<&'static PayloadType>,
     /// The first scatter of each exchange.
     pub(crate) scatters: Vec<Option<StageId>>,
-    pub(crate) combiners: BTreeMap<ExchangeId, Combiner>,
-    pub(crate) sources: Vec<Option<Source>>,
+    pub(crate) combiners: BTreeMap<ExchangeId, Combining>,
+    pub(crate) sources: Vec<Option<Origin>>,
     pub(crate) kernels: Vec<Arc<dyn Kernel>>,
     pub(crate) open: Vec<BlockId>,
     pub(crate) errors: Vec<BuildError>,
     pub(crate) placement: Placement,
     pub(crate) hints: BTreeMap<DatasetId, PlacementHint>,
+}
+
+/// The type of a function that captures nothing.
+fn stateless<F: 'static>(_: &F) -> Option<TypeId> {
+    (size_of::<F>() == 0).then(TypeId::of::<F>)
 }
 
 fn piece<P: Payload>(value: &mut Value) -> &mut P {
@@ -190,7 +270,7 @@ impl Program {
         value: T,
     ) -> Dataset<T> {
         let dataset = self.dataset(name, partitions);
-        self.sources[dataset.id.index()] = Some(Arc::new(move |_, _| Value::new(value.clone())));
+        self.sources[dataset.id.index()] = Some(Origin::Value(Value::new(value)));
         self.spec.datasets[dataset.id.index()].loaded = true;
         dataset
     }
@@ -211,8 +291,87 @@ impl Program {
             partitioner,
             false,
             PayloadType::of::<T>(),
-            Some(source),
+            Some(Origin::Made(source)),
         )
+    }
+
+    /// A dataset whose partitions a function makes from parameters and (index, number of partitions), wherever they are placed: unlike
+    /// [`Program::load`] in whichever process that is, which therefore has to find there what the function reads. The function captures nothing. Freed
+    /// after its last use unless [`Program::keep`] says otherwise.
+    ///
+    /// ```
+    /// use brambling_program::{Partitioner, Program};
+    ///
+    /// let mut p = Program::new("squares");
+    /// let from = |first: &u64, index: u32, _: u32| (first + u64::from(index)).pow(2);
+    /// let squares = p.scan("squares", 4, Partitioner::Opaque, 10, from);
+    /// assert_eq!(p.initial(squares.id(), 3, 4).get::<u64>(), Some(&169));
+    /// ```
+    pub fn scan<T: Payload, P: Payload, F>(
+        &mut self,
+        name: impl Into<String>,
+        partitions: impl Into<Count>,
+        partitioner: Partitioner,
+        parameters: P,
+        reader: F,
+    ) -> Dataset<T>
+    where
+        F: Fn(&P, u32, u32) -> T + Copy + Send + Sync + 'static,
+    {
+        const {
+            assert!(
+                size_of::<F>() == 0,
+                "a function that captures nothing: what it needs are parameters"
+            )
+        };
+        let value = PhantomData;
+        let scan = Scan {
+            reader,
+            parameters,
+            value,
+        };
+        self.declare(
+            name.into(),
+            partitions.into(),
+            partitioner,
+            false,
+            PayloadType::of::<T>(),
+            Some(Origin::Scan(Arc::new(scan))),
+        )
+    }
+
+    /// A dataset whose partitions are given by whoever runs the program, by [`Program::give`]: as in a program that was [linked](Program::link).
+    pub fn given<T: Payload>(
+        &mut self,
+        name: impl Into<String>,
+        partitions: impl Into<Count>,
+        partitioner: Partitioner,
+    ) -> Dataset<T> {
+        self.declare(
+            name.into(),
+            partitions.into(),
+            partitioner,
+            false,
+            PayloadType::of::<T>(),
+            Some(Origin::Given),
+        )
+    }
+
+    /// Gives what partitions of a dataset begin with.
+    ///
+    /// # Panics
+    /// When it is not one that [is to be given](Program::to_be_given).
+    pub fn give(&mut self, dataset: DatasetId, source: Source) {
+        let origin = &mut self.sources[dataset.index()];
+        assert!(matches!(origin, Some(Origin::Given)), "nobody waits for it");
+        *origin = Some(Origin::Made(source));
+    }
+
+    /// Datasets that nobody has given yet.
+    pub fn to_be_given(&self) -> impl Iterator<Item = DatasetId> + '_ {
+        let origins = (0..).map(DatasetId).zip(&self.sources);
+        let waits = origins.filter(|(_, origin)| matches!(origin, Some(Origin::Given)));
+        waits.map(|(dataset, _)| dataset)
     }
 
     /// A dataset that is freed after its last use.
@@ -255,6 +414,19 @@ impl Program {
         self.spec.datasets[dataset.id.index()].keep = true;
     }
 
+    /// The handle of a dataset by its name, the first of that name, where its payloads are `T`: for a program that was
+    /// [linked](Program::link).
+    pub fn find<T: Payload>(&self, name: &str) -> Option<Dataset<T>> {
+        let datasets = &self.spec.datasets;
+        let at = datasets.iter().position(|it| it.name == name)?;
+        let id = DatasetId(at as u32);
+        self.types[at].is::<T>().then_some(Dataset {
+            id,
+            program: self.identity,
+            payload: PhantomData,
+        })
+    }
+
     /// Says that rows of a dataset lie by the hash of a key, as after a shuffle. For other languages' builders.
     pub fn mark_hashed<T>(&mut self, dataset: &Dataset<T>) {
         self.spec.datasets[dataset.id.index()].partitioner = Partitioner::Hash;
@@ -267,7 +439,7 @@ impl Program {
         partitioner: Partitioner,
         keep: bool,
         payload: &'static PayloadType,
-        source: Option<Source>,
+        source: Option<Origin>,
     ) -> Dataset<T> {
         if count == Count::Fixed(0) {
             self.errors.push(BuildError::ZeroPartitions {
@@ -363,12 +535,16 @@ impl Program {
             let mut others = others.iter_mut().map(piece::<P>);
             merge(piece(first), &mut others);
         };
-        self.combiners.insert(exchange.id, Arc::new(combine));
+        let combining = Combining {
+            stateless: stateless(&combine),
+            combiner: Arc::new(combine),
+        };
+        self.combiners.insert(exchange.id, combining);
     }
 
     /// How pieces of an exchange are merged on their way, if they may be.
     pub fn combiner(&self, exchange: ExchangeId) -> Option<&Combiner> {
-        self.combiners.get(&exchange)
+        self.combiners.get(&exchange).map(|it| &it.combiner)
     }
 
     /// Repeats what `body` adds, a number of turns.
@@ -590,7 +766,10 @@ impl Program {
     /// The value of a partition before the program starts.
     pub fn initial(&self, dataset: DatasetId, index: u32, count: u32) -> Value {
         match &self.sources[dataset.index()] {
-            Some(source) => source(index, count),
+            Some(Origin::Value(value)) => value.clone(),
+            Some(Origin::Made(source)) => source(index, count),
+            Some(Origin::Scan(reader)) => reader.read(index, count),
+            Some(Origin::Given) => unreachable!("a plan is compiled once all is given"),
             None => Value::default_of(self.types[dataset.index()]),
         }
     }

@@ -3,7 +3,8 @@
 use crate::streams::StreamKernel;
 use crate::typed::{
     Append, Cell, ComputeFn, ComputeKernel, ContextFn, ContextKernel, GatherFn, GatherKernel,
-    MapFn, MapKernel, Read, ScatterFn, ScatterKernel, SignalFn, SignalKernel, StreamFn, Write,
+    MapFn, MapKernel, Read, ScatterFn, ScatterKernel, SignalFn, SignalKernel, StreamFn, With,
+    Write,
 };
 use crate::{
     Blocked, Blocks, BuildError, Context, Dataset, DatasetId, Exchange, Kernel, KernelSpec, Node,
@@ -58,7 +59,11 @@ impl<'p> Draft<'p> {
     fn finish(mut self, type_name: &str, kernel: Arc<dyn Kernel>) -> StageId {
         self.finished = true;
         let named = self.kernel.take();
-        let (name, parameters) = named.unwrap_or_else(|| (type_name.to_owned(), Vec::new()));
+        let (name, mut parameters) = named.unwrap_or_else(|| (type_name.to_owned(), Vec::new()));
+        let own = kernel.parameters();
+        if !own.is_empty() {
+            parameters = own;
+        }
         let spec = KernelSpec {
             name,
             parameters,
@@ -319,6 +324,144 @@ impl<A: 'static> SignalStage<'_, A> {
             Arc::new(SignalKernel::<F, A>(kernel, PhantomData)),
         );
         Signal { stage, program }
+    }
+}
+
+/// A stage whose function takes parameters first: made by [`Compute::with`] and its like.
+#[must_use = "finish the stage with run"]
+pub struct Parameterised<S, P> {
+    stage: S,
+    parameters: P,
+}
+
+macro_rules! parameterised {
+    ($name:ident <$($param:ident $(: $bound:path)?),*>) => {
+        impl<'p, $($param $(: $bound)?),*> $name<'p, $($param),*> {
+            /// The stage's function takes a reference to these first. They are data: they travel with the program, and workers compare them. The
+            /// function captures nothing.
+            pub fn with<Par: Payload>(self, parameters: Par) -> Parameterised<Self, Par> {
+                Parameterised { stage: self, parameters }
+            }
+        }
+    };
+}
+parameterised!(Compute<A>);
+parameterised!(Scatter<A, P: Payload>);
+parameterised!(Gather<A, P: Payload>);
+parameterised!(SignalStage<A>);
+parameterised!(Stream<A>);
+parameterised!(Map<T: Blocked, A>);
+
+impl<S, Par> Parameterised<S, Par> {
+    /// The stage, and the function with its parameters.
+    fn parts<F: Copy>(self, function: F) -> (S, With<F, Par>) {
+        const {
+            assert!(
+                size_of::<F>() == 0,
+                "a function that captures nothing: what it needs are parameters"
+            )
+        };
+        let parameters = self.parameters;
+        (
+            self.stage,
+            With {
+                function,
+                parameters,
+            },
+        )
+    }
+}
+
+impl<A: 'static, Par> Parameterised<Compute<'_, A>, Par> {
+    /// Gives the kernel: as [`Compute::run`], and a reference to the parameters comes first.
+    pub fn run<F: Copy>(self, kernel: F)
+    where
+        With<F, Par>: ComputeFn<A>,
+    {
+        let (stage, kernel) = self.parts(kernel);
+        stage.run(kernel);
+    }
+
+    /// As [`Compute::run_with_context`], and a reference to the parameters comes first.
+    pub fn run_with_context<F: Copy>(self, kernel: F)
+    where
+        With<F, Par>: ContextFn<A>,
+    {
+        let (stage, kernel) = self.parts(kernel);
+        stage.run_with_context(kernel);
+    }
+}
+
+impl<A: 'static, P: Payload, Par> Parameterised<Scatter<'_, A, P>, Par> {
+    /// Gives the kernel: as [`Scatter::run`], and a reference to the parameters comes first.
+    pub fn run<F: Copy>(self, kernel: F)
+    where
+        With<F, Par>: ScatterFn<A, P>,
+    {
+        let (stage, kernel) = self.parts(kernel);
+        stage.run(kernel);
+    }
+}
+
+impl<A: 'static, P: Payload, Par> Parameterised<Gather<'_, A, P>, Par> {
+    /// Gives the kernel: as [`Gather::run`], and a reference to the parameters comes first.
+    pub fn run<F: Copy>(self, kernel: F)
+    where
+        With<F, Par>: GatherFn<A, P>,
+    {
+        let (stage, kernel) = self.parts(kernel);
+        stage.run(kernel);
+    }
+}
+
+impl<A: 'static, Par> Parameterised<SignalStage<'_, A>, Par> {
+    /// Gives the kernel: as [`SignalStage::run`], and a reference to the parameters comes first.
+    pub fn run<F: Copy>(self, kernel: F) -> Signal
+    where
+        With<F, Par>: SignalFn<A>,
+    {
+        let (stage, kernel) = self.parts(kernel);
+        stage.run(kernel)
+    }
+}
+
+impl<A: 'static, Par: Payload> Parameterised<Stream<'_, A>, Par> {
+    /// Gives how a task is opened, and the kernel: as [`Stream::run`], and a reference to the parameters comes first, to both.
+    pub fn run<S: Send + 'static, O, F: Copy>(self, open: O, kernel: F)
+    where
+        O: Fn(&Par, &mut Context<'_>) -> S + Copy + Send + Sync + 'static,
+        With<F, Par>: StreamFn<A, S>,
+    {
+        let parameters = self.parameters.clone();
+        let (stage, kernel) = self.parts(kernel);
+        const {
+            assert!(
+                size_of::<O>() == 0,
+                "a function that captures nothing: what it needs are parameters"
+            )
+        };
+        let open = With {
+            function: open,
+            parameters,
+        };
+        let kernel_type = type_name::<F>();
+        let kernel = Arc::new(StreamKernel::<_, With<F, Par>, A, S>(
+            open,
+            kernel,
+            PhantomData,
+        ));
+        stage.draft.finish(kernel_type, kernel);
+    }
+}
+
+impl<T: Blocked, A: 'static, Par> Parameterised<Map<'_, T, A>, Par> {
+    /// Gives the kernel: as [`Map::into`], and a reference to the parameters comes first.
+    pub fn into<R: Payload, F: Copy>(self, results: &Dataset<Blocks<R>>, kernel: F)
+    where
+        With<F, Par>: MapFn<T, A, R>,
+    {
+        let (stage, kernel) = self.parts(kernel);
+        stage.into(results, kernel);
     }
 }
 

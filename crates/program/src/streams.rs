@@ -5,10 +5,12 @@
 //! output when it likes. Whoever runs kernels knows what comes and where there is room ([`StreamPorts`]).
 #![allow(unsafe_code)] // Chunks are erased; the builder fixed their type.
 
-use crate::typed::StreamFn;
-use crate::{Context, Exchange, ExchangeId, Kernel, Payload, Progress};
+use crate::payload::decode_all_of;
+use crate::typed::{StreamFn, With};
+use crate::{Context, DecodeError, Exchange, ExchangeId, Kernel, Payload, PayloadType, Progress};
 use std::any::Any;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// A chunk of a streamed exchange has at most so many bytes: between processes it goes in one frame.
@@ -36,8 +38,10 @@ pub enum Polled {
 pub trait StreamPorts {
     /// The next chunk of an input.
     fn poll(&mut self, from: ExchangeId) -> Polled;
-    /// The output.
-    fn output(&self) -> Option<ExchangeId>;
+    /// The input at a place among those that the stage takes, and the type of its chunks.
+    fn input(&self, place: usize) -> Option<(ExchangeId, &'static PayloadType)>;
+    /// The output, and the type of its chunks.
+    fn output(&self) -> Option<(ExchangeId, &'static PayloadType)>;
     /// The buffer of the next chunk to a destination; none when the relation forbids it at this turn.
     fn slot(&mut self, destination: u32) -> Option<*mut u8>;
     /// Sends the chunk that was written; nothing if none was.
@@ -60,6 +64,34 @@ impl<'a, 'c> Streams<'a, 'c> {
     /// Where the task runs.
     pub fn context(&mut self) -> &mut Context<'c> {
         self.context
+    }
+
+    /// The input at a place among those that the stage takes: for a kernel that captures no exchange, so that its program
+    /// [links](crate::Program::link).
+    ///
+    /// # Panics
+    /// When the stage takes from fewer, or chunks of another type.
+    #[track_caller]
+    pub fn input<P: Payload>(&self, place: usize) -> Exchange<P> {
+        let end = self.ports.input(place);
+        let end = end.filter(|(_, piece)| piece.is::<P>());
+        let Some((id, _)) = end else {
+            panic!("the stage takes no chunks of this type at place {place}; declare it with take");
+        };
+        Exchange::of(id)
+    }
+
+    /// The output: as [`Streams::input`].
+    ///
+    /// # Panics
+    /// When the stage sends nothing, or chunks of another type.
+    #[track_caller]
+    pub fn output<P: Payload>(&self) -> Exchange<P> {
+        let end = self.ports.output().filter(|(_, piece)| piece.is::<P>());
+        let Some((id, _)) = end else {
+            panic!("the stage sends no chunks of this type; declare it with send");
+        };
+        Exchange::of(id)
     }
 
     /// The next chunk of an input, with the partition that sent it: all of the lowest source come first, as it sent them, then those of the next.
@@ -137,7 +169,7 @@ impl<'a, 'c> Streams<'a, 'c> {
     #[track_caller]
     fn expect<P>(&self, to: &Exchange<P>) {
         assert_eq!(
-            self.ports.output(),
+            self.ports.output().map(|it| it.0),
             Some(to.id),
             "the stage does not send to this exchange; declare it with send"
         );
@@ -151,9 +183,45 @@ pub(crate) struct StreamKernel<O, F, A, S>(
     pub(crate) PhantomData<fn() -> (A, S)>,
 );
 
+/// How a task of a streaming stage is opened.
+pub(crate) trait Opens<S>: Send + Sync + 'static {
+    fn open(&self, context: &mut Context<'_>) -> S;
+    /// The same with other parameters; none where it takes none.
+    fn with_parameters(_parameters: &[u8], _like: &Self) -> Option<Result<Self, DecodeError>>
+    where
+        Self: Sized,
+    {
+        None
+    }
+}
+
+impl<S, O: Fn(&mut Context<'_>) -> S + Send + Sync + 'static> Opens<S> for O {
+    fn open(&self, context: &mut Context<'_>) -> S {
+        self(context)
+    }
+}
+
+impl<S, P: Payload, O> Opens<S> for With<O, P>
+where
+    O: Fn(&P, &mut Context<'_>) -> S + Copy + Send + Sync + 'static,
+{
+    fn open(&self, context: &mut Context<'_>) -> S {
+        (self.function)(&self.parameters, context)
+    }
+
+    fn with_parameters(parameters: &[u8], like: &Self) -> Option<Result<Self, DecodeError>> {
+        let function = like.function;
+        let parameters = decode_all_of::<P>(parameters);
+        Some(parameters.map(|parameters| With {
+            function,
+            parameters,
+        }))
+    }
+}
+
 impl<O, F, A, S> Kernel for StreamKernel<O, F, A, S>
 where
-    O: Fn(&mut Context<'_>) -> S + Send + Sync + 'static,
+    O: Opens<S>,
     F: StreamFn<A, S>,
     A: 'static,
     S: Send + 'static,
@@ -167,7 +235,7 @@ where
         let open = unsafe { open.as_mut() };
         let mut state = match open.state.take() {
             Some(kept) => kept.downcast::<S>().expect("kept by this kernel"),
-            None => Box::new((self.0)(context)),
+            None => Box::new(self.0.open(context)),
         };
         let ports = &mut *open.ports;
         let mut streams = Streams { context, ports };
@@ -177,5 +245,18 @@ where
             open.state = Some(state);
         }
         progress
+    }
+
+    fn parameters(&self) -> Vec<u8> {
+        self.1.parameters()
+    }
+
+    fn with_parameters(&self, parameters: &[u8]) -> Option<Result<Arc<dyn Kernel>, DecodeError>> {
+        let open = O::with_parameters(parameters, &self.0)?;
+        let kernel = F::with_parameters(parameters, &self.1)?;
+        Some(open.and_then(|open| {
+            let kernel = StreamKernel(open, kernel?, PhantomData);
+            Ok(Arc::new(kernel) as Arc<dyn Kernel>)
+        }))
     }
 }

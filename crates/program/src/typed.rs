@@ -2,11 +2,13 @@
 #![allow(unused_unsafe)] // The arity without arguments has nothing unsafe to do.
 #![allow(unsafe_code)] // The erased pointers are cast back to the types that the builder recorded.
 
+use crate::payload::decode_all_of;
 use crate::{
-    Blocked, Blocks, Context, Inbox, IntoProgress, Kernel, Outbox, Payload, Progress, Streams,
-    Value,
+    Blocked, Blocks, Context, DecodeError, Inbox, IntoProgress, Kernel, Outbox, Payload, Progress,
+    Streams, Value,
 };
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// How a kernel holds one of its datasets.
 pub trait Access {
@@ -61,6 +63,17 @@ pub trait ComputeFn<A>: Send + Sync + 'static {
     /// # Safety
     /// As [`Kernel::call`].
     unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+    /// As [`Kernel::parameters`].
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// As [`Kernel::with_parameters`].
+    fn with_parameters(_parameters: &[u8], _like: &Self) -> Option<Result<Self, DecodeError>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// The same with the context as first argument.
@@ -68,6 +81,17 @@ pub trait ContextFn<A>: Send + Sync + 'static {
     /// # Safety
     /// As [`Kernel::call`].
     unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+    /// As [`Kernel::parameters`].
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// As [`Kernel::with_parameters`].
+    fn with_parameters(_parameters: &[u8], _like: &Self) -> Option<Result<Self, DecodeError>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// A function over accesses and an outbox.
@@ -75,6 +99,17 @@ pub trait ScatterFn<A, P>: Send + Sync + 'static {
     /// # Safety
     /// As [`Kernel::call`].
     unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+    /// As [`Kernel::parameters`].
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// As [`Kernel::with_parameters`].
+    fn with_parameters(_parameters: &[u8], _like: &Self) -> Option<Result<Self, DecodeError>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// A function over an inbox and accesses.
@@ -82,6 +117,17 @@ pub trait GatherFn<A, P>: Send + Sync + 'static {
     /// # Safety
     /// As [`Kernel::call`].
     unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+    /// As [`Kernel::parameters`].
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// As [`Kernel::with_parameters`].
+    fn with_parameters(_parameters: &[u8], _like: &Self) -> Option<Result<Self, DecodeError>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// A function over a state that is kept, the streams, and accesses.
@@ -94,6 +140,17 @@ pub trait StreamFn<A, S>: Send + Sync + 'static {
         streams: &mut Streams<'_, '_>,
         args: *const *mut u8,
     ) -> Progress;
+    /// As [`Kernel::parameters`].
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// As [`Kernel::with_parameters`].
+    fn with_parameters(_parameters: &[u8], _like: &Self) -> Option<Result<Self, DecodeError>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// A function over accesses that gives a signal.
@@ -101,6 +158,17 @@ pub trait SignalFn<A>: Send + Sync + 'static {
     /// # Safety
     /// As [`Kernel::call`].
     unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+    /// As [`Kernel::parameters`].
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// As [`Kernel::with_parameters`].
+    fn with_parameters(_parameters: &[u8], _like: &Self) -> Option<Result<Self, DecodeError>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// A function over one block, whole datasets, and the block's result.
@@ -108,6 +176,73 @@ pub trait MapFn<T, A, R>: Send + Sync + 'static {
     /// # Safety
     /// As [`Kernel::call`]: the blocked dataset first, then the accesses, then the results.
     unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress;
+    /// As [`Kernel::parameters`].
+    fn parameters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// As [`Kernel::with_parameters`].
+    fn with_parameters(_parameters: &[u8], _like: &Self) -> Option<Result<Self, DecodeError>>
+    where
+        Self: Sized,
+    {
+        None
+    }
+}
+
+/// A function of no state whose first argument is a reference to parameters, and these: made by [`with`](crate::Compute::with).
+#[derive(Clone, Copy, Debug)]
+pub struct With<F, P> {
+    pub(crate) function: F,
+    pub(crate) parameters: P,
+}
+
+/// Of a function with parameters: what it travels as.
+macro_rules! rebound {
+    () => {
+        fn parameters(&self) -> Vec<u8> {
+            let mut bytes = Vec::new();
+            self.parameters.encode(&mut bytes);
+            bytes
+        }
+        fn with_parameters(bytes: &[u8], like: &Self) -> Option<Result<Self, DecodeError>> {
+            let function = like.function;
+            Some(decode_all_of::<Par>(bytes).map(|parameters| With {
+                function,
+                parameters,
+            }))
+        }
+    };
+}
+
+/// Calls a map's kernel for each block of a partition that is not empty.
+///
+/// # Safety
+/// `args` begins with a pointer to a `T`, and `results` points to `Blocks<R>` that nobody else holds.
+#[inline(always)]
+unsafe fn for_each_block<T: Blocked, R: Payload>(
+    context: &mut Context<'_>,
+    args: *const *mut u8,
+    results: *mut u8,
+    call: impl Fn(T::Block<'_>, &mut R, &mut Context<'_>) -> Progress,
+) -> Progress {
+    // SAFETY: the caller's promise.
+    let (blocks, results) = unsafe { (&*(*args).cast::<T>(), &mut *results.cast::<Blocks<R>>()) };
+    results.prepare(blocks.first_block(), blocks.block_count());
+    for index in 0..blocks.block_count() {
+        let Some(block) = blocks.block(index) else {
+            results.set_empty(index);
+            continue;
+        };
+        match call(block, results.fill(index), context) {
+            Progress::Done => {}
+            // A map has one call per block; there is no half of it to come back to.
+            Progress::More | Progress::Pending => {
+                return context.fail("a map kernel cannot be continued; use compute".into());
+            }
+            Progress::Failed => return Progress::Failed,
+        }
+    }
+    Progress::Done
 }
 
 macro_rules! arity {
@@ -206,30 +341,134 @@ macro_rules! arity {
             Func: Fn(T::Block<'_>, $($name::Arg<'_>,)* &mut R) -> Out + Send + Sync + 'static,
         {
             unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
-                // SAFETY: the caller's promise.
-                let (blocks, results) = unsafe {
-                    (&*(*args).cast::<T>(), &mut *(*args.add($last)).cast::<Blocks<R>>())
-                };
-                results.prepare(blocks.first_block(), blocks.block_count());
-                for index in 0..blocks.block_count() {
-                    let Some(block) = blocks.block(index) else {
-                        results.set_empty(index);
-                        continue;
-                    };
-                    let result = results.fill(index);
-                    // SAFETY: the caller's promise; the accesses follow the blocked dataset.
-                    let out = unsafe { self(block, $($name::arg(*args.add($index + 1)),)* result) };
-                    match out.into_progress(context) {
-                        Progress::Done => {}
-                        // A map has one call per block; there is no half of it to come back to.
-                        Progress::More | Progress::Pending => {
-                            return context.fail("a map kernel cannot be continued; use compute".into());
-                        }
-                        Progress::Failed => return Progress::Failed,
-                    }
+                // SAFETY: the caller's promise, here and below; the accesses follow the blocked dataset.
+                unsafe {
+                    for_each_block::<T, R>(context, args, *args.add($last), |block, result, context| {
+                        let out = self(block, $($name::arg(*args.add($index + 1)),)* result);
+                        out.into_progress(context)
+                    })
                 }
+            }
+        }
+
+        impl<Func, Par, Out, T: Blocked, R: Payload, $($name: Access),*> MapFn<T, ($($name,)*), R> for With<Func, Par>
+        where
+            Par: Payload,
+            Out: IntoProgress,
+            Func: Fn(&Par, T::Block<'_>, $($name::Arg<'_>,)* &mut R) -> Out + Copy + Send + Sync + 'static,
+        {
+            unsafe fn invoke(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise, here and below; the accesses follow the blocked dataset.
+                unsafe {
+                    for_each_block::<T, R>(context, args, *args.add($last), |block, result, context| {
+                        let out = (self.function)(&self.parameters, block, $($name::arg(*args.add($index + 1)),)* result);
+                        out.into_progress(context)
+                    })
+                }
+            }
+            rebound!();
+        }
+
+        impl<Func, Par, Out, $($name: Access),*> ComputeFn<($($name,)*)> for With<Func, Par>
+        where
+            Par: Payload,
+            Out: IntoProgress,
+            Func: Fn(&Par, $($name::Arg<'_>),*) -> Out + Copy + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise.
+                let out = unsafe { (self.function)(&self.parameters, $($name::arg(*_args.add($index))),*) };
+                out.into_progress(context)
+            }
+            rebound!();
+        }
+
+        impl<Func, Par, Out, $($name: Access),*> ContextFn<($($name,)*)> for With<Func, Par>
+        where
+            Par: Payload,
+            Out: IntoProgress,
+            Func: Fn(&Par, &mut Context<'_>, $($name::Arg<'_>),*) -> Out + Copy + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise.
+                let out = unsafe { (self.function)(&self.parameters, context, $($name::arg(*_args.add($index))),*) };
+                out.into_progress(context)
+            }
+            rebound!();
+        }
+
+        impl<Func, Par, Out, P: Payload, $($name: Access),*> ScatterFn<($($name,)*), P> for With<Func, Par>
+        where
+            Par: Payload,
+            Out: IntoProgress,
+            Func: Fn(&Par, $($name::Arg<'_>,)* &mut Outbox<'_, P>) -> Out + Copy + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                let mut sink = context.sink.take().expect("a scatter is given its sink");
+                // SAFETY: the caller's promise.
+                let out = unsafe {
+                    (self.function)(&self.parameters, $($name::arg(*_args.add($index)),)* &mut Outbox::new(sink.as_mut()))
+                };
+                out.into_progress(context)
+            }
+            rebound!();
+        }
+
+        impl<Func, Par, Out, P: Payload, $($name: Access),*> GatherFn<($($name,)*), P> for With<Func, Par>
+        where
+            Par: Payload,
+            Out: IntoProgress,
+            Func: Fn(&Par, &mut Inbox<'_, P>, $($name::Arg<'_>),*) -> Out + Copy + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                let mut source = context.source.take().expect("a gather is given its source");
+                // SAFETY: the caller's promise.
+                let out = unsafe {
+                    (self.function)(&self.parameters, &mut Inbox::new(source.as_mut()), $($name::arg(*_args.add($index))),*)
+                };
+                out.into_progress(context)
+            }
+            rebound!();
+        }
+
+        impl<Func, Par, Out, State, $($name: Access),*> StreamFn<($($name,)*), State> for With<Func, Par>
+        where
+            Par: Payload,
+            Out: IntoProgress,
+            Func: Fn(&Par, &mut State, &mut Streams<'_, '_>, $($name::Arg<'_>),*) -> Out + Copy + Send + Sync + 'static,
+        {
+            unsafe fn invoke(
+                &self,
+                state: &mut State,
+                streams: &mut Streams<'_, '_>,
+                _args: *const *mut u8,
+            ) -> Progress {
+                // SAFETY: the caller's promise.
+                let out = unsafe {
+                    (self.function)(&self.parameters, state, streams, $($name::arg(*_args.add($index))),*)
+                };
+                out.into_progress(streams.context())
+            }
+            rebound!();
+        }
+
+        impl<Func, Par, $($name: Access),*> SignalFn<($($name,)*)> for With<Func, Par>
+        where
+            Par: Payload,
+            Func: Fn(&Par, $($name::Arg<'_>),*) -> bool + Copy + Send + Sync + 'static,
+        {
+            #[inline(always)]
+            unsafe fn invoke(&self, context: &mut Context<'_>, _args: *const *mut u8) -> Progress {
+                // SAFETY: the caller's promise.
+                let outcome = unsafe { (self.function)(&self.parameters, $($name::arg(*_args.add($index))),*) };
+                context.set_outcome(outcome);
                 Progress::Done
             }
+            rebound!();
         }
     };
 }
@@ -252,6 +491,16 @@ macro_rules! erase {
             unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
                 // SAFETY: the caller's promise.
                 unsafe { self.0.invoke(context, args) }
+            }
+
+            fn parameters(&self) -> Vec<u8> {
+                self.0.parameters()
+            }
+
+            fn with_parameters(&self, parameters: &[u8]) -> Option<Result<Arc<dyn Kernel>, DecodeError>> {
+                let function = F::with_parameters(parameters, &self.0)?;
+                let kernel = function.map(|it| Arc::new($wrapper(it, PhantomData)) as Arc<dyn Kernel>);
+                Some(kernel)
             }
         }
     };

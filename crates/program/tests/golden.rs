@@ -4,8 +4,8 @@
 //! of its own, beside these.
 
 use brambling_program::{
-    BuildError, Inbox, Node, Outbox, Partitioner, Program, Relation, Spec, StageKind, Streams,
-    Table, Use,
+    BuildError, Inbox, Node, Outbox, Partitioner, PlacementHint, Program, Relation, Spec,
+    StageKind, Streams, Sum, Table, Use, links,
 };
 
 const GOLDEN: &[u8] = include_bytes!("golden/program-1.brmp");
@@ -268,6 +268,49 @@ fn streams_that_do_not_fit_are_refused() {
         merged.contains("`a`") && merged.contains("leave out combine"),
         "{merged}"
     );
+}
+
+fn double(by: &u64, x: &mut u64) {
+    *x *= by;
+}
+
+fn from_index(first: &u64, index: u32, _: u32) -> u64 {
+    first + u64::from(index)
+}
+
+/// A program that links, with each kind of source and of function.
+fn linked(p: &mut Program) {
+    let x = p.scan("x", 3, Partitioner::Opaque, 5, from_index);
+    let y = p.load("y", 3, Partitioner::Opaque, |_, _| 1u64);
+    let total = p.value("total", 1, 7u64);
+    p.hint_placement(&x, PlacementHint::Columns(3));
+    let stage = p
+        .compute("double")
+        .update(&x)
+        .named("golden::double", vec![]);
+    stage.with(3).run(double);
+    send(p, "shifted", Relation::AllToAll, &x, &y);
+    p.named("golden::sum", vec![]).reduce_to(Sum, &y, &total);
+}
+links!("golden" 4, linked);
+
+#[test]
+fn what_links_is_written_and_read_as_ever() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/linked-1.brml");
+    let mut p = Program::new("linked").with_seed(9);
+    linked(&mut p);
+    let bytes = p.encode().unwrap();
+    if std::env::var_os("BRAMBLING_WRITE_GOLDEN").is_some() {
+        std::fs::write(path, &bytes).unwrap();
+    }
+    let golden = std::fs::read(path).unwrap();
+    assert_eq!(
+        bytes, golden,
+        "the encoding changed: raise the format version and keep reading this file"
+    );
+    let read = Program::link(&golden).unwrap();
+    assert_eq!(read.spec(), p.spec());
+    assert_eq!(read.encode().unwrap(), golden);
 }
 
 /// People see what streams.

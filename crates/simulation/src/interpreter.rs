@@ -172,7 +172,11 @@ impl Interpreter<'_> {
             related = self.related(at, id, index, partitions);
             output = Some((id, self.program.piece_type(id)));
         }
-        let mut ports = StreamMap::new(inputs, output, related);
+        let takes = spec
+            .inputs
+            .iter()
+            .map(|id| (*id, self.program.piece_type(*id)));
+        let mut ports = StreamMap::new(takes.collect(), inputs, output, related);
         let open = OpenTask {
             state: None,
             ports: &mut ports,

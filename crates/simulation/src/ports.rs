@@ -70,6 +70,8 @@ impl PieceSource for PieceQueue {
 
 /// The streams of one task: all of its inputs are there, and there is room for all that it sends.
 pub(crate) struct StreamMap {
+    /// In the order in which the stage takes them.
+    takes: Vec<(ExchangeId, &'static PayloadType)>,
     pub(crate) inputs: BTreeMap<ExchangeId, VecDeque<(u32, Value)>>,
     /// Alive as long as the kernel may look at them.
     given: Vec<Value>,
@@ -82,11 +84,13 @@ pub(crate) struct StreamMap {
 
 impl StreamMap {
     pub(crate) fn new(
+        takes: Vec<(ExchangeId, &'static PayloadType)>,
         inputs: BTreeMap<ExchangeId, VecDeque<(u32, Value)>>,
         output: Option<(ExchangeId, &'static PayloadType)>,
         destinations: Vec<u32>,
     ) -> StreamMap {
         StreamMap {
+            takes,
             inputs,
             given: Vec::new(),
             output,
@@ -107,8 +111,11 @@ impl StreamPorts for StreamMap {
         self.given.push(chunk);
         Polled::Chunk(source, place)
     }
-    fn output(&self) -> Option<ExchangeId> {
-        self.output.map(|(id, _)| id)
+    fn input(&self, place: usize) -> Option<(ExchangeId, &'static PayloadType)> {
+        self.takes.get(place).copied()
+    }
+    fn output(&self) -> Option<(ExchangeId, &'static PayloadType)> {
+        self.output
     }
     fn slot(&mut self, destination: u32) -> Option<*mut u8> {
         let (_, piece) = self.output?;

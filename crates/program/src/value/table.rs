@@ -112,6 +112,11 @@ impl PayloadType {
         self.name
     }
 
+    /// Whether it is the type of the same values.
+    pub fn is_same(&self, other: &PayloadType) -> bool {
+        (self.id)() == (other.id)()
+    }
+
     /// Whether this is the table of `T`.
     pub fn is<T: Payload>(&self) -> bool {
         (self.id)() == TypeId::of::<T>()

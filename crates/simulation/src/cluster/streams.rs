@@ -83,6 +83,7 @@ impl Worker {
             id,
             turn: at.turn,
             spares,
+            takes: stream.inputs.iter().map(|id| piece(*id)).collect(),
             output,
             open: &mut open,
             given: Vec::new(),
@@ -119,6 +120,8 @@ struct Ports<'a> {
     id: ShardId,
     turn: Turn,
     spares: BTreeMap<ExchangeId, Arc<Spares>>,
+    /// In the order in which the stage takes them.
+    takes: Vec<(ExchangeId, &'static PayloadType)>,
     output: Option<(ExchangeId, &'static PayloadType)>,
     destinations: Vec<u32>,
     open: &'a mut Open,
@@ -162,8 +165,11 @@ impl StreamPorts for Ports<'_> {
         self.given.push((value, charges));
         Polled::Chunk(source, place)
     }
-    fn output(&self) -> Option<ExchangeId> {
-        self.output.map(|(id, _)| id)
+    fn input(&self, place: usize) -> Option<(ExchangeId, &'static PayloadType)> {
+        self.takes.get(place).copied()
+    }
+    fn output(&self) -> Option<(ExchangeId, &'static PayloadType)> {
+        self.output
     }
     fn slot(&mut self, destination: u32) -> Option<*mut u8> {
         let (_, piece) = self.output?;

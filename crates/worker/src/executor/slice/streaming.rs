@@ -13,8 +13,8 @@ use crate::waits::{At, Charges, Kept};
 use brambling_exchange::Item;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
-    CHUNK_BYTES_MAX, Code, Context, ExchangeId, Kernel, KernelError, LinksAt, OpenTask, Polled,
-    Position, Progress, ShardId, StreamPorts, Value,
+    CHUNK_BYTES_MAX, Code, Context, ExchangeId, Kernel, KernelError, LinksAt, OpenTask,
+    PayloadType, Polled, Position, Progress, ShardId, StreamPorts, Value,
 };
 use std::error::Error;
 use std::sync::atomic::Ordering;
@@ -372,12 +372,18 @@ impl StreamPorts for Ports<'_> {
         })
     }
 
-    fn output(&self) -> Option<ExchangeId> {
-        self.open.stream.output
+    fn input(&self, place: usize) -> Option<(ExchangeId, &'static PayloadType)> {
+        let id = *self.open.stream.inputs.get(place)?;
+        Some((id, self.job.plan.program.piece_type(id)))
+    }
+
+    fn output(&self) -> Option<(ExchangeId, &'static PayloadType)> {
+        let id = self.open.stream.output?;
+        Some((id, self.job.plan.program.piece_type(id)))
     }
 
     fn slot(&mut self, destination: u32) -> Option<*mut u8> {
-        let (id, place) = (self.output()?, self.place(destination)?);
+        let (id, place) = (self.open.stream.output?, self.place(destination)?);
         let job = self.job;
         let fresh = || match &job.ties {
             Some(ties) => ties.spares(id).take_to_send(),
