@@ -14,7 +14,7 @@ PYTHON ?= python3
 VENV := $(CURDIR)/.venv
 BRAMBLING := $(VENV)/bin/brambling
 XTASK := cargo run --quiet --release -p xtask --
-BENCHES := task-rate barrier task-graph logistic kmeans pagerank python-kernel
+BENCHES := task-rate barrier job-start task-graph logistic kmeans pagerank python-kernel
 PICTURES := build/demo
 THREADS ?=
 # Of the soak: an hour or two for a million.

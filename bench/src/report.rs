@@ -81,6 +81,13 @@ pub enum Figures {
         /// The same work on one thread without any engine, by number of shards.
         plain_loop_us: BTreeMap<&'static str, Figure>,
     },
+    /// `job-start`
+    JobStart {
+        /// From giving a program of eight tasks to having what it left, in this process.
+        alone_ms: Figure,
+        /// The calibration: a word to another core and back.
+        spin_round_trip_ms: Figure,
+    },
     /// `task-graph`
     TaskGraph {
         /// One per pattern and width.
@@ -203,6 +210,15 @@ pub enum Figures {
         us_per_iteration: BTreeMap<&'static str, Figure>,
         /// The calibration: eight bytes to another thread and back over loopback TCP, both polling.
         polled_round_trip_us: Figure,
+    },
+    /// `job-start` on workers
+    JobStartOnWorkers {
+        /// Processes.
+        workers: u32,
+        /// From giving a program of eight tasks to having what it left.
+        cluster_ms: Figure,
+        /// The calibration: eight bytes to another thread and back over loopback TCP, both polling.
+        polled_round_trip_ms: Figure,
     },
     /// `task-rate` on workers
     TaskRateOnWorkers {

@@ -134,6 +134,18 @@ impl<'a> Session<'a> {
         self.run_watched(running, program, described, &mut || {})
     }
 
+    /// Runs a program on workers, who link it.
+    pub(crate) fn run_linked(
+        &mut self,
+        running: &Running,
+        program: Program,
+    ) -> Result<Outcome, BenchError> {
+        let options = RunOptions::new().on(&running.cluster);
+        options
+            .run_with(program, &mut Ask(self.interrupted))
+            .map_err(|error| self.job_error(error))
+    }
+
     /// The same, while `look` is called some fifty times a second.
     pub(crate) fn run_watched(
         &mut self,

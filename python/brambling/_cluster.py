@@ -81,7 +81,7 @@ class Cluster:
                 f"argument: threads = {threads} is of this process, and the program runs on {self!r}, whose workers have "
                 "threads of their own; leave it out"
             )
-        return self._native.run(program._builder.native, dumps(program), None if weight is None else int(weight))
+        return self._native.run(program._builder.native, dumps(program, with_rows=False), None if weight is None else int(weight))
 
 
 def connect(

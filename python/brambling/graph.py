@@ -36,7 +36,7 @@ class Ranks(Table):
     seconds_per_iteration : float
         Mean seconds of an iteration, once the edges were in their partitions.
     tally : dict
-        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`.
+        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`, `sent_bytes` (to workers).
 
     Examples
     --------

@@ -60,7 +60,7 @@ class LogisticRegression(Estimator):
     seconds_per_iteration_ : float
         Mean seconds of an iteration, without the first pass.
     tally_ : dict
-        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`.
+        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`, `sent_bytes` (to workers).
     report_ : Report
         Seconds per iteration, tasks per second, share of the machine's ideal and what bounds it.
 

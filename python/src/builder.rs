@@ -291,6 +291,15 @@ impl Builder {
         })
     }
 
+    /// A blocked dataset whose partitions come from elsewhere: in a program that was sent, from its client.
+    fn given(&mut self, name: String, partitions: u32) -> PyResult<u32> {
+        self.attempt(|this| {
+            let program = &mut this.state.program;
+            let dataset = program.given(name, partitions, Partitioner::Blocks);
+            Ok(this.add_handle(Handle::Blocked(dataset)))
+        })
+    }
+
     /// With `compile`, the function has machine code and runs on worker threads.
     #[allow(clippy::too_many_arguments)] // What a stage is made of, each once.
     #[pyo3(signature = (name, result, call, code, reads, per_block, compile=None))]

@@ -67,6 +67,7 @@ pub(crate) fn tally<'py>(py: Python<'py>, tally: &Tally) -> PyResult<Bound<'py, 
     dict.set_item("tasks", tally.tasks)?;
     dict.set_item("threads", tally.threads)?;
     dict.set_item("peak_bytes", tally.peak_bytes)?;
+    dict.set_item("sent_bytes", tally.sent_bytes)?;
     py.import("brambling._log")?
         .call_method1("ended", (&dict,))?;
     Ok(dict)

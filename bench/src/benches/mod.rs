@@ -3,6 +3,7 @@
 pub(crate) mod barrier;
 mod controller_load;
 mod iterations;
+mod job_start;
 pub(crate) mod kmeans;
 pub(crate) mod logistic;
 mod made;
@@ -23,7 +24,7 @@ pub(crate) struct Bench {
     pub(crate) run: fn(&mut Session<'_>) -> Result<Report, BenchError>,
 }
 
-pub(crate) const ALL: [Bench; 8] = [
+pub(crate) const ALL: [Bench; 9] = [
     Bench {
         name: "task-rate",
         claim: "what it costs to spawn and dispatch a task",
@@ -35,6 +36,12 @@ pub(crate) const ALL: [Bench; 8] = [
         claim: "a signal, a broadcast and a reduction in every iteration",
         takes: &[Own::Workers],
         run: barrier::run,
+    },
+    Bench {
+        name: "job-start",
+        claim: "what a job costs to begin and to end, alone and on workers",
+        takes: &[Own::Workers],
+        run: job_start::run,
     },
     Bench {
         name: "task-graph",

@@ -90,6 +90,11 @@ fn barrier() {
 }
 
 #[test]
+fn job_start() {
+    check("job-start", &["/alone_ms", "/spin_round_trip_ms"]);
+}
+
+#[test]
 fn task_graph() {
     let report = check("task-graph", &[]);
     let patterns = report["patterns"].as_array().unwrap();

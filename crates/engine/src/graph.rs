@@ -1,6 +1,7 @@
 //! Algorithms on graphs.
 
-use crate::recipe::{self, Call, Recipe};
+mod links;
+
 use crate::run::Run;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, Error, Failure, Outcome, RunOptions, Tally};
@@ -142,10 +143,6 @@ pub fn pagerank_with(
 }
 
 fn rank(edges: &EdgeList, how: &PageRank, run: Run<'_, '_>) -> Result<Ranked, AnalysisError> {
-    let call = Call::PageRank {
-        how: how.clone(),
-        edges: edges.clone(),
-    };
     let how = ranking::PageRank {
         damping: how.damping,
         tol: how.tol,
@@ -156,25 +153,23 @@ fn rank(edges: &EdgeList, how: &PageRank, run: Run<'_, '_>) -> Result<Ranked, An
     how.check(edges)?;
     run.options.resolve()?;
     let partitions = grid(run.options, edges)?;
-    let recipe = Recipe { call, partitions };
     match how.precision {
-        Precision::F64 => search::<f64>(&how, edges, recipe, run),
-        Precision::F32 => search::<f32>(&how, edges, recipe, run),
+        Precision::F64 => search::<f64>(&how, edges, partitions, run),
+        Precision::F32 => search::<f32>(&how, edges, partitions, run),
     }
 }
 
 fn search<R: Real>(
     how: &ranking::PageRank,
     edges: &EdgeList,
-    recipe: Recipe,
+    partitions: u32,
     run: Run<'_, '_>,
 ) -> Result<Ranked, AnalysisError> {
-    let partitions = recipe.partitions;
     let mut p = Program::new("pagerank");
     let watch = Stopwatch::start(&mut p);
     let look = |p: &mut Program, search: &_| Stopwatch::look(p, &watch, search);
-    let ranking = how.build::<R>(&mut p, edges.clone(), partitions, look);
-    let mut outcome = run.run(p, recipe)?;
+    let ranking = how.build::<R>(&mut p, edges.clone(), partitions, &look);
+    let mut outcome = run.run(p)?;
     let search = outcome.take(&ranking.search);
     let watch = outcome.take(&watch);
     let vertices = outcome.take_all(&ranking.vertices);
@@ -221,8 +216,7 @@ pub fn connected_components(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<u32>, AnalysisError> {
-    let what = recipe::Analysis::Components;
-    let job = Analysis::new("connected-components", what, edges, options)?;
+    let job = Analysis::new("connected-components", edges, options)?;
     job.reach(caller, reach::components)
 }
 
@@ -247,8 +241,7 @@ pub fn bfs(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<Option<u32>>, AnalysisError> {
-    let what = recipe::Analysis::Bfs(from);
-    let job = Analysis::new("bfs", what, edges, options)?;
+    let job = Analysis::new("bfs", edges, options)?;
     let from = start(edges, from)?;
     let found = job.reach(caller, |p, edges, parts| reach::hops(p, edges, parts, from))?;
     let hops = |hops| if hops == u32::MAX { None } else { Some(hops) };
@@ -279,8 +272,7 @@ pub fn sssp(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<f64>, AnalysisError> {
-    let what = recipe::Analysis::Sssp(from);
-    let job = Analysis::new("sssp", what, edges, options)?;
+    let job = Analysis::new("sssp", edges, options)?;
     let from = start(edges, from)?;
     let found = job.reach(caller, |p, edges, parts| {
         reach::distances(p, edges, parts, from)
@@ -313,8 +305,7 @@ pub fn label_propagation(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<u32>, AnalysisError> {
-    let what = recipe::Analysis::LabelPropagation(turns);
-    let job = Analysis::new("label-propagation", what, edges, options)?;
+    let job = Analysis::new("label-propagation", edges, options)?;
     job.run(
         caller,
         |p, edges, parts| propagation::propagate(p, edges, parts, turns),
@@ -344,8 +335,7 @@ pub fn local_clustering(
     options: &RunOptions,
     caller: &mut dyn Caller,
 ) -> Result<Found<f64>, AnalysisError> {
-    let what = recipe::Analysis::LocalClustering;
-    let job = Analysis::new("local-clustering", what, edges, options)?;
+    let job = Analysis::new("local-clustering", edges, options)?;
     job.run(caller, clustering::coefficients, |outcome, found| {
         outcome.take_all(&found).into_iter()
     })
@@ -367,7 +357,6 @@ fn grid(options: &RunOptions, edges: &EdgeList) -> Result<u32, GraphError> {
 /// A job over a graph that was looked at.
 struct Analysis<'a> {
     name: &'static str,
-    what: recipe::Analysis,
     edges: &'a EdgeList,
     options: &'a RunOptions,
     partitions: u32,
@@ -376,7 +365,6 @@ struct Analysis<'a> {
 impl<'a> Analysis<'a> {
     fn new(
         name: &'static str,
-        what: recipe::Analysis,
         edges: &'a EdgeList,
         options: &'a RunOptions,
     ) -> Result<Analysis<'a>, AnalysisError> {
@@ -384,7 +372,6 @@ impl<'a> Analysis<'a> {
         options.resolve()?;
         Ok(Analysis {
             name,
-            what,
             edges,
             options,
             partitions: grid(options, edges)?,
@@ -400,18 +387,11 @@ impl<'a> Analysis<'a> {
     ) -> Result<Found<V>, AnalysisError> {
         let mut p = Program::new(self.name);
         let dataset = build(&mut p, self.edges.clone(), self.partitions);
-        let recipe = Recipe {
-            call: Call::Analysis {
-                what: self.what,
-                edges: self.edges.clone(),
-            },
-            partitions: self.partitions,
-        };
         let run = Run {
             options: self.options,
             caller: Some(caller),
         };
-        let mut outcome = run.run(p, recipe)?;
+        let mut outcome = run.run(p)?;
         let parts = take(&mut outcome, dataset);
         Ok(Found {
             values: by_vertex(self.edges.vertices, self.partitions, parts),

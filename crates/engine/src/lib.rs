@@ -25,7 +25,6 @@ pub mod graph;
 mod interrupt;
 pub mod ml;
 mod outcome;
-mod recipe;
 mod run;
 mod settings;
 mod stopwatch;
@@ -57,7 +56,7 @@ pub mod prelude {
     pub use crate::{Outcome, RunOptions};
     pub use brambling_program::{
         Blocked, Blocks, Combine, Context, Dataset, Inbox, Max, Min, Outbox, Partitioner, Payload,
-        Program, Progress, Relation, Rows, Streams, Sum,
+        Program, Progress, Relation, Rows, Streams, Sum, links,
     };
 }
 
@@ -70,4 +69,6 @@ mod pages {
     struct ComingFrom;
     #[doc = include_str!("../../../docs/algorithms.md")]
     struct Algorithms;
+    #[doc = include_str!("../../../docs/cluster.md")]
+    struct Cluster;
 }

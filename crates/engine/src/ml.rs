@@ -51,6 +51,7 @@
 mod classes;
 mod k_means;
 mod k_means_init;
+mod links;
 mod table;
 
 pub use classes::FittedClasses;
@@ -58,7 +59,6 @@ pub use k_means::{FittedKMeans, KMeans};
 pub use k_means_init::KMeansStart;
 pub use table::Table;
 
-use crate::recipe::{Call, Recipe};
 use crate::run::Run;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, Error, Failure, RunOptions, Tally};
@@ -270,20 +270,13 @@ impl LogisticRegression {
         let rows = self.check(x.len(), y.len(), columns)?;
         let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
-        let call = Call::Logistic {
-            model: *self,
-            x: Table::Doubles(x.clone()),
-            y: y.clone(),
-            columns,
-            classes: 2,
-        };
         let mut p = Program::new("logistic regression");
         let watch = Stopwatch::start(&mut p);
         let look = |p: &mut Program, model: &_| Stopwatch::look(p, &watch, model);
         let model = self
             .descent()
-            .build(&mut p, x, y, columns, partitions, look);
-        let mut outcome = run.run(p, Recipe { call, partitions })?;
+            .build(&mut p, x, y, columns, partitions, &look);
+        let mut outcome = run.run(p)?;
         let model = outcome.take(&model);
         let watch = outcome.take(&watch);
         Ok(Fitted {

@@ -2,7 +2,6 @@
 
 use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
-use crate::recipe::Recipe;
 use crate::{Error, Failure, Outcome, Resolved, Settings, TaskTimes};
 use brambling_memory::{Budget, Floors};
 use brambling_operators::simd;
@@ -131,8 +130,9 @@ impl RunOptions {
         self
     }
 
-    /// Runs on a cluster's workers instead of this process's threads: models of [`ml`](crate::ml) and analyses of
-    /// [`graph`](crate::graph), whose arrays go to every worker, and programs that are [described](RunOptions::described_by).
+    /// Runs on a cluster's workers instead of this process's threads: models of [`ml`](crate::ml), analyses of [`graph`](crate::graph), programs that
+    /// are registered with [`links!`](crate::program::links) and those that are [described](RunOptions::described_by). What this process's program makes,
+    /// such as the rows of an array, goes once to the worker that holds it.
     ///
     /// ```no_run
     /// use brambling::cluster::{Cluster, Rendezvous};
@@ -201,19 +201,6 @@ impl RunOptions {
     /// # Errors
     /// As [`RunOptions::run`].
     pub fn run_with(&self, program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
-        let name = program.spec().name.clone();
-        self.run_recipe(program, caller, || {
-            Err(ClusterError::NoDescription { name })
-        })
-    }
-
-    /// Runs a program that `recipe` describes to workers, unless the caller has described it.
-    pub(crate) fn run_recipe(
-        &self,
-        program: Program,
-        caller: &mut dyn Caller,
-        recipe: impl FnOnce() -> Result<Vec<u8>, ClusterError>,
-    ) -> Result<Outcome, Error> {
         match &self.place {
             Place::Here => self.run_here(program, caller),
             Place::On { cluster, described } => {
@@ -222,7 +209,10 @@ impl RunOptions {
                 let plan = Plan::compile(Arc::new(program), &self.bindings)?;
                 match described {
                     Some(bytes) => cluster.run(plan, bytes, weight, caller),
-                    None => cluster.run(plan, &recipe()?, weight, caller),
+                    None => {
+                        let bytes = linked(&plan)?;
+                        cluster.run(plan, &bytes, weight, caller)
+                    }
                 }
             }
             Place::Nowhere(slot) => {
@@ -272,6 +262,16 @@ impl RunOptions {
     }
 }
 
+/// The bytes that workers link the program from.
+fn linked(plan: &Plan) -> Result<Vec<u8>, ClusterError> {
+    plan.program
+        .encode()
+        .map_err(|source| ClusterError::NotLinked {
+            name: plan.program.spec().name.clone(),
+            source,
+        })
+}
+
 /// A program on its way: how it is run, and who waits for it.
 pub(crate) struct Run<'o, 'c> {
     pub(crate) options: &'o RunOptions,
@@ -280,11 +280,10 @@ pub(crate) struct Run<'o, 'c> {
 }
 
 impl Run<'_, '_> {
-    pub(crate) fn run(self, program: Program, recipe: Recipe) -> Result<Outcome, Error> {
-        let bytes = || Ok(recipe.encoded());
+    pub(crate) fn run(self, program: Program) -> Result<Outcome, Error> {
         match self.caller {
-            Some(caller) => self.options.run_recipe(program, caller, bytes),
-            None => self.options.run_recipe(program, &mut CtrlC::watch(), bytes),
+            Some(caller) => self.options.run_with(program, caller),
+            None => self.options.run(program),
         }
     }
 }

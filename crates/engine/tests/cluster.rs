@@ -272,7 +272,7 @@ fn what_runs_on_a_cluster_says_what_does_not() {
     let program = || heat(3, 2, false).program;
     let options = RunOptions::new().on(&cluster);
     let refused = |options: &RunOptions| options.run(program()).map(drop).unwrap_err().to_string();
-    assert!(refused(&options).contains("RunOptions::described_by"));
+    assert!(refused(&options).contains("register the program that uses it with links!"));
     let described = options.described_by(&b"heat 3 2 fast"[..]);
     assert!(described.run(program()).is_ok());
     assert!(refused(&described.clone().threads(2)).contains("option threads"));

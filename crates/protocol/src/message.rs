@@ -64,7 +64,8 @@ pub enum Message<'a> {
     Program(Part<'a>),
     /// A client to a worker: send the kept partitions that are there.
     Fetch(JobKey),
-    /// A worker to a client: a part of a partition. Parts come in order, partition after partition.
+    /// A worker to a client: a part of a partition that is kept. A client to a worker: of one that it [wants](Message::Want). Parts come in order,
+    /// partition after partition.
     Partition {
         /// Whose.
         dataset: DatasetId,
@@ -186,6 +187,15 @@ pub enum Message<'a> {
     CutOff(#[serde(borrow)] CutOff<'a>),
     /// The controller to a client, before each [`Status`](Message::Status): how long its workers have told nothing, in milliseconds.
     Silences(Vec<(WorkerId, u64)>),
+    /// A worker to a client: send the value that a partition begins with, which the client's program makes. Said again on another link.
+    Want {
+        /// The job.
+        key: JobKey,
+        /// Of which dataset.
+        dataset: DatasetId,
+        /// Which.
+        index: u32,
+    },
 }
 
 /// A kernel that still runs though its job is over.

@@ -34,7 +34,7 @@ class Result(Mapping[str, Any]):
     Attributes
     ----------
     tally : dict
-        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`.
+        What the job did: `tasks`, `wall_s`, `busy_s` (over all threads), `threads`, `peak_bytes`, `sent_bytes` (to workers).
     """
 
     def __init__(self, outcome: _native.Outcome, program: Program, kept: dict[str, Dataset]) -> None:

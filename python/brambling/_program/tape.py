@@ -53,6 +53,7 @@ class Tape:
         self.told: list[Told] = []
 
     dataset = _told(Builder.dataset)
+    given = _told(Builder.given)
     map = _told(Builder.map)
     update = _told(Builder.update)
     reduce = _told(Builder.reduce)
@@ -84,6 +85,16 @@ class Tape:
         self.told.append(("load", (name, tables, partitions)))
         return answer
 
+    def told_elsewhere(self) -> list[Told]:
+        """What was told, for a process that is given the rows of arrays when it wants them."""
+        told = []
+        for method, args in self.told:
+            if method == "load":
+                name, _, partitions = args
+                method, args = "given", (name, partitions)
+            told.append((method, args))
+        return told
+
     def tell_again(self, told: Iterable[Told]) -> None:
         """Tells what another tape remembers."""
         for method, args in told:
@@ -93,7 +104,7 @@ class Tape:
 
 
 STATEMENTS = frozenset(
-    "dataset load map update reduce broadcast scatter gather mark_hashed signal begin_repeat begin_while begin_if "
+    "dataset given load map update reduce broadcast scatter gather mark_hashed signal begin_repeat begin_while begin_if "
     "begin_else end keep".split()
 )
 

@@ -58,11 +58,11 @@ class Loaded:
     datasets: dict[str, Described]
 
 
-def dumps(program: Program) -> bytes:
+def dumps(program: Program, *, with_rows: bool = True) -> bytes:
     """
     A program as bytes.
 
-    Functions and classes of the script, and of modules that are not installed, go along; those of installed packages are named.
+    Without rows, the arrays of `Program.load` stay here: whoever runs the program is to be given them, partition by partition. Functions and classes of the script, and of modules that are not installed, go along; those of installed packages are named.
 
     Raises
     ------
@@ -75,7 +75,8 @@ def dumps(program: Program) -> bytes:
     }
     try:
         modules = {"numpy"}
-        stream, lent = apart((tape.name, tape.seed, tape.told, datasets, tape.hash()), modules)
+        told = tape.told if with_rows else tape.told_elsewhere()
+        stream, lent = apart((tape.name, tape.seed, told, datasets, tape.hash()), modules)
     except Exception as error:  # Whatever the parts of users' objects raise.
         raise refusal(tape.told, error) from error
     version = _native.__version__.encode()

@@ -1,6 +1,7 @@
 //! What can go wrong between processes.
 
 use brambling_exchange::transports::tcp::Lost;
+use brambling_program::LinkError;
 use brambling_protocol::greeting::GreetingError;
 use brambling_protocol::{JobId, WorkerId};
 use brambling_storage::OpenError;
@@ -148,14 +149,13 @@ pub enum ClusterError {
         /// What to do.
         why: String,
     },
-    /// Workers cannot build the program.
-    #[error(
-        "the workers cannot build the program `{name}`: they build models, analyses of graphs, and programs that are \
-         described to them with RunOptions::described_by"
-    )]
-    NoDescription {
+    /// The program cannot leave this process.
+    #[error("the program `{name}` does not run on a cluster: {source}")]
+    NotLinked {
         /// The program.
         name: String,
+        /// What keeps it here, and the way out.
+        source: LinkError,
     },
     /// An option says how this process works, and others do.
     #[error(

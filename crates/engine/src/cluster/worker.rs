@@ -588,6 +588,16 @@ impl Reception for Clients {
         shared.state().clients.insert(link);
         match message(frame)? {
             Message::Program(part) => shared.hosted(part.key).on_part(link, &part)?,
+            Message::Partition {
+                dataset,
+                index,
+                part,
+            } => {
+                let hosted = shared.state().jobs.get(&part.key).cloned();
+                if let Some(hosted) = hosted {
+                    hosted.on_given(link, (dataset, index), &part)?;
+                }
+            }
             Message::Fetch(key) => match shared.state().jobs.get(&key) {
                 Some(job) => job.on_fetch(link),
                 // What never was here has left nothing.

@@ -1,7 +1,6 @@
 //! Logistic regression by L-BFGS, for two classes and more.
 
 use super::{FitError, Fitted, LogisticRegression, Table};
-use crate::recipe::{Call, Recipe};
 use crate::run::Run;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, RunOptions, Tally};
@@ -228,26 +227,19 @@ impl LogisticRegression {
         let rows = self.check(x.len(), y.len(), shape.columns)?;
         let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, shape.columns));
-        let call = Call::Logistic {
-            model: *self,
-            x: x.clone(),
-            y: y.clone(),
-            columns: shape.columns,
-            classes: shape.classes,
-        };
         let mut p = Program::new("logistic regression");
         let watch = Stopwatch::start(&mut p);
         let look = |p: &mut Program, search: &_| Stopwatch::look(p, &watch, search);
         let model = self.descent();
         let descent: Dataset<Descent> = match x {
             Table::Doubles(x) => {
-                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, look)
+                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, &look)
             }
             Table::Singles(x) => {
-                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, look)
+                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, &look)
             }
         };
-        let mut outcome = run.run(p, Recipe { call, partitions })?;
+        let mut outcome = run.run(p)?;
         let found = outcome.take(&descent);
         let watch = outcome.take(&watch);
         Ok(Found {

@@ -1,7 +1,6 @@
 //! k-means.
 
 use super::FitError;
-use crate::recipe::{Call, Recipe};
 use crate::run::Run;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, RunOptions, Tally};
@@ -154,12 +153,6 @@ impl KMeans {
         let rows = self.check(&x, columns, &centres)?;
         let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
-        let call = Call::KMeans {
-            model: *self,
-            x: x.clone(),
-            columns,
-            centres: centres.clone(),
-        };
         let mut p = Program::new("k-means");
         let watch = Stopwatch::start(&mut p);
         let search = lloyd::KMeans {
@@ -167,8 +160,8 @@ impl KMeans {
             max_iter: self.max_iter,
         };
         let look = |p: &mut Program, model: &_| Stopwatch::look(p, &watch, model);
-        let model = search.build(&mut p, x, columns, centres, partitions, look);
-        let mut outcome = run.run(p, Recipe { call, partitions })?;
+        let model = search.build(&mut p, x, columns, centres, partitions, &look);
+        let mut outcome = run.run(p)?;
         let model = outcome.take(&model);
         Ok(FittedKMeans {
             centres: model.centres,

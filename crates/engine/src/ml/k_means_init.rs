@@ -1,7 +1,6 @@
 //! Where k-means begins.
 
 use super::FitError;
-use crate::recipe::{Call, Recipe};
 use crate::run::Run;
 use crate::{Caller, RunOptions};
 use brambling_operators::ml::k_means_init::{k_means_plus_plus, rows_at_random};
@@ -89,15 +88,7 @@ impl KMeansStart {
                 let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
                 let mut p = Program::new("k-means++").with_seed(seed);
                 let chosen = k_means_plus_plus(&mut p, x.clone(), columns, clusters, partitions);
-                let call = Call::KMeansStart {
-                    x: x.clone(),
-                    columns,
-                    clusters,
-                    seed,
-                };
-                run.run(p, Recipe { call, partitions })?
-                    .take(&chosen)
-                    .centres
+                run.run(p)?.take(&chosen).centres
             }
         };
         if centres.iter().all(|value| value.is_finite()) {

@@ -67,37 +67,46 @@ brambling_program::payload!(Neighbourhood { neighbours, part });
 pub fn coefficients(p: &mut Program, edges: EdgeList, partitions: u32) -> Dataset<Vec<f64>> {
     let cut = VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX));
     let count = cut.partitions();
-    let chunks = p.temporary::<u32>("chunks", count);
-    let own = p.load("neighbours", count, Partitioner::Opaque, |part, _| {
-        Neighbourhood {
-            part,
-            ..Neighbourhood::default()
-        }
-    });
+    let parts = p.load(
+        "edge list",
+        count,
+        Partitioner::Opaque,
+        move |index, count| edges.part(index, count),
+    );
+    let start = |_: &(), part: u32, _: u32| Neighbourhood {
+        part,
+        ..Neighbourhood::default()
+    };
+    let own = p.scan("neighbours", count, Partitioner::Opaque, (), start);
     let outs = p.temporary::<Arc<Lists>>("out-edges", count);
     let deal = p.exchange::<Ends>("deal ends", Relation::AllToAll);
-    p.scatter("deal ends", &deal)
-        .read(&chunks)
-        .run(move |_: &u32, out: &mut Outbox<'_, Ends>| {
-            let edge = |index: u32| edges.len() * index as usize / count as usize;
-            let own = edges.slice(edge(out.source())..edge(out.source() + 1));
-            let mut ends = dealt(&own, cut);
+    p.scatter("deal ends", &deal).read(&parts).with(cut).run(
+        |cut: &VertexCut, part: &EdgeList, out: &mut Outbox<'_, Ends>| {
+            let mut ends = dealt(part, *cut);
             out.for_each(|part, piece| *piece = std::mem::take(&mut ends[part as usize]));
-        });
-    p.gather("deal ends", &deal).update(&own).write(&outs).run(
-        move |inbox: &mut Inbox<'_, Ends>, own: &mut Neighbourhood, outs: &mut Arc<Lists>| {
-            let (mut all, mut begins) = (Vec::new(), Vec::new());
-            for (_, ends) in inbox {
-                let ends = std::mem::take(ends);
-                all.extend_from_slice(&ends.ins);
-                all.extend_from_slice(&ends.outs);
-                begins.extend(ends.outs);
-            }
-            let places = cut.len_of(own.part);
-            own.neighbours = Lists::new(all, places);
-            *outs = Arc::new(Lists::new(begins, places));
         },
     );
+    p.gather("deal ends", &deal)
+        .update(&own)
+        .write(&outs)
+        .with(cut)
+        .run(
+            |cut: &VertexCut,
+             inbox: &mut Inbox<'_, Ends>,
+             own: &mut Neighbourhood,
+             outs: &mut Arc<Lists>| {
+                let (mut all, mut begins) = (Vec::new(), Vec::new());
+                for (_, ends) in inbox {
+                    let ends = std::mem::take(ends);
+                    all.extend_from_slice(&ends.ins);
+                    all.extend_from_slice(&ends.outs);
+                    begins.extend(ends.outs);
+                }
+                let places = cut.len_of(own.part);
+                own.neighbours = Lists::new(all, places);
+                *outs = Arc::new(Lists::new(begins, places));
+            },
+        );
     let lend = p.exchange::<Option<Arc<Lists>>>("lend lists", Relation::AllToAll);
     p.scatter("lend lists", &lend).read(&outs).run(
         |outs: &Arc<Lists>, out: &mut Outbox<'_, Option<Arc<Lists>>>| {
@@ -106,17 +115,22 @@ pub fn coefficients(p: &mut Program, edges: EdgeList, partitions: u32) -> Datase
     );
     let found = p.like::<Vec<f64>, _>("coefficients", &own);
     p.keep(&found);
-    p.gather("count", &lend).read(&own).write(&found).run(
-        move |inbox: &mut Inbox<'_, Option<Arc<Lists>>>,
-              own: &Neighbourhood,
-              found: &mut Vec<f64>| {
-            let outs: Vec<Arc<Lists>> = inbox.filter_map(|(_, piece)| piece.take()).collect();
-            let places = 0..cut.len_of(own.part);
-            *found = places
-                .map(|place| coefficient(own.neighbours.of(place), &outs, cut))
-                .collect();
-        },
-    );
+    p.gather("count", &lend)
+        .read(&own)
+        .write(&found)
+        .with(cut)
+        .run(
+            |cut: &VertexCut,
+             inbox: &mut Inbox<'_, Option<Arc<Lists>>>,
+             own: &Neighbourhood,
+             found: &mut Vec<f64>| {
+                let outs: Vec<Arc<Lists>> = inbox.filter_map(|(_, piece)| piece.take()).collect();
+                let places = 0..cut.len_of(own.part);
+                *found = places
+                    .map(|place| coefficient(own.neighbours.of(place), &outs, *cut))
+                    .collect();
+            },
+        );
     found
 }
 

@@ -1,6 +1,7 @@
 //! Directed edges as arrays, what may be wrong with them, and dense numbers for arbitrary ids.
 
-use brambling_program::Foreign;
+use brambling_program::{DecodeError, Foreign, Payload};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Vertex ids, of either width.
@@ -34,6 +35,26 @@ impl Ids {
         }
     }
 
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Ids::U32(ids) => {
+                false.encode(out);
+                ids.encode(out);
+            }
+            Ids::U64(ids) => {
+                true.encode(out);
+                ids.encode(out);
+            }
+        }
+    }
+
+    fn decode(input: &mut &[u8]) -> Result<Ids, DecodeError> {
+        Ok(match bool::decode(input)? {
+            false => Ids::U32(Payload::decode(input)?),
+            true => Ids::U64(Payload::decode(input)?),
+        })
+    }
+
     /// An id that was checked to be below 2³².
     #[inline]
     pub fn at(&self, index: usize) -> u32 {
@@ -60,6 +81,12 @@ impl Ids {
     }
 }
 
+impl Default for Ids {
+    fn default() -> Ids {
+        Ids::U32(Foreign::default())
+    }
+}
+
 impl From<Vec<u32>> for Ids {
     fn from(ids: Vec<u32>) -> Ids {
         Ids::U32(Foreign::owned(ids))
@@ -77,7 +104,7 @@ pub const VERTICES_MAX: usize = 1 << 30;
 
 /// A directed graph as arrays: edge i leads from `sources[i]` to `targets[i]`. Vertices are numbered from 0.
 /// Parallel edges and self-loops are edges like others.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct EdgeList {
     /// How many vertices there are, those without an edge included.
     pub vertices: usize,
@@ -89,7 +116,46 @@ pub struct EdgeList {
     pub weights: Option<Foreign<f64>>,
 }
 
+/// A part of the edges, as it is dealt. What is decoded has been checked by whoever has cut it.
+impl Payload for EdgeList {
+    const INTERPRETED: bool = true;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("graph::EdgeList")
+    }
+    /// Borrowed memory is its owner's to count.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.vertices.encode(out);
+        self.sources.encode(out);
+        self.targets.encode(out);
+        self.weights.encode(out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let edges = EdgeList {
+            vertices: usize::decode(input)?,
+            sources: Ids::decode(input)?,
+            targets: Ids::decode(input)?,
+            weights: Option::decode(input)?,
+        };
+        match edges.is_empty() && edges.targets.is_empty() {
+            true => Ok(edges),
+            false => match edges.check() {
+                Ok(()) => Ok(edges),
+                Err(error) => Err(DecodeError::of::<EdgeList>(error.to_string())),
+            },
+        }
+    }
+}
+
 impl EdgeList {
+    /// The part of the edges that one partition of several deals.
+    pub(super) fn part(&self, index: u32, count: u32) -> EdgeList {
+        let edge = |index: u32| self.len() * index as usize / count as usize;
+        self.slice(edge(index)..edge(index + 1))
+    }
+
     /// Edges that weigh 1.
     pub fn new(vertices: usize, sources: impl Into<Ids>, targets: impl Into<Ids>) -> EdgeList {
         EdgeList {

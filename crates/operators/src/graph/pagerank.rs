@@ -11,9 +11,7 @@ use super::lending::{Lending, Lent};
 use super::meeting::{Real, Sums};
 use super::travel::{Doors, Gates, Roads, Ways, add_up, deal};
 use super::vertex_cut::VertexCut;
-use brambling_program::{
-    Dataset, Foreign, Inbox, KernelError, Outbox, Partitioner, Payload, Program, Sum,
-};
+use brambling_program::{Dataset, Foreign, Inbox, KernelError, Outbox, Partitioner, Program, Sum};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -162,10 +160,9 @@ impl PageRank {
         p: &mut Program,
         edges: EdgeList,
         partitions: u32,
-        observe: impl Fn(&mut Program, &Dataset<Search>),
+        observe: &dyn Fn(&mut Program, &Dataset<Search>),
     ) -> Ranking {
         let cut = VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX));
-        let parameters = encoded(&(self.damping, self.tol, self.max_iter, edges.vertices));
         let starts = self.personalization.clone();
         let total: f64 = starts.iter().flat_map(|values| values.iter()).sum();
         let vertices = p.load(
@@ -191,15 +188,16 @@ impl PageRank {
             .write(&mass)
             .run(|vertices: &Vertices, mass: &mut Mass| *mass = [0.0, vertices.dangling()]);
         p.reduce_to(Sum, &mass, &total);
-        p.compute("start").read(&total).write(&search).run(
-            move |total: &Mass, search: &mut Search| {
+        p.compute("start")
+            .read(&total)
+            .write(&search)
+            .run(|total: &Mass, search: &mut Search| {
                 *search = Search {
                     searching: true,
                     dangling: total[1],
                     ..Search::default()
                 };
-            },
-        );
+            });
         observe(p, &search);
         let local = p.like::<Search, _>("local search", &vertices);
         let shares = p.like::<Lending<R>, _>("shares", &vertices);
@@ -224,15 +222,17 @@ impl PageRank {
                         .read(&roads.doors)
                         .update(&vertices)
                         .write(&mass)
-                        .named("graph.pagerank.apply", parameters.clone())
+                        .named("graph.pagerank.apply", Vec::new())
+                        .with(rule.damping)
                         .run(
-                            move |inbox: &mut Inbox<'_, Lent<f64>>,
-                                  search: &Search,
-                                  doors: &Doors,
-                                  vertices: &mut Vertices,
-                                  mass: &mut Mass| {
+                            |damping: &f64,
+                             inbox: &mut Inbox<'_, Lent<f64>>,
+                             search: &Search,
+                             doors: &Doors,
+                             vertices: &mut Vertices,
+                             mass: &mut Mass| {
                                 vertices.sum::<R>(inbox, doors);
-                                *mass = vertices.apply(search.dangling, rule.damping);
+                                *mass = vertices.apply(search.dangling, *damping);
                             },
                         );
                 });
@@ -240,8 +240,11 @@ impl PageRank {
                 p.compute("judge")
                     .read(&total)
                     .update(&search)
-                    .named("graph.pagerank.judge", parameters.clone())
-                    .run(move |total: &Mass, search: &mut Search| search.advance(total, rule));
+                    .named("graph.pagerank.judge", Vec::new())
+                    .with(rule)
+                    .run(|rule: &Rule, total: &Mass, search: &mut Search| {
+                        search.advance(total, *rule)
+                    });
                 observe(p, &search);
             },
         );
@@ -270,12 +273,6 @@ fn check_personalization(values: &[f64], vertices: usize) -> Result<(), GraphErr
     }
 }
 
-fn encoded(parameters: &impl Payload) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    parameters.encode(&mut bytes);
-    bytes
-}
-
 /// Adds what is done once: edges move to their partitions, and vertices learn the weight of their out-edges.
 fn prepare<R: Real>(
     p: &mut Program,
@@ -283,32 +280,44 @@ fn prepare<R: Real>(
     cut: VertexCut,
     vertices: &Dataset<Vertices>,
 ) -> Roads<Sums<R>> {
-    let edges = deal(p, edges, cut, Ways::Forward, BlockedEdges::of_cut);
+    let edges = deal::<BlockedEdges>(p, edges, cut, Ways::Forward);
     let weights = p.like::<Lending<f64>, _>("out-weights", &edges);
-    p.compute("out-weights").read(&edges).write(&weights).run(
-        move |edges: &BlockedEdges, weights: &mut Lending<f64>| {
-            edges.add_out_weights(weights.filled(cut.source_slots(), 0.0));
-        },
-    );
+    p.compute("out-weights")
+        .read(&edges)
+        .write(&weights)
+        .with(cut)
+        .run(
+            |cut: &VertexCut, edges: &BlockedEdges, weights: &mut Lending<f64>| {
+                edges.add_out_weights(weights.filled(cut.source_slots(), 0.0));
+            },
+        );
     let exchange = p.exchange::<Lent<f64>>("out-weights", cut.along_rows());
     p.scatter("out-weights", &exchange)
         .read(&weights)
         .run(|weights: &Lending<f64>, out: &mut Outbox<'_, Lent<f64>>| weights.lend(out));
-    p.gather("out-weights", &exchange).update(vertices).run(
-        move |inbox: &mut Inbox<'_, Lent<f64>>, vertices: &mut Vertices| {
-            vertices.weigh::<R>(inbox, cut.slots_as_sources(vertices.part));
-        },
-    );
+    p.gather("out-weights", &exchange)
+        .update(vertices)
+        .with(cut)
+        .run(
+            |cut: &VertexCut, inbox: &mut Inbox<'_, Lent<f64>>, vertices: &mut Vertices| {
+                vertices.weigh::<R>(inbox, cut.slots_as_sources(vertices.part));
+            },
+        );
     Roads::new(p, cut, edges)
 }
 
 /// The rule of an iteration.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Rule {
     damping: f64,
     threshold: f64,
     max_iter: u64,
 }
+brambling_program::payload!(Rule {
+    damping,
+    threshold,
+    max_iter
+});
 
 impl Search {
     fn advance(&mut self, total: &Mass, rule: Rule) -> Result<(), KernelError> {

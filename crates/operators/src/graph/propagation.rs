@@ -8,7 +8,7 @@ use super::blocked_edges::Bin;
 use super::edges::EdgeList;
 use super::lending::{Lending, Lent};
 use super::pagerank::PARTITIONS_MAX;
-use super::travel::{Ways, deal};
+use super::travel::{LaidOut, Ways, deal};
 use super::vertex_cut::{Edge, VertexCut};
 use brambling_program::{Dataset, Inbox, Outbox, Partitioner, Program};
 use std::ops::Range;
@@ -26,12 +26,14 @@ brambling_program::payload!(Labels { labels, part });
 /// A vertex (as a slot of a target or a place), a label, and how many of its neighbours have it.
 type Count = [u32; 3];
 
-/// A partition's edges, sorted by target.
-fn by_target(bins: Vec<Bin>, _: VertexCut) -> Vec<Edge> {
-    let mut edges: Vec<Edge> = Vec::with_capacity(bins.iter().map(|bin| bin.edges.len()).sum());
-    bins.into_iter().for_each(|bin| edges.extend(bin.edges));
-    edges.sort_unstable_by_key(|edge| edge.target);
-    edges
+impl LaidOut for Vec<Edge> {
+    /// Sorted by target.
+    fn lay_out(bins: Vec<Bin>, _: VertexCut) -> Vec<Edge> {
+        let mut edges: Vec<Edge> = Vec::with_capacity(bins.iter().map(|bin| bin.edges.len()).sum());
+        bins.into_iter().for_each(|bin| edges.extend(bin.edges));
+        edges.sort_unstable_by_key(|edge| edge.target);
+        edges
+    }
 }
 
 /// The labels of each target's sources, counted; by target, as the edges are, then label.
@@ -85,18 +87,14 @@ fn own<'c>(counts: &'c [Count], slots: &Range<usize>) -> &'c [Count] {
 /// by a column.
 pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) -> Dataset<Labels> {
     let cut = VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX));
-    let labels = p.load(
-        "labels",
-        cut.partitions(),
-        Partitioner::Opaque,
-        move |part, _| Labels {
-            labels: cut.vertices_of(part).flatten().map(|v| v as u32).collect(),
-            part,
-        },
-    );
+    let start = |cut: &VertexCut, part: u32, _: u32| Labels {
+        labels: cut.vertices_of(part).flatten().map(|v| v as u32).collect(),
+        part,
+    };
+    let labels = p.scan("labels", cut.partitions(), Partitioner::Opaque, cut, start);
     p.keep(&labels);
     p.hint_placement(&labels, cut.hint());
-    let edges = deal(p, edges, cut, Ways::Both, by_target);
+    let edges = deal::<Vec<Edge>>(p, edges, cut, Ways::Both);
     p.hint_placement(&edges, cut.hint());
     let shares = p.like::<Lending<u32>, _>("shares", &labels);
     let counts = p.like::<Lending<Count>, _>("counts", &labels);
@@ -111,10 +109,12 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
         p.gather("labels", &exchange)
             .read(&edges)
             .update(&counts)
+            .with(cut)
             .run(
-                move |inbox: &mut Inbox<'_, Lent<u32>>,
-                      edges: &Vec<Edge>,
-                      counted: &mut Lending<Count>| {
+                |cut: &VertexCut,
+                 inbox: &mut Inbox<'_, Lent<u32>>,
+                 edges: &Vec<Edge>,
+                 counted: &mut Lending<Count>| {
                     let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
                     counted.fill(count_labels(edges, |slot| {
                         let (column, place) = cut.source_of(slot);
@@ -127,8 +127,8 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
         p.scatter("counts", &exchange)
             .read(&counts)
             .run(|counts: &Lending<Count>, out: &mut Outbox<'_, Lent<Count>>| counts.lend(out));
-        p.gather("take", &exchange).update(&labels).run(
-            move |inbox: &mut Inbox<'_, Lent<Count>>, labels: &mut Labels| {
+        p.gather("take", &exchange).update(&labels).with(cut).run(
+            |cut: &VertexCut, inbox: &mut Inbox<'_, Lent<Count>>, labels: &mut Labels| {
                 labels.take(inbox, cut.slots_as_targets(labels.part));
             },
         );

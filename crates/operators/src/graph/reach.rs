@@ -86,7 +86,7 @@ fn spread<V: Cell, M: Meeting<Value = V, Met = V>>(
         },
     );
     p.keep(&vertices);
-    let edges = deal(p, edges, cut, ways, BlockedEdges::of_cut);
+    let edges = deal::<BlockedEdges>(p, edges, cut, ways);
     let roads = Roads::<M>::new(p, cut, edges);
     let shares = p.like::<Lending<V>, _>("shares", &vertices);
     let changes = p.like::<u64, _>("changes", &vertices);
@@ -116,10 +116,10 @@ fn spread<V: Cell, M: Meeting<Value = V, Met = V>>(
                     .update(&vertices)
                     .write(&changes)
                     .run(
-                        move |inbox: &mut Inbox<'_, Lent<V>>,
-                              doors: &Doors,
-                              vertices: &mut Reached<V>,
-                              changes: &mut u64| {
+                        |inbox: &mut Inbox<'_, Lent<V>>,
+                         doors: &Doors,
+                         vertices: &mut Reached<V>,
+                         changes: &mut u64| {
                             *changes = doors.join::<M, true>(&mut vertices.values, inbox);
                         },
                     );

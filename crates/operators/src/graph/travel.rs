@@ -23,33 +23,54 @@ pub(super) enum Ways {
     Both,
 }
 
-/// Moves edges into their partitions, where `lay_out` makes what the algorithm needs of them.
-pub(super) fn deal<E: Payload + Default>(
+/// What an algorithm needs of a partition's edges.
+pub(super) trait LaidOut: Payload {
+    /// From what each part of the edges had for the partition.
+    fn lay_out(bins: Vec<Bin>, cut: VertexCut) -> Self;
+}
+
+impl LaidOut for BlockedEdges {
+    fn lay_out(bins: Vec<Bin>, cut: VertexCut) -> BlockedEdges {
+        BlockedEdges::of_cut(bins, cut)
+    }
+}
+
+/// Moves edges into their partitions, where they are laid out as the algorithm needs them.
+pub(super) fn deal<E: LaidOut>(
     p: &mut Program,
     edges: EdgeList,
     cut: VertexCut,
     ways: Ways,
-    lay_out: fn(Vec<Bin>, VertexCut) -> E,
 ) -> Dataset<E> {
     let count = cut.partitions();
     let laid_out = p.temporary::<E>("edges", count);
     let deal = p.exchange::<Bin>("deal edges", Relation::AllToAll);
-    let chunks = p.temporary::<u32>("chunks", count);
-    p.scatter("deal edges", &deal)
-        .read(&chunks)
-        .run(move |_: &u32, out: &mut Outbox<'_, Bin>| {
-            let edge = |index: u32| edges.len() * index as usize / count as usize;
-            let own = edges.slice(edge(out.source())..edge(out.source() + 1));
-            let mut bins = dealt(&own, cut, ways);
-            out.for_each(|partition, piece| *piece = std::mem::take(&mut bins[partition as usize]));
-        });
-    p.gather("deal edges", &deal).write(&laid_out).run(
-        move |inbox: &mut Inbox<'_, Bin>, laid_out: &mut E| {
-            let bins = inbox.map(|(_, bin)| std::mem::take(bin)).collect();
-            *laid_out = lay_out(bins, cut);
-        },
+    let parts = p.load(
+        "edge list",
+        count,
+        Partitioner::Opaque,
+        move |index, count| edges.part(index, count),
     );
+    p.scatter("deal edges", &deal)
+        .read(&parts)
+        .with((cut, ways == Ways::Both))
+        .run(deal_part);
+    p.gather("deal edges", &deal)
+        .write(&laid_out)
+        .with(cut)
+        .run(lay_out::<E>);
     laid_out
+}
+
+fn deal_part(&(cut, both): &(VertexCut, bool), part: &EdgeList, out: &mut Outbox<'_, Bin>) {
+    let ways = if both { Ways::Both } else { Ways::Forward };
+    let mut bins = dealt(part, cut, ways);
+    out.for_each(|partition, piece| *piece = std::mem::take(&mut bins[partition as usize]));
+}
+
+fn lay_out<E: LaidOut>(cut: &VertexCut, inbox: &mut Inbox<'_, Bin>, laid_out: &mut E) {
+    let bins = inbox.map(|(_, bin)| std::mem::take(bin)).collect();
+    *laid_out = E::lay_out(bins, *cut);
 }
 
 /// Some edges by partition. Counts first, so that no bin is larger than it must be.
@@ -222,16 +243,19 @@ impl<M: Meeting> Roads<M> {
             .read(&targets)
             .run(|targets: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| targets.lend(out));
         p.hint_placement(&edges, cut.hint());
-        let parts = p.load("parts", cut.partitions(), Partitioner::Opaque, |part, _| {
-            part
-        });
+        let own = |_: &(), part: u32, _: u32| part;
+        let parts = p.scan("parts", cut.partitions(), Partitioner::Opaque, (), own);
         p.hint_placement(&parts, cut.hint());
         let doors = p.like::<Doors, _>("doors", &parts);
         p.gather("open doors", &exchange)
             .read(&parts)
             .write(&doors)
+            .with(cut)
             .run(
-                move |inbox: &mut Inbox<'_, Lent<u32>>, part: &u32, doors: &mut Doors| {
+                |cut: &VertexCut,
+                 inbox: &mut Inbox<'_, Lent<u32>>,
+                 part: &u32,
+                 doors: &mut Doors| {
                     *doors = Doors::open(inbox, &cut.slots_as_targets(*part));
                 },
             );
@@ -261,10 +285,12 @@ impl<M: Meeting> Roads<M> {
             .read(&self.edges)
             .update(&self.met)
             .named(std::any::type_name::<M>(), Vec::new())
+            .with(cut)
             .run(
-                move |inbox: &mut Inbox<'_, Lent<M::Value>>,
-                      edges: &BlockedEdges,
-                      met: &mut Lending<M::Met>| {
+                |cut: &VertexCut,
+                 inbox: &mut Inbox<'_, Lent<M::Value>>,
+                 edges: &BlockedEdges,
+                 met: &mut Lending<M::Met>| {
                     let lent: Vec<&mut Lent<M::Value>> = inbox.map(|(_, piece)| piece).collect();
                     let columns: Vec<&[M::Value]> = lent.iter().map(|lent| lent.values()).collect();
                     let share = |slot: u32| {
@@ -305,8 +331,9 @@ fn open_gates(
     p.gather("open gates", &exchange)
         .read(parts)
         .write(&gates)
+        .with(cut)
         .run(
-            move |inbox: &mut Inbox<'_, Lent<u32>>, part: &u32, gates: &mut Gates| {
+            |cut: &VertexCut, inbox: &mut Inbox<'_, Lent<u32>>, part: &u32, gates: &mut Gates| {
                 *gates = Gates::open(inbox, &cut.slots_as_sources(*part));
             },
         );
@@ -314,18 +341,21 @@ fn open_gates(
     p.scatter("gates", &exchange)
         .read(&gates)
         .run(|gates: &Gates, out: &mut Outbox<'_, Lent<u32>>| gates.0.lend(out));
-    p.gather("name sources", &exchange).update(edges).run(
-        move |inbox: &mut Inbox<'_, Lent<u32>>, edges: &mut BlockedEdges| {
-            let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
-            let gates = lent.iter().map(|lent| Gates::positions(lent.values()));
-            let positions: Vec<Vec<u32>> = gates.collect();
-            edges.rename_sources(|slot| {
-                let (column, place) = cut.source_of(slot);
-                cut.source_slot(column, positions[column][place] as usize)
-            });
-            lent.into_iter().for_each(Lent::return_it);
-        },
-    );
+    p.gather("name sources", &exchange)
+        .update(edges)
+        .with(cut)
+        .run(
+            |cut: &VertexCut, inbox: &mut Inbox<'_, Lent<u32>>, edges: &mut BlockedEdges| {
+                let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
+                let gates = lent.iter().map(|lent| Gates::positions(lent.values()));
+                let positions: Vec<Vec<u32>> = gates.collect();
+                edges.rename_sources(|slot| {
+                    let (column, place) = cut.source_of(slot);
+                    cut.source_slot(column, positions[column][place] as usize)
+                });
+                lent.into_iter().for_each(Lent::return_it);
+            },
+        );
     gates
 }
 
@@ -380,7 +410,7 @@ mod tests {
             precision: Precision::F64,
         };
         let mut ranks = Program::new("ranks");
-        let _ = search.build::<f64>(&mut ranks, edges(), 6, |_, _| {});
+        let _ = search.build::<f64>(&mut ranks, edges(), 6, &|_, _| {});
         let mut components = Program::new("components");
         let _ = reach::components(&mut components, edges(), 6);
         let mut labels = Program::new("labels");

@@ -27,6 +27,39 @@ pub struct VertexCut {
     slot_shift: u32,
 }
 
+impl Default for VertexCut {
+    /// Of no vertices.
+    fn default() -> VertexCut {
+        VertexCut::new(0, 1)
+    }
+}
+
+/// It travels as what it was made from.
+impl Payload for VertexCut {
+    const FIXED: bool = true;
+    const ENCODED_BYTES_MAX: usize = 8;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("graph::VertexCut")
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.vertices, self.partitions()).encode(out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let (vertices, partitions) = <(u32, u32)>::decode(input)?;
+        let is_cut = vertices as usize <= super::edges::VERTICES_MAX
+            && (1..=super::pagerank::PARTITIONS_MAX).contains(&partitions);
+        if !is_cut {
+            return Err(DecodeError::of::<VertexCut>(
+                "no cut has so many vertices or partitions",
+            ));
+        }
+        Ok(VertexCut::new(vertices as usize, partitions))
+    }
+}
+
 /// A block has at most two to this power of vertices.
 const BLOCK_SHIFT_MAX: u32 = 12;
 /// A partition gets about this many blocks, where there are enough vertices.

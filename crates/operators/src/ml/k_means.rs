@@ -5,7 +5,7 @@ use super::nearest::{Centres, Members, farthest_block, members_block};
 use super::samples::{SampleBlock, Samples, SamplesError};
 use crate::simd;
 use brambling_program::{
-    Blocks, Combine, Dataset, Foreign, KernelError, Partitioner, Payload, Program, Sum,
+    Blocks, Combine, Dataset, Foreign, KernelError, Partitioner, Program, Sum,
 };
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +102,7 @@ impl KMeans {
         columns: usize,
         centres: Vec<f64>,
         partitions: u32,
-        observe: impl Fn(&mut Program, &Dataset<Clustering>),
+        observe: &dyn Fn(&mut Program, &Dataset<Clustering>),
     ) -> Dataset<Clustering> {
         if let Err(error) = SamplesError::check(centres.len(), 0, columns) {
             panic!("{error}");
@@ -137,10 +137,7 @@ impl KMeans {
                     .read(&local)
                     .write(&prepared)
                     .named("ml.k_means.prepare", Vec::new())
-                    .run(|model: &Clustering, centres: &mut Centres| {
-                        centres.prepare(simd::active(), &model.centres, model.columns);
-                        centres.sum_differences(model.by_differences);
-                    });
+                    .run(prepare);
                 p.map("members", &samples)
                     .read(&prepared)
                     .named("ml.k_means.members", Vec::new())
@@ -149,10 +146,9 @@ impl KMeans {
                 p.compute("move")
                     .read(&members)
                     .update(&model)
-                    .named("ml.k_means.move", encoded(&max_iter))
-                    .run(move |members: &Members, model: &mut Clustering| {
-                        model.advance(members, max_iter)
-                    });
+                    .named("ml.k_means.move", Vec::new())
+                    .with(max_iter)
+                    .run(advance);
                 relocate(p, &samples, &prepared, &model);
                 observe(p, &model);
             },
@@ -161,10 +157,13 @@ impl KMeans {
     }
 }
 
-fn encoded(parameters: &impl Payload) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    parameters.encode(&mut bytes);
-    bytes
+fn prepare(model: &Clustering, centres: &mut Centres) {
+    centres.prepare(simd::active(), &model.centres, model.columns);
+    centres.sum_differences(model.by_differences);
+}
+
+fn advance(max_iter: &u64, members: &Members, model: &mut Clustering) -> Result<(), KernelError> {
+    model.advance(members, *max_iter)
 }
 
 fn refused(error: SamplesError) -> KernelError {
@@ -188,29 +187,36 @@ fn statistics(
     p.compute("tolerance")
         .read(&statistics)
         .update(model)
-        .named("ml.k_means.tolerance", encoded(&tol))
-        .run(move |statistics: &Statistics, model: &mut Clustering| {
-            if let Some(refusal) = &statistics.refusal {
-                return Err(refused(refusal.clone()));
-            }
-            let variances = statistics
-                .squares
-                .iter()
-                .map(|sum| sum / statistics.rows as f64);
-            let mean = variances.sum::<f64>() / columns as f64;
-            if !mean.is_finite() {
-                return Err(refused(SamplesError::TooLarge));
-            }
-            if mean < VARIANCE_MIN && statistics.differ {
-                return Err(refused(SamplesError::TooSmall));
-            }
-            model.threshold = tol * mean;
-            model.spread = statistics.squares.iter().sum();
-            model.means.clone_from(&statistics.means);
-            // One cluster of all: nothing that is found later can be further from the origin for its size.
-            model.by_differences = model.loses_digits(0.0, statistics.rows);
-            Ok(())
-        });
+        .named("ml.k_means.tolerance", Vec::new())
+        .with((columns, tol))
+        .run(set_tolerance);
+}
+
+fn set_tolerance(
+    &(columns, tol): &(usize, f64),
+    statistics: &Statistics,
+    model: &mut Clustering,
+) -> Result<(), KernelError> {
+    if let Some(refusal) = &statistics.refusal {
+        return Err(refused(refusal.clone()));
+    }
+    let variances = statistics
+        .squares
+        .iter()
+        .map(|sum| sum / statistics.rows as f64);
+    let mean = variances.sum::<f64>() / columns as f64;
+    if !mean.is_finite() {
+        return Err(refused(SamplesError::TooLarge));
+    }
+    if mean < VARIANCE_MIN && statistics.differ {
+        return Err(refused(SamplesError::TooSmall));
+    }
+    model.threshold = tol * mean;
+    model.spread = statistics.squares.iter().sum();
+    model.means.clone_from(&statistics.means);
+    // One cluster of all: nothing that is found later can be further from the origin for its size.
+    model.by_differences = model.loses_digits(0.0, statistics.rows);
+    Ok(())
 }
 
 /// 2⁻⁹⁰⁰: from this mean variance on, the squares of rows' differences have all their digits.

@@ -28,13 +28,14 @@ const UPWARDS: f64 = 0.8;
 const TRIES: u32 = 25;
 
 /// When a search ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Where no component of the gradient exceeds this; 0: nowhere.
     pub tol: f64,
     /// The most iterations.
     pub max_iter: u64,
 }
+brambling_program::payload!(Limits { tol, max_iter });
 
 /// How a search stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use super::columns::{ColumnStats, column_stats_block};
 use super::lbfgs::{Limits, Search, State};
 use super::logistic::{Labelled, Linear, Loss, gradient_block_into};
-use super::logistic_regression::{LogisticRegression, encoded, refused};
+use super::logistic_regression::{LogisticRegression, refused};
 use super::samples::{SampleBlock, Samples, SamplesError};
 use super::softmax::{self, Classified, Linears};
 use super::units::Units;
@@ -16,13 +16,14 @@ use serde::{Deserialize, Serialize};
 
 /// How a model of several classes is laid out: weights class by class, then the intercepts. Two classes share one row
 /// of weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// Values in a row.
     pub columns: usize,
     /// Classes, at least two.
     pub classes: usize,
 }
+brambling_program::payload!(Shape { columns, classes });
 
 impl Shape {
     /// Rows of weights: one for each class, or one for two classes.
@@ -80,7 +81,7 @@ pub fn build<E: Value + Payload>(
     y: Foreign<f64>,
     shape: Shape,
     partitions: u32,
-    observe: impl Fn(&mut Program, &Dataset<Descent>),
+    observe: &dyn Fn(&mut Program, &Dataset<Descent>),
 ) -> Dataset<Descent> {
     assert!(shape.classes >= 2);
     let rule = Rule {
@@ -112,24 +113,17 @@ pub fn build<E: Value + Payload>(
         p.broadcast(&trial, &local);
         p.map("gradient", &samples)
             .read(&local)
-            .named("ml.logistic.value_and_gradient", encoded(&shape.classes))
-            .into(
-                &block_sums,
-                move |block: SampleBlock<'_, E>, trial: &Trial, sums: &mut Sums| {
-                    sums.take_block(block, trial, shape);
-                },
-            );
+            .named("ml.logistic.value_and_gradient", Vec::new())
+            .with(shape)
+            .into(&block_sums, sums_of_block::<E>);
         p.reduce_blocks(Sum, &block_sums, &sums, Sums::clone_from);
         p.compute("search")
             .read(&sums)
             .update(&search)
             .update(&trial)
-            .named("ml.logistic.lbfgs", rule.encoded())
-            .run(
-                move |sums: &Sums, descent: &mut Descent, trial: &mut Trial| {
-                    rule.advance(sums, descent, trial)
-                },
-            );
+            .named("ml.logistic.lbfgs", Vec::new())
+            .with(rule)
+            .run(advance);
         observe(p, &search);
     });
     search
@@ -249,7 +243,7 @@ impl Sums {
 }
 
 /// What a pass is made of besides the data.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Rule {
     shape: Shape,
     c: f64,
@@ -257,14 +251,33 @@ struct Rule {
     rows: f64,
     limits: Limits,
 }
+brambling_program::payload!(Rule {
+    shape,
+    c,
+    fit_intercept,
+    rows,
+    limits,
+});
+
+fn sums_of_block<E: Value + Payload>(
+    shape: &Shape,
+    block: SampleBlock<'_, E>,
+    trial: &Trial,
+    sums: &mut Sums,
+) {
+    sums.take_block(block, trial, *shape);
+}
+
+fn advance(
+    rule: &Rule,
+    sums: &Sums,
+    descent: &mut Descent,
+    trial: &mut Trial,
+) -> Result<(), KernelError> {
+    rule.advance(sums, descent, trial)
+}
 
 impl Rule {
-    fn encoded(&self) -> Vec<u8> {
-        let shape = (self.shape.columns, self.shape.classes);
-        let limits = (self.limits.tol, self.limits.max_iter);
-        encoded(&((self.c, self.fit_intercept, self.rows), shape, limits))
-    }
-
     fn advance(
         &self,
         sums: &Sums,

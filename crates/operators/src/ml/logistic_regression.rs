@@ -45,7 +45,7 @@ impl LogisticRegression {
         y: Foreign<f64>,
         columns: usize,
         partitions: u32,
-        observe: impl Fn(&mut Program, &Dataset<Model>),
+        observe: &dyn Fn(&mut Program, &Dataset<Model>),
     ) -> Dataset<Model> {
         let rows = y.len() as f64;
         let samples = p.load(
@@ -61,6 +61,13 @@ impl LogisticRegression {
             tol,
             max_iter,
         } = *self;
+        let rule = Rule {
+            c,
+            fit_intercept,
+            tol,
+            max_iter,
+            rows,
+        };
 
         let grams = p.like::<Blocks<Gram>, _>("block matrices", &samples);
         let gram = p.temporary::<Gram>("matrix", 1);
@@ -68,15 +75,12 @@ impl LogisticRegression {
             .named("ml.gram", Vec::new())
             .into(&grams, gram_of_block);
         p.reduce_blocks(Sum, &grams, &gram, Gram::clone_from);
-        let parameters = encoded(&(c, fit_intercept));
         p.compute("step size")
             .read(&gram)
             .update(&model)
-            .named("ml.logistic.step_size", parameters)
-            .run(move |gram: &Gram, model: &mut Model| {
-                model.step = step_size(gram, columns, c, fit_intercept)?;
-                Ok::<(), KernelError>(())
-            });
+            .named("ml.logistic.step_size", Vec::new())
+            .with((columns, c, fit_intercept))
+            .run(set_step);
         observe(p, &model);
 
         let local = p.like::<Model, _>("local model", &samples);
@@ -89,21 +93,12 @@ impl LogisticRegression {
                 .named("ml.logistic.gradient", Vec::new())
                 .into(&gradients, gradient_of_block);
             p.reduce_blocks(Sum, &gradients, &gradient, Gradient::clone_from);
-            let parameters = encoded(&((c, fit_intercept, tol, max_iter), rows));
             p.compute("descend")
                 .read(&gradient)
                 .update(&model)
-                .named("ml.logistic.descend", parameters)
-                .run(move |gradient: &Gradient, model: &mut Model| {
-                    let rule = Rule {
-                        c,
-                        fit_intercept,
-                        tol,
-                        max_iter,
-                        rows,
-                    };
-                    model.descend(&gradient.0, rule)
-                });
+                .named("ml.logistic.descend", Vec::new())
+                .with(rule)
+                .run(descend);
             observe(p, &model);
         });
         model
@@ -114,12 +109,6 @@ impl LogisticRegression {
 pub fn partitions_of(rows: usize, columns: usize) -> u32 {
     let bytes = rows as u64 * (columns as u64 + 1) * size_of::<f64>() as u64;
     default_partitions(Samples::blocks_in(rows), bytes)
-}
-
-pub(super) fn encoded(parameters: &impl Payload) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    parameters.encode(&mut bytes);
-    bytes
 }
 
 /// The model, and how its search stands.
@@ -156,13 +145,33 @@ impl Clone for Model {
 }
 
 /// The rule of an iteration.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Rule {
     c: f64,
     fit_intercept: bool,
     tol: f64,
     max_iter: u64,
     rows: f64,
+}
+brambling_program::payload!(Rule {
+    c,
+    fit_intercept,
+    tol,
+    max_iter,
+    rows
+});
+
+fn set_step(
+    &(columns, c, fit_intercept): &(usize, f64, bool),
+    gram: &Gram,
+    model: &mut Model,
+) -> Result<(), KernelError> {
+    model.step = step_size(gram, columns, c, fit_intercept)?;
+    Ok(())
+}
+
+fn descend(rule: &Rule, gradient: &Gradient, model: &mut Model) -> Result<(), KernelError> {
+    model.descend(&gradient.0, *rule)
 }
 
 impl Model {

@@ -639,6 +639,14 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),
         ("silences", Message::Silences(vec![(worker, 12_300)])),
+        (
+            "want",
+            Message::Want {
+                key,
+                dataset: DatasetId(300),
+                index: 70_000,
+            },
+        ),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

@@ -20,6 +20,8 @@ pub struct Tally {
     pub threads: u32,
     /// Most bytes that datasets and pieces took at any time.
     pub peak_bytes: u64,
+    /// On a cluster: what the client has sent to its workers, the program and what that makes.
+    pub sent_bytes: u64,
 }
 
 /// One thread's counts. Written by that thread only.

@@ -1,6 +1,7 @@
 //! One program's way to the cluster and back: what a client says to the controller and to the job's workers, and what it fetches from them.
 
 mod endings;
+mod giving;
 mod hearing;
 mod links;
 mod packages;
@@ -62,11 +63,14 @@ impl Cluster {
             gone: Vec::new(),
             heard: started,
             packages: Packages::default(),
+            sent_bytes: 0,
         };
         let result = talk.run(bytes, weight);
         talk.part();
+        let sent_bytes = talk.sent_bytes;
         let Fetched { values, mut tally } = result?;
         tally.wall = started.elapsed();
+        tally.sent_bytes = sent_bytes;
         Ok(Outcome::fetched(plan, values, tally))
     }
 }
@@ -94,6 +98,8 @@ struct Talk<'a> {
     /// When a worker last said something.
     heard: Instant,
     packages: Packages,
+    /// What workers were sent: the program, and what it makes.
+    sent_bytes: u64,
 }
 
 impl Talk<'_> {
@@ -139,8 +145,10 @@ impl Talk<'_> {
                     self.worker(link).opened();
                     let program = parts(key, bytes).map(|part| framed(Message::Program(part)));
                     self.cluster.board.say(link, program);
+                    self.sent_bytes += bytes.len() as u64;
                     self.worker(link).has_program = true;
                 }
+                Event::Wanted(link, dataset, index) => self.give(link, key, (dataset, index))?,
                 Event::Admitted(member) => self.dial(Link::new(member, None))?,
                 Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 // The controller tells whether that ends the job.

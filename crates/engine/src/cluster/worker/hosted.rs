@@ -1,6 +1,7 @@
 //! A job on a worker, from its first word to its release: what is said to it, what is asked of it, and how it fails. Each has a [thread](serving),
 //! which makes it and runs the stages that are the caller's own, and [links](links) to the job's other members.
 
+mod given;
 mod links;
 mod printing;
 mod serving;
@@ -13,6 +14,7 @@ use brambling_memory::held::{self, Held};
 use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times};
 use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Job, Origin, Tally};
+use given::Arriving;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 
 /// A [cause](crate::cluster::Source::cause) that takes more is left out.
@@ -42,6 +44,8 @@ struct State {
     from: Option<LinkId>,
     parts: Parts,
     program: Option<Vec<u8>>,
+    /// What the client gives of what its program makes.
+    given: Arriving,
     job: Option<Arc<Job>>,
     /// Clients that wait for what the job leaves.
     fetches: Vec<LinkId>,

@@ -28,6 +28,7 @@ pub(super) enum Event {
     Open(LinkId),
     Lost(LinkId, Loss),
     Partition(DatasetId, u32, Vec<u8>),
+    Wanted(LinkId, DatasetId, u32),
     Fetched(LinkId, Tally),
     Origin(LinkId, Option<Origin>),
     AllPrinted(LinkId),
@@ -164,6 +165,11 @@ impl Talk<'_> {
                 Ok(None) => Event::None,
                 Err(why) => return Err(broken(why.to_string()).into()),
             },
+            Message::Want {
+                key,
+                dataset,
+                index,
+            } if self.key == Some(key) => Event::Wanted(link, dataset, index),
             Message::Fetched {
                 key,
                 tasks,

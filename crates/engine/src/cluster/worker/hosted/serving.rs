@@ -3,14 +3,15 @@
 
 use super::super::super::wire::framed;
 use super::super::Shared;
+use super::given::Given;
 use super::links::{Side, Wire};
 use super::{Hosted, State, nothing};
 use crate::Error;
-use crate::recipe::Recipe;
 use brambling_exchange::Combining;
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::Spill;
-use brambling_program::{Bindings, DatasetId, Plan, ShardId};
+use brambling_program::link::is_linked;
+use brambling_program::{Bindings, DatasetId, Plan, Program, ShardId};
 use brambling_protocol::frame::FAN_OUT;
 use brambling_protocol::message::{Message, Prepare, parts};
 use brambling_protocol::{PartitionMap, WorkerId};
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Hosted {
     /// Waits until something can be taken; nothing when the job is released, or its worker has ended.
-    fn await_news<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> Option<R> {
+    pub(super) fn await_news<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> Option<R> {
         let mut state = self.state();
         loop {
             if state.is_released || self.shared.strong_count() == 0 {
@@ -120,7 +121,9 @@ impl Hosted {
         prepare: &Prepare,
         program: &[u8],
     ) -> Result<Arc<Job>, String> {
-        let plan = self.plan(shared, prepare, program)?;
+        let given = Arc::new(Given::default());
+        let plan = self.plan(shared, prepare, program, &given)?;
+        self.take_given(shared, me, prepare, &plan, &given)?;
         let placed = (prepare.map.iter())
             .filter(|range| range.entry.owner == me)
             .flat_map(|range| {
@@ -149,11 +152,21 @@ impl Hosted {
     }
 
     /// The program, which has to be the one of which the controller has placed the shards.
-    fn plan(&self, shared: &Shared, prepare: &Prepare, program: &[u8]) -> Result<Plan, String> {
-        let program = match Recipe::program(program) {
-            Some(known) => known?,
-            None => shared.source.program(program, &self.prints)?,
+    fn plan(
+        &self,
+        shared: &Shared,
+        prepare: &Prepare,
+        program: &[u8],
+        given: &Arc<Given>,
+    ) -> Result<Plan, String> {
+        let mut program = match is_linked(program) {
+            true => Program::link(program).map_err(|error| error.to_string())?,
+            false => shared.source.program(program, &self.prints)?,
         };
+        let to_be_given: Vec<DatasetId> = program.to_be_given().collect();
+        for dataset in to_be_given {
+            program.give(dataset, given.source(dataset));
+        }
         let plan = Plan::compile(Arc::new(program), &Bindings::default());
         let plan = plan.map_err(|error| Error::from(error).to_string())?;
         match plan.counts == prepare.shards {
