@@ -223,6 +223,44 @@ fn streams_link() {
     assert_eq!(run(RunOptions::new().on(&cluster)), here);
 }
 
+/// A function of the client's that panics ends its run, as it does in one process.
+#[test]
+fn a_client_that_cannot_make_its_rows_is_told_so() {
+    let (_controller, at) = controller(options());
+    let _worker = worker(&at, threads(1), Builds(|_: &[u8]| Err("never".into())));
+    let cluster = Arc::new(Cluster::connect(&at).unwrap());
+    let told = |options: RunOptions| {
+        let mut p = Program::new("broken");
+        let firsts = p.load("firsts", 4, Partitioner::Opaque, |index, _| {
+            assert!(index < 2, "there are two rows");
+            0u64
+        });
+        let sums = p.like::<u64, _>("sums", &firsts);
+        p.compute("take").read(&firsts).write(&sums).run(take);
+        options
+            .run_with(p, &mut QuietCaller)
+            .map(drop)
+            .unwrap_err()
+            .to_string()
+    };
+    let text = told(RunOptions::new().on(&cluster));
+    assert!(
+        text.contains("load firsts") && text.contains("there are two rows"),
+        "{text}"
+    );
+    // The cluster goes on.
+    assert!(run_on(&cluster) == here());
+}
+
+fn take(first: &u64, sum: &mut u64) {
+    *sum = *first;
+}
+links!("tests.broken" 1, |p| {
+    let firsts = p.value("firsts", 1, 0u64);
+    let sums = p.value("sums", 1, 0u64);
+    p.compute("take").read(&firsts).write(&sums).run(take);
+});
+
 #[test]
 fn what_does_not_link_is_told_by_its_stage() {
     let (_controller, at) = controller(options());

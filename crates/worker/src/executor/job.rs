@@ -6,6 +6,7 @@ mod placing;
 mod results;
 
 pub(super) use owners::{AWAY, BY_MAIL};
+pub use placing::initial;
 
 use super::board::Board;
 use super::failure::{Failure, Rank};

@@ -35,7 +35,7 @@ mod woken;
 mod zone;
 
 pub use failure::{Failure, FailureKind, Origin, WaitsFor};
-pub use job::{Job, JobOptions, WEIGHT_MAX};
+pub use job::{Job, JobOptions, WEIGHT_MAX, initial};
 pub use mail::Mail;
 pub use meter::Reading;
 pub use pool::{Advance, Caller, Interrupted, Pool, QuietCaller, Silent};

@@ -21,7 +21,9 @@ use crate::waits::Waits;
 use brambling_exchange::OPEN_TURNS;
 use brambling_exchange::in_process::{At, InProcess, Keeper, Mailbox, Slots};
 use brambling_memory::Class;
-use brambling_program::{ExchangeId, ExchangePlan, GroupId, Plan, ShardId, StageKind};
+use brambling_program::{
+    DatasetId, ExchangeId, ExchangePlan, GroupId, Plan, Program, ShardId, StageKind, Value,
+};
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering, fence};
@@ -209,30 +211,11 @@ impl Job {
         let mut cells = Vec::new();
         let mut charged_bytes = 0;
         for &dataset in &plan.groups[group.index()].datasets {
-            let stage = || {
-                format!(
-                    "load {}",
-                    plan.program.spec().datasets[dataset.index()].name
-                )
-            };
-            let made = panics::catch(|| {
-                plan.program
-                    .initial(dataset, index, plan.counts[group.index()])
-            });
-            let value = made.map_err(|payload| {
-                let (message, location) = panics::tell(&*payload);
-                Failure::Panic {
-                    stage: stage(),
-                    partition: index,
-                    turn: 0,
-                    message,
-                    location,
-                }
-            })?;
+            let value = initial(&plan.program, dataset, index, plan.counts[group.index()])?;
             let bytes = value.bytes() as u64;
             let charged = self.options.budget.adjust(Class::Resident, 0, bytes);
             charged.map_err(|source| Failure::OutOfMemory {
-                stage: stage(),
+                stage: loading(&plan.program, dataset),
                 partition: index,
                 exchange: None,
                 source,
@@ -255,6 +238,34 @@ impl Job {
             open: Vec::new(),
         })
     }
+}
+
+fn loading(program: &Program, dataset: DatasetId) -> String {
+    format!("load {}", program.spec().datasets[dataset.index()].name)
+}
+
+/// What a partition begins with.
+///
+/// # Errors
+/// When the function that makes it panics.
+pub fn initial(
+    program: &Program,
+    dataset: DatasetId,
+    index: u32,
+    count: u32,
+) -> Result<Value, Failure> {
+    panics::install_hook();
+    let made = panics::catch(|| program.initial(dataset, index, count));
+    made.map_err(|payload| {
+        let (message, location) = panics::tell(&*payload);
+        Failure::Panic {
+            stage: loading(program, dataset),
+            partition: index,
+            turn: 0,
+            message,
+            location,
+        }
+    })
 }
 
 /// One for each thread, with the shards that are placed there, and one for the caller.

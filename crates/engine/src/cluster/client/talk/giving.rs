@@ -8,6 +8,7 @@ use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::DatasetId;
 use brambling_protocol::JobKey;
 use brambling_protocol::message::{Message, parts};
+use brambling_worker::executor::initial;
 
 impl Talk<'_> {
     /// Makes what a partition begins with, and sends it. Nothing of it stays here: who asks again is sent it again.
@@ -35,7 +36,7 @@ impl Talk<'_> {
             .into());
         }
         let mut bytes = Vec::new();
-        (program.initial(dataset, index, count(dataset))).encode(&mut bytes);
+        initial(program, dataset, index, count(dataset))?.encode(&mut bytes);
         let frames = parts(key, &bytes).map(|part| {
             framed(Message::Partition {
                 dataset,
