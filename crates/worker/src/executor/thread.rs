@@ -276,6 +276,8 @@ impl<'a> Worker<'a> {
     fn take_mail(&mut self) {
         // SAFETY: as in `next`.
         unsafe { self.job.take_mail(self.me) };
+        // Before the next kernel, which may take its time.
+        self.tell_queued();
     }
 
     /// Runs a shard of this thread for a slice.

@@ -44,6 +44,9 @@ impl Worker<'_> {
                 // SAFETY: inside our own zone; the reference ends with the statement.
                 unsafe { job.ready(self.me) }.insert(number);
             }
+            // Before the first kernel, which may take its time: a thread that comes late has none of its own then.
+            self.tell_queued();
+            self.share_work();
             self.clock = Instant::now();
         }
         self.stage == Stage::Started
