@@ -336,8 +336,9 @@ fn put<T: Payload>(values: &Foreign<T>, out: &mut Vec<u8>) {
     T::encode_all(values, out);
 }
 
+/// Counts with the program that it comes in.
 fn get<T: Payload>(input: &mut &[u8]) -> Result<Foreign<T>, DecodeError> {
-    Vec::<T>::decode(input).map(Foreign::owned)
+    Vec::<T>::decode(input).map(|values| Foreign::owned(values).counted_elsewhere())
 }
 
 fn put_ids(ids: &Ids, out: &mut Vec<u8>) {

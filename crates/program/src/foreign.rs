@@ -15,6 +15,8 @@ pub struct Foreign<T> {
     pointer: *const T,
     len: usize,
     owner: Arc<dyn Any + Send + Sync>,
+    /// Whether whoever has it answers for its memory.
+    counts: bool,
 }
 
 // SAFETY: the memory is only read, and its owner may be dropped on any thread.
@@ -23,13 +25,14 @@ unsafe impl<T: Send + Sync> Send for Foreign<T> {}
 unsafe impl<T: Send + Sync> Sync for Foreign<T> {}
 
 impl<T: Send + Sync + 'static> Foreign<T> {
-    /// Takes a vector.
+    /// Takes a vector. Its memory counts with whatever has it, each part with what has that part.
     pub fn owned(values: Vec<T>) -> Foreign<T> {
         let owner = Arc::new(values);
         Foreign {
             pointer: owner.as_ptr(),
             len: owner.len(),
             owner,
+            counts: true,
         }
     }
 
@@ -47,7 +50,15 @@ impl<T: Send + Sync + 'static> Foreign<T> {
             pointer,
             len,
             owner,
+            counts: false,
         }
+    }
+
+    /// The same, of which somebody else counts the memory.
+    #[must_use]
+    pub fn counted_elsewhere(self) -> Foreign<T> {
+        let counts = false;
+        Foreign { counts, ..self }
     }
 
     /// A part of the same memory.
@@ -61,6 +72,7 @@ impl<T: Send + Sync + 'static> Foreign<T> {
             pointer: part.as_ptr(),
             len: part.len(),
             owner: self.owner.clone(),
+            counts: self.counts,
         }
     }
 }
@@ -80,6 +92,7 @@ impl<T> Clone for Foreign<T> {
             pointer: self.pointer,
             len: self.len,
             owner: self.owner.clone(),
+            counts: self.counts,
         }
     }
 }
@@ -98,7 +111,11 @@ impl<T: Payload> Payload for Foreign<T> {
     }
     /// Borrowed memory is its owner's to count.
     fn heap_bytes(&self) -> usize {
-        0
+        if self.counts {
+            size_of_val(&self[..])
+        } else {
+            0
+        }
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.len.encode(out);
@@ -132,6 +149,20 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Foreign<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_owned_counts_by_its_part_and_what_is_borrowed_does_not() {
+        let whole = Foreign::owned(vec![1.0, 2.0, 3.0]);
+        assert_eq!(
+            (whole.heap_bytes(), whole.slice(1..3).heap_bytes()),
+            (24, 16)
+        );
+        let mut bytes = Vec::new();
+        whole.encode(&mut bytes);
+        assert_eq!(whole.counted_elsewhere().slice(0..2).heap_bytes(), 0);
+        let came = Foreign::<f64>::decode(&mut &bytes[..]).unwrap();
+        assert_eq!(came.heap_bytes(), 24);
+    }
 
     #[test]
     fn parts_keep_the_owner_alive() {

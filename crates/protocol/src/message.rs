@@ -186,6 +186,25 @@ pub enum Message<'a> {
     CutOff(#[serde(borrow)] CutOff<'a>),
     /// The controller to a client, before each [`Status`](Message::Status): how long its workers have told nothing, in milliseconds.
     Silences(Vec<(WorkerId, u64)>),
+    /// A client to the controller, before [`Submit`](Message::Submit): each member of the job that it submits next will be sent so many bytes.
+    /// Workers that have no [room](sent_bytes) for that are not taken in later.
+    Brings {
+        /// The program, with the arrays in it.
+        bytes: u64,
+    },
+    /// The controller to a client, before [`Queued`](Message::Queued) and [`Accepted`](Message::Accepted): the memory budgets of the workers
+    /// that take new jobs, for the client to compare with what it is about to send.
+    Budgets(Vec<(WorkerId, u64)>),
+    /// A worker to the controller, with each [`Load`](Message::Load): for each job there, bytes counted in its part of the budget.
+    Uses(Vec<(JobKey, u64)>),
+    /// The controller to a client, before [`Status`](Message::Status) and [`Jobs`](Message::Jobs) where there are any: what jobs wait for
+    /// before they begin.
+    Waits(#[serde(borrow)] Vec<(JobId, &'a str)>),
+}
+
+/// What a worker needs of its memory for a program of so many bytes: while it makes the program of what it was sent, both are there.
+pub fn sent_bytes(bytes: u64) -> u64 {
+    bytes.saturating_mul(2)
 }
 
 /// A kernel that still runs though its job is over.
@@ -480,6 +499,9 @@ pub struct JobStatus {
     pub position: u64,
     /// What went wrong, if anything did.
     pub failure: Option<String>,
+    /// What it waits for, if it has not begun. Travels beside, in [`Message::Waits`].
+    #[serde(skip)]
+    pub waits: Option<String>,
 }
 
 /// How far a job is.

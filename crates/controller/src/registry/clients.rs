@@ -18,6 +18,8 @@ pub(super) struct Clients {
     enders: Vec<(JobId, Caller)>,
     /// By client: columns of the groups that it will submit next.
     arranged: BTreeMap<Caller, Vec<u32>>,
+    /// By client: what members of the job that it will submit next are sent.
+    brought: BTreeMap<Caller, u64>,
 }
 
 impl Clients {
@@ -46,6 +48,16 @@ impl Clients {
         }
     }
 
+    /// A client says how much it will send to each member of what it submits next.
+    pub(super) fn bring(&mut self, from: Caller, bytes: u64) {
+        self.brought.insert(from, bytes);
+    }
+
+    /// What it has said of that.
+    pub(super) fn brought(&mut self, from: Caller) -> u64 {
+        self.brought.remove(&from).unwrap_or(0)
+    }
+
     /// Why jobs of a client end whose link has ended.
     pub(super) fn gone(&self, caller: Caller, how: Loss) -> String {
         let who = self.known.get(&caller).map_or_else(String::new, |it| {
@@ -63,6 +75,7 @@ impl Clients {
     pub(super) fn forget(&mut self, caller: Caller) {
         self.known.remove(&caller);
         self.arranged.remove(&caller);
+        self.brought.remove(&caller);
         self.enders.retain(|(_, by)| *by != caller);
     }
 }

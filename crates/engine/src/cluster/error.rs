@@ -120,6 +120,23 @@ pub enum ClusterError {
         /// What happened.
         why: String,
     },
+    /// What is to be sent to each worker has no room there.
+    #[error(
+        "`{program}` sends {bytes} bytes to each worker, which needs {needed_bytes} while it makes the program of them, and {worker} was given {budget_bytes}; \
+         nothing was sent: give workers more with --memory, BRAMBLING_MEMORY or memory in brambling.toml, or send at most {} bytes", .budget_bytes / 2
+    )]
+    NoRoom {
+        /// The program.
+        program: String,
+        /// The worker.
+        worker: WorkerId,
+        /// What is to be sent.
+        bytes: u64,
+        /// What that needs there.
+        needed_bytes: u64,
+        /// The worker's budget.
+        budget_bytes: u64,
+    },
     /// Kernels have loaded packages on two workers that are not the same.
     #[error("{0}")]
     PackagesDiffer(Box<PackagesDiffer>),

@@ -463,6 +463,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             generation: Generation(1),
             position: 123_456,
             failure: Some("it was cancelled".into()),
+            waits: None,
         }],
     };
     let entry = Entry {
@@ -639,6 +640,10 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),
         ("silences", Message::Silences(vec![(worker, 12_300)])),
+        ("brings", Message::Brings { bytes: 1 << 33 }),
+        ("budgets", Message::Budgets(vec![(worker, 1 << 36)])),
+        ("uses", Message::Uses(vec![(key, 1 << 33)])),
+        ("waits", Message::Waits(vec![(job, why)])),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

@@ -4,6 +4,7 @@ mod endings;
 mod hearing;
 mod links;
 mod packages;
+mod room;
 
 use super::desk::{Heard, How, Loss};
 use super::{ANSWER, Cluster, Silences};
@@ -62,6 +63,7 @@ impl Cluster {
             gone: Vec::new(),
             heard: started,
             packages: Packages::default(),
+            waits: false,
         };
         let result = talk.run(bytes, weight);
         talk.part();
@@ -94,6 +96,8 @@ struct Talk<'a> {
     /// When a worker last said something.
     heard: Instant,
     packages: Packages,
+    /// The caller was told what the job waits for.
+    waits: bool,
 }
 
 impl Talk<'_> {
@@ -103,6 +107,10 @@ impl Talk<'_> {
             let arrange = Message::Arrange { columns };
             self.cluster.say(self.cluster.controller, arrange);
         }
+        let brings = Message::Brings {
+            bytes: bytes.len() as u64,
+        };
+        self.cluster.say(self.cluster.controller, brings);
         self.cluster.say(
             self.cluster.controller,
             Message::Submit(Submit {
@@ -111,8 +119,7 @@ impl Talk<'_> {
                 shards: self.plan.counts.clone(),
             }),
         );
-        let job = self.queued()?;
-        self.job = Some(job);
+        let job = self.queued(bytes.len() as u64)?;
         if let Some(tasks) = self.plan.task_count() {
             let expects = Message::Expects { job, tasks };
             self.cluster.say(self.cluster.controller, expects);
@@ -125,6 +132,7 @@ impl Talk<'_> {
             match self.next()? {
                 Event::Accepted(accepted) => break accepted,
                 Event::Over(failure) => return Err(elsewhere(failure, None)),
+                Event::Budgets(budgets) => self.expect_room(bytes.len() as u64, &budgets)?,
                 _ => {}
             }
         };
@@ -154,7 +162,8 @@ impl Talk<'_> {
     }
 
     /// The name that the controller gives the job. Not interrupted: without the name nobody could end it.
-    fn queued(&mut self) -> Result<JobId, Error> {
+    fn queued(&mut self, bytes: u64) -> Result<JobId, Error> {
+        let mut budgets = Vec::new();
         let deadline = Instant::now() + ANSWER;
         loop {
             let patience = deadline.saturating_duration_since(Instant::now());
@@ -163,8 +172,14 @@ impl Talk<'_> {
                 at: self.cluster.address,
                 after: ANSWER,
             })?;
-            if let Event::Queued(job) = self.understand(heard)? {
-                return Ok(job);
+            match self.understand(heard)? {
+                Event::Budgets(told) => budgets = told,
+                Event::Queued(job) => {
+                    self.job = Some(job);
+                    self.expect_room(bytes, &budgets)?;
+                    return Ok(job);
+                }
+                _ => {}
             }
         }
     }

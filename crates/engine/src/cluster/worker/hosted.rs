@@ -1,6 +1,7 @@
 //! A job on a worker, from its first word to its release: what is said to it, what is asked of it, and how it fails. Each has a [thread](serving),
 //! which makes it and runs the stages that are the caller's own, and [links](links) to the job's other members.
 
+mod given;
 mod links;
 mod printing;
 mod serving;
@@ -10,6 +11,7 @@ use super::times::Told;
 use super::{Shared, Source};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::held::{self, Held};
+use brambling_memory::{Reservation, Share};
 use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times};
 use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Job, Origin, Tally};
@@ -42,6 +44,12 @@ struct State {
     from: Option<LinkId>,
     parts: Parts,
     program: Option<Vec<u8>>,
+    /// Room for what has come of the program.
+    given: Option<Reservation>,
+    /// There was no room for the program.
+    is_refused: bool,
+    /// Its share of the worker's memory, while it is here.
+    share: Option<Share>,
     job: Option<Arc<Job>>,
     /// Clients that wait for what the job leaves.
     fetches: Vec<LinkId>,
@@ -109,6 +117,9 @@ impl Hosted {
     pub(super) fn on_weigh(&self, weight: u32) {
         let mut state = self.state();
         state.weight = weight;
+        if let Some(share) = &state.share {
+            share.weigh(weight);
+        }
         if let Some(job) = &state.job {
             job.weigh(weight);
         }
@@ -125,6 +136,17 @@ impl Hosted {
         let mut state = self.state();
         if state.from.replace(from) != Some(from) {
             self.prints.waiting().repeat();
+        }
+        if part.first_byte == 0 {
+            let taken = self.take_room(&mut state, part.whole_bytes);
+            if let Err(why) = taken {
+                drop(state);
+                self.refuse(why);
+                return Ok(());
+            }
+        }
+        if state.is_refused {
+            return Ok(());
         }
         if let Some(whole) = state.parts.take(part)? {
             state.program.get_or_insert(whole);

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::recipe::Recipe;
 use brambling_exchange::Combining;
 use brambling_exchange::transports::tcp::LinkId;
-use brambling_memory::Spill;
+use brambling_memory::{Budget, Spill};
 use brambling_program::{Bindings, DatasetId, Plan, ShardId};
 use brambling_protocol::frame::FAN_OUT;
 use brambling_protocol::message::{Message, Prepare, parts};
@@ -44,6 +44,11 @@ impl Hosted {
     }
 
     pub(super) fn serve(&self) {
+        self.serve_all();
+        self.end_share();
+    }
+
+    fn serve_all(&self) {
         let Some(((me, prepare), program)) = self.await_both() else {
             return;
         };
@@ -53,7 +58,9 @@ impl Hosted {
         // What builds the program is its client's code as well.
         self.state().runs = true;
         let made = self.make(&shared, me, &prepare, &program);
+        let program_bytes = program.len() as u64;
         drop(program);
+        self.end_making(program_bytes);
         let job = match made {
             Ok(job) => job,
             Err(why) => {
@@ -120,6 +127,7 @@ impl Hosted {
         prepare: &Prepare,
         program: &[u8],
     ) -> Result<Arc<Job>, String> {
+        let budget = self.take_share(shared);
         let plan = self.plan(shared, prepare, program)?;
         let placed = (prepare.map.iter())
             .filter(|range| range.entry.owner == me)
@@ -133,12 +141,12 @@ impl Hosted {
             shared: Arc::downgrade(shared),
         };
         let membership = Membership {
-            node: self.node(shared, me, prepare, &plan)?,
+            node: self.node(shared, me, prepare, &plan, &budget)?,
             carrier: Arc::new(wire),
             placed: placed.collect(),
         };
         let options = JobOptions {
-            budget: shared.budget.clone(),
+            budget,
             stall: shared.stall,
             timed_calls: None,
             weight: self.state().weight.max(1),
@@ -171,6 +179,7 @@ impl Hosted {
         me: WorkerId,
         prepare: &Prepare,
         plan: &Plan,
+        budget: &Budget,
     ) -> Result<Node, String> {
         let mut map = PartitionMap::new(prepare.shards.iter().copied());
         for range in &prepare.map {
@@ -188,7 +197,7 @@ impl Hosted {
             frame_bytes: FRAME_BYTES,
             fan_out: FAN_OUT,
             combining: Combining::USUAL,
-            budget: shared.budget.clone(),
+            budget: budget.clone(),
             spill: (shared.spilling.clone()).map(|spilling| spilling as Arc<dyn Spill>),
         };
         Ok(Node::new(plan, map, options))
