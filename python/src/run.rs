@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long work may take before it shows how far it is.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
@@ -31,8 +31,8 @@ pub struct PyCaller {
     next: Option<Duration>,
     /// Shows how far the run is; none while it is short.
     progress: Option<Py<PyAny>>,
-    /// Since when it has waited for its turn.
-    waiting: Option<Instant>,
+    /// What is shown is that it waits for its turn.
+    is_waiting: bool,
 }
 
 impl PyCaller {
@@ -90,7 +90,7 @@ impl Drop for PyCaller {
 
 impl Caller for PyCaller {
     fn advanced(&mut self, advance: Advance<'_>) {
-        if self.waiting.take().is_some() {
+        if std::mem::take(&mut self.is_waiting) {
             self.close();
             self.next = None;
         }
@@ -101,15 +101,15 @@ impl Caller for PyCaller {
         self.meanwhile(|this, py| this.show(py, advance));
     }
 
-    fn waits(&mut self, why: &str) {
-        let waiting = self.waiting.get_or_insert_with(Instant::now).elapsed();
-        if waiting < self.next.unwrap_or(SHOWN_AFTER) {
+    fn waits(&mut self, why: &str, so_long: Duration) {
+        if so_long < self.next.unwrap_or(SHOWN_AFTER) {
             return;
         }
-        self.next = Some(waiting + SHOWN_EVERY);
+        self.next = Some(so_long + SHOWN_EVERY);
+        self.is_waiting = true;
         self.meanwhile(|this, py| {
             let progress = this.progress(py, "")?;
-            progress.call_method1("wait", (why, waiting.as_secs_f64()))?;
+            progress.call_method1("wait", (why, so_long.as_secs_f64()))?;
             Ok(())
         });
     }

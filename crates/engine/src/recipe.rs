@@ -338,7 +338,7 @@ fn put<T: Payload>(values: &Foreign<T>, out: &mut Vec<u8>) {
 
 /// Counts with the program that it comes in.
 fn get<T: Payload>(input: &mut &[u8]) -> Result<Foreign<T>, DecodeError> {
-    Vec::<T>::decode(input).map(|values| Foreign::owned(values).counted_elsewhere())
+    Vec::<T>::decode(input).map(Foreign::owned)
 }
 
 fn put_ids(ids: &Ids, out: &mut Vec<u8>) {

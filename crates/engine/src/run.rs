@@ -10,7 +10,7 @@ use brambling_program::{Bindings, Plan, Program};
 use brambling_worker::executor::{Caller, Job, JobOptions, Pool, QuietCaller};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a program is run. Unset options come from the environment, `brambling.toml`, and defaults.
 ///
@@ -305,10 +305,11 @@ fn memory() -> &'static Memory {
 /// A job's share of this process's memory. It waits for that, as long as its caller does.
 fn share(settings: &Resolved, caller: &mut dyn Caller) -> Result<Share, Error> {
     let queued = memory().queue();
+    let since = Instant::now();
     loop {
         match queued.admit(settings.weight, settings.memory_bytes) {
             Ok(share) => return Ok(share),
-            Err(waits) => caller.waits(&waits.to_string()),
+            Err(waits) => caller.waits(&waits.to_string(), since.elapsed()),
         }
         if caller.check().is_err() {
             return Err(Failure::Interrupted.into());

@@ -55,7 +55,7 @@ struct Told {
 }
 
 impl Caller for Told {
-    fn waits(&mut self, why: &str) {
+    fn waits(&mut self, why: &str, _: Duration) {
         let _ = self.waits.send(why.to_owned());
     }
     fn check(&mut self) -> Result<(), Interrupted> {

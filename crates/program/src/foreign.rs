@@ -25,14 +25,23 @@ unsafe impl<T: Send + Sync> Send for Foreign<T> {}
 unsafe impl<T: Send + Sync> Sync for Foreign<T> {}
 
 impl<T: Send + Sync + 'static> Foreign<T> {
-    /// Takes a vector. Its memory counts with whatever has it, each part with what has that part.
+    /// Takes a vector, which whoever has a clone of this may hold as well, and counts.
     pub fn owned(values: Vec<T>) -> Foreign<T> {
         let owner = Arc::new(values);
         Foreign {
             pointer: owner.as_ptr(),
             len: owner.len(),
             owner,
-            counts: true,
+            counts: false,
+        }
+    }
+
+    /// Takes a vector that nobody else holds: its memory counts with whatever has it, each part with what has that part.
+    pub fn handed_over(values: Vec<T>) -> Foreign<T> {
+        let counts = true;
+        Foreign {
+            counts,
+            ..Foreign::owned(values)
         }
     }
 
@@ -52,13 +61,6 @@ impl<T: Send + Sync + 'static> Foreign<T> {
             owner,
             counts: false,
         }
-    }
-
-    /// The same, of which somebody else counts the memory.
-    #[must_use]
-    pub fn counted_elsewhere(self) -> Foreign<T> {
-        let counts = false;
-        Foreign { counts, ..self }
     }
 
     /// A part of the same memory.
@@ -122,7 +124,7 @@ impl<T: Payload> Payload for Foreign<T> {
         self.iter().for_each(|value| value.encode(out));
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Vec::decode(input).map(Foreign::owned)
+        Vec::decode(input).map(Foreign::handed_over)
     }
     fn encode_some<'a>(
         &'a self,
@@ -135,7 +137,7 @@ impl<T: Payload> Payload for Foreign<T> {
         let Some(values) = cursor.build(input)? else {
             return Ok(false);
         };
-        *self = Foreign::owned(values);
+        *self = Foreign::handed_over(values);
         Ok(true)
     }
 }
@@ -151,15 +153,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_owned_counts_by_its_part_and_what_is_borrowed_does_not() {
-        let whole = Foreign::owned(vec![1.0, 2.0, 3.0]);
+    fn what_is_handed_over_counts_by_its_part_and_what_others_hold_does_not() {
+        let whole = Foreign::handed_over(vec![1.0, 2.0, 3.0]);
         assert_eq!(
             (whole.heap_bytes(), whole.slice(1..3).heap_bytes()),
             (24, 16)
         );
+        let held = Foreign::owned(vec![1.0, 2.0, 3.0]);
+        assert_eq!((held.heap_bytes(), held.slice(0..2).heap_bytes()), (0, 0));
         let mut bytes = Vec::new();
-        whole.encode(&mut bytes);
-        assert_eq!(whole.counted_elsewhere().slice(0..2).heap_bytes(), 0);
+        held.encode(&mut bytes);
         let came = Foreign::<f64>::decode(&mut &bytes[..]).unwrap();
         assert_eq!(came.heap_bytes(), 24);
     }

@@ -141,7 +141,8 @@ impl Talk<'_> {
     fn show_waits(&mut self, waits: &[(JobId, &str)]) {
         let ours = waits.iter().find(|(job, _)| Some(*job) == self.job);
         if let Some((job, why)) = ours {
-            self.caller.waits(&format!("job {job} waits for {why}"));
+            let why = format!("job {job} waits for {why}");
+            self.caller.waits(&why, self.started.elapsed());
             self.waits = true;
         }
     }
