@@ -14,6 +14,7 @@ import numpy as np
 
 from brambling import _code
 from brambling._errors import BuildError, Error
+from brambling._native import Reserved, reserve
 from brambling._texts import count, short
 from brambling._written import written
 
@@ -74,6 +75,30 @@ class Context:
         made = np.random.Generator(np.random.Philox(key=key, counter=counter))
         object.__setattr__(self, "_rng", made)
         return made
+
+    def reserve(self, nbytes: int) -> Reserved:
+        """
+        Take so many bytes of the memory that the job may have, for what the kernel allocates and no dataset holds.
+
+        They are given back by `release()` of what this returns, at the end of a `with` block around it, or with the object itself.
+
+        Parameters
+        ----------
+        nbytes : int
+            How many bytes.
+
+        Returns
+        -------
+        Reserved
+            It has `nbytes` and `release()`, and may stand in a `with` statement.
+
+        Raises
+        ------
+        OutOfMemory
+            There is not so much left. A kernel may catch it and do with less; one that does not ends the job with an `OutOfMemory` that
+            names the stage.
+        """
+        return reserve(nbytes)
 
 
 class ReadOnlyWrite(Error, ValueError):

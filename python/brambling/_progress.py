@@ -97,6 +97,11 @@ class Progress:
                 stacklevel=distance_of_caller(),
             )
 
+    def wait(self, why: str, seconds: float) -> None:
+        """Write what the run waits for before it begins, and for how long."""
+        if self._line is not None:
+            self._line.write(f"{why}  {_clock(seconds)}")
+
     def give_way(self) -> None:
         """Leave the terminal's line to what is printed there; it comes back with the next `show`."""
         if isinstance(self._line, _Terminal):

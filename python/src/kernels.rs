@@ -7,6 +7,7 @@ use crate::forks;
 use crate::interpreter::attach;
 use crate::loads;
 use crate::prints::Place;
+use crate::reserve;
 use crate::sums;
 use crate::value::{PyBlocks, PyValue};
 use brambling::program::tree::{Folding, TreeNode, aligned_nodes};
@@ -66,8 +67,11 @@ pub(crate) fn run_anywhere(
     match body(context) {
         Ok(()) => Progress::Done,
         Err(error) => {
-            let text = attach(|py| text_of(py, &error));
-            context.fail(KernelError::new(text).with_source(error))
+            let failed = attach(|py| match reserve::passed_on(py, &error) {
+                Some(refused) => refused,
+                None => KernelError::new(text_of(py, &error)).with_source(error),
+            });
+            context.fail(failed)
         }
     }
 }
@@ -154,6 +158,7 @@ impl Function {
         let at = context.position();
         let args = PyTuple::new(py, args)?;
         let here = self.place.as_ref().map(Place::enter);
+        let taking = reserve::enter(context);
         let _turn = alone::turn_with_interpreter(py);
         let forks = forks::count();
         let result = self.call.bind(py).call1((
@@ -165,7 +170,7 @@ impl Function {
             block,
             unseen,
         ));
-        drop(here);
+        drop((taking, here));
         let result = forks::end_if_child(py, forks, result)?;
         if let Some(place) = &self.place {
             loads::tell_news(py, place)?;

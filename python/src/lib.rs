@@ -20,6 +20,7 @@ mod loads;
 mod ml;
 mod prints;
 mod probes;
+mod reserve;
 mod run;
 mod settings;
 mod sums;
@@ -86,6 +87,8 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<prints::PrintPlace>()?;
     module.add_function(wrap_pyfunction!(prints::print_place, module)?)?;
     module.add_function(wrap_pyfunction!(prints::print_here, module)?)?;
+    module.add_class::<reserve::Reserved>()?;
+    module.add_function(wrap_pyfunction!(reserve::reserve, module)?)?;
     module.add_function(wrap_pyfunction!(builder::block_rows, module)?)?;
     module.add_function(wrap_pyfunction!(builder::partitions_for, module)?)?;
     module.add_function(wrap_pyfunction!(builder::blocks_of_partition, module)?)?;

@@ -31,6 +31,8 @@ pub struct PyCaller {
     next: Option<Duration>,
     /// Shows how far the run is; none while it is short.
     progress: Option<Py<PyAny>>,
+    /// What is shown is that it waits for its turn.
+    is_waiting: bool,
 }
 
 impl PyCaller {
@@ -46,17 +48,20 @@ impl PyCaller {
         });
     }
 
+    /// What shows how far the run is.
+    fn progress<'py>(&mut self, py: Python<'py>, program: &str) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(progress) = &self.progress {
+            return Ok(progress.bind(py).clone());
+        }
+        let class = py.import("brambling._progress")?.getattr("Progress")?;
+        let progress = class.call1((program,))?;
+        self.progress = Some(progress.clone().unbind());
+        Ok(progress)
+    }
+
     /// Shows how far the run is.
     fn show(&mut self, py: Python<'_>, advance: Advance<'_>) -> PyResult<()> {
-        let progress = match &self.progress {
-            Some(progress) => progress.bind(py).clone(),
-            None => {
-                let class = py.import("brambling._progress")?.getattr("Progress")?;
-                let progress = class.call1((advance.program,))?;
-                self.progress = Some(progress.clone().unbind());
-                progress
-            }
-        };
+        let progress = self.progress(py, advance.program)?;
         let seconds = advance.elapsed.as_secs_f64();
         let silent = advance.silent.iter();
         let silent = silent.map(|it| (it.worker.to_string(), it.so_long.as_secs_f64()));
@@ -67,25 +72,46 @@ impl PyCaller {
     }
 }
 
+impl PyCaller {
+    /// Nothing is shown any more.
+    fn close(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            // A terminal that has gone away is no failure of the run.
+            attach(|py| drop(progress.call_method0(py, "close")));
+        }
+    }
+}
+
 impl Drop for PyCaller {
     fn drop(&mut self) {
-        let Some(progress) = self.progress.take() else {
-            return;
-        };
-        attach(|py| {
-            // A terminal that has gone away is no failure of the run.
-            let _ = progress.call_method0(py, "close");
-        });
+        self.close();
     }
 }
 
 impl Caller for PyCaller {
     fn advanced(&mut self, advance: Advance<'_>) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.close();
+            self.next = None;
+        }
         if advance.elapsed < self.next.unwrap_or(SHOWN_AFTER) {
             return;
         }
         self.next = Some(advance.elapsed + SHOWN_EVERY);
         self.meanwhile(|this, py| this.show(py, advance));
+    }
+
+    fn waits(&mut self, why: &str, so_long: Duration) {
+        if so_long < self.next.unwrap_or(SHOWN_AFTER) {
+            return;
+        }
+        self.next = Some(so_long + SHOWN_EVERY);
+        self.is_waiting = true;
+        self.meanwhile(|this, py| {
+            let progress = this.progress(py, "")?;
+            progress.call_method1("wait", (why, so_long.as_secs_f64()))?;
+            Ok(())
+        });
     }
 
     fn printed(&mut self, lines: &[Printed]) {
@@ -126,6 +152,9 @@ impl PyCaller {
             Error::Failure(failure) => self.raise_failure(py, failure),
             Error::Cluster(error @ ClusterError::PackagesDiffer(_)) => {
                 crate::raise("VersionMismatch", error.to_string())
+            }
+            Error::Cluster(error @ ClusterError::NoRoom { .. }) => {
+                crate::raise("OutOfMemory", error.to_string())
             }
             Error::Cluster(error) => crate::raise("ClusterError", error.to_string()),
             other => crate::raise("Error", other.to_string()),

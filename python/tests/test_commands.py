@@ -120,7 +120,7 @@ def test_a_script_that_is_submitted_has_a_job_a_log_and_no_terminal(shared, tmp_
     assert said("logs", name, *at).startswith("begins\n")
     found = job(shared, name)
     assert set(found) == {
-        "id", "name", "state", "generation", "position", "failure", "tasks_total", "workers", "client"}
+        "id", "name", "state", "generation", "position", "failure", "waits", "tasks_total", "workers", "client"}
     assert (found["name"], found["state"], found["failure"]) == ("quick", "succeeded", None)
     assert found["position"] <= found["tasks_total"] == 4
     assert found["workers"] == ["w1", "w2"]

@@ -503,6 +503,8 @@ pub(crate) struct JobLine {
     /// Tasks that have run.
     position: u64,
     failure: Option<String>,
+    /// What it waits for, if it has not begun.
+    waits: Option<String>,
 }
 
 impl From<JobStatus> for JobLine {
@@ -514,6 +516,7 @@ impl From<JobStatus> for JobLine {
             generation: status.generation.0,
             position: status.position,
             failure: status.failure,
+            waits: status.waits,
         }
     }
 }

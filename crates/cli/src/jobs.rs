@@ -121,7 +121,12 @@ fn text(jobs: &[JobDetails]) -> String {
 }
 
 fn row(job: &JobDetails) -> [String; 8] {
-    let failure = job.status.failure.as_deref().unwrap_or_default();
+    let waits = job
+        .status
+        .waits
+        .as_ref()
+        .map(|why| format!("waits for {why}"));
+    let failure = job.status.failure.clone().or(waits).unwrap_or_default();
     let whose = job.client.as_ref();
     [
         job.status.id.to_string(),
@@ -131,7 +136,7 @@ fn row(job: &JobDetails) -> [String; 8] {
         tasks(job),
         job.workers.len().to_string(),
         whose.map_or_else(String::new, |it| shown(&format!("{}@{}", it.user, it.host))),
-        table::cut(&shown(failure), FAILURE_MAX),
+        table::cut(&shown(&failure), FAILURE_MAX),
     ]
 }
 

@@ -15,6 +15,8 @@
 //!   they came. A worker's threads are shared by the jobs' weights.
 //! * What a job has in other processes, and its [`Controller`](crate::Controller), are known by [`JobKey`]: what is said of a generation that the
 //!   job is not in any more changes nothing.
+//! * A job [begins](room) when each of its workers has room for its floor of the memory there, by its weight; those behind it wait as well. Alone it always
+//!   begins.
 //! * A client's jobs end with its link, or when any client wants them ended.
 //! * A worker on which a kernel still runs though its job is over gets no shards of new jobs, and none that are levelled, until it has ended.
 //! * A worker that is drained gets no shards of new jobs. It ends when it has left the job that runs, or when that is over.
@@ -24,6 +26,7 @@ mod counts;
 mod drains;
 mod jobs;
 mod orders;
+mod room;
 mod silence;
 mod stuck;
 mod wishes;
@@ -36,7 +39,7 @@ pub use orders::{Order, Told};
 use crate::Loss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, WorkerStatus,
+    Brings, Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, WorkerStatus,
 };
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use clients::Clients;
@@ -99,6 +102,8 @@ struct Worker {
     memory_bytes: u64,
     listens_at: SocketAddr,
     load: Load,
+    /// What each job there has of its budget, as it last said.
+    uses: Vec<(JobKey, u64)>,
     stuck: Vec<StuckKernel>,
     drain: Drain,
 }
@@ -128,6 +133,8 @@ struct Job {
     /// Where its client knows that.
     tasks_total: Option<u64>,
     weight: u32,
+    /// What its members are sent.
+    brings: Brings,
 }
 
 impl Job {
@@ -139,6 +146,7 @@ impl Job {
             generation: self.generation,
             position: self.position(),
             failure: self.failure.clone(),
+            waits: None,
         }
     }
 
@@ -255,6 +263,11 @@ impl Registry {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.on_cut_off(worker, &cut);
             }
+            Message::Uses(uses) => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.on_uses(worker, uses);
+            }
+            Message::Brings(brings) => self.clients.bring(from, brings),
             Message::Arrange { columns } => self.clients.arrange(from, columns),
             Message::Submit(submit) => return self.on_submit(from, &submit),
             Message::Cancel(job) => self.on_cancel(from, job),

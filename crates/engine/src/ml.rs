@@ -242,7 +242,7 @@ impl LogisticRegression {
         columns: usize,
         options: &RunOptions,
     ) -> Result<Fitted, FitError> {
-        let (x, y) = (x.into(), Foreign::owned(y));
+        let (x, y) = (x.into(), Foreign::handed_over(y));
         let caller = None;
         self.fit_with(x, y, columns, Run { options, caller })
     }

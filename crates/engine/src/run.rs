@@ -3,12 +3,13 @@
 use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
 use crate::{Error, Failure, Outcome, Resolved, Settings, TaskTimes};
-use brambling_memory::{Budget, Floors};
+use brambling_memory::{Memory, Share};
 use brambling_operators::simd;
 use brambling_program::{Bindings, Plan, Program};
 use brambling_worker::executor::{Caller, Job, JobOptions, Pool, QuietCaller};
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How a program is run. Unset options come from the environment, `brambling.toml`, and defaults.
 ///
@@ -45,6 +46,9 @@ enum Place {
     /// It does not: whoever wants the program itself takes it from there.
     Nowhere(Arc<Mutex<Option<Program>>>),
 }
+
+/// How often a job that waits for memory asks its caller whether to go on.
+const MEMORY_LOOKS: Duration = Duration::from_millis(20);
 
 thread_local! {
     static IN_JOB: Cell<bool> = const { Cell::new(false) };
@@ -244,8 +248,9 @@ impl RunOptions {
         simd::select(settings.isa)?;
         let plan = Plan::compile(Arc::new(program), &self.bindings)?;
         let pool = pool(&settings)?;
+        let share = share(&settings, caller)?;
         let options = JobOptions {
-            budget: Budget::new(settings.memory_bytes, Floors::of(settings.memory_bytes)),
+            budget: share.budget().clone(),
             stall: settings.stall,
             timed_calls: self.task_times.as_ref().map(TaskTimes::tasks_per_thread),
             weight: settings.weight,
@@ -254,7 +259,8 @@ impl RunOptions {
         let job = Job::new(plan, pool.beds(), options);
         let in_job = InJob::enter();
         pool.run(&job, caller)?;
-        drop(in_job);
+        // What it has left is its caller's from now on.
+        drop((in_job, share));
         if let Some(times) = &self.task_times {
             times.keep(&job);
         }
@@ -285,6 +291,29 @@ impl Run<'_, '_> {
             Some(caller) => self.options.run_with(program, caller),
             None => self.options.run(program),
         }
+    }
+}
+
+/// The memory of this process's jobs.
+fn memory() -> &'static Memory {
+    static MEMORY: OnceLock<Memory> = OnceLock::new();
+    // The first job says how much that is.
+    MEMORY.get_or_init(|| Memory::new(0))
+}
+
+/// A job's share of this process's memory. It waits for that, as long as its caller does.
+fn share(settings: &Resolved, caller: &mut dyn Caller) -> Result<Share, Error> {
+    let queued = memory().queue();
+    let since = Instant::now();
+    loop {
+        match queued.admit(settings.weight, settings.memory_bytes) {
+            Ok(share) => return Ok(share),
+            Err(waits) => caller.waits(&waits.to_string(), since.elapsed()),
+        }
+        if caller.check().is_err() {
+            return Err(Failure::Interrupted.into());
+        }
+        queued.wait(MEMORY_LOOKS);
     }
 }
 

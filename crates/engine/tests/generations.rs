@@ -289,7 +289,7 @@ impl Reception for Desk {
                 let tasks = load.tasks.into_iter().collect();
                 central.known().told.insert(link, tasks);
             }
-            Message::Times(_) | Message::Stuck(_) => {}
+            Message::Times(_) | Message::Stuck(_) | Message::Uses(_) => {}
             other => panic!("{other:?}"),
         }
         Ok(())

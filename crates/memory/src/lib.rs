@@ -3,11 +3,15 @@
 //!
 //! Nothing here knows what the bytes mean, and nothing here spills: whoever is refused decides, in the words of [`spill`].
 
-pub mod budget;
+mod budget;
 pub mod cgroup;
+mod class;
 pub mod held;
 pub mod mutants;
+mod process;
 pub mod spill;
 
-pub use budget::{Budget, Class, Floors, OutOfMemory, Reservation};
+pub use budget::{Budget, Reservation};
+pub use class::{Class, Floors, OutOfMemory};
+pub use process::{Memory, Queued, Share, Waits};
 pub use spill::{Spill, SpillError, Spilled};

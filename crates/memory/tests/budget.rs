@@ -15,7 +15,7 @@ fn floor(class: Class) -> u64 {
     match class {
         Class::Resident => 30,
         Class::Exchange => 20,
-        Class::Early => 0,
+        Class::Early | Class::Given => 0,
         Class::Transfer => 10,
     }
 }
@@ -31,11 +31,11 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (0..4usize, 0..45u64).prop_map(|(class, bytes)| Step::Reserve(class, bytes)),
+        4 => (0..Class::ALL.len(), 0..45u64).prop_map(|(class, bytes)| Step::Reserve(class, bytes)),
         2 => any::<usize>().prop_map(Step::Release),
         1 => (any::<usize>(), 0..30u64).prop_map(|(which, bytes)| Step::Grow(which, bytes)),
         1 => (any::<usize>(), 0..30u64).prop_map(|(which, bytes)| Step::Shrink(which, bytes)),
-        1 => (any::<usize>(), 0..4usize).prop_map(|(which, class)| Step::Move(which, class)),
+        1 => (any::<usize>(), 0..Class::ALL.len()).prop_map(|(which, class)| Step::Move(which, class)),
     ];
     prop::collection::vec(step, 0..60)
 }
@@ -181,7 +181,7 @@ fn threads_never_exceed_the_budget_and_give_everything_back() {
             let budget = &budget;
             scope.spawn(move || {
                 for round in 0..20_000u64 {
-                    let class = Class::ALL[((round + thread) % 4) as usize];
+                    let class = Class::ALL[((round + thread) % 5) as usize];
                     let got = budget.reserve(class, (round * 7 + thread) % 37);
                     let rest: u64 = Class::ALL
                         .into_iter()

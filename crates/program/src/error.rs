@@ -1,5 +1,6 @@
 //! What is wrong with a program, and what goes wrong in a kernel.
 
+use brambling_memory::OutOfMemory;
 use std::fmt;
 
 /// Why a program is refused when it is built.
@@ -252,6 +253,12 @@ impl From<String> for KernelError {
 impl From<&str> for KernelError {
     fn from(message: &str) -> Self {
         KernelError::new(message)
+    }
+}
+
+impl From<OutOfMemory> for KernelError {
+    fn from(error: OutOfMemory) -> Self {
+        KernelError::new(error.to_string()).with_source(error)
     }
 }
 

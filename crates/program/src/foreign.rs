@@ -15,6 +15,8 @@ pub struct Foreign<T> {
     pointer: *const T,
     len: usize,
     owner: Arc<dyn Any + Send + Sync>,
+    /// Whether whoever has it answers for its memory.
+    counts: bool,
 }
 
 // SAFETY: the memory is only read, and its owner may be dropped on any thread.
@@ -23,13 +25,23 @@ unsafe impl<T: Send + Sync> Send for Foreign<T> {}
 unsafe impl<T: Send + Sync> Sync for Foreign<T> {}
 
 impl<T: Send + Sync + 'static> Foreign<T> {
-    /// Takes a vector.
+    /// Takes a vector, which whoever has a clone of this may hold as well, and counts.
     pub fn owned(values: Vec<T>) -> Foreign<T> {
         let owner = Arc::new(values);
         Foreign {
             pointer: owner.as_ptr(),
             len: owner.len(),
             owner,
+            counts: false,
+        }
+    }
+
+    /// Takes a vector that nobody else holds: its memory counts with whatever has it, each part with what has that part.
+    pub fn handed_over(values: Vec<T>) -> Foreign<T> {
+        let counts = true;
+        Foreign {
+            counts,
+            ..Foreign::owned(values)
         }
     }
 
@@ -47,6 +59,7 @@ impl<T: Send + Sync + 'static> Foreign<T> {
             pointer,
             len,
             owner,
+            counts: false,
         }
     }
 
@@ -61,6 +74,7 @@ impl<T: Send + Sync + 'static> Foreign<T> {
             pointer: part.as_ptr(),
             len: part.len(),
             owner: self.owner.clone(),
+            counts: self.counts,
         }
     }
 }
@@ -80,6 +94,7 @@ impl<T> Clone for Foreign<T> {
             pointer: self.pointer,
             len: self.len,
             owner: self.owner.clone(),
+            counts: self.counts,
         }
     }
 }
@@ -98,14 +113,18 @@ impl<T: Payload> Payload for Foreign<T> {
     }
     /// Borrowed memory is its owner's to count.
     fn heap_bytes(&self) -> usize {
-        0
+        if self.counts {
+            size_of_val(&self[..])
+        } else {
+            0
+        }
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.len.encode(out);
         T::encode_all(self, out);
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Vec::decode(input).map(Foreign::owned)
+        Vec::decode(input).map(Foreign::handed_over)
     }
     fn encode_some<'a>(
         &'a self,
@@ -118,7 +137,7 @@ impl<T: Payload> Payload for Foreign<T> {
         let Some(values) = cursor.build(input)? else {
             return Ok(false);
         };
-        *self = Foreign::owned(values);
+        *self = Foreign::handed_over(values);
         Ok(true)
     }
 }
@@ -132,6 +151,21 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Foreign<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_handed_over_counts_by_its_part_and_what_others_hold_does_not() {
+        let whole = Foreign::handed_over(vec![1.0, 2.0, 3.0]);
+        assert_eq!(
+            (whole.heap_bytes(), whole.slice(1..3).heap_bytes()),
+            (24, 16)
+        );
+        let held = Foreign::owned(vec![1.0, 2.0, 3.0]);
+        assert_eq!((held.heap_bytes(), held.slice(0..2).heap_bytes()), (0, 0));
+        let mut bytes = Vec::new();
+        held.encode(&mut bytes);
+        let came = Foreign::<f64>::decode(&mut &bytes[..]).unwrap();
+        assert_eq!(came.heap_bytes(), 24);
+    }
 
     #[test]
     fn parts_keep_the_owner_alive() {

@@ -4,6 +4,7 @@
 use crate::slots::{SlotsIn, SlotsOut};
 use crate::streams::OpenTask;
 use crate::{DecodeError, KernelError, Position, Rng, StageId, Turn};
+use brambling_memory::{Budget, Class, OutOfMemory, Reservation};
 use std::any::Any;
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -155,6 +156,7 @@ pub struct Context<'a> {
     cancel: &'a AtomicBool,
     saw_cancellation: Cell<bool>,
     completion: &'a dyn Fn(Position) -> Waker,
+    budget: &'a Budget,
     pub(crate) sink: Option<NonNull<Sink<'static>>>,
     pub(crate) source: Option<NonNull<Pieces<'static>>>,
     pub(crate) open: Option<NonNull<OpenTask<'static>>>,
@@ -170,6 +172,7 @@ impl<'a> Context<'a> {
         seed: u64,
         cancel: &'a AtomicBool,
         completion: &'a dyn Fn(Position) -> Waker,
+        budget: &'a Budget,
     ) -> Context<'a> {
         let at = Position {
             stage: StageId(0),
@@ -184,6 +187,7 @@ impl<'a> Context<'a> {
             cancel,
             saw_cancellation: Cell::new(false),
             completion,
+            budget,
             sink: None,
             source: None,
             open: None,
@@ -285,6 +289,15 @@ impl<'a> Context<'a> {
     /// runs kernels.
     pub fn has_seen_cancellation(&self) -> bool {
         self.saw_cancellation.get()
+    }
+
+    /// Takes so many bytes of the memory that the job may have, until what this gives is dropped: for what a kernel allocates and no dataset
+    /// holds. It counts as datasets do. A kernel that returns the error ends its job with one that names the stage; it may do with less instead.
+    ///
+    /// # Errors
+    /// When there is not so much left.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, OutOfMemory> {
+        self.budget.reserve(Class::Resident, bytes)
     }
 
     /// What wakes this task after it has returned [`Progress::Pending`]: then it is called again. It may be cloned, and woken from any thread, any

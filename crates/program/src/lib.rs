@@ -34,7 +34,7 @@ mod validate;
 mod value;
 
 pub use blocks::{BLOCK_ROWS, Blocked, Blocks, blocks_of, default_partitions};
-pub use brambling_memory::SpillError;
+pub use brambling_memory::{OutOfMemory, Reservation, SpillError};
 pub use chunks::{
     Chunk, ChunkError, Chunks, Cursor, Decoder, Encoder, Lent, Part, decode_front, decode_parts,
 };

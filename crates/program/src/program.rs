@@ -180,6 +180,8 @@ pub struct Program {
     pub(crate) errors: Vec<BuildError>,
     pub(crate) placement: Placement,
     pub(crate) hints: BTreeMap<DatasetId, PlacementHint>,
+    /// How large what this process makes will be, where that was said.
+    pub(crate) expected: BTreeMap<DatasetId, u64>,
 }
 
 /// The type of a function that captures nothing.
@@ -220,6 +222,7 @@ impl Program {
             errors: Vec::new(),
             placement: Placement::default(),
             hints: BTreeMap::new(),
+            expected: BTreeMap::new(),
         }
     }
 
@@ -293,6 +296,17 @@ impl Program {
             PayloadType::of::<T>(),
             Some(Origin::Made(source)),
         )
+    }
+
+    /// Says how many bytes the partitions of a dataset that [`Program::load`] makes have together. Whoever sends them to workers compares that with the
+    /// workers' memory, before anything is made.
+    pub fn expect_bytes<T>(&mut self, dataset: &Dataset<T>, bytes: u64) {
+        let _ = self.expected.insert(dataset.id, bytes);
+    }
+
+    /// The sum of what [`Program::expect_bytes`] was told.
+    pub fn expected_bytes(&self) -> u64 {
+        self.expected.values().copied().fold(0, u64::saturating_add)
     }
 
     /// A dataset whose partitions a function makes from parameters and (index, number of partitions), wherever they are placed: unlike

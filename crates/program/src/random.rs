@@ -128,7 +128,8 @@ mod tests {
     fn a_kernel_that_asks_again_gets_further_numbers() {
         let cancel = std::sync::atomic::AtomicBool::new(false);
         let completion = |_| unreachable!("nobody waits");
-        let mut context = Context::new(4, 5, 1, &cancel, &completion);
+        let budget = brambling_memory::Budget::unlimited();
+        let mut context = Context::new(4, 5, 1, &cancel, &completion, &budget);
         let at = |turn| Position {
             stage: StageId(2),
             turn,

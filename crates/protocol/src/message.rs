@@ -196,6 +196,47 @@ pub enum Message<'a> {
         /// Which.
         index: u32,
     },
+    /// A client to the controller, before [`Submit`](Message::Submit): what workers will be sent of the job that it submits next. Workers that have no
+    /// room for the program are not taken in later.
+    Brings(Brings),
+    /// The controller to a client, before [`Queued`](Message::Queued) and [`Accepted`](Message::Accepted): the workers that take new jobs, with their
+    /// threads and memory budgets, for the client to compare with what it is about to send.
+    Budgets(Vec<(WorkerId, u32, u64)>),
+    /// A worker to the controller, with each [`Load`](Message::Load): for each job there, bytes counted in its part of the budget.
+    Uses(Vec<(JobKey, u64)>),
+    /// The controller to a client, before [`Status`](Message::Status) and [`Jobs`](Message::Jobs) where there are any: what jobs wait for
+    /// before they begin.
+    Waits(#[serde(borrow)] Vec<(JobId, &'a str)>),
+}
+
+/// What a client sends to the workers of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Brings {
+    /// To each of them: the program, with the values in it.
+    pub program_bytes: u64,
+    /// To all of them together: each partition goes to the one that holds it.
+    pub rows_bytes: u64,
+}
+
+impl Brings {
+    /// Of the rows the part of a worker of so many threads among all.
+    pub fn part_bytes(&self, threads: u32, of_threads: u32) -> u64 {
+        let part =
+            u128::from(self.rows_bytes) * u128::from(threads) / u128::from(of_threads.max(1));
+        u64::try_from(part).expect("a part of a u64")
+    }
+
+    /// What a worker needs of its memory for the program and so many bytes of rows. While it makes the program of what it was sent, both are there; the
+    /// rows come when that is over.
+    pub fn needed_bytes(&self, part_bytes: u64) -> u64 {
+        let made = self.program_bytes.saturating_add(part_bytes);
+        program_room_bytes(self.program_bytes).max(made)
+    }
+}
+
+/// What a worker needs of its memory while it makes a program of so many bytes.
+pub fn program_room_bytes(bytes: u64) -> u64 {
+    bytes.saturating_mul(2)
 }
 
 /// A kernel that still runs though its job is over.
@@ -490,6 +531,9 @@ pub struct JobStatus {
     pub position: u64,
     /// What went wrong, if anything did.
     pub failure: Option<String>,
+    /// What it waits for, if it has not begun. Travels beside, in [`Message::Waits`].
+    #[serde(skip)]
+    pub waits: Option<String>,
 }
 
 /// How far a job is.

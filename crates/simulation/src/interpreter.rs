@@ -6,6 +6,7 @@
 use crate::kernels::{self, Port};
 use crate::ports::{PieceQueue, SinkMap, StreamMap};
 use crate::results::Results;
+use brambling_memory::Budget;
 use brambling_program::{
     BlockId, Context, Count, DatasetId, ExchangeId, Node, OpenTask, Pieces, Position, Program,
     Progress, Relation, Sink, Spec, StageId, StageKind, StreamId, Value,
@@ -199,7 +200,9 @@ impl Interpreter<'_> {
             .collect();
         let cancel = AtomicBool::new(false);
         let completion = |_| Waker::noop().clone();
-        let mut context = Context::new(index, partitions, self.spec.seed, &cancel, &completion);
+        let budget = Budget::unlimited();
+        let seed = self.spec.seed;
+        let mut context = Context::new(index, partitions, seed, &cancel, &completion, &budget);
         let mut calls = 0;
         loop {
             // Each call has its own numbers from the first on, as where a shard comes back to a task.

@@ -2,7 +2,8 @@
 
 use brambling_memory::{Budget, Class, Floors};
 use brambling_program::{
-    Bindings, DecodeError, Inbox, Outbox, Partitioner, Payload, Plan, Program, Relation, Rows,
+    Bindings, Context, DecodeError, Inbox, KernelError, Outbox, Partitioner, Payload, Plan,
+    Program, Relation, Rows,
 };
 use brambling_worker::executor::{
     Caller, Failure, Interrupted, Job, JobOptions, Pool, QuietCaller,
@@ -240,4 +241,67 @@ fn a_job_that_is_cancelled() {
     let (ended, peak_bytes) = run(&budget(256 << 20), endless, &mut Cancels(gauge));
     assert!(matches!(ended, Err(Failure::Interrupted)), "{ended:?}");
     assert!(peak_bytes > 0);
+}
+
+/// A program of one kernel, which wants to work with so many bytes.
+fn working(
+    bytes: u64,
+    kernel: impl Fn(u64, &Context<'_>) -> Result<(), KernelError> + Send + Sync + 'static,
+) -> Program {
+    let mut p = Program::new("working");
+    let dataset = p.dataset::<u64>("dataset", 3);
+    let stage = p.compute("work").update(&dataset);
+    stage.run_with_context(move |context: &mut Context<'_>, _: &mut u64| kernel(bytes, context));
+    p
+}
+
+#[test]
+fn what_a_kernel_reserves_counts_while_it_is_held() {
+    let budget = budget(1 << 20);
+    let seen = budget.clone();
+    let program = working(300_000, move |bytes, context| {
+        let room = context.reserve(bytes)?;
+        assert!(seen.class_in_use_bytes(Class::Resident) >= bytes);
+        drop(room);
+        Ok(())
+    });
+    run(&budget, program, &mut QuietCaller).0.unwrap();
+    assert!(budget.class_peak_bytes(Class::Resident) >= 300_000);
+    assert_eq!(budget.in_use_bytes(), 0);
+}
+
+#[test]
+fn a_kernel_that_is_refused_ends_the_job_by_its_stage_or_does_with_less() {
+    let passes_on = |bytes, context: &Context<'_>| {
+        let _room = context.reserve(bytes)?;
+        Ok(())
+    };
+    let failed = run(
+        &budget(1 << 20),
+        working(2 << 20, passes_on),
+        &mut QuietCaller,
+    )
+    .0;
+    let told = failed.unwrap_err().to_string();
+    assert!(told.starts_with("stage `work` on partition "), "{told}");
+    for part in [
+        "ran out of memory: resident data asked for 2097152 bytes with ",
+        " of 1048576 in use; raise the budget with BRAMBLING_MEMORY or memory in brambling.toml",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    let does_with_less = |bytes, context: &Context<'_>| {
+        let room = context
+            .reserve(bytes)
+            .or_else(|_| context.reserve(bytes / 100));
+        drop(room?);
+        Ok(())
+    };
+    run(
+        &budget(1 << 20),
+        working(2 << 20, does_with_less),
+        &mut QuietCaller,
+    )
+    .0
+    .unwrap();
 }

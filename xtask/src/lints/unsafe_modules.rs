@@ -216,6 +216,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "calls Python over the cells that the builder declared",
     ),
     (
+        "python/src/reserve.rs",
+        "finds the budget of the kernel that its thread runs",
+    ),
+    (
         "python/src/sums.rs",
         "adds elements at addresses whose types and lengths agree",
     ),

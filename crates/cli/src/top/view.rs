@@ -58,6 +58,10 @@ pub(super) fn lines(address: SocketAddr, now: &Snapshot, rates: &Rates) -> Vec<S
     let mut table = vec![heads.map(str::to_owned)];
     table.extend(in_order(&now.jobs).map(|it| job(it, rates)));
     text += &rows(&table);
+    for it in &now.jobs {
+        let waits = it.status.waits.iter();
+        text.extend(waits.map(|why| format!("{} waits for {}\n", it.status.id, shown(why))));
+    }
     text.lines().map(str::to_owned).collect()
 }
 
@@ -164,6 +168,7 @@ mod tests {
                 generation: serde_json::from_str("0").unwrap(),
                 position,
                 failure: None,
+                waits: None,
             },
             tasks_total: total,
             workers: vec![WorkerId(1)],

@@ -3,7 +3,7 @@
 use super::{Caller, Job, JobState, Registry, RegistryError, Told, WEIGHT_MAX};
 use crate::Loss;
 use brambling_protocol::JobId;
-use brambling_protocol::message::{Client, JobDetails};
+use brambling_protocol::message::{Brings, Client, JobDetails};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,8 @@ pub(super) struct Clients {
     enders: Vec<(JobId, Caller)>,
     /// By client: columns of the groups that it will submit next.
     arranged: BTreeMap<Caller, Vec<u32>>,
+    /// By client: what members of the job that it will submit next are sent.
+    brought: BTreeMap<Caller, Brings>,
 }
 
 impl Clients {
@@ -46,6 +48,16 @@ impl Clients {
         }
     }
 
+    /// A client says how much it will send of what it submits next.
+    pub(super) fn bring(&mut self, from: Caller, brings: Brings) {
+        self.brought.insert(from, brings);
+    }
+
+    /// What it has said of that.
+    pub(super) fn brought(&mut self, from: Caller) -> Brings {
+        self.brought.remove(&from).unwrap_or_default()
+    }
+
     /// Why jobs of a client end whose link has ended.
     pub(super) fn gone(&self, caller: Caller, how: Loss) -> String {
         let who = self.known.get(&caller).map_or_else(String::new, |it| {
@@ -63,6 +75,7 @@ impl Clients {
     pub(super) fn forget(&mut self, caller: Caller) {
         self.known.remove(&caller);
         self.arranged.remove(&caller);
+        self.brought.remove(&caller);
         self.enders.retain(|(_, by)| *by != caller);
     }
 }

@@ -17,6 +17,7 @@ impl Registry {
         submit: &Submit<'_>,
     ) -> Result<(), RegistryError> {
         let columns = self.clients.arranged(from, submit.shards.len())?;
+        let brings = self.clients.brought(from);
         let shards = submit.shards.iter().copied().map(u64::from).sum();
         if shards > SHARDS_MAX {
             return Err(RegistryError::TooManyShards { shards });
@@ -51,6 +52,7 @@ impl Registry {
             tasks: BTreeMap::new(),
             tasks_total: None,
             weight: 1,
+            brings,
         };
         self.jobs.insert(id, job);
         self.counts.submitted += 1;
@@ -63,22 +65,30 @@ impl Registry {
     /// Jobs that wait begin, as long as there is room for them.
     pub(super) fn begin_next(&mut self) {
         while self.running.len() < self.jobs_at_once as usize && !self.queued.is_empty() {
-            let takes = |worker: &Worker| {
-                worker.caller.is_some()
-                    && worker.drain == Drain::No
-                    && worker.stuck.is_empty()
-                    && !self.is_left_out(worker)
-            };
-            let workers = self.workers.iter().filter(|(_, worker)| takes(worker));
-            let members: Vec<(WorkerId, u32)> =
-                workers.map(|(id, worker)| (*id, worker.threads)).collect();
-            if members.is_empty() {
+            let members: Vec<(WorkerId, u32)> = self
+                .taking()
+                .map(|(id, worker)| (id, worker.threads))
+                .collect();
+            if members.is_empty() || self.lacks_room(self.queued[0]).is_some() {
                 return;
             }
             if let Some(id) = self.queued.pop_front() {
                 self.begin(id, &members);
             }
         }
+    }
+
+    /// The workers that take new jobs.
+    pub(super) fn taking(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        let takes = |worker: &Worker| {
+            worker.caller.is_some()
+                && worker.drain == Drain::No
+                && worker.stuck.is_empty()
+                && !self.is_left_out(worker)
+        };
+        let workers = self.workers.iter();
+        let workers = workers.filter(move |(_, worker)| takes(worker));
+        workers.map(|(id, worker)| (*id, worker))
     }
 
     fn begin(&mut self, id: JobId, members: &[(WorkerId, u32)]) {

@@ -29,15 +29,15 @@ impl Registry {
             self.next_worker += 1;
             WorkerId(self.next_worker)
         });
-        let (load, stuck, drain) = match self.workers.remove(&id) {
-            Some(before) => (before.load, before.stuck, before.drain),
+        let (load, uses, stuck, drain) = match self.workers.remove(&id) {
+            Some(before) => (before.load, before.uses, before.stuck, before.drain),
             None => {
                 let load = Load {
                     memory_bytes: 0,
                     idle_permille: 1_000,
                     tasks: Vec::new(),
                 };
-                (load, Vec::new(), Drain::default())
+                (load, Vec::new(), Vec::new(), Drain::default())
             }
         };
         let worker = Worker {
@@ -52,6 +52,7 @@ impl Registry {
             memory_bytes: register.memory_bytes,
             listens_at: register.listens_at,
             load,
+            uses,
             stuck,
             drain,
         };
@@ -73,7 +74,7 @@ impl Registry {
         let is_in = self.jobs_of(worker);
         let runs = |key: &JobKey| {
             let job = self.job_in(*key);
-            job.is_some_and(|job| job.state == JobState::Running)
+            job.is_some_and(|job| job.state == JobState::Running && self.has_room_for(worker, job))
         };
         let keys = self.running.keys().copied();
         let keys = keys.filter(|key| runs(key) && !is_in.contains(key));

@@ -3,7 +3,7 @@
 mod desk;
 mod talk;
 
-use super::jobs::{host, ourselves};
+use super::jobs::{Waiting, host, ourselves};
 use super::wire::{self, board, epoch, framed};
 use super::{ClusterError, Rendezvous, Status};
 use crate::Error;
@@ -105,9 +105,14 @@ impl Cluster {
     pub fn status(&self) -> Result<Status, ClusterError> {
         let mut silences = Silences::default();
         let mut stuck = Vec::new();
+        let mut waits = Waiting::default();
         self.ask(Message::Ask, self.answers_soon(), |answer| match answer {
             Message::Silences(told) => {
                 silences = Silences(told);
+                None
+            }
+            Message::Waits(told) => {
+                waits = Waiting::from(told);
                 None
             }
             Message::AllStuck(told) => {
@@ -116,6 +121,7 @@ impl Cluster {
             }
             Message::Status(status) => {
                 let mut status = silences.told_of(status);
+                waits.tell(status.jobs.iter_mut());
                 for worker in &mut status.workers {
                     let own = stuck.iter().filter(|(id, _)| *id == worker.id);
                     worker.stuck = own.map(|(_, it)| it.clone()).collect();

@@ -7,7 +7,7 @@ use super::wire::{board, epoch, framed, message};
 use super::{Certificates, ClusterError, Token, VERSION};
 use brambling_controller::balance::Scales;
 pub use brambling_controller::registry::JOBS_AT_ONCE;
-use brambling_controller::registry::{Caller, Order, Registry};
+use brambling_controller::registry::{Caller, Order, Registry, Told};
 use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
@@ -299,7 +299,17 @@ impl State {
 
     fn order(&mut self, shared: &Arc<Shared>, order: Order) {
         match order {
-            Order::Tell { to, what } => self.say(shared, to, what.message()),
+            Order::Tell { to, what } => {
+                match &what {
+                    Told::Queued(_) | Told::Accepted(_) => {
+                        let budgets = Message::Budgets(self.registry.budgets());
+                        self.say(shared, to, budgets);
+                    }
+                    Told::Jobs(_) => self.say_waits(shared, to),
+                    _ => {}
+                }
+                self.say(shared, to, what.message());
+            }
             Order::Report { to } => {
                 let jobs = &self.jobs;
                 let status = self.registry.status(|key, worker| {
@@ -314,6 +324,7 @@ impl State {
                 }
                 let silences = status.workers.iter();
                 let silences = silences.map(|it| (it.id, it.silent_ms)).collect();
+                self.say_waits(shared, to);
                 self.say(shared, to, Message::Silences(silences));
                 self.say(shared, to, Message::Status(status));
             }
@@ -367,6 +378,15 @@ impl State {
                 self.jobs.remove(&key);
                 shared.board().leave(key);
             }
+        }
+    }
+
+    /// What jobs wait for that have not begun.
+    fn say_waits(&self, shared: &Shared, to: Caller) {
+        let waits = self.registry.waits();
+        if !waits.is_empty() {
+            let waits = waits.iter().map(|(job, why)| (*job, why.as_str()));
+            self.say(shared, to, Message::Waits(waits.collect()));
         }
     }
 

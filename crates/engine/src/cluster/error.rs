@@ -121,6 +121,28 @@ pub enum ClusterError {
         /// What happened.
         why: String,
     },
+    /// What is to be sent to a worker has no room there.
+    #[error(
+        "`{program}` brings {program_bytes} bytes of program and {part_bytes} bytes of rows to {worker}, which needs {needed_bytes} for them and has room for \
+         {room_bytes} of the {budget_bytes} bytes that it was given; nothing was sent: give workers more with --memory, BRAMBLING_MEMORY or memory in \
+         brambling.toml, add workers, or bring less"
+    )]
+    NoRoom {
+        /// The program.
+        program: String,
+        /// The worker.
+        worker: WorkerId,
+        /// The program, with the values in it.
+        program_bytes: u64,
+        /// The worker's part of the rows.
+        part_bytes: u64,
+        /// What both need there.
+        needed_bytes: u64,
+        /// What both can have.
+        room_bytes: u64,
+        /// The worker's budget.
+        budget_bytes: u64,
+    },
     /// Kernels have loaded packages on two workers that are not the same.
     #[error("{0}")]
     PackagesDiffer(Box<PackagesDiffer>),

@@ -4,8 +4,9 @@ use super::client::{Cluster, looking, refused};
 use super::{ClusterError, SUBMISSION_VARIABLE};
 use crate::Error;
 use brambling_protocol::JobId;
-use brambling_protocol::message::{Client, JobDetails, Message};
+use brambling_protocol::message::{Client, JobDetails, JobStatus, Message};
 use brambling_worker::executor::Caller;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// This machine's name.
@@ -26,17 +27,44 @@ pub fn ourselves() -> Client {
     }
 }
 
+/// What jobs wait for, as the controller says before it says the rest of how they fare.
+#[derive(Default)]
+pub(super) struct Waiting(BTreeMap<JobId, String>);
+
+impl From<Vec<(JobId, &str)>> for Waiting {
+    fn from(told: Vec<(JobId, &str)>) -> Waiting {
+        let told = told.into_iter();
+        Waiting(told.map(|(job, why)| (job, why.to_owned())).collect())
+    }
+}
+
+impl Waiting {
+    pub(super) fn tell<'j>(&self, jobs: impl Iterator<Item = &'j mut JobStatus>) {
+        for job in jobs {
+            job.waits = self.0.get(&job.id).cloned();
+        }
+    }
+}
+
 impl Cluster {
     /// The jobs that run, wait, or have ended lately: whose they are, who runs them, and how they fare.
     ///
     /// # Errors
     /// When the controller is gone or does not answer.
     pub fn jobs(&self) -> Result<Vec<JobDetails>, ClusterError> {
+        let mut waits = Waiting::default();
         self.ask(
             Message::AskJobs,
             self.answers_soon(),
             |answer| match answer {
-                Message::Jobs(jobs) => Some(Ok(jobs)),
+                Message::Waits(told) => {
+                    waits = Waiting::from(told);
+                    None
+                }
+                Message::Jobs(mut jobs) => {
+                    waits.tell(jobs.iter_mut().map(|job| &mut job.status));
+                    Some(Ok(jobs))
+                }
                 // Of an earlier conversation that was broken off.
                 _ => None,
             },

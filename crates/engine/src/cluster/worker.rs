@@ -15,8 +15,8 @@ use brambling_controller::registry::HEARTBEAT;
 use brambling_exchange::transports::local_address_towards;
 use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
+use brambling_memory::Memory;
 use brambling_memory::held::{self, Held};
-use brambling_memory::{Budget, Floors};
 use brambling_operators::simd;
 use brambling_program::Program;
 use brambling_protocol::message::{CutOff, Load, Message, Prepare, Register};
@@ -114,7 +114,7 @@ pub(in crate::cluster) struct Shared {
     cluster: Rendezvous,
     source: Box<dyn Source>,
     pool: Pool,
-    budget: Budget,
+    memory: Memory,
     spilling: Option<Arc<Spilling>>,
     stall: Duration,
     stuck_kernel: Duration,
@@ -202,7 +202,7 @@ impl WorkerProcess {
             cluster,
             source,
             pool,
-            budget: Budget::new(settings.memory_bytes, Floors::of(settings.memory_bytes)),
+            memory: Memory::new(settings.memory_bytes),
             spilling,
             stall: settings.stall,
             stuck_kernel: settings.stuck_kernel,
@@ -335,7 +335,9 @@ impl Shared {
             jobs.iter().for_each(|job| job.tick());
             if let Some((link, load)) = due.zip(load) {
                 let stuck = stuck.map(Message::Stuck);
-                let said = std::iter::once(Message::Load(load)).chain(stuck);
+                let uses = jobs.iter().map(|job| (job.key(), job.in_use_bytes()));
+                let said = [Message::Load(load), Message::Uses(uses.collect())];
+                let said = said.into_iter().chain(stuck);
                 self.control().say(link, said.map(framed));
                 reported = now;
             }
@@ -360,7 +362,7 @@ impl Shared {
         let could = since.as_secs_f64() * f64::from(self.pool.threads());
         let idle = (1.0 - worked / could).clamp(0.0, 1.0);
         Load {
-            memory_bytes: self.budget.in_use_bytes(),
+            memory_bytes: self.memory.in_use_bytes(),
             idle_permille: (idle * 1_000.0) as u16,
             tasks,
         }
@@ -404,7 +406,7 @@ impl Shared {
             pid: std::process::id(),
             host: &host,
             threads: self.pool.threads(),
-            memory_bytes: self.budget.budget_bytes(),
+            memory_bytes: self.memory.budget_bytes(),
             listens_at: self.listens_at,
             jobs: state.jobs.keys().copied().collect(),
         };

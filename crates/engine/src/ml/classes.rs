@@ -147,7 +147,7 @@ impl LogisticRegression {
         classes: usize,
         options: &RunOptions,
     ) -> Result<FittedClasses, FitError> {
-        let (x, y) = (x.into(), Foreign::owned(y));
+        let (x, y) = (x.into(), Foreign::handed_over(y));
         let caller = None;
         let run = Run { options, caller };
         self.fit_classes_with(x, y, columns, classes, run)

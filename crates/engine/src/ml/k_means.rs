@@ -138,7 +138,7 @@ impl KMeans {
         centres: Vec<f64>,
         options: &RunOptions,
     ) -> Result<FittedKMeans, FitError> {
-        let x = Foreign::owned(x);
+        let x = Foreign::handed_over(x);
         let caller = None;
         self.fit_with(x, columns, centres, Run { options, caller })
     }

@@ -64,7 +64,7 @@ impl KMeansStart {
         seed: u64,
         options: &RunOptions,
     ) -> Result<Vec<f64>, FitError> {
-        let x = Foreign::owned(x);
+        let x = Foreign::handed_over(x);
         let caller = None;
         self.centres_with(x, columns, clusters, seed, Run { options, caller })
     }

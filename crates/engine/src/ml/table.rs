@@ -26,13 +26,13 @@ impl From<Foreign<f32>> for Table {
 
 impl From<Vec<f64>> for Table {
     fn from(values: Vec<f64>) -> Table {
-        Foreign::owned(values).into()
+        Foreign::handed_over(values).into()
     }
 }
 
 impl From<Vec<f32>> for Table {
     fn from(values: Vec<f32>) -> Table {
-        Foreign::owned(values).into()
+        Foreign::handed_over(values).into()
     }
 }
 
@@ -49,7 +49,7 @@ impl Table {
         match self {
             Table::Doubles(values) => values,
             Table::Singles(values) => {
-                Foreign::owned(values.iter().map(|&value| f64::from(value)).collect())
+                Foreign::handed_over(values.iter().map(|&value| f64::from(value)).collect())
             }
         }
     }

@@ -67,12 +67,7 @@ brambling_program::payload!(Neighbourhood { neighbours, part });
 pub fn coefficients(p: &mut Program, edges: EdgeList, partitions: u32) -> Dataset<Vec<f64>> {
     let cut = VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX));
     let count = cut.partitions();
-    let parts = p.load(
-        "edge list",
-        count,
-        Partitioner::Opaque,
-        move |index, count| edges.part(index, count),
-    );
+    let parts = edges.load(p, count);
     let start = |_: &(), part: u32, _: u32| Neighbourhood {
         part,
         ..Neighbourhood::default()

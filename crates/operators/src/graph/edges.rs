@@ -1,6 +1,6 @@
 //! Directed edges as arrays, what may be wrong with them, and dense numbers for arbitrary ids.
 
-use brambling_program::{DecodeError, Foreign, Payload};
+use brambling_program::{Dataset, DecodeError, Foreign, Partitioner, Payload, Program};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -32,6 +32,20 @@ impl Ids {
         match self {
             Ids::U32(ids) => Ids::U32(ids.slice(range)),
             Ids::U64(ids) => Ids::U64(ids.slice(range)),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Ids::U32(ids) => size_of_val(&ids[..]),
+            Ids::U64(ids) => size_of_val(&ids[..]),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Ids::U32(ids) => ids.heap_bytes(),
+            Ids::U64(ids) => ids.heap_bytes(),
         }
     }
 
@@ -122,9 +136,9 @@ impl Payload for EdgeList {
     fn type_name() -> Cow<'static, str> {
         Cow::Borrowed("graph::EdgeList")
     }
-    /// Borrowed memory is its owner's to count.
+    /// Of borrowed memory nothing: that is its owner's to count. Of what came from another process, its part.
     fn heap_bytes(&self) -> usize {
-        0
+        self.sources.heap_bytes() + self.targets.heap_bytes() + self.weights.heap_bytes()
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.vertices.encode(out);
@@ -150,8 +164,18 @@ impl Payload for EdgeList {
 }
 
 impl EdgeList {
+    /// The edges as a dataset, in so many partitions.
+    pub(super) fn load(self, p: &mut Program, partitions: u32) -> Dataset<EdgeList> {
+        let bytes = self.sources.bytes() + self.targets.bytes();
+        let weights = self.weights.as_deref().map_or(0, size_of_val);
+        let part = move |index, count| self.part(index, count);
+        let parts = p.load("edge list", partitions, Partitioner::Opaque, part);
+        p.expect_bytes(&parts, (bytes + weights) as u64);
+        parts
+    }
+
     /// The part of the edges that one partition of several deals.
-    pub(super) fn part(&self, index: u32, count: u32) -> EdgeList {
+    fn part(&self, index: u32, count: u32) -> EdgeList {
         let edge = |index: u32| self.len() * index as usize / count as usize;
         self.slice(edge(index)..edge(index + 1))
     }

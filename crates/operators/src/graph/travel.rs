@@ -45,12 +45,7 @@ pub(super) fn deal<E: LaidOut>(
     let count = cut.partitions();
     let laid_out = p.temporary::<E>("edges", count);
     let deal = p.exchange::<Bin>("deal edges", Relation::AllToAll);
-    let parts = p.load(
-        "edge list",
-        count,
-        Partitioner::Opaque,
-        move |index, count| edges.part(index, count),
-    );
+    let parts = edges.load(p, count);
     p.scatter("deal edges", &deal)
         .read(&parts)
         .with((cut, ways == Ways::Both))

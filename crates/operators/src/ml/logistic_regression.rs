@@ -48,12 +48,14 @@ impl LogisticRegression {
         observe: &dyn Fn(&mut Program, &Dataset<Model>),
     ) -> Dataset<Model> {
         let rows = y.len() as f64;
+        let bytes = (size_of_val(&x[..]) + size_of_val(&y[..])) as u64;
         let samples = p.load(
             "samples",
             partitions,
             Partitioner::Blocks,
             move |index, count| Samples::partition(&x, &y, columns, index, count),
         );
+        p.expect_bytes(&samples, bytes);
         let model = p.value("model", 1, Model::start(columns, self.max_iter));
         let Self {
             c,

@@ -110,8 +110,6 @@ impl<E: Value + Payload> Blocked for Samples<E> {
 }
 
 impl<E: Value + Payload> Payload for Samples<E> {
-    /// Borrowed memory is its owner's to count.
-    const FIXED: bool = true;
     /// As `Foreign` has it.
     const INTERPRETED: bool = true;
 
@@ -123,8 +121,9 @@ impl<E: Value + Payload> Payload for Samples<E> {
         }
     }
 
+    /// Of borrowed memory nothing: that is its owner's to count. Of what was handed over, or came from another worker, its part.
     fn heap_bytes(&self) -> usize {
-        0
+        self.x.heap_bytes() + self.y.heap_bytes()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -4,9 +4,9 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::*;
 use brambling_protocol::message::{
-    Accepted, Client, CutOff, FailureKind, JobDetails, JobState, JobStatus, Load, Member, Message,
-    Move, Origin, Part, Prepare, Printed, PrintedLine, Register, Registered, ShardTime, Status,
-    Stream, StuckKernel, Submit, Times, WorkerStatus,
+    Accepted, Brings, Client, CutOff, FailureKind, JobDetails, JobState, JobStatus, Load, Member,
+    Message, Move, Origin, Part, Prepare, Printed, PrintedLine, Register, Registered, ShardTime,
+    Status, Stream, StuckKernel, Submit, Times, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -463,6 +463,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             generation: Generation(1),
             position: 123_456,
             failure: Some("it was cancelled".into()),
+            waits: None,
         }],
     };
     let entry = Entry {
@@ -647,6 +648,16 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
                 index: 70_000,
             },
         ),
+        (
+            "brings",
+            Message::Brings(Brings {
+                program_bytes: 1 << 12,
+                rows_bytes: 1 << 33,
+            }),
+        ),
+        ("budgets", Message::Budgets(vec![(worker, 16, 1 << 36)])),
+        ("uses", Message::Uses(vec![(key, 1 << 33)])),
+        ("waits", Message::Waits(vec![(job, why)])),
     ];
     all.map(|(name, message)| (name, Frame::message(message)))
         .into()

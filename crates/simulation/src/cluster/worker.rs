@@ -7,8 +7,8 @@ use super::watch::Watch;
 use crate::desk::{Desk, Piece};
 use crate::kernels::{self, Port};
 use crate::random_program::Random;
-use brambling_memory::Class;
 use brambling_memory::held::Held;
+use brambling_memory::{Budget, Class};
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     Action, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan, Position, Progress,
@@ -527,7 +527,8 @@ impl<'a> Call<'a> {
         let completion = |_| Waker::noop().clone();
         let partitions = self.plan.counts[self.id.group.index()];
         let seed = self.plan.program.spec().seed;
-        let mut context = Context::new(self.id.index, partitions, seed, &cancel, &completion);
+        let (index, budget) = (self.id.index, Budget::unlimited());
+        let mut context = Context::new(index, partitions, seed, &cancel, &completion, &budget);
         context.enter(self.at);
         let program = Arc::clone(&self.plan.program);
         let stage = self.at.stage;

@@ -54,6 +54,8 @@ pub struct Silent {
 pub trait Caller {
     /// Told how far the job is, every few milliseconds, before it is asked for interruptions.
     fn advanced(&mut self, _advance: Advance<'_>) {}
+    /// Told why the job does not begin yet, and since when it waits, every few milliseconds, before it is asked for interruptions.
+    fn waits(&mut self, _why: &str, _so_long: Duration) {}
     /// Told what kernels of its job have printed on workers of a cluster, in their order for each worker. Nothing of it is shown otherwise.
     fn printed(&mut self, _lines: &[Printed]) {}
     /// Whether the user wants the job to end. Asked every few milliseconds.

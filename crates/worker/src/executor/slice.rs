@@ -129,6 +129,7 @@ impl<'a, 's> Slice<'a, 's> {
             seed,
             &job.stop,
             &completion,
+            &job.options.budget,
         );
         self.left = body.slice_tasks;
         if self.resident.woken.has_any() {

@@ -5,6 +5,7 @@ mod giving;
 mod hearing;
 mod links;
 mod packages;
+mod room;
 
 use super::desk::{Heard, How, Loss};
 use super::{ANSWER, Cluster, Silences};
@@ -13,7 +14,7 @@ use crate::cluster::{ClusterError, VERSION};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
-use brambling_protocol::message::{Message, Submit, parts};
+use brambling_protocol::message::{Brings, Message, Submit, parts};
 use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, Tally};
 use endings::elsewhere;
@@ -64,6 +65,7 @@ impl Cluster {
             heard: started,
             packages: Packages::default(),
             sent_bytes: 0,
+            waits: false,
         };
         let result = talk.run(bytes, weight);
         talk.part();
@@ -100,6 +102,8 @@ struct Talk<'a> {
     packages: Packages,
     /// What workers were sent: the program, and what it makes.
     sent_bytes: u64,
+    /// The caller was told what the job waits for.
+    waits: bool,
 }
 
 impl Talk<'_> {
@@ -109,6 +113,12 @@ impl Talk<'_> {
             let arrange = Message::Arrange { columns };
             self.cluster.say(self.cluster.controller, arrange);
         }
+        let brings = Brings {
+            program_bytes: bytes.len() as u64,
+            rows_bytes: self.plan.program.expected_bytes(),
+        };
+        self.cluster
+            .say(self.cluster.controller, Message::Brings(brings));
         self.cluster.say(
             self.cluster.controller,
             Message::Submit(Submit {
@@ -117,8 +127,7 @@ impl Talk<'_> {
                 shards: self.plan.counts.clone(),
             }),
         );
-        let job = self.queued()?;
-        self.job = Some(job);
+        let job = self.queued(brings)?;
         if let Some(tasks) = self.plan.task_count() {
             let expects = Message::Expects { job, tasks };
             self.cluster.say(self.cluster.controller, expects);
@@ -131,6 +140,7 @@ impl Talk<'_> {
             match self.next()? {
                 Event::Accepted(accepted) => break accepted,
                 Event::Over(failure) => return Err(elsewhere(failure, None)),
+                Event::Budgets(budgets) => self.expect_room(brings, &budgets)?,
                 _ => {}
             }
         };
@@ -162,7 +172,8 @@ impl Talk<'_> {
     }
 
     /// The name that the controller gives the job. Not interrupted: without the name nobody could end it.
-    fn queued(&mut self) -> Result<JobId, Error> {
+    fn queued(&mut self, brings: Brings) -> Result<JobId, Error> {
+        let mut budgets = Vec::new();
         let deadline = Instant::now() + ANSWER;
         loop {
             let patience = deadline.saturating_duration_since(Instant::now());
@@ -171,8 +182,14 @@ impl Talk<'_> {
                 at: self.cluster.address,
                 after: ANSWER,
             })?;
-            if let Event::Queued(job) = self.understand(heard)? {
-                return Ok(job);
+            match self.understand(heard)? {
+                Event::Budgets(told) => budgets = told,
+                Event::Queued(job) => {
+                    self.job = Some(job);
+                    self.expect_room(brings, &budgets)?;
+                    return Ok(job);
+                }
+                _ => {}
             }
         }
     }

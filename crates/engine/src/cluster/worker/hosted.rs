@@ -4,6 +4,7 @@
 mod given;
 mod links;
 mod printing;
+mod room;
 mod serving;
 
 use super::prints::Prints;
@@ -11,6 +12,7 @@ use super::times::Told;
 use super::{Shared, Source};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::held::{self, Held};
+use brambling_memory::{Reservation, Share};
 use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times};
 use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Job, Origin, Tally};
@@ -46,6 +48,12 @@ struct State {
     program: Option<Vec<u8>>,
     /// What the client gives of what its program makes.
     given: Arriving,
+    /// Room for what has come of the program.
+    room: Option<Reservation>,
+    /// There was no room for the program.
+    is_refused: bool,
+    /// Its share of the worker's memory, while it is here.
+    share: Option<Share>,
     job: Option<Arc<Job>>,
     /// Clients that wait for what the job leaves.
     fetches: Vec<LinkId>,
@@ -113,6 +121,9 @@ impl Hosted {
     pub(super) fn on_weigh(&self, weight: u32) {
         let mut state = self.state();
         state.weight = weight;
+        if let Some(share) = &state.share {
+            share.weigh(weight);
+        }
         if let Some(job) = &state.job {
             job.weigh(weight);
         }
@@ -129,6 +140,17 @@ impl Hosted {
         let mut state = self.state();
         if state.from.replace(from) != Some(from) {
             self.prints.waiting().repeat();
+        }
+        if part.first_byte == 0 {
+            let taken = self.take_room(&mut state, part.whole_bytes);
+            if let Err(why) = taken {
+                drop(state);
+                self.refuse(why);
+                return Ok(());
+            }
+        }
+        if state.is_refused {
+            return Ok(());
         }
         if let Some(whole) = state.parts.take(part)? {
             state.program.get_or_insert(whole);

@@ -104,8 +104,8 @@ impl Survey {
             jobs: jobs.len(),
             shards: jobs.iter().map(|job| job.shards()).sum(),
             threads: shared.pool.threads(),
-            memory_bytes: shared.budget.in_use_bytes(),
-            memory_limit_bytes: shared.budget.budget_bytes(),
+            memory_bytes: shared.memory.in_use_bytes(),
+            memory_limit_bytes: shared.memory.budget_bytes(),
             spilled: (shared.spilling.as_ref())
                 .map_or_else(Counts::default, |it| it.directory.counts()),
             carried,

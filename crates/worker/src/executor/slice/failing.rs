@@ -41,6 +41,17 @@ impl Slice<'_, '_> {
         Ok(())
     }
 
+    /// A kernel was refused what it wanted to work with, and has passed that on.
+    fn no_room_to_work(&self, stage: StageId, source: OutOfMemory) -> Failure {
+        Failure::OutOfMemory {
+            stage: self.stage_name(stage),
+            partition: self.resident.index,
+            exchange: None,
+            source,
+            spill: None,
+        }
+    }
+
     fn stage_name(&self, stage: StageId) -> String {
         self.job.plan.program.spec().stages[stage.index()]
             .name
@@ -53,7 +64,10 @@ impl Slice<'_, '_> {
         // Of `pieces_error`.
         if let Some(source) = cause.and_then(|cause| cause.downcast_ref::<OutOfMemory>()) {
             let index = self.resident.index;
-            return self.job.no_room_for_pieces(task.stage, index, *source);
+            return match source.class {
+                Class::Resident => self.no_room_to_work(task.stage, *source),
+                _ => self.job.no_room_for_pieces(task.stage, index, *source),
+            };
         }
         let stage = self.stage_name(task.stage);
         // Of `told`.

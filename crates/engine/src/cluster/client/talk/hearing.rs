@@ -21,6 +21,8 @@ const ASKS: Duration = Duration::from_millis(250);
 /// What a conversation comes to.
 pub(super) enum Event {
     Queued(JobId),
+    /// The workers that take jobs, with their threads and budgets.
+    Budgets(Vec<(WorkerId, u32, u64)>),
     Accepted(Accepted),
     Admitted(Member),
     Left(WorkerId),
@@ -89,6 +91,11 @@ impl Talk<'_> {
     fn controller_said(&mut self, message: Message<'_>) -> Result<Event, Error> {
         Ok(match message {
             Message::Queued(job) => Event::Queued(job),
+            Message::Budgets(budgets) => Event::Budgets(budgets),
+            Message::Waits(waits) => {
+                self.show_waits(&waits);
+                Event::None
+            }
             Message::Accepted(accepted) if self.job == Some(accepted.key.job) => {
                 Event::Accepted(accepted)
             }
@@ -131,8 +138,22 @@ impl Talk<'_> {
         silent.collect()
     }
 
+    /// What the job waits for before it begins.
+    fn show_waits(&mut self, waits: &[(JobId, &str)]) {
+        let ours = waits.iter().find(|(job, _)| Some(*job) == self.job);
+        if let Some((job, why)) = ours {
+            let why = format!("job {job} waits for {why}");
+            self.caller.waits(&why, self.started.elapsed());
+            self.waits = true;
+        }
+    }
+
     fn show(&mut self, status: &Status) {
         let silent = self.silent(status);
+        // It was told what the job waits for.
+        if std::mem::take(&mut self.waits) && silent.is_empty() {
+            return;
+        }
         let ours = status.jobs.iter().find(|job| Some(job.id) == self.job);
         if let Some(job) = ours {
             self.caller.advanced(Advance {

@@ -1,8 +1,8 @@
 //! What a client's program makes: a worker asks for the partitions that it holds, a few at a time, and has them before the job begins there.
 //!
 //! # Rules
-//! * A partition is asked for when there is room for it: the one before it has come and counts in the worker's budget. So a client sends each value once, to
-//!   whoever holds it, and no faster than it is taken.
+//! * A partition is asked for when the one before it has come. So a client sends each value once, to whoever holds it, and no faster than it is taken.
+//! * It counts in the job's budget from its first part on, and is made of its parts as they come: it lies here once.
 //! * Who has lost the link to the client begins again on the next with what has not come.
 //! * What has come is handed over once, when its shard is made: the shard counts it from then on.
 //! * The wait ends when all has come, when the job is released, and with the worker.
@@ -12,10 +12,10 @@ use super::super::Shared;
 use super::Hosted;
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::held::lock;
-use brambling_memory::{Class, Reservation};
-use brambling_program::{DatasetId, Plan, Source, Value};
+use brambling_memory::{Budget, Class, Reservation};
+use brambling_program::{DatasetId, Decoder, Plan, Source, Value};
 use brambling_protocol::WorkerId;
-use brambling_protocol::message::{BadPart, Message, Part, Parts, Prepare};
+use brambling_protocol::message::{BadPart, Message, Part, Prepare};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -25,14 +25,60 @@ type Of = (DatasetId, u32);
 /// So many partitions are asked for at once, whatever their size: the client makes one while another is on its way. Small ones are asked for until so many
 /// bytes are on their way, as the last one lets expect, so that a round trip is not waited for by each.
 const ASKED_MIN: usize = 2;
-const ASKED_BYTES: usize = 1 << 18;
+const ASKED_BYTES: u64 = 1 << 18;
 const ASKED_MAX: usize = 256;
 
-/// Partitions on their way from the client.
+/// Parts on their way from the client.
 #[derive(Default)]
 pub(super) struct Arriving {
-    parts: Parts,
-    come: VecDeque<(Of, Vec<u8>)>,
+    /// How much of which partition has come, and how much it is.
+    at: Option<(Of, u64, u64)>,
+    come: VecDeque<Come>,
+}
+
+/// A part that has come.
+struct Come {
+    of: Of,
+    whole_bytes: u64,
+    first_byte: u64,
+    bytes: Vec<u8>,
+}
+
+impl Arriving {
+    /// A part that follows those before it, or begins a partition.
+    fn take(&mut self, of: Of, part: &Part<'_>) -> Result<(), BadPart> {
+        let Part {
+            whole_bytes,
+            first_byte,
+            bytes,
+            ..
+        } = *part;
+        let (whole, here) = match self.at {
+            Some((begun, whole, here)) if first_byte > 0 && begun == of => (whole, here),
+            _ => (whole_bytes, 0),
+        };
+        let end = here.checked_add(bytes.len() as u64).ok_or(BadPart)?;
+        let is_next = whole_bytes == whole && first_byte == here && end <= whole;
+        if !is_next || (bytes.is_empty() && whole > 0) {
+            return Err(BadPart);
+        }
+        self.at = (end < whole).then_some((of, whole, end));
+        self.come.push_back(Come {
+            of,
+            whole_bytes,
+            first_byte,
+            bytes: bytes.to_vec(),
+        });
+        Ok(())
+    }
+}
+
+/// A partition of which some has come.
+struct Coming {
+    name: String,
+    decoder: Decoder,
+    room: Reservation,
+    left_bytes: u64,
 }
 
 /// Values that have come, until their shards are made.
@@ -66,27 +112,26 @@ impl Hosted {
         if state.from != Some(from) {
             return Ok(());
         }
-        if let Some(whole) = state.given.parts.take(part)? {
-            state.given.come.push_back((of, whole));
-            drop(state);
-            self.news.notify_all();
-        }
+        state.given.take(of, part)?;
+        drop(state);
+        self.news.notify_all();
         Ok(())
     }
 
     /// Takes what the client's program makes of the partitions that are placed here.
     pub(super) fn take_given(
         &self,
+        budget: &Budget,
         shared: &Shared,
-        me: WorkerId,
-        prepare: &Prepare,
+        lacking: Vec<Of>,
         plan: &Plan,
         given: &Given,
     ) -> Result<(), String> {
-        let mut lacking = lacking(me, prepare, plan, &lock(&given.datasets));
+        let mut lacking = VecDeque::from(lacking);
         let mut asked = (None, 0);
         let mut at_once = ASKED_MIN;
-        while !lacking.is_empty() {
+        let mut coming: Option<Coming> = None;
+        while let Some(&next) = lacking.front() {
             let news = self.await_news(|state| {
                 let is_other = state.from.is_some() && state.from != asked.0;
                 match state.given.come.pop_front() {
@@ -100,13 +145,22 @@ impl Hosted {
             if link != asked.0 {
                 asked = (link, 0);
             }
-            if let Some((of, bytes)) = come
-                && lacking.front() == Some(&of)
-            {
-                at_once = (ASKED_BYTES / bytes.len().max(1)).clamp(ASKED_MIN, ASKED_MAX);
-                self.keep(shared, plan, given, of, bytes)?;
-                lacking.pop_front();
-                asked.1 = asked.1.max(1) - 1;
+            if let Some(come) = come.filter(|come| come.of == next) {
+                if come.first_byte == 0 {
+                    coming = Some(Coming::new(budget, plan, &come)?);
+                }
+                // Without its beginning it came for who was asked before.
+                let whole = coming.take().map(|coming| coming.feed(&come.bytes));
+                match whole.transpose()? {
+                    Some(Fed::More(more)) => coming = Some(more),
+                    Some(Fed::Whole(value, room)) => {
+                        at_once = at_once_of(come.whole_bytes);
+                        lock(&given.values).insert(next, (value, room));
+                        lacking.pop_front();
+                        asked.1 = asked.1.max(1) - 1;
+                    }
+                    None => {}
+                }
             }
             let link = link.expect("who has sent the program has a link");
             while let Some(&(dataset, index)) = lacking.get(asked.1).filter(|_| asked.1 < at_once) {
@@ -122,44 +176,62 @@ impl Hosted {
         }
         Ok(())
     }
+}
 
-    fn keep(
-        &self,
-        shared: &Shared,
-        plan: &Plan,
-        given: &Given,
-        of: Of,
-        bytes: Vec<u8>,
-    ) -> Result<(), String> {
-        let (dataset, index) = of;
+/// How many partitions of about so many bytes are asked for at once.
+fn at_once_of(bytes: u64) -> usize {
+    let fit = ASKED_BYTES / bytes.max(1);
+    usize::try_from(fit).map_or(ASKED_MAX, |fit| fit.clamp(ASKED_MIN, ASKED_MAX))
+}
+
+/// What a part made of what had come before it.
+enum Fed {
+    More(Coming),
+    Whole(Value, Reservation),
+}
+
+impl Coming {
+    /// Room for all of a partition, once its first part has come.
+    fn new(budget: &Budget, plan: &Plan, come: &Come) -> Result<Coming, String> {
+        let (dataset, index) = come.of;
         let name = &plan.program.spec().datasets[dataset.index()].name;
-        let mut input = &bytes[..];
-        let value = Value::decode(plan.program.payload_type(dataset), &mut input);
-        let value = match (value, input) {
-            (Ok(value), []) => value,
-            (Ok(_), _) => {
-                return Err(format!(
-                    "dataset `{name}`: the client has sent bytes too many"
-                ));
-            }
-            (Err(error), _) => return Err(format!("dataset `{name}`: {error}")),
-        };
-        let room = shared.budget.reserve(Class::Resident, value.bytes() as u64);
+        let room = budget.reserve(Class::Resident, come.whole_bytes);
         let room = room.map_err(|error| {
             format!("there is no room for partition {index} of dataset `{name}`: {error}")
         })?;
-        lock(&given.values).insert(of, (value, room));
-        Ok(())
+        let value = Value::default_of(plan.program.payload_type(dataset));
+        Ok(Coming {
+            name: name.clone(),
+            decoder: Decoder::new(value).expecting(come.whole_bytes),
+            room,
+            left_bytes: come.whole_bytes,
+        })
+    }
+
+    fn feed(mut self, bytes: &[u8]) -> Result<Fed, String> {
+        let unreadable = |name: &str, error: String| format!("dataset `{name}`: {error}");
+        self.left_bytes -= bytes.len() as u64;
+        let fed = self.decoder.feed(bytes);
+        fed.map_err(|error| unreadable(&self.name, error.to_string()))?;
+        if self.left_bytes > 0 {
+            return Ok(Fed::More(self));
+        }
+        let value = self.decoder.finish();
+        let value = value.map_err(|error| unreadable(&self.name, error.to_string()))?;
+        let (mut room, bytes) = (self.room, value.bytes() as u64);
+        match bytes.checked_sub(room.bytes()) {
+            None => room.shrink(room.bytes() - bytes),
+            Some(more) => room
+                .grow(more)
+                .map_err(|error| unreadable(&self.name, error.to_string()))?,
+        }
+        Ok(Fed::Whole(value, room))
     }
 }
 
 /// The partitions that are placed here, of datasets that the client's program makes.
-fn lacking(
-    me: WorkerId,
-    prepare: &Prepare,
-    plan: &Plan,
-    made: &BTreeSet<DatasetId>,
-) -> VecDeque<Of> {
+pub(super) fn lacking(me: WorkerId, prepare: &Prepare, plan: &Plan, given: &Given) -> Vec<Of> {
+    let made = lock(&given.datasets);
     let ours = prepare.map.iter().filter(|range| range.entry.owner == me);
     let partitions = ours.flat_map(|range| {
         let in_group = |dataset: &&DatasetId| plan.group_of_dataset[dataset.index()] == range.group;

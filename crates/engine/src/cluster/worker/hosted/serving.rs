@@ -3,13 +3,13 @@
 
 use super::super::super::wire::framed;
 use super::super::Shared;
-use super::given::Given;
+use super::given::{Given, lacking};
 use super::links::{Side, Wire};
 use super::{Hosted, State, nothing};
 use crate::Error;
 use brambling_exchange::Combining;
 use brambling_exchange::transports::tcp::LinkId;
-use brambling_memory::Spill;
+use brambling_memory::{Budget, Spill};
 use brambling_program::link::is_linked;
 use brambling_program::{Bindings, DatasetId, Plan, Program, ShardId};
 use brambling_protocol::frame::FAN_OUT;
@@ -45,6 +45,11 @@ impl Hosted {
     }
 
     pub(super) fn serve(&self) {
+        self.serve_all();
+        self.end_share();
+    }
+
+    fn serve_all(&self) {
         let Some(((me, prepare), program)) = self.await_both() else {
             return;
         };
@@ -53,8 +58,7 @@ impl Hosted {
         };
         // What builds the program is its client's code as well.
         self.state().runs = true;
-        let made = self.make(&shared, me, &prepare, &program);
-        drop(program);
+        let made = self.make(&shared, me, &prepare, program);
         let job = match made {
             Ok(job) => job,
             Err(why) => {
@@ -119,11 +123,16 @@ impl Hosted {
         shared: &Arc<Shared>,
         me: WorkerId,
         prepare: &Prepare,
-        program: &[u8],
+        program: Vec<u8>,
     ) -> Result<Arc<Job>, String> {
+        let budget = self.take_share(shared);
         let given = Arc::new(Given::default());
-        let plan = self.plan(shared, prepare, program, &given)?;
-        self.take_given(shared, me, prepare, &plan, &given)?;
+        let plan = self.plan(shared, prepare, &program, &given)?;
+        let program_bytes = program.len() as u64;
+        drop(program);
+        self.end_making(program_bytes);
+        let lacking = lacking(me, prepare, &plan, &given);
+        self.take_given(&budget, shared, lacking, &plan, &given)?;
         let placed = (prepare.map.iter())
             .filter(|range| range.entry.owner == me)
             .flat_map(|range| {
@@ -136,12 +145,12 @@ impl Hosted {
             shared: Arc::downgrade(shared),
         };
         let membership = Membership {
-            node: self.node(shared, me, prepare, &plan)?,
+            node: self.node(shared, me, prepare, &plan, &budget)?,
             carrier: Arc::new(wire),
             placed: placed.collect(),
         };
         let options = JobOptions {
-            budget: shared.budget.clone(),
+            budget,
             stall: shared.stall,
             timed_calls: None,
             weight: self.state().weight.max(1),
@@ -184,6 +193,7 @@ impl Hosted {
         me: WorkerId,
         prepare: &Prepare,
         plan: &Plan,
+        budget: &Budget,
     ) -> Result<Node, String> {
         let mut map = PartitionMap::new(prepare.shards.iter().copied());
         for range in &prepare.map {
@@ -201,7 +211,7 @@ impl Hosted {
             frame_bytes: FRAME_BYTES,
             fan_out: FAN_OUT,
             combining: Combining::USUAL,
-            budget: shared.budget.clone(),
+            budget: budget.clone(),
             spill: (shared.spilling.clone()).map(|spilling| spilling as Arc<dyn Spill>),
         };
         Ok(Node::new(plan, map, options))
