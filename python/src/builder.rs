@@ -229,6 +229,12 @@ fn whole_of<P: Payload>(mut bytes: &[u8], chunk_bytes: Option<usize>) -> PyResul
     Err(crate::raise("Error", text))
 }
 
+/// How large an array is; nothing for what does not say.
+fn nbytes(object: &Bound<'_, PyAny>) -> u64 {
+    let told = object.getattr(pyo3::intern!(object.py(), "nbytes"));
+    told.and_then(|told| told.extract()).unwrap_or(0)
+}
+
 #[pymethods]
 impl Builder {
     #[new]
@@ -266,8 +272,10 @@ impl Builder {
         parts: Vec<(Bound<'_, PyAny>, Vec<Bound<'_, PyAny>>)>,
     ) -> PyResult<u32> {
         let mut first = 0;
+        let mut bytes = 0;
         let mut partitions = Vec::new();
         for (whole, blocks) in &parts {
+            bytes += nbytes(whole);
             let values = blocks
                 .iter()
                 .map(PyValue::new)
@@ -283,10 +291,9 @@ impl Builder {
         self.attempt(|this| {
             let count = partitions.len() as u32;
             let source = move |index: u32, _| partitions[index as usize].clone();
-            let dataset = this
-                .state
-                .program
-                .load(name, count, Partitioner::Blocks, source);
+            let program = &mut this.state.program;
+            let dataset = program.load(name, count, Partitioner::Blocks, source);
+            program.expect_bytes(&dataset, bytes);
             Ok(this.add_handle(Handle::Blocked(dataset)))
         })
     }
