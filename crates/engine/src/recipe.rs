@@ -1,12 +1,13 @@
 //! Models and analyses as bytes, for workers that build the same program of them: the call, with its arrays.
 
 use crate::graph::{self, EdgeList, Ids, PageRank, Precision};
-use crate::ml::{KMeans, KMeansStart, LogisticRegression, Solver, Table};
+use crate::ml::{self, Given, KMeans, KMeansStart, LogisticRegression, Solver, Table};
 use crate::{Caller, RunOptions};
+use brambling_operators::ml::samples::SampleTable;
 use brambling_program::{DecodeError, Foreign, Payload, Program};
 
 /// What a recipe begins with. It ends with the version of its encoding.
-const MAGIC: &[u8] = b"brambling recipe 1\n";
+const MAGIC: &[u8] = b"brambling recipe 2\n";
 
 /// A call of a model or an analysis that runs one program.
 #[derive(Clone, Debug)]
@@ -24,16 +25,15 @@ pub(crate) enum Call {
         y: Foreign<f64>,
         columns: usize,
         classes: usize,
+        given: Given,
     },
     KMeans {
         model: KMeans,
-        x: Foreign<f64>,
-        columns: usize,
+        table: SampleTable,
         centres: Vec<f64>,
     },
     KMeansStart {
-        x: Foreign<f64>,
-        columns: usize,
+        table: SampleTable,
         clusters: usize,
         seed: u64,
     },
@@ -44,6 +44,12 @@ pub(crate) enum Call {
     Analysis {
         what: Analysis,
         edges: EdgeList,
+    },
+    /// One of [`ml::MODELS`].
+    Model {
+        name: String,
+        parameters: Vec<f64>,
+        table: SampleTable,
     },
 }
 
@@ -106,30 +112,55 @@ impl Call {
                 y,
                 columns,
                 classes: 2,
-            } => told(model.fit(x, y, columns, options, caller)),
+                given,
+            } => told(model.fit_given(x, y, columns, given, options, caller)),
             Call::Logistic {
                 model,
                 x,
                 y,
                 columns,
                 classes,
-            } => told(model.fit_classes(x, y, columns, classes, options, caller)),
+                given,
+            } => told(model.fit_classes_given(x, y, columns, classes, given, options, caller)),
             Call::KMeans {
                 model,
-                x,
-                columns,
+                table,
                 centres,
-            } => told(model.fit(x, columns, centres, options, caller)),
+            } => {
+                let SampleTable {
+                    x,
+                    weights,
+                    columns,
+                    ..
+                } = table;
+                told(model.fit_weighted(x, weights, columns, centres, options, caller))
+            }
             Call::KMeansStart {
-                x,
-                columns,
+                table,
                 clusters,
                 seed,
-            } => told(KMeansStart::PlusPlus.centres(x, columns, clusters, seed, options, caller)),
+            } => {
+                let SampleTable {
+                    x,
+                    weights,
+                    columns,
+                    ..
+                } = table;
+                let start = KMeansStart::PlusPlus;
+                told(start.centres_weighted(x, weights, columns, clusters, seed, options, caller))
+            }
             Call::PageRank { how, edges } => {
                 told(graph::pagerank_with(&edges, &how, options, caller))
             }
             Call::Analysis { what, edges } => what.run(&edges, options, caller),
+            Call::Model {
+                name,
+                parameters,
+                table,
+            } => match ml::model(&name) {
+                Some(model) => told(ml::fit(model, &parameters, table, options, caller)),
+                None => Some(format!("this version has no model {name:?}")),
+            },
         }
     }
 
@@ -141,6 +172,7 @@ impl Call {
                 y,
                 columns,
                 classes,
+                given,
             } => {
                 (0u8, *columns as u64, *classes as u64).encode(out);
                 (model.c, model.fit_intercept, model.tol, model.max_iter).encode(out);
@@ -156,25 +188,25 @@ impl Call {
                     }
                 }
                 put(y, out);
+                put(&given.weights, out);
+                given.start.encode(out);
             }
             Call::KMeans {
                 model,
-                x,
-                columns,
+                table,
                 centres,
             } => {
-                (1u8, *columns as u64, model.tol, model.max_iter).encode(out);
-                put(x, out);
+                (1u8, model.tol, model.max_iter).encode(out);
+                table.encode(out);
                 centres.encode(out);
             }
             Call::KMeansStart {
-                x,
-                columns,
+                table,
                 clusters,
                 seed,
             } => {
-                (2u8, *columns as u64, *clusters as u64, *seed).encode(out);
-                put(x, out);
+                (2u8, *clusters as u64, *seed).encode(out);
+                table.encode(out);
             }
             Call::PageRank { how, edges } => {
                 (3u8, how.damping, how.tol, how.max_iter).encode(out);
@@ -189,6 +221,16 @@ impl Call {
                 let (kind, parameter) = what.coded();
                 (4u8, kind, parameter).encode(out);
                 put_edges(edges, out);
+            }
+            Call::Model {
+                name,
+                parameters,
+                table,
+            } => {
+                5u8.encode(out);
+                name.encode(out);
+                parameters.encode(out);
+                table.encode(out);
             }
         }
     }
@@ -214,32 +256,30 @@ impl Call {
                     solver,
                 };
                 let y = get(input)?;
+                let given = Given::new(get(input)?, Payload::decode(input)?);
                 Call::Logistic {
                     model,
                     x,
                     y,
                     columns,
                     classes,
+                    given,
                 }
             }
             1 => {
-                let columns = size(input)?;
                 let (tol, max_iter) = Payload::decode(input)?;
-                let (x, centres) = (get(input)?, Payload::decode(input)?);
+                let (table, centres) = (SampleTable::decode(input)?, Payload::decode(input)?);
                 Call::KMeans {
                     model: KMeans { tol, max_iter },
-                    x,
-                    columns,
+                    table,
                     centres,
                 }
             }
             2 => {
-                let (columns, clusters) = (size(input)?, size(input)?);
-                let seed = u64::decode(input)?;
-                let x = get(input)?;
+                let (clusters, seed) = (size(input)?, u64::decode(input)?);
+                let table = SampleTable::decode(input)?;
                 Call::KMeansStart {
-                    x,
-                    columns,
+                    table,
                     clusters,
                     seed,
                 }
@@ -270,6 +310,11 @@ impl Call {
                 let edges = get_edges(input)?;
                 Call::Analysis { what, edges }
             }
+            5 => Call::Model {
+                name: Payload::decode(input)?,
+                parameters: Payload::decode(input)?,
+                table: SampleTable::decode(input)?,
+            },
             other => return Err(broken(format!("there is no call {other}"))),
         })
     }

@@ -1,20 +1,35 @@
 //! Rows with labels, borrowed from whoever holds them.
 
-use crate::simd::Value;
+use crate::numerics::sum;
+use crate::simd::{self, Value};
 use brambling_program::{
-    BLOCK_ROWS, Blocked, Chunk, ChunkError, Cursor, DecodeError, Foreign, Part, Payload,
-    SpillError, blocks_of,
+    BLOCK_ROWS, Blocked, Chunk, ChunkError, Cursor, Dataset, DecodeError, Foreign, Part,
+    Partitioner, Payload, Program, SpillError, blocks_of,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::ops::Range;
+
+/// A whole table, from which partitions are cut without a copy.
+#[derive(Clone, Debug, Default)]
+pub struct SampleTable<E: Value = f64> {
+    /// The rows, one after another, `columns` values each.
+    pub x: Foreign<E>,
+    /// Values in a row.
+    pub columns: usize,
+    /// Labels or targets, `targets` for each row; none where nothing is taught.
+    pub y: Foreign<f64>,
+    /// Values of `y` for each row.
+    pub targets: usize,
+    /// How much each row counts; none where all rows count alike.
+    pub weights: Foreign<f64>,
+}
 
 /// The rows of one partition: whole blocks of [`BLOCK_ROWS`] rows (the table's last block may be shorter),
-/// with a label each, or with none at all.
+/// with labels and weights, or with none at all.
 #[derive(Clone, Debug, Default)]
 pub struct Samples<E: Value = f64> {
-    x: Foreign<E>,
-    y: Foreign<f64>,
-    columns: usize,
+    table: SampleTable<E>,
     first_block: u64,
 }
 
@@ -23,8 +38,10 @@ pub struct Samples<E: Value = f64> {
 pub struct SampleBlock<'a, E = f64> {
     /// The rows, one after another, `columns` values each.
     pub x: &'a [E],
-    /// A label for each row; empty when the table has none.
+    /// A label for each row, or some; empty when the table has none.
     pub y: &'a [f64],
+    /// A weight for each row; empty when all count alike.
+    pub weights: &'a [f64],
     /// Values in a row.
     pub columns: usize,
     /// Index of the first row in the whole table.
@@ -35,6 +52,149 @@ impl Samples {
     /// How many blocks a table of so many rows has.
     pub fn blocks_in(rows: usize) -> u64 {
         rows.div_ceil(BLOCK_ROWS) as u64
+    }
+}
+
+impl<E: Value + Payload> SampleTable<E> {
+    /// Rows with a label each, or with none at all, that count alike.
+    pub fn of(x: Foreign<E>, y: Foreign<f64>, columns: usize) -> SampleTable<E> {
+        let targets = usize::from(!y.is_empty());
+        let weights = Foreign::default();
+        SampleTable {
+            x,
+            columns,
+            y,
+            targets,
+            weights,
+        }
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.x.len().checked_div(self.columns).unwrap_or(0)
+    }
+
+    /// The part of partition `index` of `count`.
+    ///
+    /// # Panics
+    /// When [`SampleTable::check_shape`] would refuse it.
+    pub fn partition(&self, index: u32, count: u32) -> Samples<E> {
+        if let Err(error) = self.check_shape() {
+            panic!("{error}");
+        }
+        let rows = self.rows();
+        let blocks = blocks_of(index, count, Samples::blocks_in(rows));
+        let row = |block: u64| (block as usize * BLOCK_ROWS).min(rows);
+        Samples {
+            table: self.slice(row(blocks.start)..row(blocks.end)),
+            first_block: blocks.start,
+        }
+    }
+
+    fn slice(&self, rows: Range<usize>) -> SampleTable<E> {
+        let wide = |width: usize| rows.start * width..rows.end * width;
+        let weighted = usize::from(!self.weights.is_empty());
+        SampleTable {
+            x: self.x.slice(wide(self.columns)),
+            y: self.y.slice(wide(self.targets)),
+            weights: self.weights.slice(wide(weighted)),
+            ..*self
+        }
+    }
+
+    /// What the rows count together: as many as there are where no weights are given.
+    pub fn weight(&self) -> f64 {
+        if self.weights.is_empty() {
+            return self.rows() as f64;
+        }
+        // Not the active one: a program is built before its job chooses that.
+        sum(simd::detect(), &self.weights)
+    }
+
+    /// Checks the shape, and gives the rows.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check_shape(&self) -> Result<usize, SamplesError> {
+        let (values, columns) = (self.y.len(), self.targets);
+        if self.targets == 0 && values > 0 || self.targets > 1 && !values.is_multiple_of(columns) {
+            return Err(SamplesError::BrokenRow { values, columns });
+        }
+        let labels = values / columns.max(1);
+        SamplesError::check(self.x.len(), labels, self.columns)?;
+        let (rows, weights) = (self.rows(), self.weights.len());
+        if weights != 0 && weights != rows {
+            return Err(SamplesError::Weights { rows, weights });
+        }
+        Ok(rows)
+    }
+
+    /// Checks the shape and the weights, and that there are rows; gives their number.
+    ///
+    /// # Errors
+    /// What cannot be learnt from.
+    pub fn check(&self) -> Result<usize, SamplesError> {
+        let rows = self.check_shape()?;
+        if rows == 0 {
+            return Err(SamplesError::NoRows);
+        }
+        let is_weight = |&weight: &f64| weight >= 0.0 && weight.is_finite();
+        if let Some(row) = self.weights.iter().position(|weight| !is_weight(weight)) {
+            let value = self.weights[row];
+            let row = row as u64;
+            return Err(SamplesError::Weight { row, value });
+        }
+        match self.weight() {
+            0.0 => Err(SamplesError::NoWeight),
+            all if all.is_finite() => Ok(rows),
+            _ => Err(SamplesError::TooHeavy),
+        }
+    }
+
+    /// Adds what loads it, cut into partitions.
+    pub fn load(self, p: &mut Program, partitions: u32) -> Dataset<Samples<E>> {
+        let cut = move |index, count| self.partition(index, count);
+        p.load("samples", partitions, Partitioner::Blocks, cut)
+    }
+
+    /// As vectors of the same values are encoded.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        (self.columns, self.targets).encode(out);
+        self.x.encode(out);
+        self.y.encode(out);
+        self.weights.encode(out);
+    }
+
+    /// What [`SampleTable::encode`] wrote.
+    ///
+    /// # Errors
+    /// When it can be none.
+    pub fn decode(input: &mut &[u8]) -> Result<SampleTable<E>, DecodeError> {
+        let (columns, targets) = Payload::decode(input)?;
+        let (x, y, weights) = (
+            Payload::decode(input)?,
+            Payload::decode(input)?,
+            Payload::decode(input)?,
+        );
+        SampleTable {
+            x,
+            columns,
+            y,
+            targets,
+            weights,
+        }
+        .checked()
+    }
+
+    fn checked(self) -> Result<SampleTable<E>, DecodeError> {
+        let is_empty = self.x.is_empty() && self.y.is_empty() && self.weights.is_empty();
+        if self.columns == 0 && is_empty {
+            return Ok(self);
+        }
+        match self.check_shape() {
+            Ok(_) => Ok(self),
+            Err(error) => Err(DecodeError::of::<Samples<E>>(error.to_string())),
+        }
     }
 }
 
@@ -50,34 +210,39 @@ impl<E: Value + Payload> Samples<E> {
         index: u32,
         count: u32,
     ) -> Samples<E> {
-        if let Err(error) = SamplesError::check(x.len(), y.len(), columns) {
-            panic!("{error}");
-        }
-        let rows = x.len() / columns;
-        let blocks = blocks_of(index, count, Samples::blocks_in(rows));
-        let row = |block: u64| (block as usize * BLOCK_ROWS).min(rows);
-        let held = row(blocks.start)..row(blocks.end);
-        let labels = if y.is_empty() { 0..0 } else { held.clone() };
-        Samples {
-            x: x.slice(held.start * columns..held.end * columns),
-            y: y.slice(labels),
-            columns,
-            first_block: blocks.start,
-        }
+        SampleTable::of(x.clone(), y.clone(), columns).partition(index, count)
     }
 
     /// How many rows are held.
     pub fn rows(&self) -> usize {
-        self.x.len().checked_div(self.columns).unwrap_or(0)
+        self.table.rows()
     }
 
     /// All rows held, as one block that may be longer than others.
     pub fn whole(&self) -> SampleBlock<'_, E> {
+        self.block_of(0..self.rows())
+    }
+
+    /// How much each row held counts; none where all count alike.
+    pub fn weights(&self) -> &[f64] {
+        &self.table.weights
+    }
+
+    fn block_of(&self, rows: Range<usize>) -> SampleBlock<'_, E> {
+        let SampleTable {
+            x,
+            columns,
+            y,
+            targets,
+            weights,
+        } = &self.table;
+        let wide = |width: usize| rows.start * width..rows.end * width;
         SampleBlock {
-            x: &self.x,
-            y: &self.y,
-            columns: self.columns,
-            first_row: self.first_block * BLOCK_ROWS as u64,
+            x: &x[wide(*columns)],
+            y: &y[wide(if y.is_empty() { 0 } else { *targets })],
+            weights: &weights[wide(usize::from(!weights.is_empty()))],
+            columns: *columns,
+            first_row: self.first_block * BLOCK_ROWS as u64 + rows.start as u64,
         }
     }
 }
@@ -95,17 +260,7 @@ impl<E: Value + Payload> Blocked for Samples<E> {
 
     fn block(&self, place: usize) -> Option<SampleBlock<'_, E>> {
         let start = place * BLOCK_ROWS;
-        let end = (start + BLOCK_ROWS).min(self.rows());
-        Some(SampleBlock {
-            x: &self.x[start * self.columns..end * self.columns],
-            y: if self.y.is_empty() {
-                &[]
-            } else {
-                &self.y[start..end]
-            },
-            columns: self.columns,
-            first_row: self.first_block * BLOCK_ROWS as u64 + start as u64,
-        })
+        Some(self.block_of(start..(start + BLOCK_ROWS).min(self.rows())))
     }
 }
 
@@ -128,14 +283,14 @@ impl<E: Value + Payload> Payload for Samples<E> {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.columns.encode(out);
+        self.table.encode(out);
         self.first_block.encode(out);
-        self.x.encode(out);
-        self.y.encode(out);
     }
 
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Samples::checked(Payload::decode(input)?)
+        let table = SampleTable::decode(input)?;
+        let first_block = Payload::decode(input)?;
+        Ok(Samples { table, first_block })
     }
 
     fn encode_some<'a>(
@@ -143,37 +298,32 @@ impl<E: Value + Payload> Payload for Samples<E> {
         cursor: &mut Cursor,
         chunk: &mut Chunk<'a>,
     ) -> Result<bool, SpillError> {
-        let parts: [&dyn Part; 4] = [&self.columns, &self.first_block, &self.x, &self.y];
+        let SampleTable {
+            x,
+            columns,
+            y,
+            targets,
+            weights,
+        } = &self.table;
+        let parts: [&dyn Part; 6] = [columns, targets, x, y, weights, &self.first_block];
         cursor.encode_parts(&parts, chunk)
     }
 
     fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
-        let Some(parts) = cursor.build(input)? else {
+        let Some(((columns, targets), (x, y), (weights, first_block))) = cursor.build(input)?
+        else {
             return Ok(false);
         };
-        *self = Samples::checked(parts)?;
-        Ok(true)
-    }
-}
-
-impl<E: Value + Payload> Samples<E> {
-    /// What came of one, if it can be one.
-    fn checked(
-        (columns, first_block, x, y): (usize, u64, Foreign<E>, Foreign<f64>),
-    ) -> Result<Self, DecodeError> {
-        let samples = Samples {
-            columns,
-            first_block,
+        let table = SampleTable {
             x,
+            columns,
             y,
+            targets,
+            weights,
         };
-        if samples.columns == 0 && samples.x.is_empty() && samples.y.is_empty() {
-            return Ok(samples);
-        }
-        match SamplesError::check(samples.x.len(), samples.y.len(), samples.columns) {
-            Ok(()) => Ok(samples),
-            Err(error) => Err(DecodeError::of::<Samples<E>>(error.to_string())),
-        }
+        let table = table.checked()?;
+        *self = Samples { table, first_block };
+        Ok(true)
     }
 }
 
@@ -244,6 +394,44 @@ pub enum SamplesError {
         /// How many classes there are.
         classes: usize,
     },
+    /// A target that is no number.
+    #[error(
+        "y has {value} at row {row} (counted from 0); replace such values or drop their rows first"
+    )]
+    Target {
+        /// The first such row.
+        row: u64,
+        /// What stands there.
+        value: f64,
+    },
+    /// More or fewer weights than rows.
+    #[error(
+        "X has {} and sample_weight has {}; give one weight for each row",
+        count(.rows, "row"),
+        count(.weights, "weight")
+    )]
+    Weights {
+        /// How many rows there are.
+        rows: usize,
+        /// How many weights there are.
+        weights: usize,
+    },
+    /// A weight that is negative, or no number.
+    #[error(
+        "sample_weight has {value} at row {row} (counted from 0); weights must be 0 or positive numbers"
+    )]
+    Weight {
+        /// The first such row.
+        row: u64,
+        /// What stands there.
+        value: f64,
+    },
+    /// No row that counts.
+    #[error("every weight in sample_weight is zero; give a positive one to at least one row")]
+    NoWeight,
+    /// Weights whose sum overflows.
+    #[error("the sum of sample_weight overflows; divide the weights by their largest")]
+    TooHeavy,
     /// Values whose squares overflow.
     #[error(
         "the squares of X's values overflow; scale its columns first, for example to deviation 1"
@@ -262,6 +450,21 @@ fn count(number: &usize, what: &str) -> String {
 }
 
 impl<E: Value> SampleBlock<'_, E> {
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.x.len() / self.columns
+    }
+
+    /// The block's first value that is no number.
+    pub(super) fn not_finite(&self) -> Option<SamplesError> {
+        let at = self.x.iter().position(|&value| !value.into().is_finite())?;
+        Some(SamplesError::NotFinite {
+            row: self.first_row + (at / self.columns) as u64,
+            column: at % self.columns,
+            value: self.x[at].into(),
+        })
+    }
+
     /// The block's first value that is no number, or label that is no index of a class. Values are looked at only
     /// when `finite` does not say that they are numbers all.
     pub(super) fn refusal(&self, classes: usize, finite: bool) -> Option<SamplesError> {
