@@ -261,7 +261,7 @@ class KMeans(Transformer, Estimator):
         unknown = isinstance(self.init, str) and self.init not in ("k-means++", "random")
         if unknown or self.init is None or callable(self.init):
             self._refuse_init()
-        state = self.random_state
+        state: Any = self.random_state
         draws = state is None or isinstance(state, np.random.RandomState | np.random.Generator)
         if not draws and not (is_integer(state) and 0 <= state < 2**64):
             self._refuse("random_state", "None or an integer from 0 to 2**64 - 1, or a RandomState or Generator of NumPy")
