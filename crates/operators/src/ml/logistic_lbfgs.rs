@@ -290,7 +290,7 @@ impl Rule {
             let found = Units::of(columns, penalty, self.fit_intercept);
             *units = found.ok_or_else(|| refused(SamplesError::TooLarge))?;
             search.point.clone_from(&trial.parameters);
-            units.from_callers(&mut search.point);
+            units.to_search(&mut search.point);
         }
         let (value, mut gradient) = self.value_and_gradient(&sums.values, &trial.parameters);
         units.gradient_from_callers(&mut gradient);

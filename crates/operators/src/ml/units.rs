@@ -63,7 +63,7 @@ impl Units {
     }
 
     /// Turns the caller's parameters into those of a search.
-    pub fn from_callers(&self, parameters: &mut [f64]) {
+    pub fn to_search(&self, parameters: &mut [f64]) {
         let columns = self.means.len();
         let rows = parameters.len() / (columns + 1);
         let (weights, intercepts) = parameters.split_at_mut(rows * columns);
