@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from brambling import _arrow
+from brambling import _arrow, _native
 from brambling._arrow import TableLike
 from brambling._errors import BuildError, BuildTypeError, MissingExtra, NotFitted, refuse_unreadable
 from brambling._report import Report, Work, report
@@ -29,7 +29,9 @@ class Estimator:
     # What a user calls to fit the model.
     _fit = "fit(X)"
     # What scikit-learn calls such a model, and whether its `transform` makes tables of others.
-    _kind: ClassVar[str]
+    _kind: ClassVar[str | None]
+    # Its name in the engine's registry, where it has one.
+    _model: ClassVar[str]
     _transforms: ClassVar[bool] = False
     n_features_in_: int
     seconds_per_iteration_: float
@@ -101,13 +103,14 @@ class Estimator:
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn wants to know of a model; nobody else calls it."""
-        from sklearn.utils import ClassifierTags, Tags, TargetTags, TransformerTags
+        from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags, TransformerTags
 
-        classifies = self._kind == "classifier"
+        classifies, regresses = self._kind == "classifier", self._kind == "regressor"
         return Tags(
             estimator_type=self._kind,
-            target_tags=TargetTags(required=classifies),
+            target_tags=TargetTags(required=classifies or regresses),
             classifier_tags=ClassifierTags() if classifies else None,
+            regressor_tags=RegressorTags() if regresses else None,
             transformer_tags=TransformerTags() if self._transforms else None,
         )
 
@@ -129,12 +132,22 @@ class Estimator:
         elif "feature_names_in_" in vars(self):
             del self.feature_names_in_
 
-    def _table_like_the_fitted(self, X: TableLike, *, singles: bool = False) -> np.ndarray:
+    def _fit_model(self, rows: Rows, y: np.ndarray | None, weights: np.ndarray | None, **parameters: float) -> dict[str, Any]:
+        """What the engine's registry finds for this model: arrays by name."""
+        table = rows.values
+        found: dict[str, Any] = _native.fit_model(self._model, table, table.shape[1], y, weights, parameters)
+        self._keep_columns(rows)
+        self.tally_ = found["tally"]
+        self.seconds_per_iteration_ = self.tally_["wall_s"]
+        return found
+
+    def _table_like_the_fitted(self, X: TableLike, *, singles: bool = False, named: bool = True) -> np.ndarray:
         """Rows for a fitted model: of the columns that it knows, all numbers finite."""
         if "n_features_in_" not in vars(self):
             raise known_to_scikit_learn(NotFitted, "NotFittedError")(self._not_fitted())
         table, names = rows_of(X, singles=singles)
-        self._check_columns(X, names)
+        if named:
+            self._check_columns(X, names)
         if table.shape[1] != self.n_features_in_:
             raise BuildError(
                 f"X has {table.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
@@ -210,6 +223,10 @@ def is_number(value: Any) -> bool:
 
 def is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_truth(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
 
 
 def is_count(value: Any) -> bool:

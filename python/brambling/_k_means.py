@@ -23,12 +23,14 @@ from brambling._estimator import (
 )
 from brambling._report import Work
 from brambling._texts import count, shown
+from brambling._transformer import Transformer
+from brambling._weights import weights_of
 
 # Apart by this, the seeds of several starts: 2^64 divided by the golden ratio.
 _SEED_STEP = 0x9E37_79B9_7F4A_7C15
 
 
-class KMeans(Estimator):
+class KMeans(Transformer, Estimator):
     """
     k-means: centres such that the squared distances of rows to their nearest centres add up to little.
 
@@ -51,7 +53,7 @@ class KMeans(Estimator):
     tol : float, default 1e-4
         Stop when the squares of the centres' moves add up to at most this share of the columns' mean variance, or no
         row has changed its centre.
-    random_state : None or int, default None
+    random_state : None, int, RandomState or Generator of NumPy, default None
         The seed of what is drawn. None is 0: a fit can always be repeated.
 
     Attributes
@@ -89,7 +91,6 @@ class KMeans(Estimator):
     __module__ = "brambling.ml"
 
     _kind = "clusterer"
-    _transforms = True
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class KMeans(Estimator):
         n_init: str | int = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
-        random_state: int | None = None,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -108,7 +109,7 @@ class KMeans(Estimator):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: TableLike, y: Any = None) -> Self:
+    def fit(self, X: TableLike, y: Any = None, sample_weight: Any = None) -> Self:
         """
         Search for the centres of clusters of rows.
 
@@ -119,23 +120,27 @@ class KMeans(Estimator):
             copied. NaN, infinities and nulls are refused.
         y : optional
             Has no effect: clusters are not taught.
+        sample_weight : array_like of shape (rows,) or number, optional
+            How much each row counts: centres are weighted means, and so is what `inertia_` adds up.
         """
         self._check_parameters()
-        return self._fit_rows(rows_of(X))
+        return self._fit_rows(rows_of(X), sample_weight)
 
-    def _fit_rows(self, rows: Rows) -> Self:
+    def _fit_rows(self, rows: Rows, sample_weight: Any) -> Self:
         table = rows.values
-        self._check_rows(table)
+        weights, unit = _in_a_unit(weights_of(sample_weight, len(table)))
+        self._check_rows(table, weights)
         given = None if isinstance(self.init, str) else self._given_centres(table.shape[1])
         best: dict[str, Any] | None = None
+        seed = self._seed() if given is None else 0
         for index in range(self._searches()):
-            found = self._search(table, given, index)
+            found = self._search(table, weights, given, seed + index * _SEED_STEP)
             if best is None or found["inertia"] < best["inertia"]:
                 best = found
         assert best is not None
         self.cluster_centers_ = best["centres"].reshape(self.n_clusters, -1)
         self.labels_ = best["labels"]
-        self.inertia_ = best["inertia"]
+        self.inertia_ = best["inertia"] * unit
         self.n_iter_ = best["iterations"]
         self._keep_columns(rows)
         self.seconds_per_iteration_ = best["seconds_per_iteration"]
@@ -149,24 +154,29 @@ class KMeans(Estimator):
         """The index of each row's nearest centre; the first of equally near ones."""
         return self._nearest(X)[0]
 
-    def transform(self, X: TableLike) -> np.ndarray:
-        """The distance of each row to each centre."""
-        return self._distances(self._table_like_the_fitted(X))
+    def transform(self, X: TableLike) -> Any:
+        """The distance of each row to each centre; see `set_output`."""
+        return self._framed(X, self._distances(self._table_like_the_fitted(X)))
 
-    def fit_predict(self, X: TableLike, y: Any = None) -> np.ndarray:
+    def fit_predict(self, X: TableLike, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """`fit`, and the index of each row's nearest centre."""
-        return self.fit(X).labels_
+        return self.fit(X, sample_weight=sample_weight).labels_
 
-    def fit_transform(self, X: TableLike, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: TableLike, y: Any = None, sample_weight: Any = None) -> Any:
         """`fit`, and the distance of each row to each centre."""
         self._check_parameters()
         # Read once: a stream is empty afterwards.
         rows = rows_of(X)
-        return self._fit_rows(rows)._distances(rows.values)
+        return self._framed(X, self._fit_rows(rows, sample_weight)._distances(rows.values))
 
-    def score(self, X: TableLike, y: Any = None) -> float:
-        """The sum of the squared distances of rows to their nearest centres, negated."""
-        return -self._nearest(X)[1]
+    def score(self, X: TableLike, y: Any = None, sample_weight: Any = None) -> float:
+        """The sum of the squared distances of rows to their nearest centres, each by its weight, negated."""
+        table = self._table_like_the_fitted(X)
+        weights, unit = _in_a_unit(weights_of(sample_weight, len(table)))
+        return -_native.nearest_centres(table, table.shape[1], self._centres(), weights)[1] * unit
+
+    def _names_out(self, names: np.ndarray) -> np.ndarray:
+        return np.array([f"kmeans{at}" for at in range(len(self.cluster_centers_))], dtype=object)
 
     def _distances(self, table: np.ndarray) -> np.ndarray:
         found = _native.centre_distances(table, table.shape[1], self._centres())
@@ -179,18 +189,24 @@ class KMeans(Estimator):
     def _centres(self) -> np.ndarray:
         return np.require(self.cluster_centers_, np.float64, ["C", "A"])
 
-    def _search(self, table: np.ndarray, given: np.ndarray | None, index: int) -> dict[str, Any]:
+    def _seed(self) -> int:
+        """Drawn from what draws; then fits differ, as scikit-learn has it."""
+        if isinstance(self.random_state, np.random.RandomState):
+            return int(self.random_state.randint(2**63, dtype=np.uint64))
+        if isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(2**63, dtype=np.uint64))
+        return int(self.random_state or 0)
+
+    def _search(self, table: np.ndarray, weights: np.ndarray | None, given: np.ndarray | None, seed: int) -> dict[str, Any]:
         """One search, from the centres given or from those that the seed leads to."""
-        columns = table.shape[1]
+        columns, clusters = table.shape[1], int(self.n_clusters)
         if given is None:
-            seed = (int(self.random_state or 0) + index * _SEED_STEP) % 2**64
-            start = _native.start_k_means(
-                table, columns, int(self.n_clusters), plus_plus=self.init == "k-means++", seed=seed
-            )
+            plus_plus = self.init == "k-means++"
+            start = _native.start_k_means(table, columns, clusters, weights=weights, plus_plus=plus_plus, seed=seed % 2**64)
         else:
             start = given
-        found = _native.fit_k_means(table, columns, start, tol=float(self.tol), max_iter=int(self.max_iter))
-        found["labels"], found["inertia"] = _native.nearest_centres(table, columns, found["centres"])
+        found = _native.fit_k_means(table, columns, start, weights=weights, tol=float(self.tol), max_iter=int(self.max_iter))
+        found["labels"], found["inertia"] = _native.nearest_centres(table, columns, found["centres"], weights)
         return found
 
     def _searches(self) -> int:
@@ -218,13 +234,19 @@ class KMeans(Estimator):
             f"init = {self.init!r} cannot be used; give 'k-means++', 'random' or an array of n_clusters rows"
         ) from cause
 
-    def _check_rows(self, table: np.ndarray) -> None:
+    def _check_rows(self, table: np.ndarray, weights: np.ndarray | None) -> None:
         if not len(table):
             raise BuildError("X has no rows; there is nothing to learn from")
         if len(table) < self.n_clusters:
             raise BuildError(
                 f"X has {count(len(table), 'row')}, fewer than n_clusters = {self.n_clusters}; "
                 "give more rows, or ask for fewer clusters"
+            )
+        weighty = len(table) if weights is None else int(np.count_nonzero(weights))
+        if weighty < self.n_clusters:
+            raise BuildError(
+                f"sample_weight is positive for {count(weighty, 'row')}, fewer than n_clusters = {self.n_clusters}; "
+                "give more rows a weight, or ask for fewer clusters"
             )
 
     def _check_parameters(self) -> None:
@@ -239,8 +261,10 @@ class KMeans(Estimator):
         unknown = isinstance(self.init, str) and self.init not in ("k-means++", "random")
         if unknown or self.init is None or callable(self.init):
             self._refuse_init()
-        if self.random_state is not None and not (is_integer(self.random_state) and 0 <= self.random_state < 2**64):
-            self._refuse("random_state", "None or an integer from 0 to 2**64 - 1")
+        state: Any = self.random_state
+        draws = state is None or isinstance(state, np.random.RandomState | np.random.Generator)
+        if not draws and not (is_integer(state) and 0 <= state < 2**64):
+            self._refuse("random_state", "None or an integer from 0 to 2**64 - 1, or a RandomState or Generator of NumPy")
 
     def _warn(self, converged: bool) -> None:
         clusters = len(np.unique(self.labels_))
@@ -258,3 +282,11 @@ class KMeans(Estimator):
         else:
             return
         warnings.warn(text, ConvergenceWarning, stacklevel=distance_of_caller())
+
+
+def _in_a_unit(weights: np.ndarray | None) -> tuple[np.ndarray | None, float]:
+    """Weights of which the largest is about 1, and the power of two by which they were divided: sums of huge ones overflow."""
+    if weights is None:
+        return None, 1.0
+    unit = float(np.ldexp(0.5, np.frexp(weights.max())[1]))
+    return weights / unit, unit

@@ -20,10 +20,13 @@ __all__ = [
     "connected_components",
     "fit_k_means",
     "fit_logistic",
+    "fit_model",
     "label_propagation",
     "local_clustering",
+    "log_probabilities",
     "logistic_gradient",
     "margins",
+    "models",
     "nearest_centres",
     "pagerank",
     "partition_of_key",
@@ -154,6 +157,8 @@ def fit_logistic(
     columns: int,
     classes: int,
     *,
+    weights: np.ndarray | None = None,
+    start: Sequence[float] | None = None,
     lbfgs: bool,
     c: float,
     fit_intercept: bool,
@@ -161,25 +166,47 @@ def fit_logistic(
     max_iter: int,
     threads: int | None = None,
 ) -> dict[str, Any]: ...
+def models() -> list[tuple[str, list[str]]]: ...
+def fit_model(
+    name: str,
+    x: np.ndarray,
+    columns: int,
+    y: np.ndarray | None,
+    weights: np.ndarray | None,
+    parameters: dict[str, float],
+    *,
+    threads: int | None = None,
+) -> dict[str, Any]: ...
 def start_k_means(
-    x: np.ndarray, columns: int, clusters: int, *, plus_plus: bool, seed: int, threads: int | None = None
+    x: np.ndarray,
+    columns: int,
+    clusters: int,
+    *,
+    weights: np.ndarray | None = None,
+    plus_plus: bool,
+    seed: int,
+    threads: int | None = None,
 ) -> np.ndarray: ...
 def fit_k_means(
     x: np.ndarray,
     columns: int,
     centres: np.ndarray,
     *,
+    weights: np.ndarray | None = None,
     tol: float,
     max_iter: int,
     threads: int | None = None,
 ) -> dict[str, Any]: ...
-def nearest_centres(x: np.ndarray, columns: int, centres: np.ndarray) -> tuple[np.ndarray, float]: ...
+def nearest_centres(
+    x: np.ndarray, columns: int, centres: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, float]: ...
 def centre_distances(x: np.ndarray, columns: int, centres: np.ndarray) -> np.ndarray: ...
 def margins(x: np.ndarray, weights: np.ndarray, intercept: float) -> np.ndarray: ...
 def class_margins(
     x: np.ndarray, weights: np.ndarray, intercepts: np.ndarray, *, probabilities: bool
 ) -> np.ndarray: ...
 def sigmoid(x: np.ndarray) -> np.ndarray: ...
+def log_probabilities(margins: np.ndarray, classes: int) -> np.ndarray: ...
 def setting(key: str) -> str: ...
 def command(args: list[str], host: Any) -> int: ...
 

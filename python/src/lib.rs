@@ -106,6 +106,9 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ml::margins, module)?)?;
     module.add_function(wrap_pyfunction!(ml::class_margins, module)?)?;
     module.add_function(wrap_pyfunction!(ml::sigmoid, module)?)?;
+    module.add_function(wrap_pyfunction!(ml::log_probabilities, module)?)?;
+    module.add_function(wrap_pyfunction!(ml::models, module)?)?;
+    module.add_function(wrap_pyfunction!(ml::fit_model, module)?)?;
     graph::add_to(module)?;
     module.add_function(wrap_pyfunction!(settings::setting, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;

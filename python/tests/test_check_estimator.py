@@ -18,18 +18,27 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "models.md"
 SKIPPED = {
     "check_array_api_input": "arrays of other libraries are converted to NumPy's, not computed with",
 }
-MODELS = [br.ml.LogisticRegression(), br.ml.LogisticRegression(solver="gradient-descent"), br.ml.KMeans()]
+# The check that fails, with the reason: scikit-learn's own KMeans fails it, too.
+FAILED = {
+    "KMeans": {
+        "check_sample_weight_equivalence_on_dense_data": "which rows are drawn to begin with follows their places, and repeated rows have others"
+    }
+}
+SEARCHES = [br.ml.LogisticRegression(), br.ml.LogisticRegression(solver="gradient-descent"), br.ml.KMeans()]
+MODELS = [*SEARCHES, br.ml.LinearRegression(), br.ml.Ridge(), br.ml.StandardScaler()]
+PREDICTS = [model for model in MODELS if hasattr(model, "predict")]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_scikit_learns_checks(model):
-    # Nothing is expected to fail.
-    found = estimator_checks.check_estimator(model, expected_failed_checks={}, on_skip=None, on_fail=None)
+    expected = FAILED.get(type(model).__name__, {})
+    found = estimator_checks.check_estimator(model, expected_failed_checks=expected, on_skip=None, on_fail=None)
     failed = {check["check_name"]: repr(check["exception"]) for check in found if check["status"] == "failed"}
     assert not failed, "\n".join(f"{name}: {told}" for name, told in failed.items())
     skipped = {check["check_name"]: str(check["exception"]) for check in found if check["status"] == "skipped"}
     assert skipped.keys() == SKIPPED.keys(), skipped
+    assert {check["check_name"] for check in found if check["status"] == "xfail"} == expected.keys()
     passed = [check["check_name"] for check in found if check["status"] == "passed"]
     assert len(passed) >= 35, passed
 
@@ -45,6 +54,17 @@ def test_scikit_learns_checks(model):
         (estimator_checks.check_clustering, br.ml.KMeans()),
         (estimator_checks.check_transformer_general, br.ml.KMeans()),
         (estimator_checks.check_classifiers_train, br.ml.LogisticRegression()),
+        (estimator_checks.check_class_weight_balanced_linear_classifier, br.ml.LogisticRegression()),
+        *((check, model) for model in (br.ml.KMeans(), br.ml.StandardScaler()) for check in (
+            estimator_checks.check_set_output_transform,
+            estimator_checks.check_set_output_transform_pandas,
+            estimator_checks.check_global_output_transform_pandas,
+            estimator_checks.check_set_output_transform_polars,
+            estimator_checks.check_global_set_output_transform_polars,
+            estimator_checks.check_transformer_get_feature_names_out,
+            estimator_checks.check_transformer_get_feature_names_out_pandas,
+        )),
+        *((estimator_checks.check_dataframe_column_names_consistency, model) for model in MODELS[3:]),
     ],
 )
 def test_checks_that_inheritance_would_bring(check, model):
@@ -53,7 +73,7 @@ def test_checks_that_inheritance_would_bring(check, model):
 
 def test_what_cannot_apply_is_documented():
     page = DOCS.read_text(encoding="utf-8")
-    for check, reason in SKIPPED.items():
+    for check, reason in (SKIPPED | FAILED["KMeans"]).items():
         assert f"`{check}`" in page and reason in page
 
 
@@ -72,7 +92,7 @@ def test_scikit_learns_tools_take_the_models():
     assert base.is_classifier(br.ml.LogisticRegression()) and base.is_clusterer(br.ml.KMeans())
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", SEARCHES, ids=repr)
 def test_the_names_of_columns_are_kept(model):
     import pandas as pd
 
@@ -108,12 +128,12 @@ def test_the_names_of_columns_are_kept(model):
 def test_scikit_learn_is_not_imported():
     script = """
 import sys, brambling as br
-for model in (br.ml.LogisticRegression(), br.ml.KMeans(2)):
+for model in (br.ml.LogisticRegression(), br.ml.KMeans(2), br.ml.LinearRegression()):
     try:
         model.predict([[0.0]])
     except br.NotFitted as error:
         assert type(error) is br.NotFitted
-    model.fit([[0.0], [1.0], [9.0]], [0, 1, 1]).predict([[0.0]])
+    model.fit([[0.0], [1.0], [9.0]], [0, 1, 1], sample_weight=[1, 2, 1]).predict([[0.0]])
     repr(model), model.get_params(), model.score([[0.0], [1.0]], [0, 1])
 assert not any(name.split('.')[0] in ('sklearn', 'scipy', 'pandas') for name in sys.modules)
 print("done")
@@ -122,12 +142,13 @@ print("done")
     assert done.stdout.strip() == "done", done.stderr
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", PREDICTS, ids=repr)
 def test_fitted_models_pickle_whole(model):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     model = base.clone(model)
-    model.set_params(**{"n_clusters": 3} if isinstance(model, br.ml.KMeans) else {"tol": 1e-2})
+    wanted = {"n_clusters": 3, "tol": 1e-2}
+    model.set_params(**{name: wanted[name] for name in model.get_params() if name in wanted})
     model.fit(X, (X[:, 0] > 0).astype(int))
     again = pickle.loads(pickle.dumps(model))
     assert vars(again).keys() == vars(model).keys()
@@ -140,7 +161,9 @@ def test_fitted_models_pickle_whole(model):
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_a_report_says_how_fast_a_fit_was(model):
-    model = base.clone(model).set_params(max_iter=4, tol=0)
+    model = base.clone(model)
+    if "max_iter" in model.get_params():
+        model.set_params(max_iter=4, tol=0)
     with pytest.raises(AttributeError, match="report_: this .* is not fitted yet"):
         model.report_  # noqa: B018
     assert not hasattr(model, "report_")

@@ -194,7 +194,8 @@ def test_scikit_learns_manners():
     X, y = samples(rows=400)
     model = br.ml.LogisticRegression(C=2.0, max_iter=500)
     assert model.get_params() == {
-        "C": 2.0, "fit_intercept": True, "tol": 1e-4, "max_iter": 500, "solver": "lbfgs", "random_state": None,
+        "C": 2.0, "penalty": "l2", "fit_intercept": True, "tol": 1e-4, "max_iter": 500, "solver": "lbfgs",
+        "class_weight": None, "warm_start": False, "random_state": None,
     }
     assert repr(model) == "LogisticRegression(C=2.0, max_iter=500)"
     assert model.set_params(C=1.0) is model

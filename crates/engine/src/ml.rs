@@ -52,11 +52,14 @@ mod classes;
 mod k_means;
 mod k_means_init;
 mod links;
+mod registry;
 mod table;
 
 pub use classes::FittedClasses;
 pub use k_means::{FittedKMeans, KMeans};
 pub use k_means_init::KMeansStart;
+pub use links::MODELS;
+pub use registry::{FittedModel, fit, model};
 pub use table::Table;
 
 use crate::run::Run;
@@ -64,9 +67,9 @@ use crate::stopwatch::Stopwatch;
 use crate::{Caller, Error, Failure, RunOptions, Tally};
 use brambling_operators::ml::logistic::{Linear, margins_block};
 use brambling_operators::ml::logistic_regression::{self as descent, partitions_of};
-use brambling_operators::ml::samples::SamplesError;
-use brambling_operators::simd;
-use brambling_program::{BLOCK_ROWS, Foreign, Program};
+use brambling_operators::ml::samples::{SampleTable, SamplesError};
+use brambling_operators::simd::{self, Value};
+use brambling_program::{BLOCK_ROWS, Foreign, Payload, Program};
 use std::time::Duration;
 
 /// Logistic regression for labels 0 and 1: the weights w and intercept b that minimise
@@ -98,6 +101,36 @@ pub struct LogisticRegression {
     pub max_iter: u64,
     /// How the minimum is searched for.
     pub solver: Solver,
+}
+
+/// What a fit may be given besides rows and labels.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Given {
+    /// How much each row counts; none where all rows count alike.
+    pub weights: Foreign<f64>,
+    /// Where the search begins: weights, class by class, and then the intercepts. None: at zero.
+    pub start: Vec<f64>,
+}
+
+impl Given {
+    /// Weights of the rows, and where the search begins; each may be empty.
+    pub fn new(weights: Foreign<f64>, start: Vec<f64>) -> Given {
+        Given { weights, start }
+    }
+
+    fn table<E: Value + Payload>(
+        &self,
+        x: Foreign<E>,
+        y: Foreign<f64>,
+        columns: usize,
+    ) -> SampleTable<E> {
+        let weights = self.weights.clone();
+        SampleTable {
+            weights,
+            ..SampleTable::of(x, y, columns)
+        }
+    }
 }
 
 /// How a model's minimum is searched for.
@@ -227,8 +260,24 @@ impl LogisticRegression {
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<Fitted, FitError> {
+        self.fit_given(x, y, columns, Given::default(), options, caller)
+    }
+
+    /// As [`LogisticRegression::fit`], with weights of the rows, or from a start.
+    ///
+    /// # Errors
+    /// As [`LogisticRegression::fit`].
+    pub fn fit_given(
+        &self,
+        x: impl Into<Table>,
+        y: Foreign<f64>,
+        columns: usize,
+        given: Given,
+        options: &RunOptions,
+        caller: &mut dyn Caller,
+    ) -> Result<Fitted, FitError> {
         let caller = Some(caller);
-        self.fit_with(x.into(), y, columns, Run { options, caller })
+        self.fit_with(x.into(), y, columns, given, Run { options, caller })
     }
 
     /// As [`LogisticRegression::fit`], over vectors of our own. Ctrl-C ends it early.
@@ -244,7 +293,8 @@ impl LogisticRegression {
     ) -> Result<Fitted, FitError> {
         let (x, y) = (x.into(), Foreign::handed_over(y));
         let caller = None;
-        self.fit_with(x, y, columns, Run { options, caller })
+        let given = Given::default();
+        self.fit_with(x, y, columns, given, Run { options, caller })
     }
 
     fn fit_with(
@@ -252,11 +302,12 @@ impl LogisticRegression {
         x: Table,
         y: Foreign<f64>,
         columns: usize,
+        given: Given,
         run: Run<'_, '_>,
     ) -> Result<Fitted, FitError> {
         match self.solver {
-            Solver::Lbfgs => self.fit_two_by_lbfgs(x, y, columns, run),
-            Solver::GradientDescent => self.fit_by_descent(x.doubles(), y, columns, run),
+            Solver::Lbfgs => self.fit_two_by_lbfgs(x, y, columns, given, run),
+            Solver::GradientDescent => self.fit_by_descent(x.doubles(), y, columns, given, run),
         }
     }
 
@@ -265,9 +316,12 @@ impl LogisticRegression {
         x: Foreign<f64>,
         y: Foreign<f64>,
         columns: usize,
+        given: Given,
         run: Run<'_, '_>,
     ) -> Result<Fitted, FitError> {
-        let rows = self.check(x.len(), y.len(), columns)?;
+        let start = given.start.clone();
+        let table = given.table(x.clone(), y.clone(), columns);
+        let rows = self.check(&table, &start, 1)?;
         let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
         let mut p = Program::new("logistic regression");
@@ -275,7 +329,7 @@ impl LogisticRegression {
         let look = |p: &mut Program, model: &_| Stopwatch::look(p, &watch, model);
         let model = self
             .descent()
-            .build(&mut p, x, y, columns, partitions, &look);
+            .build(&mut p, table, &start, partitions, &look);
         let mut outcome = run.run(p)?;
         let model = outcome.take(&model);
         let watch = outcome.take(&watch);
@@ -301,10 +355,18 @@ impl LogisticRegression {
         }
     }
 
-    /// Checks the parameters and the shape of a table, and gives its rows.
-    fn check(&self, values: usize, labels: usize, columns: usize) -> Result<usize, FitError> {
+    /// Checks the parameters and a table, for so many rows of weights, and gives the table's rows.
+    fn check<E: Value + Payload>(
+        &self,
+        table: &SampleTable<E>,
+        start: &[f64],
+        weight_rows: usize,
+    ) -> Result<usize, FitError> {
         let refuse = |name, value, range| Err(FitError::Parameter { name, value, range });
-        if !(self.c.is_finite() && self.c > 0.0) {
+        if self.c == f64::INFINITY && self.solver == Solver::GradientDescent {
+            return refuse("C", self.c, "a finite one, or the solver L-BFGS");
+        }
+        if self.c.is_nan() || self.c <= 0.0 {
             return refuse("C", self.c, "a positive number");
         }
         if !(self.tol.is_finite() && self.tol >= 0.0) {
@@ -313,14 +375,15 @@ impl LogisticRegression {
         if self.max_iter == 0 {
             return refuse("max_iter", 0.0, "at least 1");
         }
-        SamplesError::check(values, labels, columns)?;
-        let rows = values / columns;
+        let (rows, labels) = (table.check_shape()?, table.y.len());
         if labels != rows {
             return Err(SamplesError::Labels { rows, labels }.into());
         }
-        if rows == 0 {
-            return Err(SamplesError::NoRows.into());
+        let (given, wanted) = (start.len(), weight_rows * (table.columns + 1));
+        if given != 0 && given != wanted {
+            let range = "as many numbers as there are weights and intercepts";
+            return refuse("start", given as f64, range);
         }
-        Ok(rows)
+        Ok(table.check()?)
     }
 }

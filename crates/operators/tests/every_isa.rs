@@ -135,7 +135,7 @@ proptest! {
         prop_assert_eq!(finite, x.iter().all(|x| x.is_finite()));
         same(|isa| {
             let stats = column_stats_block(isa, &x, columns);
-            (stats.rows, bits(&stats.means), bits(&stats.squares), stats.finite)
+            (stats.weight.to_bits(), bits(&stats.means), bits(&stats.squares), stats.finite)
         });
         let mut gram = vec![0.0; (columns + 1) * (columns + 1)];
         same(|isa| {

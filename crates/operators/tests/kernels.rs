@@ -147,7 +147,7 @@ proptest! {
         let mut merged = column_stats_block(newest(), head, columns);
         merged.merge(&column_stats_block(newest(), tail, columns));
         let whole = column_stats_block(newest(), &x, columns);
-        prop_assert_eq!(merged.rows, rows as u64);
+        prop_assert_eq!(merged.weight, rows as f64);
         for column in 0..columns {
             let values: Vec<f64> = x.chunks(columns).map(|row| row[column]).collect();
             let mean = values.iter().sum::<f64>() / rows.max(1) as f64;

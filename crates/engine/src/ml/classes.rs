@@ -1,16 +1,16 @@
 //! Logistic regression by L-BFGS, for two classes and more.
 
-use super::{FitError, Fitted, LogisticRegression, Table};
+use super::{FitError, Fitted, Given, LogisticRegression, Table};
 use crate::run::Run;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, RunOptions, Tally};
 use brambling_operators::ml::lbfgs::{Search, State};
 use brambling_operators::ml::logistic_lbfgs::{self, Descent, Shape};
 use brambling_operators::ml::logistic_regression::partitions_of;
-use brambling_operators::ml::samples::SamplesError;
+use brambling_operators::ml::samples::{SampleTable, SamplesError};
 use brambling_operators::ml::softmax::{Linears, margins_block, probabilities_block};
-use brambling_operators::simd;
-use brambling_program::{BLOCK_ROWS, Dataset, Foreign, Program};
+use brambling_operators::simd::{self, Value};
+use brambling_program::{BLOCK_ROWS, Dataset, Foreign, Payload, Program};
 use std::time::Duration;
 
 /// A fitted model of three or more classes, and how it was found.
@@ -130,9 +130,28 @@ impl LogisticRegression {
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<FittedClasses, FitError> {
+        let given = Given::default();
+        self.fit_classes_given(x, y, columns, classes, given, options, caller)
+    }
+
+    /// As [`LogisticRegression::fit_classes`], with weights of the rows, or from a start.
+    ///
+    /// # Errors
+    /// As [`LogisticRegression::fit_classes`].
+    #[allow(clippy::too_many_arguments)] // The samples' parts, each by its name.
+    pub fn fit_classes_given(
+        &self,
+        x: impl Into<Table>,
+        y: Foreign<f64>,
+        columns: usize,
+        classes: usize,
+        given: Given,
+        options: &RunOptions,
+        caller: &mut dyn Caller,
+    ) -> Result<FittedClasses, FitError> {
         let caller = Some(caller);
         let run = Run { options, caller };
-        self.fit_classes_with(x.into(), y, columns, classes, run)
+        self.fit_classes_with(x.into(), y, columns, classes, given, run)
     }
 
     /// As [`LogisticRegression::fit_classes`], over vectors of our own. Ctrl-C ends it early.
@@ -150,7 +169,7 @@ impl LogisticRegression {
         let (x, y) = (x.into(), Foreign::handed_over(y));
         let caller = None;
         let run = Run { options, caller };
-        self.fit_classes_with(x, y, columns, classes, run)
+        self.fit_classes_with(x, y, columns, classes, Given::default(), run)
     }
 
     fn fit_classes_with(
@@ -159,6 +178,7 @@ impl LogisticRegression {
         y: Foreign<f64>,
         columns: usize,
         classes: usize,
+        given: Given,
         run: Run<'_, '_>,
     ) -> Result<FittedClasses, FitError> {
         let refuse = |range| FitError::Parameter {
@@ -173,7 +193,7 @@ impl LogisticRegression {
             return Err(refuse("2, or the solver L-BFGS"));
         }
         let shape = Shape { columns, classes };
-        let found = self.search(x, y, shape, run)?;
+        let found = self.search(x, y, shape, given, run)?;
         let mut coef = found.parameters;
         let intercepts = coef.split_off(shape.weights());
         Ok(FittedClasses {
@@ -195,13 +215,14 @@ impl LogisticRegression {
         x: Table,
         y: Foreign<f64>,
         columns: usize,
+        given: Given,
         run: Run<'_, '_>,
     ) -> Result<Fitted, FitError> {
         let shape = Shape {
             columns,
             classes: 2,
         };
-        let found = self.search(x, y, shape, run)?;
+        let found = self.search(x, y, shape, given, run)?;
         let mut coef = found.parameters;
         let intercept = coef.pop().expect("there is one");
         Ok(Fitted {
@@ -222,23 +243,37 @@ impl LogisticRegression {
         x: Table,
         y: Foreign<f64>,
         shape: Shape,
+        given: Given,
         run: Run<'_, '_>,
     ) -> Result<Found, FitError> {
-        let rows = self.check(x.len(), y.len(), shape.columns)?;
+        match x {
+            Table::Doubles(x) => {
+                let table = given.table(x, y, shape.columns);
+                self.search_of(table, shape, &given.start, run)
+            }
+            Table::Singles(x) => {
+                let table = given.table(x, y, shape.columns);
+                self.search_of(table, shape, &given.start, run)
+            }
+        }
+    }
+
+    fn search_of<E: Value + Payload>(
+        &self,
+        table: SampleTable<E>,
+        shape: Shape,
+        start: &[f64],
+        run: Run<'_, '_>,
+    ) -> Result<Found, FitError> {
+        let rows = self.check(&table, start, shape.weight_rows())?;
         let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, shape.columns));
         let mut p = Program::new("logistic regression");
         let watch = Stopwatch::start(&mut p);
         let look = |p: &mut Program, search: &_| Stopwatch::look(p, &watch, search);
         let model = self.descent();
-        let descent: Dataset<Descent> = match x {
-            Table::Doubles(x) => {
-                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, &look)
-            }
-            Table::Singles(x) => {
-                logistic_lbfgs::build(&model, &mut p, x, y, shape, partitions, &look)
-            }
-        };
+        let descent: Dataset<Descent> =
+            logistic_lbfgs::build(&model, &mut p, table, shape, start, partitions, &look);
         let mut outcome = run.run(p)?;
         let found = outcome.take(&descent);
         let watch = outcome.take(&watch);

@@ -8,7 +8,7 @@ use brambling_operators::ml::distances;
 use brambling_operators::ml::k_means as lloyd;
 use brambling_operators::ml::logistic_regression::partitions_of;
 use brambling_operators::ml::nearest::labels;
-use brambling_operators::ml::samples::SamplesError;
+use brambling_operators::ml::samples::{SampleTable, SamplesError};
 use brambling_operators::simd;
 use brambling_program::{Foreign, Program};
 use std::time::Duration;
@@ -123,8 +123,26 @@ impl KMeans {
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<FittedKMeans, FitError> {
+        let weights = Foreign::default();
+        self.fit_weighted(x, weights, columns, centres, options, caller)
+    }
+
+    /// As [`KMeans::fit`], with a weight for each row: a centre moves to the weighted mean of its rows.
+    ///
+    /// # Errors
+    /// As [`KMeans::fit`].
+    pub fn fit_weighted(
+        &self,
+        x: Foreign<f64>,
+        weights: Foreign<f64>,
+        columns: usize,
+        centres: Vec<f64>,
+        options: &RunOptions,
+        caller: &mut dyn Caller,
+    ) -> Result<FittedKMeans, FitError> {
+        let table = weighted(x, weights, columns);
         let caller = Some(caller);
-        self.fit_with(x, columns, centres, Run { options, caller })
+        self.fit_with(table, centres, Run { options, caller })
     }
 
     /// As [`KMeans::fit`], over a vector of our own. Ctrl-C ends it early.
@@ -138,19 +156,18 @@ impl KMeans {
         centres: Vec<f64>,
         options: &RunOptions,
     ) -> Result<FittedKMeans, FitError> {
-        let x = Foreign::handed_over(x);
+        let table = weighted(Foreign::handed_over(x), Foreign::default(), columns);
         let caller = None;
-        self.fit_with(x, columns, centres, Run { options, caller })
+        self.fit_with(table, centres, Run { options, caller })
     }
 
     fn fit_with(
         &self,
-        x: Foreign<f64>,
-        columns: usize,
+        table: SampleTable,
         centres: Vec<f64>,
         run: Run<'_, '_>,
     ) -> Result<FittedKMeans, FitError> {
-        let rows = self.check(&x, columns, &centres)?;
+        let (rows, columns) = (self.check(&table, &centres)?, table.columns);
         let partitions = run.options.resolve()?.partitions;
         let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
         let mut p = Program::new("k-means");
@@ -160,7 +177,7 @@ impl KMeans {
             max_iter: self.max_iter,
         };
         let look = |p: &mut Program, model: &_| Stopwatch::look(p, &watch, model);
-        let model = search.build(&mut p, x, columns, centres, partitions, &look);
+        let model = search.build(&mut p, table, centres, partitions, &look);
         let mut outcome = run.run(p)?;
         let model = outcome.take(&model);
         Ok(FittedKMeans {
@@ -173,7 +190,7 @@ impl KMeans {
         })
     }
 
-    fn check(&self, x: &[f64], columns: usize, centres: &[f64]) -> Result<usize, FitError> {
+    fn check(&self, table: &SampleTable, centres: &[f64]) -> Result<usize, FitError> {
         let refuse = |name, value, range| Err(FitError::Parameter { name, value, range });
         if !(self.tol.is_finite() && self.tol >= 0.0) {
             return refuse("tol", self.tol, "0 or a positive number");
@@ -181,11 +198,7 @@ impl KMeans {
         if self.max_iter == 0 {
             return refuse("max_iter", 0.0, "at least 1");
         }
-        SamplesError::check(x.len(), 0, columns)?;
-        let rows = x.len() / columns;
-        if rows == 0 {
-            return Err(SamplesError::NoRows.into());
-        }
+        let (rows, columns) = (table.check()?, table.columns);
         SamplesError::check(centres.len(), 0, columns)?;
         let clusters = centres.len() / columns;
         if clusters == 0 || clusters > rows {
@@ -196,5 +209,13 @@ impl KMeans {
             return refuse("centres", *value, "finite numbers");
         }
         Ok(rows)
+    }
+}
+
+/// Rows without labels.
+pub(super) fn weighted(x: Foreign<f64>, weights: Foreign<f64>, columns: usize) -> SampleTable {
+    SampleTable {
+        weights,
+        ..SampleTable::of(x, Foreign::default(), columns)
     }
 }

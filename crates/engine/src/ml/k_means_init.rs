@@ -1,11 +1,12 @@
 //! Where k-means begins.
 
 use super::FitError;
+use super::k_means::weighted;
 use crate::run::Run;
 use crate::{Caller, RunOptions};
-use brambling_operators::ml::k_means_init::{k_means_plus_plus, rows_at_random};
+use brambling_operators::ml::k_means_init::{k_means_plus_plus, rows_at_random, rows_by_weight};
 use brambling_operators::ml::logistic_regression::partitions_of;
-use brambling_operators::ml::samples::SamplesError;
+use brambling_operators::ml::samples::{SampleTable, SamplesError};
 use brambling_program::{Foreign, Program};
 
 /// How the centres that k-means begins with are chosen among the rows.
@@ -48,8 +49,28 @@ impl KMeansStart {
         options: &RunOptions,
         caller: &mut dyn Caller,
     ) -> Result<Vec<f64>, FitError> {
+        let weights = Foreign::default();
+        self.centres_weighted(x, weights, columns, clusters, seed, options, caller)
+    }
+
+    /// As [`KMeansStart::centres`], rows drawn by their weights: times their squared distance, or alone.
+    ///
+    /// # Errors
+    /// As [`KMeansStart::centres`].
+    #[allow(clippy::too_many_arguments)] // The samples' parts, each by its name.
+    pub fn centres_weighted(
+        self,
+        x: Foreign<f64>,
+        weights: Foreign<f64>,
+        columns: usize,
+        clusters: usize,
+        seed: u64,
+        options: &RunOptions,
+        caller: &mut dyn Caller,
+    ) -> Result<Vec<f64>, FitError> {
+        let table = weighted(x, weights, columns);
         let caller = Some(caller);
-        self.centres_with(x, columns, clusters, seed, Run { options, caller })
+        self.centres_with(table, clusters, seed, Run { options, caller })
     }
 
     /// As [`KMeansStart::centres`], over a vector of our own. Ctrl-C ends it early.
@@ -64,30 +85,35 @@ impl KMeansStart {
         seed: u64,
         options: &RunOptions,
     ) -> Result<Vec<f64>, FitError> {
-        let x = Foreign::handed_over(x);
+        let table = weighted(Foreign::handed_over(x), Foreign::default(), columns);
         let caller = None;
-        self.centres_with(x, columns, clusters, seed, Run { options, caller })
+        self.centres_with(table, clusters, seed, Run { options, caller })
     }
 
     fn centres_with(
         self,
-        x: Foreign<f64>,
-        columns: usize,
+        table: SampleTable,
         clusters: usize,
         seed: u64,
         run: Run<'_, '_>,
     ) -> Result<Vec<f64>, FitError> {
-        let rows = check(&x, columns, clusters)?;
+        let rows = check(&table, clusters)?;
+        let (x, columns) = (table.x.clone(), table.columns);
         let centres = match self {
-            KMeansStart::Random => rows_at_random(rows as u64, clusters as u64, seed)
-                .into_iter()
-                .flat_map(|row| x[row as usize * columns..][..columns].iter().copied())
-                .collect(),
+            KMeansStart::Random => {
+                let drawn = match &table.weights[..] {
+                    [] => rows_at_random(rows as u64, clusters as u64, seed),
+                    weights => rows_by_weight(weights, clusters as u64, seed),
+                };
+                let rows = drawn.into_iter();
+                rows.flat_map(|row| x[row as usize * columns..][..columns].iter().copied())
+                    .collect()
+            }
             KMeansStart::PlusPlus => {
                 let partitions = run.options.resolve()?.partitions;
                 let partitions = partitions.unwrap_or_else(|| partitions_of(rows, columns));
                 let mut p = Program::new("k-means++").with_seed(seed);
-                let chosen = k_means_plus_plus(&mut p, x.clone(), columns, clusters, partitions);
+                let chosen = k_means_plus_plus(&mut p, table, clusters, partitions);
                 run.run(p)?.take(&chosen).centres
             }
         };
@@ -98,17 +124,21 @@ impl KMeansStart {
     }
 }
 
-fn check(x: &[f64], columns: usize, clusters: usize) -> Result<usize, FitError> {
-    SamplesError::check(x.len(), 0, columns)?;
-    let rows = x.len() / columns;
-    if rows == 0 {
-        return Err(SamplesError::NoRows.into());
-    }
+fn check(table: &SampleTable, clusters: usize) -> Result<usize, FitError> {
+    let rows = table.check()?;
     if clusters == 0 || clusters > rows {
         return Err(FitError::Parameter {
             name: "clusters",
             value: clusters as f64,
             range: "at least 1 and at most as many as there are rows",
+        });
+    }
+    let weightless = table.weights.iter().filter(|&&weight| weight == 0.0);
+    if clusters > rows - weightless.count() {
+        return Err(FitError::Parameter {
+            name: "clusters",
+            value: clusters as f64,
+            range: "at most as many as there are rows with a weight",
         });
     }
     Ok(rows)

@@ -37,13 +37,6 @@ impl From<Vec<f32>> for Table {
 }
 
 impl Table {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Table::Doubles(values) => values.len(),
-            Table::Singles(values) => values.len(),
-        }
-    }
-
     /// The values as doubles; singles are copied.
     pub(super) fn doubles(self) -> Foreign<f64> {
         match self {

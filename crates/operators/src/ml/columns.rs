@@ -34,14 +34,14 @@ impl Kernel for AllFinite<'_> {
     }
 }
 
-/// How many rows there are, and each column's mean and sum of squared deviations from it.
+/// What rows weigh, and each column's mean and sum of squared deviations from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ColumnStats {
-    /// Rows seen.
-    pub rows: u64,
+    /// What the rows weigh together: their number where all count alike.
+    pub weight: f64,
     /// The mean by column; zero without rows.
     pub means: Vec<f64>,
-    /// Σ (x − mean)² by column.
+    /// Σ (x − mean)² by column, each by its row's weight.
     pub squares: Vec<f64>,
     /// Whether every value is finite.
     pub finite: bool,
@@ -51,7 +51,7 @@ impl ColumnStats {
     /// Of no rows.
     pub fn new(columns: usize) -> ColumnStats {
         ColumnStats {
-            rows: 0,
+            weight: 0.0,
             means: vec![0.0; columns],
             squares: vec![0.0; columns],
             finite: true,
@@ -62,27 +62,33 @@ impl ColumnStats {
     pub fn merge(&mut self, other: &ColumnStats) {
         assert_eq!(self.means.len(), other.means.len());
         self.finite &= other.finite;
-        if other.rows == 0 {
+        if other.weight == 0.0 {
             return;
         }
-        if self.rows == 0 {
+        if self.weight == 0.0 {
             self.clone_from(&ColumnStats {
                 finite: self.finite,
                 ..other.clone()
             });
             return;
         }
-        let (here, there) = (self.rows as f64, other.rows as f64);
+        let (here, there) = (self.weight, other.weight);
         let all = here + there;
+        let product = here * there;
+        let shared = if product.is_finite() {
+            product / all
+        } else {
+            here * (there / all)
+        };
         for column in 0..self.means.len() {
             let apart = other.means[column] - self.means[column];
             let mean = apart.mul_add(there / all, self.means[column]);
-            let between = apart * apart * (here * there / all);
+            let between = apart * apart * shared;
             let squares = self.squares[column] + other.squares[column] + between;
             self.means[column] = canonical(mean);
             self.squares[column] = canonical(squares);
         }
-        self.rows += other.rows;
+        self.weight = all;
     }
 }
 
@@ -115,7 +121,7 @@ impl<E: Value> Kernel for Moments<'_, E> {
     fn run<V: F64x8>(self) {
         let stats = self.stats;
         let rows = Rows::<V, E>::new(self.x, stats.means.len());
-        stats.rows = rows.len() as u64;
+        stats.weight = rows.len() as f64;
         if rows.len() == 0 {
             return;
         }

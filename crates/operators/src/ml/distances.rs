@@ -45,6 +45,32 @@ pub fn potentials_block(
     sums.extend(lanes.iter().map(sum_of_lanes));
 }
 
+/// As [`potentials_block`], each row by its weight.
+///
+/// # Panics
+/// As [`potentials_block`], and if there is not a weight for each row.
+pub fn weighted_potentials_block(
+    isa: Isa,
+    x: &[f64],
+    weights: &[f64],
+    columns: usize,
+    centres: &[f64],
+    near: &[f64],
+    sums: &mut Vec<f64>,
+) {
+    assert_eq!(near.len() * columns, x.len());
+    assert_eq!(near.len(), weights.len());
+    let mut lanes = vec![[0.0; 8]; centres.len() / columns];
+    let then = Weighing {
+        near,
+        weights,
+        lanes: &mut lanes,
+    };
+    run(isa, x, columns, centres, then);
+    sums.clear();
+    sums.extend(lanes.iter().map(sum_of_lanes));
+}
+
 /// The distances, not squared, of each row of `x` to each of the centres (row by row), row by row.
 ///
 /// # Panics
@@ -62,13 +88,39 @@ pub fn distances(isa: Isa, x: &[f64], columns: usize, centres: &[f64]) -> Vec<f6
 /// # Panics
 /// If there is not a label for each row, or one of them names no centre.
 pub fn inertia(x: &[f64], columns: usize, centres: &[f64], labels: &[u32]) -> f64 {
+    inertia_by(x, columns, centres, labels, |_, square| square)
+}
+
+/// As [`inertia`], each row by its weight.
+///
+/// # Panics
+/// As [`inertia`], and if a row has no weight.
+pub fn weighted_inertia(
+    x: &[f64],
+    weights: &[f64],
+    columns: usize,
+    centres: &[f64],
+    labels: &[u32],
+) -> f64 {
+    let by_weight = |row: usize, square| weights[row] * square;
+    inertia_by(x, columns, centres, labels, by_weight)
+}
+
+fn inertia_by(
+    x: &[f64],
+    columns: usize,
+    centres: &[f64],
+    labels: &[u32],
+    counted: impl Fn(usize, f64) -> f64,
+) -> f64 {
     assert_eq!(labels.len() * columns, x.len());
     let blocks = x.chunks(BLOCK_ROWS * columns);
-    let sums = blocks.zip(labels.chunks(BLOCK_ROWS)).map(|(x, labels)| {
-        let rows = x.chunks_exact(columns).zip(labels);
-        rows.fold(0.0, |sum, (row, &label)| {
+    let blocks = blocks.zip(labels.chunks(BLOCK_ROWS)).enumerate();
+    let sums = blocks.map(|(block, (x, labels))| {
+        let rows = x.chunks_exact(columns).zip(labels).enumerate();
+        rows.fold(0.0, |sum, (row, (values, &label))| {
             let centre = &centres[label as usize * columns..][..columns];
-            sum + square(row, centre)
+            sum + counted(block * BLOCK_ROWS + row, square(values, centre))
         })
     });
     sums.fold(0.0, |sum, block| sum + block)
@@ -123,6 +175,24 @@ impl Then for Adding<'_> {
         let near = V::load_first(&self.near[first..first + count]);
         let lanes = &mut self.lanes[centre];
         V::load(lanes).add(least(squares, near)).store(lanes);
+    }
+}
+
+struct Weighing<'a> {
+    near: &'a [f64],
+    weights: &'a [f64],
+    lanes: &'a mut [[f64; 8]],
+}
+
+impl Then for Weighing<'_> {
+    #[inline(always)]
+    fn eight<V: F64x8>(&mut self, first: usize, count: usize, centre: usize, squares: V) {
+        // Lanes beyond the last row weigh nothing.
+        let near = V::load_first(&self.near[first..first + count]);
+        let weights = V::load_first(&self.weights[first..first + count]);
+        let lanes = &mut self.lanes[centre];
+        let more = least(squares, near).mul(weights);
+        V::load(lanes).add(more).store(lanes);
     }
 }
 

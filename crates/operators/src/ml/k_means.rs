@@ -1,12 +1,11 @@
 //! k-means by Lloyd's iterations, as a program: one pass over the data for each.
 
 use super::columns::{ColumnStats, column_stats_block};
-use super::nearest::{Centres, Members, farthest_block, members_block};
-use super::samples::{SampleBlock, Samples, SamplesError};
+use super::model::refused;
+use super::nearest::{Centres, Members, farthest_block, members_block, weighted_members_block};
+use super::samples::{SampleBlock, SampleTable, Samples, SamplesError};
 use crate::simd;
-use brambling_program::{
-    Blocks, Combine, Dataset, Foreign, KernelError, Partitioner, Program, Sum,
-};
+use brambling_program::{Blocks, Combine, Dataset, KernelError, Program, Sum};
 use serde::{Deserialize, Serialize};
 
 /// When to stop.
@@ -81,7 +80,7 @@ impl Clone for Clustering {
 impl KMeans {
     /// Adds the program's stages to `p`: from `centres` (row by row), each iteration finds every row's nearest
     /// centre and moves each centre to the mean of its rows. A centre without rows moves to the row that is
-    /// farthest from its own, unless every row is its centre. The search ends when no row has changed its centre, or
+    /// farthest from its own (of those that have a weight), unless every row is its centre. The search ends when no row has changed its centre, or
     /// centres moved little. The dataset that it gives has one partition and is kept.
     ///
     /// How far rows are from the origin, or clusters from one another, does not matter: labels come from differences,
@@ -94,25 +93,20 @@ impl KMeans {
     /// The samples never move. An iteration broadcasts the centres and reduces sums and counts.
     ///
     /// # Panics
-    /// When [`SamplesError::check`] would refuse the table's shape, or that of the centres.
+    /// When [`SampleTable::check_shape`] would refuse the table, or [`SamplesError::check`] the centres.
     pub fn build(
         &self,
         p: &mut Program,
-        x: Foreign<f64>,
-        columns: usize,
+        table: SampleTable,
         centres: Vec<f64>,
         partitions: u32,
         observe: &dyn Fn(&mut Program, &Dataset<Clustering>),
     ) -> Dataset<Clustering> {
+        let (columns, weighted) = (table.columns, !table.weights.is_empty());
         if let Err(error) = SamplesError::check(centres.len(), 0, columns) {
             panic!("{error}");
         }
-        let samples = p.load(
-            "samples",
-            partitions,
-            Partitioner::Blocks,
-            move |index, count| Samples::partition(&x, &Foreign::default(), columns, index, count),
-        );
+        let samples = table.load(p, partitions);
         let start = Clustering {
             centres,
             columns,
@@ -125,7 +119,7 @@ impl KMeans {
         let block_members = p.like::<Blocks<Members>, _>("block members", &samples);
         let members = p.temporary::<Members>("members", 1);
         let Self { tol, max_iter } = *self;
-        statistics(p, &samples, &model, columns, tol);
+        statistics(p, &samples, &model, tol, weighted);
         observe(p, &model);
         p.repeat_while(
             "searching",
@@ -166,17 +160,13 @@ fn advance(max_iter: &u64, members: &Members, model: &mut Clustering) -> Result<
     model.advance(members, *max_iter)
 }
 
-fn refused(error: SamplesError) -> KernelError {
-    KernelError::new(error.to_string()).with_source(error)
-}
-
 /// Adds the first pass: refuses values that are no numbers, and puts `tol` into the unit of the columns.
 fn statistics(
     p: &mut Program,
     samples: &Dataset<Samples>,
     model: &Dataset<Clustering>,
-    columns: usize,
     tol: f64,
+    weighted: bool,
 ) {
     let block_statistics = p.like::<Blocks<Statistics>, _>("block statistics", samples);
     let statistics = p.temporary::<Statistics>("statistics", 1);
@@ -188,12 +178,12 @@ fn statistics(
         .read(&statistics)
         .update(model)
         .named("ml.k_means.tolerance", Vec::new())
-        .with((columns, tol))
+        .with((tol, weighted))
         .run(set_tolerance);
 }
 
 fn set_tolerance(
-    &(columns, tol): &(usize, f64),
+    &(tol, weighted): &(f64, bool),
     statistics: &Statistics,
     model: &mut Clustering,
 ) -> Result<(), KernelError> {
@@ -204,7 +194,7 @@ fn set_tolerance(
         .squares
         .iter()
         .map(|sum| sum / statistics.rows as f64);
-    let mean = variances.sum::<f64>() / columns as f64;
+    let mean = variances.sum::<f64>() / model.columns as f64;
     if !mean.is_finite() {
         return Err(refused(SamplesError::TooLarge));
     }
@@ -215,7 +205,7 @@ fn set_tolerance(
     model.spread = statistics.squares.iter().sum();
     model.means.clone_from(&statistics.means);
     // One cluster of all: nothing that is found later can be further from the origin for its size.
-    model.by_differences = model.loses_digits(0.0, statistics.rows);
+    model.by_differences = weighted || model.loses_digits(0.0, statistics.rows);
     Ok(())
 }
 
@@ -242,21 +232,17 @@ brambling_program::payload!(Statistics, |statistics| (statistics.means.capacity(
 impl Statistics {
     fn of_block(block: SampleBlock<'_>, statistics: &mut Statistics) {
         let found = column_stats_block(simd::active(), block.x, block.columns);
-        let refusal = || {
-            let at = block.x.iter().position(|value| !value.is_finite())?;
-            Some(SamplesError::NotFinite {
-                row: block.first_row + (at / block.columns) as u64,
-                column: at % block.columns,
-                value: block.x[at],
-            })
-        };
         let first = &block.x[..block.columns];
-        let small = found.squares.iter().sum::<f64>() < VARIANCE_MIN * found.rows as f64;
+        let small = found.squares.iter().sum::<f64>() < VARIANCE_MIN * found.weight;
         *statistics = Statistics {
-            rows: found.rows,
+            rows: found.weight as u64,
             means: found.means,
             squares: found.squares,
-            refusal: if found.finite { None } else { refusal() },
+            refusal: if found.finite {
+                None
+            } else {
+                block.not_finite()
+            },
             first: first.to_vec(),
             differ: small && block.x.chunks(block.columns).any(|row| row != first),
         };
@@ -264,7 +250,7 @@ impl Statistics {
 
     fn stats(&self) -> ColumnStats {
         ColumnStats {
-            rows: self.rows,
+            weight: self.rows as f64,
             means: self.means.clone(),
             squares: self.squares.clone(),
             finite: self.refusal.is_none(),
@@ -276,7 +262,7 @@ impl Combine<Statistics> for Sum {
     fn combine(&self, left: &mut Statistics, right: &Statistics) {
         let mut both = left.stats();
         both.merge(&right.stats());
-        (left.rows, left.means, left.squares) = (both.rows, both.means, both.squares);
+        (left.rows, left.means, left.squares) = (both.weight as u64, both.means, both.squares);
         left.differ |= right.differ || left.first != right.first;
         if left.refusal.is_none() {
             left.refusal.clone_from(&right.refusal);
@@ -342,14 +328,14 @@ impl Clustering {
             centres.clone()
         };
         for (index, centre) in centres.chunks_exact_mut(self.columns).enumerate() {
-            let count = members.counts()[index];
-            if count == 0 {
+            let count = members.weight(index);
+            if count == 0.0 {
                 self.empty.push(index as u32);
                 continue;
             }
             let mut apart = 0.0;
             for (at, (value, sum)) in centre.iter_mut().zip(members.sums(index)).enumerate() {
-                let mean = sum / count as f64;
+                let mean = sum / count;
                 let mean = if self.by_differences {
                     *value + mean
                 } else {
@@ -359,7 +345,7 @@ impl Clustering {
                 apart += (mean - self.means[at]) * (mean - self.means[at]);
                 *value = mean;
             }
-            between += count as f64 * apart;
+            between += count * apart;
         }
         self.centres = centres;
         if !self.by_differences && self.loses_digits(between, rows) {
@@ -444,12 +430,20 @@ impl Combine<Members> for Sum {
 }
 
 fn members_of_block(block: SampleBlock<'_>, centres: &Centres, members: &mut Members) {
-    members_block(simd::active(), block.x, centres, members);
+    let (isa, x) = (simd::active(), block.x);
+    match block.weights {
+        [] => members_block(isa, x, centres, members),
+        weights => weighted_members_block(isa, x, weights, centres, members),
+    }
 }
 
 fn farthest_of_block(block: SampleBlock<'_>, centres: &Centres, farthest: &mut Farthest) {
     farthest.rows.clear();
+    let mut weights = block.weights.iter();
     farthest_block(simd::active(), block.x, centres, |distance, row| {
-        farthest.insert(distance, row);
+        // A row that counts for nothing draws no centre.
+        if weights.next().is_none_or(|&weight| weight > 0.0) {
+            farthest.insert(distance, row);
+        }
     });
 }

@@ -6,13 +6,12 @@
 //! earliest block wins. That is the same as one draw from all rows, and a minimum does not depend on who
 //! computes it: neither threads nor partitions enter.
 
-use super::distances::{join_block, potentials_block};
-use super::samples::{SampleBlock, Samples, SamplesError};
+use super::distances::{join_block, potentials_block, weighted_potentials_block};
+use super::samples::{SampleBlock, SampleTable, Samples};
 use crate::numerics::log1p;
-use crate::simd;
+use crate::simd::{self, Isa};
 use brambling_program::{
-    BLOCK_ROWS, Blocked, Blocks, Combine, Context, Dataset, Foreign, Partitioner, Program, Rng,
-    StageId, Sum,
+    BLOCK_ROWS, Blocked, Blocks, Combine, Context, Dataset, Program, Rng, StageId, Sum,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +32,7 @@ brambling_program::payload!(Seeding, |seeding| (seeding.centres.capacity()
 
 /// Adds the stages of greedy k-means++ to `p`, whose seed decides what is drawn: `clusters` rows, the first at
 /// random, each of the others the best of 2 + ln(`clusters`) rows drawn by their squared distance from the
-/// centres so far. The dataset that it gives has one partition and is kept.
+/// centres so far, times their weights. The dataset that it gives has one partition and is kept.
 ///
 /// Values that are no numbers are not looked for: a search that follows does that.
 ///
@@ -42,20 +41,15 @@ brambling_program::payload!(Seeding, |seeding| (seeding.centres.capacity()
 /// the sums that they lead to.
 ///
 /// # Panics
-/// When [`SamplesError::check`] would refuse the table's shape.
+/// When [`SampleTable::check_shape`] would refuse the table.
 pub fn k_means_plus_plus(
     p: &mut Program,
-    x: Foreign<f64>,
-    columns: usize,
+    table: SampleTable,
     clusters: usize,
     partitions: u32,
 ) -> Dataset<Seeding> {
-    if let Err(error) = SamplesError::check(x.len(), 0, columns) {
-        panic!("{error}");
-    }
-    let samples = p.load("samples", partitions, Partitioner::Blocks, {
-        move |index, count| Samples::partition(&x, &Foreign::default(), columns, index, count)
-    });
+    let columns = table.columns;
+    let samples = table.load(p, partitions);
     let start = Seeding {
         columns,
         trials: trials_for(clusters),
@@ -112,6 +106,26 @@ pub fn rows_at_random(rows: u64, count: u64, seed: u64) -> Vec<u64> {
             row
         })
         .collect()
+}
+
+/// Different rows, drawn one after another by their weights from those that are left.
+///
+/// # Panics
+/// If fewer rows than that have a weight.
+pub fn rows_by_weight(weights: &[f64], count: u64, seed: u64) -> Vec<u64> {
+    let mut rng = Rng::new(seed, StageId(0), 0, 0);
+    // A race whose first places are such a draw (Efraimidis and Spirakis, Weighted Random Sampling with a Reservoir, 2006).
+    let mut times: Vec<(f64, u64)> = Vec::new();
+    for (row, &weight) in weights.iter().enumerate() {
+        let time = exponential(simd::detect(), rng.next_f64()) / weight;
+        if weight > 0.0 {
+            times.push((time, row as u64));
+        }
+    }
+    assert!(count <= times.len() as u64);
+    times.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    times.truncate(count as usize);
+    times.into_iter().map(|(_, row)| row).collect()
 }
 
 /// 2 + ⌊ln(clusters)⌋, as scikit-learn has it.
@@ -216,7 +230,16 @@ fn draw(
         }
         let index = samples.first_block() + place as u64;
         let mut rng = context.rng_of_row(index);
-        race(block, near, seeding.trials(), &mut rng, drawn);
+        let weighted: Vec<f64>;
+        let shares = match block.weights {
+            [] => &*near,
+            weights => {
+                let products = near.iter().zip(weights);
+                weighted = products.map(|(near, weight)| near * weight).collect();
+                &weighted
+            }
+        };
+        race(block, shares, seeding.trials(), &mut rng, drawn);
     }
 }
 
@@ -225,7 +248,8 @@ fn race(block: SampleBlock<'_>, near: &[f64], trials: usize, rng: &mut Rng, draw
     let sums: Vec<f64> = near.chunks(CHUNK).map(chunk_sum).collect();
     let total: f64 = sums.iter().sum();
     for trial in 0..trials {
-        let (time, place) = (exponential(rng.next_f64()), rng.next_f64());
+        let time = exponential(simd::active(), rng.next_f64());
+        let place = rng.next_f64();
         // Rows that all lie on centres come after all others.
         let time = if total > 0.0 {
             time / total
@@ -247,9 +271,9 @@ fn race(block: SampleBlock<'_>, near: &[f64], trials: usize, rng: &mut Rng, draw
 }
 
 /// −ln(1 − u): exponential when u is uniform in [0, 1).
-fn exponential(uniform: f64) -> f64 {
+fn exponential(isa: Isa, uniform: f64) -> f64 {
     let mut log = [0.0];
-    log1p(simd::active(), &[-uniform], &mut log);
+    log1p(isa, &[-uniform], &mut log);
     -log[0]
 }
 
@@ -303,15 +327,12 @@ fn try_candidates(
         let rows = block.x.len() / block.columns;
         let near = &near[place * BLOCK_ROWS..][..rows];
         let mut sums = Vec::new();
-        let candidates = &seeding.candidates;
-        potentials_block(
-            simd::active(),
-            block.x,
-            block.columns,
-            candidates,
-            near,
-            &mut sums,
-        );
+        let (isa, x, columns) = (simd::active(), block.x, block.columns);
+        let (candidates, out) = (&seeding.candidates, &mut sums);
+        match block.weights {
+            [] => potentials_block(isa, x, columns, candidates, near, out),
+            weights => weighted_potentials_block(isa, x, weights, columns, candidates, near, out),
+        }
         Some(sums)
     });
     *potentials = Blocks::new(samples.first_block(), sums);
@@ -386,6 +407,7 @@ mod tests {
                 let block = SampleBlock {
                     x,
                     y: &[],
+                    weights: &[],
                     columns: 1,
                     first_row: 0,
                 };

@@ -327,7 +327,7 @@ fn wide<V: F64x8, E: Value, const LOSS: bool>(
 
 /// The products of up to eight rows with the weights, in the module's order.
 #[inline(always)]
-fn wide_products<V: F64x8, E: Value>(
+pub(super) fn wide_products<V: F64x8, E: Value>(
     rows: Rows<'_, V, E>,
     first: usize,
     count: usize,

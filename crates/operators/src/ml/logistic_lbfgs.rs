@@ -1,17 +1,18 @@
 //! Logistic regression by L-BFGS, as a program: an iteration is one pass over the data, seldom two.
 
-use super::columns::{ColumnStats, column_stats_block};
+use super::columns::ColumnStats;
 use super::lbfgs::{Limits, Search, State};
 use super::logistic::{Labelled, Linear, Loss, gradient_block_into};
-use super::logistic_regression::{LogisticRegression, refused};
-use super::samples::{SampleBlock, Samples, SamplesError};
+use super::logistic_regression::LogisticRegression;
+use super::logistic_weighted::weighted_gradient_block;
+use super::model::refused;
+use super::moments::weighted_stats_block;
+use super::samples::{SampleBlock, SampleTable, SamplesError};
 use super::softmax::{self, Classified, Linears};
 use super::units::Units;
 use crate::numerics::add_into;
 use crate::simd::{self, Value};
-use brambling_program::{
-    Blocks, Combine, Dataset, Foreign, KernelError, Partitioner, Payload, Program, Sum,
-};
+use brambling_program::{Blocks, Combine, Dataset, KernelError, Payload, Program, Sum};
 use serde::{Deserialize, Serialize};
 
 /// How a model of several classes is laid out: weights class by class, then the intercepts. Two classes share one row
@@ -61,8 +62,8 @@ impl Descent {
     }
 }
 
-/// Adds the program's stages to `p`: L-BFGS on ½‖w‖² + C · Σ log-loss over the table, from zero. Labels are
-/// indexes of classes, from 0 on. What is minimised is that sum ÷ (C · rows), so that the search's value and
+/// Adds the program's stages to `p`: L-BFGS on ½‖w‖² + C · Σ log-loss over the table, from `start` or, where that is empty,
+/// from zero. Labels are indexes of classes, from 0 on. What is minimised is that sum ÷ (C · rows), so that the search's value and
 /// gradient are means over rows. It is searched in parameters of columns of equal size ([`Units`]): neither their size nor
 /// their offset makes it longer. The dataset that it gives has one partition and is kept.
 ///
@@ -73,39 +74,35 @@ impl Descent {
 /// The samples never move. A pass broadcasts the parameters and reduces one gradient and one loss.
 ///
 /// # Panics
-/// When [`SamplesError::check`] would refuse the table's shape, or there are fewer than two classes.
+/// When [`SampleTable::check_shape`] would refuse the table, there are fewer than two classes, or `start` has another length than the
+/// shape's parameters.
 pub fn build<E: Value + Payload>(
     model: &LogisticRegression,
     p: &mut Program,
-    x: Foreign<E>,
-    y: Foreign<f64>,
+    table: SampleTable<E>,
     shape: Shape,
+    start: &[f64],
     partitions: u32,
     observe: &dyn Fn(&mut Program, &Dataset<Descent>),
 ) -> Dataset<Descent> {
-    assert!(shape.classes >= 2);
+    assert!(shape.classes >= 2 && (start.is_empty() || start.len() == shape.parameters()));
     let rule = Rule {
         shape,
         c: model.c,
         fit_intercept: model.fit_intercept,
-        rows: y.len() as f64,
+        rows: table.weight(),
         limits: Limits {
             tol: model.tol,
             max_iter: model.max_iter,
         },
     };
-    let samples = p.load(
-        "samples",
-        partitions,
-        Partitioner::Blocks,
-        move |index, count| Samples::partition(&x, &y, shape.columns, index, count),
-    );
-    let start = Descent {
+    let samples = table.load(p, partitions);
+    let descent = Descent {
         search: Search::from(vec![0.0; shape.parameters()]),
         units: Units::default(),
     };
-    let search = p.value("search", 1, start);
-    let trial = p.value("trial", 1, Trial::first(shape.parameters()));
+    let search = p.value("search", 1, descent);
+    let trial = p.value("trial", 1, Trial::first(shape.parameters(), start));
     let local = p.like::<Trial, _>("local trial", &samples);
     let block_sums = p.like::<Blocks<Sums>, _>("block sums", &samples);
     let sums = p.temporary::<Sums>("sums", 1);
@@ -158,9 +155,13 @@ impl Clone for Trial {
 }
 
 impl Trial {
-    fn first(parameters: usize) -> Trial {
+    fn first(parameters: usize, start: &[f64]) -> Trial {
+        let parameters = match start {
+            [] => vec![0.0; parameters],
+            start => start.to_vec(),
+        };
         Trial {
-            parameters: vec![0.0; parameters],
+            parameters,
             is_first: true,
             is_wanted: true,
         }
@@ -223,21 +224,30 @@ impl Sums {
             let intercept = intercepts[0];
             let model = Linear { weights, intercept };
             let rows = Labelled { x, y, columns };
-            gradient_block_into(simd::active(), rows, model, Loss::Summed, &mut self.values);
+            let (isa, out) = (simd::active(), &mut self.values);
+            match block.weights {
+                [] => gradient_block_into(isa, rows, model, Loss::Summed, out),
+                weights => weighted_gradient_block(isa, rows, weights, model, out),
+            }
         } else {
             let model = Linears {
                 weights,
                 intercepts,
             };
             let rows = Classified { x, y, columns };
-            softmax::gradient_block(simd::active(), rows, model, &mut self.values);
+            let (isa, out) = (simd::active(), &mut self.values);
+            match block.weights {
+                [] => softmax::gradient_block(isa, rows, model, out),
+                weights => softmax::weighted_gradient_block(isa, rows, weights, model, out),
+            }
         }
         (self.columns, self.refusal) = (None, None);
         if trial.is_first {
             // Zero times what is not finite is NaN.
             let finite = self.values.iter().all(|value| value.is_finite());
             self.refusal = block.refusal(shape.classes, finite);
-            self.columns = Some(column_stats_block(simd::active(), x, columns));
+            let stats = weighted_stats_block(simd::active(), x, columns, block.weights);
+            self.columns = Some(stats);
         }
     }
 }
@@ -292,6 +302,8 @@ impl Rule {
             let penalty = 1.0 / (self.c * self.rows);
             let found = Units::of(columns, penalty, self.fit_intercept);
             *units = found.ok_or_else(|| refused(SamplesError::TooLarge))?;
+            search.point.clone_from(&trial.parameters);
+            units.to_search(&mut search.point);
         }
         let (value, mut gradient) = self.value_and_gradient(&sums.values, &trial.parameters);
         units.gradient_from_callers(&mut gradient);

@@ -3,12 +3,14 @@
 
 use super::columns::{gram_block, logistic_curvature_bound};
 use super::logistic::{Labelled, Linear, Loss, Partial, gradient_block};
-use super::samples::{SampleBlock, Samples, SamplesError};
+use super::logistic_weighted::{weighted_gradient_block, weighted_gram_block};
+use super::model::refused;
+use super::samples::{SampleBlock, SampleTable, Samples, SamplesError};
 use crate::numerics::add_into;
 use crate::simd;
 use brambling_program::{
-    Blocks, Chunk, Combine, Cursor, Dataset, DecodeError, Foreign, KernelError, Partitioner,
-    Payload, Program, SpillError, Sum, default_partitions,
+    Blocks, Chunk, Combine, Cursor, Dataset, DecodeError, KernelError, Payload, Program,
+    SpillError, Sum, default_partitions,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -30,6 +32,7 @@ impl LogisticRegression {
     /// Adds the program's stages to `p`: gradient descent on ½‖w‖² + C · Σ log-loss over the table, with
     /// step 1/L, where L bounds the curvature. The dataset that it gives has one partition and is kept.
     ///
+    /// It begins at `start`, the weights and then the intercept, or at zero where that is empty.
     /// `observe` may add stages where the model's step is known, and where an iteration ends. NaN, infinities
     /// and labels other than 0 and 1 fail the job; the error's source is a [`SamplesError`].
     ///
@@ -37,26 +40,18 @@ impl LogisticRegression {
     /// The samples never move. An iteration broadcasts the weights and reduces one gradient.
     ///
     /// # Panics
-    /// When [`SamplesError::check`] would refuse the table's shape.
+    /// When [`SampleTable::check_shape`] would refuse the table, or `start` has another length.
     pub fn build(
         &self,
         p: &mut Program,
-        x: Foreign<f64>,
-        y: Foreign<f64>,
-        columns: usize,
+        table: SampleTable,
+        start: &[f64],
         partitions: u32,
         observe: &dyn Fn(&mut Program, &Dataset<Model>),
     ) -> Dataset<Model> {
-        let rows = y.len() as f64;
-        let bytes = (size_of_val(&x[..]) + size_of_val(&y[..])) as u64;
-        let samples = p.load(
-            "samples",
-            partitions,
-            Partitioner::Blocks,
-            move |index, count| Samples::partition(&x, &y, columns, index, count),
-        );
-        p.expect_bytes(&samples, bytes);
-        let model = p.value("model", 1, Model::start(columns, self.max_iter));
+        let (rows, columns) = (table.weight(), table.columns);
+        let samples = table.load(p, partitions);
+        let model = p.value("model", 1, Model::start(columns, start, self.max_iter));
         let Self {
             c,
             fit_intercept,
@@ -177,9 +172,16 @@ fn descend(rule: &Rule, gradient: &Gradient, model: &mut Model) -> Result<(), Ke
 }
 
 impl Model {
-    fn start(columns: usize, max_iter: u64) -> Model {
+    fn start(columns: usize, start: &[f64], max_iter: u64) -> Model {
+        let mut weights = match start {
+            [] => vec![0.0; columns + 1],
+            start => start.to_vec(),
+        };
+        assert_eq!(weights.len(), columns + 1);
+        let intercept = weights.pop().unwrap_or_default();
         Model {
-            weights: vec![0.0; columns],
+            weights,
+            intercept,
             descending: max_iter > 0,
             ..Model::default()
         }
@@ -223,10 +225,6 @@ impl Model {
     }
 }
 
-pub(super) fn refused(error: SamplesError) -> KernelError {
-    KernelError::new(error.to_string()).with_source(error)
-}
-
 /// X̃ᵀX̃ of some blocks, and the first value in them that cannot be used.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Gram {
@@ -261,7 +259,11 @@ impl Combine<Gram> for Sum {
 fn gram_of_block(block: SampleBlock<'_>, gram: &mut Gram) {
     let order = block.columns + 1;
     gram.matrix.resize(order * order, 0.0);
-    gram_block(simd::active(), block.x, block.columns, &mut gram.matrix);
+    let (isa, columns, out) = (simd::active(), block.columns, &mut gram.matrix);
+    match block.weights {
+        [] => gram_block(isa, block.x, columns, out),
+        weights => weighted_gram_block(isa, block.x, weights, columns, out),
+    }
     // A value that is not finite shows in the matrix.
     let finite = gram.matrix.iter().all(|value| value.is_finite());
     gram.refusal = block.refusal(2, finite);
@@ -366,5 +368,9 @@ fn gradient_of_block(block: SampleBlock<'_>, model: &Model, gradient: &mut Gradi
         weights: &model.weights,
         intercept: model.intercept,
     };
-    gradient_block(simd::active(), rows, model, Loss::Skipped, &mut gradient.0);
+    let (isa, out) = (simd::active(), &mut gradient.0);
+    match block.weights {
+        [] => gradient_block(isa, rows, model, Loss::Skipped, out),
+        weights => weighted_gradient_block(isa, rows, weights, model, out.values_mut()),
+    }
 }

@@ -2,19 +2,21 @@
 
 use crate::simd::Value;
 use brambling_program::{
-    BLOCK_ROWS, Blocked, Chunk, ChunkError, Cursor, DecodeError, Foreign, Part, Payload,
-    SpillError, blocks_of,
+    BLOCK_ROWS, Blocked, Chunk, ChunkError, Cursor, DecodeError, Foreign, Part, Payload, SpillError,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::ops::Range;
+
+pub use table::SampleTable;
+
+mod table;
 
 /// The rows of one partition: whole blocks of [`BLOCK_ROWS`] rows (the table's last block may be shorter),
-/// with a label each, or with none at all.
+/// with labels and weights, or with none at all.
 #[derive(Clone, Debug, Default)]
 pub struct Samples<E: Value = f64> {
-    x: Foreign<E>,
-    y: Foreign<f64>,
-    columns: usize,
+    table: SampleTable<E>,
     first_block: u64,
 }
 
@@ -23,8 +25,10 @@ pub struct Samples<E: Value = f64> {
 pub struct SampleBlock<'a, E = f64> {
     /// The rows, one after another, `columns` values each.
     pub x: &'a [E],
-    /// A label for each row; empty when the table has none.
+    /// A label for each row, or some; empty when the table has none.
     pub y: &'a [f64],
+    /// A weight for each row; empty when all count alike.
+    pub weights: &'a [f64],
     /// Values in a row.
     pub columns: usize,
     /// Index of the first row in the whole table.
@@ -50,34 +54,39 @@ impl<E: Value + Payload> Samples<E> {
         index: u32,
         count: u32,
     ) -> Samples<E> {
-        if let Err(error) = SamplesError::check(x.len(), y.len(), columns) {
-            panic!("{error}");
-        }
-        let rows = x.len() / columns;
-        let blocks = blocks_of(index, count, Samples::blocks_in(rows));
-        let row = |block: u64| (block as usize * BLOCK_ROWS).min(rows);
-        let held = row(blocks.start)..row(blocks.end);
-        let labels = if y.is_empty() { 0..0 } else { held.clone() };
-        Samples {
-            x: x.slice(held.start * columns..held.end * columns),
-            y: y.slice(labels),
-            columns,
-            first_block: blocks.start,
-        }
+        SampleTable::of(x.clone(), y.clone(), columns).partition(index, count)
     }
 
     /// How many rows are held.
     pub fn rows(&self) -> usize {
-        self.x.len().checked_div(self.columns).unwrap_or(0)
+        self.table.rows()
     }
 
     /// All rows held, as one block that may be longer than others.
     pub fn whole(&self) -> SampleBlock<'_, E> {
+        self.block_of(0..self.rows())
+    }
+
+    /// How much each row held counts; none where all count alike.
+    pub fn weights(&self) -> &[f64] {
+        &self.table.weights
+    }
+
+    fn block_of(&self, rows: Range<usize>) -> SampleBlock<'_, E> {
+        let SampleTable {
+            x,
+            columns,
+            y,
+            targets,
+            weights,
+        } = &self.table;
+        let wide = |width: usize| rows.start * width..rows.end * width;
         SampleBlock {
-            x: &self.x,
-            y: &self.y,
-            columns: self.columns,
-            first_row: self.first_block * BLOCK_ROWS as u64,
+            x: &x[wide(*columns)],
+            y: &y[wide(if y.is_empty() { 0 } else { *targets })],
+            weights: &weights[wide(usize::from(!weights.is_empty()))],
+            columns: *columns,
+            first_row: self.first_block * BLOCK_ROWS as u64 + rows.start as u64,
         }
     }
 }
@@ -95,17 +104,7 @@ impl<E: Value + Payload> Blocked for Samples<E> {
 
     fn block(&self, place: usize) -> Option<SampleBlock<'_, E>> {
         let start = place * BLOCK_ROWS;
-        let end = (start + BLOCK_ROWS).min(self.rows());
-        Some(SampleBlock {
-            x: &self.x[start * self.columns..end * self.columns],
-            y: if self.y.is_empty() {
-                &[]
-            } else {
-                &self.y[start..end]
-            },
-            columns: self.columns,
-            first_row: self.first_block * BLOCK_ROWS as u64 + start as u64,
-        })
+        Some(self.block_of(start..(start + BLOCK_ROWS).min(self.rows())))
     }
 }
 
@@ -123,14 +122,16 @@ impl<E: Value + Payload> Payload for Samples<E> {
 
     /// Of borrowed memory nothing: that is its owner's to count. Of what was handed over, or came from another worker, its part.
     fn heap_bytes(&self) -> usize {
-        self.x.heap_bytes() + self.y.heap_bytes()
+        let SampleTable { x, y, weights, .. } = &self.table;
+        x.heap_bytes() + y.heap_bytes() + weights.heap_bytes()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.columns.encode(out);
-        self.first_block.encode(out);
-        self.x.encode(out);
-        self.y.encode(out);
+        let table = &self.table;
+        (table.columns, table.targets, self.first_block).encode(out);
+        table.x.encode(out);
+        table.y.encode(out);
+        table.weights.encode(out);
     }
 
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
@@ -142,7 +143,14 @@ impl<E: Value + Payload> Payload for Samples<E> {
         cursor: &mut Cursor,
         chunk: &mut Chunk<'a>,
     ) -> Result<bool, SpillError> {
-        let parts: [&dyn Part; 4] = [&self.columns, &self.first_block, &self.x, &self.y];
+        let SampleTable {
+            x,
+            columns,
+            y,
+            targets,
+            weights,
+        } = &self.table;
+        let parts: [&dyn Part; 6] = [columns, targets, &self.first_block, x, y, weights];
         cursor.encode_parts(&parts, chunk)
     }
 
@@ -155,23 +163,30 @@ impl<E: Value + Payload> Payload for Samples<E> {
     }
 }
 
+/// What samples are encoded as: columns, targets and the first block; then rows, labels and weights.
+type Parts<E> = (
+    (usize, usize, u64),
+    (Foreign<E>, Foreign<f64>, Foreign<f64>),
+);
+
 impl<E: Value + Payload> Samples<E> {
     /// What came of one, if it can be one.
     fn checked(
-        (columns, first_block, x, y): (usize, u64, Foreign<E>, Foreign<f64>),
+        ((columns, targets, first_block), (x, y, weights)): Parts<E>,
     ) -> Result<Self, DecodeError> {
-        let samples = Samples {
-            columns,
-            first_block,
+        let table = SampleTable {
             x,
+            columns,
             y,
+            targets,
+            weights,
         };
-        if samples.columns == 0 && samples.x.is_empty() && samples.y.is_empty() {
-            return Ok(samples);
-        }
-        match SamplesError::check(samples.x.len(), samples.y.len(), samples.columns) {
-            Ok(()) => Ok(samples),
-            Err(error) => Err(DecodeError::of::<Samples<E>>(error.to_string())),
+        let is_empty = table.x.is_empty() && table.y.is_empty() && table.weights.is_empty();
+        match table.check_shape() {
+            Err(error) if columns > 0 || !is_empty => {
+                Err(DecodeError::of::<Samples<E>>(error.to_string()))
+            }
+            _ => Ok(Samples { table, first_block }),
         }
     }
 }
@@ -243,6 +258,44 @@ pub enum SamplesError {
         /// How many classes there are.
         classes: usize,
     },
+    /// A target that is no number.
+    #[error(
+        "y has {value} at row {row} (counted from 0); replace such values or drop their rows first"
+    )]
+    Target {
+        /// The first such row.
+        row: u64,
+        /// What stands there.
+        value: f64,
+    },
+    /// More or fewer weights than rows.
+    #[error(
+        "X has {} and sample_weight has {}; give one weight for each row",
+        count(.rows, "row"),
+        count(.weights, "weight")
+    )]
+    Weights {
+        /// How many rows there are.
+        rows: usize,
+        /// How many weights there are.
+        weights: usize,
+    },
+    /// A weight that is negative, or no number.
+    #[error(
+        "sample_weight has {value} at row {row} (counted from 0); weights must be 0 or positive numbers"
+    )]
+    Weight {
+        /// The first such row.
+        row: u64,
+        /// What stands there.
+        value: f64,
+    },
+    /// No row that counts.
+    #[error("every weight in sample_weight is zero; give a positive one to at least one row")]
+    NoWeight,
+    /// Weights whose sum overflows.
+    #[error("the sum of sample_weight overflows; divide the weights by their largest")]
+    TooHeavy,
     /// Values whose squares overflow.
     #[error(
         "the squares of X's values overflow; scale its columns first, for example to deviation 1"
@@ -261,6 +314,21 @@ fn count(number: &usize, what: &str) -> String {
 }
 
 impl<E: Value> SampleBlock<'_, E> {
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.x.len() / self.columns
+    }
+
+    /// The block's first value that is no number.
+    pub(super) fn not_finite(&self) -> Option<SamplesError> {
+        let at = self.x.iter().position(|&value| !value.into().is_finite())?;
+        Some(SamplesError::NotFinite {
+            row: self.first_row + (at / self.columns) as u64,
+            column: at % self.columns,
+            value: self.x[at].into(),
+        })
+    }
+
     /// The block's first value that is no number, or label that is no index of a class. Values are looked at only
     /// when `finite` does not say that they are numbers all.
     pub(super) fn refusal(&self, classes: usize, finite: bool) -> Option<SamplesError> {

@@ -7,7 +7,7 @@
 //! rows as eight lanes, and the lanes by halving at the end. Neither the width of a register nor the number of
 //! columns or classes enters.
 
-use crate::numerics::{exp_lanes, log1p_lanes};
+use crate::numerics::{exp, exp_lanes, log1p, log1p_lanes};
 use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch};
 
 /// Rows with the classes that they belong to: `x` row by row, one index of a class for each row.
@@ -41,10 +41,43 @@ pub fn gradient_block<E: Value>(
     model: Linears<'_>,
     out: &mut [f64],
 ) {
+    gradient::<E, false>(isa, block, &[], model, out);
+}
+
+/// As [`gradient_block`], each row by its weight.
+///
+/// # Panics
+/// As [`gradient_block`], and if there is not a weight for each row.
+pub fn weighted_gradient_block<E: Value>(
+    isa: Isa,
+    block: Classified<'_, E>,
+    row_weights: &[f64],
+    model: Linears<'_>,
+    out: &mut [f64],
+) {
+    assert_eq!(row_weights.len(), block.y.len());
+    gradient::<E, true>(isa, block, row_weights, model, out);
+}
+
+fn gradient<E: Value, const WEIGHTED: bool>(
+    isa: Isa,
+    block: Classified<'_, E>,
+    row_weights: &[f64],
+    model: Linears<'_>,
+    out: &mut [f64],
+) {
     assert_eq!(block.x.len(), block.y.len() * block.columns);
     check(model, block.columns);
     assert_eq!(out.len(), model.weights.len() + model.intercepts.len() + 1);
-    dispatch(isa, Gradient { block, model, out });
+    dispatch(
+        isa,
+        Gradient::<E, WEIGHTED> {
+            block,
+            row_weights,
+            model,
+            out,
+        },
+    );
 }
 
 /// Writes the margin of each row of `x` for each class, row by row: what [`gradient_block`] takes powers of, bit
@@ -76,6 +109,34 @@ pub fn probabilities_block<E: Value>(
     rows_block::<E, true>(isa, x, columns, model, out);
 }
 
+/// Turns the margins of rows for each class into the logarithms of the classes' probabilities.
+///
+/// # Panics
+/// If there is no class, or the margins are not whole rows.
+pub fn log_probabilities(isa: Isa, margins: &mut [f64], classes: usize) {
+    assert!(classes > 0 && margins.len().is_multiple_of(classes));
+    let mut powers = vec![0.0; classes];
+    for margins in margins.chunks_exact_mut(classes) {
+        let larger = |best: usize, at: usize| {
+            if margins[at] > margins[best] {
+                at
+            } else {
+                best
+            }
+        };
+        let likeliest = (1..classes).fold(0, larger);
+        let greatest = margins[likeliest];
+        margins.iter_mut().for_each(|margin| *margin -= greatest);
+        exp(isa, margins, &mut powers);
+        // Its own power is 1, which would take digits of the others.
+        powers[likeliest] = 0.0;
+        let rest = powers.iter().fold(0.0, |sum, power| sum + power);
+        let mut log = [0.0];
+        log1p(isa, &[rest], &mut log);
+        margins.iter_mut().for_each(|margin| *margin -= log[0]);
+    }
+}
+
 fn rows_block<E: Value, const PROBABILITIES: bool>(
     isa: Isa,
     x: &[E],
@@ -101,18 +162,24 @@ fn check(model: Linears<'_>, columns: usize) {
     assert_eq!(model.weights.len(), model.intercepts.len() * columns);
 }
 
-struct Gradient<'a, E> {
+struct Gradient<'a, E, const WEIGHTED: bool> {
     block: Classified<'a, E>,
+    row_weights: &'a [f64],
     model: Linears<'a>,
     out: &'a mut [f64],
 }
 
-impl<E: Value> Kernel for Gradient<'_, E> {
+impl<E: Value, const WEIGHTED: bool> Kernel for Gradient<'_, E, WEIGHTED> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
-        let Gradient { block, model, out } = self;
+        let Gradient {
+            block,
+            row_weights,
+            model,
+            out,
+        } = self;
         let rows = Rows::<V, E>::new(block.x, block.columns);
         let (classes, vectors) = (model.intercepts.len(), rows.vectors());
         let mut tile = vec![[0.0; 8]; vectors * 8];
@@ -128,8 +195,15 @@ impl<E: Value> Kernel for Gradient<'_, E> {
             let labels = &block.y[first..first + count];
             let own = own_margins::<V>(&shares, labels);
             let rest = softmax::<V>(&mut shares);
-            loss = loss.add(V::select(V::first(count), rest.sub(own), V::splat(0.0)));
-            take_labels::<V>(&mut shares, labels, &mut residuals);
+            let mut losses = V::select(V::first(count), rest.sub(own), V::splat(0.0));
+            if WEIGHTED {
+                let weight = V::load_first(&row_weights[first..first + count]);
+                losses = losses.mul(weight);
+                take_weighted_labels::<V>(&mut shares, labels, weight, &mut residuals);
+            } else {
+                take_labels::<V>(&mut shares, labels, &mut residuals);
+            }
+            loss = loss.add(losses);
             add_rows(&rows, first, count, &shares, &mut gradient);
             first += count;
         }
@@ -216,6 +290,23 @@ fn softmax<V: F64x8>(margins: &mut [[f64; 8]]) -> V {
         V::load(power).div(sum).store(power);
     }
     greatest.add(log1p_lanes(sum.sub(V::splat(1.0))))
+}
+
+/// As [`take_labels`], each row by its weight.
+#[inline(always)]
+fn take_weighted_labels<V: F64x8>(
+    shares: &mut [[f64; 8]],
+    labels: &[f64],
+    weight: V,
+    residuals: &mut [[f64; 8]],
+) {
+    let mut unweighted = vec![[0.0; 8]; residuals.len()];
+    take_labels::<V>(shares, labels, &mut unweighted);
+    for (shares, residual) in shares.iter_mut().zip(residuals) {
+        let kept = V::load(shares).mul(weight);
+        kept.store(shares);
+        V::load(residual).add(kept).store(residual);
+    }
 }
 
 /// Subtracts 1 where a row belongs to a class, clears what lies beyond the last row, and adds to the residuals.

@@ -26,14 +26,19 @@ impl Units {
     pub fn of(columns: &ColumnStats, penalty: f64, fit_intercept: bool) -> Option<Units> {
         let mut units = Units::default();
         for (&mean, &squares) in columns.means.iter().zip(&columns.squares) {
-            let variance = squares / columns.rows as f64;
+            let variance = squares / columns.weight;
             let (mean, square) = if fit_intercept {
                 (mean, variance)
             } else {
                 (0.0, mean.mul_add(mean, variance))
             };
             let least = LEAST_SHARE * mean;
-            let scale = (square + 4.0 * penalty + least * least).sqrt();
+            let scale = if penalty == 0.0 && square <= least * least {
+                // Nothing bends along a column that does not vary: its gradient is rounding, of this size.
+                mean.abs()
+            } else {
+                (square + 4.0 * penalty + least * least).sqrt()
+            };
             if !(mean.is_finite() && scale.is_finite()) {
                 return None;
             }
@@ -53,6 +58,19 @@ impl Units {
             for (at, weight) in weights.iter_mut().enumerate() {
                 *weight /= self.scales[at];
                 *intercept -= self.means[at] * *weight;
+            }
+        }
+    }
+
+    /// Turns the caller's parameters into those of a search.
+    pub fn to_search(&self, parameters: &mut [f64]) {
+        let columns = self.means.len();
+        let rows = parameters.len() / (columns + 1);
+        let (weights, intercepts) = parameters.split_at_mut(rows * columns);
+        for (weights, intercept) in weights.chunks_exact_mut(columns).zip(intercepts) {
+            for (at, weight) in weights.iter_mut().enumerate() {
+                *intercept += self.means[at] * *weight;
+                *weight *= self.scales[at];
             }
         }
     }

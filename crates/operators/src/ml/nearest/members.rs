@@ -10,6 +10,8 @@ pub struct Members {
     columns: usize,
     sums: Vec<Line>,
     counts: Vec<u64>,
+    /// What each centre's rows weigh; none where all rows count alike.
+    weights: Vec<f64>,
     pattern: u64,
 }
 
@@ -22,6 +24,7 @@ impl Members {
             .resize(count * columns.div_ceil(8), Line::default());
         self.counts.clear();
         self.counts.resize(count, 0);
+        self.weights.clear();
         self.pattern = 0;
     }
 
@@ -37,6 +40,12 @@ impl Members {
         &self.counts
     }
 
+    /// What a centre's rows count together.
+    pub fn weight(&self, centre: usize) -> f64 {
+        let count = || self.counts[centre] as f64;
+        self.weights.get(centre).copied().unwrap_or_else(count)
+    }
+
     /// A number made of all labels in their order: that of other labels of as many rows is another one, but for a
     /// chance of about one in 2³².
     pub fn pattern(&self) -> u64 {
@@ -50,12 +59,16 @@ impl Members {
         for (count, more) in self.counts.iter_mut().zip(&later.counts) {
             *count += more;
         }
+        for (weight, more) in self.weights.iter_mut().zip(&later.weights) {
+            *weight += more;
+        }
         self.pattern = followed_by(self.pattern, later.pattern);
     }
 
     /// Bytes that the buffers own.
     pub fn heap_bytes(&self) -> usize {
-        self.sums.capacity() * size_of::<Line>() + self.counts.capacity() * size_of::<u64>()
+        self.sums.capacity() * size_of::<Line>()
+            + (self.counts.capacity() + self.weights.capacity()) * size_of::<u64>()
     }
 }
 
@@ -65,6 +78,7 @@ impl Clone for Members {
             columns: self.columns,
             sums: self.sums.clone(),
             counts: self.counts.clone(),
+            weights: self.weights.clone(),
             pattern: self.pattern,
         }
     }
@@ -74,6 +88,7 @@ impl Clone for Members {
         (self.columns, self.pattern) = (from.columns, from.pattern);
         self.sums.clone_from(&from.sums);
         self.counts.clone_from(&from.counts);
+        self.weights.clone_from(&from.weights);
     }
 }
 
@@ -109,6 +124,66 @@ pub fn members_block(isa: Isa, x: &[f64], centres: &Centres, members: &mut Membe
     };
     super::run(isa, x, centres, adding);
     members.pattern = pattern.whole();
+}
+
+/// As [`members_block`], each row by its weight; sums are always of rows' differences from their centre.
+///
+/// # Panics
+/// As [`members_block`], and if there is not a weight for each row.
+pub fn weighted_members_block(
+    isa: Isa,
+    x: &[f64],
+    weights: &[f64],
+    centres: &Centres,
+    members: &mut Members,
+) {
+    members.reset(centres.count, centres.columns);
+    members.weights.resize(centres.count, 0.0);
+    let mut labels = vec![0; weights.len()];
+    super::labels_block(isa, x, centres, &mut labels);
+    let mut pattern = Pattern([0; 8]);
+    pattern.take(&labels);
+    members.pattern = pattern.whole();
+    for (&label, weight) in labels.iter().zip(weights) {
+        members.counts[label as usize] += 1;
+        members.weights[label as usize] += weight;
+    }
+    let adding = AddWeighted {
+        x,
+        weights,
+        labels: &labels,
+        centres,
+        sums: &mut members.sums,
+    };
+    dispatch(isa, adding);
+}
+
+struct AddWeighted<'a> {
+    x: &'a [f64],
+    weights: &'a [f64],
+    labels: &'a [u32],
+    centres: &'a Centres,
+    sums: &'a mut [Line],
+}
+
+impl Kernel for AddWeighted<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: F64x8>(self) {
+        let (columns, stride) = (self.centres.columns, self.centres.columns.div_ceil(8));
+        let rows = self.x.chunks_exact(columns);
+        for ((row, &label), &weight) in rows.zip(self.labels).zip(self.weights) {
+            let start = label as usize * stride;
+            let centre = &self.centres.rows[start..][..stride];
+            let sums = &mut self.sums[start..][..stride];
+            for ((values, centre), sum) in row.chunks(8).zip(centre).zip(sums) {
+                let apart = V::load_first(values).sub(V::load(&centre.0));
+                let sums = V::load(&sum.0);
+                apart.mul_add(V::splat(weight), sums).store(&mut sum.0);
+            }
+        }
+    }
 }
 
 /// Of the labels of rows so far, those of row `i` in lane `i mod 8`.
