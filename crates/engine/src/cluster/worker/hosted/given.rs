@@ -241,3 +241,82 @@ pub(super) fn lacking(me: WorkerId, prepare: &Prepare, plan: &Plan, given: &Give
     });
     partitions.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_protocol::{Generation, JobId, JobKey};
+
+    const OF: Of = (DatasetId(2), 3);
+
+    fn part(first_byte: u64, bytes: &[u8], whole_bytes: u64) -> Part<'_> {
+        let (job, generation) = (JobId(1), Generation(0));
+        let key = JobKey { job, generation };
+        Part {
+            key,
+            whole_bytes,
+            first_byte,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn parts_follow_each_other_and_a_first_one_begins_anew() {
+        let mut arriving = Arriving::default();
+        arriving.take(OF, &part(0, b"ab", 5)).unwrap();
+        arriving.take(OF, &part(2, b"cd", 5)).unwrap();
+        // Of another partition, out of order, empty, too long, or of another length.
+        let other = (DatasetId(2), 4);
+        assert!(arriving.take(other, &part(4, b"e", 5)).is_err());
+        for wrong in [
+            part(3, b"e", 5),
+            part(4, b"", 5),
+            part(4, b"ef", 5),
+            part(4, b"e", 6),
+        ] {
+            assert!(arriving.take(OF, &wrong).is_err(), "{wrong:?}");
+        }
+        // On another link all of it is sent again.
+        arriving.take(OF, &part(0, b"abcde", 5)).unwrap();
+        assert!(arriving.take(OF, &part(5, b"f", 5)).is_err());
+        let come: Vec<_> = arriving.come.iter().map(|it| it.bytes.len()).collect();
+        assert_eq!(come, [2, 2, 5]);
+    }
+
+    #[test]
+    fn a_partition_counts_from_its_first_part_on_and_is_made_of_its_parts() {
+        let mut p = brambling_program::Program::new("numbers");
+        p.load(
+            "numbers",
+            1,
+            brambling_program::Partitioner::Opaque,
+            |_, _| vec![0u64],
+        );
+        let plan = Plan::compile(Arc::new(p), &Default::default()).unwrap();
+        let mut bytes = Vec::new();
+        brambling_program::Payload::encode(&vec![7u64; 100], &mut bytes);
+        let come = |first: usize, end: usize| Come {
+            of: (DatasetId(0), 0),
+            whole_bytes: bytes.len() as u64,
+            first_byte: first as u64,
+            bytes: bytes[first..end].to_vec(),
+        };
+        let budget = Budget::new(1_000, Default::default());
+        let first = come(0, 300);
+        let coming = Coming::new(&budget, &plan, &first).unwrap();
+        assert_eq!(budget.in_use_bytes(), bytes.len() as u64);
+        let Fed::More(coming) = coming.feed(&first.bytes).unwrap() else {
+            panic!("there is more of it");
+        };
+        let Fed::Whole(value, room) = coming.feed(&come(300, bytes.len()).bytes).unwrap() else {
+            panic!("that is all");
+        };
+        assert_eq!(value.get::<Vec<u64>>(), Some(&vec![7; 100]));
+        assert_eq!(room.bytes(), value.bytes() as u64);
+        let told = Coming::new(&budget, &plan, &first).err().unwrap();
+        assert!(
+            told.contains("no room for partition 0 of dataset `numbers`"),
+            "{told}"
+        );
+    }
+}
