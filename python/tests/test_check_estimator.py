@@ -71,6 +71,13 @@ def test_checks_that_inheritance_would_bring(check, model):
     check(type(model).__name__, model)
 
 
+def test_k_means_takes_weights_as_repeated_rows_where_nothing_is_drawn():
+    # The check's own rows: no centre is left without rows, which would move to one of several that are as far.
+    rows = np.random.RandomState(42).rand(15, 30)
+    for model in (br.ml.KMeans(8, init=rows[:8]), br.ml.KMeans(1)):
+        estimator_checks.check_sample_weight_equivalence_on_dense_data("KMeans", model)
+
+
 def test_what_cannot_apply_is_documented():
     page = DOCS.read_text(encoding="utf-8")
     for check, reason in (SKIPPED | FAILED["KMeans"]).items():

@@ -10,7 +10,8 @@ use brambling::graph::{
     EdgeList, PageRank, Precision, bfs, connected_components, label_propagation, local_clustering,
     pagerank, sssp,
 };
-use brambling::ml::{KMeans, KMeansStart, LogisticRegression, Solver};
+use brambling::ml::{self, Given, KMeans, KMeansStart, LogisticRegression, MODELS, Solver};
+use brambling::operators::ml::samples::SampleTable;
 use brambling::prelude::*;
 use brambling::program::{Bindings, Foreign, Plan};
 use brambling::{Caller, Error, Interrupted, QuietCaller, Settings};
@@ -238,6 +239,65 @@ fn found(options: &RunOptions) -> Vec<(&'static str, Vec<u64>)> {
     found.push(("labels", whole(&labels.values)));
     let clustering = local_clustering(&edges, options, caller).unwrap();
     found.push(("clustering", bits(&clustering.values)));
+    found.extend(found_of_tables(options));
+    found
+}
+
+/// What models of the registry find, without weights and with them, and what others find of rows that have weights.
+fn found_of_tables(options: &RunOptions) -> Vec<(&'static str, Vec<u64>)> {
+    const ROWS: usize = 9_000;
+    const COLUMNS: usize = 3;
+    let bits = |values: &[f64]| values.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
+    let caller = &mut QuietCaller;
+    let shared = |values: Vec<f64>| Foreign::owned(values);
+    let (x, y) = (shared(noise(ROWS * COLUMNS)), noise(ROWS));
+    let of_class = |classes: f64| {
+        shared(
+            y.iter()
+                .map(|it| (it.abs() * 97.0).floor() % classes)
+                .collect(),
+        )
+    };
+    let (two, three, y) = (of_class(2.0), of_class(3.0), shared(y.clone()));
+    let weights = shared((0..ROWS).map(|row| ((row * 7 + 3) % 5) as f64).collect());
+    let mut found = Vec::new();
+    for model in MODELS {
+        for weights in [Foreign::default(), weights.clone()] {
+            let table = SampleTable {
+                weights,
+                ..SampleTable::of(x.clone(), y.clone(), COLUMNS)
+            };
+            let parameters = vec![0.5; model.parameters.len()];
+            let fitted = ml::fit(model, &parameters, table, options, caller).unwrap();
+            let values = fitted.found.0.iter().flat_map(|(_, values)| bits(values));
+            found.push((model.name, values.collect()));
+        }
+    }
+    let given = || Given::new(weights.clone(), Vec::new());
+    for solver in [Solver::Lbfgs, Solver::GradientDescent] {
+        let model = LogisticRegression {
+            max_iter: 9,
+            solver,
+            ..Default::default()
+        };
+        let fitted = model
+            .fit_given(x.clone(), two.clone(), COLUMNS, given(), options, caller)
+            .unwrap();
+        found.push(("weighted classes, two", bits(&fitted.coef)));
+    }
+    let model = LogisticRegression::default();
+    let singles: Foreign<f32> = Foreign::owned(x.iter().map(|&it| it as f32).collect());
+    let fitted = model
+        .fit_classes_given(singles, three, COLUMNS, 3, given(), options, caller)
+        .unwrap();
+    found.push(("weighted classes, three", bits(&fitted.coef)));
+    let start = KMeansStart::PlusPlus
+        .centres_weighted(x.clone(), weights.clone(), COLUMNS, 5, 7, options, caller)
+        .unwrap();
+    let groups = KMeans::default()
+        .fit_weighted(x, weights, COLUMNS, start, options, caller)
+        .unwrap();
+    found.push(("weighted k-means", bits(&groups.centres)));
     found
 }
 

@@ -1,7 +1,9 @@
 //! k-means against a plain loop, and the promise for it.
 
+use brambling::QuietCaller;
 use brambling::ml::{FitError, FittedKMeans, KMeans, KMeansStart};
 use brambling::prelude::*;
+use brambling::program::Foreign;
 
 const COLUMNS: usize = 3;
 
@@ -83,6 +85,29 @@ fn a_centre_without_rows_moves_to_a_row_that_is_far_from_its_own() {
     let fitted = fitted.unwrap();
     assert!(fitted.centres.contains(&50.0), "{:?}", fitted.centres);
     assert!(fitted.centres.contains(&0.0), "{:?}", fitted.centres);
+}
+
+/// Its rows would divide nothing by nothing, and a row without weight would draw it.
+#[test]
+fn a_centre_whose_rows_weigh_nothing_moves_to_a_row_that_has_a_weight() {
+    let x = Foreign::owned(vec![0.0, 0.1, 5.0, 5.1, 100.0, 70.0]);
+    let weights = Foreign::owned(vec![1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+    let fitted = KMeans::default()
+        .fit_weighted(
+            x,
+            weights,
+            1,
+            vec![0.0, 100.0],
+            &RunOptions::new(),
+            &mut QuietCaller,
+        )
+        .unwrap();
+    let apart = [fitted.centres[0] - 0.05, fitted.centres[1] - 5.05];
+    assert!(
+        apart.iter().all(|it| it.abs() < 1e-12),
+        "{:?}",
+        fitted.centres
+    );
 }
 
 #[test]

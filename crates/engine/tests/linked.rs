@@ -4,8 +4,10 @@
 mod support;
 
 use brambling::cluster::{Cluster, ClusterError, WorkerProcess};
+use brambling::ml::MODELS;
+use brambling::operators::ml::samples::SampleTable;
 use brambling::prelude::*;
-use brambling::program::{DatasetId, LinkError, Source};
+use brambling::program::{DatasetId, Foreign, LinkError, Source};
 use brambling::{Error, QuietCaller};
 use std::path::PathBuf;
 use std::process::Command;
@@ -164,6 +166,22 @@ fn workers_link_what_they_are_sent_and_are_given_each_partition_once() {
             made >= PARTITIONS && made.is_multiple_of(PARTITIONS),
             "{made}"
         );
+    }
+}
+
+/// Whatever a model is asked for, its program has only functions that its line of links.rs has.
+#[test]
+fn every_model_links() {
+    for model in MODELS {
+        for value in [0.0, 0.5, 1.0] {
+            let x = Foreign::owned(vec![0.5; 6]);
+            let table = SampleTable::of(x, Foreign::owned(vec![1.0; 3]), 2);
+            let parameters = vec![value; model.parameters.len()];
+            let (p, _) = model.program(&parameters, table, 3);
+            let bytes = p.encode().unwrap_or_else(|error| panic!("{error}"));
+            let elsewhere = Program::link(&bytes).unwrap();
+            assert_eq!(elsewhere.spec(), p.spec(), "{}", model.name);
+        }
     }
 }
 

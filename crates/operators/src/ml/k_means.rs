@@ -439,11 +439,18 @@ fn members_of_block(block: SampleBlock<'_>, centres: &Centres, members: &mut Mem
 
 fn farthest_of_block(block: SampleBlock<'_>, centres: &Centres, farthest: &mut Farthest) {
     farthest.rows.clear();
-    let mut weights = block.weights.iter();
-    farthest_block(simd::active(), block.x, centres, |distance, row| {
-        // A row that counts for nothing draws no centre.
-        if weights.next().is_none_or(|&weight| weight > 0.0) {
-            farthest.insert(distance, row);
+    let (isa, x) = (simd::active(), block.x);
+    let mut insert = |distance, row: &[f64]| farthest.insert(distance, row);
+    match block.weights {
+        [] => farthest_block(isa, x, centres, insert),
+        weights => {
+            let mut weights = weights.iter();
+            farthest_block(isa, x, centres, |distance, row| {
+                // A row that counts for nothing draws no centre.
+                if weights.next().is_some_and(|&weight| weight > 0.0) {
+                    insert(distance, row);
+                }
+            });
         }
-    });
+    }
 }

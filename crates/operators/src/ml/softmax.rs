@@ -196,13 +196,12 @@ impl<E: Value, const WEIGHTED: bool> Kernel for Gradient<'_, E, WEIGHTED> {
             let own = own_margins::<V>(&shares, labels);
             let rest = softmax::<V>(&mut shares);
             let mut losses = V::select(V::first(count), rest.sub(own), V::splat(0.0));
+            let mut weights = V::splat(1.0);
             if WEIGHTED {
-                let weight = V::load_first(&row_weights[first..first + count]);
-                losses = losses.mul(weight);
-                take_weighted_labels::<V>(&mut shares, labels, weight, &mut residuals);
-            } else {
-                take_labels::<V>(&mut shares, labels, &mut residuals);
+                weights = V::load_first(&row_weights[first..first + count]);
+                losses = losses.mul(weights);
             }
+            take_labels::<V, WEIGHTED>(&mut shares, labels, weights, &mut residuals);
             loss = loss.add(losses);
             add_rows(&rows, first, count, &shares, &mut gradient);
             first += count;
@@ -292,26 +291,14 @@ fn softmax<V: F64x8>(margins: &mut [[f64; 8]]) -> V {
     greatest.add(log1p_lanes(sum.sub(V::splat(1.0))))
 }
 
-/// As [`take_labels`], each row by its weight.
+/// Subtracts 1 where a row belongs to a class, clears what lies beyond the last row, and adds to the residuals, each row by its weight.
 #[inline(always)]
-fn take_weighted_labels<V: F64x8>(
+fn take_labels<V: F64x8, const WEIGHTED: bool>(
     shares: &mut [[f64; 8]],
     labels: &[f64],
-    weight: V,
+    weights: V,
     residuals: &mut [[f64; 8]],
 ) {
-    let mut unweighted = vec![[0.0; 8]; residuals.len()];
-    take_labels::<V>(shares, labels, &mut unweighted);
-    for (shares, residual) in shares.iter_mut().zip(residuals) {
-        let kept = V::load(shares).mul(weight);
-        kept.store(shares);
-        V::load(residual).add(kept).store(residual);
-    }
-}
-
-/// Subtracts 1 where a row belongs to a class, clears what lies beyond the last row, and adds to the residuals.
-#[inline(always)]
-fn take_labels<V: F64x8>(shares: &mut [[f64; 8]], labels: &[f64], residuals: &mut [[f64; 8]]) {
     let count = labels.len().min(8);
     for lane in 0..count {
         if let Some(shares) = shares.get_mut(class_of(labels[lane])) {
@@ -319,7 +306,10 @@ fn take_labels<V: F64x8>(shares: &mut [[f64; 8]], labels: &[f64], residuals: &mu
         }
     }
     for (shares, residual) in shares.iter_mut().zip(residuals) {
-        let kept = V::select(V::first(count), V::load(shares), V::splat(0.0));
+        let mut kept = V::select(V::first(count), V::load(shares), V::splat(0.0));
+        if WEIGHTED {
+            kept = kept.mul(weights);
+        }
         kept.store(shares);
         V::load(residual).add(kept).store(residual);
     }
