@@ -150,16 +150,14 @@ impl Hosted {
                     coming = Some(Coming::new(budget, plan, &come)?);
                 }
                 // Without its beginning it came for who was asked before.
-                let whole = coming.take().map(|coming| coming.feed(&come.bytes));
-                match whole.transpose()? {
-                    Some(Fed::More(more)) => coming = Some(more),
-                    Some(Fed::Whole(value, room)) => {
-                        at_once = at_once_of(come.whole_bytes);
-                        lock(&given.values).insert(next, (value, room));
-                        lacking.pop_front();
-                        asked.1 = asked.1.max(1) - 1;
-                    }
-                    None => {}
+                if let Some(begun) = &mut coming
+                    && begun.feed(&come.bytes)?
+                    && let Some(whole) = coming.take()
+                {
+                    at_once = at_once_of(come.whole_bytes);
+                    lock(&given.values).insert(next, whole.finish()?);
+                    lacking.pop_front();
+                    asked.1 = asked.1.max(1) - 1;
                 }
             }
             let link = link.expect("who has sent the program has a link");
@@ -184,12 +182,6 @@ fn at_once_of(bytes: u64) -> usize {
     usize::try_from(fit).map_or(ASKED_MAX, |fit| fit.clamp(ASKED_MIN, ASKED_MAX))
 }
 
-/// What a part made of what had come before it.
-enum Fed {
-    More(Coming),
-    Whole(Value, Reservation),
-}
-
 impl Coming {
     /// Room for all of a partition, once its first part has come.
     fn new(budget: &Budget, plan: &Plan, come: &Come) -> Result<Coming, String> {
@@ -208,24 +200,33 @@ impl Coming {
         })
     }
 
-    fn feed(mut self, bytes: &[u8]) -> Result<Fed, String> {
-        let unreadable = |name: &str, error: String| format!("dataset `{name}`: {error}");
+    /// Takes the next part: whether it was the last.
+    fn feed(&mut self, bytes: &[u8]) -> Result<bool, String> {
         self.left_bytes -= bytes.len() as u64;
         let fed = self.decoder.feed(bytes);
-        fed.map_err(|error| unreadable(&self.name, error.to_string()))?;
-        if self.left_bytes > 0 {
-            return Ok(Fed::More(self));
-        }
-        let value = self.decoder.finish();
-        let value = value.map_err(|error| unreadable(&self.name, error.to_string()))?;
-        let (mut room, bytes) = (self.room, value.bytes() as u64);
+        fed.map_err(|error| format!("dataset `{}`: {error}", self.name))?;
+        Ok(self.left_bytes == 0)
+    }
+
+    /// The value, with its room.
+    fn finish(self) -> Result<(Value, Reservation), String> {
+        let Coming {
+            name,
+            decoder,
+            mut room,
+            ..
+        } = self;
+        let value = decoder.finish();
+        let value = value.map_err(|error| format!("dataset `{name}`: {error}"))?;
+        let bytes = value.bytes() as u64;
         match bytes.checked_sub(room.bytes()) {
             None => room.shrink(room.bytes() - bytes),
-            Some(more) => room
-                .grow(more)
-                .map_err(|error| unreadable(&self.name, error.to_string()))?,
+            Some(more) => {
+                let grown = room.grow(more);
+                grown.map_err(|error| format!("there is no room for dataset `{name}`: {error}"))?;
+            }
         }
-        Ok(Fed::Whole(value, room))
+        Ok((value, room))
     }
 }
 
@@ -303,14 +304,11 @@ mod tests {
         };
         let budget = Budget::new(1_000, Default::default());
         let first = come(0, 300);
-        let coming = Coming::new(&budget, &plan, &first).unwrap();
+        let mut coming = Coming::new(&budget, &plan, &first).unwrap();
         assert_eq!(budget.in_use_bytes(), bytes.len() as u64);
-        let Fed::More(coming) = coming.feed(&first.bytes).unwrap() else {
-            panic!("there is more of it");
-        };
-        let Fed::Whole(value, room) = coming.feed(&come(300, bytes.len()).bytes).unwrap() else {
-            panic!("that is all");
-        };
+        assert!(!coming.feed(&first.bytes).unwrap());
+        assert!(coming.feed(&come(300, bytes.len()).bytes).unwrap());
+        let (value, room) = coming.finish().unwrap();
         assert_eq!(value.get::<Vec<u64>>(), Some(&vec![7; 100]));
         assert_eq!(room.bytes(), value.bytes() as u64);
         let told = Coming::new(&budget, &plan, &first).err().unwrap();
