@@ -15,6 +15,7 @@ use brambling::{Caller, QuietCaller};
 use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, NetOptions};
+use brambling_memory::Budget;
 use brambling_protocol::frame::{Body, Frame, Incoming};
 use brambling_protocol::message::{Member, Message, Parts, Prepare, Registered, parts};
 use brambling_protocol::{Entry, EntryRange, PartitionMap, Sequence};
@@ -170,6 +171,7 @@ fn board(epoch: u64, reception: Arc<dyn Reception>) -> Switchboard {
         nonce,
         tls: None,
         local: true,
+        budget: Budget::unlimited(),
     };
     Switchboard::receiving(options, epoch, reception).unwrap()
 }

@@ -52,6 +52,7 @@ fn board(epoch: u64, tls: Option<&Tls>, local: bool) -> Arc<Switchboard> {
         nonce,
         tls: tls.cloned(),
         local,
+        budget: Budget::unlimited(),
     };
     Arc::new(Switchboard::new(options, epoch).unwrap())
 }

@@ -9,6 +9,7 @@ use super::{ClusterError, Rendezvous, Status};
 use crate::Error;
 use brambling_exchange::transports::switchboard::{Refused, Switchboard};
 use brambling_exchange::transports::tcp::LinkId;
+use brambling_memory::Budget;
 use brambling_program::ShardId;
 use brambling_protocol::message::{Message, Move};
 use brambling_protocol::patience::ANSWERED_WITHIN;
@@ -70,7 +71,14 @@ impl Cluster {
         let (sender, inbox) = channel();
         let desk = Arc::new(Desk(Mutex::new(sender)));
         let system = |source| ClusterError::System { source };
-        let board = board(None, at.token.clone(), at.tls.as_ref(), epoch()?, desk);
+        let board = board(
+            None,
+            at.token.clone(),
+            at.tls.as_ref(),
+            epoch()?,
+            &Budget::unlimited(),
+            desk,
+        );
         let board = board.map_err(system)?;
         let controller = greeted(&board, &inbox, at.address)?;
         let cluster = Cluster {

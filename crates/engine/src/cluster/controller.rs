@@ -11,6 +11,7 @@ use brambling_controller::registry::{Caller, Order, Registry, Told};
 use brambling_controller::{Controller, Effect};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
+use brambling_memory::Budget;
 use brambling_program::ShardId;
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::message::Message;
@@ -115,8 +116,15 @@ impl ControllerProcess {
             said: AtomicU64::new(0),
         });
         let desk = Arc::new(Desk(Arc::downgrade(&shared)));
-        let board = board(Some(bind), token, tls.as_ref(), epoch()?, desk)
-            .map_err(|source| ClusterError::Bind { at: bind, source })?;
+        let board = board(
+            Some(bind),
+            token,
+            tls.as_ref(),
+            epoch()?,
+            &Budget::unlimited(),
+            desk,
+        )
+        .map_err(|source| ClusterError::Bind { at: bind, source })?;
         let address = board.listens_at().expect("it was told to listen");
         assert!(shared.board.set(board).is_ok(), "set once");
         let ticking = shared.clone();

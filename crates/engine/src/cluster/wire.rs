@@ -3,6 +3,7 @@
 use super::{Certificates, ClusterError};
 use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::NetOptions;
+use brambling_memory::Budget;
 use brambling_protocol::frame::{Body, Frame};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::message::Message;
@@ -34,6 +35,7 @@ pub(super) fn board(
     token: Token,
     certificates: Option<&Certificates>,
     epoch: u64,
+    budget: &Budget,
     reception: Arc<dyn Reception>,
 ) -> std::io::Result<Switchboard> {
     let options = NetOptions {
@@ -42,6 +44,7 @@ pub(super) fn board(
         nonce,
         tls: certificates.map(Certificates::tls),
         local: true,
+        budget: budget.clone(),
     };
     Switchboard::receiving(options, epoch, reception)
 }

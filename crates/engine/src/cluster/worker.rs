@@ -192,17 +192,25 @@ impl WorkerProcess {
         let epoch = epoch()?;
         let token = cluster.token.clone();
         let desks = Arc::<OnceLock<Weak<Shared>>>::default();
+        let memory = Memory::new(settings.memory_bytes);
         let receives = Arc::new(Clients(desks.clone()));
         let tls = cluster.tls.as_ref();
-        let jobs = board(Some(bind), token.clone(), tls, epoch, receives)
-            .map_err(|source| ClusterError::Bind { at: bind, source })?;
+        let jobs = board(
+            Some(bind),
+            token.clone(),
+            tls,
+            epoch,
+            memory.own(),
+            receives,
+        )
+        .map_err(|source| ClusterError::Bind { at: bind, source })?;
         let controls = Arc::new(Control(desks.clone()));
-        let control = board(None, token, tls, epoch, controls).map_err(system)?;
+        let control = board(None, token, tls, epoch, memory.own(), controls).map_err(system)?;
         let shared = Arc::new(Shared {
             cluster,
             source,
             pool,
-            memory: Memory::new(settings.memory_bytes),
+            memory,
             spilling,
             stall: settings.stall,
             stuck_kernel: settings.stuck_kernel,

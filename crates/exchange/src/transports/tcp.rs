@@ -42,6 +42,7 @@ pub use slots::GREETED_AT_ONCE;
 pub use crate::place::{Place, Room};
 
 use super::tls::Tls;
+use brambling_memory::Budget;
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::patience::Awake;
@@ -114,6 +115,8 @@ pub struct NetOptions {
     pub tls: Option<Tls>,
     /// Whether processes of this machine reach each other by Unix sockets and, without TLS, through memory, which are faster than TCP.
     pub local: bool,
+    /// What links take beside what their owners count: the memory that two processes share, and buffers that lie idle.
+    pub budget: Budget,
 }
 
 /// Links to other processes, a thread that watches them, and one for those who dial. Dropping it ends them all.
@@ -129,6 +132,7 @@ struct Shared {
     nonce: fn() -> Nonce,
     tls: Option<Tls>,
     local: bool,
+    budget: Budget,
     buffers: Buffers,
     registry: Arc<Registry>,
     waker: Waker,
@@ -177,7 +181,8 @@ impl Net {
             nonce: options.nonce,
             tls: options.tls,
             local: options.local,
-            buffers: Buffers::default(),
+            buffers: Buffers::within(options.budget.budget_bytes()),
+            budget: options.budget,
             registry: Arc::new(registry),
             waker,
             at_door,
@@ -225,7 +230,7 @@ impl Net {
     pub fn dial(&self, to: SocketAddr) -> io::Result<LinkId> {
         let session = self.shared.session(|tls| tls.dial(to.ip()))?;
         let stream = Stream::dial(to, self.shared.local)?;
-        let wire = Wire::new(stream, session);
+        let wire = Wire::new(stream, session, &self.shared.budget);
         let link = self.shared.link_of(wire, Origin::Dialed, None);
         let id = link.id();
         self.shared.links.insert(link.clone());

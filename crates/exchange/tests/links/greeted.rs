@@ -2,6 +2,7 @@
 
 use crate::support::{Event, PATIENCE, Side, ack, is_local, nonce, pair, part};
 use brambling_exchange::transports::tcp::{Carried, LinkId, Lost, Net, NetOptions, Origin, Owner};
+use brambling_memory::Budget;
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::greeting::{GreetingError, Token};
 use bytes::Bytes;
@@ -173,6 +174,7 @@ fn a_full_socket_that_takes_more_while_frames_are_queued() {
             nonce,
             tls: None,
             local: is_local(),
+            budget: Budget::unlimited(),
         },
         Arc::new(Behind(door.clone(), Mutex::new(sender))),
     )

@@ -4,6 +4,7 @@ use crate::support::{PATIENCE, Side, is_local, nonce};
 use brambling_exchange::transports::tcp::{
     LinkId, Lost, Net, NetOptions, Origin, Owner, Place, Room,
 };
+use brambling_memory::Budget;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId};
 use brambling_protocol::frame::{
@@ -128,6 +129,7 @@ fn placing(wants: Wants) -> (Net, Arc<Places>, Came) {
         nonce,
         tls: None,
         local: is_local(),
+        budget: Budget::unlimited(),
     };
     (Net::new(options, places.clone()).unwrap(), places, receiver)
 }

@@ -3,6 +3,7 @@
 use crate::support::{ack, is_local, nonce};
 use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost, NetOptions};
+use brambling_memory::Budget;
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::greeting::Token;
 use brambling_protocol::{Generation, JobId, JobKey, Sequence, WorkerId};
@@ -74,6 +75,7 @@ fn board(epoch: u64, at: &str) -> Switchboard {
         nonce,
         tls: None,
         local: is_local(),
+        budget: Budget::unlimited(),
     };
     Switchboard::new(options, epoch).unwrap()
 }
@@ -328,6 +330,7 @@ fn hall(epoch: u64) -> (Switchboard, Receiver<Visit>) {
         nonce,
         tls: None,
         local: is_local(),
+        budget: Budget::unlimited(),
     };
     let hall = Arc::new(Hall(Mutex::new(sender)));
     (

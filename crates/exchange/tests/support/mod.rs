@@ -7,6 +7,7 @@ pub mod certificates;
 
 use brambling_exchange::transports::tcp::{Carried, LinkId, Lost, Net, NetOptions, Origin, Owner};
 use brambling_exchange::transports::tls::Tls;
+use brambling_memory::Budget;
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::frame::{Ack, Body, Frame, Incoming, ShardPart};
 use brambling_protocol::greeting::{Nonce, Token};
@@ -104,6 +105,7 @@ impl Side {
             nonce,
             tls,
             local,
+            budget: Budget::unlimited(),
         };
         let net = Net::new(options, Arc::new(Tell(Mutex::new(sender)))).unwrap();
         Side { net, events }

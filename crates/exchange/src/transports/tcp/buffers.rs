@@ -8,12 +8,16 @@ const STEP_BYTES: usize = 1 << 16;
 /// What lies idle at most.
 const IDLE_BYTES: usize = 64 << 20;
 
+/// Or such a part of the process's budget, if that is less.
+const BUDGETS_PART: u64 = 64;
+
 /// The buffers of a net.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Buffers(Arc<Mutex<Idle>>);
 
 #[derive(Default)]
 struct Idle {
+    bytes_max: usize,
     buffers: Vec<Vec<u8>>,
     bytes: usize,
     /// The fewest bytes that lay idle since the last look: nobody needed those.
@@ -28,6 +32,15 @@ pub(super) struct Buffer {
 }
 
 impl Buffers {
+    /// None yet, in a process with such a budget.
+    pub(super) fn within(budget_bytes: u64) -> Buffers {
+        let part = usize::try_from(budget_bytes / BUDGETS_PART);
+        Buffers(Arc::new(Mutex::new(Idle {
+            bytes_max: part.map_or(IDLE_BYTES, |part| part.min(IDLE_BYTES)),
+            ..Idle::default()
+        })))
+    }
+
     /// A buffer of so many bytes. What is in it is not said.
     pub(super) fn take(&self, len: usize) -> Buffer {
         let mut idle = self.idle();
@@ -82,7 +95,7 @@ impl AsRef<[u8]> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let mut idle = self.home.idle();
-        if idle.bytes + self.bytes.len() <= IDLE_BYTES {
+        if idle.bytes + self.bytes.len() <= idle.bytes_max {
             idle.bytes += self.bytes.len();
             idle.buffers.push(std::mem::take(&mut self.bytes));
         }
@@ -95,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_when_nobody_holds_it() {
-        let buffers = Buffers::default();
+        let buffers = Buffers::within(u64::MAX);
         let mut first = buffers.take(100_000);
         first.place().fill(7);
         let at = first.as_ref().as_ptr();
@@ -113,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_lies_idle_is_given_back() {
-        let buffers = Buffers::default();
+        let buffers = Buffers::within(u64::MAX);
         let (used, unused) = (buffers.take(STEP_BYTES), buffers.take(STEP_BYTES));
         drop((used, unused));
         buffers.give_back();
@@ -131,8 +144,15 @@ mod tests {
     }
 
     #[test]
+    fn of_a_small_budget_less_is_kept() {
+        let buffers = Buffers::within(BUDGETS_PART * STEP_BYTES as u64);
+        drop((buffers.take(STEP_BYTES), buffers.take(STEP_BYTES)));
+        assert_eq!(buffers.idle().bytes, STEP_BYTES);
+    }
+
+    #[test]
     fn little_is_kept() {
-        let buffers = Buffers::default();
+        let buffers = Buffers::within(u64::MAX);
         let many: Vec<Buffer> = (0..5).map(|_| buffers.take(IDLE_BYTES / 4)).collect();
         drop(many);
         assert_eq!(buffers.idle().bytes, IDLE_BYTES);

@@ -161,9 +161,9 @@ impl Door {
             match self.entrances[entrance].listener.accept() {
                 // Without memory or descriptors the dialer sees a closed connection, and tries again.
                 Ok(Some((stream, from))) => {
-                    let _ = shared
-                        .session(Tls::listen)
-                        .and_then(|it| self.add(shared, Wire::new(stream, it), from));
+                    let _ = shared.session(Tls::listen).and_then(|it| {
+                        self.add(shared, Wire::new(stream, it, &shared.budget), from)
+                    });
                 }
                 // Nobody of another user comes this way who is honest.
                 Ok(None) => {}

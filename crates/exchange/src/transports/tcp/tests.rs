@@ -1,5 +1,6 @@
 use super::*;
 use crate::transports::tcp::wire::Carrier;
+use brambling_memory::Budget;
 use brambling_protocol::Priority;
 use brambling_protocol::frame::{Ack, Body, Frame};
 use bytes::Bytes;
@@ -39,6 +40,7 @@ fn net(bind: bool, local: bool) -> (Net, Arc<Behind>) {
         nonce: || [1; size_of::<Nonce>()],
         tls: None,
         local,
+        budget: Budget::unlimited(),
     };
     (Net::new(options, owner.clone()).unwrap(), owner)
 }

@@ -19,7 +19,7 @@ pub(super) use session::Session;
 use super::Lost;
 use super::stream::Stream;
 use crate::transports::forks::Own;
-use brambling_memory::held;
+use brambling_memory::{Budget, held};
 use brambling_protocol::greeting::Listener;
 use memory::Memory;
 use session::Encrypted;
@@ -136,11 +136,11 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream, session: Option<Session>) -> Wire {
+    pub(super) fn new(stream: Stream, session: Option<Session>, budget: &Budget) -> Wire {
         match session {
             Some(session) => Wire::of(Encrypted::new(stream, session)),
             // Once there is some: both sides have to trust each other for that.
-            None if stream.is_local() => Wire::of(Memory::beside(stream)),
+            None if stream.is_local() => Wire::of(Memory::beside(stream, budget)),
             None => Wire::of(Bare(stream)),
         }
     }

@@ -7,7 +7,8 @@ mod shared;
 use super::{Carrier, Sleep};
 use crate::transports::tcp::Lost;
 use crate::transports::tcp::stream::Stream;
-use shared::{Moved, Shared};
+use brambling_memory::{Budget, Class, Reservation};
+use shared::{ALL_BYTES, Moved, Shared};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +18,17 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 const SHARES: u8 = 1;
 /// Or that there is none, and everything goes over the socket.
 const SHARES_NOTHING: u8 = 0;
+/// Memory to share is at most such a part of a process's budget.
+const BUDGETS_PART: u64 = 64;
 /// Bells read with one call.
 const BELLS: usize = 64;
 
 /// A socket that passes files, and what goes beside it.
 pub(super) struct Memory {
     stream: Stream,
-    /// None: what is said goes over the socket.
-    shared: OnceLock<Shared>,
+    /// None: what is said goes over the socket. With its room.
+    shared: OnceLock<(Shared, Reservation)>,
+    budget: Budget,
     /// What came with the last byte before that.
     passed: Mutex<Option<OwnedFd>>,
     /// The socket has something to say that was not read: a bell, or its end.
@@ -34,10 +38,11 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn beside(stream: Stream) -> Memory {
+    pub(super) fn beside(stream: Stream, budget: &Budget) -> Memory {
         Memory {
             stream,
             shared: OnceLock::new(),
+            budget: budget.clone(),
             passed: Mutex::default(),
             is_rung: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -49,9 +54,21 @@ impl Memory {
     }
 
     /// What was said so far went over the socket, and what comes goes through memory.
-    fn use_from_now_on(&self, shared: Shared) {
-        let is_new = self.shared.set(shared).is_ok();
+    fn use_from_now_on(&self, shared: Shared, room: Reservation) {
+        let is_new = self.shared.set((shared, room)).is_ok();
         assert!(is_new, "agreed on once");
+    }
+
+    fn shared(&self) -> Option<&Shared> {
+        self.shared.get().map(|(shared, _)| shared)
+    }
+
+    /// Room for memory to share, if that is a small part of the budget and there is so much left. Without it the socket does.
+    fn room(&self) -> Option<Reservation> {
+        let bytes = ALL_BYTES as u64;
+        let is_little = bytes <= self.budget.budget_bytes() / BUDGETS_PART;
+        let room = is_little.then(|| self.budget.reserve(Class::Transfer, bytes));
+        room?.ok()
     }
 
     /// Wakes the other side's helper. A socket that takes no more bells wakes it without; that it is broken shows when it is read.
@@ -66,7 +83,7 @@ impl Carrier for Memory {
     }
 
     fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
-        let Some(shared) = self.shared.get() else {
+        let Some(shared) = self.shared() else {
             let (bytes, file) = passed::read(&self.stream, place)?;
             if file.is_some() {
                 *self.passed() = file;
@@ -86,7 +103,7 @@ impl Carrier for Memory {
     }
 
     fn write(&self, slices: &[IoSlice<'_>], wakes: Sleep) -> io::Result<usize> {
-        let Some(shared) = self.shared.get() else {
+        let Some(shared) = self.shared() else {
             return { &self.stream }.write_vectored(slices);
         };
         let Moved { bytes, rings } = shared.write(slices, wakes)?;
@@ -104,18 +121,23 @@ impl Carrier for Memory {
     }
 
     fn offer(&self) -> io::Result<()> {
-        let Ok((shared, file)) = Shared::make() else {
+        let made = self.room().zip(Shared::make().ok());
+        let Some((room, (shared, file))) = made else {
             return passed::pass(&self.stream, SHARES_NOTHING, None);
         };
         passed::pass(&self.stream, SHARES, Some(file.as_fd()))?;
-        self.use_from_now_on(shared);
+        self.use_from_now_on(shared, room);
         Ok(())
     }
 
     fn accept(&self, byte: u8) -> io::Result<()> {
         let file = self.passed().take();
         match (byte, file) {
-            (SHARES, Some(file)) => self.use_from_now_on(Shared::open(&file)?),
+            // It is there already: it counts, with or without room.
+            (SHARES, Some(file)) => {
+                let room = (self.budget).take_over(Class::Transfer, ALL_BYTES as u64);
+                self.use_from_now_on(Shared::open(&file)?, room);
+            }
             (SHARES_NOTHING, None) => {}
             _ => {
                 let why = "the other process does not say how it shares memory";
@@ -126,11 +148,11 @@ impl Carrier for Memory {
     }
 
     fn rings_for_room(&self) -> bool {
-        self.shared.get().is_some()
+        self.shared().is_some()
     }
 
     fn sleep(&self, how: Sleep) -> bool {
-        self.shared.get().is_some_and(|shared| shared.sleep(how))
+        self.shared().is_some_and(|shared| shared.sleep(how))
     }
 
     fn rung(&self) {
@@ -138,7 +160,7 @@ impl Carrier for Memory {
     }
 
     fn hear(&self) -> io::Result<bool> {
-        if !self.is_rung.swap(false, Ordering::AcqRel) || self.shared.get().is_none() {
+        if !self.is_rung.swap(false, Ordering::AcqRel) || self.shared().is_none() {
             return Ok(false);
         }
         let mut bells = [0; BELLS];

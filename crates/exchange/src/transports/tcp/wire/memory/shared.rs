@@ -28,7 +28,7 @@ pub(super) const RING_BYTES: usize = 2 << 20;
 const WORTH_A_BELL: usize = RING_BYTES / 4;
 /// Room for the positions, before the bytes.
 const HEAD_BYTES: usize = 1 << 12;
-const ALL_BYTES: usize = HEAD_BYTES + 2 * RING_BYTES;
+pub(super) const ALL_BYTES: usize = HEAD_BYTES + 2 * RING_BYTES;
 
 /// Alone on its cache lines, and on those that are fetched with them.
 #[repr(C, align(128))]
