@@ -33,6 +33,10 @@ impl Owner for Behind {
 }
 
 fn net(bind: bool, local: bool) -> (Net, Arc<Behind>) {
+    net_within(bind, local, Budget::unlimited())
+}
+
+fn net_within(bind: bool, local: bool, budget: Budget) -> (Net, Arc<Behind>) {
     let owner = Arc::<Behind>::default();
     let options = NetOptions {
         bind: bind.then(|| "127.0.0.1:0".parse().unwrap()),
@@ -40,7 +44,7 @@ fn net(bind: bool, local: bool) -> (Net, Arc<Behind>) {
         nonce: || [1; size_of::<Nonce>()],
         tls: None,
         local,
-        budget: Budget::unlimited(),
+        budget,
     };
     (Net::new(options, owner.clone()).unwrap(), owner)
 }
@@ -158,4 +162,28 @@ fn those_who_poll_do_not_see_strangers() {
     within("greeted", || link.is_open());
     within("let in", || listening.shared.links.all().len() == 1);
     drop(strangers);
+}
+
+/// What two processes share is in the memory of both.
+#[test]
+fn memory_to_share_counts_and_is_none_where_there_is_little() {
+    let budget = |bytes| Budget::new(bytes, Default::default());
+    for (bytes, shares) in [(1 << 30, true), (1 << 27, false)] {
+        let (here, there) = (budget(bytes), budget(bytes));
+        let (reader, behind) = net_within(true, true, there.clone());
+        let (writer, _) = net_within(false, true, here.clone());
+        let id = writer.dial(reader.listens_at().unwrap()).unwrap();
+        let link = writer.shared.links.get(id).unwrap();
+        within("greeted", || link.is_open());
+        drop(link);
+        writer.send(id, [ack()]);
+        within("comes", || behind.came.load(Ordering::Relaxed) == 1);
+        let used = [here.in_use_bytes(), there.in_use_bytes()];
+        assert!(
+            used.iter().all(|used| (*used > 1 << 22) == shares),
+            "{used:?}"
+        );
+        drop((reader, writer));
+        assert_eq!([here.in_use_bytes(), there.in_use_bytes()], [0, 0]);
+    }
 }

@@ -27,7 +27,7 @@ const BELLS: usize = 64;
 pub(super) struct Memory {
     stream: Stream,
     /// None: what is said goes over the socket. With its room.
-    shared: OnceLock<(Shared, Reservation)>,
+    shared: OnceLock<(Shared, Option<Reservation>)>,
     budget: Budget,
     /// What came with the last byte before that.
     passed: Mutex<Option<OwnedFd>>,
@@ -54,7 +54,7 @@ impl Memory {
     }
 
     /// What was said so far went over the socket, and what comes goes through memory.
-    fn use_from_now_on(&self, shared: Shared, room: Reservation) {
+    fn use_from_now_on(&self, shared: Shared, room: Option<Reservation>) {
         let is_new = self.shared.set((shared, room)).is_ok();
         assert!(is_new, "agreed on once");
     }
@@ -126,17 +126,17 @@ impl Carrier for Memory {
             return passed::pass(&self.stream, SHARES_NOTHING, None);
         };
         passed::pass(&self.stream, SHARES, Some(file.as_fd()))?;
-        self.use_from_now_on(shared, room);
+        self.use_from_now_on(shared, Some(room));
         Ok(())
     }
 
     fn accept(&self, byte: u8) -> io::Result<()> {
         let file = self.passed().take();
         match (byte, file) {
-            // It is there already: it counts, with or without room.
+            // It is there already, and is used also where there is no room for it.
             (SHARES, Some(file)) => {
-                let room = (self.budget).take_over(Class::Transfer, ALL_BYTES as u64);
-                self.use_from_now_on(Shared::open(&file)?, room);
+                let room = self.budget.reserve(Class::Transfer, ALL_BYTES as u64);
+                self.use_from_now_on(Shared::open(&file)?, room.ok());
             }
             (SHARES_NOTHING, None) => {}
             _ => {
