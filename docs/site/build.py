@@ -69,7 +69,7 @@ def main():
     faults += [f"{fault}; see TESTED in docs/site/hooks.py" for fault in fences_shown(SITE)]
     for fault in faults:
         print(f"docs: {fault}", file=sys.stderr)
-    pages = len(list(SITE.glob("*.html")))
+    pages = len(list(SITE.rglob("*.html")))
     print(f"docs: {pages} pages in {SITE}, {len(faults)} faults")
     return 1 if faults else 0
 

@@ -1,4 +1,4 @@
-//! Runs the Python examples of the pages: README.md, the package's own, and docs/*.md.
+//! Runs the Python examples of the pages: README.md, the package's own, and those below docs/.
 //!
 //! All plain ```` ```python ```` blocks of a page run as one script, in order, as a reader would type
 //! them; a block that shows a prompt (`>>>`) is checked by doctest with the rest of its page. A block
@@ -42,8 +42,10 @@ pub fn check(python: &str) -> Result<bool, Box<dyn Error>> {
 fn pages() -> std::io::Result<Vec<PathBuf>> {
     let root = workspace::root();
     let mut pages = vec![root.join("README.md"), root.join("python/README.md")];
-    for entry in fs::read_dir(root.join("docs"))? {
-        pages.push(entry?.path());
+    for folder in ["docs", "docs/internals"] {
+        for entry in fs::read_dir(root.join(folder))? {
+            pages.push(entry?.path());
+        }
     }
     pages.retain(|page| page.extension() == Some("md".as_ref()));
     pages.sort();

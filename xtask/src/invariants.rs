@@ -1,4 +1,4 @@
-//! docs/invariants.md names a keeper, a check and a mutant for each invariant; none may be a dream.
+//! docs/internals/invariants.md names a keeper, a check and a mutant for each invariant; none may be a dream.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -33,7 +33,7 @@ struct Sources {
 /// whose cells are all open is work to be done and no fault.
 pub fn check(complete: bool) -> Result<bool, Box<dyn Error>> {
     let root = workspace::root();
-    let rows = rows(&fs::read_to_string(root.join("docs/invariants.md"))?)?;
+    let rows = rows(&fs::read_to_string(root.join("docs/internals/invariants.md"))?)?;
     let mut sources = Sources::default();
     for folder in ["crates", "python"] {
         sources.read(&root, Path::new(folder))?;
@@ -41,7 +41,7 @@ pub fn check(complete: bool) -> Result<bool, Box<dyn Error>> {
     let exists = |path: &str| root.join(path).exists();
     let faults = faults(&rows, &sources, exists, complete);
     for fault in &faults {
-        eprintln!("docs/invariants.md: {fault}");
+        eprintln!("docs/internals/invariants.md: {fault}");
     }
     let open = rows.iter().filter(|row| row.is_open()).count();
     println!(
