@@ -33,7 +33,9 @@ struct Sources {
 /// whose cells are all open is work to be done and no fault.
 pub fn check(complete: bool) -> Result<bool, Box<dyn Error>> {
     let root = workspace::root();
-    let rows = rows(&fs::read_to_string(root.join("docs/internals/invariants.md"))?)?;
+    let rows = rows(&fs::read_to_string(
+        root.join("docs/internals/invariants.md"),
+    )?)?;
     let mut sources = Sources::default();
     for folder in ["crates", "python"] {
         sources.read(&root, Path::new(folder))?;
