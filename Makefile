@@ -49,7 +49,7 @@ help:
 	@echo "make bench    the benches (THREADS=N)"
 	@echo "make peers    beside scikit-learn, SciPy, networkx, NetworKit, Spark, Polars (OF=kmeans SIZE=small)"
 	@echo "make docs     the pages as a site, in build/site, with every link checked and every example run"
-	@echo "make lint     format, clippy, layers, lints, licences, invariants"
+	@echo "make lint     format, clippy, layers, lints, licences, invariants, pages"
 	@echo "make soak     a million random programs and simulated clusters (SEEDS=100000)"
 	@echo "make fmt      format all sources"
 	@echo "make clean    remove everything that was built"
@@ -105,6 +105,9 @@ lint:
 	$(XTASK) licences
 	$(call say,invariants)
 	$(XTASK) invariants
+	$(call say,pages: their size$(comma) and that every figure is one of bench/results)
+	$(PYTHON) docs/site/pages.py
+	$(PYTHON) bench/results/tables.py --check
 
 test-rust:
 	$(call say,tests of all crates)
@@ -153,6 +156,8 @@ ifneq ($(HAS_PYTHON_TESTS),)
 	cd python && $(VENV)/bin/python -m pytest -q tests
 	$(call say,tests of what sets other systems beside ours; without them)
 	$(VENV)/bin/python -m pytest -q bench/peers
+	$(call say,tests of the checks of pages)
+	$(VENV)/bin/python -m pytest -q bench/results docs/site
 else
 	$(call skip,tests of the Python package)
 endif
