@@ -39,7 +39,7 @@ space := $(empty) $(empty)
 say = @echo "== $(1)"
 skip = @echo "-- $(1): does not exist yet"
 
-.PHONY: help demo test claims lint bench peers fmt clean soak install docs \
+.PHONY: help demo test claims lint bench peers fmt clean soak install docs rustdoc \
 	test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 
 help:
@@ -180,10 +180,17 @@ endif
 	$(call say,the pages as a site)
 	build/docs-venv/bin/python docs/site/build.py
 
+# What the site shows of Rust: the engine, and the crates whose items it hands on.
+DOCUMENTED := brambling $(addprefix brambling-,machine memory operators program worker)
+
 # The examples in Rust are tests of the engine: test-rust runs them too.
-docs: test-docs
+docs: rustdoc test-docs
 	$(call say,examples in Rust)
 	cargo test --quiet --release --package brambling --doc
+
+rustdoc:
+	$(call say,the reference of Rust)
+	cargo doc --quiet --release --no-deps $(addprefix --package ,$(DOCUMENTED))
 
 build/docs-venv: docs/site/requirements.txt
 	$(call say,what builds the pages)

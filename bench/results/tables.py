@@ -98,12 +98,12 @@ def machine(found, name):
     """All that was measured on a kind of machine."""
     body, above = [], None
     for point in sorted(newest(found, name), key=lambda point: (point["bench"], point["what"])):
-        verdict = {True: "held", False: "**missed**", None: ""}[holds(point)]
+        verdict = {True: ": held", False: ": **missed**", None: ""}[holds(point)]
         same = (point["bench"], point["what"])
         begin = ["", ""] if same == above else [f"`{same[0]}`", same[1]]
-        body.append([*begin, range_of(point), bar_of(point), verdict, point["date"]])
+        body.append([*begin, range_of(point), bar_of(point) + verdict, point["date"]])
         above = same
-    return rows(["bench", "what", "figure", "bar", "", "measured"], body)
+    return rows(["bench", "what", "figure", "bar", "measured"], body)
 
 
 def machines(found):

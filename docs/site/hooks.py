@@ -1,6 +1,7 @@
 """What the site adds to the pages: the files beside docs/, pictures of programs, and links that work here as there."""
 
 import hashlib
+import os
 import posixpath
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
+RUSTDOC = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "doc" / "brambling" / "index.html"
 # Pages that lie beside docs/, where a reader of the repository looks for them.
 BESIDE = {"ARCHITECTURE.md": "architecture.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 # What has no page here.
@@ -26,8 +28,8 @@ LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 def on_files(files, config):
     for source, page in BESIDE.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    style = (ROOT / "docs/site/site.css").read_text(encoding="utf-8")
-    files.append(File.generated(config, "site.css", content=style))
+    for name in ("site.css", "mark.svg"):
+        files.append(File.generated(config, name, content=(ROOT / "docs/site" / name).read_text(encoding="utf-8")))
     return files
 
 
@@ -37,6 +39,9 @@ def on_page_markdown(markdown, page, config, files):
     folder = "" if here in BESIDE.values() else posixpath.dirname(f"docs/{here}")
     markdown = TESTED.sub(r"\1", markdown)
     markdown = RUST.sub(lambda block: HIDDEN.sub("", block[0]), markdown)
+    if here == "reference/index.md" and RUSTDOC.is_file():
+        # docs/site/build.py puts it there when the pages are built, so mkdocs knows no such page.
+        markdown = markdown.replace("the crate `brambling`", '<a href="../rust/brambling/index.html">the crate <code>brambling</code></a>')
     markdown = MERMAID.sub(lambda block: _picture(block, here), markdown)
     return LINK.sub(lambda link: _link(link, folder, here), markdown)
 

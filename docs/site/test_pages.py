@@ -1,5 +1,8 @@
 """What the check of pages finds, each case seen."""
 
+import ast
+import re
+
 import pages
 
 
@@ -22,3 +25,13 @@ def test_wide_lines_are_refused_where_they_can_be_wrapped():
 def test_a_link_says_a_title():
     assert len(found("see [models.md](models.md)")) == 1 and len(found("see [`docs/a.md`](docs/a.md)")) == 1
     assert not found("see [Models](models.md)")
+
+
+def test_the_reference_has_every_public_name():
+    root = pages.ROOT
+    tree = ast.parse((root / "python/brambling/__init__.py").read_text(encoding="utf-8"))
+    (names,) = (ast.literal_eval(it.value) for it in tree.body if isinstance(it, ast.Assign) and it.targets[0].id == "__all__")
+    text = (root / "docs/reference/brambling.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^::: brambling\.(\w+)$", text, re.MULTILINE))
+    # Modules have pages of their own.
+    assert shown == set(names) - {"__version__", "graph", "kernels", "ml"}
