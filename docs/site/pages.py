@@ -32,9 +32,9 @@ def faults(page, text):
             continue
         if fence is None and FILE_NAME.search(line):
             yield f"{page}:{number}: a link's text is a file's name: say the page's title"
-        # A table's row is one line, and nothing else can be wrapped that has no space.
-        prose = fence is None and not line.startswith(("|", "<", "![")) and " " in line.strip()
-        if len(line) > WIDTH and page not in LONG and (prose or fence in TYPED):
+        # A row of a table and a quoted message are one line; what has no space cannot be wrapped.
+        prose = fence is None and not line.startswith(("|", ">", "<", "![")) and " " in line.strip()
+        if len(line) > WIDTH and (prose or fence in TYPED and page not in LONG):
             yield f"{page}:{number}: {len(line)} columns, more than {WIDTH}"
 
 
