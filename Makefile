@@ -39,7 +39,7 @@ space := $(empty) $(empty)
 say = @echo "== $(1)"
 skip = @echo "-- $(1): does not exist yet"
 
-.PHONY: help demo test claims lint bench peers fmt clean soak install docs \
+.PHONY: help demo test claims lint bench peers fmt clean soak install docs rustdoc \
 	test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 
 help:
@@ -49,7 +49,7 @@ help:
 	@echo "make bench    the benches (THREADS=N)"
 	@echo "make peers    beside scikit-learn, SciPy, networkx, NetworKit, Spark, Polars (OF=kmeans SIZE=small)"
 	@echo "make docs     the pages as a site, in build/site, with every link checked and every example run"
-	@echo "make lint     format, clippy, layers, lints, licences, invariants"
+	@echo "make lint     format, clippy, layers, lints, licences, invariants, pages"
 	@echo "make soak     a million random programs and simulated clusters (SEEDS=100000)"
 	@echo "make fmt      format all sources"
 	@echo "make clean    remove everything that was built"
@@ -105,6 +105,9 @@ lint:
 	$(XTASK) licences
 	$(call say,invariants)
 	$(XTASK) invariants
+	$(call say,pages: their size$(comma) and that every figure is one of bench/results)
+	$(PYTHON) docs/site/pages.py
+	$(PYTHON) bench/results/tables.py --check
 
 test-rust:
 	$(call say,tests of all crates)
@@ -153,6 +156,8 @@ ifneq ($(HAS_PYTHON_TESTS),)
 	cd python && $(VENV)/bin/python -m pytest -q tests
 	$(call say,tests of what sets other systems beside ours; without them)
 	$(VENV)/bin/python -m pytest -q bench/peers
+	$(call say,tests of the checks of pages)
+	$(VENV)/bin/python -m pytest -q bench/results docs/site
 else
 	$(call skip,tests of the Python package)
 endif
@@ -175,10 +180,17 @@ endif
 	$(call say,the pages as a site)
 	build/docs-venv/bin/python docs/site/build.py
 
+# What the site shows of Rust: the engine, and the crates whose items it hands on.
+DOCUMENTED := brambling $(addprefix brambling-,machine memory operators program worker)
+
 # The examples in Rust are tests of the engine: test-rust runs them too.
-docs: test-docs
+docs: rustdoc test-docs
 	$(call say,examples in Rust)
 	cargo test --quiet --release --package brambling --doc
+
+rustdoc:
+	$(call say,the reference of Rust)
+	cargo doc --quiet --release --no-deps $(addprefix --package ,$(DOCUMENTED))
 
 build/docs-venv: docs/site/requirements.txt
 	$(call say,what builds the pages)

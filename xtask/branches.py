@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which branches of the protocol machines the tests run; docs/invariants.md says what is left and why.
+"""Which branches of the protocol machines the tests run; docs/internals/invariants.md says what is left and why.
 
 Needs llvm-profdata and llvm-cov of the LLVM that `rustc -vV` names, on the PATH or in the folder LLVM_BIN.
 Each test binary has a profile of its own: what is generic is compiled into several, and does not match across them.

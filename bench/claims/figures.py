@@ -2,7 +2,7 @@
 """
 Draws Figures 5, 6 and 8 of the Canary paper from the simulation's numbers.
 
-    figures.py figures.json FOLDER     pictures into FOLDER, and the tables of docs/simulation.md on standard output
+    figures.py figures.json FOLDER     pictures into FOLDER, and the tables of docs/internals/simulation.md on standard output
 
 Needs matplotlib, which the package's extra `demo` brings.
 """

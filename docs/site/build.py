@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """
 Builds the site into build/site and refuses what a reader would stumble over: a link or an anchor that leads nowhere (mkdocs),
-and a page that fetches anything from another server.
+and a page that fetches anything from another server. Where rustdoc has been built its pages are put beside them.
 """
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,6 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build" / "site"
+RUSTDOC = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "doc"
+# Where the content of a page of rustdoc begins, in any of its versions.
+CONTENT = re.compile(r'<section id="main-content"[^>]*>')
 # What a browser fetches by itself.
 FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 
@@ -54,6 +59,24 @@ def fences_shown(site):
     return [f"{page.name} shows a fence as text" for page in pages if "```" in page.read_text(encoding="utf-8")]
 
 
+def with_rustdoc(site):
+    """Copies what rustdoc has made and links its pages with ours. Gives their number, and faults."""
+    if not (RUSTDOC / "brambling" / "index.html").is_file():
+        return 0, []
+    shutil.copytree(RUSTDOC, site / "rust", ignore=shutil.ignore_patterns(".lock"))
+    linked = 0
+    for page in (site / "rust").rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        begin = CONTENT.search(text)
+        if not begin:
+            continue
+        back = os.path.relpath(site / "reference" / "index.html", page.parent)
+        link = f'<p><a href="{back}">Reference for Python, and all pages of Brambling</a></p>'
+        page.write_text(text[: begin.end()] + link + text[begin.end() :], encoding="utf-8")
+        linked += 1
+    return linked, [] if linked else ["no page of rustdoc has room for a link; see CONTENT in docs/site/build.py"]
+
+
 def main():
     mkdocs = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean"]
     # The theme's own notice about its successor is not for those who build the pages.
@@ -67,10 +90,12 @@ def main():
         return 1
     faults = [f"{fault}; keep what pages need in docs/" for fault in fetched_from_elsewhere(SITE)]
     faults += [f"{fault}; see TESTED in docs/site/hooks.py" for fault in fences_shown(SITE)]
+    pages = len(list(SITE.rglob("*.html")))
+    of_rust, untied = with_rustdoc(SITE)
+    faults += untied
     for fault in faults:
         print(f"docs: {fault}", file=sys.stderr)
-    pages = len(list(SITE.glob("*.html")))
-    print(f"docs: {pages} pages in {SITE}, {len(faults)} faults")
+    print(f"docs: {pages} pages, and {of_rust} of rustdoc, in {SITE}, {len(faults)} faults")
     return 1 if faults else 0
 
 

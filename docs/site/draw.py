@@ -21,7 +21,7 @@ mermaid.render("picture", %s).then(drawn => { document.getElementById("place").i
 
 def main():
     wanted = {}
-    for page in sorted(DOCS.glob("*.md")):
+    for page in sorted(DOCS.rglob("*.md")):
         for block in MERMAID.findall(page.read_text(encoding="utf-8")):
             wanted[hashlib.sha256(block.encode()).hexdigest()[:12] + ".svg"] = block
     pictures = DOCS / "pictures"

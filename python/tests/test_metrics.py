@@ -23,7 +23,7 @@ HELP = re.compile(r"# HELP ([a-z_]+) (\S.*)")
 TYPE = re.compile(r"# TYPE ([a-z_]+) (counter|gauge)")
 LABEL = r'[a-z_]+="(?:[^"\\\n]|\\["\\n])*"'
 SAMPLE = re.compile(rf"([a-z_]+)((?:\{{{LABEL}(?:,{LABEL})*\}})?) (-?[0-9.]+)")
-PAGE = Path(__file__).parents[2] / "docs/cluster.md"
+PAGE = Path(__file__).parents[2] / "docs/cluster-metrics.md"
 
 
 def parsed(text):

@@ -1,13 +1,15 @@
-//! Runs the Python examples of the pages: README.md, the package's own, and docs/*.md.
+//! Runs the Python examples of the pages: README.md, the package's own, and those below docs/.
 //!
 //! All plain ```` ```python ```` blocks of a page run as one script, in order, as a reader would type
 //! them; a block that shows a prompt (`>>>`) is checked by doctest with the rest of its page. A block
-//! marked ```` ```python notest ```` is not run.
+//! marked ```` ```python notest ```` is not run. A page that calls `br.connect()` finds a cluster of two workers
+//! on this machine, as its reader would have started one.
 
 use std::error::Error;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::workspace;
 
@@ -19,6 +21,10 @@ pub fn check(python: &str) -> Result<bool, Box<dyn Error>> {
         let text = fs::read_to_string(&page)?;
         let script = script(&text);
         let mut runs = Vec::new();
+        let _cluster = match script.contains("br.connect()") {
+            true => Some(Cluster::start(python)?),
+            false => None,
+        };
         if !script.is_empty() {
             runs.push(run(python, &["-c", &script])?);
         }
@@ -42,8 +48,10 @@ pub fn check(python: &str) -> Result<bool, Box<dyn Error>> {
 fn pages() -> std::io::Result<Vec<PathBuf>> {
     let root = workspace::root();
     let mut pages = vec![root.join("README.md"), root.join("python/README.md")];
-    for entry in fs::read_dir(root.join("docs"))? {
-        pages.push(entry?.path());
+    for folder in ["docs", "docs/internals"] {
+        for entry in fs::read_dir(root.join(folder))? {
+            pages.push(entry?.path());
+        }
     }
     pages.retain(|page| page.extension() == Some("md".as_ref()));
     pages.sort();
@@ -80,14 +88,57 @@ fn script(text: &str) -> String {
     }
 }
 
-/// Runs the interpreter in an empty folder. Some text is what it said before it failed.
-fn run(python: &str, arguments: &[&str]) -> std::io::Result<Option<String>> {
+/// The interpreter in an empty folder. It finds no cluster of the account that runs this but the page's own.
+fn interpreter(python: &str) -> std::io::Result<Command> {
     let folder = workspace::root().join("build/doc-examples");
     fs::create_dir_all(&folder)?;
-    let output = Command::new(Path::new(python))
-        .args(arguments)
-        .current_dir(folder)
-        .output()?;
+    let mut command = Command::new(Path::new(python));
+    command
+        .env("XDG_STATE_HOME", folder.join("state"))
+        .current_dir(folder);
+    Ok(command)
+}
+
+/// A cluster that runs until it is dropped.
+struct Cluster {
+    process: Child,
+    // What it prints later has to go somewhere.
+    _said: BufReader<ChildStdout>,
+}
+
+impl Cluster {
+    fn start(python: &str) -> std::io::Result<Self> {
+        let mut process = interpreter(python)?
+            .args(["-m", "brambling", "cluster", "--workers", "2"])
+            .args(["--threads", "1", "--bind", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut said = BufReader::new(process.stdout.take().expect("it was piped"));
+        // One line says that it is there. A cluster that failed says nothing, and the page will.
+        said.read_line(&mut String::new())?;
+        Ok(Cluster {
+            process,
+            _said: said,
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // SIGTERM, which ends its workers as well; `Child::kill` would leave them to find out.
+        let asked = Command::new("kill")
+            .arg(self.process.id().to_string())
+            .status();
+        if !asked.is_ok_and(|status| status.success()) {
+            drop(self.process.kill());
+        }
+        drop(self.process.wait());
+    }
+}
+
+/// Runs the interpreter. Some text is what it said before it failed.
+fn run(python: &str, arguments: &[&str]) -> std::io::Result<Option<String>> {
+    let output = interpreter(python)?.args(arguments).output()?;
     if output.status.success() {
         return Ok(None);
     }

@@ -24,7 +24,7 @@ usage: cargo run --release -p xtask -- COMMAND
   lints                         refuse what the design keeps out of the sources
   licences [--write]            refuse dependencies whose licence is not accepted, and texts of licences that
                                 are not those of the wheel's contents; or write these texts
-  invariants [--complete]       refuse gaps in docs/invariants.md: keepers, checks, mutants
+  invariants [--complete]       refuse gaps in docs/internals/invariants.md: keepers, checks, mutants
   doc-examples PYTHON           run the Python examples of README.md and docs with an interpreter
 
 exit code: 0 when everything holds, 1 when something does not, 2 for a wrong command line";

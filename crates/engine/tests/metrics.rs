@@ -18,7 +18,7 @@ use support::exposition::{Exposition, parse};
 
 /// What an honest scrape may take while others are hostile; cutting them takes 5 s.
 const SOON: Duration = Duration::from_secs(2);
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cluster.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cluster-metrics.md");
 
 fn program() -> Program {
     let mut p = Program::new("secret-plan");

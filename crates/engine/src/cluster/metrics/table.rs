@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cluster.md");
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cluster-metrics.md");
     const BEGIN: &str = "<!-- from crates/engine/src/cluster/metrics/table.rs -->\n";
     const END: &str = "<!-- end -->\n";
 
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(
             page[start..end],
             page_table(),
-            "UPDATE_EXPECT=1 cargo test --release -p brambling the_page_has_the_table writes docs/cluster.md"
+            "UPDATE_EXPECT=1 cargo test --release -p brambling the_page_has_the_table writes docs/cluster-metrics.md"
         );
     }
 
