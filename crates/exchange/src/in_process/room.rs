@@ -53,6 +53,7 @@ impl Room {
     /// As [`Room::has_retired`]; on a no the source is woken when the next turn is retired.
     pub fn await_retired(&self, turns: u64, source: usize) -> bool {
         self.waiting.add(source);
+        // After the source has joined: whoever sees the flag finds it in the set.
         self.anybody.store(true, Ordering::SeqCst);
         fences::heavy();
         self.has_retired(turns)
@@ -65,6 +66,8 @@ impl Room {
         self.retired
             .store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
         fences::light();
+        // Relaxed: the fence orders it behind the store above. Pairs with the dear fence in
+        // `await_retired`.
         if self.anybody.load(Ordering::Relaxed) {
             self.wake_all(wake);
         }
@@ -72,6 +75,7 @@ impl Room {
 
     /// A destination that is elsewhere has retired all turns before this one: told late, and perhaps twice. Calls `wake` as [`Room::retire`].
     pub fn retire_to(&self, turns: u64, wake: impl FnMut(usize)) {
+        // The larger count wins: news come late, twice, and in any order.
         if self.retired.fetch_max(turns, Ordering::SeqCst) < turns {
             fences::heavy();
             if self.anybody.load(Ordering::SeqCst) {
@@ -82,6 +86,7 @@ impl Room {
 
     #[cold]
     fn wake_all(&self, wake: impl FnMut(usize)) {
+        // Before the set is emptied: a source that joins meanwhile raises it again.
         self.anybody.store(false, Ordering::SeqCst);
         self.waiting.take(wake);
     }

@@ -258,6 +258,7 @@ impl Slots {
             let now = self.piece.heap_bytes(self.piece_at(slot)) as u64;
             let header = slot.cast::<Header>();
             let growth = now as i64 - (*header).heap_bytes as i64;
+            // Only the growth is charged: a place keeps its piece's memory for the next turn.
             (*header).heap_bytes = now;
             growth
         }
@@ -275,6 +276,7 @@ impl Slots {
         let at = unsafe { self.turn(turn).add(offset) };
         // SAFETY: as above; what is claimed is this thread's alone.
         let header = unsafe { &mut *at.cast::<Header>() };
+        // Somebody else has it: the source takes back, or the destination collects.
         if !header.arrived.claim(turn) {
             return None;
         }

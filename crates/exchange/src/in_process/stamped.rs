@@ -89,6 +89,8 @@ impl Stamped {
         let links = self.links.at(turn);
         let known = self.arrived[destination as usize].of(turn);
         let fan_in = links.fan_in(destination);
+        // Relaxed, here and below: the destination's thread alone writes it, and hands it on with
+        // the shard.
         let mut at = known.load(Ordering::Relaxed);
         let begun = at;
         let missing = loop {
@@ -180,6 +182,8 @@ impl Stamped {
         if mutants::is_on("who-leaves-is-waited-for") {
             return;
         }
+        // Release: pairs with the Acquire in `has_left`. One more than the last turn that it has
+        // stamped: the first that it says by mail.
         left.store(last, Ordering::Release);
     }
 

@@ -20,9 +20,12 @@ impl Waiters {
     /// Empties the set.
     pub fn take(&self, mut each: impl FnMut(usize)) {
         for (place, word) in self.0.iter().enumerate() {
+            // Most words are empty, and a swap would take their lines.
             if word.load(Ordering::Acquire) == 0 {
                 continue;
             }
+            // Acquire: pairs with the `fetch_or` in `add`. What a waiter wrote before it joined is
+            // visible.
             let mut bits = word.swap(0, Ordering::AcqRel);
             while bits != 0 {
                 each(place * 64 + bits.trailing_zeros() as usize);

@@ -114,12 +114,15 @@ impl Shared {
 
     /// Takes the jobs that came after `seen`. A thread without a job waits for one; false when there will be none.
     fn take_jobs(&self, seen: &mut u64, seats: &mut Seats) -> bool {
+        // Without the lock: a thread that has a job asks before each of its turns.
         if !seats.are_empty() && self.tickets.load(Ordering::SeqCst) == *seen {
             return true;
         }
         let mut desk = self.desk();
         loop {
             for running in &mut desk.running {
+                // A job that is over must get no new place: whoever ended it has emptied those that
+                // it saw.
                 if running.ticket > *seen && !running.is_over {
                     let place = seats.sit(running.ticket, running.job.clone());
                     running.places.push(place);
@@ -278,6 +281,7 @@ impl Drop for Pool {
 /// nothing had moved when it gave up.
 fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
     let own = job.threads();
+    // The calling thread's number is the one behind the pool's.
     let station = &job.stations[own as usize];
     let mut watchdog = Watchdog::new();
     let mut looked = Instant::now();

@@ -75,6 +75,8 @@ impl<'a> SourceEnd<'a> {
     #[inline(always)]
     pub fn has_seen_room(&self, turn: Turn) -> bool {
         // Nobody can lack room in the first K turns.
+        // Relaxed: the source's own note. What it stands for was acquired when it was taken
+        // (`Room::retired`).
         let retired = self.outgoing.retired.load(Ordering::Relaxed);
         turn < retired + OPEN_TURNS
     }
@@ -132,6 +134,8 @@ impl<'a> SourceEnd<'a> {
                 let known = arrived[route.destination as usize].of(turn);
                 if !near {
                     any_far = true;
+                // It has looked as far as this source, and no further: this stamp may be the last
+                // that it lacks.
                 } else if known.load(Ordering::Relaxed) == route.ordinal {
                     lacking |= 1 << place;
                 }
@@ -145,6 +149,7 @@ impl<'a> SourceEnd<'a> {
                 lacking &= lacking - 1;
             }
         }
+        // One fence for all destinations, and none where all are this thread's own.
         any_far && self.sent_far(destinations)
     }
 
