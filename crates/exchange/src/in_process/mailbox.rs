@@ -1,4 +1,5 @@
-//! A mailbox: many put things in, and its owner takes all of them.
+//! Owns a list that many threads put things into and one owner takes all of. Sources, and whoever reads from peers, put;
+//! the shard's thread takes, and closes it when the shard leaves. It never waits, and it keeps no order.
 //!
 //! # Why nothing is lost
 //! Whoever puts something in either changes the head that it has seen, and then the owner's next taking has it; or it finds the box closed, and

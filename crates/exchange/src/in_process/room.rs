@@ -1,4 +1,5 @@
-//! How many turns a destination has retired, and who waits for the next.
+//! Owns the count of turns that a destination has retired, and the set of sources that wait for the next. The destination's
+//! thread retires, or the node for one that is elsewhere; sources ask. It holds no memory of pieces: that is `slots.rs`.
 //!
 //! # Why no waiting source is forgotten
 //! A source that lacks room first joins the waiters, then passes the dear fence, then looks again. A

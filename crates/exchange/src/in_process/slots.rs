@@ -1,4 +1,5 @@
-//! Places for pieces, owned by their destination: one for each open turn and source.
+//! Owns the places for pieces of one exchange: one for each open turn, destination and source, in one allocation. Threads
+//! reach them by the two ends (`slots/ends.rs`). It never decides who may touch a place: the stamps do.
 #![allow(unsafe_code)] // One writer, then one reader, ordered by arrivals and room.
 
 mod ends;

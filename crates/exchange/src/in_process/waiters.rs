@@ -1,4 +1,5 @@
-//! Who waits for something: a set that many may join and one empties.
+//! Owns a set of small numbers that many threads may join and one empties: who waits for something. Joining neither
+//! allocates nor locks. It does not wake anybody: whoever empties it does.
 
 use super::sync::{AtomicU64, Ordering};
 

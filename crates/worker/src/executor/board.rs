@@ -1,5 +1,6 @@
-//! A signal's outcomes, for all shards of a process: run-length coded, since a loop's signal is true, true,
-//! true, and then false.
+//! Owns a signal's outcomes for all shards of a process: run-length coded, since a loop's signal is true, true, true, and
+//! then false. The shard that decides publishes, or the node; the others ask. It never forgets an outcome: a shard may be
+//! many turns behind.
 
 use brambling_exchange::in_process::Waiters;
 use brambling_program::Turn;

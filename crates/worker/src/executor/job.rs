@@ -1,4 +1,5 @@
-//! A job: a compiled program, its shards, and everything that its threads share while it runs.
+//! Owns a job: a compiled program, its shards, and everything that its threads share while it runs. The pool's threads and
+//! whoever reads from peers call it. Its shards and run queues lie in cells; it never takes a lock to reach them.
 #![allow(unsafe_code)] // Shards and run queues lie in cells; their thread's zone says who may touch them.
 
 mod owners;

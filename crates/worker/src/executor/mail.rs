@@ -1,6 +1,6 @@
 //! Owns the set of a thread's shards that others have woken: a bit for each, so that posting neither allocates nor
-//! locks. Any thread posts; the thread itself takes what was posted, or a thief that has locked its zone. It never says
-//! what has come: whoever is woken looks.
+//! locks. Any thread posts; the thread itself takes what was posted, or a thief that has locked its owner out. It never
+//! says what has come: whoever is woken looks.
 //!
 //! # Why no shard is left lying
 //! Whoever posts sets the shard's bit and then, unless it is up already, the flag; who puts the flag up also

@@ -1,4 +1,5 @@
-//! The process's threads: they stay between jobs, and run as many at a time as there are.
+//! Owns the process's threads, which stay between jobs, and the list of jobs that run. The engine calls [`Pool::run`] once
+//! for each job, on the thread that waits for it. It never looks into a shard: that is the threads' matter.
 
 use super::failure::{Failure, Rank};
 use super::job::Job;

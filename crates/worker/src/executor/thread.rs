@@ -1,4 +1,6 @@
-//! What one thread does for a job: takes mail, goes round its run queue, runs slices, steals, sleeps.
+//! Owns what one thread does for a job: it takes mail, goes round its run queue, runs slices, steals and sleeps. The
+//! thread's list of jobs (`seats.rs`) calls it, and so does the calling thread for its own stages (`pool.rs`). It never
+//! touches a shard that does not belong to its thread.
 #![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
 
 mod beginning;

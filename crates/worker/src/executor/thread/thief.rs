@@ -1,4 +1,5 @@
-//! Takes what has waited in others' queues. Of a thread that may be at another job also what waits in its mail.
+//! Owns what a thread without work knows of one other thread. It takes what has waited in that one's queue, and where jobs
+//! share the threads also what waits in its mail. It never waits for a victim: it asks, and looks at the next.
 #![allow(unsafe_code)] // Touches a victim's run queue while it is locked out of its zone.
 
 use crate::executor::job::{Job, Station};
