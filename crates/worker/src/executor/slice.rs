@@ -1,6 +1,6 @@
 //! Owns the run of one shard by one thread until it stalls or has used up its share. The thread's loop (`thread.rs`) calls
 //! it, inside its zone: everything here is inside but the call of the kernel ([`Slice::call`]). Nothing on the way of a
-//! task allocates, locks or hashes, because a task may take less time than any of these.
+//! task whose pieces lie in slots allocates, locks or hashes, because a task may take less time than any of these.
 #![allow(unsafe_code)] // Calls kernels over erased pointers; the plan fixed their types.
 
 mod around;
