@@ -1,6 +1,6 @@
-//! Owns the lock of a thread's run queue and idle shards, which is biased towards that thread. The thread is inside its
-//! zone between kernels, and touches both there without atomic instructions; thieves lock it out while it is in a
-//! kernel. A thief that finds the owner inside never waits for it.
+//! Owns the lock of a thread's run queue and idle shards, which is biased towards that thread. Between kernels the thread
+//! is inside, and touches both without atomic instructions; thieves lock it out while it is in a kernel. A thief that
+//! finds the owner inside never waits for it.
 //!
 //! # Why owner and thief never meet
 //! The owner says that it is inside, passes the cheap fence, and looks for the lock; a thief locks, passes the
