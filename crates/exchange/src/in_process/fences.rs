@@ -37,6 +37,7 @@ mod real {
 
     #[cfg(target_os = "linux")]
     fn register() -> bool {
+        // Registered and tried: without a barrier that works both sides have to be full fences.
         let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
             && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
         EXPEDITED.store(registered, Ordering::SeqCst);

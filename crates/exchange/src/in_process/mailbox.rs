@@ -78,6 +78,7 @@ impl<T> Mailbox<T> {
         if top == closed() {
             return Err(content);
         }
+        // Without the bit, which is the head's alone.
         let next = letter(top);
         let added = Box::into_raw(Box::new(Letter { next, content }));
         loop {

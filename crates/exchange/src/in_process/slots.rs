@@ -138,6 +138,7 @@ impl Slots {
         }
         let width_bytes = links.fan_in_max() as usize * stride;
         let mut next = 0;
+        // Only destinations that start here have places: memory follows those.
         let offset = |to| {
             let starts_here = destination(to).starts_here;
             let offset = starts_here.then_some(next);
@@ -178,6 +179,8 @@ impl Slots {
                 .collect(),
             rooms: rooms(links),
         };
+        // Each place has a value from the beginning, so that a source may always use again what
+        // lies there.
         for at in 0..places * OPEN_TURNS as usize {
             // SAFETY: within the allocation; a zeroed header says that no turn has written.
             unsafe { piece.write_default(slots.piece_at(base.add(at * stride))) };

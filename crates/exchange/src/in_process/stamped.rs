@@ -152,6 +152,7 @@ impl Stamped {
         for (destination, ordinal) in places() {
             let At { number, .. } = self.destinations[destination as usize];
             let known = self.arrived[destination as usize].of(turn);
+            // One that has not looked as far as this source lacks another one as well.
             if destinations.is_near(number) && known.load(Ordering::Relaxed) == ordinal {
                 lacking.push((destination, number));
             }

@@ -447,6 +447,7 @@ impl<P> OpenTurn<P> {
 
     fn cover(&mut self, places: &Range<u64>) {
         for (word, mask) in words(places) {
+            // Only bits that are new: empty marks may cover what came before.
             self.covered_count += u64::from((mask & !self.covered[word]).count_ones());
             self.covered[word] |= mask;
         }

@@ -120,6 +120,7 @@ impl Board {
         if turns.end <= known {
             return;
         }
+        // News repeat and grow: of those with one beginning the longest counts.
         let end = runs.beyond.entry(turns.start).or_insert((0, outcome));
         end.0 = end.0.max(turns.end);
         let mut next = known;

@@ -220,6 +220,7 @@ impl Pool {
     /// Threads take the job from now on; its ticket.
     fn begin(&self, job: &Arc<Job>) -> u64 {
         let mut desk = self.shared.desk();
+        // Under the lock, so no two jobs have one.
         let ticket = self.shared.tickets.load(Ordering::SeqCst) + 1;
         desk.running.push(Running {
             ticket,
@@ -293,6 +294,7 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
             // Stages without a caller's own are not here, so this is not entered for each of its slices.
             caller.run_stages(&mut || left_over = Worker::new(job, own).work_for(CALLER_SLICE));
         } else {
+            // Unparked when something is posted here, or the job ends.
             std::thread::park_timeout(CALLER_LOOKS);
         }
         if looked.elapsed() >= CALLER_LOOKS {

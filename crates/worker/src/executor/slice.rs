@@ -143,6 +143,7 @@ impl<'a, 's> Slice<'a, 's> {
         if matches!(end, End::Stalled) {
             self.watch(lacks);
         }
+        // Calls that left their task open are no tasks done.
         self.tasks = body.slice_tasks - self.left - self.unfinished;
         let failed = matches!(end, End::Failed);
         if self.may_grow
@@ -285,6 +286,7 @@ impl<'a, 's> Slice<'a, 's> {
         let (step, args) = body.steps.ready(issue.task, code, &mut body.cells);
         // What frees has no kernel, and runs on any thread.
         let is_elsewhere = step.runner != self.runner && step.kernel.is_some();
+        // Before the task begins: one that has begun is never given up.
         if is_elsewhere || self.left == 0 || self.job.stop.load(Ordering::Relaxed) {
             return Ran::End(match is_elsewhere {
                 true => End::Elsewhere(step.runner),

@@ -106,6 +106,8 @@ impl<'a> Worker<'a> {
             let mut spins = 0u32;
             while !worker.begin() && !worker.job.calls() {
                 spins += 1;
+                // Others are making their shards: soon it is better to sleep than to take a CPU
+                // from them.
                 if spins < SPINS * 16 {
                     std::hint::spin_loop();
                 } else {

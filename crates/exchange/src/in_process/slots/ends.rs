@@ -202,6 +202,7 @@ impl<'a> DestinationEnd<'a> {
     /// What the destination has heard of a turn; each source is looked at until it has arrived, and then no more.
     #[inline(always)]
     pub fn heard(&self, turn: Turn) -> Heard<'a> {
+        // Relaxed: the destination's thread alone writes it.
         let known = self.arrived.of(turn).load(Ordering::Relaxed);
         if known == self.incoming.fan_in {
             return Heard::All;
@@ -311,6 +312,8 @@ impl<'a> DestinationEnd<'a> {
     /// Ends a turn, which has been read, and opens the one K later. Calls `wake` for each source that waits for room.
     #[inline(always)]
     pub fn retire(&self, turn: Turn, mut wake: impl FnMut(u32)) {
+        // Before the room is told: from then on the place belongs to the turn that follows it
+        // there.
         self.arrived.of(turn).store(0, Ordering::Relaxed);
         self.room.retire(|source| wake(source as u32));
     }
