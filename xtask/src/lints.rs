@@ -3,6 +3,7 @@
 //! The scan reads tokens, so comments and strings never trigger a rule. It does not resolve names:
 //! a renamed import gets past it, and a review has to catch that.
 
+mod paths;
 mod rules;
 mod scan;
 mod tokens;
@@ -41,6 +42,7 @@ pub fn check() -> Result<bool, Box<dyn Error>> {
         }
     }
     faults.extend(unsafe_modules::stale(&argued));
+    faults.extend(paths::faults(&root)?);
     for fault in &faults {
         eprintln!("{fault}");
     }

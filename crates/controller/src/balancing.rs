@@ -59,6 +59,7 @@ impl Controller {
             .filter(stay)
             .map(place)
             .collect();
+        // A shard on its way counts where it goes: else two rounds would fill one worker twice.
         let at = |shard: ShardId| match self.moves.get(&shard) {
             Some(moving) => Some(At::Towards(moving.to)),
             None => Some(At::Here(self.map.entry(shard).ok()??.owner)),

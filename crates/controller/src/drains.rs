@@ -47,6 +47,7 @@ impl Controller {
 
     /// A worker is to leave; [`Effect::Left`] tells when it has. `bytes` is how large its shards are thought to be.
     pub fn drain(&mut self, worker: WorkerId, bytes: u64) {
+        // A second order would begin the drain anew.
         if !self.workers.contains_key(&worker) || self.leaving.contains_key(&worker) {
             return;
         }
@@ -72,6 +73,7 @@ impl Controller {
         self.tell_news();
         for worker in self.leaving.keys().copied().collect::<Vec<_>>() {
             if let Some(leaving) = self.leaving.get_mut(&worker) {
+                // Room comes and goes: who had none is asked again once a tick, not once a shard.
                 leaving.full.clear();
             }
             self.empty(worker);
@@ -97,6 +99,7 @@ impl Controller {
         if !matches!(self.leaving[&worker].stage, Stage::Emptying) {
             return;
         }
+        // Shards that come to it count as well: it would be left with one of them.
         let touches = self
             .moves
             .values()
@@ -112,6 +115,7 @@ impl Controller {
             })
             .filter(|shard| !self.moves.contains_key(shard))
             .collect();
+        // Orders go out in batches, whenever half of those before have ended.
         if self.ends.are_near() || on_their_way > MOVES_AT_ONCE / 2 {
             return;
         }
@@ -145,6 +149,7 @@ impl Controller {
         let may = |it: &&WorkerId| !self.leaving.contains_key(*it) && !full.contains(*it);
         let mut held: BTreeMap<WorkerId, u64> =
             self.workers.keys().filter(may).map(|it| (*it, 0)).collect();
+        // Silent and stuck workers are better than none: the drain would never end.
         if held.keys().any(|it| !self.left_out.contains(it)) {
             held.retain(|it, _| !self.left_out.contains(it));
         }
@@ -153,6 +158,7 @@ impl Controller {
                 *held += u64::from(range.end - range.first);
             }
         }
+        // Published moves are in the map already.
         for coming in self.moves.values().filter(|it| !it.is_published) {
             if let Some(held) = held.get_mut(&coming.to) {
                 *held += 1;
@@ -163,6 +169,7 @@ impl Controller {
 
     fn begin_parting(&mut self, worker: WorkerId) {
         let others = self.workers.keys().copied().filter(|it| *it != worker);
+        // Only members of this moment: who joins later is added by `tell_leavers`.
         let others: BTreeSet<WorkerId> = others.collect();
         for &to in &others {
             self.tell_map(to);
@@ -179,6 +186,8 @@ impl Controller {
         for (worker, leaving) in &mut self.leaving {
             match &mut leaving.stage {
                 Stage::Emptying => continue,
+                // The newcomer has the whole map, but it may hold frames of before: it parts as the
+                // others do.
                 Stage::Parting(awaited) => drop(awaited.insert(to)),
                 Stage::Going => {}
             }
@@ -202,6 +211,7 @@ impl Controller {
                 awaited.remove(&from);
                 self.dismiss_if_parted(worker);
             }
+            // All that it forwarded was acknowledged, so it may end.
             Stage::Going if from == worker => self.let_go(worker),
             Stage::Going | Stage::Emptying => {}
         }
@@ -229,6 +239,8 @@ impl Controller {
         }
         let stays = |(shard, it): (&ShardId, &Move)| (it.to == worker).then_some(*shard);
         let stay: Vec<ShardId> = self.moves.iter().filter_map(stays).collect();
+        // They never left their holder: nothing was published, or the worker would be among the
+        // holders.
         for shard in stay {
             self.moves.remove(&shard);
             let to = worker;
@@ -244,6 +256,7 @@ impl Controller {
         self.workers.remove(&worker);
         self.threads.remove(&worker);
         self.gone.insert(worker);
+        // After it is out of the members: nothing is said to it any more.
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.send(to, &Body::Gone(Gone { worker }));
         }

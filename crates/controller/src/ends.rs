@@ -55,10 +55,12 @@ impl Controller {
         from: WorkerId,
         finished: &Finished,
     ) -> Result<(), ControllerError> {
+        // What an earlier generation has finished says nothing of this one.
         if JobKey::new(finished.job, finished.generation) != self.key {
             return Ok(());
         }
         let mut ranges = finished.shards.iter();
+        // Checked before anything is noted: a refused frame must change nothing.
         if ranges.any(|range| range.end > self.map.shards(range.group)) {
             return Err(ControllerError::NoSuchShards { worker: from });
         }
@@ -67,6 +69,7 @@ impl Controller {
                 group: range.group,
                 index,
             });
+            // A set: what is said twice counts once.
             self.ends.finished.extend(shards);
         }
         let shards: u64 = self.map.counts().into_iter().map(u64::from).sum();
@@ -77,6 +80,7 @@ impl Controller {
 
     /// Ends the job when its shards have all finished, unless one is on its way.
     pub(crate) fn end_if_complete(&mut self) {
+        // A move that is only ordered takes nothing away: its shard stays (`on_reserved`).
         let lies_still = self.moves.values().all(|it| !it.is_published);
         if self.ends.are_complete && (lies_still || mutants::is_on("jobs-end-while-shards-move")) {
             self.end(Ok(()));
@@ -101,6 +105,7 @@ impl Controller {
         if self.is_over() {
             return;
         }
+        // A worker that never held a shard takes nothing of the job along.
         if self.can_spare(worker) {
             return self.spare(worker);
         }
@@ -134,6 +139,7 @@ impl Controller {
             return;
         }
         let failure = over.as_ref().err().cloned();
+        // Before the workers are told: from now on `join` tells newcomers, too.
         self.ends.over = Some(over);
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.tell_end(to);

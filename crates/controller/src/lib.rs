@@ -167,15 +167,20 @@ impl Controller {
     /// A worker joins. Everybody hears of it, and it hears of everybody, where the shards are, and whether the job is over. Shards come to it
     /// when they are ordered to.
     pub fn join(&mut self, worker: WorkerId) {
+        // Whoever has left stays out: the others have forgotten it, and its session would begin
+        // anew.
         if self.workers.contains_key(&worker) || self.gone.contains(&worker) {
             return;
         }
+        // Listed before the newcomer is among them: it is not told of itself.
         let others: Vec<WorkerId> = self.workers.keys().copied().collect();
         self.workers.insert(worker, FrameSession::default());
         for other in others {
             self.send(other, &Body::Joined(Joined { worker }));
             self.send(worker, &Body::Joined(Joined { worker: other }));
         }
+        // The map before who leaves: a worker parts from another only by a map that does not name
+        // it.
         self.tell_map(worker);
         self.tell_end(worker);
         self.tell_leavers(worker);
@@ -215,6 +220,8 @@ impl Controller {
             .workers
             .get_mut(&from)
             .ok_or(ControllerError::Stranger(from))?;
+        // Frames without a number are hints and acknowledgements: taking them twice changes
+        // nothing.
         if let Some(sequence) = frame.sequence
             && peer.receive(sequence)? == Received::Repeated
         {
@@ -232,6 +239,7 @@ impl Controller {
             _ => {}
         }
         // Who has just left is told nothing.
+        // Looked up again: the frame may have been the last word of a worker that left with it.
         let peer = self.workers.get_mut(&from);
         if let Some(received) = peer.and_then(|peer| peer.ack()) {
             let priority = Priority::FIRST;
@@ -285,6 +293,8 @@ impl Controller {
     /// Tells a worker every entry of the map.
     fn tell_map(&mut self, to: WorkerId) {
         let entries: Vec<EntryRange> = self.map.entries().collect();
+        // Several frames: the worker may act on a part of the map, since each entry has its
+        // version.
         for entries in entries.chunks(ENTRIES_MAX) {
             let update = self.update(entries.to_vec());
             self.send(to, &Body::MapUpdate(update));

@@ -54,6 +54,7 @@ impl Controller {
     /// # Errors
     /// When the order makes no sense. Nothing changes then.
     pub fn order(&mut self, shard: ShardId, to: WorkerId, bytes: u64) -> Result<(), Refusal> {
+        // A shard that travels would keep the job from ending.
         if self.ends.are_near() {
             return Err(Refusal::Over(self.key.job));
         }
@@ -64,6 +65,7 @@ impl Controller {
         if self.leaving.contains_key(&to) {
             return Err(Refusal::Leaving(to));
         }
+        // A second order before the first arrival would give one version two owners (invariant 1).
         if self.moves.contains_key(&shard) && !mutants::is_on("moves-overtake") {
             return Err(Refusal::OnItsWay(shard));
         }
@@ -72,6 +74,7 @@ impl Controller {
         }
         let version = entry.version + u64::from(!mutants::is_on("moves-keep-their-version"));
         let is_published = false;
+        // Noted before the destination is asked: its answer is checked against this.
         self.moves.insert(
             shard,
             Move {
@@ -115,6 +118,7 @@ impl Controller {
             self.moves.remove(&shard);
             let to = from;
             self.effects.push(Effect::Stays { shard, to });
+            // Whoever drains the holder tries another worker until the next tick.
             self.note_full(ordered.from, to);
             self.go_on();
         } else if self.ends.are_near() && !ordered.is_published {
@@ -129,6 +133,7 @@ impl Controller {
     /// There is room: the new version is published.
     fn depart(&mut self, shard: ShardId) -> Result<(), MapError> {
         let ordered = self.moves.get_mut(&shard).expect("the caller saw it");
+        // From here on the move cannot be taken back: workers act on the version.
         ordered.is_published = true;
         let entry = EntryRange {
             group: shard.group,
@@ -140,6 +145,8 @@ impl Controller {
             },
         };
         let (from, to) = (ordered.from, ordered.to);
+        // Pieces may be sent there from now on, so the worker cannot be spared any more
+        // (`can_spare`).
         self.holders.insert(to);
         let _ = self.map.apply(&entry)?;
         self.publish(shard, entry, [from, to]);
@@ -163,6 +170,7 @@ impl Controller {
         self.moves.remove(&shard);
         let to = from;
         self.effects.push(Effect::Moved { shard, to });
+        // The job may have waited for this shard alone.
         self.end_if_complete();
         self.go_on();
         Ok(())
@@ -176,6 +184,7 @@ impl Controller {
         version: Version,
     ) -> Result<Move, ControllerError> {
         let fits =
+            // All of it has to fit: an answer to an earlier order of the same shard may come late.
             |ordered: &&Move| key == self.key && ordered.to == from && ordered.version == version;
         self.moves
             .get(&shard)

@@ -27,6 +27,8 @@ impl Untold {
             let entry = map.entry(ShardId { group, index }).ok().flatten();
             let entry = entry.expect("what has moved has been placed");
             match entries.last_mut() {
+                // Shards that moved together have equal entries, so a drain of thousands is a few
+                // ranges.
                 Some(last) if (last.group, last.end, last.entry) == (group, index, entry) => {
                     last.end += 1;
                 }
@@ -53,6 +55,7 @@ impl Controller {
         for to in movers {
             self.send(to, &update);
         }
+        // A later move of the same shard replaces it: only the newest version matters.
         self.untold.0.insert(shard, movers);
     }
 
@@ -66,6 +69,7 @@ impl Controller {
         let hearers = self.workers.keys().copied();
         let hearers: Vec<WorkerId> = hearers.filter(|it| untold.is_news_for(*it)).collect();
         let (relays, others): (Vec<_>, Vec<_>) =
+            // Who may fall silent is a leaf: what it would have handed on would reach nobody.
             hearers.into_iter().partition(|it| self.hands_on(*it));
         for entries in entries.chunks(ENTRIES_MAX) {
             let news = News::MapUpdate(self.update(entries.to_vec()));

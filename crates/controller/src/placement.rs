@@ -16,6 +16,7 @@ pub fn place(shards: &[u32], columns: &[u32], weights: &[(WorkerId, u32)]) -> Pa
     assert_eq!(shards.len(), columns.len(), "columns for each group");
     let mut map = PartitionMap::new(shards.iter().copied());
     for ((group, &count), &columns) in (0..).map(GroupId).zip(shards).zip(columns) {
+        // Down columns an entry may be one shard long, so large grids are left as they are.
         let is_grid = columns > 1 && count <= GRID_MAX && count.is_multiple_of(columns);
         let entries = if is_grid {
             down_columns(columns, &share(count, weights))
@@ -58,6 +59,7 @@ fn down_columns(columns: u32, shares: &[(Range<u32>, WorkerId)]) -> Vec<(Range<u
     let count = shares.last().map_or(0, |(range, _)| range.end);
     let rows = count / columns;
     let owner = |index: u32| {
+        // Its place if shards were counted down one column after the other.
         let place = index % columns * rows + index / columns;
         let at = shares.partition_point(|(range, _)| range.end <= place);
         shares[at].1

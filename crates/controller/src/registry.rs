@@ -255,6 +255,8 @@ impl Registry {
             }
             Message::Unprepared { key, why } => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                // What could not be prepared may be an earlier generation: the job goes on without
+                // it.
                 if self.job_in(key).is_some() {
                     self.cancel(key.job, format!("on worker {worker}: {why}"));
                 }
@@ -298,6 +300,7 @@ impl Registry {
         for worker in self.workers.values_mut() {
             if worker.caller == Some(caller) {
                 (worker.caller, worker.lost_at) = (None, Some(now));
+                // The worker may come back: how it was lost is told only if it does not.
                 worker.loss = how;
             }
         }
@@ -308,6 +311,7 @@ impl Registry {
         let mut jobs = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.client == Some(caller) {
+                // Before it is ended: nobody is told of its end any more.
                 job.client = None;
                 jobs.push(*id);
             }
@@ -322,6 +326,7 @@ impl Registry {
     /// The time passes. To be called a few times in [`RETURN_TIME`].
     pub fn on_tick(&mut self, now: Duration) {
         self.now = now;
+        // A lost link alone ends nothing: the process may dial again within that time.
         let is_gone = |worker: &Worker| {
             let lost = worker.lost_at;
             lost.is_some_and(|at| now.saturating_sub(at) >= RETURN_TIME)

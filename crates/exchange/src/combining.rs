@@ -52,6 +52,7 @@ pub struct CombiningTree {
 impl CombiningTree {
     /// The tree over so many sources, if they are enough for a group below the root.
     pub fn new(sources: u32, bits: u8) -> Option<CombiningTree> {
+        // With one group or none the destination is the only relay there could be.
         let fits = (1..=16).contains(&bits) && u64::from(sources) > 1 << bits;
         fits.then_some(CombiningTree { sources, bits })
     }
@@ -59,6 +60,7 @@ impl CombiningTree {
     /// The least group that is larger than a node; none at the root.
     fn above(&self, node: TreeNode) -> Option<TreeNode> {
         let level = (node.level / self.bits + 1).checked_mul(self.bits)?;
+        // What would meet at the root goes to the destination, which merges anyway.
         let is_below_root = level < 32 && u64::from(self.sources) > 1 << level;
         is_below_root.then(|| TreeNode {
             level,
@@ -78,11 +80,14 @@ impl CombiningTree {
     /// Where what comes to a relay goes if that does not merge it: to the next one.
     pub fn past(&self, shard: u32, node: TreeNode) -> Option<u32> {
         let groups = self.groups_around(node).map(relay);
+        // Groups around a node begin at ever lower shards, so the nearest below this one is the
+        // next.
         groups.filter(|it| *it < shard).max()
     }
 
     /// The group in which a relay merges what a node has sent; none when it is the relay of no such group.
     pub fn group(&self, shard: u32, node: TreeNode) -> Option<TreeNode> {
+        // A node beyond the sources is made up.
         let is_counted = node.leaves()?.end <= u64::from(self.sources).next_power_of_two();
         let mut groups = self.groups_around(node);
         groups.find(|group| relay(*group) == shard && is_counted)
@@ -111,6 +116,7 @@ impl CombiningTree {
             let group = std::iter::once(least).chain(around);
             let group = group.reduce(|inner, group| if is_all(&inner) { group } else { inner });
             let group = group.unwrap_or(least);
+            // The range may span groups: each gets its own part.
             let until = self.sources_of(group).end.min(end);
             parts.push((group, at..until));
             at = until;

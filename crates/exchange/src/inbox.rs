@@ -143,6 +143,7 @@ impl<P> Inbox<P> {
             .into_iter()
             .map(|exchange| Lane::new(exchange, open_turns))
             .collect();
+        // Sorted for the look-up; an exchange that is named twice has one lane.
         lanes.sort_by_key(|lane| lane.exchange);
         lanes.dedup_by_key(|lane| lane.exchange);
         Inbox { shard, lanes }
@@ -171,9 +172,11 @@ impl<P> Inbox<P> {
             .place(exchange)
             .ok_or(InboxError::UnknownExchange(exchange))?;
         let lane = &mut self.lanes[place];
+        // Retired turns are known by their number alone: what they have had is not remembered.
         if turn < lane.next && !mutants::is_on("inbox-reopens-turns") {
             return Ok(Accepted::Repeated);
         }
+        // An honest source has waited for credit, so nothing beyond the open turns has to be kept.
         if turn >= lane.next && !lane.is_open(turn) {
             return Err(InboxError::WithoutCredit {
                 exchange,
@@ -316,6 +319,7 @@ impl<P> Inbox<P> {
         let lane = self.lane(exchange);
         while lane.next < next {
             let turn = lane.next;
+            // Not closed: it was merged elsewhere, so nothing was handed out here.
             lane.open(turn).reset();
             lane.next += 1;
         }
@@ -344,6 +348,8 @@ impl<P> Inbox<P> {
             let (exchange, next, count) = (*exchange, *next, open.len() as u64);
             (0..).zip(open).flat_map(move |(place, open)| {
                 // The one of the open turns that is kept there.
+                // Open turns lie at their number modulo the count, so the first place is not the
+                // lowest turn.
                 let turn = next.wrapping_add((place + count - next % count) % count);
                 open.pieces_mut().map(move |payload| Waits {
                     exchange,

@@ -167,6 +167,8 @@ impl<P: AsRef<[u8]>> Parcel<P> {
             } => Some((*source, *chunk, payload.as_ref().as_ptr_range())),
             Item::Empty { .. } => None,
         };
+        // The same memory, not equal bytes: comparing large pieces would cost as much as sending
+        // them.
         follows && name(self).is_some() && name(self) == name(next)
     }
 }
@@ -185,6 +187,8 @@ pub fn parcels<P: Weight + Clone>(
     } = data.head;
     let mut split = |first: u32, end: u32, item: Item<P>| {
         let start = data.versions.partition_point(|range| range.end <= first);
+        // A piece for several destinations is one parcel for each version that the sender had of
+        // them.
         let ranges = data.versions[start..].iter();
         for range in ranges.take_while(|range| range.first < end) {
             let destinations = range.first.max(first)..range.end.min(end);
@@ -234,6 +238,7 @@ pub fn coalesce<'a, P: AsRef<[u8]>>(head: DataHead, parcels: &'a [Parcel<P>]) ->
         let goes_on = before.is_some_and(|before| before.goes_on_in(parcel));
         before = Some(parcel);
         match &parcel.item {
+            // A broadcast is one piece for all of its destinations in a frame.
             Item::Piece { .. } if goes_on => {
                 data.pieces.last_mut().expect("the one before").end = end;
             }
@@ -278,6 +283,7 @@ fn oldest_versions<P>(parcels: &[Parcel<P>]) -> Vec<VersionRange> {
         .flat_map(|p| [p.destinations.start, p.destinations.end])
         .collect();
     edges.sort_unstable();
+    // Destinations between two edges have the same parcels, so one version serves them.
     edges.dedup();
     // Between each edge and the next.
     let mut oldest: Vec<Option<Version>> = vec![None; edges.len()];
@@ -285,6 +291,7 @@ fn oldest_versions<P>(parcels: &[Parcel<P>]) -> Vec<VersionRange> {
         let at = edges.partition_point(|&edge| edge < parcel.destinations.start);
         let to = edges.partition_point(|&edge| edge < parcel.destinations.end);
         for version in &mut oldest[at..to] {
+            // The oldest: a version that is too new would keep a receiver from forwarding.
             *version = Some(version.map_or(parcel.version, |other| other.min(parcel.version)));
         }
     }

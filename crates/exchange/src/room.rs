@@ -75,6 +75,7 @@ impl Room {
             let bytes = piece.as_ref().map_or(0, |piece| piece.bytes());
             bytes.saturating_add(beside_bytes)
         };
+        // First in memory; what finds no room is spilled, and only what remains of it counts.
         let source = match self.budget.reserve(class, bytes(&piece)) {
             Ok(room) => return Ok(room),
             Err(refused) => refused,

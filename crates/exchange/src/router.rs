@@ -134,6 +134,8 @@ impl<P: Clone + Weight> Router<P> {
         let entry = self.map.entry(shard).ok().flatten();
         let entry = entry.filter(|entry| entry.owner == self.me)?;
         let was_let_go = from == owner && version >= entry.version;
+        // Smaller than what names this worker: a holder that has let the shard go knows a newer
+        // version, and forwards it.
         let version = entry.version.saturating_sub(1);
         (!was_let_go).then_some(Entry { owner, version })
     }
@@ -175,6 +177,7 @@ impl<P: Clone + Weight> Router<P> {
         // Before anything is kept: a hostile range must not cost memory.
         let known = self.map.runs(parcel.group, parcel.destinations.clone())?;
         drop(known);
+        // What an ended generation still has on its way is nobody's any more.
         if generation < self.generation && !mutants::is_on("router-takes-older-generations") {
             return Ok(());
         }
@@ -190,6 +193,8 @@ impl<P: Clone + Weight> Router<P> {
             let piece = parcel.item.payload_mut();
             let room = self
                 .room
+                // Nobody waits for it here yet, so it must not take the floor of what is waited
+                // for.
                 .admit(at, Class::Early, piece, held_bytes::<P>())?;
             self.ahead
                 .entry(generation)
@@ -209,6 +214,7 @@ impl<P: Clone + Weight> Router<P> {
         effects: &mut Vec<Effect<P>>,
     ) -> Result<Applied, RouterError> {
         let applied = self.map.apply(update)?;
+        // Older news decide nothing that was not decided.
         if applied == Applied::Ignored || mutants::is_on("router-forgets-what-it-holds") {
             return Ok(applied);
         }
@@ -226,6 +232,7 @@ impl<P: Clone + Weight> Router<P> {
     /// The shard is here now, with its inbox: brings out what was held for it.
     pub fn arrive(&mut self, shard: ShardId, effects: &mut Vec<Effect<P>>) {
         self.here.insert(shard);
+        // Nobody else has it any more, so nothing goes back.
         self.holders.remove(&shard);
         self.examine(shard, effects);
     }
@@ -247,6 +254,7 @@ impl<P: Clone + Weight> Router<P> {
     ) -> Result<(), RouterError> {
         assert!(generation > self.generation, "generations only grow");
         self.generation = generation;
+        // Shards of the new generation arrive anew; what was held for the old one is nobody's.
         self.here.clear();
         self.held.clear();
         let later = self
@@ -254,6 +262,7 @@ impl<P: Clone + Weight> Router<P> {
             .split_off(&Generation(generation.0.saturating_add(1)));
         let mut reached = std::mem::replace(&mut self.ahead, later);
         for (from, parcel, room) in reached.remove(&generation).unwrap_or_default() {
+            // It is routed now, and counts where that leads: twice would take room from the floor.
             drop(room);
             self.route(from, parcel, effects)?;
         }
@@ -271,6 +280,8 @@ impl<P: Clone + Weight> Router<P> {
             // As far as the same is to be done.
             let way = self.way(from, &parcel, start);
             let mut end = start + 1;
+            // One parcel for a run of destinations: a broadcast to a thousand shards here is
+            // delivered as one.
             while end < parcel.destinations.end && self.way(from, &parcel, end) == way {
                 end += 1;
             }
@@ -295,10 +306,13 @@ impl<P: Clone + Weight> Router<P> {
         let version = parcel.version;
         let group = parcel.group;
         let shard = ShardId { group, index };
+        // Whoever holds the shard takes what is for it, whatever the versions say.
         if self.here.contains(&shard) {
             return Way::Deliver;
         }
         match self.map.entry(shard) {
+            // Only by a newer version: two workers of equal knowledge would else send it to and
+            // fro.
             Ok(Some(entry)) if entry.owner != self.me && is_newer(entry.version, version) => {
                 Way::Forward(entry)
             }
@@ -320,6 +334,7 @@ impl<P: Clone + Weight> Router<P> {
             .filter(same)
             .map(|held| held.parcel.turn)
             .min();
+        // What was the lowest turn until now is no longer waited for first.
         if lowest.is_some_and(|lowest| turn < lowest) {
             for later in held.iter_mut().filter(same) {
                 // Where early pieces have no room it stays: it was admitted.
@@ -384,6 +399,7 @@ impl<P: Clone + Weight> Router<P> {
             to: entry.owner,
             parcel,
         });
+        // Whoever sent it learns the version, and sends the next piece there at once.
         if from != self.me {
             effects.push(Effect::SendEntry {
                 to: from,

@@ -75,6 +75,8 @@ impl<'a> Chunk<'a> {
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         match self.lent {
             [] => &mut self.copied,
+            // Behind what is lent nothing can stand in this chunk: it goes to the front of the
+            // next.
             _ => &mut self.beyond,
         }
     }
@@ -159,6 +161,7 @@ impl Encoder {
         go_on: impl FnOnce(&mut Cursor, &mut Chunk<'a>) -> Result<bool, SpillError>,
     ) -> Result<Option<Chunk<'a>>, SpillError> {
         let mut chunk = Chunk::new(bytes_max);
+        // What had no room in the chunk before comes first.
         let waiting = &self.beyond[self.given_bytes..];
         let now = waiting.len().min(chunk.room());
         chunk.copied.extend_from_slice(&waiting[..now]);
@@ -166,6 +169,7 @@ impl Encoder {
         if !chunk.is_full() && !self.is_done {
             self.is_done = go_on(&mut self.cursor, &mut chunk)?;
         }
+        // All of it is given, so its memory is free for what has no room now.
         if self.given_bytes == self.beyond.len() {
             self.beyond = std::mem::take(&mut chunk.beyond);
             self.given_bytes = 0;
@@ -196,6 +200,7 @@ pub struct Decoder {
 impl Decoder {
     /// Into this value, which becomes another one; memory that it owns is used again.
     pub fn new(mut value: Value) -> Decoder {
+        // Others may see the payload; it is written over here.
         value.forget_shared();
         let pending = Pending::new(value.payload_type().name_of());
         Decoder { value, pending }
@@ -284,6 +289,7 @@ impl Pending {
     fn feed(&mut self, mut bytes: &[u8], go_on: GoOn<'_>) -> Result<(), ChunkError> {
         while !bytes.is_empty() && !self.is_done {
             let before = self.begun.len();
+            // Nothing is left of the part before: bytes are read where they lie, without a copy.
             if before == 0 {
                 let read = self.read(bytes, go_on)?;
                 bytes = &bytes[read..];
@@ -294,6 +300,8 @@ impl Pending {
                 }
                 break;
             }
+            // As much as doubles what has begun: a value that needs many parts is tried a few
+            // times, not once a part.
             let more = bytes.len().min(self.wanted_bytes - before);
             self.begun.extend_from_slice(&bytes[..more]);
             if self.begun.len() < self.wanted_bytes {
@@ -318,6 +326,7 @@ impl Pending {
         if self.is_done {
             return self.refuse_left(&self.begun);
         }
+        // From now on what is missing is an error and no reason to wait.
         self.cursor.is_last = true;
         let begun = std::mem::take(&mut self.begun);
         let read = self.read(&begun, go_on)?;
@@ -332,6 +341,7 @@ impl Pending {
     /// How many of these bytes are read.
     fn read(&mut self, bytes: &[u8], go_on: GoOn<'_>) -> Result<usize, ChunkError> {
         let left = |all: u64| all.saturating_sub(self.read_bytes);
+        // So that a length in the bytes is compared with what can still come.
         self.cursor.expected_bytes = self.expected_bytes.map(left);
         let mut input = bytes;
         self.is_done = go_on(&mut self.cursor, &mut input)?;

@@ -61,9 +61,11 @@ macro_rules! floats {
         impl Number for $t {
             fn add(self, other: Self) -> Self {
                 let sum = self + other;
+                // One NaN: which bits a sum of NaNs has differs by CPU.
                 if sum.is_nan() { <$t>::NAN } else { sum }
             }
             fn least(self, other: Self) -> Self {
+                // A NaN wins, whichever side it is on.
                 if self.is_nan() || other.is_nan() { return <$t>::NAN; }
                 // Total order, so that −0.0 and 0.0 do not depend on the order of operands.
                 if self.total_cmp(&other).is_le() { self } else { other }
@@ -159,6 +161,7 @@ impl<T: Payload> Partials<T> {
         match self.entries.get_mut(self.used) {
             Some(entry) => {
                 entry.0 = node;
+                // The buffers of the turn before are used again.
                 entry.1.clone_from(value);
             }
             None => self.entries.push((node, value.clone())),
@@ -186,11 +189,13 @@ impl<T: Payload> Partials<T> {
     }
 
     fn fold(&mut self, op: &impl Combine<T>) {
+        // Entries that do not follow each other are left as they are.
         let Some(leaves) = self.leaves() else {
             return;
         };
         let entries = &mut self.entries;
         let (mut at, mut kept) = (0, 0);
+        // The nodes that the fixed tree has there: anything else would group a sum in another way.
         for node in aligned_nodes(leaves.start, leaves.end) {
             let mut folding = Folding::default();
             while let Some(&(inner, _)) = entries
@@ -237,6 +242,8 @@ impl<T: Payload> Blocks<T> {
             for index in node.start()..node.start() + (1 << node.level) {
                 if let Some(value) = self.block((index - range.start) as usize) {
                     let leaf = TreeNode::leaf(index);
+                    // Before the value is pushed: what is merged by then frees the last buffer, and
+                    // the value is written there.
                     folding.settle(leaf, |l, r| fold(out, l, r));
                     folding.push(leaf, out.used, |_, _| unreachable!("settled"));
                     out.push(leaf, value);
@@ -257,6 +264,7 @@ fn merge<T: Payload>(
     right: usize,
 ) {
     let (head, tail) = entries.split_at_mut(right);
+    // Into the left one: its place is that of their parent.
     op.combine(&mut head[left].1, &tail[0].1);
 }
 
@@ -275,6 +283,7 @@ fn fold_inbox<T: Payload>(
     for (_, partials) in inbox {
         let used = partials.used;
         for (node, value) in &mut partials.entries[..used] {
+            // By reference: a sum of a thousand partials copies none of them.
             operands.push(value);
             folding.push(*node, operands.len() - 1, |l, r| {
                 combine(&mut operands, l, r)
@@ -355,6 +364,8 @@ impl Program {
         let exchange = self.exchange::<Shared<T>>(name.clone(), Relation::OneToAll);
         self.scatter(name.clone(), &exchange).cell(from).run(
             |from: &mut Value, out: &mut Outbox<'_, Shared<T>>| {
+                // A copy of some cache lines costs less than the count of a shared value, which all
+                // destinations write.
                 if from.bytes() <= COPIED_BYTES_MAX {
                     let value = from.get::<T>().expect("the dataset's type");
                     out.for_each(|_, piece| match piece {
@@ -371,6 +382,7 @@ impl Program {
             |inbox: &mut Inbox<'_, Shared<T>>, to: &mut Value| {
                 for (_, piece) in inbox {
                     match piece {
+                        // Into the buffers that are there, unless somebody else sees them.
                         Shared::Copied(value) if !to.is_shared() => {
                             to.get_mut::<T>()
                                 .expect("the dataset's type")
@@ -533,6 +545,8 @@ impl Program {
                 for row in rows {
                     let destination = partition_of(&row.0, partitions);
                     let piece = out.piece(destination);
+                    // A piece's buffer has what an earlier turn left: it is cleared when it is
+                    // first written.
                     if !std::mem::replace(&mut started[destination as usize], true) {
                         piece.clear();
                     }

@@ -29,12 +29,14 @@ pub fn float(number: f64) -> u64 {
     // From −2⁶³ to below 2⁶⁴, where integers have 64 bits. Beyond, whatever is finite is whole.
     if number >= i64::MIN as f64 && number < u64::MAX as f64 {
         let whole = number as i128;
+        // A whole float is the key that the integer is.
         if whole as f64 == number {
             return integer(whole);
         }
     } else if number.is_finite() {
         return digits(&format!("{number:.0}"));
     }
+    // All NaNs are one key.
     let canonical = if number.is_nan() { f64::NAN } else { number };
     xxh3_64(&canonical.to_bits().to_le_bytes())
 }

@@ -63,6 +63,7 @@ impl Placement {
             }
             _ => false,
         };
+        // What a shuffle writes lies by key: that is what this is about.
         if shuffles {
             return;
         }
@@ -70,6 +71,7 @@ impl Placement {
         let written: smallvec::SmallVec<[DatasetId; 4]> =
             writes.map(|(dataset, _)| *dataset).collect();
         for dataset in written {
+            // Once: the first writer that is no shuffle decides for good.
             if !std::mem::replace(&mut self.rows(dataset).are_scattered, true) {
                 self.scattered.push(dataset);
                 self.relate_readers(spec, dataset);
@@ -86,6 +88,7 @@ impl Placement {
 
     /// What was added since is no longer there.
     pub(crate) fn take_back(&mut self, mark: &Mark, spec: &mut Spec) {
+        // Last first, as they were added: each is the last one of its dataset's readers then.
         for shuffle in self.shuffles.split_off(mark.shuffles).into_iter().rev() {
             self.is_shuffle[shuffle.exchange.index()] = false;
             self.rows(shuffle.from).read_by.pop();
@@ -112,6 +115,7 @@ impl Placement {
     fn relate(&self, spec: &mut Spec, shuffle: u32) {
         let Shuffle { exchange, from, to } = self.shuffles[shuffle as usize];
         let read = &spec.datasets[from.index()];
+        // Only shuffles have written it, and with as many partitions a row stays where it is.
         let lie_by_key = !read.loaded && !self.datasets[from.index()].are_scattered;
         let stays = lie_by_key && read.count == spec.datasets[to.index()].count;
         spec.exchanges[exchange.index()].relation = if stays {

@@ -62,6 +62,7 @@ impl Plan {
     pub fn compile(program: Arc<Program>, bindings: &Bindings) -> Result<Plan, BuildError> {
         let structure = program.structure()?;
         let spec = program.spec();
+        // A shard of it could not be made, on whichever worker it is.
         if let Some(dataset) = program.to_be_given().next() {
             let dataset = spec.datasets[dataset.index()].name.clone();
             return Err(BuildError::NotGiven { dataset });
@@ -78,6 +79,7 @@ impl Plan {
             })
             .collect::<Result<Vec<u32>, _>>()?;
         let hints = hint::of_groups(&program.hints, &structure.groups);
+        // Once counts are bound: a relation between symbols could not be checked before.
         let exchanges = link_exchanges(spec, &structure, &counts)?;
         let codes = Compiler::new(&program, &structure).compile();
         let is_loop = |node: &&Node| matches!(node, Node::Repeat { .. } | Node::While { .. });

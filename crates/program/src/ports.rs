@@ -47,6 +47,8 @@ impl<'a, P: Payload> Outbox<'a, P> {
                 for route in unsafe { slots.routes() } {
                     // SAFETY: as in `piece`; the slots were laid out for pieces of this size and alignment.
                     let slot = unsafe {
+                        // A slot counts as written when it is handed to the kernel: a kernel that
+                        // leaves it as it is sends what lay there.
                         slots.stamp(route);
                         let offset = SlotHeader::piece_offset(align_of::<P>());
                         &mut *slots.base.add(route.offset + offset).cast::<P>()

@@ -186,6 +186,7 @@ pub struct Program {
 
 /// The type of a function that captures nothing.
 fn stateless<F: 'static>(_: &F) -> Option<TypeId> {
+    // A function without a size captures nothing, so its type says all that it does.
     (size_of::<F>() == 0).then(TypeId::of::<F>)
 }
 
@@ -211,6 +212,7 @@ impl Program {
                 blocks: vec![Vec::new()],
                 streams: Vec::new(),
             },
+            // Relaxed: only that no two are equal matters.
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
             types: Vec::new(),
             pieces: Vec::new(),
@@ -334,6 +336,7 @@ impl Program {
     {
         const {
             assert!(
+                // Another process has the function, and not what this one has captured.
                 size_of::<F>() == 0,
                 "a function that captures nothing: what it needs are parameters"
             )
@@ -376,6 +379,7 @@ impl Program {
     /// # Panics
     /// When it is not one that [is to be given](Program::to_be_given).
     pub fn give(&mut self, dataset: DatasetId, source: Source) {
+        // Once: a second caller would replace what the first one gave.
         let origin = &mut self.sources[dataset.index()];
         assert!(matches!(origin, Some(Origin::Given)), "nobody waits for it");
         *origin = Some(Origin::Made(source));
@@ -434,6 +438,7 @@ impl Program {
         let datasets = &self.spec.datasets;
         let at = datasets.iter().position(|it| it.name == name)?;
         let id = DatasetId(at as u32);
+        // The handle's type is what kernels cast by, so it has to be right.
         self.types[at].is::<T>().then_some(Dataset {
             id,
             program: self.identity,

@@ -34,8 +34,11 @@ impl Rng {
     /// 32 uniform bits.
     pub fn next_u32(&mut self) -> u32 {
         if self.used == 4 {
+            // A block is a function of key and counter alone: whoever draws, and when, changes
+            // nothing.
             self.block = philox(self.counter, self.key);
             self.counter[0] = self.counter[0].wrapping_add(1);
+            // The carry goes into the second word; the row has the last two.
             self.counter[1] = self.counter[1].wrapping_add(u32::from(self.counter[0] == 0));
             self.used = 0;
         }
@@ -74,6 +77,7 @@ fn splitmix(value: u64) -> u64 {
 }
 
 fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    // Ten rounds, as published (Philox4x32-10).
     for _ in 0..10 {
         let first = u64::from(counter[0]) * 0xd251_1f53;
         let second = u64::from(counter[2]) * 0xcd9e_8d57;

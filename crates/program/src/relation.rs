@@ -136,6 +136,7 @@ fn offsets_table(offsets: &[i64], wrap: bool, partitions: u32) -> Table {
             .map(|source| source as u32)
             .collect();
         list.sort_unstable();
+        // Where the ends are joined two offsets may lead to one neighbour, which sends once.
         list.dedup();
         list
     };
@@ -154,6 +155,7 @@ impl Phase {
         }
         let mut reverse = vec![Vec::new(); sources as usize];
         for (destination, list) in table.sources.iter().enumerate() {
+            // Ascending: merging in the order of a list is merging in source order then.
             if !list.is_sorted_by(|a, b| a < b) {
                 return Err(format!(
                     "the sources of destination {destination} must ascend without repeats"
@@ -165,6 +167,7 @@ impl Phase {
                     .ok_or_else(|| {
                         format!("destination {destination} lists source {source} of only {sources}")
                     })?
+                    // With its ordinal, so that a source finds its slot without a search.
                     .push((destination as u32, ordinal as u32));
             }
         }
@@ -212,6 +215,7 @@ impl Links {
                 let period = tables.len() - prologue;
                 let index = if turn < *prologue {
                     turn
+                // The usual case without a division.
                 } else if period == 1 {
                     *prologue
                 } else {

@@ -33,6 +33,8 @@ impl TreeNode {
     /// The leaves covered; none when they cannot be counted.
     pub fn leaves(self) -> Option<Range<u64>> {
         let end = self.index.checked_add(1)?;
+        // Nodes come from other processes too: a shift beyond the word would be a leaf of another
+        // tree.
         let fits = self.level < 64 && end <= u64::MAX >> self.level;
         fits.then(|| self.start()..end << self.level)
     }
@@ -44,6 +46,7 @@ pub fn aligned_nodes(start: u64, end: u64) -> impl Iterator<Item = TreeNode> {
     let mut at = start;
     std::iter::from_fn(move || {
         let left = end.checked_sub(at).filter(|&left| left > 0)?;
+        // The largest node that begins here and does not reach beyond the end.
         let level = at.trailing_zeros().min(left.ilog2());
         let node = TreeNode {
             level: level as u8,
@@ -96,6 +99,7 @@ impl Folding {
     fn merge_top(&mut self, combine: &mut impl FnMut(usize, usize)) {
         let (top, right) = self.stack.pop().expect("the caller saw two entries");
         let (below, left) = self.stack.pop().expect("the caller saw two entries");
+        // Left before right, always: floating-point sums depend on it.
         combine(left, right);
         self.stack.push((cover(below, top), left));
     }
@@ -103,6 +107,7 @@ impl Folding {
 
 /// The level of the lowest node that covers both.
 fn meet(left: TreeNode, right: TreeNode) -> u32 {
+    // The highest bit in which the two differ is the level at which their paths meet.
     let apart = left.start() ^ right.start();
     (64 - apart.leading_zeros()).max(u32::from(left.level.max(right.level)))
 }

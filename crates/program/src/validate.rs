@@ -33,6 +33,7 @@ pub(crate) fn validate(spec: &Spec) -> Result<Structure, BuildError> {
         check_stage(spec, stage)?;
     }
     check_streams(spec)?;
+    // Before groups are made: relations need to know whose ends they join.
     let exchanges = pair_exchanges(spec)?;
     check_signals(spec)?;
     let structure = group(spec, exchanges)?;
@@ -60,6 +61,8 @@ pub(crate) fn check_stage(spec: &Spec, stage: &StageSpec) -> Result<(), BuildErr
     };
     let mut seen = BTreeMap::new();
     for (place, &(dataset, how)) in stage.uses.iter().enumerate() {
+        // A list is quicker while it is short, and stages with thousands of datasets would take its
+        // square.
         let before = if stage.uses.len() > FEW_USES {
             seen.insert(dataset, how)
         } else {
@@ -238,6 +241,7 @@ fn check_signals_of(spec: &Spec, block: BlockId, given: &mut Given) -> Result<()
         }
     }
     for stage in given.list.drain(outer..) {
+        // A signal of an inner block may never be decided: nobody outside may test it.
         given.is_given[stage.index()] = false;
     }
     Ok(())
@@ -248,6 +252,7 @@ fn group(spec: &Spec, exchanges: Vec<Option<(StageId, StageId)>>) -> Result<Stru
     let mut parent: Vec<usize> = (0..spec.datasets.len()).collect();
     fn root(parent: &mut [usize], mut at: usize) -> usize {
         while parent[at] != at {
+            // Halving the path on the way keeps later look-ups short.
             parent[at] = parent[parent[at]];
             at = parent[at];
         }
@@ -261,6 +266,7 @@ fn group(spec: &Spec, exchanges: Vec<Option<(StageId, StageId)>>) -> Result<Stru
             let first = root(&mut parent, stage.uses[0].0.index());
             let other = root(&mut parent, dataset.index());
             let (low, high) = (first.min(other), first.max(other));
+            // The least dataset is the root, whatever order the stages come in.
             parent[high] = low;
         }
     }

@@ -102,6 +102,7 @@ impl Value {
         }
         self.make_unique();
         let pointer = self.pointer.cast::<T>();
+        // Its drop would free what is given away.
         std::mem::forget(self);
         // SAFETY: owned and of type T; self was forgotten, so nobody else frees it.
         Ok(*unsafe { Box::from_raw(pointer) })
@@ -113,6 +114,7 @@ impl Value {
             return None;
         }
         let pointer = self.pointer.cast::<T>();
+        // A payload is moved into an arc when it is first shared: until then it has no count.
         if self.holding == Holding::Owned {
             // SAFETY: owned and of type T; the pointer is replaced at once.
             let shared = Arc::new(*unsafe { Box::from_raw(pointer) });
@@ -137,6 +139,8 @@ impl Value {
     #[inline]
     pub fn make_unique(&mut self) {
         if self.holding == Holding::Shared {
+            // Only where there is something to copy: a value that is its owner's alone goes on as
+            // it is.
             self.table.handle("a value is copied");
             // SAFETY: a shared pointer came from Arc::into_raw of this table's type.
             self.pointer = unsafe { (self.table.unshare)(self.pointer) };
@@ -199,6 +203,7 @@ impl Value {
         input: &mut &[u8],
     ) -> Result<bool, ChunkError> {
         self.table.handle("a value is decoded");
+        // What others see must not be overwritten, and what is replaced need not be copied.
         self.forget_shared();
         // SAFETY: the pointer is to a value of the table's type, owned now, and borrowed mutably from self.
         unsafe { (self.table.decode_some)(self.pointer, cursor, input) }
@@ -282,6 +287,8 @@ impl Clone for Value {
 impl Drop for Value {
     fn drop(&mut self) {
         if self.table.interpreted
+            // A thread that has the interpreter may want one of these locks, and dropping waits for
+            // the interpreter.
             && held::any()
             && !mutants::is_on("values-are-dropped-under-the-lock")
         {

@@ -60,6 +60,8 @@ fn write(
     refused: &OutOfMemory,
 ) -> Result<Arc<dyn Spilled>, SpillError> {
     let mut head = Vec::new();
+    // The numbers are written from where they lie: no copy of the whole value is made because
+    // memory is short.
     let tail = value.encode_head(&mut head);
     to.put(&[&head, tail], refused)
 }
@@ -95,6 +97,7 @@ impl Cargo {
     pub(crate) fn returned(&mut self, bytes: Vec<u8>) {
         if let Cargo::Spilled(_, once) = self {
             *self = match once.take() {
+                // Those who share it still find what one of them decodes.
                 Some(once) => Cargo::First(bytes.into(), once),
                 None => Cargo::Bytes(bytes.into()),
             };

@@ -108,6 +108,7 @@ impl Node {
 
     /// What has to be done since the last call.
     pub fn take_effects(&mut self) -> Vec<Effect> {
+        // Asked for with the effects: whoever runs the node writes them when its lock is free.
         let spills = self.pieces.spills(self.spill()).into_iter();
         self.post.effects.extend(spills.map(Effect::Errand));
         std::mem::take(&mut self.post.effects)
@@ -180,9 +181,11 @@ impl Node {
 
     /// There is a worker: greets it, unless it is known.
     fn greet(&mut self, worker: WorkerId) {
+        // Greeted once: a session would begin anew otherwise.
         if !self.post.members.join(worker) {
             return;
         }
+        // First of all that is said to it: what follows is from a worker that it knows then.
         let joined = Body::Joined(Joined { worker: self.me() });
         let credits = self.pieces.retired_here(&self.post).into_iter();
         let ends = self.signals.ends(&self.post).into_iter();
@@ -213,6 +216,7 @@ impl Node {
     /// Tells those whom a peer has left to this node.
     fn hand_on(&mut self, from: WorkerId, relay: &Relay) {
         for (to, body) in self.post.members.handed_on(from, relay) {
+            // A hint may be lost with who hands it on, so nobody is met for it.
             match relay.news.is_hint() {
                 true => self.post.hint(to, body),
                 false => self.say(to, &body),

@@ -54,6 +54,8 @@ impl Spares {
         if !self.are_shared() {
             return self.take();
         }
+        // Of pieces that are lent none with memory: their senders overwrite the place, and the
+        // memory would be lost.
         let spare = self.lists().empty.pop();
         spare.unwrap_or_else(|| Value::default_of(self.piece))
     }
@@ -178,6 +180,8 @@ impl<'a> PieceMap<'a> {
     fn piece(&mut self, place: u32) -> *mut u8 {
         if let Some(last) = self.last {
             let Begun { asked, weighed, .. } = self.begun[last];
+            // Weighing looks at the whole piece, so it is done when it has been asked for an eighth
+            // more often, and once at the end.
             if asked - weighed > asked / 8 {
                 self.weigh(last);
             }

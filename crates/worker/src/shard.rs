@@ -169,6 +169,8 @@ impl Shard {
         if is_ready(index, turn) {
             return InOrder::Run(index, turn);
         }
+        // Compilation has looked whether anything behind this task could go ahead: where nothing
+        // can, no window is begun.
         match code.tasks[index as usize].look_past {
             true => InOrder::Other,
             false => InOrder::Stalled,
@@ -177,6 +179,8 @@ impl Shard {
 
     /// What to do next where [`Shard::next_in_order`] does not say it.
     pub fn next_otherwise(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
+        // Oldest first: what stands in the window comes before what the shard stands at, and others
+        // may wait for it.
         if let Some(issue) = self.ready_in_window(code, around, self.window.len()) {
             return Next::Run(issue);
         }
@@ -187,6 +191,8 @@ impl Shard {
                     let turn = self.turn(block);
                     // What waits for a completion may stand one place beyond the window; then that is full for all.
                     let all = self.window.len();
+                    // Also when it could run: a stalled task before it may have to read what this
+                    // one writes.
                     let free = all <= WINDOW && !self.is_blocked(code, task, all);
                     if free && is_ready(task, turn, around) {
                         return Next::Run(Issue {
@@ -195,6 +201,7 @@ impl Shard {
                             place: Place::InOrder,
                         });
                     }
+                    // A full window stalls the shard: the walk must not run ahead without bound.
                     if self.window.len() >= WINDOW || (self.window.is_empty() && !task.look_past) {
                         return Next::Stalled;
                     }
@@ -260,6 +267,7 @@ impl Shard {
             }
             Op::Jump(to) => self.at = to,
             Op::Announce(outermost) => {
+                // One shard of the group announces for all: each of them has walked the same turns.
                 if self.id.index == 0 {
                     around.announce(outermost);
                 }
@@ -309,6 +317,8 @@ impl Shard {
                 wait,
             } = self.window[place];
             let task = &code.tasks[index as usize];
+            // What waits for its completion is called again only when that has come, whatever else
+            // has.
             let ready = wait == Wait::Arrival
                 && !self.is_blocked(code, task, place)
                 && is_ready(task, turn, around);
@@ -330,6 +340,8 @@ impl Shard {
             reads = reads.with(stalled.reads);
             writes = writes.with(stalled.writes);
         }
+        // Three hazards: a read of what is still to be written, a write of what is still to be
+        // read, and two writes in a row.
         let write_after_read = task.writes.meets(reads) && !mutants::is_on("write-overtakes-read");
         write_after_read || task.reads.meets(writes) || task.writes.meets(writes)
     }
@@ -345,6 +357,7 @@ impl Shard {
                 }
             }
             Place::Window(place) => {
+                // The order of the others stays: it is the program's.
                 self.window.remove(place);
             }
         }
@@ -369,6 +382,7 @@ impl Shard {
     /// The completion of a task has come: it may be called again. Whether it was suspended: what comes late, or twice, changes nothing, and no
     /// other task is called for it.
     pub fn complete(&mut self, code: &Code, at: Position) -> bool {
+        // By stage and turn, not by place: the window may have moved since.
         let is_it = |it: &&mut Entry| {
             (it.wait, it.turn) == (Wait::Completion, at.turn)
                 && code.tasks[it.task as usize].stage == at.stage

@@ -200,12 +200,15 @@ impl Waits {
         lowest: Turn,
         mut cargo: Cargo,
     ) -> Result<impl Iterator<Item = Kept> + use<>, NoRoom> {
+        // It may wait for the disk.
         held::forbid("pieces are spilled");
         let mut charge = Charge::Nothing;
         if cargo.bytes() > 0 && !mutants::is_on("inbox-counts-nothing") {
             let class = Room::class(at.1, lowest);
             let room = (self.room).admit((at.0, at.1, first), class, Some(&mut cargo), 0)?;
             match self.room.spill() {
+                // Where pieces may be spilled they are remembered, so that others can have their
+                // room.
                 Some(_) if room.bytes() > 0 => cargo = self.park(cargo, room),
                 _ => charge = Charge::new(room, destinations),
             }
@@ -274,6 +277,7 @@ impl Waits {
         let cargo = cargo.park(room);
         if let Cargo::Parked(parked) = &cargo {
             let mut all = lock(&self.parked);
+            // Only before the list would grow: each sweep is a pass over all of it.
             if all.len() >= SWEPT_AT && all.len() == all.capacity() {
                 all.retain(|parked| parked.strong_count() > 0);
             }
@@ -313,6 +317,7 @@ impl Waits {
         let mut spilled_bytes = None;
         for piece in &mut *pieces {
             let Kept { cargo, charge, .. } = &mut piece.payload;
+            // First of all: what is in use is not spilled by whoever makes room below.
             if let Some(in_use) = cargo.unpark() {
                 *charge = Charge::InUse(in_use);
             }
@@ -338,6 +343,7 @@ impl Waits {
                 Ok(room) => return Ok(Ok(room)),
                 Err(refused) => refused,
             };
+            // Nothing is left to be spilled, so a last try decides.
             if self.evict(bytes, &refused)? == 0 {
                 return Ok(self.budget().reserve(Class::Exchange, bytes));
             }
@@ -355,6 +361,7 @@ impl Waits {
             all.iter().filter_map(Weak::upgrade).collect()
         };
         let mut freed_bytes = 0;
+        // Early ones first: nobody waits for them yet.
         for class in [Class::Early, Class::Exchange] {
             for parked in all.iter().filter(|it| it.class() == Some(class)) {
                 if freed_bytes >= bytes {

@@ -199,7 +199,16 @@ mod tests {
         check(SHARD, "fn a() { RandomState::new(); }", &["randomness:1"]);
         let in_test = "#[test]\nfn a() { rand::random(); }";
         check(SHARD, in_test, &["randomness:2"]);
-        check("crates/engine/src/seed.rs", "fn a() { OsRng; }", &[]);
+        check(
+            "crates/engine/src/seed.rs",
+            "fn a() { OsRng; }",
+            &["randomness:1"],
+        );
+        check(
+            "crates/engine/src/cluster/wire.rs",
+            "fn a() { OsRng; }",
+            &[],
+        );
     }
 
     #[test]

@@ -70,11 +70,13 @@ impl Weight {
             std::mem::take(&mut self.turns),
             std::mem::take(&mut self.ran_ns),
         );
+        // A turn that is longer than a round: what was known before still holds.
         if turns == 0 {
             return None;
         }
         let turn_ns = ran_ns as f64 / turns as f64;
         let before = std::mem::replace(&mut self.turn_ns, turn_ns);
+        // The first turn after a move is compared with nothing: it ran elsewhere before.
         if std::mem::replace(&mut self.is_settled, true) {
             self.usual_ns = NEW * turn_ns + (1.0 - NEW) * self.usual_ns;
             Some((before, turn_ns))
@@ -115,6 +117,7 @@ fn end_round<'w>(
         let sum = sums.entry(worker).or_default();
         sum.turn_ns += weight.turn_ns;
         sum.usual_ns += weight.usual_ns;
+        // A shard on its way would show as a swing of both workers.
         if let (Some((before_ns, now_ns)), At::Here(_)) = (both, at) {
             sum.before_ns += before_ns;
             sum.now_ns += now_ns;
@@ -175,6 +178,8 @@ impl Scales {
             usual_ns: 0.0,
             bytes: 0,
         });
+        // It has moved: times of two workers are not added up, and what was usual there is kept
+        // until it has ended a turn here.
         if weight.by != by {
             (weight.by, weight.turns, weight.ran_ns) = (by, 0, 0);
             weight.is_settled = false;
@@ -202,6 +207,7 @@ impl Scales {
         places: &[Place],
         at: impl Fn(ShardId) -> Option<At>,
     ) -> Vec<Proposal> {
+        // Until somebody tells something no period begins, however long programs take to build.
         if self.known.is_empty() {
             self.since = now;
             return Vec::new();
@@ -210,6 +216,7 @@ impl Scales {
         let have_told =
             |it: &Place| self.told.contains(&it.worker) || !self.known.contains(&it.worker);
         let is_due = passed >= self.period && places.iter().all(have_told);
+        // One silent worker must not keep the others from being levelled for ever.
         if !is_due && passed < self.period * SILENT {
             return Vec::new();
         }
@@ -221,6 +228,7 @@ impl Scales {
         let mut turns = BTreeMap::<GroupId, u64>::new();
         for (shard, weight) in &self.weights {
             let most = turns.entry(shard.group).or_default();
+            // The furthest shard stands for its group: the others are in the midst of that turn.
             *most = weight.turns.max(*most);
         }
         let groups = turns.into_iter().filter(|(_, turns)| *turns >= TURNS);
@@ -264,12 +272,15 @@ impl Scales {
             let Some(at) = at(*shard) else { continue };
             let (At::Here(worker) | At::Towards(worker)) = at;
             let sum = &sums[&worker];
+            // The worker's time of this round, divided as its shards usually divide it: noise in
+            // one shard's time chooses none.
             let ran_ns = weight.usual_ns * (sum.turn_ns / sum.usual_ns.max(1.0)) * rate;
             let ran = Duration::from_nanos(ran_ns as u64);
             let Some(load) = loads.get_mut(&worker) else {
                 continue;
             };
             if matches!(at, At::Towards(_)) || self.pinned.contains(shard) {
+                // It counts, and is not offered to the policy.
                 load.stays += ran;
             } else {
                 let (shard, bytes) = (*shard, weight.bytes);

@@ -16,6 +16,8 @@ impl Registry {
         from: Caller,
         submit: &Submit<'_>,
     ) -> Result<(), RegistryError> {
+        // Taken first, whatever becomes of the submission: they belong to this one and not to the
+        // next.
         let columns = self.clients.arranged(from, submit.shards.len())?;
         let brings = self.clients.brought(from);
         let shards = submit.shards.iter().copied().map(u64::from).sum();
@@ -69,6 +71,8 @@ impl Registry {
                 .taking()
                 .map(|(id, worker)| (id, worker.threads))
                 .collect();
+            // Only the first is looked at: a small job behind a large one would else overtake it
+            // for ever.
             if members.is_empty() || self.lacks_room(self.queued[0]).is_some() {
                 return;
             }
@@ -81,6 +85,7 @@ impl Registry {
     /// The workers that take new jobs.
     pub(super) fn taking(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
         let takes = |worker: &Worker| {
+            // Without a link it could not be told, and the others would wait for it.
             worker.caller.is_some()
                 && worker.drain == Drain::No
                 && worker.stuck.is_empty()
@@ -103,6 +108,7 @@ impl Registry {
             at: self.workers[worker].listens_at,
         };
         let to_reach: Vec<Member> = members.iter().map(member).collect();
+        // The job's machine before anybody is told: their first frames find it.
         self.orders.push(Order::Begin {
             key,
             members: members.iter().map(|(id, _)| *id).collect(),
@@ -114,6 +120,7 @@ impl Registry {
             shards,
             map: map.entries().collect(),
         };
+        // Kept for workers that come back, or come later.
         self.running.insert(key, prepare.clone());
         let callers = members.iter().filter_map(|(id, _)| self.workers[id].caller);
         for to in callers.collect::<Vec<_>>() {
@@ -150,6 +157,7 @@ impl Registry {
     }
 
     fn end(&mut self, id: JobId, failure: Option<String>) {
+        // Before the state changes: what has ended already is not counted again.
         self.count_end(id, failure.is_none());
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -171,6 +179,7 @@ impl Registry {
         if self
             .jobs
             .get(&id)
+            // Anybody may end a job, but only its client may have it forgotten.
             .is_some_and(|job| job.client == Some(from))
         {
             let why = "its client is done with it";
@@ -187,6 +196,7 @@ impl Registry {
             job.client = None;
             if !matches!(job.state, JobState::Succeeded) {
                 job.state = JobState::Failed;
+                // What has ended it first is what people read.
                 job.failure.get_or_insert_with(|| why.to_owned());
             }
         }
@@ -204,6 +214,7 @@ impl Registry {
             self.end_drains();
         }
         self.forget_old();
+        // At last: the room and the place of this one are free.
         self.begin_next();
     }
 

@@ -11,6 +11,7 @@ impl Registry {
         match self.movable(&wish) {
             Ok(key) => {
                 let Move { shard, to, .. } = wish;
+                // Before the order: its answer may come at once.
                 self.wishes.insert((key, shard), from);
                 self.orders.push(Order::Move { key, shard, to });
             }
@@ -60,6 +61,7 @@ impl Registry {
             ));
         }
         let key = JobKey::new(id, job.generation);
+        // One answer would else reach only the later of two clients.
         if self.wishes.contains_key(&(key, shard)) {
             return Err(format!(
                 "shard {shard} is on its way already; move it again when it has arrived"

@@ -22,13 +22,17 @@ impl Registry {
         }
         let known = register.known_as.filter(|id| {
             let worker = self.workers.get(id);
+            // The same process: one that was started again under its name holds nothing of what the
+            // other held.
             worker.is_some_and(|worker| worker.epoch == register.epoch)
         });
+        // Who registers twice on one link keeps its name.
         let known = known.or_else(|| self.worker_of(from));
         let id = known.unwrap_or_else(|| {
             self.next_worker += 1;
             WorkerId(self.next_worker)
         });
+        // What was said of it still holds until it says something newer.
         let (load, uses, stuck, drain) = match self.workers.remove(&id) {
             Some(before) => (before.load, before.uses, before.stuck, before.drain),
             None => {
@@ -58,6 +62,7 @@ impl Registry {
         };
         self.workers.insert(id, worker);
         self.tell(from, Told::Registered(Registered { worker: id }));
+        // Before it is admitted to more: it releases first what nobody asks for any more.
         self.catch_up(from, id, &register.jobs);
         match self.workers[&id].drain {
             Drain::No if self.workers[&id].stuck.is_empty() => self.admit(id),
@@ -135,6 +140,7 @@ impl Registry {
         for (key, tasks) in &load.tasks {
             if let Some(job) = self.jobs.get_mut(&key.job) {
                 let at = (key.generation, id);
+                // Workers tell totals, so a message that is lost or comes twice changes no sum.
                 let before = job.tasks.insert(at, *tasks).unwrap_or(0);
                 self.counts.tasks += tasks.saturating_sub(before);
             }

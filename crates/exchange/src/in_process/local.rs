@@ -141,6 +141,7 @@ impl InProcess {
         for place in 0..links.fan_out(source) {
             let (destination, _) = links.destination(source, place);
             let room = self.room(destination);
+            // Joining the waiters costs a dear fence, so the count is looked at first.
             let fits = fits(turn, room.retired(), OPEN_TURNS);
             if !(fits || room.await_retired(turns, source as usize)) {
                 return None;
@@ -163,6 +164,7 @@ impl InProcess {
     #[inline]
     pub fn retire(&self, turn: Turn, destination: u32, mut wake: impl FnMut(u32)) {
         if let Keeper::Stamped(stamped) = &self.keeper {
+            // Before the room is told: a source that sees it may stamp the turn K later.
             stamped.retire(turn, destination);
         }
         self.room(destination).retire(|source| wake(source as u32));

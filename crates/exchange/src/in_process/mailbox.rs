@@ -1,4 +1,5 @@
-//! A mailbox: many put things in, and its owner takes all of them.
+//! Owns a list that many threads put things into and one owner takes all of. Sources, and whoever reads from peers, put;
+//! the shard's thread takes, and closes it when the shard leaves. It never waits, and it keeps no order.
 //!
 //! # Why nothing is lost
 //! Whoever puts something in either changes the head that it has seen, and then the owner's next taking has it; or it finds the box closed, and
@@ -72,14 +73,17 @@ impl<T> Mailbox<T> {
     }
 
     fn push(&self, content: T, tells: bool) -> Result<bool, T> {
+        // Relaxed: the exchange below compares it again, and nothing behind it is read.
         let mut top = self.head.load(Ordering::Relaxed);
         if top == closed() {
             return Err(content);
         }
+        // Without the bit, which is the head's alone.
         let next = letter(top);
         let added = Box::into_raw(Box::new(Letter { next, content }));
         loop {
             let was_told = is_told(top);
+            // The bit says that the owner was told of something here; it stays until all is taken.
             let head = match tells || was_told {
                 true => added.map_addr(|at| at | TOLD),
                 false => added,
@@ -106,6 +110,7 @@ impl<T> Mailbox<T> {
     /// Whether there is anything.
     #[inline]
     pub fn has_any(&self) -> bool {
+        // Acquire: as in `empty`, for whoever acts on the answer.
         let head = self.head.load(Ordering::Acquire);
         !head.is_null() && head != closed()
     }
@@ -122,13 +127,18 @@ impl<T> Mailbox<T> {
 
     /// Takes things in from now on. Called while it is closed.
     pub fn open(&self) {
+        // Release: who puts something in sees what was made ready for it. A store does: a closed
+        // box is changed by nobody else.
         self.head.store(ptr::null_mut(), Ordering::Release);
     }
 
     fn empty(&self, head: *mut Letter<T>) -> Letters<T> {
+        // Acquire: pairs with the Release in `push`; the letters can be read. Release: who finds
+        // the box closed sees what its owner did before.
         let before = self.head.swap(head, Ordering::AcqRel);
         Letters {
             next: match before == closed() {
+                // Closing twice finds no letters; the mark of a closed box is no address.
                 true => ptr::null_mut(),
                 false => letter(before),
             },

@@ -1,4 +1,5 @@
-//! How many turns a destination has retired, and who waits for the next.
+//! Owns the count of turns that a destination has retired, and the set of sources that wait for the next. The destination's
+//! thread retires, or the node for one that is elsewhere; sources ask. It holds no memory of pieces: that is `slots.rs`.
 //!
 //! # Why no waiting source is forgotten
 //! A source that lacks room first joins the waiters, then passes the dear fence, then looks again. A
@@ -53,6 +54,7 @@ impl Room {
     /// As [`Room::has_retired`]; on a no the source is woken when the next turn is retired.
     pub fn await_retired(&self, turns: u64, source: usize) -> bool {
         self.waiting.add(source);
+        // After the source has joined: whoever sees the flag finds it in the set.
         self.anybody.store(true, Ordering::SeqCst);
         fences::heavy();
         self.has_retired(turns)
@@ -65,6 +67,8 @@ impl Room {
         self.retired
             .store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
         fences::light();
+        // Relaxed: the fence orders it behind the store above. Pairs with the dear fence in
+        // `await_retired`.
         if self.anybody.load(Ordering::Relaxed) {
             self.wake_all(wake);
         }
@@ -72,6 +76,7 @@ impl Room {
 
     /// A destination that is elsewhere has retired all turns before this one: told late, and perhaps twice. Calls `wake` as [`Room::retire`].
     pub fn retire_to(&self, turns: u64, wake: impl FnMut(usize)) {
+        // The larger count wins: news come late, twice, and in any order.
         if self.retired.fetch_max(turns, Ordering::SeqCst) < turns {
             fences::heavy();
             if self.anybody.load(Ordering::SeqCst) {
@@ -82,6 +87,7 @@ impl Room {
 
     #[cold]
     fn wake_all(&self, wake: impl FnMut(usize)) {
+        // Before the set is emptied: a source that joins meanwhile raises it again.
         self.anybody.store(false, Ordering::SeqCst);
         self.waiting.take(wake);
     }

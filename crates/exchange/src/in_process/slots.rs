@@ -1,4 +1,5 @@
-//! Places for pieces, owned by their destination: one for each open turn and source.
+//! Owns the places for pieces of one exchange: one for each open turn, destination and source, in one allocation. Threads
+//! reach them by the two ends (`slots/ends.rs`). It never decides who may touch a place: the stamps do.
 #![allow(unsafe_code)] // One writer, then one reader, ordered by arrivals and room.
 
 mod ends;
@@ -137,6 +138,7 @@ impl Slots {
         }
         let width_bytes = links.fan_in_max() as usize * stride;
         let mut next = 0;
+        // Only destinations that start here have places: memory follows those.
         let offset = |to| {
             let starts_here = destination(to).starts_here;
             let offset = starts_here.then_some(next);
@@ -177,6 +179,8 @@ impl Slots {
                 .collect(),
             rooms: rooms(links),
         };
+        // Each place has a value from the beginning, so that a source may always use again what
+        // lies there.
         for at in 0..places * OPEN_TURNS as usize {
             // SAFETY: within the allocation; a zeroed header says that no turn has written.
             unsafe { piece.write_default(slots.piece_at(base.add(at * stride))) };
@@ -258,6 +262,7 @@ impl Slots {
             let now = self.piece.heap_bytes(self.piece_at(slot)) as u64;
             let header = slot.cast::<Header>();
             let growth = now as i64 - (*header).heap_bytes as i64;
+            // Only the growth is charged: a place keeps its piece's memory for the next turn.
             (*header).heap_bytes = now;
             growth
         }
@@ -275,6 +280,7 @@ impl Slots {
         let at = unsafe { self.turn(turn).add(offset) };
         // SAFETY: as above; what is claimed is this thread's alone.
         let header = unsafe { &mut *at.cast::<Header>() };
+        // Somebody else has it: the source takes back, or the destination collects.
         if !header.arrived.claim(turn) {
             return None;
         }

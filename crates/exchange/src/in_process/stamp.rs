@@ -41,6 +41,7 @@ impl Stamp {
     pub fn claim(&self, turn: u64) -> bool {
         let claimed = self
             .0
+            // AcqRel: the piece is visible to whoever claims it, and one of two claims fails.
             .compare_exchange(turn + 1, 0, Ordering::AcqRel, Ordering::Relaxed);
         claimed.is_ok()
     }

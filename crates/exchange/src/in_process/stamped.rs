@@ -89,6 +89,8 @@ impl Stamped {
         let links = self.links.at(turn);
         let known = self.arrived[destination as usize].of(turn);
         let fan_in = links.fan_in(destination);
+        // Relaxed, here and below: the destination's thread alone writes it, and hands it on with
+        // the shard.
         let mut at = known.load(Ordering::Relaxed);
         let begun = at;
         let missing = loop {
@@ -150,6 +152,7 @@ impl Stamped {
         for (destination, ordinal) in places() {
             let At { number, .. } = self.destinations[destination as usize];
             let known = self.arrived[destination as usize].of(turn);
+            // One that has not looked as far as this source lacks another one as well.
             if destinations.is_near(number) && known.load(Ordering::Relaxed) == ordinal {
                 lacking.push((destination, number));
             }
@@ -180,6 +183,8 @@ impl Stamped {
         if mutants::is_on("who-leaves-is-waited-for") {
             return;
         }
+        // Release: pairs with the Acquire in `has_left`. One more than the last turn that it has
+        // stamped: the first that it says by mail.
         left.store(last, Ordering::Release);
     }
 

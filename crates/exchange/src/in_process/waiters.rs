@@ -1,4 +1,5 @@
-//! Who waits for something: a set that many may join and one empties.
+//! Owns a set of small numbers that many threads may join and one empties: who waits for something. Joining neither
+//! allocates nor locks. It does not wake anybody: whoever empties it does.
 
 use super::sync::{AtomicU64, Ordering};
 
@@ -20,9 +21,12 @@ impl Waiters {
     /// Empties the set.
     pub fn take(&self, mut each: impl FnMut(usize)) {
         for (place, word) in self.0.iter().enumerate() {
+            // Most words are empty, and a swap would take their lines.
             if word.load(Ordering::Acquire) == 0 {
                 continue;
             }
+            // Acquire: pairs with the `fetch_or` in `add`. What a waiter wrote before it joined is
+            // visible.
             let mut bits = word.swap(0, Ordering::AcqRel);
             while bits != 0 {
                 each(place * 64 + bits.trailing_zeros() as usize);

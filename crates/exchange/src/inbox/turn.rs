@@ -164,6 +164,7 @@ impl<P> OpenTurn<P> {
 
     fn make_room(&mut self, sources: &Sources<'_>) {
         let words = sources.count().div_ceil(64) as usize;
+        // Grown when the first item comes: most turns of most shards have their pieces in slots.
         if self.covered.len() < words {
             self.covered.resize(words, 0);
         }
@@ -182,6 +183,8 @@ impl<P> OpenTurn<P> {
         for place in places {
             let (word, mask) = (place as usize / 64, 1 << (place % 64));
             let only = u64::from(place)..u64::from(place) + 1;
+            // A source of which something came has its bit, or chunks that are missing: the rest of
+            // it is still to come.
             if self.covered[word] & mask == 0 && self.fits_partials(&only, None) {
                 self.covered_count += 1;
                 self.covered[word] |= mask;
@@ -194,6 +197,7 @@ impl<P> OpenTurn<P> {
 
     fn add_empty(&mut self, leaves: Range<u64>) {
         match self.empties.last_mut() {
+            // Marks come source after source, so a thousand of them are one range.
             Some(before) if before.end == leaves.start => before.end = leaves.end,
             _ => self.empties.push(leaves),
         }
@@ -210,6 +214,7 @@ impl<P> OpenTurn<P> {
             places.is_none_or(|places| !partials.contains_key(&places.start))
         };
         let mut whole: Vec<_> = match partials.is_empty() {
+            // Nothing is half here, so all of it goes at once.
             true => std::mem::take(&mut self.pieces),
             false => self.pieces.extract_if(.., is_whole).collect(),
         };
@@ -242,13 +247,16 @@ impl<P> OpenTurn<P> {
         }
         match self.covered(&places) {
             Covered::All if mutants::is_on("inbox-merges-twice") => {}
+            // A repetition, whoever sends it: the places say that all of it was taken.
             Covered::All => return Ok(false),
+            // Two nodes that share a source would merge it twice (invariant 4).
             Covered::Some => return Err(Fault::Overlap(source)),
             Covered::None => {}
         }
         if !self.fits_partials(&places, Some(source)) {
             return Err(Fault::Overlap(source));
         }
+        // The usual case keeps no list of chunks.
         let whole = piece.last && piece.chunk == 0;
         if whole && !self.partials.contains_key(&places.start) {
             self.cover(&places);
@@ -272,10 +280,13 @@ impl<P> OpenTurn<P> {
             chunks: None,
         };
         let partial = self.partials.entry(places.start).or_insert_with(fresh);
+        // Only the last chunk says how many there are, and it may come first.
         let named = piece.last.then_some(u64::from(piece.chunk) + 1);
         let chunks = partial.chunks.or(named);
         let end = partial.seen.end().max(u64::from(piece.chunk) + 1);
         let beyond = |chunks: u64| end > chunks;
+        // Two ends, or a chunk behind the end: whoever sends that breaks the rules, and nothing may
+        // be merged of it.
         if (named.is_some() && named != chunks) || chunks.is_some_and(beyond) {
             return None;
         }
@@ -305,6 +316,8 @@ impl<P> OpenTurn<P> {
 
     /// Whether no other source of which chunks are missing shares one of these places.
     fn fits_partials(&self, places: &Range<u64>, source: Option<TreeNode>) -> bool {
+        // Partial sources do not overlap, so the last one that begins before the end is the only
+        // one that can.
         let below = self.partials.range(..places.end).next_back();
         below.is_none_or(|(_, partial)| {
             Some(partial.source) == source || partial.end <= places.start
@@ -321,6 +334,7 @@ impl<P> OpenTurn<P> {
             sorted,
         } = &mut **self.streamed.get_or_insert_default();
         let arrived = self.pieces.drain(..);
+        // Sorted as they are asked for: what has come since the last call is little.
         sorted.extend(arrived.map(|piece| ((piece.source.start(), piece.chunk), piece)));
         while u64::from(*place) < sources.count() {
             let leaf = sources.leaf(*place);
@@ -329,6 +343,7 @@ impl<P> OpenTurn<P> {
                 Some(((_, at), piece)) if at == chunk && !piece.last => return true,
                 // It has sent so many, and ends.
                 Some(((_, at), _)) if at == chunk => drop(sorted.pop_first()),
+                // A later chunk is here and the next one is not: order is the promise.
                 Some(_) => return false,
                 None if self.covered[*place as usize / 64] & (1 << (*place % 64)) == 0 => {
                     return false;
@@ -366,6 +381,7 @@ impl<P> OpenTurn<P> {
         self.taken = true;
         if !mutants::is_on("inbox-keeps-order-of-arrival") {
             self.pieces
+                // By source, not by arrival: the bits of a sum depend on the order.
                 .sort_by_key(|piece| (piece.source.start(), piece.chunk));
         }
         pieces.append(&mut self.pieces);
@@ -418,6 +434,7 @@ impl<P> OpenTurn<P> {
     fn covered(&self, places: &Range<u64>) -> Covered {
         let (mut any, mut all) = (false, true);
         for (word, mask) in words(places) {
+            // Word by word: an aligned node of 4,096 sources is 64 of them.
             any |= self.covered[word] & mask != 0;
             all &= self.covered[word] & mask == mask;
         }
@@ -430,6 +447,7 @@ impl<P> OpenTurn<P> {
 
     fn cover(&mut self, places: &Range<u64>) {
         for (word, mask) in words(places) {
+            // Only bits that are new: empty marks may cover what came before.
             self.covered_count += u64::from((mask & !self.covered[word]).count_ones());
             self.covered[word] |= mask;
         }
@@ -440,6 +458,7 @@ impl<P> OpenTurn<P> {
 fn words(places: &Range<u64>) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (start, end) = (places.start, places.end);
     (start / 64..end.div_ceil(64)).map(move |word| {
+        // The first and the last word are cut; those between are whole.
         let low = start.saturating_sub(word * 64);
         let high = (end - word * 64).min(64);
         (word as usize, (u64::MAX << low) & (u64::MAX >> (64 - high)))

@@ -112,6 +112,7 @@ impl Cursor {
         self.depth += 1;
         let is_whole = part(self);
         if let Ok(true) = is_whole {
+            // A part that is whole leaves nothing behind: the next one at this depth begins anew.
             self.levels.truncate(self.depth);
         }
         self.depth -= 1;
@@ -198,6 +199,7 @@ impl Cursor {
             let next = &bytes[given..given + now];
             match next.len() {
                 0 => return given == bytes.len(),
+                // Small pieces are copied: lending one costs more than that.
                 LENT_BYTES_MIN.. if !self.copies => chunk.lend(next),
                 _ => chunk.buffer().extend_from_slice(next),
             }
@@ -229,6 +231,7 @@ impl Cursor {
             }
             let mut now = 1;
             if T::ENCODED_BYTES_MAX <= SMALL_BYTES {
+                // At least one row, or a chunk with too little room would never end.
                 now = (chunk.room() / T::ENCODED_BYTES_MAX.max(1)).clamp(1, rest.len());
                 T::encode_all(&rest[..now], chunk.buffer());
             } else if !self.inside(|cursor| rest[0].encode_some(cursor, chunk))? {
@@ -259,10 +262,12 @@ impl Cursor {
             } else {
                 size_of::<T>().min(1)
             };
+            // Refused before memory is taken: a length is what anybody can write.
             if self.expected_bytes.is_some() && !self.expects((len * each) as u64) {
                 let reason = format!("a length of {len}, for which not enough bytes come");
                 return Err(DecodeError::of::<Vec<T>>(reason).into());
             }
+            // Rows of numbers are overwritten where they lie; others are decoded anew.
             rows.truncate(if is_plain::<T>() { len } else { 0 });
             self.level().total = len as u64;
             *self.step() = 1;
@@ -277,6 +282,7 @@ impl Cursor {
         let (given, total) = ((*self.step() - 1) as usize, self.total() as usize);
         let (now, rest) = input.split_at(input.len().min(total * size_of::<T>() - given));
         let come = given + now.len();
+        // A chunk may end in the middle of a number.
         let begun = come.div_ceil(size_of::<T>());
         if rows.len() < begun {
             let is_expected = self.expects((total * size_of::<T>() - given) as u64);
@@ -299,6 +305,7 @@ impl Cursor {
         let total = self.total() as usize;
         while *self.step() == 2 || rows.len() < total {
             if *self.step() == 1 {
+                // A row of no bytes is there even when nothing comes.
                 if input.is_empty() && T::ENCODED_BYTES_MAX > 0 {
                     return Ok(false);
                 }
@@ -337,6 +344,7 @@ pub(crate) fn decode_whole<T: Payload>(
             *input = rest;
             Ok(Some(value))
         }
+        // With enough bytes, or none to come, it is wrong; otherwise the rest is in the next chunk.
         Err(error) if cursor.is_last || input.len() >= T::ENCODED_BYTES_MAX => Err(error),
         Err(_) => Ok(None),
     }

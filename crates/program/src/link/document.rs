@@ -82,6 +82,7 @@ fn named<'n>(program: &Program, registry: &'n Registry) -> Result<Numbered<'n>, 
             Some(name) => name,
             None => return Err(nameless(kernel, what())),
         };
+        // By kernel, not by stage: several stages may share one.
         kernels[stage.kernel.index()] = names.number(name);
     }
     let mut combiners = Vec::new();
@@ -130,6 +131,8 @@ pub(super) fn encode(program: &Program, registry: &Registry) -> Result<Vec<u8>, 
                 value.encode(&mut bytes);
                 From::Value(bytes)
             }
+            // What a closure makes cannot travel: whoever sends the program is asked for the
+            // values.
             Some(Origin::Made(_) | Origin::Given) => From::Sender,
             Some(Origin::Scan(reader)) => {
                 let name = registry.name_of_reader(reader).expect("checked");
@@ -166,6 +169,7 @@ fn read(bytes: &[u8]) -> Result<(Spec, Document), LinkError> {
     if &header[..4] != MAGIC {
         return Err(malformed("the first four bytes are not BRML"));
     }
+    // Before anything else is read: a newer format may mean something else by every byte.
     let found = u16::from_le_bytes([header[4], header[5]]);
     if found > LINKED_VERSION {
         return Err(LinkError::NewerFormat {
@@ -175,6 +179,7 @@ fn read(bytes: &[u8]) -> Result<(Spec, Document), LinkError> {
     }
     let read = postcard::take_from_bytes::<Document>(&bytes[6..]);
     let (document, rest) = read.map_err(|error| malformed(error.to_string()))?;
+    // Bytes behind a program are no program of ours.
     if !rest.is_empty() {
         return Err(malformed(format!("{} bytes too many", rest.len())));
     }
@@ -206,6 +211,7 @@ pub(super) fn link(bytes: &[u8], registry: &Registry) -> Result<Program, LinkErr
     program.types = types;
     program.pieces = pieces;
     program.spec = spec;
+    // Bytes from outside: whatever the builder would have refused is refused here.
     program.validate()?;
     Ok(program)
 }
@@ -252,6 +258,7 @@ fn kernels(
         linked[at as usize] = Some(kernel);
     }
     let all = linked.into_iter().collect::<Option<Vec<_>>>();
+    // Such a kernel was checked against no signature.
     all.ok_or_else(|| malformed("a kernel of no stage"))
 }
 
@@ -266,6 +273,7 @@ fn combiners(
         let known = registry.combiner(name)?;
         let spec = spec.exchanges.get(exchange.index());
         let spec = spec.ok_or_else(|| malformed(format!("no exchange {exchange}")))?;
+        // The combiner casts pieces by this type.
         let fits = known.piece.is_same(pieces[exchange.index()]);
         if !fits || spec.streamed || spec.relation != Relation::AllToOne {
             let (exchange, name) = (&spec.name, &name.0);
@@ -316,6 +324,7 @@ fn sources(
         });
     }
     for (dataset, source) in spec.datasets.iter().zip(&sources) {
+        // A shard would begin with nothing, or with what nobody expects.
         if dataset.loaded != source.is_some() {
             let name = &dataset.name;
             return Err(malformed(format!(

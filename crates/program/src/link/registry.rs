@@ -76,6 +76,7 @@ impl Signature {
         let are_same = |(a, b): (&Vec<&'static PayloadType>, &Vec<&'static PayloadType>)| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_same(b))
         };
+        // Of the kind without its numbers: those are the program's.
         discriminant(&self.kind) == discriminant(&other.kind)
             && self.cells == other.cells
             && self.uses.len() == other.uses.len()
@@ -130,6 +131,7 @@ impl Registry {
             .extend(types.map(|it| (it.name().into_owned(), *it)));
         let mut in_sample = BTreeMap::new();
         let mut name_of = |what: &str| {
+            // Two stages of a sample may have one name: the second is told apart by its number.
             let count = in_sample.entry(what.to_owned()).or_insert(0u32);
             *count += 1;
             let name = match count {
@@ -164,6 +166,8 @@ impl Registry {
             let (name, version) = name;
             return Err(LinkError::Twice { name, version });
         }
+        // The first name of a function is the one it is called by: samples are taken in one order
+        // everywhere.
         self.names.entry(of_type).or_insert_with(|| name.clone());
         self.readers.insert(name, reader.clone());
         Ok(())
@@ -177,6 +181,7 @@ impl Registry {
         signature: Signature,
     ) -> Result<(), LinkError> {
         let takes_parameters = kernel.with_parameters(&kernel.parameters()).is_some();
+        // What a closure has captured cannot travel, so such a kernel gets no name.
         if !kernel.is_stateless() && !takes_parameters {
             return Ok(());
         }

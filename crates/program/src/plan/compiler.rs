@@ -81,15 +81,21 @@ impl<'a> Compiler<'a> {
 
     /// The code of each group.
     pub(super) fn compile(mut self) -> Vec<Code> {
+        // Found before anything is compiled: a dataset is freed behind its last use, wherever in
+        // the program that stands.
         let frees = frees::last_uses(self.spec);
         for (place, node) in self.spec.blocks[0].iter().enumerate() {
             self.node(*node);
             if matches!(node, Node::Repeat { .. } | Node::While { .. }) {
+                // Outermost loops are counted for all groups, also for those that take no part:
+                // their numbers name the same loop everywhere.
                 self.loops += 1;
             }
             self.free(frees.at(place));
         }
         for group in 0..self.lanes.len() {
+            // A shard does not finish before the last loop's end is announced: a snapshot may still
+            // order a cut of it.
             self.await_ends(GroupId(group as u32));
             self.lanes[group].code.ops.push(Op::Finish);
         }
@@ -97,6 +103,7 @@ impl<'a> Compiler<'a> {
             let mut code = lane.code;
             for at in 0..code.ops.len() {
                 if let Op::Task { index, .. } = code.ops[at] {
+                    // Only when all code is there: what follows decides.
                     code.tasks[index as usize].look_past = code.has_independent_after(at);
                 }
             }
@@ -106,6 +113,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn block(&mut self, block: BlockId) {
+        // How many frames lie around the block: a group's path has one entry for each of them.
         self.depths[block.index()] = self.frames.len() as u32;
         for index in 0..self.spec.blocks[block.index()].len() {
             self.node(self.spec.blocks[block.index()][index]);
@@ -127,6 +135,8 @@ impl<'a> Compiler<'a> {
             Node::Stage(_) => unreachable!("returned above"),
             Node::Repeat { body, .. } => self.block(body),
             Node::While { test, body, .. } => {
+                // The group that decides enters the loop even if nothing of its body is its own:
+                // without it nobody would test.
                 self.reach(self.structure.group_of_stage[test.index()]);
                 self.block(body);
             }
@@ -140,6 +150,7 @@ impl<'a> Compiler<'a> {
         }
         let frame = self.frames.pop().expect("pushed above");
         for group in &frame.entered {
+            // Only groups that entered: the others have no code for this node at all.
             self.lanes[group.index()].leave(node);
         }
         if self.frames.is_empty() && !matches!(node, Node::Branch { .. }) {
@@ -150,6 +161,7 @@ impl<'a> Compiler<'a> {
     /// The end of an outermost loop is announced by shard 0 of the lowest group that takes part; a loop
     /// without stages has nobody to announce it and ends by itself.
     fn end_of_outermost(&mut self, entered: &[GroupId]) {
+        // One group announces, whichever takes part: the least, so that all builds choose the same.
         let Some(announcer) = entered.iter().min() else {
             return;
         };
@@ -162,6 +174,7 @@ impl<'a> Compiler<'a> {
     /// announces one has waited for the others: it is enough to wait for the last.
     fn await_ends(&mut self, group: GroupId) {
         let lane = &mut self.lanes[group.index()];
+        // Once for each loop: the newest end stands for those before, since loops end in order.
         if let Some(ended) = self.ended.filter(|_| lane.awaited != self.ended) {
             lane.code.ops.push(Op::AwaitEnd(ended));
             lane.awaited = self.ended;
@@ -170,9 +183,12 @@ impl<'a> Compiler<'a> {
 
     /// A group has something to do here: it enters what it has not entered yet of the path.
     fn reach(&mut self, group: GroupId) {
+        // At the outermost level: inside a loop the group has waited when it entered.
         if self.lanes[group.index()].path.len() == 1 {
             self.await_ends(group);
         }
+        // A group enters blocks only when it first has something to do there, so it needs no turns
+        // of loops that it takes no part in.
         while let Some(frame) = self
             .frames
             .get_mut(self.lanes[group.index()].path.len() - 1)
@@ -202,6 +218,7 @@ impl<'a> Compiler<'a> {
                 entered.counter = lane.code.counters;
                 lane.code.counters += 1;
                 lane.code.ops.push(Op::Begin {
+                    // The exit is filled in when the group leaves: the end is not known yet.
                     counter: entered.counter,
                     turns,
                     exit: 0,
@@ -209,6 +226,7 @@ impl<'a> Compiler<'a> {
             }
             Node::While { test, .. } => {
                 let block = lane.enter();
+                // The others only read the outcome.
                 if self.structure.group_of_stage[test.index()] == group {
                     self.stage_in(group, test, block);
                 }
@@ -267,6 +285,7 @@ impl Lane {
     }
 
     fn turn_to_otherwise(&mut self) {
+        // The jump over the second side is filled in by `leave`.
         let done = self.here();
         self.code.ops.push(Op::Jump(0));
         let leave = self.path.last().expect("a branch was entered").leave;
@@ -293,6 +312,8 @@ impl Lane {
                     counter,
                     turns,
                     block,
+                    // Behind `Begin` and the `Enter` of the first turn: `Again` enters the block
+                    // itself.
                     body: begin + 2,
                 });
                 let exit = self.here();

@@ -20,6 +20,8 @@ pub(super) fn find_cuts(spec: &Spec) -> Vec<Cut> {
     for node in &spec.blocks[0] {
         match node {
             Node::Stage(stage) => {
+                // Only the outermost level is looked at: validation lets no exchange reach across a
+                // block's end.
                 open += usize::from(spec.sends_to(*stage).is_some());
                 open -= spec.takes_from(*stage).len();
             }

@@ -27,6 +27,8 @@ impl Code {
                 match self.ops[at] {
                     Op::Task { index, .. } => {
                         let task = &self.tasks[index as usize];
+                        // None of the three hazards with anything before it: it could run while
+                        // those wait.
                         if !task.writes.meets(reads.with(writes)) && !task.reads.meets(writes) {
                             return true;
                         }
@@ -36,6 +38,8 @@ impl Code {
                         at += 1;
                     }
                     Op::Begin { exit, .. } | Op::Test { exit, .. } => {
+                        // Both ways are possible. A path that is left away only means that the
+                        // shard stalls in order.
                         if paths.len() < 64 {
                             paths.push((exit as usize, reads, writes, seen, steps));
                         }
@@ -49,6 +53,7 @@ impl Code {
                     }
                     Op::Jump(to) => at = to as usize,
                     Op::Enter(_) | Op::Announce(_) => at += 1,
+                    // A shard waits there anyway, so what stands behind cannot go ahead.
                     Op::AwaitEnd(_) | Op::Finish => break,
                 }
             }

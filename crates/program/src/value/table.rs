@@ -70,6 +70,7 @@ impl<T: Payload> Table for T {
         unshare: |p| {
             // SAFETY: see above.
             let shared = unsafe { Arc::from_raw(p.cast::<T>()) };
+            // The last handle gives its payload away without a copy.
             let owned = Arc::try_unwrap(shared).unwrap_or_else(|shared| T::clone(&shared));
             Box::into_raw(Box::new(owned)).cast()
         },
@@ -114,6 +115,7 @@ impl PayloadType {
 
     /// Whether it is the type of the same values.
     pub fn is_same(&self, other: &PayloadType) -> bool {
+        // By type, not by address: a table may be in the binary several times.
         (self.id)() == (other.id)()
     }
 

@@ -60,6 +60,8 @@ impl Encoded {
     /// Whether both may go as one: what is of equal bytes, as all of a broadcast is.
     pub(crate) fn is_same(&self, other: &Encoded) -> bool {
         let lies = |bytes: &Bytes| (bytes.as_ptr(), bytes.len());
+        // Addresses first: a broadcast lends the same memory, and a look at all of it would cost as
+        // much as sending.
         let same_tail = lies(&self.tail) == lies(&other.tail) || self.tail == other.tail;
         self.head == other.head && same_tail
     }
@@ -85,6 +87,7 @@ pub fn items(source: TreeNode, piece: Option<Encoded>, chunk_bytes: usize) -> Ve
 /// The chunks of a piece that leaves this process: what lies elsewhere is cut, not copied.
 pub(super) fn chunks(source: TreeNode, piece: &Encoded, chunk_bytes: usize) -> Vec<Item<Bytes>> {
     let Encoded { head, tail } = piece;
+    // Small pieces are the rule, and one item.
     if tail.is_empty() && head.len() <= chunk_bytes {
         return vec![Item::whole(source, head.clone())];
     }
@@ -100,5 +103,6 @@ pub(super) fn chunks(source: TreeNode, piece: &Encoded, chunk_bytes: usize) -> V
         last: place + 1 == count,
         payload,
     };
+    // The head and the tail are cut apart, so no chunk has to be put together by a copy.
     cut(head).chain(cut(tail)).enumerate().map(item).collect()
 }

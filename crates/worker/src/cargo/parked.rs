@@ -82,6 +82,7 @@ impl Cargo {
         let what = {
             let mut stay = parked.stay();
             match Arc::strong_count(parked) {
+                // The last one takes it without a copy.
                 1 => std::mem::replace(&mut stay.what, What::Gone),
                 _ => stay.what.clone(),
             }
@@ -135,6 +136,8 @@ impl Parked {
         let what = {
             let stay = self.stay();
             match stay.users {
+                // A handle only: it is written without the lock, and whoever gathers it meanwhile
+                // is not kept waiting.
                 0 => stay.what.clone(),
                 _ => What::Gone,
             }
@@ -145,12 +148,15 @@ impl Parked {
             What::Written(..) | What::Gone => return Ok(0),
         };
         let mut stay = self.stay();
+        // Somebody took it while it was written: the bytes on the disk are dropped, and nothing is
+        // freed.
         if stay.users > 0 || matches!(stay.what, What::Written(..) | What::Gone) {
             return Ok(0);
         }
         let before = std::mem::replace(&mut stay.what, What::Written(spilled, once));
         let room = stay.room.take();
         drop(stay);
+        // After the lock: a value may need an interpreter to be dropped.
         drop(before);
         Ok(room.map_or(0, |room| room.bytes()))
     }

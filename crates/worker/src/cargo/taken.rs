@@ -122,6 +122,7 @@ impl Once {
         decode: impl FnOnce() -> Result<Value, DecodeError>,
     ) -> Result<Value, DecodeError> {
         let this = match Arc::try_unwrap(this) {
+            // The last who shares it needs no copy of what another has decoded.
             Ok(Once(last)) => {
                 let decoded = last.into_inner().unwrap_or_else(PoisonError::into_inner);
                 return decoded.map_or_else(decode, Ok);
@@ -157,6 +158,8 @@ pub(crate) fn join(chunks: impl IntoIterator<Item = Gathered<Cargo>>) -> Vec<(u3
         let source = chunk.source.start() as u32;
         match (chunk.payload, pieces.last_mut()) {
             (Cargo::Bytes(bytes), Some((last, Taken::Parts(parts))))
+                // Chunks come in order, so a chunk that is not the first goes on with the piece
+                // before.
                 if *last == source && chunk.chunk > 0 =>
             {
                 parts.bytes.push(bytes);

@@ -1,5 +1,6 @@
-//! A signal's outcomes, for all shards of a process: run-length coded, since a loop's signal is true, true,
-//! true, and then false.
+//! Owns a signal's outcomes for all shards of a process: run-length coded, since a loop's signal is true, true, true, and
+//! then false. The shard that decides publishes, or the node; the others ask. It never forgets an outcome: a shard may be
+//! many turns behind.
 
 use brambling_exchange::in_process::Waiters;
 use brambling_program::Turn;
@@ -86,8 +87,10 @@ impl Board {
 
     /// Gives the next turn's outcome. Called by one shard, in order of turns.
     pub(crate) fn publish(&self, outcome: bool, wake: impl FnMut(usize)) {
+        // Relaxed: one shard publishes, and it wrote the count itself.
         let turn = self.published.0.load(Ordering::Relaxed) & !WAITED_FOR;
         let last = self.last_run.load(Ordering::Relaxed);
+        // A run that goes on costs no lock: only the count grows.
         if turn == 0 || (last & 1 == 1) != outcome {
             self.runs
                 // lock: only outcomes are inside.
@@ -101,6 +104,8 @@ impl Board {
         }
         // AcqRel: publishes the run; sees the mark of whoever looked before.
         if self.published.0.fetch_add(1, Ordering::AcqRel) & WAITED_FOR != 0 {
+            // Cleared before the set is emptied: a shard that joins in between is woken by `take`,
+            // or its mark stays for the next outcome.
             self.published.0.fetch_and(!WAITED_FOR, Ordering::AcqRel);
             self.waiting.take(wake);
         }
@@ -115,6 +120,7 @@ impl Board {
         if turns.end <= known {
             return;
         }
+        // News repeat and grow: of those with one beginning the longest counts.
         let end = runs.beyond.entry(turns.start).or_insert((0, outcome));
         end.0 = end.0.max(turns.end);
         let mut next = known;
@@ -156,11 +162,15 @@ impl Board {
     #[inline]
     pub(crate) fn outcome(&self, turn: Turn, shard: usize) -> Option<bool> {
         if turn >= self.published.0.load(Ordering::Acquire) & !WAITED_FOR {
+            // Joined before the mark is set and the count read again: whoever publishes in between
+            // finds the shard in the set.
             self.waiting.add(shard);
             if turn >= self.published.0.fetch_or(WAITED_FOR, Ordering::AcqRel) & !WAITED_FOR {
                 return None;
             }
         }
+        // Acquire: pairs with the Release in `publish`. The count says that the turn is known: its
+        // run is this one, or an earlier one that the slow way finds.
         let last = self.last_run.load(Ordering::Acquire);
         if turn >= last >> 1 {
             return Some(last & 1 == 1);

@@ -1,4 +1,5 @@
-//! A job: a compiled program, its shards, and everything that its threads share while it runs.
+//! Owns a job: a compiled program, its shards, and everything that its threads share while it runs. The pool's threads and
+//! whoever reads from peers call it. Its shards and run queues lie in cells; it never takes a lock to reach them.
 #![allow(unsafe_code)] // Shards and run queues lie in cells; their thread's zone says who may touch them.
 
 mod owners;
@@ -259,6 +260,8 @@ impl Job {
         let resident = &self.residents[number as usize];
         let exchange = self.exchange(id);
         match exchange.keeper() {
+            // A shard that came by a move has no slots here, whatever the exchange keeps for its
+            // index.
             _ if self.has_moved(number) => By::Mail,
             Keeper::Stamped(stamped) if stamped.serves(resident.index) => By::Stamps,
             Keeper::Slots(slots) if slots.lie_at(resident.index) => By::Places,
@@ -346,10 +349,13 @@ impl Job {
     /// Other jobs run on its threads from now on, or no longer do.
     pub(super) fn share(&self, shares: bool) {
         let mail_from = if shares { 0 } else { self.threads() };
+        // SeqCst: before whatever makes a thread turn to another job. Pairs with the load in
+        // `needs_mail`.
         self.mail_from.store(mail_from, Ordering::SeqCst);
     }
 
     pub(super) fn stop(&self) {
+        // Before anybody is woken: whoever wakes looks at it.
         self.stop.store(true, Ordering::SeqCst);
         self.beds.wake_all();
         self.wake_caller();
@@ -368,6 +374,7 @@ impl Job {
     /// Notes how long the job took.
     pub(super) fn note_end(&self) {
         let started = self.started.get();
+        // A job may end before its shards are made.
         let took = started.map_or(Duration::ZERO, Instant::elapsed);
         self.wall_ns
             .store(took.as_nanos() as usize, Ordering::Relaxed);

@@ -30,6 +30,7 @@ impl Kept {
             since: Instant::now(),
             is_told: false,
         };
+        // The time of the first order stays: since then the shard is kept.
         held::lock(&self.0).entry(number).or_insert_with(stay).by = by;
     }
 

@@ -1,4 +1,6 @@
-//! A thread's mail: which shards others have woken. A set of bits, so that posting neither allocates nor locks.
+//! Owns the set of a thread's shards that others have woken: a bit for each, so that posting neither allocates nor
+//! locks. Any thread posts; the thread itself takes what was posted, or a thief that has locked its owner out. It never
+//! says what has come: whoever is woken looks.
 //!
 //! # Why no shard is left lying
 //! Whoever posts sets the shard's bit and then, unless it is up already, the flag; who puts the flag up also
@@ -58,7 +60,11 @@ impl Mail {
     #[inline]
     pub fn post(&self, shard: u32) -> bool {
         let word = self.word(shard as usize / 64);
+        // SeqCst: before the look at the flag, in the one order of all such steps. Pairs with
+        // `take`, which lowers the flag before it reads the bits.
         word.fetch_or(1 << (shard % 64), Ordering::SeqCst);
+        // A load first: while the flag is up somebody else has woken the thread, and the line stays
+        // shared.
         !self.first.flag.load(Ordering::SeqCst) && !self.first.flag.swap(true, Ordering::SeqCst)
     }
 
@@ -70,9 +76,12 @@ impl Mail {
 
     /// Takes everything that was posted.
     pub fn take(&self, mut each: impl FnMut(u32)) {
+        // Before the bits: a bit that is set after they were read puts the flag up again. The other
+        // way round it would be left lying.
         self.first.flag.swap(false, Ordering::SeqCst);
         for index in 0..FIRST_WORDS + self.lines.len() * 16 {
             let word = self.word(index);
+            // Most words are empty, and a swap would take their lines from whoever posts.
             if word.load(Ordering::SeqCst) == 0 {
                 continue;
             }

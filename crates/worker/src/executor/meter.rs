@@ -54,6 +54,7 @@ impl Meter {
     pub(super) fn add(&mut self, dial: &Dial, took_ns: u64, entered: u64, bytes: u64) {
         let ended = entered.wrapping_sub(self.entered);
         self.entered = entered;
+        // The turn at hand when the shard came may have begun elsewhere: it is not counted.
         if !self.counts {
             self.counts = ended > 0;
             return;

@@ -1,4 +1,5 @@
-//! The process's threads: they stay between jobs, and run as many at a time as there are.
+//! Owns the process's threads, which stay between jobs, and the list of jobs that run. The engine calls [`Pool::run`] once
+//! for each job, on the thread that waits for it. It never looks into a shard: that is the threads' matter.
 
 use super::failure::{Failure, Rank};
 use super::job::Job;
@@ -114,12 +115,15 @@ impl Shared {
 
     /// Takes the jobs that came after `seen`. A thread without a job waits for one; false when there will be none.
     fn take_jobs(&self, seen: &mut u64, seats: &mut Seats) -> bool {
+        // Without the lock: a thread that has a job asks before each of its turns.
         if !seats.are_empty() && self.tickets.load(Ordering::SeqCst) == *seen {
             return true;
         }
         let mut desk = self.desk();
         loop {
             for running in &mut desk.running {
+                // A job that is over must get no new place: whoever ended it has emptied those that
+                // it saw.
                 if running.ticket > *seen && !running.is_over {
                     let place = seats.sit(running.ticket, running.job.clone());
                     running.places.push(place);
@@ -216,6 +220,7 @@ impl Pool {
     /// Threads take the job from now on; its ticket.
     fn begin(&self, job: &Arc<Job>) -> u64 {
         let mut desk = self.shared.desk();
+        // Under the lock, so no two jobs have one.
         let ticket = self.shared.tickets.load(Ordering::SeqCst) + 1;
         desk.running.push(Running {
             ticket,
@@ -278,6 +283,7 @@ impl Drop for Pool {
 /// nothing had moved when it gave up.
 fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
     let own = job.threads();
+    // The calling thread's number is the one behind the pool's.
     let station = &job.stations[own as usize];
     let mut watchdog = Watchdog::new();
     let mut looked = Instant::now();
@@ -288,6 +294,7 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
             // Stages without a caller's own are not here, so this is not entered for each of its slices.
             caller.run_stages(&mut || left_over = Worker::new(job, own).work_for(CALLER_SLICE));
         } else {
+            // Unparked when something is posted here, or the job ends.
             std::thread::park_timeout(CALLER_LOOKS);
         }
         if looked.elapsed() >= CALLER_LOOKS {

@@ -94,6 +94,7 @@ impl Ready {
             self.urgent.clear();
             return None;
         }
+        // Alternating: a stream of urgent shards would else keep the others from running for ever.
         self.was_urgent = !self.urgent.is_empty() && !self.was_urgent;
         if self.was_urgent
             && let Some(shard) = self.pop_urgent()
@@ -101,6 +102,8 @@ impl Ready {
             return Some(shard);
         }
         let word = self.cursor as usize / 64;
+        // Only what lies ahead of the last one taken: whoever was queued again just now comes after
+        // all others.
         let ahead = self.words[word] & (u64::MAX << (self.cursor % 64));
         let (word, bits) = if ahead != 0 {
             (word, ahead)
@@ -120,6 +123,8 @@ impl Ready {
             let group = (start + step) % groups;
             let mut bits = self.summary[group];
             if step == 0 {
+                // Of the first group only words behind this one, whose bits ahead are known to be
+                // none; the last step looks at the whole group once more.
                 bits &= (u64::MAX << (word % 64)) & !(1 << (word % 64));
             }
             if bits != 0 {

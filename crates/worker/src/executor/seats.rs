@@ -116,6 +116,8 @@ impl Seats {
     /// Joins a job. It begins where the one stands that has had the least.
     pub(super) fn sit(&mut self, ticket: u64, job: Arc<Job>) -> Place {
         let place = Place::new(self.thread, job);
+        // A job that began at nothing would have the thread for as long as the others have had it
+        // already.
         let had = self.seats.iter().map(|seat| seat.had).min();
         let had = had.unwrap_or_default();
         self.seats.push(Seat {
@@ -169,10 +171,13 @@ impl Seats {
                 continue;
             };
             let weight = job.weight();
+            // Whoever ends the job waits for this lock.
             drop(seated);
             let before = seats[at].had;
             seats[at].had = before.and(ran, weight);
             for &idle in &self.order[..place] {
+                // A job that had nothing to do saves no time up: later it would keep the others
+                // waiting for all of it.
                 seats[idle].had = seats[idle].had.max(before);
             }
             self.idle_since = None;
@@ -189,6 +194,7 @@ impl Seats {
             return;
         };
         self.rounds = self.rounds.wrapping_add(1);
+        // Polls between two looks at the clock and at each place.
         if !self.oversubscribed && !self.rounds.is_multiple_of(ROUNDS) {
             return std::hint::spin_loop();
         }

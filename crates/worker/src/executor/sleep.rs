@@ -15,7 +15,6 @@ use std::time::Duration;
 
 /// One thread's bed. On a line of its own: other threads look whether it is used.
 #[repr(align(128))]
-#[repr(align(128))]
 pub struct Bed {
     asleep: AtomicBool,
     woken: Mutex<bool>,
@@ -72,6 +71,8 @@ impl Default for Bed {
 impl Bed {
     /// Sleeps until woken, unless `has_work` says that there is something to do, or at most `at_most`.
     pub fn sleep(&self, at_most: Duration, has_work: impl Fn() -> bool) {
+        // Relaxed: the fence orders it before `has_work`. Pairs with the fence of a pusher, who
+        // pushes before it asks `is_asleep`.
         self.asleep.store(true, Ordering::Relaxed);
         fences::heavy();
         if !has_work() {
@@ -80,11 +81,14 @@ impl Bed {
                 // lock: loom's, and only a flag is inside.
                 .lock()
                 .unwrap_or_else(|poison| poison.into_inner());
+            // A wake-up between the look and the lock has set it: waiting now would miss that one.
             if !*woken {
                 woken = self.wait(woken, at_most);
             }
+            // The wake-up is taken: the next sleep must not end by it.
             *woken = false;
         }
+        // Relaxed: whoever still sees it set makes a needless system call, and loses nothing.
         self.asleep.store(false, Ordering::Relaxed);
     }
 
@@ -126,6 +130,7 @@ impl Bed {
     /// Wakes the thread if it says that it sleeps; whoever asks must have pushed before.
     #[inline]
     pub fn wake(&self) -> bool {
+        // SeqCst: orders the push before the look. Pairs with the dear fence in `sleep`.
         fence(Ordering::SeqCst);
         if !self.is_asleep() {
             return false;

@@ -1,4 +1,6 @@
-//! A slice: one thread runs one shard until it stalls or has used up its share.
+//! Owns the run of one shard by one thread until it stalls or has used up its share. The thread's loop (`thread.rs`) calls
+//! it, inside its zone: everything here is inside but the call of the kernel ([`Slice::call`]). Nothing on the way of a
+//! task whose pieces lie in slots allocates, locks or hashes, because a task may take less time than any of these.
 #![allow(unsafe_code)] // Calls kernels over erased pointers; the plan fixed their types.
 
 mod around;
@@ -131,7 +133,9 @@ impl<'a, 's> Slice<'a, 's> {
             &completion,
             &job.options.budget,
         );
+        // Tasks, not time: a reading of the clock per task would cost as much as the task.
         self.left = body.slice_tasks;
+        // A look per slice: whoever wakes a task posts the shard, which begins another slice.
         if self.resident.woken.has_any() {
             self.complete(body, code);
         }
@@ -139,6 +143,7 @@ impl<'a, 's> Slice<'a, 's> {
         if matches!(end, End::Stalled) {
             self.watch(lacks);
         }
+        // Calls that left their task open are no tasks done.
         self.tasks = body.slice_tasks - self.left - self.unfinished;
         let failed = matches!(end, End::Failed);
         if self.may_grow
@@ -168,6 +173,7 @@ impl<'a, 's> Slice<'a, 's> {
                 self.failure = Some(Box::new(self.job.refusal(None, error)));
                 return End::Failed;
             }
+            // Between its calls an open task may have got what it lacked.
             if !body.open.is_empty() {
                 self.resume(body, code, around.arrivals);
             }
@@ -185,6 +191,8 @@ impl<'a, 's> Slice<'a, 's> {
                         return end;
                     }
                 }
+                // What the shard has put into its own mailbox wakes nobody (`Slice::wake`): it
+                // looks once more.
                 Ran::End(End::Stalled) if self.resident.mailbox.has_any() => {}
                 Ran::End(End::Stalled) if self.resume(body, code, around.arrivals) => {}
                 Ran::End(End::Leaving)
@@ -207,6 +215,8 @@ impl<'a, 's> Slice<'a, 's> {
         around.lacks.clear();
         let ties = self.job.ties.as_deref();
         loop {
+            // Before each task: from the flag on none may start (invariant 6), and a slice may be
+            // long.
             if ties.is_some_and(|ties| ties.is_leaving(self.number)) {
                 return Ran::End(End::Leaving);
             }
@@ -274,7 +284,9 @@ impl<'a, 's> Slice<'a, 's> {
         around: &mut Around<'a, '_>,
     ) -> Ran {
         let (step, args) = body.steps.ready(issue.task, code, &mut body.cells);
+        // What frees has no kernel, and runs on any thread.
         let is_elsewhere = step.runner != self.runner && step.kernel.is_some();
+        // Before the task begins: one that has begun is never given up.
         if is_elsewhere || self.left == 0 || self.job.stop.load(Ordering::Relaxed) {
             return Ran::End(match is_elsewhere {
                 true => End::Elsewhere(step.runner),
@@ -320,6 +332,8 @@ impl<'a, 's> Slice<'a, 's> {
         match progress {
             Progress::Done | Progress::More => None,
             Progress::Pending => {
+                // Before the task is suspended: the watchdog must not take the shard for one that
+                // waits for nothing.
                 self.job.pending.fetch_add(1, Ordering::AcqRel);
                 body.shard.suspend(issue);
                 None
@@ -391,6 +405,8 @@ impl<'a, 's> Slice<'a, 's> {
         context: &mut Context<'_>,
     ) -> Progress {
         let zone = &self.station.zone;
+        // From here on a thief may take what is queued, so nothing below may touch the run queue or
+        // another shard until `enter`.
         zone.leave();
         // SAFETY: the arguments are the declared cells, of the declared types; those written are unshared,
         // and the shard is run by this thread alone. Ports are of the exchange's piece type.
@@ -403,6 +419,8 @@ impl<'a, 's> Slice<'a, 's> {
         let outcome = context.outcome();
         let board = self.job.board(at.stage);
         let wake = |shard| self.wake(shard as u32);
+        // Alone, one shard decides in order of turns, so the board appends. In a cluster outcomes
+        // come from the node as well, in any order.
         let Some(ties) = &self.job.ties else {
             board.publish(outcome, wake);
             return Progress::Done;

@@ -44,6 +44,8 @@ impl Watchdog {
         let looks = looks.map(|station| station.looks.load(Ordering::Acquire));
         let has_mail = job.stations.iter().any(|station| station.mail.has_any());
         let mut idle = pool.iter().map(|it| it.idle.load(Ordering::Acquire));
+        // Any of the three moves the start of the stall: a thread may be idle while its mail is
+        // still on the way to it.
         if has_mail || !idle.all(|is_idle| is_idle) || pulses != self.pulses {
             self.pulses = pulses;
             self.looks = looks.collect();
@@ -51,6 +53,7 @@ impl Watchdog {
             return None;
         }
         let mut looked = looks.zip(&self.looks);
+        // A thread that is in a kernel of another job has not looked, and may still find something.
         if !looked.all(|(now, before)| now >= before + LOOKS) {
             return None;
         }

@@ -120,6 +120,7 @@ impl Steps {
         cells: &mut [Value],
     ) -> (&Step, *const *mut u8) {
         let step = &mut self.list[index as usize];
+        // One comparison for each task: addresses hold until some value has moved.
         if step.round != self.round {
             let task = &code.tasks[index as usize];
             find(step, &mut self.args, &mut self.round, task, cells);
@@ -144,6 +145,7 @@ fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cel
     for cell in &task.writes_cells {
         let cell = &mut cells[*cell as usize];
         if cell.is_shared() {
+            // The value lies elsewhere then, for every task that uses the cell.
             cell.make_unique();
             *round += 1;
         }

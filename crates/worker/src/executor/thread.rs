@@ -1,4 +1,6 @@
-//! What one thread does for a job: takes mail, goes round its run queue, runs slices, steals, sleeps.
+//! Owns what one thread does for a job: it takes mail, goes round its run queue, runs slices, steals and sleeps. The
+//! thread's list of jobs (`seats.rs`) calls it, and so does the calling thread for its own stages (`pool.rs`). It never
+//! touches a shard that does not belong to its thread.
 #![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
 
 mod beginning;
@@ -104,6 +106,8 @@ impl<'a> Worker<'a> {
             let mut spins = 0u32;
             while !worker.begin() && !worker.job.calls() {
                 spins += 1;
+                // Others are making their shards: soon it is better to sleep than to take a CPU
+                // from them.
                 if spins < SPINS * 16 {
                     std::hint::spin_loop();
                 } else {
@@ -168,6 +172,8 @@ impl<'a> Worker<'a> {
     /// ([`Job::needs_mail`]): between the two stands the dear fence. So it does between the start of the job as it is seen here, and the mail
     /// for whoever has not seen it ([`Job::settle`]).
     fn part(&mut self) {
+        // Pairs with the cheap fence of a source that has stamped (`tell_far`): it sees that marks
+        // are not looked at, or its stamp is seen below.
         fences::heavy();
         if self.stage != Stage::Started && !self.begin() {
             return;
@@ -185,6 +191,8 @@ impl<'a> Worker<'a> {
     fn tell_queued(&self) {
         // SAFETY: inside our own zone; the reference ends with the statement.
         let queued = unsafe { self.job.ready(self.me) }.len();
+        // Written only when it changes: thieves read this line all the time. Relaxed, since a thief
+        // looks again under the lock.
         if self.station.queued.0.load(Ordering::Relaxed) != queued {
             self.station.queued.0.store(queued, Ordering::Relaxed);
         }
@@ -199,6 +207,7 @@ impl<'a> Worker<'a> {
             return self.next();
         }
         self.clock = Instant::now();
+        // A thief compares with the clock when it last looked, so it is read anew here.
         let number = self.thief.steal(self.job, self.clock)?;
         self.take_over(number);
         Some(number)
@@ -236,6 +245,7 @@ impl<'a> Worker<'a> {
     fn guarded(&mut self, run: impl FnOnce(&mut Self)) {
         self.station.zone.enter();
         if let Err(payload) = panics::catch(|| run(self)) {
+            // What unwound was a kernel only if a shard was running.
             let Some(number) = self.station.runs() else {
                 // Not a kernel's: an assertion of ours. The job must not wait for this thread.
                 let (message, _) = panics::tell(&*payload);
@@ -265,6 +275,7 @@ impl<'a> Worker<'a> {
         let next = unsafe { self.job.ready(self.me) }.pop();
         if let Some(thief) = self.station.zone.take_request() {
             // SAFETY: as above.
+            // The shard that this thread would come to last; `next` is out of the queue already.
             if let Some(number) = unsafe { self.job.ready(self.me) }.pop_last(None) {
                 self.job.hand(number, thief);
             }
@@ -294,6 +305,7 @@ impl<'a> Worker<'a> {
         if body.done {
             return self.leave_when_done(number);
         }
+        // Relaxed: a thief reads it under the lock, which orders it; a panic is this thread's own.
         self.station.current.store(number, Ordering::Relaxed);
         let mut slice = Slice::new(self.job, number, self.me, self.runner, &mut self.watches);
         let end = slice.run(body, &mut self.lacks);
@@ -302,6 +314,7 @@ impl<'a> Worker<'a> {
         self.slices += 1;
         count(&self.station.tally.tasks, u64::from(tasks));
         count(&self.station.tally.slices, 1);
+        // Reading the clock costs as much as a short task, so short slices are timed together.
         if tasks >= TIMED_TASKS || body.slice_tasks < SHORT_SHARE || self.slices >= SLICES_UNREAD {
             self.time_slice(resident, body, tasks);
         }
@@ -317,6 +330,7 @@ impl<'a> Worker<'a> {
     fn time_slice(&mut self, resident: &Resident, body: &mut Body, tasks: u32) {
         let alone = self.slices == 1;
         let took_ns = self.read_clock();
+        // Of slices that were timed together nobody knows which was the long one: the share stays.
         if alone || tasks >= TIMED_TASKS {
             body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
         }

@@ -185,6 +185,7 @@ impl Ties {
         let mut node = self.node();
         let result = act(&mut node);
         let effects = node.take_effects();
+        // Under the lock: whoever asks the node next must find the mailboxes open.
         self.prepare(job, &effects);
         drop(node);
         if !effects.is_empty() {
@@ -278,6 +279,7 @@ impl Ties {
     }
 
     fn flush_all(&self, job: &Job) {
+        // Before the flush: what is said meanwhile raises it again.
         self.unsent.store(false, Ordering::Relaxed);
         // One by one, so that the first is on its way while the next is made, and what comes meanwhile is taken: large pieces
         // both ways would fill the sockets' buffers else, which lie beyond the cache.
@@ -292,6 +294,8 @@ impl Ties {
 
     /// The node hears what shards here have retired.
     fn tell_retired(&self, job: &Job) -> Result<(), NodeError> {
+        // AcqRel: lowered before the sets are read, so that a destination which joins later raises
+        // it again. Pairs with `has_retired`.
         if !self.is_due.swap(false, Ordering::AcqRel) {
             return Ok(());
         }

@@ -46,6 +46,8 @@ impl<'a> Watches<'a> {
     /// Looks at some of the watches, in turn; gives those whose marks are set, and forgets them.
     #[inline]
     pub(super) fn look(&mut self, each: impl FnMut(&mut Watches<'a>, Watch<'a>)) {
+        // Never all at once: a thread with thousands of stalled shards would look at as many lines
+        // of others between two slices.
         let most = (LOOKS + self.list.len() / LOOKS_SHARE).min(self.list.len());
         self.look_at(most, each);
     }
@@ -66,6 +68,7 @@ impl<'a> Watches<'a> {
                 return;
             };
             if watch.mark.is_set() {
+                // The last one takes its place and is looked at next: `next` stays.
                 let watch = self.list.swap_remove(self.next);
                 each(self, watch);
             } else {

@@ -35,12 +35,15 @@ impl Woken {
     /// Whether any task was woken.
     #[inline]
     pub(super) fn has_any(&self) -> bool {
+        // Acquire: pairs with the Release in `note`. A stale no is harmless: the waker posts the
+        // shard afterwards.
         self.has_any.load(Ordering::Acquire)
     }
 
     /// The tasks that were woken.
     pub(super) fn take(&self) -> Vec<Position> {
         let mut tasks = held::lock(&self.tasks);
+        // Relaxed: the lock orders it against `note`.
         self.has_any.store(false, Ordering::Relaxed);
         std::mem::take(&mut tasks)
     }

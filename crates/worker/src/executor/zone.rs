@@ -1,5 +1,6 @@
-//! A thread's zone: the code between kernels, in which it touches its run queue and its idle shards without
-//! atomic instructions. While the thread is in a kernel, a thief may lock it out and take what has waited.
+//! Owns the lock of a thread's run queue and idle shards, which is biased towards that thread. Between kernels the thread
+//! is inside, and touches both without atomic instructions; thieves lock it out while it is in a kernel. A thief that
+//! finds the owner inside never waits for it.
 //!
 //! # Why owner and thief never meet
 //! The owner says that it is inside, passes the cheap fence, and looks for the lock; a thief locks, passes the
@@ -43,6 +44,8 @@ impl Zone {
     #[inline]
     pub fn enter(&self) {
         loop {
+            // Relaxed: the fence orders it before the load of `locked`. Pairs with the store of
+            // `locked` and the dear fence in `try_lock`.
             self.owner.0.store(true, Ordering::Relaxed);
             fences::light();
             // Acquire: what a thief changed under the lock is visible.
@@ -54,8 +57,12 @@ impl Zone {
     }
 
     #[cold]
+    // Cold: a thief is inside for a few instructions, once in a while.
     fn step_back(&self) {
+        // Release: as in `leave`.
         self.owner.0.store(false, Ordering::Release);
+        // Acquire: pairs with the Release in `Locked::drop`; what the thief took is gone from the
+        // queue.
         while self.thieves.locked.load(Ordering::Acquire) {
             #[cfg(loom)]
             loom::thread::yield_now();
@@ -75,21 +82,29 @@ impl Zone {
     pub fn try_lock(&self) -> Option<Locked<'_>> {
         let locked = &self.thieves.locked;
         locked
+            // Acquire: pairs with the Release of the thief before, whose changes to the queue this
+            // one builds on. Two thieves at once would both hold `&mut` to the queue.
             .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
             .ok()?;
+        // Before the look: the guard unlocks also when the owner is found inside.
         let guard = Locked(self);
         fences::heavy();
+        // Acquire: pairs with the Release in `leave`. Who sees the owner outside sees all that it
+        // did inside.
         (!self.owner.0.load(Ordering::Acquire)).then_some(guard)
     }
 
     /// A thief asks to be handed something.
     pub fn request(&self, thief: u32) {
+        // Relaxed: a request carries nothing but its number. A thief whose number is overwritten
+        // looks again.
         self.thieves.request.store(thief + 1, Ordering::Relaxed);
     }
 
     /// The thief that asked, if one did. For the owner.
     #[inline]
     pub fn take_request(&self) -> Option<u32> {
+        // A load first: the line is shared until a thief writes it, and this is asked once a slice.
         if self.thieves.request.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -105,6 +120,7 @@ pub struct Locked<'a>(&'a Zone);
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        // Release: pairs with the Acquire in `enter` and `step_back`.
         self.0.thieves.locked.store(false, Ordering::Release);
     }
 }

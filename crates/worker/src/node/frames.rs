@@ -33,17 +33,20 @@ impl Node {
         incoming: Incoming<'_>,
         frame: Frame<'_>,
     ) -> Result<(), NodeError> {
+        // Repetitions of what it said before it left: all of that has been taken.
         if self.post.members.have_left(from) {
             return Ok(());
         }
         // Whoever has a connection was let in: a worker that is news here.
         self.greet(from);
+        // Before the body is looked at: what was taken once changes nothing any more.
         if let Some(sequence) = frame.sequence
             && self.post.members.peer(from)?.receive(sequence)? == Received::Repeated
         {
             return Ok(());
         }
         self.on_body(from, frame.sequence, frame.body, incoming)?;
+        // After the body: an acknowledged frame is not sent again, so it must have been taken.
         self.post.acknowledge(from, incoming.len(), FRAMES_PER_ACK);
         self.part();
         Ok(())
@@ -75,6 +78,7 @@ impl Node {
             Body::Leaves(leaves) => post.members.on_leaves(leaves, sequence),
             Body::Gone(gone) => post.on_gone(gone, sequence),
             Body::Relay(relay) => {
+                // Taken before it is handed on: news that is refused here is not spread.
                 self.on_body(from, sequence, relay.news.body(), incoming)?;
                 self.hand_on(from, &relay);
             }
@@ -109,6 +113,7 @@ impl Node {
     ) -> Result<(), NodeError> {
         let (group, generation) = (data.head.group, data.head.generation);
         for parcel in self.pieces.arrived(&mut self.post, data, incoming)? {
+            // Versions belong to a generation: those of a newer one would overtake this one's.
             if generation == self.post.options.generation {
                 for index in parcel.destinations.clone() {
                     self.learn_version(ShardId { group, index }, parcel.version)?;
@@ -149,6 +154,7 @@ impl Node {
         for (source, credit) in self.pieces.take_noted(&self.post, update) {
             self.say_credit(source, credit);
         }
+        // After the map has changed: what it names elsewhere now has to leave.
         let elsewhere = self.pieces.given_away(self.me(), update);
         self.moves.flag(&mut self.post, elsewhere);
         let calls = self.moves.calls(self.post.me(), self.pieces.map(), update);

@@ -83,6 +83,7 @@ impl Members {
             return false;
         }
         self.peers.insert(worker, Peer::default());
+        // News of its leaving may come before it does: it is known, and no news is said to it.
         let stays = !self.leavers.leave(worker);
         if stays {
             self.others.push(worker);
@@ -92,6 +93,7 @@ impl Members {
 
     /// The session in which something is to be said to a worker. None: it hears nothing of this node, any more or yet.
     pub(super) fn session(&mut self, to: WorkerId) -> Option<&mut FrameSession> {
+        // The controller was told that nothing is sent there any more.
         if self.leavers.are_parted_from(to) {
             return None;
         }
@@ -117,6 +119,8 @@ impl Post {
             return;
         };
         peer.come += bytes;
+        // By bytes, too: the sender keeps what is not acknowledged, and few large frames are much
+        // of it.
         let is_much = peer.come >= BYTES_PER_ACK;
         let told = peer.session.ack_after(if is_much { 1 } else { frames });
         if let Some(received) = told {

@@ -80,6 +80,7 @@ impl Node {
     /// # Panics
     /// If the shard is not here, or not flagged.
     pub fn leave(&mut self, shard: ShardId) {
+        // Before the shard is gone here: what it was to merge goes on as it came.
         let past = self.pieces.flush_relay(&mut self.post, shard);
         if !mutants::is_on("departed-shards-stay") {
             self.pieces.leave(shard);
@@ -104,8 +105,10 @@ impl Node {
             retired,
             past,
             credits: self.pieces.credits_along(&self.post, shard),
+            // All that is known here: who decided them may have left before the new worker came.
             outcomes: self.signals.runs(),
             members: self.post.members.others().to_vec(),
+            // The new worker may have heard nothing of the controller since (invariant 10).
             map: self.known_map(),
         };
         let luggage = postcard::to_stdvec(&luggage).expect("plain values written to memory");
@@ -113,6 +116,7 @@ impl Node {
         let Entry { owner, version } = entry.expect("flagged by a version");
         let parts = parts(&luggage, body, self.post.options.part_bytes);
         let (job, generation) = self.post.key();
+        // It may have joined after the last news that came here.
         self.hear_of(owner);
         for (at, bytes) in parts.iter().enumerate() {
             let part = ShardPart {
@@ -126,6 +130,7 @@ impl Node {
             };
             let body = Body::ShardPart(part);
             let payloads = std::slice::from_ref(bytes);
+            // Behind pieces: those that wait for them run, and this shard does not.
             self.post.send_with(owner, Priority::LAST, &body, payloads);
         }
         Ok(())
@@ -152,6 +157,8 @@ impl Moves {
     /// A flagged shard has left, and merges nothing below these turns.
     fn leave(&mut self, shard: ShardId, past: Vec<(ExchangeId, Turn)>) {
         let was_flagged = self.flagged.remove(&shard);
+        // A shard that leaves unflagged could have begun a task that nobody waits for (invariant
+        // 6).
         assert!(was_flagged, "{shard} leaves without an order");
         self.leaving.insert(shard, past);
     }
@@ -182,6 +189,7 @@ impl Moves {
             let version = expected.version;
             let here = Entry { owner, version };
             if map.entry(*shard) == Ok(Some(here))
+                // Once: what is said in a session is not lost.
                 && let Some(holder) = expected.holder.take()
             {
                 calls.push((holder, one(*shard, here)));
@@ -208,9 +216,11 @@ impl Moves {
             holder,
             bytes,
         } = *reserve;
+        // The controller orders one move of a shard at a time, so this is no honest request.
         if is_here || self.leaving.contains_key(&shard) {
             return Err(NodeError::AlreadyHere(shard));
         }
+        // Made before anything is sent (invariant 12): a refusal costs the holder nothing.
         let room = post.options.budget.reserve(Class::Transfer, bytes);
         let granted = room.is_ok();
         if let Ok(room) = room {
@@ -244,11 +254,13 @@ impl Moves {
         let expected = self.expected.get_mut(&shard);
         let expected = expected.filter(|expected| expected.version == version);
         let expected = expected.ok_or(NodeError::Unexpected { shard, version })?;
+        // The size in the order was an estimate: what comes beyond it has to find room as well.
         expected.bytes += bytes.len() as u64;
         let missing = expected.bytes.saturating_sub(expected.room.bytes());
         let room = expected.room.grow(missing);
         room.map_err(|source| NodeError::NoRoom { shard, source })?;
         let is_new = expected.parts.insert(part.part, bytes).is_none();
+        // Sessions deliver once, so a part that comes twice was sent twice.
         if !is_new || part.part >= part.parts {
             return Err(NodeError::Parts(shard));
         }
@@ -297,6 +309,8 @@ impl Node {
             // Who joined while the shard was on its way has not heard it from its last holder.
             self.retired(shard, exchange, turns)?;
         }
+        // Before the router says that it is here: what was held for the shard is delivered behind
+        // this.
         self.post.effects.push(Effect::Settle { shard, body });
         self.settle(shard, version)?;
         let (job, generation) = self.post.key();

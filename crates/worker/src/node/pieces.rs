@@ -143,6 +143,8 @@ impl Pieces {
         let DataHead {
             exchange, group, ..
         } = data.head;
+        // A relay's group may be another than the destination's: pieces that are merged on their
+        // way pass through it.
         if !post.relations.leads_through(exchange, group) {
             post.relations.expect(exchange, group)?;
         }
@@ -212,11 +214,14 @@ impl Pieces {
     /// Whether a version is news of a shard that is not here: who sends here by it knows that it names this worker.
     pub(super) fn is_news(&self, shard: ShardId, version: Version) -> Result<bool, NodeError> {
         let known = self.entry(shard)?.map_or(0, |entry| entry.version);
+        // Who holds the shard was named by the version that brought it: nobody knows a newer one
+        // that names this worker.
         Ok(known < version && !self.is_here(shard))
     }
 
     /// Shards here that the map gives to another worker, of those that an update is about.
     pub(super) fn given_away(&self, me: WorkerId, update: &EntryRange) -> Vec<ShardId> {
+        // Asked of the map, not of the update: that may have been older than what is known.
         let is_away = |shard: &ShardId| {
             let entry = self.map().entry(*shard).ok().flatten();
             entry.is_some_and(|entry| entry.owner != me)

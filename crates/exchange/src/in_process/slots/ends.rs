@@ -75,6 +75,8 @@ impl<'a> SourceEnd<'a> {
     #[inline(always)]
     pub fn has_seen_room(&self, turn: Turn) -> bool {
         // Nobody can lack room in the first K turns.
+        // Relaxed: the source's own note. What it stands for was acquired when it was taken
+        // (`Room::retired`).
         let retired = self.outgoing.retired.load(Ordering::Relaxed);
         turn < retired + OPEN_TURNS
     }
@@ -132,6 +134,8 @@ impl<'a> SourceEnd<'a> {
                 let known = arrived[route.destination as usize].of(turn);
                 if !near {
                     any_far = true;
+                // It has looked as far as this source, and no further: this stamp may be the last
+                // that it lacks.
                 } else if known.load(Ordering::Relaxed) == route.ordinal {
                     lacking |= 1 << place;
                 }
@@ -145,6 +149,7 @@ impl<'a> SourceEnd<'a> {
                 lacking &= lacking - 1;
             }
         }
+        // One fence for all destinations, and none where all are this thread's own.
         any_far && self.sent_far(destinations)
     }
 
@@ -197,6 +202,7 @@ impl<'a> DestinationEnd<'a> {
     /// What the destination has heard of a turn; each source is looked at until it has arrived, and then no more.
     #[inline(always)]
     pub fn heard(&self, turn: Turn) -> Heard<'a> {
+        // Relaxed: the destination's thread alone writes it.
         let known = self.arrived.of(turn).load(Ordering::Relaxed);
         if known == self.incoming.fan_in {
             return Heard::All;
@@ -306,6 +312,8 @@ impl<'a> DestinationEnd<'a> {
     /// Ends a turn, which has been read, and opens the one K later. Calls `wake` for each source that waits for room.
     #[inline(always)]
     pub fn retire(&self, turn: Turn, mut wake: impl FnMut(u32)) {
+        // Before the room is told: from then on the place belongs to the turn that follows it
+        // there.
         self.arrived.of(turn).store(0, Ordering::Relaxed);
         self.room.retire(|source| wake(source as u32));
     }

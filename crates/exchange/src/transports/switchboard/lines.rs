@@ -75,6 +75,7 @@ impl Lines {
         let Some(job) = self.jobs.get(&key) else {
             return Err(format!("there is no job {key} here").into());
         };
+        // Who dialed knows whom it wants; who was called learns it here.
         let expected = match state {
             State::Dialing(expected) => expected == (key, call.worker),
             _ => true,

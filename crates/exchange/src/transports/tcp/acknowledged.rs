@@ -59,6 +59,7 @@ impl Owed {
         let awaited = found.filter(|it| it.is_awaited);
         let is_new = |since: &Since| {
             let meanwhile = at.saturating_duration_since(since.at);
+            // Something was acknowledged since: what is under way now is younger.
             awaited.is_none_or(|it| it.ago < meanwhile)
         };
         if self.0.as_ref().is_none_or(is_new) {

@@ -54,5 +54,6 @@ pub(super) fn both(sent: &Count, received: &Count) -> Carried {
 
 fn add(counter: &AtomicU64, more: u64) {
     let before = counter.load(Ordering::Relaxed);
+    // A load and a store do: one thread at a time has the lock of a direction.
     counter.store(before.wrapping_add(more), Ordering::Relaxed);
 }

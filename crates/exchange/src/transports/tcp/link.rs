@@ -105,6 +105,7 @@ impl Link {
 
     /// Whether frames go both ways.
     pub(super) fn is_open(&self) -> bool {
+        // Acquire: pairs with the Release in `open`.
         self.is_open.load(Ordering::Acquire)
     }
 
@@ -171,6 +172,8 @@ impl Link {
             return Ok(());
         }
         let fd = self.wire.socket().as_raw_fd();
+        // From the door's watcher to the helper's: between the two no event is lost, since
+        // registering tells what is ready.
         self.watcher().deregister(&mut SourceFd(&fd))?;
         self.is_open.store(true, Ordering::Release);
         // As it is registered.
@@ -196,6 +199,7 @@ impl Link {
 
     /// Has the helper woken when the socket takes more, at once if it does by now, or not any more.
     fn await_room(&self, writer: &mut Writer, is_awaited: bool) -> io::Result<()> {
+        // A system call only when it changes.
         if std::mem::replace(&mut writer.is_awaited, is_awaited) == is_awaited {
             return Ok(());
         }
@@ -218,6 +222,7 @@ impl Link {
             .deregister(&mut SourceFd(&self.wire.socket().as_raw_fd()));
         let _ = self.wire.socket().shut();
         writer.has_ended = true;
+        // Frames may own memory of pieces: it goes back now, not with the last handle of the link.
         writer.queue.clear();
     }
 
@@ -239,6 +244,8 @@ impl Link {
             let mut bytes = 0;
             let parts = frame.into().into_iter().inspect(|part| bytes += part.len());
             writer.queue.extend(parts);
+            // Small frames are news: who only dozes is woken for them, and not for parts of large
+            // ones.
             writer.has_news |= bytes < LARGE_BYTES;
         }
         // What is said before is the greeting.
@@ -255,6 +262,7 @@ impl Link {
         if !self.is_open.load(Ordering::Relaxed) {
             return false;
         }
+        // A thread that polls many links must not wait for one that somebody else writes.
         let mut writer = match self.writer.try_lock() {
             Ok(writer) => writer,
             Err(_) if waits => self.writer(),
@@ -282,6 +290,7 @@ impl Link {
             if !self.wire.socket().is_connected() {
                 return Ok(());
             }
+            // Events may come twice before the socket has taken it.
             *is_said = true;
             let opening = dialing.1;
             self.writer()
@@ -325,12 +334,15 @@ impl Link {
             }
         };
         let was_open = self.is_open();
+        // A peer that sends without end must not keep the others from being read.
         for _ in 0..READS_AT_ONCE {
             // It is others who read on.
             if self.is_open() != was_open {
                 break;
             }
             match self.wire.read(reader.room()) {
+                // An empty read of a nonblocking socket is its end; nothing to read is
+                // `WouldBlock`.
                 Ok(0) => return Err(Lost::Ended),
                 Ok(bytes) => {
                     reader.took(bytes);
@@ -360,6 +372,7 @@ impl Link {
                 return Ok(());
             }
         }
+        // A large frame is read alone, so nothing lies behind it yet.
         if let Some(frame) = reader.take_large() {
             reader.received.add_frames(1);
             let taken = owner.frame(self.id, frame.incoming());
@@ -369,6 +382,7 @@ impl Link {
             && let Some(bytes) = reader.frame_bytes()?
         {
             let Some(frame) = reader.bytes[reader.from..reader.to].get(..bytes) else {
+                // Enough of it has come to say where it is to lie: the rest is read to there.
                 if bytes >= LARGE_BYTES && reader.to - reader.from >= TELLING_BYTES {
                     reader.begin_large(bytes, |begun| owner.place(self.id, begun));
                 }

@@ -22,6 +22,8 @@ struct Table {
 
 impl Table {
     fn note(&mut self) {
+        // Made when a link comes or goes, so that whoever polls takes one pointer, and holds no
+        // lock while it reads.
         self.all = Arc::new(self.by_id.values().cloned().collect());
     }
 }

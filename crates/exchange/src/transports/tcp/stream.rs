@@ -181,6 +181,7 @@ impl Listener {
                 let (stream, _) = listener.accept()?;
                 // It is on this machine, and has no port.
                 let from = SocketAddr::new(at.ip(), 0);
+                // Whose user is unknown is not ours.
                 let is_ours = is_of_our_user(&stream).unwrap_or(false);
                 Ok(is_ours.then_some((Stream::Local(stream), from)))
             }
@@ -212,6 +213,7 @@ fn dial_local(to: SocketAddr) -> Option<UnixStream> {
     let connect = || {
         let stream = UnixStream::connect_addr(&name(to)?)?;
         match is_of_our_user(&stream)? {
+            // Anybody may have taken the name while it was free.
             true => Ok(stream),
             false => Err(io::Error::from(ErrorKind::PermissionDenied)),
         }

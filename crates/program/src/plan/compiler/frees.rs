@@ -23,6 +23,8 @@ pub(super) fn last_uses(spec: &Spec) -> LastUses {
     for (at, block) in spec.blocks.iter().enumerate() {
         let is_root = at == Spec::ROOT.index();
         for (index, node) in block.iter().enumerate() {
+            // Uses inside a loop count where the loop stands at the outermost level: another turn
+            // may follow.
             let place = if is_root { index } else { places[at] };
             let mut stands = |block: BlockId| places[block.index()] = place;
             let stage = match *node {
@@ -50,6 +52,7 @@ pub(super) fn last_uses(spec: &Spec) -> LastUses {
         }
     }
     let freed = last.into_iter().enumerate().filter_map(|(id, last)| {
+        // What is kept is somebody's result.
         let freed = last.filter(|_| !spec.datasets[id].keep);
         freed.map(|place| (place, DatasetId(id as u32)))
     });

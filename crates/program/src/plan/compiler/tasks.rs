@@ -29,8 +29,10 @@ impl Compiler<'_> {
             }
         }
         // Each end of an exchange runs in order of turns.
+        // Bits beyond the datasets stand for the ends of exchanges.
         let end = |exchange: ExchangeId| datasets.len() + 2 * exchange.index();
         (self.spec.sends_to(id).into_iter()).for_each(|it| writes.add(end(it)));
+        // As writes: two turns of one end conflict, so the window keeps their order.
         (self.spec.takes_from(id).iter()).for_each(|it| writes.add(end(*it) + 1));
         if stage.cells {
             // A kernel that gets cells may share the payloads it reads: nobody else reads meanwhile.
@@ -46,6 +48,7 @@ impl Compiler<'_> {
             runner: self.spec.kernels[stage.kernel.index()].runner,
             look_past: false,
             may_grow: stage.uses.iter().any(|(dataset, how)| {
+                // Only these are weighed after a slice: a fixed payload takes what it always took.
                 *how != Use::Read && !self.program.payload_type(*dataset).is_fixed()
             }),
             kernel: Some(Linked(self.program.kernel(id).clone())),
@@ -90,6 +93,7 @@ impl Lane {
             block: 0,
             writes_cells: cells.clone(),
             cells,
+            // It puts other values into the cells, so addresses that were found are found anew.
             wants_cells: true,
             runner: Runner::Native,
             look_past: false,

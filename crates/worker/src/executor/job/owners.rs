@@ -47,6 +47,8 @@ impl Job {
     #[inline]
     pub(in crate::executor) fn needs_mail(&self, number: u32) -> Option<bool> {
         let owner = self.owners[number as usize].load(Ordering::Acquire);
+        // Relaxed: a thread passes the dear fence before it turns to another job (`Worker::part`),
+        // and whoever asks here has passed the cheap one.
         let looks = |owner| owner < self.mail_from.load(Ordering::Relaxed);
         (owner & BY_MAIL == 0).then(|| !looks(owner) || self.beds.of(owner).is_asleep())
     }
@@ -78,6 +80,8 @@ impl Job {
         let Some((owner, _)) = self.owner(number) else {
             return;
         };
+        // Between the two a thief may have taken the shard: whoever takes the bit posts it on
+        // (`take_mail`).
         if self.stations[owner as usize].mail.post(number) {
             self.rouse(owner);
         }
@@ -139,6 +143,8 @@ impl Job {
     /// Makes a stolen shard this thread's own.
     pub(in crate::executor) fn adopt(&self, number: u32, thread: u32) {
         let owner = &self.owners[number as usize];
+        // A load and a store do: only the owner, or a thief that has locked it out, changes the
+        // word while the shard is here.
         let by_mail = owner.load(Ordering::Relaxed) & BY_MAIL;
         // Release: the new owner sees what we did to the shard.
         owner.store(thread | by_mail, Ordering::Release);

@@ -60,6 +60,7 @@ impl Job {
         let notebooks = match options.timed_calls {
             None => Box::default(),
             Some(calls) => {
+                // Before kernels are linked into steps: these keep addresses of what the plan has.
                 time_kernels(&mut plan);
                 (0..=threads).map(|_| Notebook::new(calls)).collect()
             }
@@ -83,6 +84,8 @@ impl Job {
         let (boards, ends) = boards(&plan, shards);
         let starts_here = |number| ties.as_ref().is_none_or(|ties| ties.starts_here(number));
         let owner = |(number, home): (u32, &u32)| match starts_here(number) {
+            // A shard belongs to its home before it is made, so that what comes early is posted
+            // there.
             true => AtomicU32::new(*home),
             false => AtomicU32::new(AWAY),
         };
@@ -90,6 +93,7 @@ impl Job {
         let here = (0..)
             .zip(&residents)
             .filter(|(number, _)| starts_here(*number));
+        // Open before any thread runs: a source may be quicker than its destination's maker.
         here.for_each(|(_, resident)| resident.mailbox.open());
         let stations = stations(threads, &homes);
         let homes = homes.iter().map(|home| AtomicU32::new(*home)).collect();
@@ -130,6 +134,8 @@ impl Job {
     pub(in crate::executor) fn settle(&self, placed: u32, maker: u32) {
         if self.stations[placed as usize]
             .is_claimed
+            // AcqRel: one of two threads makes the shards, and whoever comes second sees that they
+            // are claimed.
             .swap(true, Ordering::AcqRel)
         {
             return;
@@ -138,6 +144,7 @@ impl Job {
             let (rank, failure) = *failed;
             self.fail(rank, failure);
         }
+        // AcqRel: the last one has acquired what all others made, and `started` hands it on.
         if self.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.threads() {
             let _ = self.started.set(Instant::now());
             self.beds.wake_all();
@@ -162,6 +169,7 @@ impl Job {
                 break;
             }
             if placed != maker {
+                // Relaxed: the store of the owner below publishes it.
                 self.homes[number as usize].store(maker, Ordering::Relaxed);
                 // Sequentially consistent: whoever has something for the shard leaves it there first, and then asks who is told. Either the
                 // maker is, or finds it when the shard runs first.
@@ -231,6 +239,7 @@ impl Job {
             weights: Weights::of(&cells),
             cells,
             charged_bytes,
+            // The first slice is one task: nobody knows yet how long they take.
             slice_tasks: 1,
             running: None,
             meter: Meter::new(0),
@@ -373,6 +382,8 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
                 true => (&mut here, all_here),
                 false => (&mut elsewhere, count - all_here),
             };
+            // Contiguous ranges, those that are here and the others each by themselves: a worker's
+            // share is spread over its own threads.
             let home = u64::from(*seen) * u64::from(threads) / u64::from(of);
             *seen += 1;
             home as u32
@@ -387,6 +398,7 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
         .collect();
     let mut residents = Vec::new();
     let mut homes = Vec::new();
+    // By thread first: the numbers of a thread's shards are one range.
     for thread in 0..threads {
         for (group, of_group) in homes_by_group.iter().enumerate() {
             for (index, _) in of_group

@@ -36,6 +36,7 @@ impl<'a> Slice<'a, '_> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
+        // Asked before the turn ends: after its stamp the place is the destination's.
         let growth = source.growth(turn);
         if growth != 0
             && let Err(error) = self.charge_pieces(growth)
@@ -114,6 +115,8 @@ impl<'a> Slice<'a, '_> {
         let Keeper::Stamped(stamped) = exchange.keeper() else {
             return Progress::Done;
         };
+        // A source that has moved stamps nothing any more (`Stamped::leave`): all its destinations
+        // were told by name.
         if job.has_moved(self.number) {
             return Progress::Done;
         }
@@ -151,6 +154,8 @@ impl<'a> Slice<'a, '_> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
+        // After the kernel: it has read the places, and a source writes them again once it sees
+        // this.
         end.retire(turn, |source| self.has_made_room(id, source));
         Progress::Done
     }
@@ -231,6 +236,7 @@ impl<'a> Slice<'a, '_> {
         pieces
             .into_values()
             .for_each(|value| mail::recycle(job, at.0, value));
+        // Before the sources hear of it: what they send next finds the room that this gives back.
         arrivals.retire(at, &job.waits);
         exchange.retire(at.1, index, |source| self.has_made_room(at.0, source));
         told(context, self.has_gathered(at, arrivals, by))

@@ -26,6 +26,8 @@ pub(in crate::executor) fn take(
     for letter in resident.mailbox.take() {
         let (id, _) = letter.at;
         if !touched.contains(&id) && job.gathers_by(id, number) == By::Places {
+            // Gathers from slots do not ask the inbox: it learns here which turns they have
+            // retired, and takes none of them again.
             arrivals.catch_up(id, job.exchange(id).room(resident.index).retired());
             touched.push(id);
         }
@@ -66,6 +68,7 @@ pub(super) fn is_complete(job: &Job, number: u32, arrivals: &mut Arrivals, at: A
     let resident = &job.residents[number as usize];
     let exchange = job.exchange(at.0);
     let fan_in = exchange.links().fan_in(at.1, resident.index);
+    // Once for each turn: the list of sources may be long.
     let known = std::mem::replace(arrivals.known(at), fan_in);
     if known < fan_in
         && let Keeper::Stamped(stamped) = exchange.keeper()
@@ -122,6 +125,7 @@ impl<'a> Slice<'a, '_> {
         if let Some(ties) = &job.ties
             && ties.merges(id)
         {
+            // It has one destination, whoever merges on the way.
             let piece = sent.take(0).map(|(value, _)| value);
             return ties
                 .scattered_to_merge(job, self.resident.id(), at, piece)
@@ -150,6 +154,7 @@ impl<'a> Slice<'a, '_> {
                 }
                 continue;
             };
+            // Elsewhere: it is encoded here, outside of the node's lock.
             if owner.is_none() {
                 far.push((destination, Some(self.encoded(id, value))));
                 continue;

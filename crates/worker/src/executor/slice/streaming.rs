@@ -31,6 +31,7 @@ impl<'a> Slice<'a, '_> {
         (kernel, args): (&dyn Kernel, *const *mut u8),
         context: &mut Context<'_>,
     ) -> Progress {
+        // Few are open at a time, so a list is searched.
         let place = opened.iter().position(|it| it.at == at);
         let place = place.unwrap_or_else(|| {
             opened.push(self.open(at));
@@ -42,6 +43,8 @@ impl<'a> Slice<'a, '_> {
         let progress = self.call_open(open, around.arrivals, (kernel, args), context);
         match progress {
             Progress::More | Progress::Pending => {
+                // One that waits for what has not come slows nobody: its sources may be what it
+                // waits for.
                 let is_busy = progress == Progress::More || open.lacks.is_empty();
                 self.set_busy(open, is_busy);
                 progress
@@ -75,6 +78,7 @@ impl<'a> Slice<'a, '_> {
         unsafe { context.lend_open(&mut lent) };
         let progress = self.call(kernel, args, context);
         let state = lent.state;
+        // Chunks that were handed out belong to the call: their memory is used again.
         ports.let_go();
         if progress == Progress::Done && ports.failed.is_none() {
             ports.end();
@@ -216,6 +220,7 @@ impl<'p> Ports<'p> {
             Poll::Ready(Some(chunk)) => chunk,
             Poll::Ready(None) => return Ok(Polled::Ended),
             Poll::Pending => {
+                // Noted for `resume`, which looks for these alone.
                 self.open.lacks.push(from);
                 return Ok(Polled::Nothing);
             }
@@ -223,6 +228,7 @@ impl<'p> Ports<'p> {
         let mut value = mail::value(self.job, (at, self.resident.index), source, taken)?;
         value.make_unique();
         let place = value.as_ptr();
+        // Kept until the next poll, and so is its charge: the kernel reads it where it lies.
         self.given.push(Given {
             from,
             value,
@@ -335,6 +341,7 @@ impl<'p> Ports<'p> {
         let nothing = Cargo::Bytes(Bytes::new());
         let is_far = job.owner(number).is_none();
         match (chunks, is_far) {
+            // Nothing was sent: an empty mark ends the turn, as of any scatter.
             (0, true) => far.push((to.index, None)),
             (0, false) => {
                 let sources = source.leaves().expect("a leaf");
@@ -409,6 +416,8 @@ impl StreamPorts for Ports<'_> {
         let (at, to, number) = self.to(destination);
         let waker = || job.completion(self.number, self.at);
         let flow = &job.flows[at.0.index()][to.index as usize];
+        // What goes to another process is not slowed here: it is spilled there where it finds no
+        // room.
         job.owner(number).is_none() || flow.has_room(waker)
     }
 

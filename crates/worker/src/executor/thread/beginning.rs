@@ -30,6 +30,8 @@ impl Worker<'_> {
                 job.settle(self.me, self.me);
                 self.stage = Stage::Waiting(Instant::now() + MADE_FOR_OTHERS_AFTER);
             }
+            // The other thread may be in a long kernel of another job. Whoever makes its shards
+            // becomes their home, so the job does not wait.
             Stage::Waiting(until) if job.started.get().is_none() && Instant::now() >= until => {
                 (0..job.threads()).for_each(|placed| job.settle(placed, self.me));
                 self.stage = Stage::Settled;
@@ -40,6 +42,8 @@ impl Worker<'_> {
             self.stage = Stage::Started;
             let all = 0..job.residents.len() as u32;
             // Not those that a thief has already taken.
+            // Each thread looks at all: those of a late thread have become somebody's by now, and
+            // nobody keeps a list.
             for number in all.filter(|number| job.belongs_to(*number, self.me)) {
                 // SAFETY: inside our own zone; the reference ends with the statement.
                 unsafe { job.ready(self.me) }.insert(number);

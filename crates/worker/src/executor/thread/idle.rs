@@ -31,6 +31,7 @@ impl<'a> Worker<'a> {
                 longest = longest.max(passed(quiet.replace(now), now));
                 (since, self.clock) = (Some(now), now);
             }
+            // A look at the clock costs more than a poll of the own queue.
             if !spins.is_multiple_of(SPINS) {
                 std::hint::spin_loop();
                 continue;
@@ -42,6 +43,7 @@ impl<'a> Worker<'a> {
                 self.spread();
             }
             let before = std::mem::replace(&mut self.clock, Instant::now());
+            // A long time between two looks means that somebody else had the processor.
             self.patience.looks_after(self.clock - before);
             if let Some(number) = self.thief.steal(self.job, self.clock) {
                 self.station.idle.store(false, Ordering::Release);
@@ -49,10 +51,13 @@ impl<'a> Worker<'a> {
                 self.run(number);
                 return;
             }
+            // The watchdog takes the job for stalled only when every thread has looked twice in
+            // vain.
             self.found_nothing();
             if since.is_some_and(|since| !polls || self.clock - since >= self.patience()) {
                 let has_work =
                     || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
+                // Before it sleeps: from here on the transport's helper has to see to what comes.
                 self.rest();
                 self.job.beds.of(self.me).sleep(SLEEP_MAX, has_work);
                 self.resume();
@@ -138,6 +143,7 @@ impl<'a> Worker<'a> {
     pub(in crate::executor) fn spread(&self) {
         let here = self.station.cpu.load(Ordering::Relaxed);
         let pool = &self.job.stations[..self.job.threads() as usize];
+        // Those that sleep take no CPU from anybody.
         let others = || {
             let awake = pool
                 .iter()

@@ -30,6 +30,7 @@ impl Worker<'_> {
             _ => {}
         }
         // A thief that took this thread's mail meanwhile has queued it, and it does not stay.
+        // Left in the queue the number would be run here after the shard is another thread's.
         let was_told = ready.remove(number);
         match end {
             End::Stalled if self.job.shares() => self.rest_at(home, number, was_told),
@@ -37,6 +38,7 @@ impl Worker<'_> {
             End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
                 self.job.hand(number, home)
             }
+            // The calling thread has the number behind those of the pool.
             End::Elsewhere(Runner::Caller) => self.job.hand(number, self.job.threads()),
             End::Leaving => unreachable!("the caller sees to it"),
             End::Finished => {
@@ -73,6 +75,8 @@ impl Worker<'_> {
         let Some(mut parts) = ties.take_arrived(number) else {
             return;
         };
+        // Decoded by the thread that will run it, and under no lock: a value may be an
+        // interpreter's.
         let made = travel::unpack(job, resident.id(), &mut parts);
         let made = made.map_err(|error| Failure::Internal {
             message: format!("{}: {error}", resident.id()),
@@ -115,6 +119,7 @@ impl Worker<'_> {
         // SAFETY: as in `run`, which holds no reference to it any more.
         let place = unsafe { &mut *resident.body.get() };
         let code = &job.plan.codes[resident.group.index()];
+        // A task that cannot be begun anew keeps its shard until it is done.
         let holder = place.as_ref().and_then(|it| it.held_by(code));
         if let (Some(at), Some(ties)) = (holder, &job.ties) {
             ties.kept.keep(number, resident.id(), at);
@@ -140,6 +145,7 @@ impl Worker<'_> {
         // SAFETY: as in `run`: the shard is this thread's until it has left.
         let arrivals = unsafe { &mut *resident.arrivals.get() };
         ties.kept.leave(number);
+        // Before the arrivals are taken: what is sent until the shard is away lands in them.
         ties.leave(job, number, arrivals).map_err(refusal)?;
         let arrivals = std::mem::take(arrivals);
         let parts = travel::pack(job, body, arrivals).map_err(Failure::Spilled)?;

@@ -1,4 +1,5 @@
-//! Takes what has waited in others' queues. Of a thread that may be at another job also what waits in its mail.
+//! Owns what a thread without work knows of one other thread. It takes what has waited in that one's queue, and where jobs
+//! share the threads also what waits in its mail. It never waits for a victim: it asks, and looks at the next.
 #![allow(unsafe_code)] // Touches a victim's run queue while it is locked out of its zone.
 
 use crate::executor::job::{Job, Station};
@@ -39,6 +40,8 @@ impl Thief {
             return None;
         }
         if let Some(seen) = &self.seen {
+            // A shard's memory was touched first at home: it is left there unless it has really
+            // waited.
             if now - seen.at < STEAL_AFTER {
                 return None;
             }
@@ -61,16 +64,21 @@ impl Thief {
 
     fn take(&self, job: &Job) -> Option<u32> {
         let station = &job.stations[self.victim as usize];
+        // The owner is inside, or another thief is. An owner who is inside looks at requests before
+        // its next slice.
         let Some(locked) = station.zone.try_lock() else {
             station.zone.request(self.me);
             return None;
         };
+        // The owner may be in a kernel of another job, and would not take its mail for long.
         if job.shares() && station.mail.has_any() {
             // SAFETY: the lock keeps the owner out of its zone.
             unsafe { job.take_mail(self.victim) };
         }
         // SAFETY: as above.
         let ready = unsafe { job.ready(self.victim) };
+        // Not what the owner runs: it was woken meanwhile and stands in the queue, and its body is
+        // in use.
         let Some(number) = ready.pop_last(station.runs()) else {
             // All that is left there is what the owner runs.
             station.queued.0.store(0, Ordering::Relaxed);
@@ -104,6 +112,7 @@ impl Thief {
 impl Seen {
     /// A victim that has run as many slices as were queued has been round its queue: nothing waited.
     fn has_waited(&self, job: &Job, station: &Station) -> bool {
+        // Relaxed: an estimate. What is taken is decided under the lock.
         let ran = station.tally.slices.load(Ordering::Relaxed) - self.slices;
         waits(job, station) && (ran == 0 || ran < u64::from(self.queued))
     }

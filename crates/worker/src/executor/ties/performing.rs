@@ -59,6 +59,7 @@ impl Ties {
                 job.fail_by(error);
             }
         }
+        // One call for all frames: the carrier may write them together.
         if !frames.is_empty() {
             self.carrier.send(frames);
         }
@@ -91,6 +92,8 @@ impl Ties {
             }
             Effect::Settle { shard, body } => {
                 let number = job.number(shard.group, shard.index);
+                // Before the owner is named: its thread unpacks what lies here as soon as it is
+                // told.
                 held::lock(&self.arrived).insert(number, body);
                 let home = job.home(number) | BY_MAIL;
                 // Release: its thread finds what has come.
@@ -112,6 +115,7 @@ impl Ties {
         let exchange = job.exchange(at.0);
         let rooms = parcel.destinations.clone();
         // The lowest open turn of one of those that share it.
+        // What several share counts once, so it counts for the one that is furthest.
         let lowest = rooms.map(|index| exchange.room(index).retired()).max();
         let lowest = lowest.unwrap_or(0);
         let items = job
@@ -201,6 +205,7 @@ impl Ties {
 
     /// Does what the node has left to whoever asked it.
     fn run(&self, job: &Job, errand: Errand) -> Result<(), NodeError> {
+        // Nobody will ask for it, and the disk may be slow.
         if job.has_stopped() {
             return Ok(());
         }

@@ -42,6 +42,7 @@ impl Pieces {
         let mut told = Vec::new();
         for (exchange, due) in std::mem::take(&mut self.due) {
             if self.slower_ones_count(post, exchange, &due) {
+                // It waits for the slower ones here: then one message tells of all.
                 self.due.insert(exchange, due);
                 continue;
             }
@@ -71,6 +72,8 @@ impl Pieces {
             return false;
         }
         let group = post.relations.destination_group(exchange);
+        // A source of a dense exchange waits for the slowest destination, so more than its number
+        // helps nobody.
         let least = due.values().copied().min().unwrap_or(0);
         // Others say so only at every so many turns.
         let least = least - least % (post.options.open_turns / 2).max(1);
@@ -108,6 +111,7 @@ impl Pieces {
             if let Some(holder) = self.router.holder(source, (from, version)) {
                 return Ok(Some((holder, credit)));
             }
+            // Taken and noted: if the source does not come after all, it is sent after it.
             self.note(credit.exchange, source);
         }
         self.on_credit(post, credit)?;

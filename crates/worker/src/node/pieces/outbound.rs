@@ -22,6 +22,7 @@ fn frameful(parcels: &VecDeque<Parcel<Bytes>>, frame_bytes: usize) -> usize {
         used += parcel.bytes + PARCEL_BYTES;
         used <= frame_bytes as u64
     });
+    // At least one, or what is larger than a frame would never leave.
     fits.count().max(1)
 }
 
@@ -58,6 +59,7 @@ impl Pieces {
         };
         let (to, priority, exchange, turn, group) = *waiting.key();
         let Outgoing { parcels, routes } = waiting.get_mut();
+        // Large payloads last: the receiver reads the last one to where it will lie.
         if !parcels.iter().is_sorted_by_key(is_large) {
             parcels.make_contiguous().sort_by_key(is_large);
         }
@@ -79,6 +81,7 @@ impl Pieces {
             group,
         };
         let parts = parcels.chunk_by(Parcel::goes_on_in);
+        // Lent, not copied: the frame refers to them until it was acknowledged.
         let payloads: Vec<Bytes> = parts.filter_map(|same| payload(&same[0])).collect();
         let data = coalesce(head, &parcels);
         let body = Body::Data(Data { routes, ..data });
@@ -155,6 +158,8 @@ impl Pieces {
         for index in destinations.clone() {
             let shard = ShardId { group, index };
             let (owner, version) = match self.entry(shard)? {
+                // A shard that is here takes its pieces here, also while it is flagged and the map
+                // names another.
                 Some(entry) if !self.is_here(shard) => (entry.owner, entry.version),
                 entry => (me, entry.map_or(0, |entry| entry.version)),
             };

@@ -140,6 +140,7 @@ impl Reader {
             _ => (size_of::<Challenge>(), usize::MAX),
         };
         if self.bytes.len() - self.from < wanted {
+            // What has begun moves to the front, so that the rest of it fits behind.
             self.bytes.copy_within(self.from..self.to, 0);
             (self.from, self.to) = (0, begun);
             if self.bytes.len() < wanted {
@@ -166,6 +167,7 @@ impl Reader {
         let fits =
             |place: &Place| place.at <= begun.len() && place.at + place.room.bytes().len() == bytes;
         let (place, at) = match place(begun).filter(fits) {
+            // The head stays apart: only the last payload lies in the owner's place.
             Some(Place { at, room }) => (Within::Room(begun[..at].to_vec(), room), at),
             None => (Within::Buffer(self.buffers.take(bytes)), 0),
         };
@@ -179,6 +181,7 @@ impl Reader {
     /// A large frame, when all of it is there.
     pub(super) fn take_large(&mut self) -> Option<Whole> {
         let large = self.large.take_if(|large| large.is_whole())?;
+        // Large frames come in a row: the next reads stop early, so that little of them is copied.
         self.expects_large = OTHERS_BETWEEN;
         Some(large.share())
     }

@@ -34,6 +34,7 @@ impl Writer {
             let mut slices = [IoSlice::new(&[]); WRITTEN_AT_ONCE];
             let mut count = 0;
             for (slice, frame) in slices.iter_mut().zip(&self.queue) {
+                // Only the first frame can have gone out in part.
                 let from = if count == 0 { self.written } else { 0 };
                 *slice = IoSlice::new(&frame[from..]);
                 count += 1;
@@ -44,6 +45,7 @@ impl Writer {
             };
             match wire.write(&slices[..count], wakes) {
                 Ok(bytes) => self.wrote(bytes),
+                // Until an event, or a thread that polls, says that there is room again.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_full = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
