@@ -1,4 +1,4 @@
-//! The series there are. `docs/cluster.md` has the same table.
+//! The series there are. `docs/cluster-metrics.md` has the same table.
 
 use super::text::{Family, Kind};
 
