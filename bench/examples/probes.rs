@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout)]
 
 use brambling_machine::cpu::{Processor, places};
-use brambling_machine::isa::Isa;
+use brambling_machine::isa::IsaLevel;
 use brambling_machine::measure::Figure;
 use brambling_machine::probes::{
     ReadLoop, flops_per_ns, indirect_call_ns, peak_rss_bytes, read_bandwidth, spin_round_trip_us,
@@ -21,7 +21,7 @@ fn main() {
             let samples = sample(|| read_bandwidth(read_loop, &[&data], &places));
             println!("{threads} {:24} {samples} GB/s", read_loop.name());
         }
-        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        for isa in IsaLevel::ALL.into_iter().filter(|isa| isa.is_available()) {
             println!(
                 "{threads} flops {isa} {} /ns",
                 sample(|| flops_per_ns(isa, &places))

@@ -11,7 +11,7 @@ use brambling::program::Program;
 use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings, TaskTimes};
 use brambling_machine::cpu::{self, Processor};
 use brambling_machine::measure::Measured;
-use brambling_machine::{Isa, Rounds};
+use brambling_machine::{IsaLevel, Rounds};
 use std::sync::Arc;
 
 /// What the closures of the rounds share.
@@ -253,7 +253,7 @@ impl<'a> Session<'a> {
             bench: self.bench,
             version: env!("CARGO_PKG_VERSION"),
             cpu: self.cpu.clone(),
-            isa: Isa::detect().name(),
+            isa: IsaLevel::detect().name(),
             threads: self.threads,
             smoke: self.options.smoke,
             rounds: counts.rounds,

@@ -8,7 +8,7 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{
     Blocks, GroupId, Partitioner, Payload, PlacementHint, Program, Spec, Sum, links,
 };
-use brambling_protocol::frame::{Ending, FORMAT, Frame, HEADER_BYTES, Header, Incoming, Kind};
+use brambling_protocol::frame::{FORMAT, Frame, FrameTail, HEADER_BYTES, Header, Incoming, Kind};
 use brambling_protocol::greeting::{Dialer, Listener, Token};
 use brambling_protocol::{EntryRange, PartitionMap};
 use bytes::Bytes;
@@ -62,11 +62,11 @@ pub fn body(bytes: &[u8]) {
 
 /// With its last payload elsewhere a frame is the same; what its beginning says of that is said by less of it, or not at all.
 fn lies_apart(frame: &[u8]) {
-    let Some(ending) = Ending::of(frame) else {
+    let Some(ending) = FrameTail::of(frame) else {
         return;
     };
     assert_eq!(ending.at + ending.bytes, frame.len());
-    assert_eq!(Ending::of(&frame[..ending.at]), Some(ending));
+    assert_eq!(FrameTail::of(&frame[..ending.at]), Some(ending));
     let last = Bytes::copy_from_slice(&frame[ending.at..]);
     let apart = Frame::come(Incoming::in_two(&frame[..ending.at], &last));
     assert_eq!(apart, Frame::come(Incoming::from(frame)));

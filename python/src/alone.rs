@@ -9,7 +9,7 @@ static TURN: Mutex<()> = Mutex::new(());
 static IS_NEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Until it is dropped.
-pub type Turn = MutexGuard<'static, ()>;
+pub type PyTurn = MutexGuard<'static, ()>;
 
 pub fn is_needed() {
     // Relaxed: the code that needs it is handed over by locks.
@@ -17,12 +17,12 @@ pub fn is_needed() {
 }
 
 /// For machine code, on a thread that does not hold the interpreter: who has the turn may want it.
-pub fn turn() -> Turn {
+pub fn turn() -> PyTurn {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// For a function of the interpreter, which is let go while another has the turn; nothing while there is no such code.
-pub fn turn_with_interpreter(py: Python<'_>) -> Option<Turn> {
+pub fn turn_with_interpreter(py: Python<'_>) -> Option<PyTurn> {
     // Relaxed: as above.
     while IS_NEEDED.load(Ordering::Relaxed) {
         match TURN.try_lock() {

@@ -34,7 +34,7 @@ fn why_not(py: Python<'_>, object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
 }
 
 /// A value on its way: its pickle, then the memory of its arrays, which is copied here and nowhere else.
-pub(crate) struct Apart {
+pub(crate) struct PickledApart {
     /// What comes before the arrays.
     head: Vec<u8>,
     arrays: Vec<PyBuffer<u8>>,
@@ -42,10 +42,10 @@ pub(crate) struct Apart {
     at: (usize, usize),
 }
 
-impl Apart {
-    pub(crate) fn of(py: Python<'_>, value: &PyValue) -> PyResult<Apart> {
+impl PickledApart {
+    pub(crate) fn of(py: Python<'_>, value: &PyValue) -> PyResult<PickledApart> {
         let Some(object) = value.get(py)? else {
-            return Ok(Apart {
+            return Ok(PickledApart {
                 head: vec![ABSENT],
                 arrays: Vec::new(),
                 at: (0, 0),
@@ -69,7 +69,7 @@ impl Apart {
         head.extend_from_slice(stream);
         (arrays.len() as u64).encode(&mut head);
         let at = (0, 0);
-        Ok(Apart { head, arrays, at })
+        Ok(PickledApart { head, arrays, at })
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -169,7 +169,7 @@ fn address_of(array: &Bound<'_, PyUntypedArray>) -> i64 {
 
 /// What compiled code has made of one leaf.
 #[derive(Debug)]
-pub struct Part {
+pub struct CompiledLeaf {
     pub leaf: Leaf,
     pub shape: Vec<i64>,
     /// Whole words, so that every element is aligned.
@@ -180,7 +180,7 @@ pub struct Part {
 #[derive(Debug)]
 pub struct Made {
     pub layout: Layout,
-    pub parts: Vec<Arc<Part>>,
+    pub parts: Vec<Arc<CompiledLeaf>>,
 }
 
 impl Made {
@@ -207,7 +207,7 @@ impl Made {
 
     /// As NumPy arrays over the same memory, and numbers.
     pub fn object(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let parts = self.parts.iter().map(|part| Part::object(part, py));
+        let parts = self.parts.iter().map(|part| CompiledLeaf::object(part, py));
         let mut parts = parts.collect::<PyResult<Vec<_>>>()?;
         if self.layout.tuple {
             return Ok(PyTuple::new(py, parts)?.into_any().unbind());
@@ -216,8 +216,8 @@ impl Made {
     }
 }
 
-impl Part {
-    fn object(part: &Arc<Part>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+impl CompiledLeaf {
+    fn object(part: &Arc<CompiledLeaf>, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let buffer = Buffer(Arc::clone(part)).into_pyobject(py)?;
         let array = py
             .import(pyo3::intern!(py, "numpy"))?
@@ -231,13 +231,13 @@ impl Part {
 
 /// What keeps the memory of an array alive that compiled code has made.
 #[pyclass(module = "brambling._native", frozen)]
-pub struct Buffer(Arc<Part>);
+pub struct Buffer(Arc<CompiledLeaf>);
 
 #[pymethods]
 impl Buffer {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Part {
+        let CompiledLeaf {
             leaf,
             shape,
             buffer,

@@ -4,10 +4,10 @@
 
 use crate::compiled::{Codes, CompiledMap};
 use crate::kernels::{
-    Combine, Function, Gather, Map, Partials, ReduceGather, ReduceScatter, Scatter, Shape, Test,
-    Update,
+    Function, PyCombine, PyGather, PyMap, PyPartials, PyScatter, ReduceGather, ReduceScatter,
+    Shape, Test, Update,
 };
-use crate::prints::Place;
+use crate::prints::PrintTarget;
 use crate::run::{Outcome, settings_error};
 use crate::value::{PyBlocks, PyValue};
 use brambling::Settings;
@@ -96,7 +96,7 @@ impl Builder {
             call,
             reads: Vec::new(),
             names: Vec::new(),
-            place: Place::of_stage(stage),
+            place: PrintTarget::of_stage(stage),
         };
         let mut uses = Vec::new();
         for &id in reads {
@@ -338,7 +338,7 @@ impl Builder {
             let mut spec = spec(&name, code);
             match compile {
                 None => {
-                    let kernel = Map {
+                    let kernel = PyMap {
                         function,
                         per_block,
                     };
@@ -399,13 +399,13 @@ impl Builder {
             let exchange = this
                 .state
                 .program
-                .exchange::<Partials>(name.clone(), Relation::AllToOne);
+                .exchange::<PyPartials>(name.clone(), Relation::AllToOne);
             let total = this.state.program.temporary::<PyValue>(result, 1);
-            let combine = Combine {
+            let combine = PyCombine {
                 call: Arc::new(combine.unbind()),
                 leaf: leaf.map(|leaf| Arc::new(leaf.unbind())),
                 sum,
-                place: Place::of_stage(&name),
+                place: PrintTarget::of_stage(&name),
             };
             let mut spec = spec(&name, code);
             let is_compiled = sum && this.state.compiled.contains(&handle.id());
@@ -469,7 +469,7 @@ impl Builder {
             this.state.exchanges.push(exchange.id());
             let (function, uses) = this.function(&name, call, &reads)?;
             let kind = StageKind::Scatter(exchange.id());
-            this.stage(name, kind, uses, code, Scatter(function));
+            this.stage(name, kind, uses, code, PyScatter(function));
             Ok(this.state.exchanges.len() as u32 - 1)
         })
     }
@@ -495,7 +495,7 @@ impl Builder {
                 StageKind::Gather(exchange),
                 uses,
                 code,
-                Gather(function),
+                PyGather(function),
             );
             Ok(this.add_handle(Handle::Opaque(output)))
         })

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Addresses that arrive as words.
 
 use crate::compiled::{DONE, FAILED, TOO_SMALL};
-use brambling::operators::ml::logistic::{Labelled, Linear, Loss, Partial, gradient_block};
+use brambling::operators::ml::logistic::{ComputeLoss, Labelled, Linear, Partial, gradient_block};
 use brambling::operators::simd;
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -29,7 +29,13 @@ fn gradient(x: &[f64], y: &[f64], weights: &[f64]) -> Option<Partial> {
         weights,
         intercept: 0.0,
     };
-    gradient_block(simd::active(), block, model, Loss::Skipped, &mut partial);
+    gradient_block(
+        simd::active(),
+        block,
+        model,
+        ComputeLoss::Skipped,
+        &mut partial,
+    );
     Some(partial)
 }
 

@@ -4,7 +4,7 @@ use crate::builder::Builder;
 use crate::interpreter::attach;
 use crate::interrupts;
 use crate::loads;
-use crate::prints::Place;
+use crate::prints::PrintTarget;
 use crate::run::{self, Outcome, PyCaller};
 use brambling::cluster::{CAUSE_BYTES_MAX, Cluster, ClusterError, Prints, Rendezvous, Source};
 use brambling::program::{Bindings, Plan, Program};
@@ -19,7 +19,7 @@ pub struct PySource;
 
 impl Source for PySource {
     fn program(&self, bytes: &[u8], prints: &Prints) -> Result<Program, String> {
-        let _here = Place::of(prints).enter();
+        let _here = PrintTarget::of(prints).enter();
         attach(|py| {
             let made = || -> PyResult<Program> {
                 let travel = py.import("brambling._program.travel")?;

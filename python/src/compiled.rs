@@ -5,7 +5,7 @@
 #![allow(unsafe_code)] // Calls of machine code, and arguments that are erased pointers.
 
 use crate::alone;
-use crate::array::{Layout, Leaf, Made, Part, Views};
+use crate::array::{CompiledLeaf, Layout, Leaf, Made, Views};
 use crate::interpreter::attach;
 use crate::kernels::{Function, Shape, blocked, opaque, run_anywhere};
 use crate::value::PyValue;
@@ -317,7 +317,7 @@ impl Code {
             layout: self.result.clone(),
             parts: parts
                 .map(|((buffer, shape), &leaf)| {
-                    Arc::new(Part {
+                    Arc::new(CompiledLeaf {
                         leaf,
                         shape,
                         buffer,

@@ -3,7 +3,7 @@
 use crate::borrowed::borrowed;
 use crate::run::{PyCaller, options_in_use};
 use brambling::graph::{
-    self as analysis, AnalysisError, EdgeList, Found, GraphError, Ids, PageRank, Precision,
+    self as analysis, AnalysisError, EdgeList, GraphError, Ids, PageRank, Precision, VertexResults,
 };
 use brambling::{Caller, RunOptions};
 use numpy::{Element, PyArray1, PyReadonlyArray1};
@@ -39,7 +39,7 @@ fn run<T: Send>(
     })
 }
 
-fn values<'py, V: Element>(py: Python<'py>, found: Found<V>) -> Bound<'py, PyArray1<V>> {
+fn values<'py, V: Element>(py: Python<'py>, found: VertexResults<V>) -> Bound<'py, PyArray1<V>> {
     PyArray1::from_vec(py, found.values)
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Two calls of the interpreter's that pyo3 has no safe form of.
 
 use crate::interpreter::attach;
-use crate::prints::Place;
+use crate::prints::PrintTarget;
 use brambling::cluster::Prints;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
@@ -15,14 +15,14 @@ struct Thread {
     /// Its name in the interpreter.
     ident: std::ffi::c_ulong,
     /// The place of its kernel, which lives while the kernel runs; null: none runs. Written by the thread, a store for each kernel.
-    kernel: AtomicPtr<Place>,
+    kernel: AtomicPtr<PrintTarget>,
     /// An exception was sent to it, and may not have arrived.
     is_interrupted: AtomicBool,
 }
 
 /// All threads that run kernels, and the places of all kernels there are: what a thread runs is looked for among them.
 static THREADS: Mutex<Vec<Weak<Thread>>> = Mutex::new(Vec::new());
-static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
+static PLACES: Mutex<Vec<Weak<PrintTarget>>> = Mutex::new(Vec::new());
 
 thread_local! {
     static THREAD: Arc<Thread> = {
@@ -48,12 +48,12 @@ fn add<T>(list: &Mutex<Vec<Weak<T>>>, one: &Arc<T>) {
 }
 
 /// A kernel's place is known from now on, for as long as it lives.
-pub fn add_place(place: &Arc<Place>) {
+pub fn add_place(place: &Arc<PrintTarget>) {
     add(&PLACES, place);
 }
 
 /// This thread runs the kernel of a place, or none, from now on; what it ran before.
-pub fn runs(place: *const Place) -> *const Place {
+pub fn runs(place: *const PrintTarget) -> *const PrintTarget {
     THREAD.with(|thread| {
         // Readers look at what it points to only once they have found it among the places.
         let before = thread.kernel.swap(place.cast_mut(), Ordering::Relaxed);
@@ -66,7 +66,7 @@ pub fn runs(place: *const Place) -> *const Place {
 }
 
 /// The threads that run a kernel of a job, with its place.
-fn threads_of(prints: &Prints) -> Vec<(Arc<Thread>, Arc<Place>)> {
+fn threads_of(prints: &Prints) -> Vec<(Arc<Thread>, Arc<PrintTarget>)> {
     let threads: Vec<Arc<Thread>> = locked(&THREADS).iter().filter_map(Weak::upgrade).collect();
     let places = locked(&PLACES);
     let running = threads.into_iter().filter_map(|thread| {

@@ -6,7 +6,7 @@ use crate::alone;
 use crate::forks;
 use crate::interpreter::attach;
 use crate::loads;
-use crate::prints::Place;
+use crate::prints::PrintTarget;
 use crate::reserve;
 use crate::sums;
 use crate::value::{PyBlocks, PyValue};
@@ -17,7 +17,7 @@ use pyo3::types::{PyBool, PyDict, PyTuple};
 use std::sync::Arc;
 
 /// Operands of a reduction, named by their tree nodes.
-pub type Partials = Vec<(TreeNode, PyValue)>;
+pub type PyPartials = Vec<(TreeNode, PyValue)>;
 
 /// What a dataset holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Function {
     /// Names of what is read, for errors.
     pub names: Vec<String>,
     /// Where it prints, if it was built for a job of a cluster.
-    pub place: Option<Arc<Place>>,
+    pub place: Option<Arc<PrintTarget>>,
 }
 
 fn run(
@@ -157,7 +157,7 @@ impl Function {
     ) -> PyResult<Bound<'py, PyAny>> {
         let at = context.position();
         let args = PyTuple::new(py, args)?;
-        let here = self.place.as_ref().map(Place::enter);
+        let here = self.place.as_ref().map(PrintTarget::enter);
         let taking = reserve::enter(context);
         let _turn = alone::turn_with_interpreter(py);
         let forks = forks::count();
@@ -192,12 +192,12 @@ impl Function {
 }
 
 /// Calls a function per block, or once: results go to the dataset after those read.
-pub struct Map {
+pub struct PyMap {
     pub function: Function,
     pub per_block: bool,
 }
 
-impl Kernel for Map {
+impl Kernel for PyMap {
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
         run(context, |py, context| {
             let output = self.function.reads.len();
@@ -307,17 +307,17 @@ impl Kernel for Test {
 
 /// How a reduction combines.
 #[derive(Clone)]
-pub struct Combine {
+pub struct PyCombine {
     pub call: Arc<Py<PyAny>>,
     /// What it makes of each value before all else; an operation of the user's has no such function.
     pub leaf: Option<Arc<Py<PyAny>>>,
     /// Whether it is the package's own sum, which many values need no interpreter for.
     pub sum: bool,
     /// Where it prints, if it was built for a job of a cluster.
-    pub place: Option<Arc<Place>>,
+    pub place: Option<Arc<PrintTarget>>,
 }
 
-impl Combine {
+impl PyCombine {
     /// A value as it enters the tree: a sum's has the sum's type, however many there are.
     fn leaf(&self, value: &PyValue) -> PyResult<PyValue> {
         let Some(leaf) = &self.leaf else {
@@ -338,7 +338,7 @@ impl Combine {
         if self.sum && head[left].add(&tail[0]) {
             return Ok(());
         }
-        let _here = self.place.as_ref().map(Place::enter);
+        let _here = self.place.as_ref().map(PrintTarget::enter);
         attach(|py| {
             let operands = (head[left].get(py)?, tail[0].get(py)?);
             let _turn = alone::turn_with_interpreter(py);
@@ -352,14 +352,14 @@ impl Combine {
 
 /// Combines operands where the fixed tree says so.
 struct Folder<'a> {
-    combine: &'a Combine,
+    combine: &'a PyCombine,
     values: Vec<PyValue>,
     folding: Folding,
     error: Option<PyErr>,
 }
 
 impl<'a> Folder<'a> {
-    fn new(combine: &'a Combine) -> Self {
+    fn new(combine: &'a PyCombine) -> Self {
         Folder {
             combine,
             values: Vec::new(),
@@ -369,7 +369,7 @@ impl<'a> Folder<'a> {
     }
 
     fn join(
-        combine: &Combine,
+        combine: &PyCombine,
         values: &mut [PyValue],
         error: &mut Option<PyErr>,
         left: usize,
@@ -404,7 +404,7 @@ impl<'a> Folder<'a> {
 
 /// Sends what a partition has to a sum, as the maximal nodes of the tree.
 pub struct ReduceScatter {
-    pub combine: Combine,
+    pub combine: PyCombine,
     pub shape: Shape,
 }
 
@@ -415,7 +415,7 @@ impl Kernel for ReduceScatter {
             let mut sink = context.take_sink().expect("a scatter is given its sink");
             // SAFETY: the sink is ours until the kernel returns.
             let sink = unsafe { sink.as_mut() };
-            let mut partials = Partials::new();
+            let mut partials = PyPartials::new();
             match self.shape {
                 Shape::Opaque => {
                     // SAFETY: the stage declares one opaque dataset.
@@ -469,7 +469,7 @@ unsafe fn put<P>(sink: &mut Sink<'_>, destination: u32, piece: P) -> PyResult<()
 
 /// Folds what all partitions sent.
 pub struct ReduceGather {
-    pub combine: Combine,
+    pub combine: PyCombine,
 }
 
 impl Kernel for ReduceGather {
@@ -481,7 +481,7 @@ impl Kernel for ReduceGather {
             let mut folder = Folder::new(&self.combine);
             while let Some((_, piece)) = source.next() {
                 // SAFETY: the exchange's pieces are of this type, each handed out once.
-                let partials = unsafe { &mut *piece.cast::<Partials>() };
+                let partials = unsafe { &mut *piece.cast::<PyPartials>() };
                 for (node, value) in partials.drain(..) {
                     folder.push(node, value);
                 }
@@ -494,9 +494,9 @@ impl Kernel for ReduceGather {
 }
 
 /// Sends the pieces of the mapping {destination: piece} that a function gives.
-pub struct Scatter(pub Function);
+pub struct PyScatter(pub Function);
 
-impl Kernel for Scatter {
+impl Kernel for PyScatter {
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
         run(context, |py, context| {
             // SAFETY: the stage declares what is read.
@@ -517,9 +517,9 @@ impl Kernel for Scatter {
 }
 
 /// Hands a function the mapping {source: piece} in order of sources, and what it reads.
-pub struct Gather(pub Function);
+pub struct PyGather(pub Function);
 
-impl Kernel for Gather {
+impl Kernel for PyGather {
     unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
         run(context, |py, context| {
             let mut source = context.take_source().expect("a gather is given its source");

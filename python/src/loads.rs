@@ -1,6 +1,6 @@
 //! What a worker has loaded of packages, for the clients of jobs whose kernels run there.
 
-use crate::prints::Place;
+use crate::prints::PrintTarget;
 use brambling::cluster::Prints;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -21,7 +21,7 @@ pub fn tell(py: Python<'_>, prints: &Prints) -> PyResult<()> {
 }
 
 /// After a kernel: tells it if modules have come.
-pub fn tell_news(py: Python<'_>, place: &Place) -> PyResult<()> {
+pub fn tell_news(py: Python<'_>, place: &PrintTarget) -> PyResult<()> {
     let modules = MODULES.get_or_try_init(py, || {
         let modules = py.import("sys")?.getattr("modules")?;
         Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())

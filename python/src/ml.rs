@@ -11,7 +11,7 @@ use brambling::operators::ml::nearest;
 use brambling::operators::ml::samples::{SampleTable, SamplesError};
 use brambling::operators::ml::softmax::{self, Linears};
 use brambling::operators::numerics;
-use brambling::operators::simd::{self, Value};
+use brambling::operators::simd::{self, TableValue};
 use brambling::program::{BLOCK_ROWS, Foreign};
 use numpy::{Element, PyArray1, PyArrayDyn, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -302,7 +302,7 @@ pub fn margins<'py>(
     Ok(PyArray1::from_vec(py, out?))
 }
 
-fn margins_of<E: Value>(py: Python<'_>, x: &[E], model: Linear<'_>) -> PyResult<Vec<f64>> {
+fn margins_of<E: TableValue>(py: Python<'_>, x: &[E], model: Linear<'_>) -> PyResult<Vec<f64>> {
     let columns = model.weights.len();
     if columns == 0 || !x.len().is_multiple_of(columns) {
         return Err(unlike());
@@ -343,7 +343,7 @@ pub fn class_margins<'py>(
     Ok(PyArray1::from_vec(py, out?))
 }
 
-fn class_margins_of<E: Value>(
+fn class_margins_of<E: TableValue>(
     py: Python<'_>,
     x: &[E],
     model: Linears<'_>,

@@ -3,14 +3,14 @@
 
 use crate::{forks, interrupts};
 use brambling::Printed;
-use brambling::cluster::{Prints, Stream};
+use brambling::cluster::{PrintStream, Prints};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Where a kernel prints.
-pub struct Place {
+pub struct PrintTarget {
     prints: Prints,
     /// Its stage; empty while the program is built.
     stage: String,
@@ -18,35 +18,35 @@ pub struct Place {
 
 thread_local! {
     /// Where what runs on this thread prints; none: where the process was started.
-    static HERE: RefCell<Option<Arc<Place>>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<Arc<PrintTarget>>> = const { RefCell::new(None) };
 }
 
-fn here() -> Option<Arc<Place>> {
+fn here() -> Option<Arc<PrintTarget>> {
     HERE.with_borrow(Option::clone)
 }
 
 /// While it lives, what the thread runs prints to a place, and is its kernel. Then it prints where it did before.
-pub struct Entered {
-    place: Option<Arc<Place>>,
-    kernel: *const Place,
+pub struct PrintScope {
+    place: Option<Arc<PrintTarget>>,
+    kernel: *const PrintTarget,
 }
 
-impl Drop for Entered {
+impl Drop for PrintScope {
     fn drop(&mut self) {
         interrupts::runs(self.kernel);
         HERE.set(self.place.take());
     }
 }
 
-impl Place {
+impl PrintTarget {
     /// Where a job's program prints while it is built.
-    pub fn of(prints: &Prints) -> Arc<Place> {
+    pub fn of(prints: &Prints) -> Arc<PrintTarget> {
         let prints = prints.clone();
-        Place::new(prints, String::new())
+        PrintTarget::new(prints, String::new())
     }
 
-    fn new(prints: Prints, stage: String) -> Arc<Place> {
-        let place = Arc::new(Place { prints, stage });
+    fn new(prints: Prints, stage: String) -> Arc<PrintTarget> {
+        let place = Arc::new(PrintTarget { prints, stage });
         interrupts::add_place(&place);
         place
     }
@@ -65,21 +65,21 @@ impl Place {
     }
 
     /// Where a stage prints of a program that is built on this thread: nowhere else than what builds it.
-    pub fn of_stage(stage: &str) -> Option<Arc<Place>> {
+    pub fn of_stage(stage: &str) -> Option<Arc<PrintTarget>> {
         let prints = here()?.prints.clone();
-        Some(Place::new(prints, stage.to_owned()))
+        Some(PrintTarget::new(prints, stage.to_owned()))
     }
 
-    pub fn enter(self: &Arc<Place>) -> Entered {
+    pub fn enter(self: &Arc<PrintTarget>) -> PrintScope {
         let place = HERE.replace(Some(self.clone()));
         let kernel = interrupts::runs(Arc::as_ptr(self));
-        Entered { place, kernel }
+        PrintScope { place, kernel }
     }
 }
 
 /// A place, for threads that a kernel starts.
 #[pyclass(module = "brambling._native", frozen)]
-pub struct PrintPlace(Arc<Place>);
+pub struct PrintPlace(Arc<PrintTarget>);
 
 #[pymethods]
 impl PrintPlace {
@@ -99,8 +99,8 @@ pub fn print_place() -> Option<PrintPlace> {
 #[pyfunction]
 pub fn print_here(text: &Bound<'_, PyString>, to_errors: bool) -> bool {
     let stream = match to_errors {
-        false => Stream::Out,
-        true => Stream::Err,
+        false => PrintStream::Out,
+        true => PrintStream::Err,
     };
     // Nobody sends what a forked child keeps, and another thread may have held the lock.
     let here = here().filter(|_| forks::count() == 0);
@@ -115,7 +115,7 @@ pub fn print_here(text: &Bound<'_, PyString>, to_errors: bool) -> bool {
 pub fn show(py: Python<'_>, lines: &[Printed]) -> PyResult<()> {
     let lines = lines
         .iter()
-        .map(|line| (line.stream == Stream::Err, line.to_string()));
+        .map(|line| (line.stream == PrintStream::Err, line.to_string()));
     let lines: Vec<(bool, String)> = lines.collect();
     py.import("brambling._prints")?
         .call_method1("show", (lines,))?;

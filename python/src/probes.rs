@@ -1,6 +1,6 @@
 //! What the machine can do, for those who want to know how far from it they are.
 
-use brambling::machine::{Isa, cpu, probes};
+use brambling::machine::{IsaLevel, cpu, probes};
 use numpy::{PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 pub fn processor() -> PyResult<(String, &'static str)> {
     let read = cpu::Processor::read().map_err(|error| PyOSError::new_err(error.to_string()))?;
     let model = read.model.unwrap_or_else(|| "unknown".to_owned());
-    Ok((model, Isa::detect().name()))
+    Ok((model, IsaLevel::detect().name()))
 }
 
 /// Bytes per second at which an array can be read: the best of several loops and rounds.
@@ -48,5 +48,5 @@ pub fn read_bandwidth(
 pub fn arithmetic_rate(py: Python<'_>, threads: usize) -> PyResult<f64> {
     let places = cpu::places(threads).map_err(|error| PyOSError::new_err(error.to_string()))?;
     // Measured per nanosecond.
-    Ok(py.detach(|| probes::flops_per_ns(Isa::detect(), &places) * 1e9))
+    Ok(py.detach(|| probes::flops_per_ns(IsaLevel::detect(), &places) * 1e9))
 }

@@ -14,19 +14,19 @@ thread_local! {
 }
 
 /// While it lives, what the thread runs is a kernel that may take memory.
-pub struct Entered(Option<NonNull<Context<'static>>>);
+pub struct KernelScope(Option<NonNull<Context<'static>>>);
 
-impl Drop for Entered {
+impl Drop for KernelScope {
     fn drop(&mut self) {
         HERE.set(self.0);
     }
 }
 
 /// A kernel begins. What this gives must be dropped before its context is used otherwise.
-pub fn enter(context: &Context<'_>) -> Entered {
+pub fn enter(context: &Context<'_>) -> KernelScope {
     REFUSED.set(None);
     // The lifetime is forgotten; the guard ends before the loan.
-    Entered(HERE.replace(Some(NonNull::from(context).cast())))
+    KernelScope(HERE.replace(Some(NonNull::from(context).cast())))
 }
 
 /// The refusal that an exception passes on; none of any other exception.

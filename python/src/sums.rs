@@ -1,7 +1,7 @@
 //! Sums of arrays and numbers, without the interpreter: what `reduce("sum", ...)` does most.
 #![allow(unsafe_code)] // Elements at addresses.
 
-use crate::array::{Leaf, Made, Part, Views};
+use crate::array::{CompiledLeaf, Leaf, Made, Views};
 use brambling::program::Number;
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ pub fn widened(views: &Views) -> Made {
             size: 8,
             dimensions: leaf.dimensions,
         };
-        *part = Arc::new(Part {
+        *part = Arc::new(CompiledLeaf {
             leaf: *leaf,
             shape: lengths.to_vec(),
             buffer: words,
@@ -119,7 +119,7 @@ pub fn copied(views: &Views) -> Made {
                 bytes,
             );
         }
-        Arc::new(Part {
+        Arc::new(CompiledLeaf {
             leaf: *leaf,
             shape: lengths.to_vec(),
             buffer,

@@ -1,7 +1,7 @@
 //! What a partition of a Python program holds: an object, or an object per block.
 #![allow(unsafe_code)] // One reading of a reference count.
 
-use crate::apart::{ABSENT, Apart, Coming, LOST, OBJECT, helper, put_lost};
+use crate::apart::{ABSENT, Coming, LOST, OBJECT, PickledApart, helper, put_lost};
 use crate::array::{Made, Views};
 use crate::interpreter::attach;
 use crate::sums;
@@ -80,10 +80,12 @@ impl PyValue {
     }
 
     /// Itself for its way, or why it cannot leave.
-    fn apart(&self) -> Result<Apart, String> {
+    fn apart(&self) -> Result<PickledApart, String> {
         match self.why_lost() {
             Some(why) => Err(why.to_owned()),
-            None => attach(|py| Apart::of(py, self).map_err(|error| error.value(py).to_string())),
+            None => {
+                attach(|py| PickledApart::of(py, self).map_err(|error| error.value(py).to_string()))
+            }
         }
     }
 
@@ -217,7 +219,7 @@ impl Payload for PyValue {
         cursor: &mut Cursor,
         chunk: &mut Chunk<'a>,
     ) -> Result<bool, SpillError> {
-        let apart = cursor.take_kept::<Option<Apart>>();
+        let apart = cursor.take_kept::<Option<PickledApart>>();
         let mut apart = match apart.map_or_else(|| self.apart(), Ok) {
             Ok(apart) => apart,
             Err(why) => {

@@ -8,7 +8,7 @@ pub mod sockets;
 pub mod task_graph;
 
 /// The loops whose instruction set this CPU has.
-fn available<L: Copy>(all: &[L], isa: fn(L) -> brambling_machine::Isa) -> Vec<L> {
+fn available<L: Copy>(all: &[L], isa: fn(L) -> brambling_machine::IsaLevel) -> Vec<L> {
     let runs = |bare: &L| isa(*bare).is_available();
     all.iter().copied().filter(runs).collect()
 }

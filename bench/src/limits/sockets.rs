@@ -1,6 +1,6 @@
 //! Pieces over bare sockets: two threads, each of which sends the other a piece and reads the one that comes, turn after turn.
 
-use brambling_machine::crew::{self, Member};
+use brambling_machine::crew::{self, CrewMember};
 use brambling_machine::network::polled::{loopback_pair, unix_pair};
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
@@ -103,7 +103,7 @@ where
 }
 
 fn turn_by_turn<S>(
-    member: &Member<'_>,
+    member: &CrewMember<'_>,
     how: Loop,
     end: &S,
     message_bytes: usize,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use brambling_machine::crew::{self, Apart, Member};
+use brambling_machine::crew::{self, CacheAligned, CrewMember};
 
 use crate::task_graph::{Graph, Kernel, Payload};
 
@@ -204,7 +204,7 @@ struct Shared<'a> {
     plans: Vec<Plan>,
     outputs: [Outputs; RING],
     /// How many timesteps each thread has finished.
-    finished: Vec<Apart<AtomicU64>>,
+    finished: Vec<CacheAligned<AtomicU64>>,
     call: &'a Call<'a>,
 }
 
@@ -231,7 +231,7 @@ pub fn run(graph: &Graph, kernel: Kernel, places: &[usize]) -> Ran {
             .map(|thread| Plan::new(graph, thread, threads))
             .collect(),
         outputs: std::array::from_fn(|_| Outputs((0..lines).map(|_| Line::default()).collect())),
-        finished: (0..threads).map(|_| Apart::default()).collect(),
+        finished: (0..threads).map(|_| CacheAligned::default()).collect(),
         // Or the compiler would put the task where it is called.
         call: black_box(&call),
     };
@@ -257,7 +257,7 @@ pub fn run(graph: &Graph, kernel: Kernel, places: &[usize]) -> Ran {
 }
 
 impl Shared<'_> {
-    fn points_of(&self, member: &Member<'_>) -> Vec<Point> {
+    fn points_of(&self, member: &CrewMember<'_>) -> Vec<Point> {
         let columns = self.plans[member.index()].columns.clone();
         let point = |index| Point {
             index,
@@ -266,7 +266,7 @@ impl Shared<'_> {
         columns.map(point).collect()
     }
 
-    fn run(&self, points: &mut [Point], member: &Member<'_>) {
+    fn run(&self, points: &mut [Point], member: &CrewMember<'_>) {
         let plan = &self.plans[member.index()];
         let ours = &self.finished[member.index()].0;
         // How many timesteps all readers are known to have finished.
@@ -311,9 +311,9 @@ impl Shared<'_> {
 #[cold]
 fn wait_for_readers(
     plan: &Plan,
-    finished: &[Apart<AtomicU64>],
+    finished: &[CacheAligned<AtomicU64>],
     needed: u64,
-    member: &Member<'_>,
+    member: &CrewMember<'_>,
 ) -> u64 {
     let mut all = u64::MAX;
     for &reader in &plan.readers {

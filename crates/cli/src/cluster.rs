@@ -156,19 +156,19 @@ pub(crate) fn fail(streams: &mut Streams<'_>, error: &dyn std::error::Error) -> 
 }
 
 /// Whether the process was asked to end, by Ctrl-C or SIGTERM.
-pub(crate) struct Asked(Arc<AtomicBool>);
+pub(crate) struct StopRequest(Arc<AtomicBool>);
 
-impl Asked {
-    pub(crate) fn watch() -> Result<Asked, ClusterError> {
+impl StopRequest {
+    pub(crate) fn watch() -> Result<StopRequest, ClusterError> {
         let asked = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGTERM, asked.clone())
             .map_err(|source| ClusterError::System { source })?;
-        Ok(Asked(asked))
+        Ok(StopRequest(asked))
     }
 
     /// The same, for a process whose host is not asked whether Ctrl-C was pressed.
-    fn watch_with_interrupts() -> Result<Asked, ClusterError> {
-        let asked = Asked::watch()?;
+    fn watch_with_interrupts() -> Result<StopRequest, ClusterError> {
+        let asked = StopRequest::watch()?;
         signal_hook::flag::register(SIGINT, asked.0.clone())
             .map_err(|source| ClusterError::System { source })?;
         Ok(asked)
@@ -269,7 +269,7 @@ pub(crate) fn controller(
         ..
     } = arguments;
     let mut start = || Running::start(bind, jobs, metrics, token_file, tls, host);
-    let started = Asked::watch().and_then(|asked| Ok((asked, start()?)));
+    let started = StopRequest::watch().and_then(|asked| Ok((asked, start()?)));
     let (asked, running) = match started {
         Ok(started) => started,
         Err(error) => return fail(streams, &error),
@@ -332,7 +332,7 @@ fn run_worker(
     streams: &mut Streams<'_>,
 ) -> Result<u8, Error> {
     // Of Ctrl-C the host need not be asked, which it cannot be while a kernel keeps its interpreter.
-    let asked = Asked::watch_with_interrupts()?;
+    let asked = StopRequest::watch_with_interrupts()?;
     let cluster = match (&arguments.at.controller, arguments.attached) {
         (Some(address), true) => Rendezvous::handed_over(address, &mut std::io::stdin().lock())?,
         _ => arguments.at.find()?,
@@ -411,7 +411,7 @@ fn run_cluster(
     host: &mut dyn Host,
     streams: &mut Streams<'_>,
 ) -> Result<(), Error> {
-    let asked = Asked::watch()?;
+    let asked = StopRequest::watch()?;
     let ClusterArguments {
         bind,
         jobs,

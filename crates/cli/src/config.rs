@@ -3,12 +3,12 @@
 use crate::doctor::causes;
 use crate::table::columns;
 use crate::{FAILED, OK, Streams};
-use brambling::{InUse, Settings, Source};
+use brambling::{InUse, SettingSource, Settings};
 use serde::Serialize;
 
 /// One setting. Its keys are stable.
 #[derive(Serialize)]
-struct Line {
+struct ConfigLine {
     setting: &'static str,
     value: String,
     /// argument, environment, file or default.
@@ -17,15 +17,15 @@ struct Line {
     place: Option<String>,
 }
 
-impl From<InUse> for Line {
-    fn from(used: InUse) -> Line {
+impl From<InUse> for ConfigLine {
+    fn from(used: InUse) -> ConfigLine {
         let (source, place) = match &used.source {
-            Source::Environment(name) => ("environment", Some((*name).to_owned())),
-            Source::File { .. } => ("file", Some(used.source.to_string())),
-            Source::Argument => ("argument", None),
+            SettingSource::Environment(name) => ("environment", Some((*name).to_owned())),
+            SettingSource::File { .. } => ("file", Some(used.source.to_string())),
+            SettingSource::Argument => ("argument", None),
             _ => ("default", None),
         };
-        Line {
+        ConfigLine {
             setting: used.key,
             value: used.value,
             source,
@@ -44,7 +44,7 @@ pub(crate) fn run(json: bool, streams: &mut Streams<'_>) -> u8 {
         }
     };
     if json {
-        let lines: Vec<Line> = used.into_iter().map(Line::from).collect();
+        let lines: Vec<ConfigLine> = used.into_iter().map(ConfigLine::from).collect();
         let text = serde_json::to_string(&lines).expect("lines are text");
         streams.out(text + "\n");
     } else {

@@ -7,7 +7,7 @@ pub(crate) use problems::causes;
 use crate::table::two_columns;
 use crate::{FAILED, Host, OK, Streams};
 use brambling::{ENVIRONMENT, FILE_NAME, Settings};
-use brambling_machine::Isa;
+use brambling_machine::IsaLevel;
 use brambling_machine::cpu::Processor;
 use serde::Serialize;
 use std::path::Path;
@@ -95,7 +95,7 @@ fn look(host: &dyn Host) -> Findings {
         memory_budget_bytes: settings.memory_bytes,
         stall_seconds: settings.stall.as_secs_f64(),
     });
-    let isa = Isa::detect();
+    let isa = IsaLevel::detect();
     let processor = processor.ok();
     let limits = processor.as_ref().map(|processor| processor.limits);
     let quota = limits.and_then(|limits| limits.cpu_quota);
@@ -107,7 +107,7 @@ fn look(host: &dyn Host) -> Findings {
             .and_then(|processor| processor.model.clone()),
         cpu_quota: quota.map(|quota| quota.quota_us as f64 / quota.period_us as f64),
         isa: isa.name(),
-        has_fma: isa >= Isa::V3,
+        has_fma: isa >= IsaLevel::V3,
         memory_bytes: processor
             .as_ref()
             .and_then(|processor| processor.memory_bytes),
@@ -161,10 +161,10 @@ fn render(findings: &Findings) -> String {
 }
 
 fn instruction_sets(findings: &Findings) -> String {
-    let has: Vec<&str> = Isa::ALL
+    let has: Vec<&str> = IsaLevel::ALL
         .into_iter()
         .filter(|isa| isa.is_available())
-        .map(Isa::name)
+        .map(IsaLevel::name)
         .collect();
     if findings.has_fma {
         has.join(", ")

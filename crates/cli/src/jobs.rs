@@ -34,7 +34,7 @@ pub(crate) struct CancelArguments {
 
 /// A job, for other programs. The keys are stable.
 #[derive(Serialize)]
-struct Line {
+struct JobRow {
     #[serde(flatten)]
     job: JobLine,
     /// How many tasks it has, where that is known before it runs.
@@ -69,9 +69,9 @@ impl From<Client> for ClientLine {
     }
 }
 
-fn line(details: JobDetails) -> Line {
+fn line(details: JobDetails) -> JobRow {
     let workers = details.workers.iter().map(|worker| worker.to_string());
-    Line {
+    JobRow {
         workers: workers.collect(),
         tasks_total: details.tasks_total,
         client: details.client.map(ClientLine::from),
@@ -97,7 +97,7 @@ pub(crate) fn jobs(arguments: &JobsArguments, streams: &mut Streams<'_>) -> u8 {
 }
 
 fn json(jobs: Vec<JobDetails>) -> String {
-    let lines: Vec<Line> = jobs.into_iter().map(line).collect();
+    let lines: Vec<JobRow> = jobs.into_iter().map(line).collect();
     serde_json::to_string(&lines).expect("texts and numbers") + "\n"
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct LogsArguments {
 }
 
 /// A new log.
-pub(crate) struct Log {
+pub(crate) struct NewLog {
     /// What the cluster knows it by.
     pub name: String,
     pub path: PathBuf,
@@ -56,9 +56,9 @@ fn at_path(path: &Path) -> impl Fn(std::io::Error) -> ClusterError {
     }
 }
 
-impl Log {
+impl NewLog {
     /// Makes the log of a script, which nobody else can read.
-    pub(crate) fn create(script: &Path) -> Result<Log, ClusterError> {
+    pub(crate) fn create(script: &Path) -> Result<NewLog, ClusterError> {
         let folder = Rendezvous::private_folder(FOLDER)?;
         clear_away(&folder, KEPT);
         let stem = script.file_stem().unwrap_or_default().to_string_lossy();
@@ -72,7 +72,7 @@ impl Log {
         let permitted = file.set_permissions(Permissions::from_mode(MODE));
         permitted.map_err(at_path(&path))?;
         file.lock().map_err(at_path(&path))?;
-        Ok(Log { name, path, file })
+        Ok(NewLog { name, path, file })
     }
 }
 
@@ -205,7 +205,7 @@ fn copy(file: &mut File, streams: &mut Streams<'_>) -> std::io::Result<bool> {
 }
 
 /// All that a log says, where it went wrong.
-pub(crate) fn print_to_errors(log: &Log, streams: &mut Streams<'_>) {
+pub(crate) fn print_to_errors(log: &NewLog, streams: &mut Streams<'_>) {
     if let Ok(mut file) = File::open(&log.path) {
         let _ = std::io::copy(&mut file, &mut streams.err);
     }

@@ -1,7 +1,7 @@
 //! `brambling submit`: a script that runs detached from the terminal, and whose programs run on the cluster.
 
 use crate::cluster::{Where, fail};
-use crate::logs::{self, Log};
+use crate::logs::{self, NewLog};
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE, run};
 use brambling::cluster::{
     CONTROLLER_VARIABLE, Cluster, ClusterError, JobId, Rendezvous, SUBMISSION_VARIABLE,
@@ -39,7 +39,7 @@ struct Script(Option<Child>);
 
 impl Script {
     /// Starts it, with its output in the log. It becomes a session of its own.
-    fn start(command: Command, log: &Log) -> Result<Script, ClusterError> {
+    fn start(command: Command, log: &NewLog) -> Result<Script, ClusterError> {
         let mut command = command;
         let failed = |source| ClusterError::System { source };
         // The lock is held for as long as anybody has these open.
@@ -110,10 +110,10 @@ fn start(
     args: &[String],
     SubmitArguments { at, weight, .. }: &SubmitArguments,
     host: &dyn Host,
-) -> Result<(Cluster, Log, Script), ClusterError> {
+) -> Result<(Cluster, NewLog, Script), ClusterError> {
     let found = at.find()?;
     let cluster = Cluster::connect(&found)?;
-    let log = Log::create(Path::new(script))?;
+    let log = NewLog::create(Path::new(script))?;
     let words = host.command();
     let (program, first) = words.split_first().expect("a command has a program");
     let mut command = Command::new(program);
@@ -149,7 +149,7 @@ fn connects(command: &mut Command, at: &Where, found: &Rendezvous) {
 /// Waits until the script has a job, or ends without one.
 fn wait(
     cluster: &Cluster,
-    log: &Log,
+    log: &NewLog,
     mut script: Script,
     host: &mut dyn Host,
 ) -> Result<Came, ClusterError> {
@@ -174,7 +174,7 @@ fn wait(
 }
 
 /// Says how a script has ended that had no job; the exit code.
-fn ended(script: &str, status: ExitStatus, log: &Log, streams: &mut Streams<'_>) -> u8 {
+fn ended(script: &str, status: ExitStatus, log: &NewLog, streams: &mut Streams<'_>) -> u8 {
     logs::print_to_errors(log, streams);
     let path = log.path.display();
     if status.success() {

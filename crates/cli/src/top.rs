@@ -3,7 +3,7 @@
 mod screen;
 mod view;
 
-use crate::cluster::{Asked, Where, fail};
+use crate::cluster::{StopRequest, Where, fail};
 use crate::shards::connect;
 use crate::{Host, OK, Streams};
 use brambling::Error;
@@ -59,7 +59,7 @@ fn once(cluster: &Cluster, streams: &mut Streams<'_>) -> Result<(), Error> {
 }
 
 fn live(cluster: &Cluster, host: &mut dyn Host, streams: &mut Streams<'_>) -> Result<(), Error> {
-    let asked = Asked::watch()?;
+    let asked = StopRequest::watch()?;
     let system = |source| ClusterError::System { source };
     let mut before = snapshot(cluster)?;
     let mut lines = view::lines(cluster.address(), &before, &Rates::default());

@@ -3,7 +3,7 @@
 
 mod scales;
 
-pub use scales::{At, Place, SILENT, Scales, TURNS};
+pub use scales::{SILENT, Scales, ShardLocation, TURNS, WorkerCapacity};
 
 use brambling_program::ShardId;
 use brambling_protocol::WorkerId;

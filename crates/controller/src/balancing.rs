@@ -1,10 +1,10 @@
 //! A controller that balances: what workers tell goes onto the job's [`Scales`], and what these propose is ordered as any other move.
 
 use crate::Controller;
-use crate::balance::{At, Place, Scales};
+use crate::balance::{Scales, ShardLocation, WorkerCapacity};
 use brambling_program::ShardId;
 use brambling_protocol::WorkerId;
-use brambling_protocol::message::Times;
+use brambling_protocol::message::ShardTimes;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl Controller {
     }
 
     /// A worker tells what shards took there. What comes twice counts twice: a worker says it once.
-    pub fn on_times(&mut self, from: WorkerId, times: &Times) {
+    pub fn on_times(&mut self, from: WorkerId, times: &ShardTimes) {
         let is_ours = times.key == self.key;
         let Some(scales) = self.scales.as_mut().filter(|_| is_ours) else {
             return;
@@ -47,7 +47,7 @@ impl Controller {
         let Some(scales) = &mut self.scales else {
             return;
         };
-        let place = |worker: WorkerId| Place {
+        let place = |worker: WorkerId| WorkerCapacity {
             worker,
             threads: self.threads.get(&worker).copied().unwrap_or(1),
             free_bytes: free_bytes(worker),
@@ -55,14 +55,14 @@ impl Controller {
         let stay = |worker: &WorkerId| {
             !self.leaving.contains_key(worker) && !self.left_out.contains(worker)
         };
-        let places: Vec<Place> = (self.workers.keys().copied())
+        let places: Vec<WorkerCapacity> = (self.workers.keys().copied())
             .filter(stay)
             .map(place)
             .collect();
         // A shard on its way counts where it goes: else two rounds would fill one worker twice.
         let at = |shard: ShardId| match self.moves.get(&shard) {
-            Some(moving) => Some(At::Towards(moving.to)),
-            None => Some(At::Here(self.map.entry(shard).ok()??.owner)),
+            Some(moving) => Some(ShardLocation::Towards(moving.to)),
+            None => Some(ShardLocation::Here(self.map.entry(shard).ok()??.owner)),
         };
         for proposal in scales.round(now, &places, at) {
             // Whatever forbids it now, the next round sees it.

@@ -11,8 +11,8 @@
 //! Who has parted sends no piece there: its map is as new as the controller's was when no shard was there, and versions only grow. What
 //! was sent before has come to the worker, which forwards it; and it goes only when those to whom it forwarded have that.
 
-use crate::moves::Move;
-use crate::{Controller, Effect};
+use crate::moves::OrderedMove;
+use crate::{Controller, ControllerEffect};
 use brambling_program::ShardId;
 use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Gone, Leaves, Parted};
@@ -45,7 +45,7 @@ impl Controller {
         self.threads.insert(worker, threads.max(1));
     }
 
-    /// A worker is to leave; [`Effect::Left`] tells when it has. `bytes` is how large its shards are thought to be.
+    /// A worker is to leave; [`ControllerEffect::Left`] tells when it has. `bytes` is how large its shards are thought to be.
     pub fn drain(&mut self, worker: WorkerId, bytes: u64) {
         // A second order would begin the drain anew.
         if !self.workers.contains_key(&worker) || self.leaving.contains_key(&worker) {
@@ -237,14 +237,14 @@ impl Controller {
         if !self.workers.contains_key(&worker) {
             return;
         }
-        let stays = |(shard, it): (&ShardId, &Move)| (it.to == worker).then_some(*shard);
+        let stays = |(shard, it): (&ShardId, &OrderedMove)| (it.to == worker).then_some(*shard);
         let stay: Vec<ShardId> = self.moves.iter().filter_map(stays).collect();
         // They never left their holder: nothing was published, or the worker would be among the
         // holders.
         for shard in stay {
             self.moves.remove(&shard);
             let to = worker;
-            self.effects.push(Effect::Stays { shard, to });
+            self.effects.push(ControllerEffect::Stays { shard, to });
         }
         self.let_go(worker);
         self.go_on();
@@ -260,7 +260,7 @@ impl Controller {
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.send(to, &Body::Gone(Gone { worker }));
         }
-        self.effects.push(Effect::Left { worker });
+        self.effects.push(ControllerEffect::Left { worker });
         // Others that leave wait for nothing of it: all that it said has come.
         for other in self.leaving.keys().copied().collect::<Vec<_>>() {
             let parted = Parted { worker: other };

@@ -5,7 +5,7 @@
 //! still ask it. A shard that has finished may be on its way to another worker: its results are to be fetched from there, so it
 //! arrives before the end is told.
 
-use crate::{Controller, ControllerError, Effect};
+use crate::{Controller, ControllerEffect, ControllerError};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Ended, Failed, Finished};
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// How a worker was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loss {
+pub enum WorkerLoss {
     /// Its process has ended.
     Ended,
     /// Its machine does not answer.
@@ -101,7 +101,7 @@ impl Controller {
 
     /// A worker is lost: that ends the job, unless the worker never had anything of it. `process` tells a reader which one that
     /// was.
-    pub fn lose(&mut self, worker: WorkerId, process: &str, how: Loss) {
+    pub fn lose(&mut self, worker: WorkerId, process: &str, how: WorkerLoss) {
         if self.is_over() {
             return;
         }
@@ -111,11 +111,11 @@ impl Controller {
         }
         let held = self.held(worker);
         let why = match how {
-            Loss::Ended => format!(
+            WorkerLoss::Ended => format!(
                 "worker {worker} ({process}) is gone, and with it {held} of the job's shards; start another worker, and run \
                  the program again"
             ),
-            Loss::CutOff => format!(
+            WorkerLoss::CutOff => format!(
                 "the controller cannot reach worker {worker} ({process}), whose machine has acknowledged nothing for {} s, and with it \
                  {held} of the job's shards are lost; look at the network between them, or start another worker, and run the program again",
                 ACKNOWLEDGED_WITHIN.as_secs()
@@ -144,7 +144,7 @@ impl Controller {
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.tell_end(to);
         }
-        self.effects.push(Effect::Ended { failure });
+        self.effects.push(ControllerEffect::Ended { failure });
     }
 
     /// Tells a worker that the job is over, if it is.

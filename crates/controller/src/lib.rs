@@ -1,6 +1,6 @@
 //! Decides where shards live. It never sees their bytes, and no task waits for it (invariant 10).
 //!
-//! Pure state machines: frames and wishes go in, [`Effect`]s come out. The [`Controller`] has one job; who takes part in the
+//! Pure state machines: frames and wishes go in, [`ControllerEffect`]s come out. The [`Controller`] has one job; who takes part in the
 //! cluster at all, and which job has it, is the [registry](registry::Registry)'s. How a shard moves, and why it has one owner per
 //! version, is told in [`Controller::order`].
 
@@ -13,8 +13,8 @@ mod news;
 mod placement;
 pub mod registry;
 
-pub use ends::Loss;
-pub use moves::Refusal;
+pub use ends::WorkerLoss;
+pub use moves::MoveRefusal;
 pub use placement::place;
 
 use balance::Scales;
@@ -26,7 +26,7 @@ use brambling_protocol::{
 };
 use drains::Leaving;
 use ends::Ends;
-use moves::Move;
+use moves::OrderedMove;
 use news::Untold;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,11 +34,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const ENTRIES_MAX: usize = 1 << 12;
 
 /// A frame, shared until it has gone.
-pub type Bytes = bytes::Bytes;
+pub type FrameBytes = bytes::Bytes;
 
 /// What whoever runs the controller has to do, or may want to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum ControllerEffect {
     /// Send a frame to a worker.
     Send {
         /// The worker.
@@ -46,7 +46,7 @@ pub enum Effect {
         /// Its class.
         priority: Priority,
         /// The whole frame.
-        bytes: Bytes,
+        bytes: FrameBytes,
     },
     /// A shard has moved.
     Moved {
@@ -110,7 +110,7 @@ pub enum ControllerError {
 pub struct Controller {
     key: JobKey,
     map: PartitionMap,
-    moves: BTreeMap<ShardId, Move>,
+    moves: BTreeMap<ShardId, OrderedMove>,
     /// Who has had shards of it.
     holders: BTreeSet<WorkerId>,
     untold: Untold,
@@ -127,7 +127,7 @@ pub struct Controller {
     gone: BTreeSet<WorkerId>,
     /// To how many workers news of the map are said at once.
     fan_out: usize,
-    effects: Vec<Effect>,
+    effects: Vec<ControllerEffect>,
 }
 
 impl Controller {
@@ -197,7 +197,7 @@ impl Controller {
     }
 
     /// What has to be done since the last call.
-    pub fn take_effects(&mut self) -> Vec<Effect> {
+    pub fn take_effects(&mut self) -> Vec<ControllerEffect> {
         std::mem::take(&mut self.effects)
     }
 
@@ -250,7 +250,7 @@ impl Controller {
                 body,
             }
             .to_bytes();
-            self.effects.push(Effect::Send {
+            self.effects.push(ControllerEffect::Send {
                 to: from,
                 priority,
                 bytes,
@@ -311,10 +311,10 @@ impl Controller {
 }
 
 /// Says something in a session, which keeps it.
-fn say(peer: &mut FrameSession, to: WorkerId, body: &Body<'_>) -> Option<Effect> {
+fn say(peer: &mut FrameSession, to: WorkerId, body: &Body<'_>) -> Option<ControllerEffect> {
     let priority = Priority::FIRST;
     let bytes = peer.say(priority, body)?.to_bytes();
-    Some(Effect::Send {
+    Some(ControllerEffect::Send {
         to,
         priority,
         bytes,
@@ -322,8 +322,8 @@ fn say(peer: &mut FrameSession, to: WorkerId, body: &Body<'_>) -> Option<Effect>
 }
 
 /// Sends what a session has kept.
-fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Packet))) -> Effect {
-    move |(_, (priority, packet))| Effect::Send {
+fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Packet))) -> ControllerEffect {
+    move |(_, (priority, packet))| ControllerEffect::Send {
         to,
         priority: *priority,
         bytes: packet.to_bytes(),

@@ -1,6 +1,6 @@
 //! A shard's way from one worker to another, as the controller sees it (Canary, §3.3).
 
-use crate::{Controller, ControllerError, Effect};
+use crate::{Controller, ControllerEffect, ControllerError};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved};
@@ -8,7 +8,7 @@ use brambling_protocol::{Entry, EntryRange, JobId, JobKey, MapError, Version, Wo
 
 /// A move that was ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Move {
+pub(crate) struct OrderedMove {
     pub(crate) from: WorkerId,
     pub(crate) to: WorkerId,
     version: Version,
@@ -19,7 +19,7 @@ pub(crate) struct Move {
 /// Why a move is not ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum MoveRefusal {
     /// The job has ended, or all its shards have finished: they stay where they are.
     #[error("job {0} is over")]
     Over(JobId),
@@ -53,31 +53,34 @@ impl Controller {
     ///
     /// # Errors
     /// When the order makes no sense. Nothing changes then.
-    pub fn order(&mut self, shard: ShardId, to: WorkerId, bytes: u64) -> Result<(), Refusal> {
+    pub fn order(&mut self, shard: ShardId, to: WorkerId, bytes: u64) -> Result<(), MoveRefusal> {
         // A shard that travels would keep the job from ending.
         if self.ends.are_near() {
-            return Err(Refusal::Over(self.key.job));
+            return Err(MoveRefusal::Over(self.key.job));
         }
-        let entry = self.map.entry(shard)?.ok_or(Refusal::NotPlaced(shard))?;
+        let entry = self
+            .map
+            .entry(shard)?
+            .ok_or(MoveRefusal::NotPlaced(shard))?;
         if !self.workers.contains_key(&to) {
-            return Err(Refusal::UnknownWorker(to));
+            return Err(MoveRefusal::UnknownWorker(to));
         }
         if self.leaving.contains_key(&to) {
-            return Err(Refusal::Leaving(to));
+            return Err(MoveRefusal::Leaving(to));
         }
         // A second order before the first arrival would give one version two owners (invariant 1).
         if self.moves.contains_key(&shard) && !mutants::is_on("moves-overtake") {
-            return Err(Refusal::OnItsWay(shard));
+            return Err(MoveRefusal::OnItsWay(shard));
         }
         if entry.owner == to {
-            return Err(Refusal::AlreadyThere(shard));
+            return Err(MoveRefusal::AlreadyThere(shard));
         }
         let version = entry.version + u64::from(!mutants::is_on("moves-keep-their-version"));
         let is_published = false;
         // Noted before the destination is asked: its answer is checked against this.
         self.moves.insert(
             shard,
-            Move {
+            OrderedMove {
                 from: entry.owner,
                 to,
                 version,
@@ -117,7 +120,7 @@ impl Controller {
         if !granted {
             self.moves.remove(&shard);
             let to = from;
-            self.effects.push(Effect::Stays { shard, to });
+            self.effects.push(ControllerEffect::Stays { shard, to });
             // Whoever drains the holder tries another worker until the next tick.
             self.note_full(ordered.from, to);
             self.go_on();
@@ -169,7 +172,7 @@ impl Controller {
         self.ordered(from, key, shard, version)?;
         self.moves.remove(&shard);
         let to = from;
-        self.effects.push(Effect::Moved { shard, to });
+        self.effects.push(ControllerEffect::Moved { shard, to });
         // The job may have waited for this shard alone.
         self.end_if_complete();
         self.go_on();
@@ -182,10 +185,10 @@ impl Controller {
         key: JobKey,
         shard: ShardId,
         version: Version,
-    ) -> Result<Move, ControllerError> {
+    ) -> Result<OrderedMove, ControllerError> {
         let fits =
             // All of it has to fit: an answer to an earlier order of the same shard may come late.
-            |ordered: &&Move| key == self.key && ordered.to == from && ordered.version == version;
+            |ordered: &&OrderedMove| key == self.key && ordered.to == from && ordered.version == version;
         self.moves
             .get(&shard)
             .filter(fits)

@@ -33,10 +33,10 @@ mod wishes;
 mod workers;
 
 pub use brambling_protocol::patience::HEARTBEAT;
-pub use counts::Counts;
-pub use orders::{Order, Told};
+pub use counts::ClusterCounts;
+pub use orders::{Order, OwnedMessage};
 
-use crate::Loss;
+use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
     Brings, Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, WorkerStatus,
@@ -59,7 +59,7 @@ pub const REMEMBERED: usize = 100;
 
 /// A link to somebody.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Caller(pub u64);
+pub struct PeerLink(pub u64);
 
 /// What nobody says who follows the rules; the link is to be ended.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -89,10 +89,10 @@ pub enum RegistryError {
 
 struct Worker {
     epoch: u64,
-    caller: Option<Caller>,
+    caller: Option<PeerLink>,
     lost_at: Option<Duration>,
     /// How its link was lost.
-    loss: Loss,
+    loss: WorkerLoss,
     /// When it last told how it fares, or came.
     heard_at: Duration,
     pid: u32,
@@ -115,8 +115,8 @@ impl Worker {
     }
 }
 
-struct Job {
-    client: Option<Caller>,
+struct RegisteredJob {
+    client: Option<PeerLink>,
     /// Who that is, also after it is gone.
     by: Option<Client>,
     name: String,
@@ -137,7 +137,7 @@ struct Job {
     brings: Brings,
 }
 
-impl Job {
+impl RegisteredJob {
     fn status(&self, id: JobId) -> JobStatus {
         JobStatus {
             id,
@@ -162,18 +162,18 @@ pub struct Registry {
     version: String,
     workers: BTreeMap<WorkerId, Worker>,
     next_worker: u32,
-    jobs: BTreeMap<JobId, Job>,
+    jobs: BTreeMap<JobId, RegisteredJob>,
     next_job: u64,
     /// Those that have begun and were not released, and what their members were told.
     running: BTreeMap<JobKey, Prepare>,
     jobs_at_once: u32,
     queued: VecDeque<JobId>,
     /// Who wants to hear what becomes of a shard's move.
-    wishes: BTreeMap<(JobKey, ShardId), Caller>,
+    wishes: BTreeMap<(JobKey, ShardId), PeerLink>,
     /// Who wants to hear that a worker has been drained.
-    drains: Vec<(WorkerId, Caller)>,
+    drains: Vec<(WorkerId, PeerLink)>,
     clients: Clients,
-    counts: Counts,
+    counts: ClusterCounts,
     /// When workers have told how they fare.
     heard: BTreeMap<WorkerId, Duration>,
     /// The time, as it was last told.
@@ -196,7 +196,7 @@ impl Registry {
             wishes: BTreeMap::new(),
             drains: Vec::new(),
             clients: Clients::default(),
-            counts: Counts::default(),
+            counts: ClusterCounts::default(),
             heard: BTreeMap::new(),
             now: Duration::ZERO,
             orders: Vec::new(),
@@ -221,24 +221,28 @@ impl Registry {
     }
 
     /// The job that is in this generation.
-    fn job_in(&self, key: JobKey) -> Option<&Job> {
+    fn job_in(&self, key: JobKey) -> Option<&RegisteredJob> {
         let job = self.jobs.get(&key.job);
         job.filter(|job| job.generation == key.generation)
     }
 
-    fn tell(&mut self, to: Caller, what: Told) {
+    fn tell(&mut self, to: PeerLink, what: OwnedMessage) {
         self.orders.push(Order::Tell { to, what });
     }
 
-    fn refuse(&mut self, to: Caller, why: impl Into<String>) {
-        self.tell(to, Told::Refused { why: why.into() });
+    fn refuse(&mut self, to: PeerLink, why: impl Into<String>) {
+        self.tell(to, OwnedMessage::Refused { why: why.into() });
     }
 
     /// Somebody has said something.
     ///
     /// # Errors
     /// When the link is to be ended: nobody who follows the rules says that.
-    pub fn on_message(&mut self, from: Caller, message: Message<'_>) -> Result<(), RegistryError> {
+    pub fn on_message(
+        &mut self,
+        from: PeerLink,
+        message: Message<'_>,
+    ) -> Result<(), RegistryError> {
         match message {
             Message::Register(register) => self.on_register(from, &register),
             Message::Load(load) => {
@@ -279,7 +283,7 @@ impl Registry {
             Message::Introduce(client) => self.on_introduce(from, &client),
             Message::Expects { job, tasks } => self.on_expects(from, job, tasks),
             Message::Weigh { job, weight } => self.on_weigh(from, job, weight),
-            Message::AskJobs => self.tell(from, Told::Jobs(self.job_details())),
+            Message::AskJobs => self.tell(from, OwnedMessage::Jobs(self.job_details())),
             Message::Ask => self.orders.push(Order::Report { to: from }),
             _ => return Err(RegistryError::WrongWay),
         }
@@ -287,16 +291,16 @@ impl Registry {
     }
 
     /// A link is lost.
-    pub fn on_lost(&mut self, caller: Caller, now: Duration) {
-        self.on_end(caller, now, Loss::Ended);
+    pub fn on_lost(&mut self, caller: PeerLink, now: Duration) {
+        self.on_end(caller, now, WorkerLoss::Ended);
     }
 
     /// A link is lost: the other machine does not answer.
-    pub fn on_cut(&mut self, caller: Caller, now: Duration) {
-        self.on_end(caller, now, Loss::CutOff);
+    pub fn on_cut(&mut self, caller: PeerLink, now: Duration) {
+        self.on_end(caller, now, WorkerLoss::CutOff);
     }
 
-    fn on_end(&mut self, caller: Caller, now: Duration, how: Loss) {
+    fn on_end(&mut self, caller: PeerLink, now: Duration, how: WorkerLoss) {
         for worker in self.workers.values_mut() {
             if worker.caller == Some(caller) {
                 (worker.caller, worker.lost_at) = (None, Some(now));

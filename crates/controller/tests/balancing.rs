@@ -2,10 +2,10 @@
 //! it must not; whether what it orders is wise, the tests of the policy know.
 
 use brambling_controller::balance::{Balancer, Proposal, Scales, WorkerLoad};
-use brambling_controller::{Controller, Effect};
+use brambling_controller::{Controller, ControllerEffect};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::frame::{Body, Finished, Frame, ShardRange};
-use brambling_protocol::message::{ShardTime, Times};
+use brambling_protocol::message::{ShardTime, ShardTimes};
 use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, JobKey, PartitionMap, Priority, WorkerId,
 };
@@ -39,7 +39,7 @@ fn controller(scales: Scales) -> Controller {
     controller
 }
 
-fn times(shards: impl IntoIterator<Item = u32>, ms: u64) -> Times {
+fn times(shards: impl IntoIterator<Item = u32>, ms: u64) -> ShardTimes {
     let time = |index| ShardTime {
         shard: shard(index),
         turns: 10,
@@ -48,13 +48,13 @@ fn times(shards: impl IntoIterator<Item = u32>, ms: u64) -> Times {
     };
     let shards = shards.into_iter().map(time).collect();
     let key = JobKey::new(JOB, Generation(0));
-    Times { key, shards }
+    ShardTimes { key, shards }
 }
 
 /// Who is asked for room for which shard of how many bytes.
 fn asked(controller: &mut Controller) -> Vec<(WorkerId, u32, u64)> {
-    let reserve = |effect: Effect| match effect {
-        Effect::Send { to, bytes, .. } => match Frame::decode(&bytes).unwrap().0.body {
+    let reserve = |effect: ControllerEffect| match effect {
+        ControllerEffect::Send { to, bytes, .. } => match Frame::decode(&bytes).unwrap().0.body {
             Body::Reserve(it) => Some((to, it.shard.index, it.bytes)),
             _ => None,
         },
@@ -152,7 +152,7 @@ fn what_is_told_of_another_job_or_generation_moves_nothing() {
     for second in 1..9 {
         for (worker, shards, ms) in [(SLOW, 0..4, 20), (FAST, 4..8, 5)] {
             for (job, generation) in others {
-                let of_another = Times {
+                let of_another = ShardTimes {
                     key: JobKey::new(job, generation),
                     ..times(shards.clone(), ms)
                 };

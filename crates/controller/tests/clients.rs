@@ -1,20 +1,20 @@
 //! Who clients are, what is told of their jobs, and jobs that somebody wants ended.
 
-use brambling_controller::registry::{Caller, Order, Registry, Told};
+use brambling_controller::registry::{Order, OwnedMessage, PeerLink, Registry};
 use brambling_protocol::message::{Client, JobDetails, JobState, Load, Message, Register, Submit};
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 
-const WORKER: Caller = Caller(1);
-const OWNER: Caller = Caller(2);
-const OTHER: Caller = Caller(3);
-const THIRD: Caller = Caller(4);
+const WORKER: PeerLink = PeerLink(1);
+const OWNER: PeerLink = PeerLink(2);
+const OTHER: PeerLink = PeerLink(3);
+const THIRD: PeerLink = PeerLink(4);
 
-fn say(registry: &mut Registry, from: Caller, message: Message<'_>) -> Vec<Order> {
+fn say(registry: &mut Registry, from: PeerLink, message: Message<'_>) -> Vec<Order> {
     registry.on_message(from, message).unwrap();
     registry.take_orders()
 }
 
-fn told(orders: &[Order], to: Caller) -> Vec<&Told> {
+fn told(orders: &[Order], to: PeerLink) -> Vec<&OwnedMessage> {
     let mine = orders.iter().filter_map(|order| match order {
         Order::Tell { to: it, what } if *it == to => Some(what),
         _ => None,
@@ -22,9 +22,9 @@ fn told(orders: &[Order], to: Caller) -> Vec<&Told> {
     mine.collect()
 }
 
-fn refusal(orders: &[Order], to: Caller) -> &str {
+fn refusal(orders: &[Order], to: PeerLink) -> &str {
     match told(orders, to)[..] {
-        [Told::Refused { why }] => why,
+        [OwnedMessage::Refused { why }] => why,
         ref other => panic!("{other:?}"),
     }
 }
@@ -72,9 +72,9 @@ fn with_jobs(jobs: u64) -> Registry {
     registry
 }
 
-fn over(job: u64, failure: &str) -> Told {
+fn over(job: u64, failure: &str) -> OwnedMessage {
     let (job, failure) = (JobId(job), Some(failure.into()));
-    Told::Over { job, failure }
+    OwnedMessage::Over { job, failure }
 }
 
 fn details(registry: &Registry, job: u64) -> JobDetails {
@@ -118,7 +118,7 @@ fn any_client_may_end_a_job_and_all_hear_who_did() {
     }
     // Nobody hears it again.
     let orders = say(&mut registry, OWNER, Message::Done(job));
-    assert_eq!(told(&orders, OTHER), [] as [&Told; 0]);
+    assert_eq!(told(&orders, OTHER), [] as [&OwnedMessage; 0]);
 }
 
 #[test]
@@ -159,7 +159,10 @@ fn who_waits_for_the_end_of_a_job_hears_it_when_its_client_is_gone_first() {
     say(&mut registry, OTHER, Message::Cancel(JobId(1)));
     registry.on_lost(OTHER, std::time::Duration::ZERO);
     registry.on_over(key(1), None);
-    assert_eq!(told(&registry.take_orders(), OTHER), [] as [&Told; 0]);
+    assert_eq!(
+        told(&registry.take_orders(), OTHER),
+        [] as [&OwnedMessage; 0]
+    );
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn jobs_are_told_with_whose_they_are_and_who_runs_them() {
     // Only its client knows.
     assert_eq!(say(&mut registry, OTHER, expects(7)), []);
     let orders = say(&mut registry, OTHER, Message::AskJobs);
-    let [Told::Jobs(jobs)] = told(&orders, OTHER)[..] else {
+    let [OwnedMessage::Jobs(jobs)] = told(&orders, OTHER)[..] else {
         panic!("{orders:?}");
     };
     let [first, second] = &jobs[..] else {

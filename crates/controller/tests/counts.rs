@@ -1,15 +1,15 @@
 //! What a registry counts: jobs by their end, tasks once, and heartbeats that come late or not at all.
 
-use brambling_controller::registry::{Caller, Counts, HEARTBEAT, RETURN_TIME, Registry};
+use brambling_controller::registry::{ClusterCounts, HEARTBEAT, PeerLink, RETURN_TIME, Registry};
 use brambling_protocol::message::{Load, Message, Register, Submit};
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::time::Duration;
 
 const VERSION: &str = "1.2.3";
-const WORKER: Caller = Caller(10);
-const CLIENT: Caller = Caller(20);
+const WORKER: PeerLink = PeerLink(10);
+const CLIENT: PeerLink = PeerLink(20);
 
-fn register(registry: &mut Registry, from: Caller, pid: u32) {
+fn register(registry: &mut Registry, from: PeerLink, pid: u32) {
     let register = Message::Register(Register {
         version: VERSION,
         known_as: None,
@@ -131,9 +131,9 @@ fn heartbeats_that_do_not_come_are_missed_and_the_next_is_late() {
 #[test]
 fn who_is_gone_was_lost_unless_it_was_drained() {
     let mut registry = one_worker();
-    register(&mut registry, Caller(11), 2);
+    register(&mut registry, PeerLink(11), 2);
     registry.on_heartbeat(WORKER, Duration::ZERO);
-    registry.on_heartbeat(Caller(11), Duration::ZERO);
+    registry.on_heartbeat(PeerLink(11), Duration::ZERO);
     registry
         .on_message(CLIENT, Message::Drain(WorkerId(2)))
         .unwrap();
@@ -141,7 +141,7 @@ fn who_is_gone_was_lost_unless_it_was_drained() {
         let counts = registry.counts();
         (counts.workers_lost, counts.heartbeats_missed)
     };
-    registry.on_lost(Caller(11), Duration::ZERO);
+    registry.on_lost(PeerLink(11), Duration::ZERO);
     registry.on_tick(RETURN_TIME * 4);
     assert_eq!((registry.workers(), lost(&registry)), (1, (0, 0)));
     registry.on_lost(WORKER, RETURN_TIME * 4);
@@ -152,11 +152,11 @@ fn who_is_gone_was_lost_unless_it_was_drained() {
         (0, (1, periods as u64 - 1))
     );
     assert_eq!(registry.silence(WorkerId(1), RETURN_TIME * 5), None);
-    let expected = Counts {
+    let expected = ClusterCounts {
         heartbeats: 2,
         heartbeats_missed: periods as u64 - 1,
         workers_lost: 1,
-        ..Counts::default()
+        ..ClusterCounts::default()
     };
     assert_eq!(registry.counts(), expected);
 }

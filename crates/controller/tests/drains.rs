@@ -3,7 +3,7 @@
 //! Catches a worker that goes while others may still send to it, or it to others, and one that newcomers do not hear of. What workers do
 //! in between the simulated cluster checks.
 
-use brambling_controller::{Controller, Effect, Refusal};
+use brambling_controller::{Controller, ControllerEffect, MoveRefusal};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::frame::{Arrived, Body, Frame, Parted, Reserved};
 use brambling_protocol::{
@@ -83,10 +83,10 @@ impl Cluster {
         }
     }
 
-    fn answer_one(&mut self, effect: Effect) {
+    fn answer_one(&mut self, effect: ControllerEffect) {
         let (to, bytes) = match effect {
-            Effect::Send { to, bytes, .. } => (to, bytes),
-            Effect::Left { worker } => return self.told.push((worker, "has left")),
+            ControllerEffect::Send { to, bytes, .. } => (to, bytes),
+            ControllerEffect::Left { worker } => return self.told.push((worker, "has left")),
             _ => return,
         };
         match Frame::decode(&bytes).unwrap().0.body {
@@ -152,7 +152,7 @@ fn shards_move_by_threads_then_all_part_then_it_goes() {
         index: 3,
     };
     let order = cluster.controller.order(shard, LEAVER, 0);
-    assert_eq!(order, Err(Refusal::Leaving(LEAVER)));
+    assert_eq!(order, Err(MoveRefusal::Leaving(LEAVER)));
     cluster.parted(SMALL);
     cluster.parted(SMALL);
     // It was not asked yet.

@@ -2,7 +2,9 @@
 //!
 //! Catches an end that comes too early or twice, a newcomer that waits for ever, and shards that nobody has.
 
-use brambling_controller::{Controller, ControllerError, Effect, Loss, Refusal};
+use brambling_controller::{
+    Controller, ControllerEffect, ControllerError, MoveRefusal, WorkerLoss,
+};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::frame::{
     Arrived, Body, FAN_OUT, Failed, Finished, Frame, Reserved, ShardRange,
@@ -71,8 +73,8 @@ fn told(controller: &mut Controller) -> (Vec<(WorkerId, Option<String>)>, usize)
     let (mut told, mut ends) = (Vec::new(), 0);
     for effect in controller.take_effects() {
         match effect {
-            Effect::Ended { .. } => ends += 1,
-            Effect::Send { to, bytes, .. } => {
+            ControllerEffect::Ended { .. } => ends += 1,
+            ControllerEffect::Send { to, bytes, .. } => {
                 if let Body::Ended(ended) = Frame::decode(&bytes).unwrap().0.body {
                     assert_eq!((ended.job, ended.generation), (JOB, NOW));
                     told.push((to, ended.failure.map(str::to_owned)));
@@ -174,7 +176,7 @@ fn shards_of_a_job_that_is_over_stay_where_they_are() {
         index: 0,
     };
     let refusal = controller.order(shard, B, 0).unwrap_err();
-    assert_eq!(refusal, Refusal::Over(JOB));
+    assert_eq!(refusal, MoveRefusal::Over(JOB));
     assert_eq!(refusal.to_string(), "job j1 is over");
 }
 
@@ -198,7 +200,7 @@ fn a_move_that_has_no_room_before_the_end_is_dropped() {
     });
     say(&mut controller, B, 0, room).unwrap();
     for effect in controller.take_effects() {
-        let Effect::Send { to: B, bytes, .. } = &effect else {
+        let ControllerEffect::Send { to: B, bytes, .. } = &effect else {
             panic!("{effect:?}");
         };
         let (frame, _) = Frame::decode(bytes).unwrap();
@@ -233,7 +235,10 @@ fn a_job_ends_when_the_last_shard_that_moves_has_arrived() {
     say(&mut controller, A, 0, finished(&[(0, 0, 5), (1, 0, 2)])).unwrap();
     assert_eq!(told(&mut controller), (vec![], 0));
     assert!(!controller.is_over());
-    assert_eq!(controller.order(shard(2), B, 0), Err(Refusal::Over(JOB)));
+    assert_eq!(
+        controller.order(shard(2), B, 0),
+        Err(MoveRefusal::Over(JOB))
+    );
     // What is granted room only now stays.
     say(&mut controller, B, 1, Body::Reserved(room(1))).unwrap();
     assert_eq!(controller.moving(), 1);
@@ -246,7 +251,7 @@ fn a_job_ends_when_the_last_shard_that_moves_has_arrived() {
     };
     say(&mut controller, B, 2, Body::Arrived(arrived)).unwrap();
     let effects = controller.take_effects();
-    let ended = Effect::Ended { failure: None };
+    let ended = ControllerEffect::Ended { failure: None };
     assert_eq!(effects.iter().filter(|it| **it == ended).count(), 1);
     assert!(controller.is_over());
     assert_eq!(controller.moving(), 0);
@@ -277,7 +282,7 @@ fn a_map_of_many_entries_is_several_frames() {
     let mut heard = PartitionMap::new([SHARDS]);
     let mut frames = 0;
     for effect in controller.take_effects() {
-        if let Effect::Send {
+        if let ControllerEffect::Send {
             to: LATE, bytes, ..
         } = effect
             && let Body::MapUpdate(update) = Frame::decode(&bytes).unwrap().0.body
@@ -316,8 +321,8 @@ fn what_is_said_of_another_job_is_void() {
 #[test]
 fn a_worker_that_is_gone_ends_the_job_and_is_named() {
     let mut controller = controller();
-    controller.lose(A, "process 7 on node-3", Loss::Ended);
-    controller.lose(B, "process 8 on node-3", Loss::CutOff);
+    controller.lose(A, "process 7 on node-3", WorkerLoss::Ended);
+    controller.lose(B, "process 8 on node-3", WorkerLoss::CutOff);
     let why = "worker w0 (process 7 on node-3) is gone, and with it 7 of the job's shards; start another worker, and run \
                the program again";
     let why = Some(why.to_owned());
@@ -327,7 +332,7 @@ fn a_worker_that_is_gone_ends_the_job_and_is_named() {
 #[test]
 fn a_worker_that_is_cut_off_ends_the_job_and_is_told_apart() {
     let mut controller = controller();
-    controller.lose(A, "process 7 on node-3", Loss::CutOff);
+    controller.lose(A, "process 7 on node-3", WorkerLoss::CutOff);
     let why = "the controller cannot reach worker w0 (process 7 on node-3), whose machine has acknowledged nothing for 10 s, and with it 7 of \
                the job's shards are lost; look at the network between them, or start another worker, and run the program again";
     let why = Some(why.to_owned());
@@ -338,7 +343,8 @@ fn a_worker_that_is_cut_off_ends_the_job_and_is_told_apart() {
 #[test]
 fn a_worker_that_never_had_anything_is_spared() {
     const C: WorkerId = WorkerId(2);
-    let is_gone = |it: &Effect| matches!(it, Effect::Left { worker } if *worker == C);
+    let is_gone =
+        |it: &ControllerEffect| matches!(it, ControllerEffect::Left { worker } if *worker == C);
     let mut controller = controller();
     controller.join(C);
     let shard = ShardId {
@@ -348,22 +354,23 @@ fn a_worker_that_never_had_anything_is_spared() {
     // It was asked whether it has room, and has not answered.
     controller.order(shard, C, 1).unwrap();
     controller.take_effects();
-    controller.lose(C, "process 9 on node-3", Loss::Ended);
+    controller.lose(C, "process 9 on node-3", WorkerLoss::Ended);
     let effects = controller.take_effects();
     assert!(!controller.is_over());
     assert_eq!(controller.moving(), 0);
     assert!(effects.iter().any(is_gone), "{effects:?}");
-    let stays = |it: &Effect| matches!(it, Effect::Stays { to, .. } if *to == C);
+    let stays =
+        |it: &ControllerEffect| matches!(it, ControllerEffect::Stays { to, .. } if *to == C);
     assert!(effects.iter().any(stays), "{effects:?}");
     // Once more, and late words of it.
-    controller.lose(C, "process 9 on node-3", Loss::Ended);
+    controller.lose(C, "process 9 on node-3", WorkerLoss::Ended);
     assert!(!controller.is_over());
     assert!(!controller.take_effects().iter().any(is_gone));
     // One that hands on for many others has what is theirs.
     let mut controller = self::controller();
     let last = WorkerId(FAN_OUT as u32 + 1);
     (2..=last.0).for_each(|at| controller.join(WorkerId(at)));
-    controller.lose(last, "process 9 on node-3", Loss::Ended);
+    controller.lose(last, "process 9 on node-3", WorkerLoss::Ended);
     assert!(controller.is_over());
 }
 

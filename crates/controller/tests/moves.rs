@@ -3,7 +3,7 @@
 //! Catches a version that is published without room or given twice, a second move that overtakes the first, and answers
 //! of those who were not asked. What workers do in between the simulated cluster checks.
 
-use brambling_controller::{Controller, ControllerError, Effect, Refusal};
+use brambling_controller::{Controller, ControllerEffect, ControllerError, MoveRefusal};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::frame::{Ack, Arrived, Body, Frame, Joined, Reserve, Reserved};
 use brambling_protocol::session::WINDOW;
@@ -40,7 +40,7 @@ fn controller() -> Controller {
 /// What was sent, to whom, in words.
 fn sent(controller: &mut Controller) -> Vec<(WorkerId, String)> {
     let sent = |effect| match effect {
-        Effect::Send { to, bytes, .. } => {
+        ControllerEffect::Send { to, bytes, .. } => {
             let (frame, _) = Frame::decode(&bytes).unwrap();
             let text = match frame.body {
                 Body::Reserve(reserve) => {
@@ -61,10 +61,10 @@ fn sent(controller: &mut Controller) -> Vec<(WorkerId, String)> {
             };
             (to, text)
         }
-        Effect::Moved { to, .. } => (to, "moved".into()),
-        Effect::Stays { to, .. } => (to, "stays".into()),
-        Effect::Left { worker } => (worker, "left".into()),
-        Effect::Ended { .. } => panic!("no shard has finished here"),
+        ControllerEffect::Moved { to, .. } => (to, "moved".into()),
+        ControllerEffect::Stays { to, .. } => (to, "stays".into()),
+        ControllerEffect::Left { worker } => (worker, "left".into()),
+        ControllerEffect::Ended { .. } => panic!("no shard has finished here"),
     };
     controller.take_effects().into_iter().map(sent).collect()
 }
@@ -168,25 +168,25 @@ fn orders_that_make_no_sense_are_refused() {
     let nobody = WorkerId(9);
     assert!(matches!(
         controller.order(unknown, TO, 0),
-        Err(Refusal::UnknownShard(_))
+        Err(MoveRefusal::UnknownShard(_))
     ));
     assert_eq!(
         controller.order(unplaced, TO, 0),
-        Err(Refusal::NotPlaced(unplaced))
+        Err(MoveRefusal::NotPlaced(unplaced))
     );
     assert_eq!(
         controller.order(SHARD, nobody, 0),
-        Err(Refusal::UnknownWorker(nobody))
+        Err(MoveRefusal::UnknownWorker(nobody))
     );
     assert_eq!(
         controller.order(SHARD, FROM, 0),
-        Err(Refusal::AlreadyThere(SHARD))
+        Err(MoveRefusal::AlreadyThere(SHARD))
     );
     assert_eq!(sent(&mut controller), []);
     controller.order(SHARD, TO, 0).unwrap();
     assert_eq!(
         controller.order(SHARD, OTHER, 0),
-        Err(Refusal::OnItsWay(SHARD))
+        Err(MoveRefusal::OnItsWay(SHARD))
     );
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Catches workers that are not told or told one by one, and those to whom it would be left to hand on who are not up yet or about to go.
 
-use brambling_controller::{Controller, Effect};
+use brambling_controller::{Controller, ControllerEffect};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::frame::{Ack, Body, FAN_OUT, Frame, News, Reserved};
 use brambling_protocol::{
@@ -69,7 +69,7 @@ impl Cluster {
     fn told(&mut self) -> Told {
         let mut told = Told::new();
         for effect in self.controller.take_effects() {
-            let Effect::Send { to, bytes, .. } = effect else {
+            let ControllerEffect::Send { to, bytes, .. } = effect else {
                 continue;
             };
             let frame = Frame::decode(&bytes).unwrap().0;

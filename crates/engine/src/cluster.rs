@@ -22,7 +22,7 @@ mod worker;
 pub use brambling_program::{GroupId, ShardId};
 pub use brambling_protocol::greeting::Token;
 pub use brambling_protocol::message::{
-    Client, JobDetails, JobState, JobStatus, Status, Stream, StuckKernel, WorkerStatus,
+    Client, JobDetails, JobState, JobStatus, PrintStream, Status, StuckKernel, WorkerStatus,
 };
 pub use brambling_protocol::patience::{LEFT_OUT_AFTER, TOLD_AFTER};
 pub use brambling_protocol::{Generation, JobId, JobKey, WorkerId};

@@ -2,11 +2,11 @@
 
 mod links;
 
-use crate::run::Run;
+use crate::run::ProgramRun;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, Error, Failure, Outcome, RunOptions, Tally};
 pub use brambling_operators::graph::edges::{EdgeList, GraphError, Ids};
-use brambling_operators::graph::meeting::{Cell, Real};
+use brambling_operators::graph::meeting::{Real, VertexValue};
 pub use brambling_operators::graph::pagerank::Precision;
 use brambling_operators::graph::pagerank::{self as ranking, PARTITIONS_MAX, partitions_of};
 pub use brambling_operators::graph::relabel::{Relabelled, relabel, relabel_with};
@@ -125,7 +125,7 @@ pub fn pagerank(
     options: &RunOptions,
 ) -> Result<Ranked, AnalysisError> {
     let caller = None;
-    rank(edges, how, Run { options, caller })
+    rank(edges, how, ProgramRun { options, caller })
 }
 
 /// As [`pagerank`]; `caller` is asked for interruptions.
@@ -139,10 +139,14 @@ pub fn pagerank_with(
     caller: &mut dyn Caller,
 ) -> Result<Ranked, AnalysisError> {
     let caller = Some(caller);
-    rank(edges, how, Run { options, caller })
+    rank(edges, how, ProgramRun { options, caller })
 }
 
-fn rank(edges: &EdgeList, how: &PageRank, run: Run<'_, '_>) -> Result<Ranked, AnalysisError> {
+fn rank(
+    edges: &EdgeList,
+    how: &PageRank,
+    run: ProgramRun<'_, '_>,
+) -> Result<Ranked, AnalysisError> {
     let how = ranking::PageRank {
         damping: how.damping,
         tol: how.tol,
@@ -163,7 +167,7 @@ fn search<R: Real>(
     how: &ranking::PageRank,
     edges: &EdgeList,
     partitions: u32,
-    run: Run<'_, '_>,
+    run: ProgramRun<'_, '_>,
 ) -> Result<Ranked, AnalysisError> {
     let mut p = Program::new("pagerank");
     let watch = Stopwatch::start(&mut p);
@@ -189,7 +193,7 @@ fn search<R: Real>(
 /// What an algorithm found for each vertex.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Found<V> {
+pub struct VertexResults<V> {
     /// By vertex.
     pub values: Vec<V>,
     /// What the job did.
@@ -215,7 +219,7 @@ pub fn connected_components(
     edges: &EdgeList,
     options: &RunOptions,
     caller: &mut dyn Caller,
-) -> Result<Found<u32>, AnalysisError> {
+) -> Result<VertexResults<u32>, AnalysisError> {
     let job = Analysis::new("connected-components", edges, options)?;
     job.reach(caller, reach::components)
 }
@@ -240,12 +244,12 @@ pub fn bfs(
     from: usize,
     options: &RunOptions,
     caller: &mut dyn Caller,
-) -> Result<Found<Option<u32>>, AnalysisError> {
+) -> Result<VertexResults<Option<u32>>, AnalysisError> {
     let job = Analysis::new("bfs", edges, options)?;
     let from = start(edges, from)?;
     let found = job.reach(caller, |p, edges, parts| reach::hops(p, edges, parts, from))?;
     let hops = |hops| if hops == u32::MAX { None } else { Some(hops) };
-    Ok(Found {
+    Ok(VertexResults {
         values: found.values.into_iter().map(hops).collect(),
         tally: found.tally,
     })
@@ -271,7 +275,7 @@ pub fn sssp(
     from: usize,
     options: &RunOptions,
     caller: &mut dyn Caller,
-) -> Result<Found<f64>, AnalysisError> {
+) -> Result<VertexResults<f64>, AnalysisError> {
     let job = Analysis::new("sssp", edges, options)?;
     let from = start(edges, from)?;
     let found = job.reach(caller, |p, edges, parts| {
@@ -304,7 +308,7 @@ pub fn label_propagation(
     turns: u64,
     options: &RunOptions,
     caller: &mut dyn Caller,
-) -> Result<Found<u32>, AnalysisError> {
+) -> Result<VertexResults<u32>, AnalysisError> {
     let job = Analysis::new("label-propagation", edges, options)?;
     job.run(
         caller,
@@ -334,7 +338,7 @@ pub fn local_clustering(
     edges: &EdgeList,
     options: &RunOptions,
     caller: &mut dyn Caller,
-) -> Result<Found<f64>, AnalysisError> {
+) -> Result<VertexResults<f64>, AnalysisError> {
     let job = Analysis::new("local-clustering", edges, options)?;
     job.run(caller, clustering::coefficients, |outcome, found| {
         outcome.take_all(&found).into_iter()
@@ -384,26 +388,26 @@ impl<'a> Analysis<'a> {
         caller: &mut dyn Caller,
         build: impl FnOnce(&mut Program, EdgeList, u32) -> D,
         take: impl FnOnce(&mut Outcome, D) -> I,
-    ) -> Result<Found<V>, AnalysisError> {
+    ) -> Result<VertexResults<V>, AnalysisError> {
         let mut p = Program::new(self.name);
         let dataset = build(&mut p, self.edges.clone(), self.partitions);
-        let run = Run {
+        let run = ProgramRun {
             options: self.options,
             caller: Some(caller),
         };
         let mut outcome = run.run(p)?;
         let parts = take(&mut outcome, dataset);
-        Ok(Found {
+        Ok(VertexResults {
             values: by_vertex(self.edges.vertices, self.partitions, parts),
             tally: outcome.tally(),
         })
     }
 
-    fn reach<V: Cell>(
+    fn reach<V: VertexValue>(
         self,
         caller: &mut dyn Caller,
         build: impl FnOnce(&mut Program, EdgeList, u32) -> reach::Reach<V>,
-    ) -> Result<Found<V>, AnalysisError> {
+    ) -> Result<VertexResults<V>, AnalysisError> {
         self.run(caller, build, |outcome, reach| {
             let parts = outcome.take_all(&reach.vertices);
             parts.into_iter().map(|part| part.values)

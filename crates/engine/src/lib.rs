@@ -46,8 +46,8 @@ pub use error::Error;
 pub use outcome::Outcome;
 pub use run::{RunOptions, run};
 pub use settings::{
-    ENVIRONMENT, FILE_NAME, InUse, Log, Resolved, SETTINGS, Setting, Settings, SettingsError,
-    Source, SpillTo,
+    ENVIRONMENT, FILE_NAME, InUse, Log, Resolved, SETTINGS, Setting, SettingSource, Settings,
+    SettingsError, SpillTo,
 };
 pub use task_times::{StageTimes, TaskTimes, Timed};
 

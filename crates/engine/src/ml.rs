@@ -62,13 +62,13 @@ pub use links::MODELS;
 pub use registry::{FittedModel, fit, model};
 pub use table::Table;
 
-use crate::run::Run;
+use crate::run::ProgramRun;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, Error, Failure, RunOptions, Tally};
 use brambling_operators::ml::logistic::{Linear, margins_block};
 use brambling_operators::ml::logistic_regression::{self as descent, partitions_of};
 use brambling_operators::ml::samples::{SampleTable, SamplesError};
-use brambling_operators::simd::{self, Value};
+use brambling_operators::simd::{self, TableValue};
 use brambling_program::{BLOCK_ROWS, Foreign, Payload, Program};
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ impl Given {
         Given { weights, start }
     }
 
-    fn table<E: Value + Payload>(
+    fn table<E: TableValue + Payload>(
         &self,
         x: Foreign<E>,
         y: Foreign<f64>,
@@ -277,7 +277,7 @@ impl LogisticRegression {
         caller: &mut dyn Caller,
     ) -> Result<Fitted, FitError> {
         let caller = Some(caller);
-        self.fit_with(x.into(), y, columns, given, Run { options, caller })
+        self.fit_with(x.into(), y, columns, given, ProgramRun { options, caller })
     }
 
     /// As [`LogisticRegression::fit`], over vectors of our own. Ctrl-C ends it early.
@@ -294,7 +294,7 @@ impl LogisticRegression {
         let (x, y) = (x.into(), Foreign::handed_over(y));
         let caller = None;
         let given = Given::default();
-        self.fit_with(x, y, columns, given, Run { options, caller })
+        self.fit_with(x, y, columns, given, ProgramRun { options, caller })
     }
 
     fn fit_with(
@@ -303,7 +303,7 @@ impl LogisticRegression {
         y: Foreign<f64>,
         columns: usize,
         given: Given,
-        run: Run<'_, '_>,
+        run: ProgramRun<'_, '_>,
     ) -> Result<Fitted, FitError> {
         match self.solver {
             Solver::Lbfgs => self.fit_two_by_lbfgs(x, y, columns, given, run),
@@ -317,7 +317,7 @@ impl LogisticRegression {
         y: Foreign<f64>,
         columns: usize,
         given: Given,
-        run: Run<'_, '_>,
+        run: ProgramRun<'_, '_>,
     ) -> Result<Fitted, FitError> {
         let start = given.start.clone();
         let table = given.table(x.clone(), y.clone(), columns);
@@ -356,7 +356,7 @@ impl LogisticRegression {
     }
 
     /// Checks the parameters and a table, for so many rows of weights, and gives the table's rows.
-    fn check<E: Value + Payload>(
+    fn check<E: TableValue + Payload>(
         &self,
         table: &SampleTable<E>,
         start: &[f64],

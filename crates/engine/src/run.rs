@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
 use crate::{Error, Failure, Outcome, Resolved, Settings, TaskTimes};
-use brambling_memory::{Memory, Share};
+use brambling_memory::{BudgetShare, Memory};
 use brambling_operators::simd;
 use brambling_program::{Bindings, Plan, Program};
 use brambling_worker::executor::{Caller, Job, JobOptions, Pool, QuietCaller};
@@ -30,13 +30,13 @@ pub struct RunOptions {
     settings: Settings,
     bindings: Bindings,
     task_times: Option<TaskTimes>,
-    place: Place,
+    place: RunsOn,
     pub(crate) grid: Option<u32>,
 }
 
 /// Where a program runs.
 #[derive(Clone, Debug, Default)]
-enum Place {
+enum RunsOn {
     #[default]
     Here,
     On {
@@ -152,7 +152,7 @@ impl RunOptions {
     /// ```
     #[must_use]
     pub fn on(mut self, cluster: &Arc<Cluster>) -> Self {
-        self.place = Place::On {
+        self.place = RunsOn::On {
             cluster: cluster.clone(),
             described: None,
         };
@@ -162,7 +162,7 @@ impl RunOptions {
     /// What a worker's [`Source`](crate::cluster::Source) builds the same program of. Says nothing about programs that run here.
     #[must_use]
     pub fn described_by(mut self, bytes: impl Into<Arc<[u8]>>) -> Self {
-        if let Place::On { described, .. } = &mut self.place {
+        if let RunsOn::On { described, .. } = &mut self.place {
             *described = Some(bytes.into());
         }
         self
@@ -178,7 +178,7 @@ impl RunOptions {
         call: impl FnOnce(&RunOptions, &mut dyn Caller) -> R,
     ) -> Result<Program, R> {
         let slot = Arc::default();
-        self.place = Place::Nowhere(Arc::clone(&slot));
+        self.place = RunsOn::Nowhere(Arc::clone(&slot));
         let returned = call(&self, &mut QuietCaller);
         let taken = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         taken.ok_or(returned)
@@ -206,8 +206,8 @@ impl RunOptions {
     /// As [`RunOptions::run`].
     pub fn run_with(&self, program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
         match &self.place {
-            Place::Here => self.run_here(program, caller),
-            Place::On { cluster, described } => {
+            RunsOn::Here => self.run_here(program, caller),
+            RunsOn::On { cluster, described } => {
                 self.refuse_own()?;
                 let weight = self.resolve()?.weight;
                 let plan = Plan::compile(Arc::new(program), &self.bindings)?;
@@ -219,7 +219,7 @@ impl RunOptions {
                     }
                 }
             }
-            Place::Nowhere(slot) => {
+            RunsOn::Nowhere(slot) => {
                 *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(program);
                 Err(Failure::Interrupted.into())
             }
@@ -256,7 +256,7 @@ impl RunOptions {
             weight: settings.weight,
             files: None,
         };
-        let job = Job::new(plan, pool.beds(), options);
+        let job = Job::new(plan, pool.parkers(), options);
         let in_job = InJob::enter();
         pool.run(&job, caller)?;
         // What it has left is its caller's from now on.
@@ -279,13 +279,13 @@ fn linked(plan: &Plan) -> Result<Vec<u8>, ClusterError> {
 }
 
 /// A program on its way: how it is run, and who waits for it.
-pub(crate) struct Run<'o, 'c> {
+pub(crate) struct ProgramRun<'o, 'c> {
     pub(crate) options: &'o RunOptions,
     /// None: Ctrl-C ends it.
     pub(crate) caller: Option<&'c mut dyn Caller>,
 }
 
-impl Run<'_, '_> {
+impl ProgramRun<'_, '_> {
     pub(crate) fn run(self, program: Program) -> Result<Outcome, Error> {
         match self.caller {
             Some(caller) => self.options.run_with(program, caller),
@@ -302,7 +302,7 @@ fn memory() -> &'static Memory {
 }
 
 /// A job's share of this process's memory. It waits for that, as long as its caller does.
-fn share(settings: &Resolved, caller: &mut dyn Caller) -> Result<Share, Error> {
+fn share(settings: &Resolved, caller: &mut dyn Caller) -> Result<BudgetShare, Error> {
     let queued = memory().queue();
     let since = Instant::now();
     loop {

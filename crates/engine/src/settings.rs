@@ -4,7 +4,7 @@ mod in_use;
 mod spill;
 mod table;
 
-pub use in_use::{InUse, Source};
+pub use in_use::{InUse, SettingSource};
 pub use spill::SpillTo;
 pub use table::{ENVIRONMENT, SETTINGS, Setting};
 
@@ -381,7 +381,7 @@ impl Settings {
             .map(check_isa)
             .and_then(Result::ok)
             .unwrap_or_else(simd::detect);
-        let limits = brambling_memory::cgroup::Limits::of_this_process();
+        let limits = brambling_memory::cgroup::MemoryLimits::of_this_process();
         let memory = self.memory.as_deref().and_then(parse_bytes);
         Ok(Resolved {
             threads,

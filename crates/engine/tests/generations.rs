@@ -6,14 +6,14 @@
 mod support;
 
 use brambling::cluster::{
-    Generation, GroupId, JobId, JobKey, Prints, Rendezvous, Source, Stream, Token, WorkerId,
+    Generation, GroupId, JobId, JobKey, PrintStream, Prints, Rendezvous, Source, Token, WorkerId,
     WorkerProcess,
 };
 use brambling::prelude::*;
 use brambling::program::{Bindings, Payload, Plan};
 use brambling::{Caller, QuietCaller};
-use brambling_controller::{Controller, Effect};
-use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
+use brambling_controller::{Controller, ControllerEffect};
+use brambling_exchange::transports::switchboard::{Party, PartyRefusal, Reception, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, NetOptions};
 use brambling_memory::Budget;
 use brambling_protocol::frame::{Body, Frame, Incoming};
@@ -114,7 +114,7 @@ fn program(stage: &Arc<Stage>, prints: &Prints, is_old: bool) -> Program {
         let (turn, partition) = (context.turn(), context.partition());
         if turn % SAID_EACH == 0 {
             let text = format!("{who} {partition} {turn}\n");
-            prints.print(Stream::Out, "step", &text);
+            prints.print(PrintStream::Out, "step", &text);
         }
     };
     let (stage, prints) = (stage.clone(), prints.clone());
@@ -213,8 +213,8 @@ impl Central {
         let result = act(machine);
         for effect in machine.take_effects() {
             match effect {
-                Effect::Send { to, bytes, .. } => self.board().send(key, [(to, bytes)]),
-                Effect::Ended { failure } => drop(known.over.insert(key, failure)),
+                ControllerEffect::Send { to, bytes, .. } => self.board().send(key, [(to, bytes)]),
+                ControllerEffect::Ended { failure } => drop(known.over.insert(key, failure)),
                 other => panic!("{other:?}"),
             }
         }
@@ -270,10 +270,10 @@ impl Central {
 }
 
 /// Has the links outside of jobs.
-struct Desk(Weak<Central>);
+struct TestReception(Weak<Central>);
 
-impl Reception for Desk {
-    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+impl Reception for TestReception {
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), PartyRefusal> {
         let Some(central) = self.0.upgrade() else {
             return Ok(());
         };
@@ -311,12 +311,12 @@ impl Party for Side {
     fn received(&self, peer: WorkerId) -> Sequence {
         self.with(|it| it.received(peer)).unwrap_or(0)
     }
-    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), PartyRefusal> {
         Ok(self
             .with(|it| it.on_reconnect(peer, received))
             .unwrap_or(Ok(()))?)
     }
-    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         Ok(self
             .with(|it| it.on_frame(peer, frame.bytes()))
             .unwrap_or(Ok(()))?)
@@ -332,7 +332,7 @@ impl Reception for Ear {
     fn on_open(&self, link: LinkId) {
         let _ = self.0.lock().unwrap().send((link, Bytes::new()));
     }
-    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), PartyRefusal> {
         let frame = Bytes::copy_from_slice(frame);
         let _ = self.0.lock().unwrap().send((link, frame));
         Ok(())
@@ -445,7 +445,7 @@ fn within(what: &str, mut is_so: impl FnMut() -> bool) {
 
 fn central() -> (Arc<Central>, Rendezvous) {
     let central = Arc::<Central>::default();
-    let board = board(7, Arc::new(Desk(Arc::downgrade(&central))));
+    let board = board(7, Arc::new(TestReception(Arc::downgrade(&central))));
     let at = Rendezvous {
         address: board.listens_at().unwrap(),
         token: Token::new(TOKEN),

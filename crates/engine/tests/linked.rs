@@ -7,7 +7,7 @@ use brambling::cluster::{Cluster, ClusterError, WorkerProcess};
 use brambling::ml::MODELS;
 use brambling::operators::ml::samples::SampleTable;
 use brambling::prelude::*;
-use brambling::program::{DatasetId, Foreign, LinkError, Source};
+use brambling::program::{DatasetId, Foreign, LinkError, PartitionSource};
 use brambling::{Error, QuietCaller};
 use std::path::PathBuf;
 use std::process::Command;
@@ -98,7 +98,8 @@ fn the_other_process() {
         return;
     };
     let mut program = Program::link(&std::fs::read(&path).unwrap()).unwrap();
-    let numbers_of: Source = Arc::new(|index, _| brambling::program::Value::new(numbers(index)));
+    let numbers_of: PartitionSource =
+        Arc::new(|index, _| brambling::program::Value::new(numbers(index)));
     let to_be_given: Vec<DatasetId> = program.to_be_given().collect();
     assert_eq!(to_be_given.len(), 1);
     program.give(to_be_given[0], numbers_of);

@@ -141,7 +141,7 @@ fn margins_agree_with_labels_and_shapes_are_checked() {
     assert!(fitted.predict_margins(&[]).unwrap().is_empty());
 }
 
-/// The arrays are borrowed (a test of `Samples` sees to that), and what the job keeps beside them is small.
+/// The arrays are borrowed (a test of `MetricSamples` sees to that), and what the job keeps beside them is small.
 #[test]
 fn what_is_kept_beside_the_samples_is_small() {
     let (x, y) = table(400_000, 20);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use brambling::cluster::{Cluster, Prints, Source, Stream, WorkerId, WorkerProcess};
+use brambling::cluster::{Cluster, PrintStream, Prints, Source, WorkerId, WorkerProcess};
 use brambling::prelude::*;
 use brambling::program::{Bindings, Plan};
 use brambling::{Caller, Interrupted, Printed, PrintedWhat, QuietCaller};
@@ -23,7 +23,7 @@ fn talkative(prints: Prints) -> Program {
             move |context: &mut Context<'_>, _: &mut u32| {
                 std::thread::sleep(Duration::from_millis(2));
                 let text = format!("turn {} of {}\n", context.turn(), context.partition());
-                assert!(prints.print(Stream::Err, "talk", &text));
+                assert!(prints.print(PrintStream::Err, "talk", &text));
             },
         );
     });
@@ -83,7 +83,7 @@ fn check(cut: bool) {
         notes
             .lines
             .iter()
-            .all(|it| it.stream == Stream::Err && is_line(it))
+            .all(|it| it.stream == PrintStream::Err && is_line(it))
     );
 }
 

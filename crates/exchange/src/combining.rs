@@ -10,7 +10,7 @@
 //! larger than what the item speaks for. That one is the right one whether the item comes from a smaller group, or from one that did
 //! not merge it: groups around a leaf begin at ever lower shards, so those that begin at this one are neighbours in that chain.
 
-use crate::inbox::{Accepted, Fault, Gathered, OpenTurn};
+use crate::inbox::{Acceptance, Fault, Gathered, OpenTurn};
 use crate::parcel::Item;
 use crate::sources::Sources;
 use brambling_memory::mutants;
@@ -19,16 +19,16 @@ use std::ops::Range;
 
 /// When pieces are merged on their way: alike on all workers of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Combining {
+pub struct CombiningOptions {
     /// Not where fewer sources send: one destination has them all as fast.
     pub sources_min: u32,
     /// Of each group, the number of members is this power of two.
     pub bits: u8,
 }
 
-impl Combining {
+impl CombiningOptions {
     /// Groups of eight, as news are handed on to eight.
-    pub const USUAL: Combining = Combining {
+    pub const USUAL: CombiningOptions = CombiningOptions {
         sources_min: 65,
         bits: 3,
     };
@@ -138,23 +138,23 @@ pub fn relay(group: TreeNode) -> u32 {
 
 /// What has come of one group in one turn.
 #[derive(Debug)]
-pub struct Meeting<P> {
+pub struct GroupMerge<P> {
     open: OpenTurn<P>,
     sources: Range<u64>,
 }
 
-impl<P> Meeting<P> {
+impl<P> GroupMerge<P> {
     /// Nothing has come of these sources.
-    pub fn new(sources: Range<u64>) -> Meeting<P> {
+    pub fn new(sources: Range<u64>) -> GroupMerge<P> {
         let open = OpenTurn::default();
-        Meeting { open, sources }
+        GroupMerge { open, sources }
     }
 
     /// Takes a piece or empty marks.
     ///
     /// # Errors
     /// The node that no honest sender names, or names in two ways.
-    pub fn accept(&mut self, item: Item<P>) -> Result<Accepted, TreeNode> {
+    pub fn accept(&mut self, item: Item<P>) -> Result<Acceptance, TreeNode> {
         let sources = Sources::Span(self.sources.start, self.sources.end);
         let accepted = self.open.accept(item, &sources);
         accepted.map_err(|fault| match fault {
@@ -220,7 +220,7 @@ mod tests {
                 |shard| shard % 3 == 1,
             ] {
                 let mut ended: Vec<TreeNode> = Vec::new();
-                let mut meetings = std::collections::BTreeMap::<TreeNode, Meeting<()>>::new();
+                let mut meetings = std::collections::BTreeMap::<TreeNode, GroupMerge<()>>::new();
                 let mut under_way: Vec<(Option<u32>, TreeNode)> = (0..sources)
                     .map(|source| TreeNode::leaf(source.into()))
                     .map(|leaf| (tree.next(leaf), leaf))
@@ -238,8 +238,9 @@ mod tests {
                     let group = tree.group(shard, node).expect("its relay");
                     assert!(group.level > node.level);
                     let meeting = meetings.entry(group);
-                    let meeting = meeting.or_insert_with(|| Meeting::new(tree.sources_of(group)));
-                    if meeting.accept(Item::whole(node, ())).unwrap() == Accepted::Complete {
+                    let meeting =
+                        meeting.or_insert_with(|| GroupMerge::new(tree.sources_of(group)));
+                    if meeting.accept(Item::whole(node, ())).unwrap() == Acceptance::Complete {
                         let _ = meetings.remove(&group).expect("just seen").take();
                         under_way.push((tree.next(group), group));
                     }
@@ -288,7 +289,7 @@ mod tests {
         ] {
             assert_eq!(tree.group(shard, stranger), None, "{shard} {stranger:?}");
         }
-        let mut meeting = Meeting::new(4..8);
+        let mut meeting = GroupMerge::new(4..8);
         assert_eq!(meeting.accept(Item::whole(node(0, 3), ())), Err(node(0, 3)));
         assert!(meeting.accept(Item::whole(node(0, 4), ())).is_ok());
         assert_eq!(meeting.accept(Item::whole(node(1, 2), ())), Err(node(1, 2)));

@@ -17,7 +17,7 @@ pub(crate) use turn::{Fault, OpenTurn};
 pub use turn::{Gathered, NextChunk};
 
 use crate::parcel::Item;
-use crate::sources::Relation;
+use crate::sources::SourceRelation;
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, ShardId, Turn};
@@ -25,7 +25,7 @@ use std::ops::Range;
 
 /// What an arrival did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Accepted {
+pub enum Acceptance {
     /// It was taken; the turn still waits for others.
     Waiting,
     /// It was taken and the turn is complete: wake the shard.
@@ -112,7 +112,7 @@ impl<P> Lane<P> {
 
 /// A piece that waits for its turn's gather.
 #[derive(Debug)]
-pub struct Waits<'a, P> {
+pub struct WaitingItem<'a, P> {
     /// The exchange.
     pub exchange: ExchangeId,
     /// Its turn.
@@ -125,19 +125,19 @@ pub struct Waits<'a, P> {
 
 /// What has arrived for one shard.
 #[derive(Debug)]
-pub struct Inbox<P> {
+pub struct ShardInbox<P> {
     shard: ShardId,
     /// Ascending.
     lanes: Vec<Lane<P>>,
 }
 
-impl<P> Inbox<P> {
+impl<P> ShardInbox<P> {
     /// The inbox of `shard`, to whose group `exchanges` lead, with `open_turns` open per exchange.
     pub fn new(
         shard: ShardId,
         exchanges: impl IntoIterator<Item = ExchangeId>,
         open_turns: u64,
-    ) -> Inbox<P> {
+    ) -> ShardInbox<P> {
         assert!(open_turns > 0, "an inbox without room");
         let mut lanes: Vec<Lane<P>> = exchanges
             .into_iter()
@@ -146,7 +146,7 @@ impl<P> Inbox<P> {
         // Sorted for the look-up; an exchange that is named twice has one lane.
         lanes.sort_by_key(|lane| lane.exchange);
         lanes.dedup_by_key(|lane| lane.exchange);
-        Inbox { shard, lanes }
+        ShardInbox { shard, lanes }
     }
 
     /// The lowest turn of `exchange` that is not retired.
@@ -165,8 +165,8 @@ impl<P> Inbox<P> {
         exchange: ExchangeId,
         turn: Turn,
         item: Item<P>,
-        relation: &impl Relation,
-    ) -> Result<Accepted, InboxError> {
+        relation: &impl SourceRelation,
+    ) -> Result<Acceptance, InboxError> {
         let shard = self.shard;
         let place = self
             .place(exchange)
@@ -174,7 +174,7 @@ impl<P> Inbox<P> {
         let lane = &mut self.lanes[place];
         // Retired turns are known by their number alone: what they have had is not remembered.
         if turn < lane.next && !mutants::is_on("inbox-reopens-turns") {
-            return Ok(Accepted::Repeated);
+            return Ok(Acceptance::Repeated);
         }
         // An honest source has waited for credit, so nothing beyond the open turns has to be kept.
         if turn >= lane.next && !lane.is_open(turn) {
@@ -191,7 +191,12 @@ impl<P> Inbox<P> {
     }
 
     /// Whether every source of a turn that is not retired is accounted for.
-    pub fn is_complete(&self, exchange: ExchangeId, turn: Turn, relation: &impl Relation) -> bool {
+    pub fn is_complete(
+        &self,
+        exchange: ExchangeId,
+        turn: Turn,
+        relation: &impl SourceRelation,
+    ) -> bool {
         let lane = &self.lanes[self.place(exchange).expect("an exchange of this group")];
         let open = &lane.open[(turn % lane.open.len() as u64) as usize];
         lane.is_open(turn) && open.is_complete(&relation.sources(exchange, turn, self.shard))
@@ -207,7 +212,7 @@ impl<P> Inbox<P> {
         &mut self,
         exchange: ExchangeId,
         turn: Turn,
-        relation: &impl Relation,
+        relation: &impl SourceRelation,
         pieces: &mut Vec<Gathered<P>>,
     ) -> bool {
         let complete = self.is_complete(exchange, turn, relation);
@@ -227,7 +232,7 @@ impl<P> Inbox<P> {
         exchange: ExchangeId,
         turn: Turn,
         places: impl IntoIterator<Item = u32>,
-        relation: &impl Relation,
+        relation: &impl SourceRelation,
     ) {
         let sources = relation.sources(exchange, turn, self.shard);
         let lane = self.lane(exchange);
@@ -241,7 +246,7 @@ impl<P> Inbox<P> {
     /// A number that belongs to a turn until it retires, 0 at first: how many of its first sources whoever has the inbox knows about.
     ///
     /// # Panics
-    /// As [`Inbox::cover`].
+    /// As [`ShardInbox::cover`].
     pub fn known(&mut self, exchange: ExchangeId, turn: Turn) -> &mut u32 {
         self.lane(exchange).open(turn).known()
     }
@@ -250,12 +255,12 @@ impl<P> Inbox<P> {
     /// that send nothing. They stay accounted for.
     ///
     /// # Panics
-    /// As [`Inbox::cover`].
+    /// As [`ShardInbox::cover`].
     pub fn take_whole(
         &mut self,
         exchange: ExchangeId,
         turn: Turn,
-        relation: &impl Relation,
+        relation: &impl SourceRelation,
     ) -> (Vec<Gathered<P>>, Vec<Range<u64>>) {
         let sources = relation.sources(exchange, turn, self.shard);
         self.lane(exchange).open(turn).take_whole(&sources)
@@ -264,8 +269,13 @@ impl<P> Inbox<P> {
     /// Whether the next chunk of a turn that is handed out by chunks is here, or that there is none.
     ///
     /// # Panics
-    /// As [`Inbox::cover`].
-    pub fn has_next(&mut self, exchange: ExchangeId, turn: Turn, relation: &impl Relation) -> bool {
+    /// As [`ShardInbox::cover`].
+    pub fn has_next(
+        &mut self,
+        exchange: ExchangeId,
+        turn: Turn,
+        relation: &impl SourceRelation,
+    ) -> bool {
         let sources = relation.sources(exchange, turn, self.shard);
         self.lane(exchange).open(turn).has_next(&sources)
     }
@@ -274,12 +284,12 @@ impl<P> Inbox<P> {
     /// it has ended, and is not handed out.
     ///
     /// # Panics
-    /// As [`Inbox::cover`].
+    /// As [`ShardInbox::cover`].
     pub fn take_next(
         &mut self,
         exchange: ExchangeId,
         turn: Turn,
-        relation: &impl Relation,
+        relation: &impl SourceRelation,
     ) -> NextChunk<P> {
         let sources = relation.sources(exchange, turn, self.shard);
         self.lane(exchange).open(turn).take_next(&sources)
@@ -298,13 +308,13 @@ impl<P> Inbox<P> {
     /// What a source sent was handed out, and was not merged: it waits here again.
     ///
     /// # Panics
-    /// As [`Inbox::cover`].
+    /// As [`ShardInbox::cover`].
     pub fn put_back(
         &mut self,
         exchange: ExchangeId,
         turn: Turn,
         (source, piece): (u32, Option<P>),
-        relation: &impl Relation,
+        relation: &impl SourceRelation,
     ) {
         let sources = relation.sources(exchange, turn, self.shard);
         let lane = self.lane(exchange);
@@ -338,7 +348,7 @@ impl<P> Inbox<P> {
     }
 
     /// The pieces that wait, of every turn that was not handed out.
-    pub fn waiting_mut(&mut self) -> impl Iterator<Item = Waits<'_, P>> {
+    pub fn waiting_mut(&mut self) -> impl Iterator<Item = WaitingItem<'_, P>> {
         self.lanes.iter_mut().flat_map(|lane| {
             let Lane {
                 exchange,
@@ -351,7 +361,7 @@ impl<P> Inbox<P> {
                 // Open turns lie at their number modulo the count, so the first place is not the
                 // lowest turn.
                 let turn = next.wrapping_add((place + count - next % count) % count);
-                open.pieces_mut().map(move |payload| Waits {
+                open.pieces_mut().map(move |payload| WaitingItem {
                     exchange,
                     turn,
                     lowest_open: next,

@@ -2,9 +2,9 @@
 //!
 //! Nothing here but [`transports`] does I/O, reads a clock or draws a random number: events go in, effects come out.
 //!
-//! * [`Inbox`], one per shard, is the keeper of "exactly once". It moves with the shard.
+//! * [`ShardInbox`], one per shard, is the keeper of "exactly once". It moves with the shard.
 //! * [`Router`], one per worker and job, delivers, forwards or holds what arrives.
-//! * [`Meeting`] merges on their way what many sources send to one destination, along a [`CombiningTree`].
+//! * [`GroupMerge`] merges on their way what many sources send to one destination, along a [`CombiningTree`].
 //! * [`Credits`] bound how many turns of an exchange are open at a destination.
 //! * [`Session`](brambling_protocol::Session), one per pair of peers, sends again what was not acknowledged.
 //!
@@ -20,20 +20,20 @@ pub mod credits;
 pub mod in_process;
 pub mod inbox;
 pub mod parcel;
-pub mod place;
+pub mod read_target;
 pub mod room;
 pub mod router;
 pub mod sources;
 #[cfg(not(loom))]
 pub mod transports;
 
-pub use combining::{Combining, CombiningTree, Meeting};
+pub use combining::{CombiningOptions, CombiningTree, GroupMerge};
 pub use credits::{Credits, UnknownDestination, fits};
-pub use inbox::{Accepted, Gathered, Inbox, InboxError, InboxState, NextChunk, Waits};
-pub use parcel::{Item, Parcel, Weight, coalesce, parcels};
-pub use room::{NoRoom, Room};
-pub use router::{Effect, Router, RouterError};
-pub use sources::{Relation, Sources};
+pub use inbox::{Acceptance, Gathered, InboxError, InboxState, NextChunk, ShardInbox, WaitingItem};
+pub use parcel::{Item, Parcel, PayloadWeight, coalesce, parcels};
+pub use room::{NoRoom, PieceRoom};
+pub use router::{Router, RouterEffect, RouterError};
+pub use sources::{SourceRelation, Sources};
 
 /// How many turns of an exchange are open per destination.
 pub const OPEN_TURNS: u64 = 4;

@@ -96,7 +96,7 @@ pub struct Parcel<P> {
 }
 
 /// A payload that knows what it takes.
-pub trait Weight {
+pub trait PayloadWeight {
     /// Bytes that it occupies while it waits.
     fn bytes(&self) -> u64;
 
@@ -109,7 +109,7 @@ pub trait Weight {
     }
 }
 
-impl<P: AsRef<[u8]>> Weight for P {
+impl<P: AsRef<[u8]>> PayloadWeight for P {
     fn bytes(&self) -> u64 {
         self.as_ref().len() as u64
     }
@@ -130,7 +130,7 @@ impl<P> Parcel<P> {
     }
 }
 
-impl<P: Weight> Parcel<P> {
+impl<P: PayloadWeight> Parcel<P> {
     /// A parcel to destinations of a group. It occupies what its payload takes.
     pub fn new(
         (exchange, turn, group): (ExchangeId, Turn, GroupId),
@@ -174,7 +174,7 @@ impl<P: AsRef<[u8]>> Parcel<P> {
 }
 
 /// The parcels of a frame; `share` makes payloads that outlive it.
-pub fn parcels<P: Weight + Clone>(
+pub fn parcels<P: PayloadWeight + Clone>(
     data: &Data<'_>,
     mut share: impl FnMut(&[u8]) -> P,
     mut each: impl FnMut(Parcel<P>),

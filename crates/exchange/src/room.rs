@@ -6,7 +6,7 @@
 //! gather comes next; when it has retired, the next turn is the lowest. So an exchange whose every turn
 //! fits the floor always makes progress.
 
-use crate::parcel::Weight;
+use crate::parcel::PayloadWeight;
 use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
 use std::sync::Arc;
@@ -29,15 +29,15 @@ pub struct NoRoom {
 
 /// Room for pieces that wait: counted in the budget, and beyond it where they are spilled to.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct PieceRoom {
     budget: Budget,
     spill: Option<Arc<dyn Spill>>,
 }
 
-impl Room {
+impl PieceRoom {
     /// Room within `budget`; what finds none goes to `spill`, if there is such a place.
-    pub fn new(budget: Budget, spill: Option<Arc<dyn Spill>>) -> Room {
-        Room { budget, spill }
+    pub fn new(budget: Budget, spill: Option<Arc<dyn Spill>>) -> PieceRoom {
+        PieceRoom { budget, spill }
     }
 
     /// What pieces count in.
@@ -64,7 +64,7 @@ impl Room {
     ///
     /// # Errors
     /// When there is nowhere to spill to, or no room there.
-    pub fn admit<P: Weight>(
+    pub fn admit<P: PayloadWeight>(
         &self,
         (exchange, turn, shard): (ExchangeId, Turn, ShardId),
         class: Class,

@@ -19,8 +19,8 @@
 //! which is an update of the map. Both come: the map's updates reach every worker, and the last of them
 //! names the worker to which the shard is sent.
 
-use crate::parcel::{Parcel, Weight};
-use crate::room::{NoRoom, Room};
+use crate::parcel::{Parcel, PayloadWeight};
+use crate::room::{NoRoom, PieceRoom};
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::ShardId;
 use brambling_protocol::{
@@ -31,7 +31,7 @@ use std::ops::RangeBounds;
 
 /// What the worker has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Effect<P> {
+pub enum RouterEffect<P> {
     /// Put the item into the inbox of each destination: all are here.
     Deliver(Parcel<P>),
     /// Send it on, in the last priority class.
@@ -71,7 +71,7 @@ struct Held<P> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum RoutingDecision {
     Deliver,
     Forward(Entry),
     /// To the last holder, by a version before that which names this worker. Once it has let the shard go what was sent comes again.
@@ -89,16 +89,21 @@ pub struct Router<P> {
     held: BTreeMap<ShardId, Vec<Held<P>>>,
     /// Of generations that this worker has not reached, in the order of arrival.
     ahead: BTreeMap<Generation, Vec<(WorkerId, Parcel<P>, Reservation)>>,
-    room: Room,
+    room: PieceRoom,
     /// Whether tasks may keep their shards, which then wait for what is sent to them.
     are_kept: bool,
     /// Who holds a shard that is to come here.
     holders: BTreeMap<ShardId, WorkerId>,
 }
 
-impl<P: Clone + Weight> Router<P> {
+impl<P: Clone + PayloadWeight> Router<P> {
     /// The router of worker `me` for a job, with no shard here yet. What it holds has its `room`.
-    pub fn new(me: WorkerId, generation: Generation, map: PartitionMap, room: Room) -> Router<P> {
+    pub fn new(
+        me: WorkerId,
+        generation: Generation,
+        map: PartitionMap,
+        room: PieceRoom,
+    ) -> Router<P> {
         let (here, held, ahead) = Default::default();
         Router {
             me,
@@ -172,7 +177,7 @@ impl<P: Clone + Weight> Router<P> {
         from: WorkerId,
         generation: Generation,
         mut parcel: Parcel<P>,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<RouterEffect<P>>,
     ) -> Result<(), RouterError> {
         // Before anything is kept: a hostile range must not cost memory.
         let known = self.map.runs(parcel.group, parcel.destinations.clone())?;
@@ -211,7 +216,7 @@ impl<P: Clone + Weight> Router<P> {
     pub fn on_update(
         &mut self,
         update: &EntryRange,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<RouterEffect<P>>,
     ) -> Result<Applied, RouterError> {
         let applied = self.map.apply(update)?;
         // Older news decide nothing that was not decided.
@@ -230,7 +235,7 @@ impl<P: Clone + Weight> Router<P> {
     }
 
     /// The shard is here now, with its inbox: brings out what was held for it.
-    pub fn arrive(&mut self, shard: ShardId, effects: &mut Vec<Effect<P>>) {
+    pub fn arrive(&mut self, shard: ShardId, effects: &mut Vec<RouterEffect<P>>) {
         self.here.insert(shard);
         // Nobody else has it any more, so nothing goes back.
         self.holders.remove(&shard);
@@ -250,7 +255,7 @@ impl<P: Clone + Weight> Router<P> {
     pub fn advance(
         &mut self,
         generation: Generation,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<RouterEffect<P>>,
     ) -> Result<(), RouterError> {
         assert!(generation > self.generation, "generations only grow");
         self.generation = generation;
@@ -273,7 +278,7 @@ impl<P: Clone + Weight> Router<P> {
         &mut self,
         from: WorkerId,
         parcel: Parcel<P>,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<RouterEffect<P>>,
     ) -> Result<(), RouterError> {
         let mut start = parcel.destinations.start;
         while start < parcel.destinations.end {
@@ -290,10 +295,10 @@ impl<P: Clone + Weight> Router<P> {
                 ..parcel.clone()
             };
             match way {
-                Way::Deliver => effects.push(Effect::Deliver(part)),
-                Way::Forward(entry) => self.forward(from, part, entry, effects),
-                Way::Back(holder) => effects.push(back(holder, part)),
-                Way::Hold => {
+                RoutingDecision::Deliver => effects.push(RouterEffect::Deliver(part)),
+                RoutingDecision::Forward(entry) => self.forward(from, part, entry, effects),
+                RoutingDecision::Back(holder) => effects.push(back(holder, part)),
+                RoutingDecision::Hold => {
                     (start..end).try_for_each(|index| self.hold(from, &mut part, index))?
                 }
             }
@@ -302,21 +307,22 @@ impl<P: Clone + Weight> Router<P> {
         Ok(())
     }
 
-    fn way(&self, from: WorkerId, parcel: &Parcel<P>, index: u32) -> Way {
+    fn way(&self, from: WorkerId, parcel: &Parcel<P>, index: u32) -> RoutingDecision {
         let version = parcel.version;
         let group = parcel.group;
         let shard = ShardId { group, index };
         // Whoever holds the shard takes what is for it, whatever the versions say.
         if self.here.contains(&shard) {
-            return Way::Deliver;
+            return RoutingDecision::Deliver;
         }
         match self.map.entry(shard) {
             // Only by a newer version: two workers of equal knowledge would else send it to and
             // fro.
             Ok(Some(entry)) if entry.owner != self.me && is_newer(entry.version, version) => {
-                Way::Forward(entry)
+                RoutingDecision::Forward(entry)
             }
-            _ => (self.holder(shard, (from, version))).map_or(Way::Hold, Way::Back),
+            _ => (self.holder(shard, (from, version)))
+                .map_or(RoutingDecision::Hold, RoutingDecision::Back),
         }
     }
 
@@ -338,14 +344,16 @@ impl<P: Clone + Weight> Router<P> {
         if lowest.is_some_and(|lowest| turn < lowest) {
             for later in held.iter_mut().filter(same) {
                 // Where early pieces have no room it stays: it was admitted.
-                let _ = later.room.move_to(Room::class(later.parcel.turn, turn));
+                let _ = later
+                    .room
+                    .move_to(PieceRoom::class(later.parcel.turn, turn));
             }
         }
         let lowest = lowest.map_or(turn, |lowest| lowest.min(turn));
         // Where it can be spilled, it leaves the floor to what is here and is waited for.
         let class = match self.room.spill() {
             Some(_) => Class::Early,
-            None => Room::class(turn, lowest),
+            None => PieceRoom::class(turn, lowest),
         };
         let piece = parcel.item.payload_mut();
         // For several destinations it is spilled once.
@@ -359,17 +367,19 @@ impl<P: Clone + Weight> Router<P> {
     }
 
     /// Looks again at what is held for a shard.
-    fn examine(&mut self, shard: ShardId, effects: &mut Vec<Effect<P>>) {
+    fn examine(&mut self, shard: ShardId, effects: &mut Vec<RouterEffect<P>>) {
         let Some(held) = self.held.remove(&shard) else {
             return;
         };
         let mut still = Vec::new();
         for held in held {
             match self.way(held.from, &held.parcel, shard.index) {
-                Way::Deliver => effects.push(Effect::Deliver(held.parcel)),
-                Way::Back(holder) => effects.push(back(holder, held.parcel)),
-                Way::Forward(entry) => self.forward(held.from, held.parcel, entry, effects),
-                Way::Hold => still.push(held),
+                RoutingDecision::Deliver => effects.push(RouterEffect::Deliver(held.parcel)),
+                RoutingDecision::Back(holder) => effects.push(back(holder, held.parcel)),
+                RoutingDecision::Forward(entry) => {
+                    self.forward(held.from, held.parcel, entry, effects)
+                }
+                RoutingDecision::Hold => still.push(held),
             }
         }
         if !still.is_empty() {
@@ -382,7 +392,7 @@ impl<P: Clone + Weight> Router<P> {
         from: WorkerId,
         parcel: Parcel<P>,
         entry: Entry,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<RouterEffect<P>>,
     ) {
         let (first, end) = (parcel.destinations.start, parcel.destinations.end);
         let known = EntryRange {
@@ -395,13 +405,13 @@ impl<P: Clone + Weight> Router<P> {
             version: entry.version,
             ..parcel
         };
-        effects.push(Effect::Forward {
+        effects.push(RouterEffect::Forward {
             to: entry.owner,
             parcel,
         });
         // Whoever sent it learns the version, and sends the next piece there at once.
         if from != self.me {
-            effects.push(Effect::SendEntry {
+            effects.push(RouterEffect::SendEntry {
                 to: from,
                 entry: known,
             });
@@ -409,10 +419,10 @@ impl<P: Clone + Weight> Router<P> {
     }
 }
 
-fn back<P>(holder: Entry, parcel: Parcel<P>) -> Effect<P> {
+fn back<P>(holder: Entry, parcel: Parcel<P>) -> RouterEffect<P> {
     let (to, version) = (holder.owner, holder.version);
     let parcel = Parcel { version, ..parcel };
-    Effect::Forward { to, parcel }
+    RouterEffect::Forward { to, parcel }
 }
 
 fn is_newer(mine: Version, theirs: Version) -> bool {

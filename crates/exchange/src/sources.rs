@@ -50,13 +50,13 @@ impl Sources<'_> {
 }
 
 /// Who sends to whom, as far as inboxes ask.
-pub trait Relation {
+pub trait SourceRelation {
     /// The sources of `destination` at one turn. The same answer on every worker, every time.
     fn sources(&self, exchange: ExchangeId, turn: Turn, destination: ShardId) -> Sources<'_>;
 }
 
 /// The same sources for everybody at every turn.
-impl Relation for Sources<'_> {
+impl SourceRelation for Sources<'_> {
     fn sources(&self, _: ExchangeId, _: Turn, _: ShardId) -> Sources<'_> {
         *self
     }

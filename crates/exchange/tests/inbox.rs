@@ -28,7 +28,7 @@ static EVERY_THIRD: [u32; 24] = {
     list
 };
 
-impl Relation for Links {
+impl SourceRelation for Links {
     fn sources(&self, _: ExchangeId, turn: Turn, _: ShardId) -> Sources<'_> {
         if turn.is_multiple_of(2) {
             Sources::Dense(SOURCES)
@@ -121,10 +121,10 @@ fn expected(sent: &[Message]) -> Vec<u64> {
     payloads
 }
 
-fn moved(inbox: &mut Inbox<u64>) -> Inbox<u64> {
+fn moved(inbox: &mut ShardInbox<u64>) -> ShardInbox<u64> {
     let bytes = postcard::to_stdvec(&inbox.export(|payload| *payload)).unwrap();
     let state: InboxState<u64> = postcard::from_bytes(&bytes).unwrap();
-    let mut there = Inbox::import(HERE, [X], OPEN, state, &Links).unwrap();
+    let mut there = ShardInbox::import(HERE, [X], OPEN, state, &Links).unwrap();
     assert_eq!(
         there.export(|payload| *payload),
         inbox.export(|payload| *payload)
@@ -133,7 +133,7 @@ fn moved(inbox: &mut Inbox<u64>) -> Inbox<u64> {
 }
 
 fn check(case: Case) -> Result<(), TestCaseError> {
-    let mut inbox = Inbox::new(HERE, [X], OPEN);
+    let mut inbox = ShardInbox::new(HERE, [X], OPEN);
     let mut waiting = case.arriving;
     let mut moves = case.moves.iter().cycle();
     let mut gathered: Vec<Vec<Gathered<u64>>> = Vec::new();
@@ -152,10 +152,10 @@ fn check(case: Case) -> Result<(), TestCaseError> {
             let before = inbox.is_complete(X, turn, &Links);
             let accepted = inbox.accept(X, turn, item.clone(), &Links)?;
             let completes = inbox.is_complete(X, turn, &Links) && !before;
-            prop_assert_eq!(accepted == Accepted::Complete, completes);
+            prop_assert_eq!(accepted == Acceptance::Complete, completes);
             prop_assert_eq!(
                 inbox.accept(X, turn, item, &Links)?,
-                Accepted::Repeated,
+                Acceptance::Repeated,
                 "twice"
             );
             let next = inbox.next(X);
@@ -217,7 +217,7 @@ fn mutants_are_caught() {
 
 #[test]
 fn a_turn_without_sources_is_complete_at_once() {
-    let mut inbox: Inbox<u64> = Inbox::new(HERE, [X], OPEN);
+    let mut inbox: ShardInbox<u64> = ShardInbox::new(HERE, [X], OPEN);
     let nobody = Sources::Sparse(&[]);
     let mut pieces = Vec::new();
     assert!(inbox.take(X, 0, &nobody, &mut pieces));
@@ -228,7 +228,7 @@ fn a_turn_without_sources_is_complete_at_once() {
 
 #[test]
 fn what_no_honest_sender_sends_is_an_error_and_changes_nothing() {
-    let mut inbox: Inbox<u64> = Inbox::new(HERE, [X], OPEN);
+    let mut inbox: ShardInbox<u64> = ShardInbox::new(HERE, [X], OPEN);
     let dense = Sources::Dense(10);
     let leaf = TreeNode::leaf;
     inbox
@@ -310,19 +310,19 @@ fn what_no_honest_sender_sends_is_an_error_and_changes_nothing() {
     );
     assert_eq!(
         inbox.accept(X, 1, Item::Empty { sources: 3..7 }, &sparse),
-        Ok(Accepted::Repeated)
+        Ok(Acceptance::Repeated)
     );
 }
 
 #[test]
 fn a_damaged_state_is_refused() {
-    let mut inbox = Inbox::new(HERE, [X], OPEN);
+    let mut inbox = ShardInbox::new(HERE, [X], OPEN);
     let dense = Sources::Dense(3);
     inbox
         .accept(X, 0, piece(TreeNode::leaf(1), 0, true, 1), &dense)
         .unwrap();
     let good: InboxState<u64> = inbox.export(|payload| *payload);
-    let import = |state| Inbox::import(HERE, [X], OPEN, state, &dense).map(|_| ());
+    let import = |state| ShardInbox::import(HERE, [X], OPEN, state, &dense).map(|_| ());
     assert_eq!(import(good.clone()), Ok(()));
     let mut twice = good.clone();
     let again = twice.exchanges[0].turns[0].pieces[0].clone();
@@ -377,7 +377,7 @@ fn a_damaged_state_is_refused() {
 /// A state names an exchange twice, the first time with nothing retired: the piece of turn 0 would be one of turn 6.
 #[test]
 fn a_state_that_names_an_exchange_twice_is_refused() {
-    let mut inbox = Inbox::new(HERE, [X], OPEN);
+    let mut inbox = ShardInbox::new(HERE, [X], OPEN);
     let dense = Sources::Dense(1);
     let only = piece(TreeNode::leaf(0), 0, true, 1);
     inbox.accept(X, 0, only, &dense).unwrap();
@@ -385,7 +385,7 @@ fn a_state_that_names_an_exchange_twice_is_refused() {
     let mut again = state.exchanges[0].clone();
     (again.next, again.turns) = (5, Vec::new());
     state.exchanges.push(again);
-    let imported = Inbox::import(HERE, [X], OPEN, state, &dense);
+    let imported = ShardInbox::import(HERE, [X], OPEN, state, &dense);
     if let Ok(inbox) = &imported {
         assert!(
             !inbox.is_complete(X, 6, &dense),
@@ -398,7 +398,7 @@ fn a_state_that_names_an_exchange_twice_is_refused() {
 #[test]
 #[should_panic(expected = "retires out of order")]
 fn retiring_out_of_order_is_our_bug() {
-    let mut inbox: Inbox<u64> = Inbox::new(HERE, [X], OPEN);
+    let mut inbox: ShardInbox<u64> = ShardInbox::new(HERE, [X], OPEN);
     assert!(inbox.take(X, 1, &Sources::Dense(0), &mut Vec::new()));
     inbox.retire(X, 1);
 }
@@ -433,12 +433,12 @@ fn chunks_are_handed_out_in_order_whatever_came_first() {
     let counts = prop::collection::vec(0u32..6, 1..9);
     let orders = prop::collection::vec(any::<prop::sample::Index>(), 700);
     let property = |(turn, counts, orders): (Turn, Vec<u32>, Vec<prop::sample::Index>)| {
-        let mut inbox = Inbox::new(HERE, [X], OPEN);
+        let mut inbox = ShardInbox::new(HERE, [X], OPEN);
         let all = streamed(turn, &counts);
         let is_chunk = |it: &&(u64, Item<u64>)| matches!(it.1, Item::Piece { last: false, .. });
         let expected: Vec<(u64, Item<u64>)> = all.iter().filter(is_chunk).cloned().collect();
         let (mut left, mut found) = (all.clone(), Vec::new());
-        let mut take = |inbox: &mut Inbox<u64>| loop {
+        let mut take = |inbox: &mut ShardInbox<u64>| loop {
             match inbox.take_next(X, turn, &Links) {
                 NextChunk::Chunk(it) => {
                     found.push((
@@ -456,14 +456,14 @@ fn chunks_are_handed_out_in_order_whatever_came_first() {
                 let (_, item) = left.swap_remove(at);
                 prop_assert_ne!(
                     inbox.accept(X, turn, item, &Links),
-                    Ok(Accepted::Repeated),
+                    Ok(Acceptance::Repeated),
                     "of {}",
                     source
                 );
             }
             if !left.contains(again) {
                 let repeated = inbox.accept(X, turn, again.1.clone(), &Links);
-                prop_assert_eq!(repeated, Ok(Accepted::Repeated));
+                prop_assert_eq!(repeated, Ok(Acceptance::Repeated));
             }
             let _ = take(&mut inbox);
         }

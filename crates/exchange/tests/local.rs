@@ -4,7 +4,7 @@
 mod links;
 mod support;
 
-use brambling_exchange::transports::tcp::Origin;
+use brambling_exchange::transports::tcp::LinkOrigin;
 use rustix::thread::set_thread_uid;
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
@@ -13,8 +13,8 @@ use std::sync::mpsc::channel;
 use support::{Side, ack};
 
 /// Whether who was dialed was reached without TCP.
-fn is_by_name(origin: Origin) -> bool {
-    matches!(origin, Origin::Accepted(from) if from.port() == 0)
+fn is_by_name(origin: LinkOrigin) -> bool {
+    matches!(origin, LinkOrigin::Accepted(from) if from.port() == 0)
 }
 
 fn named(at: SocketAddr) -> UnixListener {

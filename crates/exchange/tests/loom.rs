@@ -4,7 +4,7 @@
 #![cfg(loom)]
 #![allow(unsafe_code)] // A cell stands for the place of a piece.
 
-use brambling_exchange::in_process::{Mailbox, Room, Stamp, fences};
+use brambling_exchange::in_process::{Mailbox, RetiredTurns, Stamp, fences};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,7 @@ fn what_is_sent_to_one_who_leaves_goes_one_way() {
 #[test]
 fn no_source_waits_for_room_that_is_there() {
     loom::model(|| {
-        let room = Arc::new(Room::new(1));
+        let room = Arc::new(RetiredTurns::new(1));
         let woken = Arc::new(AtomicBool::new(false));
         let destination = {
             let (room, woken) = (room.clone(), woken.clone());
@@ -73,7 +73,7 @@ fn no_source_waits_for_room_that_is_there() {
 #[test]
 fn a_place_is_never_written_while_it_is_read() {
     loom::model(|| {
-        let (stamp, room) = (Arc::new(Stamp::default()), Arc::new(Room::new(1)));
+        let (stamp, room) = (Arc::new(Stamp::default()), Arc::new(RetiredTurns::new(1)));
         let place = Arc::new(UnsafeCell::new(0u64));
         let source = {
             let (stamp, room, place) = (stamp.clone(), room.clone(), place.clone());

@@ -36,22 +36,22 @@ fn router(budget: Budget) -> Router<Vec<u8>> {
     // 0 and 1 are mine at version 3; 2 is another's at 3; 3 has not been placed.
     assert_eq!(map.apply(&entry(0, 2, ME, 3)), Ok(Applied::Newer));
     assert_eq!(map.apply(&entry(2, 3, OTHER, 3)), Ok(Applied::Newer));
-    let mut router = Router::new(ME, NOW, map, Room::new(budget, None));
+    let mut router = Router::new(ME, NOW, map, PieceRoom::new(budget, None));
     router.arrive(shard(0), &mut Vec::new());
     router
 }
 
 /// Says what the effects are, one line each.
-fn told(effects: Vec<Effect<Vec<u8>>>) -> Vec<String> {
+fn told(effects: Vec<RouterEffect<Vec<u8>>>) -> Vec<String> {
     let line = |effect| match effect {
-        Effect::Deliver(parcel) => format!("deliver to {:?}", parcel.destinations),
-        Effect::Forward { to, parcel } => {
+        RouterEffect::Deliver(parcel) => format!("deliver to {:?}", parcel.destinations),
+        RouterEffect::Forward { to, parcel } => {
             format!(
                 "forward {:?} to {to} at {}",
                 parcel.destinations, parcel.version
             )
         }
-        Effect::SendEntry { to, entry } => {
+        RouterEffect::SendEntry { to, entry } => {
             format!(
                 "tell {to} {}..{} {:?}",
                 entry.first, entry.end, entry.entry.owner
@@ -188,9 +188,9 @@ fn the_lowest_open_turn_is_always_admitted() {
         ..Floors::default()
     };
     let budget = Budget::new(3_000, floors);
-    let room = Room::new(budget.clone(), None);
+    let room = PieceRoom::new(budget.clone(), None);
     let admit = |turn, bytes| {
-        let class = Room::class(turn, 4);
+        let class = PieceRoom::class(turn, 4);
         room.admit(
             (ExchangeId(7), turn, shard(0)),
             class,
@@ -385,7 +385,7 @@ impl Spill for Bottomless {
 #[derive(Debug)]
 struct Elsewhere(u64);
 
-impl Weight for Elsewhere {
+impl PayloadWeight for Elsewhere {
     fn bytes(&self) -> u64 {
         self.0
     }
@@ -404,7 +404,7 @@ fn what_is_kept_beside_a_spilled_piece_has_to_fit() {
         ..Floors::default()
     };
     let budget = Budget::new(190, floors);
-    let room = Room::new(budget.clone(), Some(Arc::new(Bottomless)));
+    let room = PieceRoom::new(budget.clone(), Some(Arc::new(Bottomless)));
     let admit = |piece: &mut Elsewhere| {
         let at = (ExchangeId(7), 3, shard(0));
         room.admit(at, Class::Early, Some(piece), 100)

@@ -28,16 +28,16 @@ impl CpuQuota {
 
 /// What the control groups of a process allow it. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct CgroupLimits {
     /// The tightest CPU quota.
     pub cpu_quota: Option<CpuQuota>,
     /// The tightest limit on resident memory, in bytes.
     pub memory_bytes: Option<u64>,
 }
 
-impl Limits {
+impl CgroupLimits {
     /// The limits of the current process. Files that are missing or unreadable set no limit.
-    pub fn of_this_process() -> Limits {
+    pub fn of_this_process() -> CgroupLimits {
         let read = |path: &Path| std::fs::read_to_string(path).ok();
         let text = |path| read(Path::new(path)).unwrap_or_default();
         limits(
@@ -54,10 +54,10 @@ pub fn limits(
     self_cgroup: &str,
     mountinfo: &str,
     read: impl Fn(&Path) -> Option<String>,
-) -> Limits {
+) -> CgroupLimits {
     let groups: Vec<Group> = self_cgroup.lines().filter_map(parse_group).collect();
     let mounts: Vec<Mount> = mountinfo.lines().filter_map(parse_mount).collect();
-    let mut limits = Limits::default();
+    let mut limits = CgroupLimits::default();
     for level in levels(&groups, &mounts, "cpu") {
         let quota = match level.version {
             Version::V2 => read(&level.path.join("cpu.max"))
@@ -244,7 +244,7 @@ fn parse_memory(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn check(self_cgroup: &str, mountinfo: &str, files: &[(&str, &str)], expected: Limits) {
+    fn check(self_cgroup: &str, mountinfo: &str, files: &[(&str, &str)], expected: CgroupLimits) {
         let read = |path: &Path| {
             let file = files.iter().find(|(name, _)| Path::new(name) == path);
             file.map(|(_, text)| (*text).to_owned())
@@ -291,7 +291,7 @@ mod tests {
                 ("/sys/fs/cgroup/jobs/memory.max", "4294967296\n"),
                 ("/sys/fs/cgroup/cpu.max", "800000 50000\n"),
             ],
-            Limits {
+            CgroupLimits {
                 cpu_quota: quota(150_000, 100_000),
                 memory_bytes: Some(1 << 32),
             },
@@ -304,7 +304,7 @@ mod tests {
             ("/sys/fs/cgroup/cpu.max", "50000 100000\n"),
             ("/sys/fs/cgroup/memory.max", "max\n"),
         ];
-        let expected = Limits {
+        let expected = CgroupLimits {
             cpu_quota: quota(50_000, 100_000),
             memory_bytes: None,
         };
@@ -331,7 +331,7 @@ mod tests {
                     "9223372036854771712\n",
                 ),
             ],
-            Limits {
+            CgroupLimits {
                 cpu_quota: quota(250_000, 100_000),
                 memory_bytes: None,
             },
@@ -353,7 +353,7 @@ mod tests {
                 ),
                 ("/sys/fs/cgroup/job/memory.max", "7\n"),
             ],
-            Limits {
+            CgroupLimits {
                 cpu_quota: quota(100_000, 100_000),
                 memory_bytes: Some(1 << 30),
             },
@@ -362,12 +362,12 @@ mod tests {
 
     #[test]
     fn no_control_groups_no_limits() {
-        check("", "", &[], Limits::default());
+        check("", "", &[], CgroupLimits::default());
         check(
             "nonsense\n0::/a\n",
             "nonsense\n1 2 3 - cgroup2\n",
             &[],
-            Limits::default(),
+            CgroupLimits::default(),
         );
     }
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 
-use crate::cgroup::{CpuQuota, Limits};
-use crate::isa::Isa;
+use crate::cgroup::{CgroupLimits, CpuQuota};
+use crate::isa::IsaLevel;
 use crate::pin;
 
 /// The processor, and what this process may use of it.
@@ -15,13 +15,13 @@ pub struct Processor {
     /// CPUs in the affinity mask, ascending.
     pub allowed: Vec<usize>,
     /// What the control groups allow.
-    pub limits: Limits,
+    pub limits: CgroupLimits,
     /// The host's memory, in bytes, where the system tells it.
     pub memory_bytes: Option<u64>,
     /// The caches of the first allowed CPU, nearest first.
     pub caches: Vec<Cache>,
     /// The best instruction set.
-    pub isa: Isa,
+    pub isa: IsaLevel,
 }
 
 /// A cache, as one CPU sees it.
@@ -57,10 +57,10 @@ impl Processor {
             .unwrap_or_default();
         Ok(Processor {
             model: parse_model(&text("/proc/cpuinfo")),
-            limits: Limits::of_this_process(),
+            limits: CgroupLimits::of_this_process(),
             memory_bytes: parse_kib_line(&text("/proc/meminfo"), "MemTotal:"),
             caches,
-            isa: Isa::detect(),
+            isa: IsaLevel::detect(),
             allowed,
         })
     }

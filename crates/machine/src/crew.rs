@@ -9,7 +9,7 @@ use crate::pin;
 /// A value on cache lines of its own. Two lines, because the hardware fetches them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Apart<T>(pub T);
+pub struct CacheAligned<T>(pub T);
 
 /// Waits for another thread: spins at first, then gives the CPU away between looks, so that it also
 /// ends when both threads share one CPU.
@@ -28,20 +28,20 @@ pub fn spin_until(mut is_done: impl FnMut() -> bool) {
 
 /// One thread of a crew.
 #[derive(Debug)]
-pub struct Member<'a> {
+pub struct CrewMember<'a> {
     index: usize,
-    shared: &'a Shared,
+    shared: &'a CrewShared,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CrewShared {
     threads: usize,
-    arrived: Apart<AtomicUsize>,
-    round: Apart<AtomicUsize>,
+    arrived: CacheAligned<AtomicUsize>,
+    round: CacheAligned<AtomicUsize>,
     is_broken: AtomicBool,
 }
 
-impl Member<'_> {
+impl CrewMember<'_> {
     /// This thread's number, from 0.
     pub fn index(&self) -> usize {
         self.index
@@ -92,7 +92,7 @@ impl Member<'_> {
 }
 
 // Tells the others when its thread unwinds.
-struct BreakOnPanic<'a>(&'a Shared);
+struct BreakOnPanic<'a>(&'a CrewShared);
 
 impl Drop for BreakOnPanic<'_> {
     fn drop(&mut self) {
@@ -110,19 +110,19 @@ impl Drop for BreakOnPanic<'_> {
 ///
 /// # Panics
 /// When `places` is empty, or with the panic of a member.
-pub fn run<T: Send>(places: &[usize], work: impl Fn(&Member<'_>) -> T + Sync) -> Vec<T> {
+pub fn run<T: Send>(places: &[usize], work: impl Fn(&CrewMember<'_>) -> T + Sync) -> Vec<T> {
     assert!(!places.is_empty(), "a crew needs a thread");
-    let shared = Shared {
+    let shared = CrewShared {
         threads: places.len(),
-        arrived: Apart::default(),
-        round: Apart::default(),
+        arrived: CacheAligned::default(),
+        round: CacheAligned::default(),
         is_broken: AtomicBool::new(false),
     };
     let member = |index: usize| {
         let shared = &shared;
         let _break_on_panic = BreakOnPanic(shared);
         let _pinned = pin::pin_current_thread(places[index]);
-        let member = Member { index, shared };
+        let member = CrewMember { index, shared };
         member.barrier();
         work(&member)
     };

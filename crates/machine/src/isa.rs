@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// no FMA" on other architectures too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Isa {
+pub enum IsaLevel {
     /// SSE4.2; 128-bit vectors, no FMA.
     V2,
     /// AVX2, FMA, BMI; 256-bit vectors.
@@ -32,19 +32,19 @@ pub enum IsaError {
     #[error("instruction set {asked} was asked for, but this CPU only has {best}")]
     Unavailable {
         /// What was asked for.
-        asked: Isa,
+        asked: IsaLevel,
         /// The highest level this CPU has.
-        best: Isa,
+        best: IsaLevel,
     },
 }
 
-impl Isa {
+impl IsaLevel {
     /// All levels, lowest first.
-    pub const ALL: [Isa; 3] = [Isa::V2, Isa::V3, Isa::V4];
+    pub const ALL: [IsaLevel; 3] = [IsaLevel::V2, IsaLevel::V3, IsaLevel::V4];
 
     /// The highest level this CPU and its operating system support.
     #[cfg(target_arch = "x86_64")]
-    pub fn detect() -> Isa {
+    pub fn detect() -> IsaLevel {
         let v3 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("bmi1")
@@ -59,42 +59,42 @@ impl Isa {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
         match (v3, v4) {
-            (_, true) => Isa::V4,
-            (true, false) => Isa::V3,
-            (false, false) => Isa::V2,
+            (_, true) => IsaLevel::V4,
+            (true, false) => IsaLevel::V3,
+            (false, false) => IsaLevel::V2,
         }
     }
 
     /// The highest level this CPU and its operating system support.
     #[cfg(not(target_arch = "x86_64"))]
-    pub fn detect() -> Isa {
-        Isa::V2
+    pub fn detect() -> IsaLevel {
+        IsaLevel::V2
     }
 
     /// Whether this CPU has this level.
     pub fn is_available(self) -> bool {
-        self <= Isa::detect()
+        self <= IsaLevel::detect()
     }
 
     /// The level to use when `asked` was requested, or the best one when nothing was.
     ///
     /// Fails when `asked` is above what this CPU has: falling back silently would measure another
     /// machine than the one asked for.
-    pub fn resolve(asked: Option<Isa>) -> Result<Isa, IsaError> {
-        resolve_with(asked, Isa::detect())
+    pub fn resolve(asked: Option<IsaLevel>) -> Result<IsaLevel, IsaError> {
+        resolve_with(asked, IsaLevel::detect())
     }
 
     /// `v2`, `v3` or `v4`.
     pub fn name(self) -> &'static str {
         match self {
-            Isa::V2 => "v2",
-            Isa::V3 => "v3",
-            Isa::V4 => "v4",
+            IsaLevel::V2 => "v2",
+            IsaLevel::V3 => "v3",
+            IsaLevel::V4 => "v4",
         }
     }
 }
 
-fn resolve_with(asked: Option<Isa>, best: Isa) -> Result<Isa, IsaError> {
+fn resolve_with(asked: Option<IsaLevel>, best: IsaLevel) -> Result<IsaLevel, IsaError> {
     match asked {
         None => Ok(best),
         Some(asked) if asked <= best => Ok(asked),
@@ -102,17 +102,17 @@ fn resolve_with(asked: Option<Isa>, best: Isa) -> Result<Isa, IsaError> {
     }
 }
 
-impl fmt::Display for Isa {
+impl fmt::Display for IsaLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Isa {
+impl FromStr for IsaLevel {
     type Err = IsaError;
 
-    fn from_str(name: &str) -> Result<Isa, IsaError> {
-        Isa::ALL
+    fn from_str(name: &str) -> Result<IsaLevel, IsaError> {
+        IsaLevel::ALL
             .into_iter()
             .find(|isa| isa.name() == name)
             .ok_or_else(|| IsaError::Unknown {
@@ -127,10 +127,10 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for isa in Isa::ALL {
+        for isa in IsaLevel::ALL {
             assert_eq!(isa.name().parse(), Ok(isa));
         }
-        let error = "avx9".parse::<Isa>().unwrap_err();
+        let error = "avx9".parse::<IsaLevel>().unwrap_err();
         assert_eq!(
             error.to_string(),
             "unknown instruction set \"avx9\": expected v2, v3 or v4"
@@ -139,9 +139,12 @@ mod tests {
 
     #[test]
     fn asking_for_more_than_the_cpu_has_is_an_error() {
-        assert_eq!(resolve_with(None, Isa::V3), Ok(Isa::V3));
-        assert_eq!(resolve_with(Some(Isa::V2), Isa::V3), Ok(Isa::V2));
-        let error = resolve_with(Some(Isa::V4), Isa::V3).unwrap_err();
+        assert_eq!(resolve_with(None, IsaLevel::V3), Ok(IsaLevel::V3));
+        assert_eq!(
+            resolve_with(Some(IsaLevel::V2), IsaLevel::V3),
+            Ok(IsaLevel::V2)
+        );
+        let error = resolve_with(Some(IsaLevel::V4), IsaLevel::V3).unwrap_err();
         assert_eq!(
             error.to_string(),
             "instruction set v4 was asked for, but this CPU only has v3"
@@ -150,8 +153,8 @@ mod tests {
 
     #[test]
     fn the_detected_level_is_available() {
-        assert!(Isa::V2.is_available());
-        assert!(Isa::detect().is_available());
-        assert_eq!(Isa::resolve(None), Ok(Isa::detect()));
+        assert!(IsaLevel::V2.is_available());
+        assert!(IsaLevel::detect().is_available());
+        assert_eq!(IsaLevel::resolve(None), Ok(IsaLevel::detect()));
     }
 }

@@ -13,5 +13,5 @@ pub mod network;
 pub mod pin;
 pub mod probes;
 
-pub use isa::Isa;
+pub use isa::IsaLevel;
 pub use measure::{Figure, Rounds};

@@ -1,13 +1,13 @@
 //! What the machine and its control group allow: memory and CPU quota, cgroup v1 and v2.
 //!
-//! The parsers are pure; [`Limits::of_this_process`] is the only function that reads files. What
+//! The parsers are pure; [`MemoryLimits::of_this_process`] is the only function that reads files. What
 //! cannot be read or understood counts as no limit: a wrong guess would refuse a job that fits.
 
 use std::path::{Path, PathBuf};
 
 /// What this process may use.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Limits {
+pub struct MemoryLimits {
     /// Memory of the machine.
     pub physical_bytes: Option<u64>,
     /// The tightest memory limit among the control group and its ancestors.
@@ -16,21 +16,21 @@ pub struct Limits {
     pub cpu_quota: Option<f64>,
 }
 
-impl Limits {
+impl MemoryLimits {
     /// Reads them for this process.
-    pub fn of_this_process() -> Limits {
-        Limits::under(Path::new("/"))
+    pub fn of_this_process() -> MemoryLimits {
+        MemoryLimits::under(Path::new("/"))
     }
 
     /// Reads them with all paths under `root`.
-    pub fn under(root: &Path) -> Limits {
+    pub fn under(root: &Path) -> MemoryLimits {
         let read = |path: PathBuf| std::fs::read_to_string(path).ok();
         let meminfo = read(root.join("proc/meminfo")).unwrap_or_default();
         let groups = parse_proc_cgroup(&read(root.join("proc/self/cgroup")).unwrap_or_default());
         let mount = root.join("sys/fs/cgroup");
-        let mut limits = Limits {
+        let mut limits = MemoryLimits {
             physical_bytes: parse_meminfo(&meminfo),
-            ..Limits::default()
+            ..MemoryLimits::default()
         };
         let mut tighten = |bytes: Option<u64>, cpus: Option<f64>| {
             limits.cgroup_bytes = limits.cgroup_bytes.into_iter().chain(bytes).min();

@@ -13,5 +13,5 @@ pub mod spill;
 
 pub use budget::{Budget, Reservation};
 pub use class::{Class, Floors, OutOfMemory};
-pub use process::{Memory, Queued, Share, Waits};
+pub use process::{AdmissionWait, BudgetShare, Memory, Queued};
 pub use spill::{Spill, SpillError, Spilled};

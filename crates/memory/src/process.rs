@@ -31,13 +31,13 @@ struct Inner {
     free: Arc<Free>,
     /// What belongs to no job.
     own: Budget,
-    desk: Mutex<Desk>,
+    admissions: Mutex<Admissions>,
     /// A job has ended, or left the queue.
     news: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct Admissions {
     jobs: Vec<Admitted>,
     /// The tickets of those that wait.
     queue: VecDeque<u64>,
@@ -51,7 +51,7 @@ struct Admitted {
     budget: Budget,
 }
 
-impl Desk {
+impl Admissions {
     fn weights(&self) -> u64 {
         self.jobs.iter().map(|job| u64::from(job.weight)).sum()
     }
@@ -76,7 +76,7 @@ impl Memory {
             inner: Arc::new(Inner {
                 own: Budget::of(&free),
                 free,
-                desk: Mutex::default(),
+                admissions: Mutex::default(),
                 news: Condvar::new(),
             }),
         }
@@ -94,16 +94,16 @@ impl Memory {
 
     /// What all jobs use, and what belongs to none.
     pub fn in_use_bytes(&self) -> u64 {
-        let desk = self.desk();
-        let jobs = desk.jobs.iter().map(|job| job.budget.in_use_bytes());
+        let admissions = self.admissions();
+        let jobs = admissions.jobs.iter().map(|job| job.budget.in_use_bytes());
         jobs.sum::<u64>() + self.inner.own.in_use_bytes()
     }
 
     /// A place in the queue of jobs that wish to begin.
     pub fn queue(&self) -> Queued {
-        let mut desk = self.desk();
-        let ticket = desk.ticket();
-        desk.queue.push_back(ticket);
+        let mut admissions = self.admissions();
+        let ticket = admissions.ticket();
+        admissions.queue.push_back(ticket);
         Queued {
             memory: self.clone(),
             ticket,
@@ -111,30 +111,30 @@ impl Memory {
     }
 
     /// A job begins at once, with as much of its floors as there is room for.
-    pub fn admit(&self, weight: u32) -> Share {
-        let mut desk = self.desk();
-        let ticket = desk.ticket();
-        self.begin(&mut desk, ticket, weight)
+    pub fn admit(&self, weight: u32) -> BudgetShare {
+        let mut admissions = self.admissions();
+        let ticket = admissions.ticket();
+        self.begin(&mut admissions, ticket, weight)
     }
 
-    fn desk(&self) -> Held<'_, Desk> {
-        held::lock(&self.inner.desk)
+    fn admissions(&self) -> Held<'_, Admissions> {
+        held::lock(&self.inner.admissions)
     }
 
-    fn begin(&self, desk: &mut Desk, ticket: u64, weight: u32) -> Share {
+    fn begin(&self, admissions: &mut Admissions, ticket: u64, weight: u32) -> BudgetShare {
         let weight = weight.max(1);
         let budget = Budget::of(&self.inner.free);
-        let weights = desk.weights() + u64::from(weight);
-        self.spread(desk, weights);
+        let weights = admissions.weights() + u64::from(weight);
+        self.spread(admissions, weights);
         let share = share_bytes(self.budget_bytes(), weight, weights);
         // Of what is free already less than the share: as much as that allows.
         budget.set_floors(Floors::of(share.min(self.inner.free.bytes())));
-        desk.jobs.push(Admitted {
+        admissions.jobs.push(Admitted {
             ticket,
             weight,
             budget: budget.clone(),
         });
-        Share {
+        BudgetShare {
             memory: self.clone(),
             ticket,
             budget,
@@ -142,8 +142,8 @@ impl Memory {
     }
 
     /// Gives each job the floors of its share, as far as there is room.
-    fn spread(&self, desk: &Desk, weights: u64) {
-        for job in &desk.jobs {
+    fn spread(&self, admissions: &Admissions, weights: u64) {
+        for job in &admissions.jobs {
             let share = share_bytes(self.budget_bytes(), job.weight, weights);
             // What finds no room stays as it was.
             job.budget.set_floors(Floors::of(share));
@@ -151,29 +151,35 @@ impl Memory {
     }
 
     /// What a job of this weight and budget waits for; nothing when it may begin.
-    fn waits(&self, desk: &Desk, ticket: u64, weight: u32, budget_bytes: u64) -> Option<Waits> {
-        let before = desk.queue.iter().position(|it| *it == ticket);
+    fn waits(
+        &self,
+        admissions: &Admissions,
+        ticket: u64,
+        weight: u32,
+        budget_bytes: u64,
+    ) -> Option<AdmissionWait> {
+        let before = admissions.queue.iter().position(|it| *it == ticket);
         if let Some(before) = before.filter(|before| *before > 0) {
-            return Some(Waits::Turn { before });
+            return Some(AdmissionWait::Turn { before });
         }
-        if desk.jobs.is_empty() {
+        if admissions.jobs.is_empty() {
             return None;
         }
-        let (jobs, other_bytes) = (desk.jobs.len(), self.budget_bytes());
+        let (jobs, other_bytes) = (admissions.jobs.len(), self.budget_bytes());
         if other_bytes != budget_bytes {
-            return Some(Waits::OtherBudget {
+            return Some(AdmissionWait::OtherBudget {
                 budget_bytes,
                 other_bytes,
                 jobs,
             });
         }
-        let weights = desk.weights() + u64::from(weight);
+        let weights = admissions.weights() + u64::from(weight);
         let floors = |weight| Floors::of(share_bytes(budget_bytes, weight, weights));
-        let claims = desk.jobs.iter();
+        let claims = admissions.jobs.iter();
         let claims = claims.map(|job| job.budget.claims_bytes(floors(job.weight)));
         let claimed_bytes = claims.sum::<u64>() + self.inner.own.in_use_bytes();
         let floor_bytes = floors(weight).sum_bytes();
-        (claimed_bytes + floor_bytes > budget_bytes).then_some(Waits::Room {
+        (claimed_bytes + floor_bytes > budget_bytes).then_some(AdmissionWait::Room {
             floor_bytes,
             claimed_bytes,
             budget_bytes,
@@ -184,7 +190,7 @@ impl Memory {
 
 /// What a job waits for before it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waits {
+pub enum AdmissionWait {
     /// Others came before it and wait as well.
     Turn {
         /// How many.
@@ -217,13 +223,13 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-impl fmt::Display for Waits {
+impl fmt::Display for AdmissionWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Waits::Turn { before } => {
+            AdmissionWait::Turn { before } => {
                 write!(f, "waits for memory behind {}", count(*before, "job"))
             }
-            Waits::Room {
+            AdmissionWait::Room {
                 floor_bytes,
                 claimed_bytes,
                 budget_bytes,
@@ -234,7 +240,7 @@ impl fmt::Display for Waits {
                  budget with BRAMBLING_MEMORY or memory in brambling.toml",
                 count(*jobs, "job")
             ),
-            Waits::OtherBudget {
+            AdmissionWait::OtherBudget {
                 budget_bytes,
                 other_bytes,
                 jobs,
@@ -260,46 +266,49 @@ impl Queued {
     ///
     /// # Errors
     /// What it waits for.
-    pub fn admit(&self, weight: u32, budget_bytes: u64) -> Result<Share, Waits> {
-        let mut desk = self.memory.desk();
-        if let Some(waits) = self.memory.waits(&desk, self.ticket, weight, budget_bytes) {
+    pub fn admit(&self, weight: u32, budget_bytes: u64) -> Result<BudgetShare, AdmissionWait> {
+        let mut admissions = self.memory.admissions();
+        if let Some(waits) = self
+            .memory
+            .waits(&admissions, self.ticket, weight, budget_bytes)
+        {
             return Err(waits);
         }
-        if desk.jobs.is_empty() {
+        if admissions.jobs.is_empty() {
             self.memory.inner.free.resize(budget_bytes);
         }
-        desk.queue.retain(|ticket| *ticket != self.ticket);
-        let share = self.memory.begin(&mut desk, self.ticket, weight);
-        drop(desk);
+        admissions.queue.retain(|ticket| *ticket != self.ticket);
+        let share = self.memory.begin(&mut admissions, self.ticket, weight);
+        drop(admissions);
         self.memory.inner.news.notify_all();
         Ok(share)
     }
 
     /// Waits until something may have changed, at most so long.
     pub fn wait(&self, at_most: Duration) {
-        let desk = self.memory.desk();
-        drop(desk.wait_at_most(&self.memory.inner.news, at_most));
+        let admissions = self.memory.admissions();
+        drop(admissions.wait_at_most(&self.memory.inner.news, at_most));
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        let mut desk = self.memory.desk();
-        desk.queue.retain(|ticket| *ticket != self.ticket);
-        drop(desk);
+        let mut admissions = self.memory.admissions();
+        admissions.queue.retain(|ticket| *ticket != self.ticket);
+        drop(admissions);
         self.memory.inner.news.notify_all();
     }
 }
 
 /// A job's share of its process's memory; dropping it ends that.
 #[derive(Debug)]
-pub struct Share {
+pub struct BudgetShare {
     memory: Memory,
     ticket: u64,
     budget: Budget,
 }
 
-impl Share {
+impl BudgetShare {
     /// What the job takes from.
     pub fn budget(&self) -> &Budget {
         &self.budget
@@ -307,31 +316,31 @@ impl Share {
 
     /// Its weight is another one from now on.
     pub fn weigh(&self, weight: u32) {
-        let mut desk = self.memory.desk();
-        let mut jobs = desk.jobs.iter_mut();
+        let mut admissions = self.memory.admissions();
+        let mut jobs = admissions.jobs.iter_mut();
         if let Some(job) = jobs.find(|job| job.ticket == self.ticket) {
             job.weight = weight.max(1);
         }
-        self.spread(&desk);
+        self.spread(&admissions);
     }
 
     /// Twice, since what some give back others find.
-    fn spread(&self, desk: &Desk) {
-        let weights = desk.weights();
-        self.memory.spread(desk, weights);
-        self.memory.spread(desk, weights);
+    fn spread(&self, admissions: &Admissions) {
+        let weights = admissions.weights();
+        self.memory.spread(admissions, weights);
+        self.memory.spread(admissions, weights);
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
-        let mut desk = self.memory.desk();
+        let mut admissions = self.memory.admissions();
         let is_it = |job: &Admitted| job.ticket == self.ticket;
-        if let Some(at) = desk.jobs.iter().position(is_it) {
-            desk.jobs.swap_remove(at).budget.retire();
+        if let Some(at) = admissions.jobs.iter().position(is_it) {
+            admissions.jobs.swap_remove(at).budget.retire();
         }
-        self.spread(&desk);
-        drop(desk);
+        self.spread(&admissions);
+        drop(admissions);
         self.memory.inner.news.notify_all();
     }
 }

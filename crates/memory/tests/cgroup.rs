@@ -68,7 +68,7 @@ fn the_tightest_ancestor_decides() {
     fs::write(group.parent().unwrap().join("memory.max"), "1000\n").unwrap();
     fs::write(group.join("cpu.max"), "50000 100000\n").unwrap();
     fs::write(group.parent().unwrap().join("cpu.max"), "200000 100000\n").unwrap();
-    let limits = Limits::under(&root);
+    let limits = MemoryLimits::under(&root);
     fs::remove_dir_all(&root).unwrap();
     assert_eq!(limits.cgroup_bytes, Some(1000));
     assert_eq!(limits.cpu_quota, Some(0.5));
@@ -84,7 +84,7 @@ fn a_group_that_is_not_mounted_here_falls_back_to_the_mount() {
     for path in ["0::/../../host/group\n", "0::/not/here\n"] {
         fs::write(root.join("proc/self/cgroup"), path).unwrap();
         fs::write(root.join("sys/fs/cgroup/memory.max"), "77\n").unwrap();
-        assert_eq!(Limits::under(&root).cgroup_bytes, Some(77), "{path}");
+        assert_eq!(MemoryLimits::under(&root).cgroup_bytes, Some(77), "{path}");
     }
     fs::remove_dir_all(&root).unwrap();
 }
@@ -92,6 +92,11 @@ fn a_group_that_is_not_mounted_here_falls_back_to_the_mount() {
 #[test]
 fn this_machine_has_memory() {
     if cfg!(target_os = "linux") {
-        assert!(Limits::of_this_process().default_budget_bytes().unwrap() > 0);
+        assert!(
+            MemoryLimits::of_this_process()
+                .default_budget_bytes()
+                .unwrap()
+                > 0
+        );
     }
 }

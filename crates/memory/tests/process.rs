@@ -2,7 +2,7 @@
 //!
 //! Catches floors that are lost or given twice when jobs begin and end, and jobs that begin without room. Says nothing about who decides when.
 
-use brambling_memory::{Budget, Class, Floors, Memory, Share, Waits};
+use brambling_memory::{AdmissionWait, Budget, BudgetShare, Class, Floors, Memory};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn free_bytes(budget: &Budget) -> u64 {
     bytes
 }
 
-fn begin(memory: &Memory, weight: u32) -> Result<Share, Waits> {
+fn begin(memory: &Memory, weight: u32) -> Result<BudgetShare, AdmissionWait> {
     memory.queue().admit(weight, BUDGET_BYTES)
 }
 
@@ -68,7 +68,7 @@ fn a_job_whose_floor_finds_no_room_waits_until_one_ends() {
     let room = first.budget().reserve(Class::Resident, 1_200).unwrap();
     let queued = memory.queue();
     let waits = queued.admit(1, BUDGET_BYTES).unwrap_err();
-    let Waits::Room {
+    let AdmissionWait::Room {
         floor_bytes: 550,
         budget_bytes: BUDGET_BYTES,
         jobs: 1,
@@ -83,7 +83,7 @@ fn a_job_whose_floor_finds_no_room_waits_until_one_ends() {
     let behind = memory.queue();
     assert_eq!(
         behind.admit(1, BUDGET_BYTES).unwrap_err(),
-        Waits::Turn { before: 1 }
+        AdmissionWait::Turn { before: 1 }
     );
     let since = Instant::now();
     thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn a_job_whose_floor_finds_no_room_waits_until_one_ends() {
             drop(first);
         });
         while let Err(waits) = queued.admit(1, BUDGET_BYTES) {
-            assert!(matches!(waits, Waits::Room { .. }), "{waits}");
+            assert!(matches!(waits, AdmissionWait::Room { .. }), "{waits}");
             queued.wait(Duration::from_secs(20));
         }
     });

@@ -9,7 +9,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use brambling_operators::ml::columns::{all_finite_block, column_stats_block, gram_block};
-use brambling_operators::ml::logistic::{Labelled, Linear, Loss, Partial, gradient_block};
+use brambling_operators::ml::logistic::{ComputeLoss, Labelled, Linear, Partial, gradient_block};
 use brambling_operators::numerics;
 use brambling_operators::simd::Isa;
 
@@ -88,12 +88,15 @@ fn main() {
         ("read, sum()", Box::new(read_plain)),
         (
             "gradient v4 loss",
-            Box::new(gradient(Isa::V4, Loss::Summed)),
+            Box::new(gradient(Isa::V4, ComputeLoss::Summed)),
         ),
-        ("gradient v4", Box::new(gradient(Isa::V4, Loss::Skipped))),
+        (
+            "gradient v4",
+            Box::new(gradient(Isa::V4, ComputeLoss::Skipped)),
+        ),
         (
             "gradient v3 loss",
-            Box::new(gradient(Isa::V3, Loss::Summed)),
+            Box::new(gradient(Isa::V3, ComputeLoss::Summed)),
         ),
         (
             "all_finite",

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout)] // A figure for whoever tunes the kernel.
 
-use brambling_operators::ml::nearest::{Centres, Members, members_block};
+use brambling_operators::ml::nearest::{CentreSums, Centres, members_block};
 use brambling_operators::simd;
 use std::time::Instant;
 
@@ -35,9 +35,9 @@ fn best_pass(isa: simd::Isa, k: usize, columns: usize, rows: usize, passes: usiz
     let number = |seed: usize| ((seed * 2_654_435_761) % 10_007) as f64 / 10_007.0;
     let x: Vec<f64> = (0..rows * columns).map(number).collect();
     let values: Vec<f64> = (0..k * columns).map(|at| number(at + 77)).collect();
-    let (mut centres, mut members) = (Centres::default(), Members::default());
+    let (mut centres, mut members) = (Centres::default(), CentreSums::default());
     centres.prepare(isa, &values, columns);
-    let pass = |members: &mut Members| {
+    let pass = |members: &mut CentreSums| {
         let start = Instant::now();
         for block in x.chunks(4_096 * columns) {
             members_block(isa, block, &centres, members);

@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 
 use brambling_operators::graph::blocked_edges::{Bin, BlockedEdges};
-use brambling_operators::graph::vertex_cut::Edge as GraphEdge;
+use brambling_operators::graph::vertex_cut::SlotEdge;
 use brambling_operators::grid::{Edge, Strip, heat_step, life_step};
 use brambling_operators::ml::columns::{
     all_finite_block, column_stats_block, gram_block, logistic_curvature_bound,
 };
 use brambling_operators::ml::logistic::{
-    Labelled, Linear, Loss, Partial, gradient_block, margins_block,
+    ComputeLoss, Labelled, Linear, Partial, gradient_block, margins_block,
 };
 use brambling_operators::numerics;
 use brambling_operators::simd::Isa;
@@ -113,12 +113,12 @@ proptest! {
         let block = Labelled { x: &x, y: &y, columns };
         let with_loss = same(|isa| {
             let mut out = Partial::new(columns);
-            gradient_block(isa, block, model, Loss::Summed, &mut out);
+            gradient_block(isa, block, model, ComputeLoss::Summed, &mut out);
             bits(out.values())
         });
         let without = same(|isa| {
             let mut out = Partial::new(columns);
-            gradient_block(isa, block, model, Loss::Skipped, &mut out);
+            gradient_block(isa, block, model, ComputeLoss::Skipped, &mut out);
             bits(out.values())
         });
         prop_assert_eq!(&with_loss[..=columns], &without[..=columns]);
@@ -206,12 +206,12 @@ fn functions_over_random_bits() {
 /// with more sources than a table holds places.
 fn uneven_bins(weighted: bool) -> (Vec<Bin>, usize, usize) {
     let (sources, targets) = (70_000u32, 700u32);
-    let mut edges: Vec<GraphEdge> = (0..sources)
-        .map(|source| GraphEdge { source, target: 0 })
+    let mut edges: Vec<SlotEdge> = (0..sources)
+        .map(|source| SlotEdge { source, target: 0 })
         .collect();
     for target in 1..targets {
         let length = target % 41;
-        edges.extend((0..length).map(|step| GraphEdge {
+        edges.extend((0..length).map(|step| SlotEdge {
             source: (step * step * 977 + target * 31) % sources,
             target,
         }));

@@ -8,7 +8,7 @@ use brambling_operators::ml::columns::{
     ColumnStats, column_stats_block, gram_block, largest_eigenvalue_bound, logistic_curvature_bound,
 };
 use brambling_operators::ml::logistic::{
-    Labelled, Linear, Loss, Partial, gradient_block, margins_block,
+    ComputeLoss, Labelled, Linear, Partial, gradient_block, margins_block,
 };
 use brambling_operators::numerics;
 use brambling_operators::simd::{self, Isa};
@@ -91,7 +91,7 @@ proptest! {
         let block = Labelled { x: &x, y: &y, columns };
         let model = Linear { weights: &weights[..columns], intercept: 0.125 };
         let mut out = Partial::new(columns);
-        gradient_block(newest(), block, model, Loss::Summed, &mut out);
+        gradient_block(newest(), block, model, ComputeLoss::Summed, &mut out);
         prop_assert_eq!(bits(out.values()), bits(&plain_gradient(block, model)));
 
         let mut margins = vec![0.0; rows];
@@ -299,7 +299,7 @@ fn a_block_of_no_rows() {
         y: &[],
         columns: 3,
     };
-    gradient_block(newest(), block, model, Loss::Summed, &mut out);
+    gradient_block(newest(), block, model, ComputeLoss::Summed, &mut out);
     assert_eq!(out, Partial::new(3));
     assert_eq!(
         column_stats_block::<f64>(newest(), &[], 3),
@@ -323,7 +323,7 @@ fn loss_is_exact_far_from_the_boundary() {
             weights: &[1.0],
             intercept: 0.0,
         },
-        Loss::Summed,
+        ComputeLoss::Summed,
         &mut out,
     );
     assert_eq!(
@@ -395,7 +395,7 @@ fn golden_gradient() {
             columns,
         },
         model,
-        Loss::Summed,
+        ComputeLoss::Summed,
         &mut out,
     );
     let digest = xxhash_rust::xxh3::xxh3_64(

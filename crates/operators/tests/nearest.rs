@@ -1,6 +1,6 @@
 //! The nearest centres against a plain loop in the documented order, on every instruction set.
 
-use brambling_operators::ml::nearest::{Centres, Members, labels_block, members_block};
+use brambling_operators::ml::nearest::{CentreSums, Centres, labels_block, members_block};
 use brambling_operators::simd::{self, Isa};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ fn check(isa: Isa, x: &[f64], values: &[f64], columns: usize) -> u64 {
     let mut ours = vec![u32::MAX; right.labels.len()];
     labels_block(isa, x, &centres, &mut ours);
     assert_eq!(ours, right.labels, "{isa}");
-    let mut members = Members::default();
+    let mut members = CentreSums::default();
     let mut patterns = Vec::new();
     for (differences, sums) in [(true, &right.differences), (false, &right.sums)] {
         centres.sum_differences(differences);

@@ -4,7 +4,7 @@
 //! The loop shares `exp` and `log1p` with the kernel (`functions.rs` answers for those) and nothing else.
 
 use brambling_operators::ml::logistic::margins_block as linear_margins_block;
-use brambling_operators::ml::logistic::{Labelled, Linear, Loss, Partial, gradient_block};
+use brambling_operators::ml::logistic::{ComputeLoss, Labelled, Linear, Partial, gradient_block};
 use brambling_operators::ml::softmax::{
     self, Classified, Linears, margins_block, probabilities_block,
 };
@@ -145,7 +145,7 @@ fn check_two(case: &Case) {
             isa,
             Labelled { x, y, columns },
             model,
-            Loss::Summed,
+            ComputeLoss::Summed,
             &mut of_doubles,
         );
         let x = singles;
@@ -153,7 +153,7 @@ fn check_two(case: &Case) {
             isa,
             Labelled { x, y, columns },
             model,
-            Loss::Summed,
+            ComputeLoss::Summed,
             &mut of_singles,
         );
         assert_eq!(

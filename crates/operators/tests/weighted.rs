@@ -5,10 +5,12 @@ use brambling_operators::ml::distances::{
     inertia, potentials_block, weighted_inertia, weighted_potentials_block,
 };
 use brambling_operators::ml::k_means_init::rows_by_weight;
-use brambling_operators::ml::logistic::{Labelled, Linear, Loss, gradient_block_into};
+use brambling_operators::ml::logistic::{ComputeLoss, Labelled, Linear, gradient_block_into};
 use brambling_operators::ml::logistic_weighted::{weighted_gradient_block, weighted_gram_block};
 use brambling_operators::ml::moments::weighted_stats_block;
-use brambling_operators::ml::nearest::{Centres, Members, members_block, weighted_members_block};
+use brambling_operators::ml::nearest::{
+    CentreSums, Centres, members_block, weighted_members_block,
+};
 use brambling_operators::ml::softmax::{self, Classified, Linears};
 use brambling_operators::simd::{self, Isa};
 
@@ -127,7 +129,7 @@ fn gradients_of_two_classes() {
         });
         let (many, mut out) = (repeated(&table), vec![0.0; shape.1 + 2]);
         let block = labelled(&many.x[..], &many.y[..]);
-        gradient_block_into(simd::detect(), block, model, Loss::Summed, &mut out);
+        gradient_block_into(simd::detect(), block, model, ComputeLoss::Summed, &mut out);
         near(&found, &out);
     }
 }
@@ -194,12 +196,12 @@ fn gram_matrices() {
 fn members_of_centres() {
     for shape in SHAPES {
         let (table, values) = (rows(shape, 2), numbers(shape.1 * 5, 6));
-        let sums = |members: &Members| -> Vec<f64> {
+        let sums = |members: &CentreSums| -> Vec<f64> {
             let of = |centre| members.sums(centre).chain([members.weight(centre)]);
             (0..5).flat_map(of).collect()
         };
         let of = |isa, x: &[f64], weights: Option<&[f64]>| {
-            let (mut centres, mut members) = (Centres::default(), Members::default());
+            let (mut centres, mut members) = (Centres::default(), CentreSums::default());
             centres.prepare(isa, &values, shape.1);
             centres.sum_differences(true);
             match weights {

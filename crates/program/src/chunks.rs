@@ -13,7 +13,7 @@
 mod cursor;
 mod kept;
 
-pub use cursor::{Cursor, Part};
+pub use cursor::{Cursor, PayloadPart};
 pub(crate) use cursor::{decode_whole, possible_len};
 pub use kept::{Chunks, Lent};
 

@@ -297,37 +297,37 @@ fn fold_inbox<T: Payload>(
 
 /// A broadcast piece: small values are copied into buffers that stay, large ones are shared.
 #[derive(Clone)]
-enum Shared<T> {
+enum BroadcastValue<T> {
     Copied(T),
     Large(Arc<T>),
 }
 
-impl<T: Default> Default for Shared<T> {
+impl<T: Default> Default for BroadcastValue<T> {
     fn default() -> Self {
-        Shared::Copied(T::default())
+        BroadcastValue::Copied(T::default())
     }
 }
 
-impl<T: Payload> Payload for Shared<T> {
+impl<T: Payload> Payload for BroadcastValue<T> {
     const INTERPRETED: bool = T::INTERPRETED;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("Shared<{}>", T::type_name()))
     }
     fn heap_bytes(&self) -> usize {
         match self {
-            Shared::Copied(value) => value.heap_bytes(),
+            BroadcastValue::Copied(value) => value.heap_bytes(),
             // The broadcasting partition answers for it.
-            Shared::Large(_) => 0,
+            BroadcastValue::Large(_) => 0,
         }
     }
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Shared::Copied(value) => value.encode(out),
-            Shared::Large(value) => value.encode(out),
+            BroadcastValue::Copied(value) => value.encode(out),
+            BroadcastValue::Large(value) => value.encode(out),
         }
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        T::decode(input).map(|value| Shared::Large(Arc::new(value)))
+        T::decode(input).map(|value| BroadcastValue::Large(Arc::new(value)))
     }
     fn encode_some<'a>(
         &'a self,
@@ -335,15 +335,15 @@ impl<T: Payload> Payload for Shared<T> {
         chunk: &mut Chunk<'a>,
     ) -> Result<bool, SpillError> {
         match self {
-            Shared::Copied(value) => value.encode_some(cursor, chunk),
-            Shared::Large(value) => value.encode_some(cursor, chunk),
+            BroadcastValue::Copied(value) => value.encode_some(cursor, chunk),
+            BroadcastValue::Large(value) => value.encode_some(cursor, chunk),
         }
     }
     fn decode_some(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError> {
         let Some(value) = cursor.build(input)? else {
             return Ok(false);
         };
-        *self = Shared::Large(Arc::new(value));
+        *self = BroadcastValue::Large(Arc::new(value));
         Ok(true)
     }
 }
@@ -361,36 +361,36 @@ impl Program {
     /// One scatter and gather. Within a process a large value is shared until written, never copied.
     pub fn broadcast<T: Payload>(&mut self, from: &Dataset<T>, to: &Dataset<T>) {
         let name = format!("broadcast {}", self.spec.datasets[from.id.index()].name);
-        let exchange = self.exchange::<Shared<T>>(name.clone(), Relation::OneToAll);
+        let exchange = self.exchange::<BroadcastValue<T>>(name.clone(), Relation::OneToAll);
         self.scatter(name.clone(), &exchange).cell(from).run(
-            |from: &mut Value, out: &mut Outbox<'_, Shared<T>>| {
+            |from: &mut Value, out: &mut Outbox<'_, BroadcastValue<T>>| {
                 // A copy of some cache lines costs less than the count of a shared value, which all
                 // destinations write.
                 if from.bytes() <= COPIED_BYTES_MAX {
                     let value = from.get::<T>().expect("the dataset's type");
                     out.for_each(|_, piece| match piece {
-                        Shared::Copied(buffer) => buffer.clone_from(value),
-                        piece => *piece = Shared::Copied(value.clone()),
+                        BroadcastValue::Copied(buffer) => buffer.clone_from(value),
+                        piece => *piece = BroadcastValue::Copied(value.clone()),
                     });
                 } else {
                     let shared = from.share::<T>().expect("the dataset's type");
-                    out.for_each(|_, piece| *piece = Shared::Large(shared.clone()));
+                    out.for_each(|_, piece| *piece = BroadcastValue::Large(shared.clone()));
                 }
             },
         );
         self.gather(name, &exchange).cell(to).run(
-            |inbox: &mut Inbox<'_, Shared<T>>, to: &mut Value| {
+            |inbox: &mut Inbox<'_, BroadcastValue<T>>, to: &mut Value| {
                 for (_, piece) in inbox {
                     match piece {
                         // Into the buffers that are there, unless somebody else sees them.
-                        Shared::Copied(value) if !to.is_shared() => {
+                        BroadcastValue::Copied(value) if !to.is_shared() => {
                             to.get_mut::<T>()
                                 .expect("the dataset's type")
                                 .clone_from(value);
                         }
-                        Shared::Copied(value) => *to = Value::new(value.clone()),
-                        Shared::Large(_) => {
-                            let Shared::Large(value) = std::mem::take(piece) else {
+                        BroadcastValue::Copied(value) => *to = Value::new(value.clone()),
+                        BroadcastValue::Large(_) => {
+                            let BroadcastValue::Large(value) = std::mem::take(piece) else {
                                 unreachable!("just matched")
                             };
                             *to = Value::shared(value);

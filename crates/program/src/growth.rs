@@ -1,7 +1,7 @@
 //! A program grows by statements, and each is checked when it is added: by itself, whatever stands before it.
 
 use crate::validate::{check_stage, fits};
-use crate::{BlockId, BuildError, Count, DatasetId, Node, Program, StageId, StageKind};
+use crate::{BlockId, BuildError, Count, DatasetId, Program, ProgramNode, StageId, StageKind};
 
 /// How many loops and branches may stand in each other. Whatever walks a program's blocks recurses as deep, and each group's code
 /// enters as many for a stage.
@@ -19,7 +19,7 @@ pub struct Mark {
     /// Nodes of the innermost open block.
     nodes: usize,
     errors: usize,
-    placed: crate::placement::Mark,
+    placed: crate::placement::PlacementMark,
 }
 
 impl Program {
@@ -78,7 +78,7 @@ impl Program {
         }
         let block = self.open[mark.open - 1];
         for node in &self.spec.blocks[block.index()][mark.nodes..] {
-            if let Node::Branch { signal, .. } = *node
+            if let ProgramNode::Branch { signal, .. } = *node
                 && !self.is_given(signal, &self.open[..mark.open])
             {
                 let signal = self.spec.stages[signal.index()].name.clone();

@@ -126,21 +126,21 @@ impl Sink<'_> {
 }
 
 /// What a gather is lent, as [`Sink`].
-pub enum Pieces<'a> {
+pub enum GatherPieces<'a> {
     /// All pieces lie in one piece of memory.
     Slots(SlotsIn),
     /// Each piece is asked for.
     Other(&'a mut dyn PieceSource),
 }
 
-impl Pieces<'_> {
+impl GatherPieces<'_> {
     /// As [`PieceSource::next`].
     #[expect(clippy::should_implement_trait)] // A piece must not outlive the loan; an iterator's item may.
     pub fn next(&mut self) -> Option<(u32, *mut u8)> {
         match self {
             // SAFETY: as in `Sink::slot`; each slot is handed out once.
-            Pieces::Slots(slots) => unsafe { slots.next() },
-            Pieces::Other(source) => source.next(),
+            GatherPieces::Slots(slots) => unsafe { slots.next() },
+            GatherPieces::Other(source) => source.next(),
         }
     }
 }
@@ -158,7 +158,7 @@ pub struct Context<'a> {
     completion: &'a dyn Fn(Position) -> Waker,
     budget: &'a Budget,
     pub(crate) sink: Option<NonNull<Sink<'static>>>,
-    pub(crate) source: Option<NonNull<Pieces<'static>>>,
+    pub(crate) source: Option<NonNull<GatherPieces<'static>>>,
     pub(crate) open: Option<NonNull<OpenTask<'static>>>,
     outcome: bool,
     error: Option<KernelError>,
@@ -218,7 +218,7 @@ impl<'a> Context<'a> {
     /// # Safety
     /// The source lives, and nobody else uses it, until the kernel called next has returned.
     #[inline]
-    pub unsafe fn lend_source(&mut self, source: &mut Pieces<'_>) {
+    pub unsafe fn lend_source(&mut self, source: &mut GatherPieces<'_>) {
         // As in `lend_sink`.
         self.source = Some(NonNull::from(source).cast());
     }
@@ -238,7 +238,7 @@ impl<'a> Context<'a> {
     }
 
     /// Takes a gather's source, valid until the kernel returns. For kernels of other languages' packages.
-    pub fn take_source(&mut self) -> Option<NonNull<Pieces<'static>>> {
+    pub fn take_source(&mut self) -> Option<NonNull<GatherPieces<'static>>> {
         self.source.take()
     }
 

@@ -36,7 +36,8 @@ mod value;
 pub use blocks::{BLOCK_ROWS, Blocked, Blocks, blocks_of, default_partitions};
 pub use brambling_memory::{OutOfMemory, Reservation, SpillError};
 pub use chunks::{
-    Chunk, ChunkError, Chunks, Cursor, Decoder, Encoder, Lent, Part, decode_front, decode_parts,
+    Chunk, ChunkError, Chunks, Cursor, Decoder, Encoder, Lent, PayloadPart, decode_front,
+    decode_parts,
 };
 pub use error::{BuildError, KernelError};
 pub use exchanges::{Combine, Max, Min, Number, Partials, Rows, Sum};
@@ -44,7 +45,9 @@ pub use foreign::Foreign;
 pub use growth::{DEPTH_MAX, Mark};
 pub use hint::PlacementHint;
 pub use ids::*;
-pub use kernel::{Context, IntoProgress, Kernel, PieceSink, PieceSource, Pieces, Progress, Sink};
+pub use kernel::{
+    Context, GatherPieces, IntoProgress, Kernel, PieceSink, PieceSource, Progress, Sink,
+};
 pub use key::{Key, partition_of};
 pub use link::LinkError;
 pub use named::Named;
@@ -53,14 +56,14 @@ pub use payload::payload_serde;
 pub use payload::{DecodeError, Payload, decode_plain};
 pub use plan::{Action, Bindings, Code, Cut, ExchangePlan, Linked, LoopId, Mask, Op, Plan, Task};
 pub use ports::{Inbox, Outbox};
-pub use program::{Dataset, Exchange, Program, Signal, Source};
+pub use program::{Dataset, Exchange, PartitionSource, Program, Signal};
 pub use random::Rng;
-pub use relation::{Links, LinksAt, Relation, Table};
+pub use relation::{Links, LinksAt, Relation, RelationTable};
 pub use run::Run;
-pub use slots::{Route, SlotHeader, SlotsIn, SlotsOut};
+pub use slots::{SlotHeader, SlotRoute, SlotsIn, SlotsOut};
 pub use spec::{
-    Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Node,
-    Partitioner, Runner, Spec, StageKind, StageSpec, StreamSpec, Use,
+    Count, DatasetSpec, ExchangeSpec, FORMAT_VERSION, KernelSpec, NUMERICS_VERSION, Partitioner,
+    ProgramNode, Runner, Spec, StageKind, StageSpec, StreamSpec, Use,
 };
 pub use stages::{Compute, Gather, Map, Parameterised, Scatter, SignalStage, Stream};
 pub use streams::{CHUNK_BYTES_MAX, OpenTask, Polled, StreamPorts, Streams};

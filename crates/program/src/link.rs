@@ -91,7 +91,7 @@ impl Program {
     pub fn is_made_here(&self, dataset: DatasetId) -> bool {
         matches!(
             self.sources[dataset.index()],
-            Some(crate::program::Origin::Made(_))
+            Some(crate::program::InitialValues::Made(_))
         )
     }
 }

@@ -31,7 +31,7 @@ struct Shuffle {
 
 /// How much was known: see [`Program::mark`](crate::Program::mark).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct PlacementMark {
     shuffles: usize,
     scattered: usize,
 }
@@ -79,15 +79,15 @@ impl Placement {
         }
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> PlacementMark {
+        PlacementMark {
             shuffles: self.shuffles.len(),
             scattered: self.scattered.len(),
         }
     }
 
     /// What was added since is no longer there.
-    pub(crate) fn take_back(&mut self, mark: &Mark, spec: &mut Spec) {
+    pub(crate) fn take_back(&mut self, mark: &PlacementMark, spec: &mut Spec) {
         // Last first, as they were added: each is the last one of its dataset's readers then.
         for shuffle in self.shuffles.split_off(mark.shuffles).into_iter().rev() {
             self.is_shuffle[shuffle.exchange.index()] = false;

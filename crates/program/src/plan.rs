@@ -12,8 +12,8 @@ pub use cuts::Cut;
 
 use crate::validate::{self, Structure};
 use crate::{
-    BuildError, DatasetId, ExchangeId, Group, GroupId, Links, Node, PlacementHint, Program, Spec,
-    StageId, hint,
+    BuildError, DatasetId, ExchangeId, Group, GroupId, Links, PlacementHint, Program, ProgramNode,
+    Spec, StageId, hint,
 };
 use compiler::Compiler;
 use std::sync::Arc;
@@ -82,7 +82,9 @@ impl Plan {
         // Once counts are bound: a relation between symbols could not be checked before.
         let exchanges = link_exchanges(spec, &structure, &counts)?;
         let codes = Compiler::new(&program, &structure).compile();
-        let is_loop = |node: &&Node| matches!(node, Node::Repeat { .. } | Node::While { .. });
+        let is_loop = |node: &&ProgramNode| {
+            matches!(node, ProgramNode::Repeat { .. } | ProgramNode::While { .. })
+        };
         let loops = spec.blocks[0].iter().filter(is_loop).count() as u32;
         let cuts = cuts::find_cuts(spec);
         let Structure {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Piece buffers are erased; the builder fixed their type.
 
 use crate::slots::{SlotHeader, SlotsIn};
-use crate::{Payload, Pieces, Sink};
+use crate::{GatherPieces, Payload, Sink};
 use std::marker::PhantomData;
 
 /// The pieces that a scatter sends: at most one to each destination of its relation.
@@ -100,7 +100,7 @@ impl<'a, P: Payload> Outbox<'a, P> {
 pub struct Inbox<'a, P> {
     /// Here, not behind a pointer, so that a kernel's loop keeps it in registers.
     slots: Option<SlotsIn>,
-    pieces: &'a mut Pieces<'static>,
+    pieces: &'a mut GatherPieces<'static>,
     piece: PhantomData<fn() -> P>,
 }
 
@@ -108,10 +108,10 @@ impl<'a, P: Payload> Inbox<'a, P> {
     /// # Safety
     /// The pieces' buffers hold values of type `P`, each handed out once, alive for `'a`.
     #[inline]
-    pub(crate) unsafe fn new(pieces: &'a mut Pieces<'static>) -> Self {
+    pub(crate) unsafe fn new(pieces: &'a mut GatherPieces<'static>) -> Self {
         let slots = match pieces {
-            Pieces::Slots(slots) => Some(*slots),
-            Pieces::Other(_) => None,
+            GatherPieces::Slots(slots) => Some(*slots),
+            GatherPieces::Other(_) => None,
         };
         Inbox {
             slots,

@@ -4,8 +4,8 @@ use crate::payload::decode_all_of;
 use crate::placement::Placement;
 use crate::{
     BlockId, BuildError, Count, DatasetId, DatasetSpec, DecodeError, ExchangeId, ExchangeSpec,
-    Kernel, KernelId, KernelSpec, Node, Partitioner, Payload, PayloadType, PlacementHint, Relation,
-    Runner, Spec, StageId, StageKind, StageSpec, Structure, Use, Value,
+    Kernel, KernelId, KernelSpec, Partitioner, Payload, PayloadType, PlacementHint, ProgramNode,
+    Relation, Runner, Spec, StageId, StageKind, StageSpec, Structure, Use, Value,
 };
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Gives the value of a partition, by its index and the number of partitions.
-pub type Source = Arc<dyn Fn(u32, u32) -> Value + Send + Sync>;
+pub type PartitionSource = Arc<dyn Fn(u32, u32) -> Value + Send + Sync>;
 
 /// Merges into a piece those of the sources that follow it: see [`Program::combine`].
 pub type Combiner = Arc<dyn Fn(&mut Value, &mut [Value]) + Send + Sync>;
 
 /// A combiner, and what tells it from others.
 #[derive(Clone)]
-pub(crate) struct Combining {
+pub(crate) struct KnownCombiner {
     pub(crate) combiner: Combiner,
     /// Its type, if it captures nothing: then any of its type does the same.
     pub(crate) stateless: Option<TypeId>,
@@ -29,22 +29,22 @@ pub(crate) struct Combining {
 
 /// Where the values come from that a dataset begins with.
 #[derive(Clone)]
-pub(crate) enum Origin {
+pub(crate) enum InitialValues {
     /// Each partition begins with a copy.
     Value(Value),
     /// A function of this process makes them.
-    Made(Source),
+    Made(PartitionSource),
     /// A function makes them that other processes may have too.
-    Scan(Arc<dyn Reader>),
+    Scan(Arc<dyn SourceReader>),
     /// Whoever runs the program gives them.
     Given,
 }
 
 /// A function with parameters that makes the values of a dataset: see [`Program::scan`].
-pub(crate) trait Reader: Any + Send + Sync {
+pub(crate) trait SourceReader: Any + Send + Sync {
     fn read(&self, index: u32, count: u32) -> Value;
     fn parameters(&self) -> Vec<u8>;
-    fn with_parameters(&self, parameters: &[u8]) -> Result<Arc<dyn Reader>, DecodeError>;
+    fn with_parameters(&self, parameters: &[u8]) -> Result<Arc<dyn SourceReader>, DecodeError>;
     fn payload(&self) -> &'static PayloadType;
 }
 
@@ -54,7 +54,7 @@ struct Scan<F, P, T> {
     value: PhantomData<fn() -> T>,
 }
 
-impl<F, P, T> Reader for Scan<F, P, T>
+impl<F, P, T> SourceReader for Scan<F, P, T>
 where
     F: Fn(&P, u32, u32) -> T + Copy + Send + Sync + 'static,
     P: Payload,
@@ -70,7 +70,7 @@ where
         bytes
     }
 
-    fn with_parameters(&self, parameters: &[u8]) -> Result<Arc<dyn Reader>, DecodeError> {
+    fn with_parameters(&self, parameters: &[u8]) -> Result<Arc<dyn SourceReader>, DecodeError> {
         Ok(Arc::new(Scan {
             reader: self.reader,
             parameters: decode_all_of(parameters)?,
@@ -173,8 +173,8 @@ pub struct Program {
     pub(crate) pieces: Vec<&'static PayloadType>,
     /// The first scatter of each exchange.
     pub(crate) scatters: Vec<Option<StageId>>,
-    pub(crate) combiners: BTreeMap<ExchangeId, Combining>,
-    pub(crate) sources: Vec<Option<Origin>>,
+    pub(crate) combiners: BTreeMap<ExchangeId, KnownCombiner>,
+    pub(crate) sources: Vec<Option<InitialValues>>,
     pub(crate) kernels: Vec<Arc<dyn Kernel>>,
     pub(crate) open: Vec<BlockId>,
     pub(crate) errors: Vec<BuildError>,
@@ -275,7 +275,7 @@ impl Program {
         value: T,
     ) -> Dataset<T> {
         let dataset = self.dataset(name, partitions);
-        self.sources[dataset.id.index()] = Some(Origin::Value(Value::new(value)));
+        self.sources[dataset.id.index()] = Some(InitialValues::Value(Value::new(value)));
         self.spec.datasets[dataset.id.index()].loaded = true;
         dataset
     }
@@ -289,14 +289,15 @@ impl Program {
         partitioner: Partitioner,
         source: impl Fn(u32, u32) -> T + Send + Sync + 'static,
     ) -> Dataset<T> {
-        let source: Source = Arc::new(move |index, count| Value::new(source(index, count)));
+        let source: PartitionSource =
+            Arc::new(move |index, count| Value::new(source(index, count)));
         self.declare(
             name.into(),
             partitions.into(),
             partitioner,
             false,
             PayloadType::of::<T>(),
-            Some(Origin::Made(source)),
+            Some(InitialValues::Made(source)),
         )
     }
 
@@ -353,7 +354,7 @@ impl Program {
             partitioner,
             false,
             PayloadType::of::<T>(),
-            Some(Origin::Scan(Arc::new(scan))),
+            Some(InitialValues::Scan(Arc::new(scan))),
         )
     }
 
@@ -370,7 +371,7 @@ impl Program {
             partitioner,
             false,
             PayloadType::of::<T>(),
-            Some(Origin::Given),
+            Some(InitialValues::Given),
         )
     }
 
@@ -378,17 +379,20 @@ impl Program {
     ///
     /// # Panics
     /// When it is not one that [is to be given](Program::to_be_given).
-    pub fn give(&mut self, dataset: DatasetId, source: Source) {
+    pub fn give(&mut self, dataset: DatasetId, source: PartitionSource) {
         // Once: a second caller would replace what the first one gave.
         let origin = &mut self.sources[dataset.index()];
-        assert!(matches!(origin, Some(Origin::Given)), "nobody waits for it");
-        *origin = Some(Origin::Made(source));
+        assert!(
+            matches!(origin, Some(InitialValues::Given)),
+            "nobody waits for it"
+        );
+        *origin = Some(InitialValues::Made(source));
     }
 
     /// Datasets that nobody has given yet.
     pub fn to_be_given(&self) -> impl Iterator<Item = DatasetId> + '_ {
         let origins = (0..).map(DatasetId).zip(&self.sources);
-        let waits = origins.filter(|(_, origin)| matches!(origin, Some(Origin::Given)));
+        let waits = origins.filter(|(_, origin)| matches!(origin, Some(InitialValues::Given)));
         waits.map(|(dataset, _)| dataset)
     }
 
@@ -458,7 +462,7 @@ impl Program {
         partitioner: Partitioner,
         keep: bool,
         payload: &'static PayloadType,
-        source: Option<Origin>,
+        source: Option<InitialValues>,
     ) -> Dataset<T> {
         if count == Count::Fixed(0) {
             self.errors.push(BuildError::ZeroPartitions {
@@ -554,7 +558,7 @@ impl Program {
             let mut others = others.iter_mut().map(piece::<P>);
             merge(piece(first), &mut others);
         };
-        let combining = Combining {
+        let combining = KnownCombiner {
             stateless: stateless(&combine),
             combiner: Arc::new(combine),
         };
@@ -615,7 +619,7 @@ impl Program {
             return self.open_nothing();
         }
         let body = self.new_block();
-        self.add(Node::Repeat { turns, body });
+        self.add(ProgramNode::Repeat { turns, body });
         self.open.push(body);
     }
 
@@ -642,7 +646,7 @@ impl Program {
             test_block,
         );
         self.check_owner(test, on.program);
-        self.add(Node::While {
+        self.add(ProgramNode::While {
             test_block,
             test,
             body,
@@ -663,7 +667,7 @@ impl Program {
         }
         let then = self.new_block();
         let otherwise = self.new_block();
-        self.add(Node::Branch {
+        self.add(ProgramNode::Branch {
             signal: signal.stage,
             then,
             otherwise,
@@ -709,7 +713,7 @@ impl Program {
             .expect("the program's own block is never closed")
     }
 
-    pub(crate) fn add(&mut self, node: Node) {
+    pub(crate) fn add(&mut self, node: ProgramNode) {
         let block = self.current_block();
         self.spec.blocks[block.index()].push(node);
     }
@@ -785,10 +789,10 @@ impl Program {
     /// The value of a partition before the program starts.
     pub fn initial(&self, dataset: DatasetId, index: u32, count: u32) -> Value {
         match &self.sources[dataset.index()] {
-            Some(Origin::Value(value)) => value.clone(),
-            Some(Origin::Made(source)) => source(index, count),
-            Some(Origin::Scan(reader)) => reader.read(index, count),
-            Some(Origin::Given) => unreachable!("a plan is compiled once all is given"),
+            Some(InitialValues::Value(value)) => value.clone(),
+            Some(InitialValues::Made(source)) => source(index, count),
+            Some(InitialValues::Scan(reader)) => reader.read(index, count),
+            Some(InitialValues::Given) => unreachable!("a plan is compiled once all is given"),
             None => Value::default_of(self.types[dataset.index()]),
         }
     }

@@ -22,15 +22,15 @@ pub enum Relation {
     /// Tables over (turn, destination): first each of the prologue once, then the period again and again.
     Tables {
         /// Turns 0, 1, …
-        prologue: Vec<Table>,
+        prologue: Vec<RelationTable>,
         /// The turns after that; must not be empty.
-        period: Vec<Table>,
+        period: Vec<RelationTable>,
     },
 }
 
 /// For each destination, its sources in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Table {
+pub struct RelationTable {
     /// `sources[destination]`.
     pub sources: Vec<Vec<u32>>,
 }
@@ -119,7 +119,7 @@ impl Relation {
     }
 }
 
-fn offsets_table(offsets: &[i64], wrap: bool, partitions: u32) -> Table {
+fn offsets_table(offsets: &[i64], wrap: bool, partitions: u32) -> RelationTable {
     let count = i64::from(partitions);
     let of = |destination: i64| {
         let mut list: Vec<u32> = offsets
@@ -140,13 +140,13 @@ fn offsets_table(offsets: &[i64], wrap: bool, partitions: u32) -> Table {
         list.dedup();
         list
     };
-    Table {
+    RelationTable {
         sources: (0..count).map(of).collect(),
     }
 }
 
 impl Phase {
-    fn new(table: &Table, sources: u32, destinations: u32) -> Result<Phase, String> {
+    fn new(table: &RelationTable, sources: u32, destinations: u32) -> Result<Phase, String> {
         if table.sources.len() != destinations as usize {
             return Err(format!(
                 "a table lists {} destinations, not {destinations}",
@@ -357,10 +357,10 @@ mod tests {
             offsets: vec![-1, 0, 1],
             wrap: false,
         };
-        let odd = Table {
+        let odd = RelationTable {
             sources: vec![vec![2], vec![], vec![0, 1, 2]],
         };
-        let even = Table {
+        let even = RelationTable {
             sources: vec![vec![], vec![0, 2], vec![1]],
         };
         let tables = Relation::Tables {
@@ -414,7 +414,7 @@ mod tests {
         );
         let table = |sources: Vec<Vec<u32>>| Relation::Tables {
             prologue: vec![],
-            period: vec![Table { sources }],
+            period: vec![RelationTable { sources }],
         };
         assert!(
             table(vec![vec![0]])

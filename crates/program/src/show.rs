@@ -1,6 +1,6 @@
 //! A program for people: as indented text and as a Mermaid picture.
 
-use crate::{BlockId, Count, ExchangeId, Node, Spec, StageId, StageKind, StreamSpec, Use};
+use crate::{BlockId, Count, ExchangeId, ProgramNode, Spec, StageId, StageKind, StreamSpec, Use};
 use std::fmt::{self, Write};
 
 impl Spec {
@@ -70,16 +70,16 @@ impl Spec {
         let indent = "  ".repeat(depth);
         for node in &self.blocks[block.index()] {
             match *node {
-                Node::Stage(stage) => writeln!(f, "{indent}{}", self.stage_text(stage))?,
-                Node::Repeat { turns, body } => {
+                ProgramNode::Stage(stage) => writeln!(f, "{indent}{}", self.stage_text(stage))?,
+                ProgramNode::Repeat { turns, body } => {
                     writeln!(f, "{indent}repeat {turns}")?;
                     self.write_block(f, body, depth + 1)?;
                 }
-                Node::While { test, body, .. } => {
+                ProgramNode::While { test, body, .. } => {
                     writeln!(f, "{indent}while {}", self.stage_text(test))?;
                     self.write_block(f, body, depth + 1)?;
                 }
-                Node::Branch {
+                ProgramNode::Branch {
                     signal,
                     then,
                     otherwise,
@@ -154,14 +154,14 @@ impl Picture<'_> {
         let spec = self.spec;
         for node in &spec.blocks[block.index()] {
             ends = match *node {
-                Node::Stage(stage) => self.stage(stage, depth, ends),
-                Node::Repeat { turns, body } => {
+                ProgramNode::Stage(stage) => self.stage(stage, depth, ends),
+                ProgramNode::Repeat { turns, body } => {
                     self.begin(&format!("repeat {turns}"), body, depth);
                     let ends = self.block(body, depth + 1, ends);
                     self.end(depth);
                     ends
                 }
-                Node::While { test, body, .. } => {
+                ProgramNode::While { test, body, .. } => {
                     let title = format!("while {}", spec.stages[test.index()].name);
                     self.begin(&title, body, depth);
                     let ends = self.stage(test, depth + 1, ends);
@@ -169,7 +169,7 @@ impl Picture<'_> {
                     self.end(depth);
                     ends
                 }
-                Node::Branch {
+                ProgramNode::Branch {
                     signal,
                     then,
                     otherwise,

@@ -30,7 +30,7 @@ impl SlotHeader {
 
 /// Where a source's piece to one destination lies.
 #[derive(Clone, Copy, Debug)]
-pub struct Route {
+pub struct SlotRoute {
     /// The destination.
     pub destination: u32,
     /// What the executor calls the destination's shard.
@@ -51,7 +51,7 @@ pub struct SlotsOut {
     /// The turn plus 1.
     pub stamp: u64,
     /// One route for each destination of this turn, ascending.
-    pub routes: *const [Route],
+    pub routes: *const [SlotRoute],
     /// Partition that sends.
     pub source: u32,
     /// Whether every destination has a route, at its own index.
@@ -62,7 +62,7 @@ impl SlotsOut {
     /// # Safety
     /// The view's memory is alive.
     #[inline]
-    pub(crate) unsafe fn routes<'a>(&self) -> &'a [Route] {
+    pub(crate) unsafe fn routes<'a>(&self) -> &'a [SlotRoute] {
         // SAFETY: the caller's promise.
         unsafe { &*self.routes }
     }
@@ -72,7 +72,7 @@ impl SlotsOut {
     /// # Safety
     /// The view's memory is alive, and nobody else uses the slot.
     #[inline]
-    pub(crate) unsafe fn stamp(&self, route: &Route) {
+    pub(crate) unsafe fn stamp(&self, route: &SlotRoute) {
         // SAFETY: the caller's promise; routes lie within the memory.
         unsafe { (*self.base.add(route.offset).cast::<SlotHeader>()).written = self.stamp };
     }
@@ -82,7 +82,7 @@ impl SlotsOut {
     /// # Safety
     /// As [`SlotsOut::stamp`].
     #[inline]
-    pub(crate) unsafe fn write(&self, route: &Route) -> *mut u8 {
+    pub(crate) unsafe fn write(&self, route: &SlotRoute) -> *mut u8 {
         // SAFETY: the caller's promise; routes lie within the memory.
         unsafe {
             self.stamp(route);
@@ -95,7 +95,7 @@ impl SlotsOut {
     /// # Safety
     /// The view's memory is alive.
     #[inline]
-    pub(crate) unsafe fn route<'a>(&self, destination: u32) -> Option<&'a Route> {
+    pub(crate) unsafe fn route<'a>(&self, destination: u32) -> Option<&'a SlotRoute> {
         // SAFETY: the caller's promise.
         let routes = unsafe { self.routes() };
         if self.dense {

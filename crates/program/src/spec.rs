@@ -149,7 +149,7 @@ pub struct StageSpec {
 
 /// A node of the structured program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Node {
+pub enum ProgramNode {
     /// An instruction.
     Stage(StageId),
     /// A counted loop.
@@ -199,7 +199,7 @@ pub struct Spec {
     /// Its instructions.
     pub stages: Vec<StageSpec>,
     /// Its blocks; the first is the program's own.
-    pub blocks: Vec<Vec<Node>>,
+    pub blocks: Vec<Vec<ProgramNode>>,
     /// What its streaming stages read and write.
     #[serde(skip)]
     pub streams: Vec<StreamSpec>,
@@ -285,15 +285,15 @@ impl Spec {
         for (at, block) in self.blocks.iter().enumerate() {
             for node in block {
                 match *node {
-                    Node::Stage(_) => {}
-                    Node::Repeat { body, .. } => repeats[body.index()] = true,
-                    Node::While {
+                    ProgramNode::Stage(_) => {}
+                    ProgramNode::Repeat { body, .. } => repeats[body.index()] = true,
+                    ProgramNode::While {
                         test_block, body, ..
                     } => {
                         repeats[test_block.index()] = true;
                         repeats[body.index()] = true;
                     }
-                    Node::Branch {
+                    ProgramNode::Branch {
                         then, otherwise, ..
                     } => {
                         repeats[then.index()] = repeats[at];
@@ -366,14 +366,14 @@ impl Spec {
         for (at, block) in self.blocks.iter().enumerate() {
             for node in block {
                 let (stage, inner) = match *node {
-                    Node::Stage(stage) => (Some(stage), vec![]),
-                    Node::Repeat { body, .. } => (None, vec![body]),
-                    Node::While {
+                    ProgramNode::Stage(stage) => (Some(stage), vec![]),
+                    ProgramNode::Repeat { body, .. } => (None, vec![body]),
+                    ProgramNode::While {
                         test_block,
                         test,
                         body,
                     } => (Some(test), vec![test_block, body]),
-                    Node::Branch {
+                    ProgramNode::Branch {
                         signal,
                         then,
                         otherwise,

@@ -7,15 +7,15 @@ use crate::typed::{
     Write,
 };
 use crate::{
-    Blocked, Blocks, BuildError, Context, Dataset, DatasetId, Exchange, Kernel, KernelSpec, Node,
-    Payload, Program, Runner, Signal, StageId, StageKind, StreamId, StreamSpec, Use,
+    Blocked, Blocks, BuildError, Context, Dataset, DatasetId, Exchange, Kernel, KernelSpec,
+    Payload, Program, ProgramNode, Runner, Signal, StageId, StageKind, StreamId, StreamSpec, Use,
 };
 use std::any::type_name;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// What is known of a stage so far.
-pub(crate) struct Draft<'p> {
+pub(crate) struct StageDraft<'p> {
     program: &'p mut Program,
     name: String,
     kind: StageKind,
@@ -26,7 +26,7 @@ pub(crate) struct Draft<'p> {
     finished: bool,
 }
 
-impl Drop for Draft<'_> {
+impl Drop for StageDraft<'_> {
     /// A stage that is declared and never given its kernel would be missing without a word.
     fn drop(&mut self) {
         if !self.finished {
@@ -36,9 +36,9 @@ impl Drop for Draft<'_> {
     }
 }
 
-impl<'p> Draft<'p> {
+impl<'p> StageDraft<'p> {
     fn new(program: &'p mut Program, name: String, kind: StageKind) -> Self {
-        Draft {
+        StageDraft {
             program,
             name,
             kind,
@@ -80,7 +80,7 @@ impl<'p> Draft<'p> {
         for owner in std::mem::take(&mut self.owners) {
             self.program.check_owner(stage, owner);
         }
-        self.program.add(Node::Stage(stage));
+        self.program.add(ProgramNode::Stage(stage));
         stage
     }
 }
@@ -123,7 +123,7 @@ macro_rules! writes {
 /// A compute stage being declared.
 #[must_use = "finish the stage with run"]
 pub struct Compute<'p, A> {
-    draft: Draft<'p>,
+    draft: StageDraft<'p>,
     types: PhantomData<fn() -> A>,
 }
 declarations!(Compute;);
@@ -150,7 +150,7 @@ impl<A: 'static> Compute<'_, A> {
 /// A scatter being declared.
 #[must_use = "finish the stage with run"]
 pub struct Scatter<'p, A, P: Payload> {
-    draft: Draft<'p>,
+    draft: StageDraft<'p>,
     types: PhantomData<fn() -> (A, P)>,
 }
 declarations!(Scatter; P: Payload);
@@ -181,7 +181,7 @@ impl<A: 'static, P: Payload> Scatter<'_, A, P> {
 /// A gather being declared.
 #[must_use = "finish the stage with run"]
 pub struct Gather<'p, A, P: Payload> {
-    draft: Draft<'p>,
+    draft: StageDraft<'p>,
     types: PhantomData<fn() -> (A, P)>,
 }
 declarations!(Gather; P: Payload);
@@ -213,7 +213,7 @@ impl<A: 'static, P: Payload> Gather<'_, A, P> {
 /// A streaming stage being declared.
 #[must_use = "finish the stage with run"]
 pub struct Stream<'p, A> {
-    draft: Draft<'p>,
+    draft: StageDraft<'p>,
     types: PhantomData<fn() -> A>,
 }
 declarations!(Stream;);
@@ -275,7 +275,7 @@ impl<A: 'static> Stream<'_, A> {
 /// A map over blocks being declared.
 #[must_use = "finish the stage with run"]
 pub struct Map<'p, T: Blocked, A> {
-    draft: Draft<'p>,
+    draft: StageDraft<'p>,
     types: PhantomData<fn() -> (T, A)>,
 }
 
@@ -310,7 +310,7 @@ impl<T: Blocked, A: 'static> Map<'_, T, A> {
 /// A signal being declared.
 #[must_use = "finish the stage with run"]
 pub struct SignalStage<'p, A> {
-    draft: Draft<'p>,
+    draft: StageDraft<'p>,
     types: PhantomData<fn() -> A>,
 }
 declarations!(SignalStage;);
@@ -469,7 +469,7 @@ impl Program {
     /// A stage that runs once per partition: one shard in, same shard out.
     pub fn compute(&mut self, name: impl Into<String>) -> Compute<'_, ()> {
         Compute {
-            draft: Draft::new(self, name.into(), StageKind::Compute),
+            draft: StageDraft::new(self, name.into(), StageKind::Compute),
             types: PhantomData,
         }
     }
@@ -481,7 +481,7 @@ impl Program {
         name: impl Into<String>,
         blocks: &Dataset<T>,
     ) -> Map<'_, T, ()> {
-        let draft = Draft::new(self, name.into(), StageKind::Compute);
+        let draft = StageDraft::new(self, name.into(), StageKind::Compute);
         Map {
             draft: draft.uses(blocks, Use::Read),
             types: PhantomData,
@@ -495,7 +495,7 @@ impl Program {
         to: &Exchange<P>,
     ) -> Scatter<'_, (), P> {
         let program = to.program;
-        let mut draft = Draft::new(self, name.into(), StageKind::Scatter(to.id));
+        let mut draft = StageDraft::new(self, name.into(), StageKind::Scatter(to.id));
         draft.owners.push(program);
         Scatter {
             draft,
@@ -510,7 +510,7 @@ impl Program {
         from: &Exchange<P>,
     ) -> Gather<'_, (), P> {
         let program = from.program;
-        let mut draft = Draft::new(self, name.into(), StageKind::Gather(from.id));
+        let mut draft = StageDraft::new(self, name.into(), StageKind::Gather(from.id));
         draft.owners.push(program);
         Gather {
             draft,
@@ -566,7 +566,7 @@ impl Program {
         let stream = StreamId(self.spec.streams.len() as u32);
         self.spec.streams.push(StreamSpec::default());
         Stream {
-            draft: Draft::new(self, name.into(), StageKind::Stream(stream)),
+            draft: StageDraft::new(self, name.into(), StageKind::Stream(stream)),
             types: PhantomData,
         }
     }
@@ -574,7 +574,7 @@ impl Program {
     /// A stage that gives a boolean, from a one-partition dataset, to every worker.
     pub fn signal(&mut self, name: impl Into<String>) -> SignalStage<'_, ()> {
         SignalStage {
-            draft: Draft::new(self, name.into(), StageKind::Signal),
+            draft: StageDraft::new(self, name.into(), StageKind::Signal),
             types: PhantomData,
         }
     }
@@ -596,7 +596,7 @@ impl Program {
     ) -> Signal {
         let block = self.current_block();
         let stage = self.push_stage(name.into(), kind, uses, cells, spec, kernel, block);
-        self.add(Node::Stage(stage));
+        self.add(ProgramNode::Stage(stage));
         Signal {
             stage,
             program: self.identity,

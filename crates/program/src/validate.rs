@@ -1,8 +1,8 @@
 //! What is refused when a program is built, and the groups that fall out of it.
 
 use crate::{
-    BlockId, BuildError, Count, DatasetId, ExchangeId, GroupId, Node, Spec, StageId, StageKind,
-    StageSpec, StreamSpec, Use,
+    BlockId, BuildError, Count, DatasetId, ExchangeId, GroupId, ProgramNode, Spec, StageId,
+    StageKind, StageSpec, StreamSpec, Use,
 };
 use std::collections::BTreeMap;
 
@@ -161,7 +161,9 @@ fn pair_exchanges(spec: &Spec) -> Result<Vec<Option<(StageId, StageId)>>, BuildE
     let mut found = vec![(End::default(), End::default()); spec.exchanges.len()];
     for block in &spec.blocks {
         for (place, node) in block.iter().enumerate() {
-            let Node::Stage(stage) = *node else { continue };
+            let ProgramNode::Stage(stage) = *node else {
+                continue;
+            };
             if let Some(exchange) = spec.sends_to(stage) {
                 found[exchange.index()].0.add(stage, place);
             }
@@ -217,15 +219,15 @@ fn check_signals_of(spec: &Spec, block: BlockId, given: &mut Given) -> Result<()
     let outer = given.list.len();
     for node in &spec.blocks[block.index()] {
         match *node {
-            Node::Stage(stage) if spec.stages[stage.index()].kind == StageKind::Signal => {
+            ProgramNode::Stage(stage) if spec.stages[stage.index()].kind == StageKind::Signal => {
                 given.is_given[stage.index()] = true;
                 given.list.push(stage);
             }
-            Node::Stage(_) => {}
-            Node::Repeat { body, .. } | Node::While { body, .. } => {
+            ProgramNode::Stage(_) => {}
+            ProgramNode::Repeat { body, .. } | ProgramNode::While { body, .. } => {
                 check_signals_of(spec, body, given)?
             }
-            Node::Branch {
+            ProgramNode::Branch {
                 signal,
                 then,
                 otherwise,

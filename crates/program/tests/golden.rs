@@ -4,8 +4,8 @@
 //! of its own, beside these.
 
 use brambling_program::{
-    BuildError, Inbox, Node, Outbox, Partitioner, PlacementHint, Program, Relation, Spec,
-    StageKind, Streams, Sum, Table, Use, links,
+    BuildError, Inbox, Outbox, Partitioner, PlacementHint, Program, ProgramNode, Relation,
+    RelationTable, Spec, StageKind, Streams, Sum, Use, links,
 };
 
 const GOLDEN: &[u8] = include_bytes!("golden/program-1.brmp");
@@ -61,7 +61,7 @@ fn every_instruction() -> Program {
                 .run(|total: &mut u64| *total *= 2);
         },
     );
-    let table = Table {
+    let table = RelationTable {
         sources: vec![vec![0], vec![0, 1]],
     };
     let pair = p.value("pair", 2, 1u64);
@@ -134,7 +134,7 @@ fn the_golden_file_is_read() {
         spec.blocks
             .iter()
             .flatten()
-            .any(|node| matches!(node, Node::Branch { .. }))
+            .any(|node| matches!(node, ProgramNode::Branch { .. }))
     );
 }
 

@@ -1,8 +1,8 @@
 //! Programs of many statements: what they grow to, what is taken back, and how deep blocks may stand.
 
 use brambling_program::{
-    Bindings, BuildError, DEPTH_MAX, Dataset, DatasetId, Node, Op, Partitioner, Plan, Program,
-    Relation, Rows, Spec, StageKind, Sum, Use,
+    Bindings, BuildError, DEPTH_MAX, Dataset, DatasetId, Op, Partitioner, Plan, Program,
+    ProgramNode, Relation, Rows, Spec, StageKind, Sum, Use,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -270,7 +270,7 @@ fn bytes_of_a_deeper_program_are_refused() {
     // The deepest block is the one in which the addition stands.
     let stage = spec.stages.iter().find(|stage| stage.name == "add");
     let deepest = stage.unwrap().block;
-    spec.blocks[deepest.index()].push(Node::Repeat {
+    spec.blocks[deepest.index()].push(ProgramNode::Repeat {
         turns: 1,
         body: brambling_program::BlockId(inner as u32),
     });

@@ -14,9 +14,10 @@ mod relay;
 
 pub use control::{
     Ack, Arrived, Call, Credit, Ended, Failed, Finished, Gone, Joined, Leaves, LoopEnd, MapUpdate,
-    Parted, Reserve, Reserved, Retired, ShardPart, ShardRange, Signal, SignalQuery, SourceCredit,
+    Parted, Reserve, Reserved, Retired, ShardPart, ShardRange, SignalOutcome, SignalQuery,
+    SourceCredit,
 };
-pub use data::{Data, DataHead, EmptyMarks, Ending, Piece, Route, VersionRange};
+pub use data::{Data, DataHead, EmptyMarks, FrameTail, Piece, Route, VersionRange};
 pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
 pub use packet::{Incoming, Packet, SHARED_BYTES};
@@ -44,7 +45,7 @@ pub enum Body<'a> {
     /// Pieces and empty marks of one exchange turn.
     Data(Data<'a>),
     /// The outcome of a signal.
-    Signal(Signal),
+    Signal(SignalOutcome),
     /// A question for an outcome that did not arrive.
     SignalQuery(SignalQuery),
     /// An outermost loop has ended.

@@ -113,7 +113,7 @@ pub enum Message<'a> {
     Drained(WorkerId),
     /// A worker to the controller, at most once a second: what the shards of a job took there since it last said so. Many of them
     /// come in several messages.
-    Times(Times),
+    Times(ShardTimes),
     /// A client to the controller: who it is, for those who ask whose a job is and who has ended it. Changes nothing else.
     Introduce(Client),
     /// A client to the controller: its job has so many tasks, where that is known before it runs.
@@ -155,16 +155,16 @@ pub enum Message<'a> {
         key: JobKey,
         /// Nothing: not there.
         #[serde(borrow)]
-        origin: Option<Origin<'a>>,
+        origin: Option<FailureOrigin<'a>>,
     },
     /// A worker to a client: what kernels of its job have printed there. The next comes once this was [`Shown`](Message::Shown), or when
     /// all is asked for.
-    Printed(#[serde(borrow)] Printed<'a>),
+    Printed(#[serde(borrow)] PrintedLines<'a>),
     /// A client to a worker: it has shown what kernels of its job had printed, up to this number.
     Shown {
         /// The job.
         key: JobKey,
-        /// The number of the [`Printed`].
+        /// The number of the [`PrintedLines`].
         number: u64,
     },
     /// A client to a worker: the job is over; send all that its kernels have printed and that was not shown.
@@ -265,7 +265,7 @@ pub struct CutOff<'a> {
 
 /// What kernels of a job have printed on a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Printed<'a> {
+pub struct PrintedLines<'a> {
     /// The job.
     pub key: JobKey,
     /// They are counted from 0, for what is said again on a new link.
@@ -281,7 +281,7 @@ pub struct Printed<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PrintedLine<'a> {
     /// Where to.
-    pub stream: Stream,
+    pub stream: PrintStream,
     /// The stage whose kernel it was; empty: the program was being built.
     pub stage: &'a str,
     /// The line, without its end.
@@ -292,7 +292,7 @@ pub struct PrintedLine<'a> {
 
 /// Where a program prints to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Stream {
+pub enum PrintStream {
     /// Standard output.
     Out,
     /// Standard error.
@@ -301,7 +301,7 @@ pub enum Stream {
 
 /// Where a job's failure began.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Origin<'a> {
+pub struct FailureOrigin<'a> {
     /// Of what kind it was.
     pub kind: FailureKind,
     /// The stage, if it was in one.
@@ -407,7 +407,7 @@ pub struct Load {
 
 /// What the shards of a job took on a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Times {
+pub struct ShardTimes {
     /// The job.
     pub key: JobKey,
     /// Shards that are there.

@@ -166,53 +166,53 @@ fn ends_large(before: &[usize], chunk: u32) -> (Vec<u8>, usize) {
 fn the_beginning_of_a_frame_says_how_it_ends() {
     for before in [&[][..], &[8], &[0, 3, 70]] {
         let (frame, at) = ends_large(before, 4);
-        let ending = Ending::of(&frame[..at]).unwrap();
+        let ending = FrameTail::of(&frame[..at]).unwrap();
         assert_eq!((ending.at, ending.bytes, ending.chunk), (at, 50_000, 4));
         assert_eq!(ending.source, TreeNode::leaf(before.len() as u64));
         assert_eq!((ending.first, ending.end, ending.last), (0, 1, true));
         assert_eq!((ending.head.turn, ending.before), (3, None));
         for cut in 0..at {
-            assert_eq!(Ending::of(&frame[..cut]), None, "{cut} of {at}");
+            assert_eq!(FrameTail::of(&frame[..cut]), None, "{cut} of {at}");
         }
         for more in [at + 1, at + 1_000, frame.len()] {
-            assert_eq!(Ending::of(&frame[..more]), Some(ending), "{more}");
+            assert_eq!(FrameTail::of(&frame[..more]), Some(ending), "{more}");
         }
     }
     // Its first chunk, which says how long a piece is, may be in the same frame.
     let (mut frame, at) = ends_large(&[8], 1);
     let source = at - 8 - 2 * 28;
     assert_eq!(
-        Ending::of(&frame[..at]).unwrap().before,
+        FrameTail::of(&frame[..at]).unwrap().before,
         None,
         "another source's"
     );
     frame[source..source + 8].copy_from_slice(&1u64.to_le_bytes());
     let head: Vec<u8> = (0..8).collect();
-    assert_eq!(Ending::of(&frame[..at]).unwrap().before, Some(&head[..]));
+    assert_eq!(FrameTail::of(&frame[..at]).unwrap().before, Some(&head[..]));
     // What lies before it is no first chunk, though it is of the same piece.
     frame[source + 16..source + 20].copy_from_slice(&5u32.to_le_bytes());
-    assert_eq!(Ending::of(&frame[..at]).unwrap().before, None, "chunk 5");
+    assert_eq!(FrameTail::of(&frame[..at]).unwrap().before, None, "chunk 5");
     let (other, at) = ends_large(&[], 1);
-    assert_eq!(Ending::of(&other[..at]).unwrap().before, None);
+    assert_eq!(FrameTail::of(&other[..at]).unwrap().before, None);
     let (kind, body) = body_of("signal");
-    assert_eq!(Ending::of(&sealed(kind, &body)), None);
+    assert_eq!(FrameTail::of(&sealed(kind, &body)), None);
 }
 
 /// Nothing of a beginning was checked yet: one whose tables do not add up says nothing of its end, rather than something wrong.
 #[test]
 fn a_beginning_that_does_not_add_up_says_nothing() {
     let (good, at) = ends_large(&[8], 4);
-    assert!(Ending::of(&good[..at]).is_some());
+    assert!(FrameTail::of(&good[..at]).is_some());
     // The last payload is said to be shorter, or longer, than what the header leaves for it.
     let payload_bytes = at - 8 - 8;
     for bytes in [49_999u32, 50_001, 0, u32::MAX] {
         let mut frame = good.clone();
         frame[payload_bytes..payload_bytes + 4].copy_from_slice(&bytes.to_le_bytes());
-        assert_eq!(Ending::of(&frame[..at]), None, "{bytes}");
+        assert_eq!(FrameTail::of(&frame[..at]), None, "{bytes}");
     }
     // There is no piece at all.
     let none = encoded(&pieces(&[]));
-    assert_eq!(Ending::of(&none), None);
+    assert_eq!(FrameTail::of(&none), None);
 }
 
 /// A last payload that lies apart is the same as one that does not, and is checked like it.

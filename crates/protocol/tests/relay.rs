@@ -2,14 +2,14 @@
 
 use brambling_program::{BlockId, ExchangeId, GroupId, Position, StageId};
 use brambling_protocol::frame::{
-    Body, Credit, HEARERS_MAX, Hearers, LoopEnd, MapUpdate, News, NoHearers, Relay, Signal,
+    Body, Credit, HEARERS_MAX, Hearers, LoopEnd, MapUpdate, News, NoHearers, Relay, SignalOutcome,
     WorkerRange,
 };
 use brambling_protocol::{Generation, JobId, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
 
 fn news() -> News {
-    News::Signal(Signal {
+    News::Signal(SignalOutcome {
         job: JobId(1),
         generation: Generation(0),
         position: Position {
@@ -118,7 +118,7 @@ fn all_news_are_of_one_generation_of_one_job() {
         turn: 4,
     };
     let all = [
-        News::Signal(Signal {
+        News::Signal(SignalOutcome {
             job,
             generation,
             position,

@@ -5,7 +5,7 @@
 
 mod measured;
 
-use brambling_simulation::costed::{Network, Scale, figure_5, figure_6, figure_8};
+use brambling_simulation::costed::{LinkCosts, Scale, figure_5, figure_6, figure_8};
 use serde_json::json;
 use std::error::Error;
 use std::time::Instant;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "figure_8": figure_8(&costs, Scale::PAPER),
         "rpc_tasks_per_s": costs.rpc_tasks_per_s(),
         "costs": costs,
-        "network": Network::of_the_paper(),
+        "network": LinkCosts::of_the_paper(),
         "seconds": start.elapsed().as_secs_f64(),
     });
     if args.iter().any(|arg| arg == "--json") {

@@ -8,7 +8,7 @@
 mod measured;
 
 use brambling_simulation::costed::{
-    Change, Costs, Lengths, LocalOutcome, Network, Scenario, Spread, Work, local,
+    Change, Costs, Lengths, LinkCosts, LocalOutcome, Scenario, SpreadShape, Work, local,
 };
 use serde_json::{Value, json};
 use std::error::Error;
@@ -22,17 +22,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let costs = measured::costs(&args)?;
     let workers = measured::number(&args, "--workers")?.map_or(1_000, |number| number as u32);
-    let mut network = Network::of_the_paper();
+    let mut network = LinkCosts::of_the_paper();
     if let Some(us) = measured::number(&args, "--latency-us")? {
         network.latency_ns = (us * 1e3) as u64;
     }
     let start = Instant::now();
-    let direct = local(&scenario(workers, costs, network, Spread::Direct));
+    let direct = local(&scenario(workers, costs, network, SpreadShape::Direct));
     let relayed = local(&scenario(
         workers,
         costs,
         network,
-        Spread::Relayed { fan_out: 8 },
+        SpreadShape::Relayed { fan_out: 8 },
     ));
     let seconds = start.elapsed().as_secs_f64();
     let mut shown = figures(&relayed);
@@ -65,7 +65,7 @@ fn work(workers: u32) -> Work {
     }
 }
 
-fn scenario(workers: u32, costs: Costs, network: Network, spread: Spread) -> Scenario {
+fn scenario(workers: u32, costs: Costs, network: LinkCosts, spread: SpreadShape) -> Scenario {
     let drained = Change::Drain {
         at: 20,
         worker: workers / 2,

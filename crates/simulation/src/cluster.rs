@@ -15,20 +15,20 @@ mod worker;
 use crate::random_program::Random;
 use crate::results::Results;
 use crate::{RandomProgram, interpret};
-use brambling_controller::{Controller, Effect};
+use brambling_controller::{Controller, ControllerEffect};
 use brambling_memory::Class;
 use brambling_program::{GroupId, Plan, Rng, ShardId, StageId};
 use brambling_protocol::frame::Kind;
 use brambling_protocol::{PartitionMap, Sequence, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
-use draft::Draft;
-use network::Network;
+use draft::ClusterDraft;
+use network::SimulatedNetwork;
 use shelf::Shelf;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use watch::Watch;
-use worker::Worker;
+use watch::InvariantWatch;
+use worker::SimulatedWorker;
 
 /// Far more than any seed takes.
 const STEPS_MAX: u64 = 3_000_000;
@@ -77,7 +77,7 @@ pub struct Deeds {
 pub fn simulate(seed: u64, random: &RandomProgram) -> Deeds {
     let program = Arc::new(random.program.clone());
     let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
-    let mut cluster = Cluster::new(seed, &plan);
+    let mut cluster = SimulatedCluster::new(seed, &plan);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         cluster.run();
         let expected = interpret(&random.program, &random.symbols);
@@ -102,14 +102,14 @@ pub fn simulate(seed: u64, random: &RandomProgram) -> Deeds {
     cluster.deeds
 }
 
-pub(crate) struct Cluster<'a> {
+pub(crate) struct SimulatedCluster<'a> {
     plan: &'a Plan,
     random: Random,
-    workers: Vec<Worker>,
-    network: Network,
+    workers: Vec<SimulatedWorker>,
+    network: SimulatedNetwork,
     /// News of the map that workers have not heard.
     news: Vec<(usize, brambling_protocol::EntryRange)>,
-    watch: Watch,
+    watch: InvariantWatch,
     controller: Controller,
     /// One in so many of the steps that may order a move does; none does when this is 0.
     calm: u64,
@@ -128,17 +128,17 @@ pub(crate) struct Cluster<'a> {
     deeds: Deeds,
 }
 
-impl<'a> Cluster<'a> {
-    fn new(seed: u64, plan: &'a Plan) -> Cluster<'a> {
+impl<'a> SimulatedCluster<'a> {
+    fn new(seed: u64, plan: &'a Plan) -> SimulatedCluster<'a> {
         let mut random = Random(Rng::new(seed, StageId(u32::MAX), 1, 0));
-        let Draft {
+        let ClusterDraft {
             workers,
             news,
             controller,
             options,
             shelf,
-        } = Draft::new(plan, &mut random);
-        let mut watch = Watch::new(plan, workers.len());
+        } = ClusterDraft::new(plan, &mut random);
+        let mut watch = InvariantWatch::new(plan, workers.len());
         for worker in &workers {
             for shard in worker.shards.keys() {
                 watch.settles(*shard, worker.node().me());
@@ -152,10 +152,10 @@ impl<'a> Cluster<'a> {
             let group = GroupId(group);
             (0..*count).map(move |index| ShardId { group, index })
         });
-        let mut cluster = Cluster {
+        let mut cluster = SimulatedCluster {
             plan,
             random,
-            network: Network::default(),
+            network: SimulatedNetwork::default(),
             workers,
             news,
             watch,
@@ -179,7 +179,13 @@ impl<'a> Cluster<'a> {
 
     fn run(&mut self) {
         let mut steps = 0;
-        while self.workers.iter().map(Worker::finished).sum::<usize>() < self.shards.len() {
+        while self
+            .workers
+            .iter()
+            .map(SimulatedWorker::finished)
+            .sum::<usize>()
+            < self.shards.len()
+        {
             steps += 1;
             assert!(steps < STEPS_MAX, "no end in sight");
             if self.silent_at == Some(steps) {
@@ -337,7 +343,7 @@ impl<'a> Cluster<'a> {
         };
         let open_turns = options.open_turns;
         let node = Node::new(self.plan, map, options);
-        self.workers.push(Worker::new(node, open_turns));
+        self.workers.push(SimulatedWorker::new(node, open_turns));
         self.controller.join(me);
         self.collect_controller();
         true
@@ -398,14 +404,14 @@ impl<'a> Cluster<'a> {
     fn collect_controller(&mut self) {
         for effect in self.controller.take_effects() {
             match effect {
-                Effect::Send { to, bytes, .. } => {
+                ControllerEffect::Send { to, bytes, .. } => {
                     self.network.send(WorkerId::CONTROLLER, to, bytes);
                 }
-                Effect::Moved { .. } => self.deeds.moves += 1,
-                Effect::Left { worker } => self.let_go(worker),
-                Effect::Ended { failure } => {
+                ControllerEffect::Moved { .. } => self.deeds.moves += 1,
+                ControllerEffect::Left { worker } => self.let_go(worker),
+                ControllerEffect::Ended { failure } => {
                     assert_eq!(failure, None, "nothing fails here");
-                    let finished: usize = self.workers.iter().map(Worker::finished).sum();
+                    let finished: usize = self.workers.iter().map(SimulatedWorker::finished).sum();
                     // Also none is on its way: results are fetched from where shards are.
                     assert_eq!(
                         finished,
@@ -413,7 +419,7 @@ impl<'a> Cluster<'a> {
                         "the job is over before all of its shards have finished and arrived"
                     );
                 }
-                Effect::Stays { shard, to } => {
+                ControllerEffect::Stays { shard, to } => {
                     self.watch.note(|| format!("{to} has no room for {shard}"));
                 }
             }
@@ -518,7 +524,7 @@ impl<'a> Cluster<'a> {
         any
     }
 
-    fn perform(&mut self, at: usize, effect: brambling_worker::node::Effect) {
+    fn perform(&mut self, at: usize, effect: brambling_worker::node::NodeEffect) {
         self.workers[at].perform(effect, self.plan, &mut self.network, &mut self.watch);
     }
 

@@ -4,12 +4,12 @@
 //! not exist here. It cannot notice what kernels and the builder do wrong, since it calls the same kernels.
 
 use crate::kernels::{self, Port};
-use crate::ports::{PieceQueue, SinkMap, StreamMap};
+use crate::ports::{SimulatedQueue, SinkMap, StreamMap};
 use crate::results::Results;
 use brambling_memory::Budget;
 use brambling_program::{
-    BlockId, Context, Count, DatasetId, ExchangeId, Node, OpenTask, Pieces, Position, Program,
-    Progress, Relation, Sink, Spec, StageId, StageKind, StreamId, Value,
+    BlockId, Context, Count, DatasetId, ExchangeId, GatherPieces, OpenTask, Position, Program,
+    ProgramNode, Progress, Relation, Sink, Spec, StageId, StageKind, StreamId, Value,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -77,11 +77,11 @@ impl Interpreter<'_> {
         }
     }
 
-    fn node(&mut self, node: Node) {
+    fn node(&mut self, node: ProgramNode) {
         match node {
-            Node::Stage(stage) => self.stage(stage),
-            Node::Repeat { turns, body } => (0..turns).for_each(|_| self.block(body)),
-            Node::While {
+            ProgramNode::Stage(stage) => self.stage(stage),
+            ProgramNode::Repeat { turns, body } => (0..turns).for_each(|_| self.block(body)),
+            ProgramNode::While {
                 test_block,
                 test,
                 body,
@@ -93,7 +93,7 @@ impl Interpreter<'_> {
                 }
                 self.block(body);
             },
-            Node::Branch {
+            ProgramNode::Branch {
                 signal,
                 then,
                 otherwise,
@@ -127,12 +127,12 @@ impl Interpreter<'_> {
                 StageKind::Stream(stream) => self.stream(at, stream, index, partitions),
                 StageKind::Gather(exchange) => {
                     let pieces = self.pieces.remove(&(exchange, index)).unwrap_or_default();
-                    let mut pieces = PieceQueue::new(pieces);
+                    let mut pieces = SimulatedQueue::new(pieces);
                     self.task(
                         at,
                         index,
                         partitions,
-                        Port::Source(Pieces::Other(&mut pieces)),
+                        Port::Source(GatherPieces::Other(&mut pieces)),
                     );
                 }
             }

@@ -3,8 +3,8 @@
 
 use crate::objects::attached;
 use brambling_program::{
-    Blocks, Context, DatasetId, Kernel, KernelSpec, OpenTask, Payload, Pieces, Program, Progress,
-    Rows, Sink, StageId, StageKind, Use, Value,
+    Blocks, Context, DatasetId, GatherPieces, Kernel, KernelSpec, OpenTask, Payload, Program,
+    Progress, Rows, Sink, StageId, StageKind, Use, Value,
 };
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) enum Port<'a> {
     None,
     Sink(Sink<'a>),
-    Source(Pieces<'a>),
+    Source(GatherPieces<'a>),
     Open(OpenTask<'a>),
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn mix(left: u64, right: u64) -> u64 {
 }
 
 /// What random programs compute with.
-pub(crate) trait Cell: Payload {
+pub(crate) trait RandomValue: Payload {
     /// Depends on every bit.
     fn digest(&self) -> u64;
     /// Overwrites; what was there before does not matter.
@@ -72,7 +72,7 @@ pub(crate) trait Cell: Payload {
     }
 }
 
-impl Cell for u64 {
+impl RandomValue for u64 {
     fn digest(&self) -> u64 {
         *self
     }
@@ -81,7 +81,7 @@ impl Cell for u64 {
     }
 }
 
-impl Cell for Vec<u64> {
+impl RandomValue for Vec<u64> {
     fn digest(&self) -> u64 {
         self.iter()
             .fold(self.len() as u64, |digest, value| mix(digest, *value))
@@ -98,7 +98,7 @@ impl Cell for Vec<u64> {
     }
 }
 
-impl Cell for Rows<u32, u64> {
+impl RandomValue for Rows<u32, u64> {
     fn digest(&self) -> u64 {
         let row = |digest, row: &(u32, u64)| mix(mix(digest, row.0.into()), row.1);
         self.iter().fold(self.len() as u64, row)
@@ -109,7 +109,7 @@ impl Cell for Rows<u32, u64> {
     }
 }
 
-impl Cell for Blocks<u64> {
+impl RandomValue for Blocks<u64> {
     fn digest(&self) -> u64 {
         let block = |digest, (index, value): (u64, &u64)| mix(mix(digest, index), *value);
         self.iter().fold(self.range().start, block)
@@ -130,7 +130,7 @@ pub(crate) struct Erased {
 }
 
 impl Erased {
-    pub(crate) fn of<T: Cell>() -> Erased {
+    pub(crate) fn of<T: RandomValue>() -> Erased {
         Erased {
             interpreted: T::INTERPRETED,
             // SAFETY: called by `Mixer` alone, with an argument that its stage declares to be a T.
@@ -145,7 +145,7 @@ impl Erased {
 
 /// How often a task is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
+pub(crate) enum TaskEnding {
     Once,
     /// Again and again until the data say so.
     More,
@@ -157,7 +157,7 @@ pub(crate) enum Ending {
 pub(crate) struct Mixer {
     pub(crate) args: Vec<(Erased, Use)>,
     pub(crate) salt: u64,
-    pub(crate) ending: Ending,
+    pub(crate) ending: TaskEnding,
 }
 
 impl Kernel for Mixer {
@@ -205,8 +205,8 @@ impl Mixer {
             }
         }
         match self.ending {
-            Ending::More if hash.is_multiple_of(3) => Progress::More,
-            Ending::Pending if hash.is_multiple_of(3) => {
+            TaskEnding::More if hash.is_multiple_of(3) => Progress::More,
+            TaskEnding::Pending if hash.is_multiple_of(3) => {
                 context.completion().wake();
                 Progress::Pending
             }

@@ -9,7 +9,7 @@
 
 mod cluster;
 pub mod costed;
-pub mod desk;
+pub mod executor;
 mod interpreter;
 mod kernels;
 mod objects;

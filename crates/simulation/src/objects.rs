@@ -4,7 +4,7 @@
 //! So threads that wait for each other, one with the interpreter for a lock and one with the lock for the interpreter, do so here as they would with
 //! Python; and where such a value is handled under a lock that a task may want, it says so at once, whether or not anybody waits.
 
-use crate::kernels::Cell;
+use crate::kernels::RandomValue;
 use crate::random_program::Joins;
 use brambling_memory::held;
 use brambling_program::{DecodeError, Payload};
@@ -92,7 +92,7 @@ impl Payload for Object {
     }
 }
 
-impl Cell for Object {
+impl RandomValue for Object {
     fn digest(&self) -> u64 {
         attached(|| self.0.digest())
     }

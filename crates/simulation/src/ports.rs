@@ -43,22 +43,22 @@ impl PieceSink for SinkMap {
 }
 
 /// The pieces of one gather, by ascending source.
-pub(crate) struct PieceQueue {
+pub(crate) struct SimulatedQueue {
     left: VecDeque<(u32, Value)>,
     /// Alive as long as the kernel may look at them.
     given: Vec<Value>,
 }
 
-impl PieceQueue {
-    pub(crate) fn new(pieces: impl IntoIterator<Item = (u32, Value)>) -> PieceQueue {
-        PieceQueue {
+impl SimulatedQueue {
+    pub(crate) fn new(pieces: impl IntoIterator<Item = (u32, Value)>) -> SimulatedQueue {
+        SimulatedQueue {
             left: pieces.into_iter().collect(),
             given: Vec::new(),
         }
     }
 }
 
-impl PieceSource for PieceQueue {
+impl PieceSource for SimulatedQueue {
     fn next(&mut self) -> Option<(u32, *mut u8)> {
         let (source, mut piece) = self.left.pop_front()?;
         piece.make_unique();

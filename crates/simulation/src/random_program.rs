@@ -4,12 +4,12 @@ mod exchanges;
 mod streams;
 mod variables;
 
-use crate::kernels::{Ending, Mixer, add_compute, mix};
+use crate::kernels::{Mixer, TaskEnding, add_compute, mix};
 use brambling_program::{
     Bindings, Context, Dataset, KernelSpec, Program, Rng, Runner, Signal, StageId, Use,
 };
 pub(crate) use exchanges::Joins;
-use variables::{Any, Family};
+use variables::{Any, DatasetFamily};
 
 /// Loops, branches and what stands between a scatter and its gather nest this deep.
 const DEPTH_MAX: u32 = 3;
@@ -99,7 +99,7 @@ impl Random {
 struct Writer {
     random: Random,
     /// The first is of one partition.
-    families: Vec<Family>,
+    families: Vec<DatasetFamily>,
     /// What a branch may test here.
     signals: Vec<Signal>,
     stages_left: u32,
@@ -175,9 +175,9 @@ impl Writer {
         let changes = |(any, how): &(Any, Use)| matches!((any, how), (Any::Number(_), Use::Update));
         let has_update = uses.iter().any(changes);
         let ending = match self.random.below(12) {
-            0 if has_update => Ending::More,
-            1 if has_update => Ending::Pending,
-            _ => Ending::Once,
+            0 if has_update => TaskEnding::More,
+            1 if has_update => TaskEnding::Pending,
+            _ => TaskEnding::Once,
         };
         let args = uses.iter().map(|(any, how)| (any.erased(), *how)).collect();
         let kernel = Mixer {

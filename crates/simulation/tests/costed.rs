@@ -4,11 +4,11 @@
 //! the end, the simulation itself asserts.
 
 use brambling_simulation::costed::{
-    Change, Costs, Lengths, LocalOutcome, Network, Scale, Scenario, Spread, Work, central,
+    Change, Costs, Lengths, LinkCosts, LocalOutcome, Scale, Scenario, SpreadShape, Work, central,
     figure_5, figure_6, figure_8, local,
 };
 
-const RELAYED: Spread = Spread::Relayed { fan_out: 3 };
+const RELAYED: SpreadShape = SpreadShape::Relayed { fan_out: 3 };
 
 fn work(workers: u32) -> Work {
     Work {
@@ -25,7 +25,7 @@ fn work(workers: u32) -> Work {
     }
 }
 
-fn run(work: Work, spread: Spread, changes: &[Change]) -> LocalOutcome {
+fn run(work: Work, spread: SpreadShape, changes: &[Change]) -> LocalOutcome {
     local(&Scenario {
         changes: changes.to_vec(),
         ..Scenario::quiet(work, Costs::of_our_machine(), spread)
@@ -36,7 +36,7 @@ fn run(work: Work, spread: Spread, changes: &[Change]) -> LocalOutcome {
 #[test]
 fn every_task_of_every_iteration_runs_once() {
     for workers in [1, 2, 7, 20] {
-        for spread in [Spread::Direct, RELAYED] {
+        for spread in [SpreadShape::Direct, RELAYED] {
             let work = work(workers);
             let ran = run(work, spread, &[]);
             assert_eq!(ran.iterations, work.iterations);
@@ -54,7 +54,7 @@ fn every_task_of_every_iteration_runs_once() {
 #[test]
 fn every_task_runs_once_while_workers_leave_and_come() {
     for workers in [3, 7, 20] {
-        for spread in [Spread::Direct, RELAYED] {
+        for spread in [SpreadShape::Direct, RELAYED] {
             for (leaves_at, joins_at) in [(1, 2), (2, 9), (12, 3)] {
                 let work = work(workers);
                 let leaves = Change::Drain {
@@ -121,7 +121,7 @@ fn workers_report_four_times_a_second() {
         iterations: 600,
         ..work(7)
     };
-    let ran = run(long, Spread::Direct, &[]);
+    let ran = run(long, SpreadShape::Direct, &[]);
     let expected = ran.virtual_s * 4.0 * 7.0;
     let found = ran.controller.reports as f64;
     assert!(
@@ -153,7 +153,7 @@ fn moves_are_heard_by_all_and_said_to_few() {
 /// run without it.
 #[test]
 fn a_central_scheduler_saturates_at_its_rate() {
-    let network = Network::of_the_paper();
+    let network = LinkCosts::of_the_paper();
     let rate = 2_600.0;
     for workers in [2, 8, 64] {
         let work = work(workers);

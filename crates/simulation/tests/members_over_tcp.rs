@@ -6,10 +6,10 @@
 #[path = "../../exchange/tests/support/certificates.rs"]
 mod certificates;
 
-use brambling_controller::{Controller, Effect};
-use brambling_exchange::Combining;
-use brambling_exchange::transports::switchboard::{Party, Refused, Switchboard};
-use brambling_exchange::transports::tcp::{Lost, NetOptions, Place};
+use brambling_controller::{Controller, ControllerEffect};
+use brambling_exchange::CombiningOptions;
+use brambling_exchange::transports::switchboard::{Party, PartyRefusal, Switchboard};
+use brambling_exchange::transports::tcp::{Lost, NetOptions, ReadTarget};
 use brambling_exchange::transports::tls::Tls;
 use brambling_memory::Budget;
 use brambling_memory::held;
@@ -22,7 +22,7 @@ use brambling_protocol::{
     Entry, EntryRange, Generation, JobId, JobKey, PartitionMap, Priority, Sequence, WorkerId,
 };
 use brambling_simulation::{Results, interpret, random_program, seeds};
-use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
+use brambling_worker::executor::{Job, JobOptions, Membership, Pool, QuietCaller, Transport};
 use brambling_worker::node::{Node, NodeOptions};
 use certificates::Authority;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ fn board(epoch: u64, tls: Option<&Tls>, local: bool) -> Arc<Switchboard> {
 
 struct Wire(Arc<Switchboard>);
 
-impl Carrier for Wire {
+impl Transport for Wire {
     fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>) {
         let frames = frames.into_iter();
         self.0.send(KEY, frames.map(|(to, _, frame)| (to, frame)));
@@ -85,16 +85,16 @@ impl Party for Worker {
     fn received(&self, peer: WorkerId) -> Sequence {
         self.0.received(peer)
     }
-    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), PartyRefusal> {
         Ok(self.0.on_reconnect(peer, received)?)
     }
-    fn place(&self, _: WorkerId, begun: &[u8]) -> Option<Place> {
+    fn place(&self, _: WorkerId, begun: &[u8]) -> Option<ReadTarget> {
         let place = self.0.place(begun);
         self.2
             .fetch_add(u64::from(place.is_some()), Ordering::Relaxed);
         place
     }
-    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         Ok(self.0.on_frame(peer, frame)?)
     }
     fn on_lost(&self, _: WorkerId, why: &Lost) {
@@ -118,13 +118,13 @@ impl Control {
         drop(controller);
         for effect in effects {
             match effect {
-                Effect::Send { to, bytes, .. } => self.board.send(KEY, [(to, bytes)]),
-                Effect::Moved { .. } => {
+                ControllerEffect::Send { to, bytes, .. } => self.board.send(KEY, [(to, bytes)]),
+                ControllerEffect::Moved { .. } => {
                     self.moves.fetch_add(1, Ordering::Relaxed);
                 }
-                Effect::Ended { failure } => assert_eq!(failure, None),
-                Effect::Stays { shard, .. } => panic!("there is room for {shard}"),
-                Effect::Left { worker } => panic!("{worker} was not told to leave"),
+                ControllerEffect::Ended { failure } => assert_eq!(failure, None),
+                ControllerEffect::Stays { shard, .. } => panic!("there is room for {shard}"),
+                ControllerEffect::Left { worker } => panic!("{worker} was not told to leave"),
             }
         }
         result
@@ -135,10 +135,10 @@ impl Party for Control {
     fn received(&self, peer: WorkerId) -> Sequence {
         self.with(|controller| controller.received(peer))
     }
-    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), PartyRefusal> {
         Ok(self.with(|controller| controller.on_reconnect(peer, received))?)
     }
-    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         Ok(self.with(|controller| controller.on_frame(peer, frame.bytes()))?)
     }
 }
@@ -189,7 +189,7 @@ fn member(
         frame_bytes: sizes.frame_bytes,
         part_bytes: sizes.part_bytes,
         fan_out: 1,
-        combining: Combining {
+        combining: CombiningOptions {
             sources_min: 0,
             bits: 1,
         },
@@ -202,8 +202,8 @@ fn member(
         carrier: Arc::new(Wire(board.clone())),
         placed: here.map(|shard| (shard, 1)).collect(),
     };
-    let beds = pools[me.0 as usize].beds();
-    Job::member(plan.clone(), beds, JobOptions::default(), membership).unwrap()
+    let parkers = pools[me.0 as usize].parkers();
+    Job::member(plan.clone(), parkers, JobOptions::default(), membership).unwrap()
 }
 
 /// How what is sent is cut.

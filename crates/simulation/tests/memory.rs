@@ -3,8 +3,8 @@
 //! Catches a thread that waits for the disk while other shards could run, a gather that nobody calls again, a failure that is not told, and a shard that
 //! counts twice on its way, or for ever. What a disk does by itself the tests of `storage` check.
 
-use brambling_controller::{Controller, Effect};
-use brambling_exchange::Combining;
+use brambling_controller::{Controller, ControllerEffect};
+use brambling_exchange::CombiningOptions;
 use brambling_memory::{Budget, Class, Floors, OutOfMemory, Spill, SpillError, Spilled};
 use brambling_program::{
     Bindings, DatasetId, GroupId, Inbox, Outbox, Partitioner, Plan, Program, Relation, ShardId,
@@ -12,9 +12,9 @@ use brambling_program::{
 use brambling_protocol::frame::Packet;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_storage::FilePool;
-use brambling_worker::cargo::Bytes;
-use brambling_worker::executor::{Carrier, Job, JobOptions, Membership, Pool, QuietCaller};
+use brambling_worker::executor::{Job, JobOptions, Membership, Pool, QuietCaller, Transport};
 use brambling_worker::node::{Node, NodeOptions};
+use brambling_worker::piece_data::PieceBytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
@@ -99,10 +99,10 @@ impl Spilled for There {
 
 struct Wire {
     me: WorkerId,
-    network: Mutex<Sender<(WorkerId, WorkerId, Bytes)>>,
+    network: Mutex<Sender<(WorkerId, WorkerId, PieceBytes)>>,
 }
 
-impl Carrier for Wire {
+impl Transport for Wire {
     fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>) {
         for (to, _, packet) in frames {
             let frame = (self.me, to, packet.to_bytes());
@@ -198,7 +198,7 @@ fn job(
         frame_bytes: 1 << 20,
         part_bytes: PART_BYTES as usize,
         fan_out: 2,
-        combining: Combining::USUAL,
+        combining: CombiningOptions::USUAL,
         budget: has.budget.clone(),
         spill: (has.disk.clone()).map(|disk| Arc::new(Place(disk)) as Arc<dyn Spill>),
     };
@@ -212,7 +212,7 @@ fn job(
         files: Some(Arc::new(FilePool::start().unwrap())),
         ..JobOptions::default()
     };
-    Job::member(plan.clone(), pool.beds(), options, membership).unwrap()
+    Job::member(plan.clone(), pool.parkers(), options, membership).unwrap()
 }
 
 /// Runs a program on workers; `meanwhile` is asked again and again whether it has seen what it wants. How the job ended.
@@ -269,12 +269,12 @@ fn run(
             }
             for effect in controller.take_effects() {
                 match effect {
-                    Effect::Send { to, bytes, .. } => {
+                    ControllerEffect::Send { to, bytes, .. } => {
                         let frame = (WorkerId::CONTROLLER, to, bytes);
                         network.send(frame).expect("it is received here");
                     }
-                    Effect::Ended { failure } => ended = Some(failure),
-                    Effect::Moved { .. } => {}
+                    ControllerEffect::Ended { failure } => ended = Some(failure),
+                    ControllerEffect::Moved { .. } => {}
                     effect => panic!("{effect:?}"),
                 }
             }

@@ -29,7 +29,7 @@ fn execute(random: &RandomProgram, threads: u32, options: JobOptions, pools: &[P
     let program = Arc::new(random.program.clone());
     let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
     let pool = &pools[threads as usize - 1];
-    let mut job = Job::new(plan, pool.beds(), options);
+    let mut job = Job::new(plan, pool.parkers(), options);
     pool.run(&job, &mut QuietCaller)
         .unwrap_or_else(|failure| panic!("{failure}\n{}", random.program.spec()));
     // A completion may still hold it, for a moment.
@@ -125,7 +125,7 @@ fn stay(pool: &Pool) {
     });
     p.keep(&parts);
     let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
-    let job = Job::new(plan, pool.beds(), options());
+    let job = Job::new(plan, pool.parkers(), options());
     pool.run(&job, &mut QuietCaller).unwrap();
 }
 

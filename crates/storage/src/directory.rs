@@ -35,7 +35,7 @@ pub struct OpenError {
 
 /// What has gone to a directory and come back, since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct SpillCounts {
     /// Pieces that were written.
     pub spills: u64,
     /// Their bytes.
@@ -102,9 +102,9 @@ impl SpillDirectory {
     }
 
     /// What went there and came back.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> SpillCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        SpillCounts {
             spills: of(&self.inner.spills),
             spilled_bytes: of(&self.inner.spilled_bytes),
             reads: of(&self.inner.reads),

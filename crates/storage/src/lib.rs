@@ -5,6 +5,6 @@ mod pool;
 mod requests;
 mod segment;
 
-pub use directory::{Counts, OpenError, SpillDirectory};
+pub use directory::{OpenError, SpillCounts, SpillDirectory};
 pub use pool::{FilePool, Request, Ticket};
-pub use requests::{Delete, FileError, Flush, NamedFile, Put, Read, Recall, Write};
+pub use requests::{Delete, FileError, FileRead, FileWrite, Flush, NamedFile, Put, Recall};

@@ -52,12 +52,12 @@ pub trait Request: Send + 'static {
 /// Threads for files.
 #[derive(Debug)]
 pub struct FilePool {
-    shared: Arc<Shared>,
+    shared: Arc<FilePoolShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FilePoolShared {
     queue: Mutex<Queue>,
     news: Condvar,
     queued_max: usize,
@@ -130,7 +130,7 @@ impl FilePool {
     }
 
     fn of(threads: usize, queued_max: usize) -> std::io::Result<FilePool> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FilePoolShared {
             queue: Mutex::default(),
             news: Condvar::new(),
             queued_max,
@@ -232,7 +232,7 @@ impl Drop for FilePool {
     }
 }
 
-impl Shared {
+impl FilePoolShared {
     /// A thread's life.
     fn work(&self) {
         while let Some((request, woken)) = self.next() {

@@ -104,7 +104,7 @@ impl NamedFile {
 
 /// Reads a range of a file: as many bytes as the buffer is long.
 #[derive(Debug)]
-pub struct Read {
+pub struct FileRead {
     /// The file.
     pub file: Arc<NamedFile>,
     /// Where the range begins.
@@ -113,7 +113,7 @@ pub struct Read {
     pub into: Vec<u8>,
 }
 
-impl Request for Read {
+impl Request for FileRead {
     type Done = Vec<u8>;
 
     fn run(mut self) -> Result<Vec<u8>, FileError> {
@@ -141,7 +141,7 @@ impl Request for Read {
 
 /// Writes bytes to a file at a place.
 #[derive(Debug)]
-pub struct Write {
+pub struct FileWrite {
     /// The file.
     pub file: Arc<NamedFile>,
     /// Where the first byte goes.
@@ -150,7 +150,7 @@ pub struct Write {
     pub bytes: Vec<u8>,
 }
 
-impl Request for Write {
+impl Request for FileWrite {
     type Done = Vec<u8>;
 
     fn run(self) -> Result<Vec<u8>, FileError> {

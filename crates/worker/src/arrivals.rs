@@ -1,19 +1,20 @@
 //! What has come for one shard and was not gathered: part of the shard, which moves with it. Only whoever runs the shard touches it.
 //!
 //! # Rules
-//! * What comes by mail is taken here once for each name ([`Inbox`]), whatever order it comes in.
+//! * What comes through the mailbox is taken here once for each name ([`ShardInbox`]), whatever order it comes in.
 //! * Of an exchange in which the shard has places, the pieces of the lowest open turn go there as soon as they are whole ([`Arrivals::whole`]); the
 //!   shard gathers them from there. Pieces of later turns wait here, where they count as early.
 //! * What counts for a gather is given back when that has returned.
 
-use crate::cargo::{Bytes, Cargo, Taken};
 use crate::parts::{Packing, Unpacking};
-use crate::waits::{
-    At, Begun, Charge, Charges, Kept, Returning, Returns, Unreturned, Waits, whole,
+use crate::piece_data::{PieceBytes, PieceData, Taken};
+use crate::waiting::{
+    Begun, Charge, Charges, ExchangeTurn, Returning, Returns, Unreturned, WaitingPiece,
+    WaitingRoom, whole,
 };
 use brambling_exchange::{
-    Accepted, Gathered, Inbox, InboxError, InboxState, Item, NextChunk, NoRoom, Relation,
-    Waits as Waiting, Weight,
+    Acceptance, Gathered, InboxError, InboxState, Item, NextChunk, NoRoom, PayloadWeight,
+    ShardInbox, SourceRelation, WaitingItem,
 };
 use brambling_memory::{SpillError, mutants};
 use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
@@ -23,24 +24,24 @@ use std::task::{Poll, Waker};
 
 /// Something for a shard, as it lies in its mailbox.
 #[derive(Debug)]
-pub struct Letter {
+pub struct Delivery {
     /// The exchange and its turn.
-    pub at: At,
+    pub at: ExchangeTurn,
     /// A piece, or that there is none.
-    pub item: Item<Kept>,
+    pub item: Item<WaitingPiece>,
 }
 
 /// The pieces of a complete turn, by ascending source.
-pub type Pieces = Vec<(u32, Taken)>;
+pub type TurnPieces = Vec<(u32, Taken)>;
 
 /// A chunk of a stream: its source, what it is, and how it counts.
-pub type Chunk = (u32, Taken, Charges);
+pub type ArrivedChunk = (u32, Taken, Charges);
 
 /// What has come for a shard.
 #[derive(Debug)]
 pub struct Arrivals {
     shard: ShardId,
-    inbox: Inbox<Kept>,
+    inbox: ShardInbox<WaitingPiece>,
     /// How pieces count that a gather has and has not merged yet.
     gathering: Vec<(ExchangeId, Charge)>,
     /// Turns that are read back from where they were spilled.
@@ -66,10 +67,10 @@ impl Arrivals {
         exchanges: impl IntoIterator<Item = ExchangeId>,
         open_turns: u64,
     ) -> Arrivals {
-        Arrivals::of(shard, Inbox::new(shard, exchanges, open_turns))
+        Arrivals::of(shard, ShardInbox::new(shard, exchanges, open_turns))
     }
 
-    fn of(shard: ShardId, inbox: Inbox<Kept>) -> Arrivals {
+    fn of(shard: ShardId, inbox: ShardInbox<WaitingPiece>) -> Arrivals {
         Arrivals {
             shard,
             inbox,
@@ -92,42 +93,47 @@ impl Arrivals {
     /// What no honest sender sends.
     pub fn accept(
         &mut self,
-        letter: Letter,
-        relation: &impl Relation,
-    ) -> Result<Accepted, InboxError> {
-        let Letter { at, item } = letter;
+        delivery: Delivery,
+        relation: &impl SourceRelation,
+    ) -> Result<Acceptance, InboxError> {
+        let Delivery { at, item } = delivery;
         let is_piece = matches!(item, Item::Piece { .. });
         let accepted = self.inbox.accept(at.0, at.1, item, relation)?;
         self.is_used = true;
-        self.waiting += usize::from(is_piece && accepted != Accepted::Repeated);
+        self.waiting += usize::from(is_piece && accepted != Acceptance::Repeated);
         Ok(accepted)
     }
 
     /// Sources, by their places among all, have ended a turn: of these nothing more comes.
     pub fn ended(
         &mut self,
-        at: At,
+        at: ExchangeTurn,
         places: impl IntoIterator<Item = u32>,
-        relation: &impl Relation,
+        relation: &impl SourceRelation,
     ) {
         self.inbox.cover(at.0, at.1, places, relation);
     }
 
     /// How many of the first sources of a turn were given to [`Arrivals::ended`] or passed over.
-    pub fn known(&mut self, at: At) -> &mut u32 {
+    pub fn known(&mut self, at: ExchangeTurn) -> &mut u32 {
         self.inbox.known(at.0, at.1)
     }
 
     /// Whether all of a turn is here.
     #[inline]
-    pub fn is_complete(&self, at: At, relation: &impl Relation) -> bool {
+    pub fn is_complete(&self, at: ExchangeTurn, relation: &impl SourceRelation) -> bool {
         self.inbox.is_complete(at.0, at.1, relation)
     }
 
     /// Whether all of a complete turn, which is the next to be gathered, is in memory, or never will be. What was spilled is asked for, and the waker
     /// is woken when that is to be asked again.
     #[inline]
-    pub fn is_back(&mut self, at: At, waits: &Waits, waker: impl FnOnce() -> Waker) -> bool {
+    pub fn is_back(
+        &mut self,
+        at: ExchangeTurn,
+        waits: &WaitingRoom,
+        waker: impl FnOnce() -> Waker,
+    ) -> bool {
         match waits.returns() {
             Some(returns) => self.bring_back(at, (waits, returns), &waker()),
             None => true,
@@ -137,11 +143,11 @@ impl Arrivals {
     #[cold]
     fn bring_back(
         &mut self,
-        at: At,
-        (waits, returns): (&Waits, &Arc<Returns>),
+        at: ExchangeTurn,
+        (waits, returns): (&WaitingRoom, &Arc<Returns>),
         waker: &Waker,
     ) -> bool {
-        let mut pieces: Vec<&mut Kept> = self.inbox.lowest_mut(at.0).collect();
+        let mut pieces: Vec<&mut WaitingPiece> = self.inbox.lowest_mut(at.0).collect();
         let begun = self.returning.iter().position(|it| it.at == at);
         let begun = begun.map_or_else(
             || match waits.begin_return(returns, (at, self.shard), &mut pieces, waker) {
@@ -166,10 +172,10 @@ impl Arrivals {
     /// When some were spilled and do not come back.
     pub fn take(
         &mut self,
-        at: At,
-        relation: &impl Relation,
-        waits: &Waits,
-    ) -> Result<Pieces, Unreturned> {
+        at: ExchangeTurn,
+        relation: &impl SourceRelation,
+        waits: &WaitingRoom,
+    ) -> Result<TurnPieces, Unreturned> {
         let mut gathered = Vec::new();
         let is_complete = self.inbox.take(at.0, at.1, relation, &mut gathered);
         assert!(is_complete, "a gather runs when its turn is complete");
@@ -182,20 +188,20 @@ impl Arrivals {
     /// As [`Arrivals::take`].
     pub fn whole(
         &mut self,
-        at: At,
-        relation: &impl Relation,
-        waits: &Waits,
-    ) -> Result<(Pieces, Vec<Range<u64>>), Unreturned> {
+        at: ExchangeTurn,
+        relation: &impl SourceRelation,
+        waits: &WaitingRoom,
+    ) -> Result<(TurnPieces, Vec<Range<u64>>), Unreturned> {
         let (gathered, empty) = self.inbox.take_whole(at.0, at.1, relation);
         Ok((self.hand_out(at, gathered, waits)?, empty))
     }
 
     fn hand_out(
         &mut self,
-        at: At,
-        mut gathered: Vec<Gathered<Kept>>,
-        waits: &Waits,
-    ) -> Result<Pieces, Unreturned> {
+        at: ExchangeTurn,
+        mut gathered: Vec<Gathered<WaitingPiece>>,
+        waits: &WaitingRoom,
+    ) -> Result<TurnPieces, Unreturned> {
         self.waiting -= gathered.len();
         if let Some(place) = self.returning.iter().position(|it| it.at == at) {
             let charge = self.returning.swap_remove(place).end()?;
@@ -217,7 +223,7 @@ impl Arrivals {
     }
 
     /// Whether the next chunk of a streamed exchange's turn is here, or that there is none.
-    pub fn has_next(&mut self, at: At, relation: &impl Relation) -> bool {
+    pub fn has_next(&mut self, at: ExchangeTurn, relation: &impl SourceRelation) -> bool {
         self.inbox.has_next(at.0, at.1, relation)
     }
 
@@ -227,10 +233,10 @@ impl Arrivals {
     /// As [`Arrivals::take`].
     pub fn take_next(
         &mut self,
-        at: At,
-        relation: &impl Relation,
-        waits: &Waits,
-    ) -> Result<Poll<Option<Chunk>>, Unreturned> {
+        at: ExchangeTurn,
+        relation: &impl SourceRelation,
+        waits: &WaitingRoom,
+    ) -> Result<Poll<Option<ArrivedChunk>>, Unreturned> {
         let chunk = match self.inbox.take_next(at.0, at.1, relation) {
             NextChunk::Chunk(chunk) => chunk,
             NextChunk::Nothing => return Ok(Poll::Pending),
@@ -246,7 +252,7 @@ impl Arrivals {
     }
 
     /// A turn was taken by chunks, or as many of them as were wanted: nothing of it is taken any more.
-    pub fn end(&mut self, at: At, waits: &Waits) {
+    pub fn end(&mut self, at: ExchangeTurn, waits: &WaitingRoom) {
         let left = self.inbox.lowest_mut(at.0).count();
         self.waiting = self.waiting.saturating_sub(left);
         self.inbox.catch_up(at.0, at.1 + 1);
@@ -261,36 +267,38 @@ impl Arrivals {
     /// What a source sent lies in a place that is left: it waits here again, and counts nowhere.
     pub fn put_back(
         &mut self,
-        at: At,
-        (source, piece): (u32, Option<Cargo>),
-        relation: &impl Relation,
+        at: ExchangeTurn,
+        (source, piece): (u32, Option<PieceData>),
+        relation: &impl SourceRelation,
     ) {
         self.waiting += usize::from(piece.is_some());
-        let piece = piece.map(Kept::uncounted);
+        let piece = piece.map(WaitingPiece::uncounted);
         self.inbox.put_back(at.0, at.1, (source, piece), relation);
     }
 
     /// A turn was gathered here: nothing of it is taken any more.
-    pub fn retire(&mut self, at: At, waits: &Waits) {
+    pub fn retire(&mut self, at: ExchangeTurn, waits: &WaitingRoom) {
         self.inbox.retire(at.0, at.1);
         self.settle(at.0, waits);
     }
 
     /// A turn was gathered from places: as far as this is concerned, all turns before the next one are over.
-    pub fn retired_elsewhere(&mut self, at: At, waits: &Waits) {
+    pub fn retired_elsewhere(&mut self, at: ExchangeTurn, waits: &WaitingRoom) {
         if self.is_used {
             self.inbox.catch_up(at.0, at.1 + 1);
             self.settle(at.0, waits);
         }
     }
 
-    fn settle(&mut self, exchange: ExchangeId, waits: &Waits) {
+    fn settle(&mut self, exchange: ExchangeId, waits: &WaitingRoom) {
         if !mutants::is_on("gathered-pieces-keep-their-room") {
             let its = self.gathering.extract_if(.., |it| it.0 == exchange);
             its.for_each(|(_, charge)| waits.give_back(charge));
         }
         if self.waiting > 0 {
-            self.inbox.lowest_mut(exchange).for_each(Kept::promote);
+            self.inbox
+                .lowest_mut(exchange)
+                .for_each(WaitingPiece::promote);
         }
     }
 
@@ -304,8 +312,8 @@ impl Arrivals {
     /// # Errors
     /// When something was spilled and cannot be read.
     pub fn pack(mut self, packing: &mut Packing) -> Result<InboxState<u64>, SpillError> {
-        let take = |kept: &mut Kept| {
-            let nothing = Kept::uncounted(Cargo::Bytes(Bytes::new()));
+        let take = |kept: &mut WaitingPiece| {
+            let nothing = WaitingPiece::uncounted(PieceData::Bytes(PieceBytes::new()));
             std::mem::replace(kept, nothing)
         };
         let state = self.inbox.export(take);
@@ -322,17 +330,17 @@ impl Arrivals {
         open_turns: u64,
         state: InboxState<u64>,
         from: &mut Unpacking,
-        relation: &impl Relation,
-        waits: &Waits,
-    ) -> Result<Arrivals, Refusal> {
+        relation: &impl SourceRelation,
+        waits: &WaitingRoom,
+    ) -> Result<Arrivals, ArrivalRefusal> {
         let state = state.try_map(|bytes| {
-            let bytes = from.take(bytes).ok_or(Refusal::Short(shard))?;
-            Ok::<_, Refusal>(Kept::uncounted(Cargo::Bytes(bytes)))
+            let bytes = from.take(bytes).ok_or(ArrivalRefusal::Short(shard))?;
+            Ok::<_, ArrivalRefusal>(WaitingPiece::uncounted(PieceData::Bytes(bytes)))
         })?;
-        let mut inbox = Inbox::import(shard, exchanges, open_turns, state, relation)?;
+        let mut inbox = ShardInbox::import(shard, exchanges, open_turns, state, relation)?;
         let mut waiting = 0;
         for piece in inbox.waiting_mut() {
-            let Waiting {
+            let WaitingItem {
                 exchange,
                 turn,
                 lowest_open,
@@ -348,7 +356,7 @@ impl Arrivals {
     }
 
     /// The job ends: what still counts is given back.
-    pub fn give_up(&mut self, waits: &Waits) {
+    pub fn give_up(&mut self, waits: &WaitingRoom) {
         self.returning.clear();
         let gathering = self.gathering.drain(..).map(|it| it.1);
         gathering.for_each(|charge| waits.give_back(charge));
@@ -360,7 +368,7 @@ impl Arrivals {
 
 /// Why what a shard has brought along cannot be taken.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum ArrivalRefusal {
     /// It is no inbox of this shard's.
     #[error(transparent)]
     Inbox(#[from] InboxError),

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)] // Several readers write into one value, each its own part.
 
 use crate::pieces::Spares;
-use brambling_exchange::place::Room;
+use brambling_exchange::read_target::ReadBuffer;
 use brambling_memory::held;
 use brambling_program::Value;
 use bytes::Bytes;
@@ -147,7 +147,7 @@ impl Drop for Assembly {
     }
 }
 
-impl Room for Region {
+impl ReadBuffer for Region {
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: inside the value's memory, which is not moved while the assembly is there; nobody else was given it, and it is
         // shared only from `self`.

@@ -8,7 +8,6 @@ pub mod arrivals;
 // The executor asks for places, of which its models have none.
 #[cfg_attr(loom, allow(dead_code))]
 mod assembly;
-pub mod cargo;
 #[cfg(not(loom))]
 pub mod executor;
 #[cfg(loom)]
@@ -18,9 +17,12 @@ pub mod executor;
 mod flow;
 pub mod node;
 pub mod parts;
+pub mod piece_data;
 mod pieces;
 mod shard;
-pub mod waits;
+pub mod waiting;
 
-pub use pieces::{PieceMap, PieceQueue, Refused, Sent, Spares};
-pub use shard::{BadState, InOrder, Issue, Next, Place, Shard, ShardState, Surroundings, WINDOW};
+pub use pieces::{PieceMap, PieceQueue, PiecesRefused, Sent, Spares};
+pub use shard::{
+    BadState, InOrder, Issue, IssueSlot, Next, Shard, ShardState, Surroundings, WINDOW,
+};

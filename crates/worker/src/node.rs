@@ -1,7 +1,7 @@
 //! A worker's node: everything of one job that its shards share, and all that comes from other workers.
 //!
-//! A pure state machine: frames, news and finished tasks go in, [`Effect`]s come out. It routes, numbers and acknowledges, and keeps nothing that a
-//! gather waits for: what comes for a shard that is here is handed over ([`Effect::Deliver`]), and so is what shards wait for.
+//! A pure state machine: frames, news and finished tasks go in, [`NodeEffect`]s come out. It routes, numbers and acknowledges, and keeps nothing that a
+//! gather waits for: what comes for a shard that is here is handed over ([`NodeEffect::Deliver`]), and so is what shards wait for.
 //!
 //! # Parts
 //! Four machines, each with its own states and rules: *pieces* on their way and what is retired of them (`node/pieces.rs`), *signals* and the ends of
@@ -26,21 +26,21 @@ mod relations;
 mod signals;
 mod tasks;
 
-pub use effect::{Effect, Outside};
+pub use effect::{NodeEffect, Outside};
 pub use error::NodeError;
 pub use pieces::{Errand, merged_at};
 pub use relations::Relations;
 pub(crate) use relations::sources;
 
-use crate::cargo::Bytes;
-use brambling_exchange::{Combining, CombiningTree};
+use crate::piece_data::PieceBytes;
+use brambling_exchange::{CombiningOptions, CombiningTree};
 use brambling_memory::{Budget, Spill, mutants};
 use brambling_program::{ExchangeId, GroupId, Plan, ShardId};
 use brambling_protocol::frame::{Body, Credit, Joined, Relay, SourceCredit};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
 use members::Members;
 use moves::Moves;
-use pieces::Pieces;
+use pieces::PieceRouting;
 use post::Post;
 use signals::Signals;
 use std::ops::Range;
@@ -72,7 +72,7 @@ pub struct NodeOptions {
     /// [`FAN_OUT`](brambling_protocol::frame::FAN_OUT) for example.
     pub fan_out: usize,
     /// When pieces are merged on their way; the same on all workers of the job.
-    pub combining: Combining,
+    pub combining: CombiningOptions,
     /// What pieces count in that wait here.
     pub budget: Budget,
     /// Where they go that find no room in it.
@@ -83,7 +83,7 @@ pub struct NodeOptions {
 pub struct Node {
     /// Whose it is, the program's relations and the members.
     post: Post,
-    pieces: Pieces,
+    pieces: PieceRouting,
     signals: Signals,
     moves: Moves,
 }
@@ -99,7 +99,7 @@ impl Node {
             options,
         };
         Node {
-            pieces: Pieces::new(&post, plan, map),
+            pieces: PieceRouting::new(&post, plan, map),
             signals: Signals::new(plan),
             moves: Moves::default(),
             post,
@@ -107,10 +107,10 @@ impl Node {
     }
 
     /// What has to be done since the last call.
-    pub fn take_effects(&mut self) -> Vec<Effect> {
+    pub fn take_effects(&mut self) -> Vec<NodeEffect> {
         // Asked for with the effects: whoever runs the node writes them when its lock is free.
         let spills = self.pieces.spills(self.spill()).into_iter();
-        self.post.effects.extend(spills.map(Effect::Errand));
+        self.post.effects.extend(spills.map(NodeEffect::Errand));
         std::mem::take(&mut self.post.effects)
     }
 

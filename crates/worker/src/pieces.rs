@@ -79,7 +79,7 @@ impl Spares {
 const UNCHARGED_BYTES_MAX: u64 = 64 << 10;
 
 /// A kernel was left because the budget has no room for its pieces: the payload of the unwinding.
-pub struct Refused(pub OutOfMemory);
+pub struct PiecesRefused(pub OutOfMemory);
 
 /// A piece that a kernel has begun.
 struct Begun {
@@ -102,7 +102,7 @@ struct Begun {
 /// a vector's spare capacity may be more, but nothing was written there.
 ///
 /// # When there is no room
-/// The kernel is left by unwinding with [`Refused`], which no hook sees: it must not go on allocating. A
+/// The kernel is left by unwinding with [`PiecesRefused`], which no hook sees: it must not go on allocating. A
 /// kernel that catches it meets it again at its next call, and when it returns.
 pub struct PieceMap<'a> {
     source: u32,
@@ -248,7 +248,7 @@ impl<'a> PieceMap<'a> {
             && !std::thread::panicking()
         {
             self.refused = Some(refused);
-            resume_unwind(Box::new(Refused(refused)));
+            resume_unwind(Box::new(PiecesRefused(refused)));
         }
     }
 

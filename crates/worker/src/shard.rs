@@ -36,7 +36,7 @@ pub trait Surroundings {
 
 /// Where an issued instruction stands in its shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum IssueSlot {
     /// At the shard's own place in the code.
     InOrder,
     /// In the window.
@@ -51,7 +51,7 @@ pub struct Issue {
     /// Its turn.
     pub turn: Turn,
     /// Where it stands.
-    pub place: Place,
+    pub place: IssueSlot,
 }
 
 /// What a shard does next.
@@ -74,7 +74,7 @@ pub enum InOrder {
     Run(u32, Turn),
     /// As [`Next::Stalled`].
     Stalled,
-    /// Something else: [`Shard::next_otherwise`] says what.
+    /// Something else: [`Shard::next_general`] says what.
     Other,
 }
 
@@ -133,15 +133,15 @@ impl Shard {
             InOrder::Run(index, turn) => Next::Run(Issue {
                 task: index,
                 turn,
-                place: Place::InOrder,
+                place: IssueSlot::InOrder,
             }),
             InOrder::Stalled => Next::Stalled,
-            InOrder::Other => self.next_otherwise(code, around),
+            InOrder::Other => self.next_general(code, around),
         }
     }
 
     /// What to do next where that is the ordinary: a task that comes in order, while nothing is stalled. Such a task runs
-    /// [in order](Place::InOrder). `is_ready` says whether it has what it needs from elsewhere.
+    /// [in order](IssueSlot::InOrder). `is_ready` says whether it has what it needs from elsewhere.
     #[inline(always)]
     pub fn next_in_order(
         &mut self,
@@ -178,7 +178,7 @@ impl Shard {
     }
 
     /// What to do next where [`Shard::next_in_order`] does not say it.
-    pub fn next_otherwise(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
+    pub fn next_general(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
         // Oldest first: what stands in the window comes before what the shard stands at, and others
         // may wait for it.
         if let Some(issue) = self.ready_in_window(code, around, self.window.len()) {
@@ -198,7 +198,7 @@ impl Shard {
                         return Next::Run(Issue {
                             task: index,
                             turn,
-                            place: Place::InOrder,
+                            place: IssueSlot::InOrder,
                         });
                     }
                     // A full window stalls the shard: the walk must not run ahead without bound.
@@ -325,7 +325,7 @@ impl Shard {
             ready.then_some(Issue {
                 task: index,
                 turn,
-                place: Place::Window(place),
+                place: IssueSlot::Window(place),
             })
         })
     }
@@ -350,13 +350,13 @@ impl Shard {
     #[inline]
     pub fn retire(&mut self, issue: Issue) {
         match issue.place {
-            Place::InOrder => self.at += 1,
-            Place::Window(_) if mutants::is_on("retired-twice") && issue.turn == 1 => {
-                if let Place::Window(place) = issue.place {
+            IssueSlot::InOrder => self.at += 1,
+            IssueSlot::Window(_) if mutants::is_on("retired-twice") && issue.turn == 1 => {
+                if let IssueSlot::Window(place) = issue.place {
                     self.window[place].turn += 1;
                 }
             }
-            Place::Window(place) => {
+            IssueSlot::Window(place) => {
                 // The order of the others stays: it is the program's.
                 self.window.remove(place);
             }
@@ -366,7 +366,7 @@ impl Shard {
     /// Lets an issued instruction wait for a completion; later ones that do not depend on it go ahead.
     pub fn suspend(&mut self, issue: Issue) {
         match issue.place {
-            Place::InOrder => {
+            IssueSlot::InOrder => {
                 // The window may be full: one place beyond it is for the instruction at hand.
                 self.window.push(Entry {
                     task: issue.task,
@@ -375,7 +375,7 @@ impl Shard {
                 });
                 self.at += 1;
             }
-            Place::Window(place) => self.window[place].wait = Wait::Completion,
+            IssueSlot::Window(place) => self.window[place].wait = Wait::Completion,
         }
     }
 
@@ -406,7 +406,7 @@ impl Shard {
             task.kernel.is_some() && is_held(Position { stage, turn })
         };
         if let Op::Task { index: task, block } = self.op(code) {
-            let (turn, place) = (self.turn(block), Place::InOrder);
+            let (turn, place) = (self.turn(block), IssueSlot::InOrder);
             if is_held(task, turn) {
                 let before = self.ready_in_window(code, around, self.window.len());
                 return before.or(Some(Issue { task, turn, place }));

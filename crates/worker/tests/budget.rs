@@ -25,7 +25,7 @@ fn run(budget: &Budget, program: Program, caller: &mut dyn Caller) -> (Result<()
         ..JobOptions::default()
     };
     let pool = Pool::new(THREADS, true).unwrap();
-    let job = Job::new(plan, pool.beds(), options);
+    let job = Job::new(plan, pool.parkers(), options);
     let ended = pool.run(&job, caller);
     drop(job);
     assert_eq!(budget.in_use_bytes(), PRIOR_BYTES, "after {ended:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 fn run(program: Program) {
     let plan = Plan::compile(Arc::new(program), &Bindings::default()).unwrap();
     let pool = Pool::new(2, true).unwrap();
-    let job = Job::new(plan, pool.beds(), JobOptions::default());
+    let job = Job::new(plan, pool.parkers(), JobOptions::default());
     pool.run(&job, &mut QuietCaller).unwrap();
 }
 

@@ -4,16 +4,16 @@
 
 mod support;
 
-use brambling_exchange::Combining;
+use brambling_exchange::CombiningOptions;
 use brambling_program::{Bindings, ExchangeId, GroupId, Max, Plan, Program, ShardId};
 use brambling_protocol::frame::{Body, Frame};
 use brambling_protocol::{Entry, EntryRange, PartitionMap, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::cargo::Bytes;
-use brambling_worker::node::{Effect, Node, NodeOptions};
+use brambling_worker::node::{Node, NodeEffect, NodeOptions};
+use brambling_worker::piece_data::PieceBytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use support::desk::Piece;
+use support::executor::SentPiece;
 use support::{ME, PEER, Worker, nowhere, options};
 
 const SHARDS: u32 = 300;
@@ -50,9 +50,9 @@ fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Worker {
     let options = NodeOptions {
         frame_bytes,
         // Pieces go straight to where they are gathered.
-        combining: Combining {
+        combining: CombiningOptions {
             sources_min: u32::MAX,
-            ..Combining::USUAL
+            ..CombiningOptions::USUAL
         },
         ..options(me, [ME, PEER])
     };
@@ -60,9 +60,9 @@ fn node(me: WorkerId, plan: &Plan, frame_bytes: usize) -> Worker {
     Worker::new(Node::new(plan, map(plan), options), open_turns)
 }
 
-fn sent(node: &mut Worker, to: WorkerId) -> Vec<Bytes> {
+fn sent(node: &mut Worker, to: WorkerId) -> Vec<PieceBytes> {
     let sent = |effect| match effect {
-        Effect::Send {
+        NodeEffect::Send {
             to: peer, packet, ..
         } if peer == to => Some(packet.to_bytes()),
         _ => None,
@@ -83,8 +83,8 @@ fn check(piece_bytes: usize, frame_bytes: usize) -> (usize, usize) {
     for index in 0..SHARDS {
         let shard = ShardId { group, index };
         here.settle(shard, 1).unwrap();
-        let sent = Bytes::from(piece(index, piece_bytes));
-        here.scattered(shard, at, [(0, Piece::Encoded(sent.into()))])
+        let sent = PieceBytes::from(piece(index, piece_bytes));
+        here.scattered(shard, at, [(0, SentPiece::Encoded(sent.into()))])
             .unwrap();
     }
     let destination = ShardId {

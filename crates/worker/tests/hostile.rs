@@ -6,7 +6,7 @@
 
 mod support;
 
-use brambling_exchange::Combining;
+use brambling_exchange::CombiningOptions;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     Bindings, BlockId, ExchangeId, GroupId, Max, Plan, Position, Program, Relation, ShardId,
@@ -14,18 +14,18 @@ use brambling_program::{
 };
 use brambling_protocol::frame::{
     Ack, Body, Credit, Data, DataHead, EmptyMarks, Ended, Frame, Joined, LoopEnd, MapUpdate, News,
-    Piece as Sent, Relay, Reserve, Retired, Route, ShardPart, Signal, SignalQuery, SourceCredit,
-    VersionRange,
+    Piece as Sent, Relay, Reserve, Retired, Route, ShardPart, SignalOutcome, SignalQuery,
+    SourceCredit, VersionRange,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, Priority, Version, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::cargo::{Bytes, Encoded};
-use brambling_worker::node::{Effect, NodeError, NodeOptions};
+use brambling_worker::node::{NodeEffect, NodeError, NodeOptions};
+use brambling_worker::piece_data::{Encoded, PieceBytes};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use support::desk::Piece;
+use support::executor::SentPiece;
 use support::{JOB, ME, PEER, Worker, one, options};
 
 const NOW: Generation = Generation(1);
@@ -50,7 +50,7 @@ fn node(plan: &Plan, me: WorkerId) -> Worker {
         open_turns: 2,
         chunk_bytes: 8,
         frame_bytes: 200,
-        combining: Combining {
+        combining: CombiningOptions {
             sources_min: 0,
             bits: 1,
         },
@@ -60,16 +60,18 @@ fn node(plan: &Plan, me: WorkerId) -> Worker {
 }
 
 /// What travels of a shard that has never run.
-fn luggage(plan: &Plan, shard: ShardId) -> Vec<u8> {
+fn metadata(plan: &Plan, shard: ShardId) -> Vec<u8> {
     let mut holder = node(plan, PEER);
     holder.settle(shard, 1).unwrap();
     holder.on_update(&one(shard, ME, 2)).unwrap();
     holder.depart(shard, b"its data").unwrap();
     let part = |effect| match effect {
-        Effect::Send { packet, .. } => match Frame::decode(&packet.to_bytes()).unwrap().0.body {
-            Body::ShardPart(part) => Some(part.bytes.to_vec()),
-            _ => None,
-        },
+        NodeEffect::Send { packet, .. } => {
+            match Frame::decode(&packet.to_bytes()).unwrap().0.body {
+                Body::ShardPart(part) => Some(part.bytes.to_vec()),
+                _ => None,
+            }
+        }
         _ => None,
     };
     let effects = holder.take_effects().into_iter();
@@ -80,20 +82,20 @@ fn luggage(plan: &Plan, shard: ShardId) -> Vec<u8> {
 fn endless(outcome: bool) -> Vec<u8> {
     let signal = 1;
     let turns = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
-    let luggage = [
+    let metadata = [
         &[4, 0, 0, 0, 1, signal, 0][..],
         &turns,
         &[outcome.into(), 0, 0],
     ]
     .concat();
-    with_nothing(&luggage)
+    with_nothing(&metadata)
 }
 
-/// What travels with this luggage of a shard for which nothing has come, and that has no data.
-fn with_nothing(luggage: &[u8]) -> Vec<u8> {
+/// What travels with this metadata of a shard for which nothing has come, and that has no data.
+fn with_nothing(metadata: &[u8]) -> Vec<u8> {
     [
-        &(luggage.len() as u64).to_le_bytes()[..],
-        luggage,
+        &(metadata.len() as u64).to_le_bytes()[..],
+        metadata,
         &1u64.to_le_bytes(),
         &[0],
     ]
@@ -117,7 +119,7 @@ enum Step {
 #[derive(Clone, Debug)]
 enum Said {
     Owned(Body<'static>),
-    Part(ShardId, Version, (u32, u32), Luggage),
+    Part(ShardId, Version, (u32, u32), ShardMetadata),
     Data {
         head: DataHead,
         versions: (u32, u32, Version),
@@ -128,7 +130,7 @@ enum Said {
 }
 
 #[derive(Clone, Debug)]
-enum Luggage {
+enum ShardMetadata {
     Garbage(Vec<u8>),
     Honest,
     /// In which nothing is said, of the map neither.
@@ -197,7 +199,7 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
     let credit = || (index(), index(), number());
     prop_oneof![
         1 => (generation(), position(), any::<bool>()).prop_map(move |(generation, position, outcome)| {
-            Body::Signal(Signal {
+            Body::Signal(SignalOutcome {
                 job,
                 generation,
                 position,
@@ -275,7 +277,7 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
         2 => (hearers(), generation(), position(), any::<bool>()).prop_map(
             move |(to, generation, position, outcome)| {
                 let to = to.into_iter().map(WorkerId).collect();
-                let news = News::Signal(Signal {
+                let news = News::Signal(SignalOutcome {
                     job,
                     generation,
                     position,
@@ -300,12 +302,12 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
 }
 
 fn said() -> impl Strategy<Value = Said> {
-    let luggage = prop_oneof![
-        4 => Just(Luggage::Honest),
-        2 => Just(Luggage::Empty),
-        1 => any::<bool>().prop_map(Luggage::Endless),
-        2 => (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Luggage::Damaged(at, byte)),
-        1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Luggage::Garbage),
+    let metadata = prop_oneof![
+        4 => Just(ShardMetadata::Honest),
+        2 => Just(ShardMetadata::Empty),
+        1 => any::<bool>().prop_map(ShardMetadata::Endless),
+        2 => (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| ShardMetadata::Damaged(at, byte)),
+        1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(ShardMetadata::Garbage),
     ];
     let parts = prop_oneof![4 => Just((0, 1)), 1 => (0u32..3, 0u32..3)];
     let head = (generation(), exchange(), number(), group()).prop_map(
@@ -325,8 +327,8 @@ fn said() -> impl Strategy<Value = Said> {
     let routes = prop::collection::vec((index(), index(), worker()), 0..3);
     prop_oneof![
         2 => owned().prop_map(Said::Owned),
-        1 => (shard(), number(), parts, luggage)
-            .prop_map(|(shard, version, parts, luggage)| Said::Part(shard, version, parts, luggage)),
+        1 => (shard(), number(), parts, metadata)
+            .prop_map(|(shard, version, parts, metadata)| Said::Part(shard, version, parts, metadata)),
         2 => (head, (index(), index(), number()), pieces, empties, routes).prop_map(
             |(head, versions, pieces, empties, routes)| Said::Data {
                 head,
@@ -360,7 +362,7 @@ struct Run {
     /// The next turn of each shard's gathers and scatters that was here from the beginning.
     turns: BTreeMap<(ShardId, ExchangeId), u64>,
     draining: BTreeSet<ShardId>,
-    luggage: Vec<u8>,
+    metadata: Vec<u8>,
 }
 
 impl Run {
@@ -385,7 +387,7 @@ impl Run {
             }
         }
         Run {
-            luggage: luggage(&plan, away),
+            metadata: metadata(&plan, away),
             node,
             plan,
             said: BTreeMap::new(),
@@ -414,22 +416,22 @@ impl Run {
         };
         for effect in self.node.take_effects() {
             match effect {
-                Effect::Drain(shard) => {
+                NodeEffect::Drain(shard) => {
                     assert!(self.draining.insert(shard), "{shard} is drained twice");
                     self.turns.retain(|(it, _), _| *it != shard);
                 }
-                Effect::Settle { shard, .. } => self.asks(shard),
-                Effect::Send { packet, .. } => {
+                NodeEffect::Settle { shard, .. } => self.asks(shard),
+                NodeEffect::Send { packet, .. } => {
                     Frame::decode(&packet.to_bytes()).unwrap();
                 }
-                Effect::Combine { at, group } => {
+                NodeEffect::Combine { at, group } => {
                     let (pieces, _charges) = self.node.take_group(at, group)?;
                     assert!(!pieces.is_empty(), "{at:?} {group:?}");
                     let first = pieces[0].to_vec();
-                    let piece = Encoded::from(Bytes::from(first));
-                    self.node.combined(at, group, Piece::Encoded(piece))?;
+                    let piece = Encoded::from(PieceBytes::from(first));
+                    self.node.combined(at, group, SentPiece::Encoded(piece))?;
                 }
-                Effect::End { .. } | Effect::Forget(_) => {}
+                NodeEffect::End { .. } | NodeEffect::Forget(_) => {}
                 effect => unreachable!("{effect:?}"),
             }
         }
@@ -458,20 +460,20 @@ impl Run {
         let damaged;
         let body = match &said {
             Said::Owned(body) => body.clone(),
-            Said::Part(shard, version, (part, parts), luggage) => {
-                let bytes = match luggage {
-                    Luggage::Garbage(bytes) => bytes,
-                    Luggage::Honest => &self.luggage,
-                    Luggage::Empty => {
+            Said::Part(shard, version, (part, parts), metadata) => {
+                let bytes = match metadata {
+                    ShardMetadata::Garbage(bytes) => bytes,
+                    ShardMetadata::Honest => &self.metadata,
+                    ShardMetadata::Empty => {
                         damaged = with_nothing(&[4, 0, 0, 0, 0, 0, 0]);
                         &damaged
                     }
-                    Luggage::Endless(outcome) => {
+                    ShardMetadata::Endless(outcome) => {
                         damaged = endless(*outcome);
                         &damaged
                     }
-                    Luggage::Damaged(at, byte) => {
-                        let mut bytes = self.luggage.clone();
+                    ShardMetadata::Damaged(at, byte) => {
+                        let mut bytes = self.metadata.clone();
                         let at = at % bytes.len();
                         bytes[at] = *byte;
                         damaged = bytes;
@@ -638,7 +640,7 @@ fn reduction() -> (ExchangeId, GroupId, GroupId) {
 }
 
 fn signal(outcome: bool) -> Body<'static> {
-    Body::Signal(Signal {
+    Body::Signal(SignalOutcome {
         job: JOB,
         generation: NOW,
         position: Position {
@@ -904,7 +906,7 @@ fn a_shard_does_not_come_by_a_version_that_names_another() {
         entries,
     })))
     .unwrap();
-    let refused = says(Said::Part(shard, version, (0, 1), Luggage::Empty));
+    let refused = says(Said::Part(shard, version, (0, 1), ShardMetadata::Empty));
     assert!(matches!(refused, Err(NodeError::Router(_))), "{refused:?}");
 }
 
@@ -925,7 +927,12 @@ fn a_shard_that_brings_more_outcomes_than_can_be_counted() {
         });
         let mut says = |said| run.step(Step::Says(WorkerId::CONTROLLER, said));
         says(Said::Owned(reserve)).unwrap();
-        let came = says(Said::Part(shard, 2, (0, 1), Luggage::Endless(outcome)));
+        let came = says(Said::Part(
+            shard,
+            2,
+            (0, 1),
+            ShardMetadata::Endless(outcome),
+        ));
         let contradicts = matches!(came, Err(NodeError::TwoOutcomes(at)) if at.turn == 0);
         assert_eq!(contradicts, !outcome, "{came:?}");
         assert_eq!(came.is_ok(), outcome, "{came:?}");

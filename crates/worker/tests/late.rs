@@ -42,7 +42,7 @@ fn job(pool: &Pool, name: &str, step: impl Fn(u32) -> bool + Send + Sync + 'stat
         budget: Budget::unlimited(),
         ..JobOptions::default()
     };
-    Job::new(plan, pool.beds(), options)
+    Job::new(plan, pool.parkers(), options)
 }
 
 #[test]

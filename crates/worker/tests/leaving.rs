@@ -12,11 +12,11 @@ use brambling_protocol::frame::{
 use brambling_protocol::session::WINDOW;
 use brambling_protocol::{FrameSession, Priority, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::cargo::Bytes;
-use brambling_worker::node::{Effect, NodeOptions};
+use brambling_worker::node::{NodeEffect, NodeOptions};
+use brambling_worker::piece_data::PieceBytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::desk::Piece;
+use support::executor::SentPiece;
 use support::{JOB, ME, NOW, PEER, Worker, one, options};
 
 const OTHER: WorkerId = WorkerId(2);
@@ -83,7 +83,7 @@ impl Fixture {
     fn sent(&mut self) -> Sent {
         let mut sent = Vec::new();
         for effect in self.node.take_effects() {
-            let Effect::Send { to, packet, .. } = effect else {
+            let NodeEffect::Send { to, packet, .. } = effect else {
                 continue;
             };
             let bytes = packet.to_bytes();
@@ -127,7 +127,7 @@ impl Fixture {
     }
 
     fn scatters(&mut self, turn: u64) {
-        let piece = Piece::Encoded(Bytes::from_static(b"eight of").into());
+        let piece = SentPiece::Encoded(PieceBytes::from_static(b"eight of").into());
         let shard = self.source();
         let scattered = self.node.scattered(shard, (REDUCTION, turn), [(0, piece)]);
         scattered.unwrap();
@@ -336,7 +336,9 @@ fn no_more_than_a_window_is_under_way() {
         .take_effects()
         .into_iter()
         .map(|effect| match effect {
-            Effect::Send { packet, .. } => Frame::decode(&packet.to_bytes()).unwrap().0.sequence,
+            NodeEffect::Send { packet, .. } => {
+                Frame::decode(&packet.to_bytes()).unwrap().0.sequence
+            }
             other => panic!("{other:?}"),
         });
     let next = [WINDOW, WINDOW + 1].map(Some);
@@ -350,7 +352,7 @@ fn a_long_failure_is_cut_between_characters() {
         let mut it = Fixture::new();
         it.node.failed(text);
         let effects = it.node.take_effects();
-        let [Effect::Send { packet, .. }] = &effects[..] else {
+        let [NodeEffect::Send { packet, .. }] = &effects[..] else {
             panic!("{effects:?}");
         };
         let bytes = packet.to_bytes();

@@ -1,11 +1,11 @@
-//! The executor's races, enumerated by loom: mail, stamps, zone and bed.
+//! The executor's races, enumerated by loom: mail, stamps, queue lock and parker.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p brambling-worker --test loom`.
 #![cfg(loom)]
-#![allow(unsafe_code)] // The zone guards a cell, as it does in the executor.
+#![allow(unsafe_code)] // The queue lock guards a cell, as it does in the executor.
 
 use brambling_exchange::in_process::{Stamp, fences};
-use brambling_worker::executor::{Bed, Mail, Zone};
+use brambling_worker::executor::{BiasedLock, Doorbell, Parker};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,21 +15,21 @@ use std::time::Duration;
 #[test]
 fn no_posted_shard_is_left_lying() {
     loom::model(|| {
-        let mail = Arc::new(Mail::new(2));
+        let doorbell = Arc::new(Doorbell::new(2));
         let published = Arc::new(AtomicU32::new(0));
         let posters: Vec<_> = (0..2)
             .map(|shard| {
-                let (mail, published) = (mail.clone(), published.clone());
+                let (doorbell, published) = (doorbell.clone(), published.clone());
                 loom::thread::spawn(move || {
                     published.fetch_add(1 << shard, Ordering::Release);
-                    mail.post(shard);
+                    doorbell.post(shard);
                 })
             })
             .collect();
         let mut seen = 0;
         let mut look = || {
-            if mail.has_any() {
-                mail.take(|shard| {
+            if doorbell.has_any() {
+                doorbell.take(|shard| {
                     assert_ne!(published.load(Ordering::Acquire) & (1 << shard), 0);
                     seen |= 1 << shard;
                 });
@@ -48,21 +48,21 @@ fn no_posted_shard_is_left_lying() {
 #[test]
 fn nobody_sleeps_on_mail() {
     loom::model(|| {
-        let mail = Arc::new(Mail::new(1));
-        let bed = Arc::new(Bed::default());
+        let doorbell = Arc::new(Doorbell::new(1));
+        let parker = Arc::new(Parker::default());
         let poster = {
-            let (mail, bed) = (mail.clone(), bed.clone());
+            let (doorbell, parker) = (doorbell.clone(), parker.clone());
             loom::thread::spawn(move || {
-                if mail.post(0) {
-                    bed.wake();
+                if doorbell.post(0) {
+                    parker.wake();
                 }
             })
         };
         let mut seen = false;
         while !seen {
-            bed.sleep(Duration::ZERO, || mail.has_any());
-            if mail.has_any() {
-                mail.take(|_| seen = true);
+            parker.park(Duration::ZERO, || doorbell.has_any());
+            if doorbell.has_any() {
+                doorbell.take(|_| seen = true);
             }
         }
         poster.join().unwrap();
@@ -73,22 +73,22 @@ fn nobody_sleeps_on_mail() {
 #[test]
 fn nobody_sleeps_on_a_stamp() {
     loom::model(|| {
-        let (mail, bed) = (Arc::new(Mail::new(1)), Arc::new(Bed::default()));
+        let (doorbell, parker) = (Arc::new(Doorbell::new(1)), Arc::new(Parker::default()));
         let stamp = Arc::new(Stamp::default());
         let source = {
-            let (mail, bed, stamp) = (mail.clone(), bed.clone(), stamp.clone());
+            let (doorbell, parker, stamp) = (doorbell.clone(), parker.clone(), stamp.clone());
             loom::thread::spawn(move || {
                 stamp.end(0);
                 fences::light();
-                if bed.is_asleep() && mail.post(0) {
-                    bed.wake();
+                if parker.is_parked() && doorbell.post(0) {
+                    parker.wake();
                 }
             })
         };
         while !stamp.has_ended(0) {
-            bed.sleep(Duration::ZERO, || mail.has_any() || stamp.has_ended(0));
-            if mail.has_any() {
-                mail.take(|_| {});
+            parker.park(Duration::ZERO, || doorbell.has_any() || stamp.has_ended(0));
+            if doorbell.has_any() {
+                doorbell.take(|_| {});
             }
         }
         source.join().unwrap();
@@ -99,13 +99,13 @@ fn nobody_sleeps_on_a_stamp() {
 #[test]
 fn owner_and_thief_never_meet_in_the_zone() {
     loom::model(|| {
-        let zone = Arc::new(Zone::default());
+        let queue_lock = Arc::new(BiasedLock::default());
         let queue = Arc::new(UnsafeCell::new(2u32));
         let taken = Arc::new(AtomicU32::new(0));
         let thief = {
-            let (zone, queue, taken) = (zone.clone(), queue.clone(), taken.clone());
+            let (queue_lock, queue, taken) = (queue_lock.clone(), queue.clone(), taken.clone());
             loom::thread::spawn(move || {
-                if let Some(locked) = zone.try_lock() {
+                if let Some(locked) = queue_lock.try_lock() {
                     // SAFETY: the lock keeps the owner out.
                     queue.with_mut(|queue| unsafe { *queue -= 1 });
                     taken.fetch_add(1, Ordering::Relaxed);
@@ -113,13 +113,13 @@ fn owner_and_thief_never_meet_in_the_zone() {
                 }
             })
         };
-        zone.enter();
-        // SAFETY: inside our own zone.
+        queue_lock.enter();
+        // SAFETY: under our own queue lock.
         queue.with_mut(|queue| unsafe { *queue -= 1 });
-        zone.leave();
+        queue_lock.leave();
         thief.join().unwrap();
-        zone.enter();
-        // SAFETY: inside our own zone.
+        queue_lock.enter();
+        // SAFETY: under our own queue lock.
         let left = queue.with(|queue| unsafe { *queue });
         assert_eq!(left + taken.load(Ordering::Relaxed), 1);
     });
@@ -129,18 +129,18 @@ fn owner_and_thief_never_meet_in_the_zone() {
 #[test]
 fn a_request_is_taken_once() {
     loom::model(|| {
-        let zone = Arc::new(Zone::default());
+        let queue_lock = Arc::new(BiasedLock::default());
         let asked = Arc::new(AtomicBool::new(false));
         let thief = {
-            let (zone, asked) = (zone.clone(), asked.clone());
+            let (queue_lock, asked) = (queue_lock.clone(), asked.clone());
             loom::thread::spawn(move || {
-                zone.request(3);
+                queue_lock.request(3);
                 asked.store(true, Ordering::Release);
             })
         };
-        let first = zone.take_request();
+        let first = queue_lock.take_request();
         thief.join().unwrap();
-        let second = zone.take_request();
+        let second = queue_lock.take_request();
         assert_eq!(first.or(second), Some(3));
         assert!(first.is_none() || second.is_none());
     });

@@ -10,11 +10,11 @@ use brambling_memory::{Budget, Class, Floors};
 use brambling_program::{ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::{Body, Frame, MapUpdate, Reserve, ShardPart};
 use brambling_protocol::{Entry, EntryRange, Priority, Sequence, WorkerId};
-use brambling_worker::arrivals::{Arrivals, Refusal};
-use brambling_worker::cargo::Bytes;
-use brambling_worker::node::{Effect, Node, NodeError, NodeOptions};
+use brambling_worker::arrivals::{ArrivalRefusal, Arrivals};
+use brambling_worker::node::{Node, NodeEffect, NodeError, NodeOptions};
 use brambling_worker::parts::Unpacking;
-use brambling_worker::waits::Waits;
+use brambling_worker::piece_data::PieceBytes;
+use brambling_worker::waiting::WaitingRoom;
 use brambling_worker::{BadState, Shard, ShardState};
 use support::{JOB, ME, NOW, PEER, counting, one, options};
 
@@ -53,7 +53,7 @@ impl Says<'_> {
 /// The shard leaves for where the map gives it to.
 fn leaves_with(holder: &mut Node, body: &[u8]) {
     holder.leave(SHARD);
-    let body = vec![Bytes::copy_from_slice(body)];
+    let body = vec![PieceBytes::copy_from_slice(body)];
     holder.depart(SHARD, Vec::new(), body).unwrap();
 }
 
@@ -81,8 +81,8 @@ fn reserve(node: &mut Node, bytes: u64) -> bool {
     Says(node, WorkerId::CONTROLLER, 0)
         .say(Body::Reserve(reserve))
         .unwrap();
-    let answer = |effect: &Effect| match effect {
-        Effect::Send { to, packet, .. } if *to == WorkerId::CONTROLLER => {
+    let answer = |effect: &NodeEffect| match effect {
+        NodeEffect::Send { to, packet, .. } if *to == WorkerId::CONTROLLER => {
             match Frame::decode(&packet.to_bytes()).unwrap().0.body {
                 Body::Reserved(reserved) => Some(reserved.granted),
                 _ => None,
@@ -147,7 +147,7 @@ fn parts_that_do_not_fit_and_states_that_cannot_be_read_are_refused() {
 
 /// What travels before a shard's body: its form, what it has retired, what it merges no more, what destinations have retired, outcomes of
 /// signals, members and the map.
-type Luggage = (
+type TravellingMetadata = (
     u16,
     Vec<(ExchangeId, u64)>,
     Vec<(ExchangeId, u64)>,
@@ -158,8 +158,8 @@ type Luggage = (
 );
 
 /// How a node answers that has made room, and knows that a signal was true at turn 3.
-fn answer(luggage: &Luggage) -> Result<(), NodeError> {
-    let bytes = postcard::to_stdvec(luggage).unwrap();
+fn answer(metadata: &TravellingMetadata) -> Result<(), NodeError> {
+    let bytes = postcard::to_stdvec(metadata).unwrap();
     let bytes = [&(bytes.len() as u64).to_le_bytes()[..], &bytes].concat();
     let mut node = node(Budget::unlimited());
     assert!(reserve(&mut node, 10));
@@ -174,7 +174,7 @@ fn answer(luggage: &Luggage) -> Result<(), NodeError> {
 /// It is of the right form, and says what cannot be.
 #[test]
 fn luggage_that_contradicts_what_is_known_is_refused() {
-    let good: Luggage = (
+    let good: TravellingMetadata = (
         4,
         vec![],
         vec![],
@@ -184,10 +184,10 @@ fn luggage_that_contradicts_what_is_known_is_refused() {
         vec![],
     );
     answer(&good).unwrap();
-    let refused = |change: fn(&mut Luggage)| {
-        let mut luggage = good.clone();
-        change(&mut luggage);
-        answer(&luggage).unwrap_err()
+    let refused = |change: fn(&mut TravellingMetadata)| {
+        let mut metadata = good.clone();
+        change(&mut metadata);
+        answer(&metadata).unwrap_err()
     };
     let of_another_form = refused(|it| it.0 = 3);
     assert!(matches!(of_another_form, NodeError::State(SHARD)));
@@ -218,7 +218,7 @@ fn luggage_that_contradicts_what_is_known_is_refused() {
 /// What had come for a shard elsewhere is judged as if it came here: of an exchange that does not lead to it nothing does.
 #[test]
 fn a_shard_that_brings_what_is_not_its_own_is_refused() {
-    let waits = Waits::new(Budget::unlimited(), None);
+    let waits = WaitingRoom::new(Budget::unlimited(), None);
     let mine = ExchangeId(0);
     let import = |exchange| {
         let (next, turns) = (3, Vec::new());
@@ -238,7 +238,7 @@ fn a_shard_that_brings_what_is_not_its_own_is_refused() {
     let refused = import(other).unwrap_err();
     let is_named = matches!(
         refused,
-        Refusal::Inbox(InboxError::UnknownExchange(it)) if it == other
+        ArrivalRefusal::Inbox(InboxError::UnknownExchange(it)) if it == other
     );
     assert!(is_named, "{refused:?}");
     assert!(matches!(refused.into(), NodeError::Inbox(_)));
@@ -274,20 +274,20 @@ fn a_newcomer_hears_from_a_shard_whom_its_holder_knew() {
     let mut there = node_of(newcomer, Vec::new(), Budget::unlimited());
     assert!(reserve(&mut there, 100));
     for effect in holder.take_effects() {
-        if let Effect::Send { to, packet, .. } = effect
+        if let NodeEffect::Send { to, packet, .. } = effect
             && to == newcomer
         {
             there.on_frame(ME, &packet.to_bytes()).unwrap();
         }
     }
     let mut effects = there.take_effects();
-    let settles = |effect: &mut Effect| match effect {
-        Effect::Settle { shard: SHARD, body } => body.take(body.bytes()).unwrap() == "its data",
+    let settles = |effect: &mut NodeEffect| match effect {
+        NodeEffect::Settle { shard: SHARD, body } => body.take(body.bytes()).unwrap() == "its data",
         _ => false,
     };
     assert!(effects.iter_mut().any(settles), "{effects:?}");
     assert!(there.knows(ME) && there.knows(PEER));
-    let greets = |effect: &Effect| matches!(effect, Effect::Send { to: PEER, .. });
+    let greets = |effect: &NodeEffect| matches!(effect, NodeEffect::Send { to: PEER, .. });
     assert!(effects.iter().any(greets), "{effects:?}");
 }
 
@@ -305,7 +305,7 @@ fn a_newcomer_that_calls_first_is_greeted() {
     assert!(node.knows(newcomer));
     let mut greetings = 0;
     for effect in node.take_effects() {
-        if let Effect::Send { to, packet, .. } = effect {
+        if let NodeEffect::Send { to, packet, .. } = effect {
             assert_eq!(to, newcomer);
             let bytes = packet.to_bytes();
             let (frame, _) = Frame::decode(&bytes).unwrap();
@@ -351,7 +351,7 @@ fn older_news_do_not_send_a_shard_away() {
     says.say(news(VERSION + 1)).unwrap();
     assert!(!node.may_run(SHARD));
     let effects = node.take_effects();
-    let drains = |effect: &&Effect| matches!(effect, Effect::Drain(SHARD));
+    let drains = |effect: &&NodeEffect| matches!(effect, NodeEffect::Drain(SHARD));
     assert_eq!(effects.iter().filter(drains).count(), 1);
 }
 
@@ -414,11 +414,11 @@ fn a_shard_brings_the_map() {
     holder.take_effects();
     leaves_with(&mut holder, b"where it stands");
     for effect in holder.take_effects() {
-        if let Effect::Send { to: ME, packet, .. } = effect {
+        if let NodeEffect::Send { to: ME, packet, .. } = effect {
             newcomer.on_frame(PEER, &packet.to_bytes()).unwrap();
         }
     }
-    let settled = |effect: &Effect| matches!(effect, Effect::Settle { shard: SHARD, .. });
+    let settled = |effect: &NodeEffect| matches!(effect, NodeEffect::Settle { shard: SHARD, .. });
     assert!(newcomer.take_effects().iter().any(settled));
     for index in [0, 2] {
         let group = SHARD.group;

@@ -9,19 +9,19 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId};
 use brambling_protocol::frame::{Body, Data, DataHead, Frame, Packet, Piece, VersionRange};
 use brambling_protocol::{Priority, WorkerId};
-use brambling_worker::cargo::Bytes;
 use brambling_worker::executor::{
-    Carrier, Failure, Job, JobOptions, Membership, Pool, QuietCaller,
+    Failure, Job, JobOptions, Membership, Pool, QuietCaller, Transport,
 };
 use brambling_worker::node::{NodeError, NodeOptions};
+use brambling_worker::piece_data::PieceBytes;
 use std::sync::{Arc, Mutex};
 use support::{JOB, ME, NOW, PEER, options};
 
 /// Keeps what is sent.
 #[derive(Default)]
-struct Kept(Mutex<Vec<(WorkerId, Bytes)>>);
+struct Kept(Mutex<Vec<(WorkerId, PieceBytes)>>);
 
-impl Carrier for Kept {
+impl Transport for Kept {
     fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>) {
         let frames = frames
             .into_iter()
@@ -34,10 +34,13 @@ impl Kept {
     /// The failures of which the controller was told.
     fn failures(&self) -> Vec<String> {
         let kept = self.0.lock().unwrap();
-        let failure = |(to, bytes): &(WorkerId, Bytes)| match Frame::decode(bytes).unwrap().0.body {
-            Body::Failed(failed) if *to == WorkerId::CONTROLLER => Some(failed.failure.to_owned()),
-            _ => None,
-        };
+        let failure =
+            |(to, bytes): &(WorkerId, PieceBytes)| match Frame::decode(bytes).unwrap().0.body {
+                Body::Failed(failed) if *to == WorkerId::CONTROLLER => {
+                    Some(failed.failure.to_owned())
+                }
+                _ => None,
+            };
         kept.iter().filter_map(failure).collect()
     }
 }
@@ -57,7 +60,7 @@ fn member(pool: &Pool, budget_bytes: u64, carrier: &Arc<Kept>) -> Arc<Job> {
         carrier: carrier.clone(),
         placed: Vec::new(),
     };
-    Job::member(plan, pool.beds(), JobOptions::default(), membership).unwrap()
+    Job::member(plan, pool.parkers(), JobOptions::default(), membership).unwrap()
 }
 
 /// A piece of the reduction for its only destination, which is nowhere yet.

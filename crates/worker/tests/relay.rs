@@ -7,11 +7,11 @@ mod support;
 
 use brambling_program::{GroupId, Plan, Position, ShardId, StageId};
 use brambling_protocol::frame::{
-    Ack, Body, FAN_OUT, Frame, Gone, Joined, Leaves, MapUpdate, News, Relay, Signal,
+    Ack, Body, FAN_OUT, Frame, Gone, Joined, Leaves, MapUpdate, News, Relay, SignalOutcome,
 };
 use brambling_protocol::{Entry, FrameSession, Generation, JobId, Priority, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::node::Effect;
+use brambling_worker::node::NodeEffect;
 use std::collections::BTreeMap;
 use support::{JOB, NOW, Worker, counting, one, options};
 
@@ -26,9 +26,9 @@ fn node(plan: &Plan, me: u32, count: u32) -> Worker {
     support::worker(plan, options(WorkerId(me), (0..count).map(WorkerId)))
 }
 
-fn signal() -> Signal {
+fn signal() -> SignalOutcome {
     let (stage, turn) = (SIGNAL, 0);
-    Signal {
+    SignalOutcome {
         job: JOB,
         generation: NOW,
         position: Position { stage, turn },
@@ -94,7 +94,7 @@ fn hint(from: u32, to: &mut Worker, body: Body<'_>) {
 fn told(node: &mut Worker) -> BTreeMap<u32, Vec<u32>> {
     let mut told = BTreeMap::new();
     for effect in node.take_effects() {
-        let Effect::Send { to, packet, .. } = effect else {
+        let NodeEffect::Send { to, packet, .. } = effect else {
             continue;
         };
         let bytes = packet.to_bytes();
@@ -115,7 +115,7 @@ fn carry(nodes: &mut [Worker]) -> Vec<usize> {
         let mut frames = Vec::new();
         for (at, node) in nodes.iter_mut().enumerate() {
             for effect in node.take_effects() {
-                if let Effect::Send { to, packet, .. } = effect
+                if let NodeEffect::Send { to, packet, .. } = effect
                     && to != WorkerId::CONTROLLER
                 {
                     let bytes = packet.to_bytes();
@@ -316,7 +316,7 @@ fn mutant_of_a_worker_that_leaves_before_it_has_handed_on() {
 #[test]
 fn news_of_others_are_not_handed_on() {
     let mut node = first(30);
-    let old = Signal {
+    let old = SignalOutcome {
         generation: Generation(1),
         ..signal()
     };
@@ -345,7 +345,7 @@ fn a_tick_asks_some_and_the_next_ones_the_others() {
         let effects = node.take_effects();
         assert_eq!(effects.len(), FAN_OUT);
         for effect in effects {
-            if let Effect::Send { to, .. } = effect {
+            if let NodeEffect::Send { to, .. } = effect {
                 *asked.entry(to).or_insert(0) += 1;
             }
         }

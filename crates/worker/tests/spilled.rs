@@ -11,11 +11,11 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{Bindings, ExchangeId, Max, Plan, Program, ShardId, Turn, Value};
 use brambling_protocol::frame::{Body, Data, DataHead, Frame, Reserve, VersionRange};
 use brambling_protocol::{Priority, Version, WorkerId};
-use brambling_worker::cargo::Bytes;
-use brambling_worker::node::{Effect, NodeError, NodeOptions};
+use brambling_worker::node::{NodeEffect, NodeError, NodeOptions};
+use brambling_worker::piece_data::PieceBytes;
 use std::ops::Range;
 use std::sync::Arc;
-use support::desk::Piece;
+use support::executor::SentPiece;
 use support::shelf::Shelf;
 use support::{JOB, ME, NOW, PEER, Worker, one, options};
 
@@ -80,7 +80,7 @@ impl Fixture {
 
     /// A source speaks at the reduction.
     fn reduces(&mut self, source: u32, turn: Turn) -> Result<(), NodeError> {
-        let piece = Piece::Encoded(payload(source, turn).into());
+        let piece = SentPiece::Encoded(payload(source, turn).into());
         let shard = self.source(REDUCTION, source);
         (self.node).scattered(shard, (REDUCTION, turn), [(0, piece)])
     }
@@ -168,7 +168,7 @@ fn shards(plan: &Plan) -> Vec<ShardId> {
     shards.collect()
 }
 
-fn payload(source: u32, turn: Turn) -> Bytes {
+fn payload(source: u32, turn: Turn) -> PieceBytes {
     let byte = |at| (source as u64 * 50 + turn * 7 + at) as u8;
     (0..PIECE_BYTES).map(byte).collect()
 }
@@ -208,7 +208,7 @@ fn a_broadcast_counts_once() {
     let mut it = Fixture::new(10_000, 20_000, None);
     let shard = it.source(BROADCAST, 0);
     let piece = payload(0, 0);
-    let to_all = (0..SHARDS).map(|to| (to, Piece::Encoded(piece.clone().into())));
+    let to_all = (0..SHARDS).map(|to| (to, SentPiece::Encoded(piece.clone().into())));
     let to_all: Vec<_> = to_all.collect();
     it.node.scattered(shard, (BROADCAST, 0), to_all).unwrap();
     for index in 0..SHARDS {
@@ -255,7 +255,7 @@ fn values_are_spilled_as_well() {
     let mut it = Fixture::new(10_000, 10_000, Some(&shelf));
     let shard = it.source(REDUCTION, 2);
     let number = 0x0123_4567_89AB_CDEF_u64;
-    let piece = Piece::Value(Value::new(number));
+    let piece = SentPiece::Value(Value::new(number));
     (it.node)
         .scattered(shard, (REDUCTION, 1), [(0, piece)])
         .unwrap();
@@ -277,7 +277,7 @@ fn a_gather_begins_if_its_own_turn_fits() {
     let all = 4 * PIECE_BYTES;
     let mut it = Fixture::new(all, all, Some(&shelf));
     let shard = it.source(BROADCAST, 0);
-    let to_each = (0..SHARDS).map(|to| (to, Piece::Encoded(payload(to, 0).into())));
+    let to_each = (0..SHARDS).map(|to| (to, SentPiece::Encoded(payload(to, 0).into())));
     let to_each: Vec<_> = to_each.collect();
     it.node.scattered(shard, (BROADCAST, 0), to_each).unwrap();
     assert_eq!((it.counted(), shelf.spills()), ((all, 0), 0));
@@ -300,10 +300,10 @@ fn pieces_without_bytes_stay_where_they_are() {
     let mut it = Fixture::new(all, all, Some(&shelf));
     let shard = it.source(BROADCAST, 0);
     let bytes_to = |to| match to {
-        0 => Bytes::new(),
+        0 => PieceBytes::new(),
         to => payload(to, 0),
     };
-    let to_each = (0..SHARDS).map(|to| (to, Piece::Encoded(bytes_to(to).into())));
+    let to_each = (0..SHARDS).map(|to| (to, SentPiece::Encoded(bytes_to(to).into())));
     let to_each: Vec<_> = to_each.collect();
     it.node.scattered(shard, (BROADCAST, 0), to_each).unwrap();
     it.all_reduce(0).unwrap();
@@ -362,7 +362,7 @@ fn what_was_spilled_moves_with_its_shard() {
     assert_eq!(it.counted(), (0, 0), "nothing of it is here");
     let sent = it.node.take_effects().into_iter();
     let bytes = sent.map(|effect| match effect {
-        Effect::Send { packet, .. } => packet.to_bytes().len() as u64,
+        NodeEffect::Send { packet, .. } => packet.to_bytes().len() as u64,
         _ => 0,
     });
     assert!(bytes.sum::<u64>() > 8 * PIECE_BYTES);
@@ -375,7 +375,7 @@ fn no_more_is_spilled_for_a_gather_than_it_needs() {
     let all = 5 * PIECE_BYTES;
     let mut it = Fixture::new(all, all, Some(&shelf));
     let shard = it.source(BROADCAST, 0);
-    let to_each = (0..SHARDS).map(|to| (to, Piece::Encoded(payload(to, 0).into())));
+    let to_each = (0..SHARDS).map(|to| (to, SentPiece::Encoded(payload(to, 0).into())));
     let to_each: Vec<_> = to_each.collect();
     it.node.scattered(shard, (BROADCAST, 0), to_each).unwrap();
     it.all_reduce(0).unwrap();
@@ -398,7 +398,7 @@ fn a_broadcast_is_spilled_once_for_all_who_share_it() {
     let mut it = Fixture::new(all, all, Some(&shelf));
     let shard = it.source(BROADCAST, 0);
     let piece = payload(0, 0);
-    let to_all = (0..SHARDS).map(|to| (to, Piece::Encoded(piece.clone().into())));
+    let to_all = (0..SHARDS).map(|to| (to, SentPiece::Encoded(piece.clone().into())));
     let to_all: Vec<_> = to_all.collect();
     it.node.scattered(shard, (BROADCAST, 0), to_all).unwrap();
     it.all_reduce(0).unwrap();
@@ -457,13 +457,16 @@ fn a_full_shelf_refuses_every_kind_of_piece() {
     is_full(fixture().reduces(0, 0));
     is_full(fixture().comes(BROADCAST, 0..SHARDS, 1, &[7; 60]));
     let mut value = Fixture::new(0, 7, Some(&Shelf::new(0)));
-    let (shard, piece) = (value.source(REDUCTION, 2), Piece::Value(Value::new(5u64)));
+    let (shard, piece) = (
+        value.source(REDUCTION, 2),
+        SentPiece::Value(Value::new(5u64)),
+    );
     is_full((value.node).scattered(shard, (REDUCTION, 0), [(0, piece)]));
     // What others wait for cannot make way either.
     let all = 4 * PIECE_BYTES;
     let mut gather = Fixture::new(all, all, Some(&Shelf::new(4)));
     let shard = gather.source(BROADCAST, 0);
-    let to_each = (0..SHARDS).map(|to| (to, Piece::Encoded(payload(to, 0).into())));
+    let to_each = (0..SHARDS).map(|to| (to, SentPiece::Encoded(payload(to, 0).into())));
     let to_each: Vec<_> = to_each.collect();
     (gather.node)
         .scattered(shard, (BROADCAST, 0), to_each)
@@ -488,10 +491,10 @@ fn a_shard_that_has_come_keeps_its_room_until_its_pieces_count() {
     from.node.depart(shard, b"its data").unwrap();
     let parts = from.node.take_effects().into_iter();
     let parts = parts.filter_map(|effect| match effect {
-        Effect::Send { packet, .. } => Some(packet.to_bytes()),
+        NodeEffect::Send { packet, .. } => Some(packet.to_bytes()),
         _ => None,
     });
-    let parts: Vec<Bytes> = parts.collect();
+    let parts: Vec<PieceBytes> = parts.collect();
     let mut to = Fixture::empty(ME, 0, 1_200, None);
     let frame = Frame {
         priority: Priority::FIRST,

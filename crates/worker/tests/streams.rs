@@ -7,7 +7,7 @@ use brambling_program::{
     Bindings, Context, Dataset, Exchange, Partitioner, Payload, Plan, Program, Progress, Relation,
     Streams,
 };
-use brambling_storage::{FileError, FilePool, NamedFile, Read, Request, Ticket};
+use brambling_storage::{FileError, FilePool, FileRead, NamedFile, Request, Ticket};
 use brambling_worker::executor::{Failure, Job, JobOptions, Pool, QuietCaller};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 fn run_on(threads: u32, program: Program, options: JobOptions) -> Result<Job, Failure> {
     let plan = Plan::compile(Arc::new(program), &Bindings::default()).unwrap();
     let pool = Pool::new(threads, true).unwrap();
-    let mut job = Job::new(plan, pool.beds(), options);
+    let mut job = Job::new(plan, pool.parkers(), options);
     pool.run(&job, &mut QuietCaller)?;
     drop(pool);
     // A completion that comes late may still have it.
@@ -116,7 +116,7 @@ fn what_a_task_keeps_is_dropped_when_it_fails() {
         );
         let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
         let pool = Pool::new(1, true).unwrap();
-        let job = Job::new(plan, pool.beds(), JobOptions::default());
+        let job = Job::new(plan, pool.parkers(), JobOptions::default());
         let failure = pool.run(&job, &mut QuietCaller).unwrap_err();
         assert!(failure.to_string().contains("stage `fail`"), "{failure}");
         assert_eq!(alive.load(SeqCst), 0, "panics: {panics}");
@@ -451,7 +451,7 @@ fn a_chunk_has_its_largest_size() {
 
 /// Reads a file that does not come before it may.
 struct Scanned {
-    read: Read,
+    read: FileRead,
     waits: Arc<AtomicU32>,
     gate: Arc<Mutex<Receiver<()>>>,
 }
@@ -507,7 +507,7 @@ fn a_scan_holds_no_thread_while_the_disk_reads() {
             if *rows == CHUNKS {
                 return Progress::Done;
             }
-            let read = Read {
+            let read = FileRead {
                 file: file.clone(),
                 start: *rows * CHUNK_BYTES,
                 into: vec![0; CHUNK_BYTES as usize],

@@ -123,7 +123,7 @@ pub const RULES: &[Rule] = &[
             "crates/engine/src/cluster/certificates",
             "crates/engine/src/cluster/rendezvous",
             // Memory without a name, which the system hands out as a file.
-            "crates/exchange/src/transports/tcp/wire/memory/shared",
+            "crates/exchange/src/transports/tcp/channel/memory/shared",
             "crates/machine",
             "crates/cli",
             "bench",

@@ -27,7 +27,7 @@ pub const ARGUED: &[(&str, &str)] = &[
         "asks the system what a connection's other end has acknowledged, which only libc can",
     ),
     (
-        "crates/exchange/src/transports/tcp/wire/memory/shared.rs",
+        "crates/exchange/src/transports/tcp/channel/memory/shared.rs",
         "a ring of bytes in memory that another process maps too",
     ),
     (
@@ -128,7 +128,7 @@ pub const ARGUED: &[(&str, &str)] = &[
         "each thread fills the cells of its shards before any of them is queued",
     ),
     (
-        "crates/worker/src/executor/seats.rs",
+        "crates/worker/src/executor/thread_jobs.rs",
         "a worker borrows the job that its seat keeps",
     ),
     (

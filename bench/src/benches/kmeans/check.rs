@@ -8,7 +8,7 @@ use crate::limits::kmeans::{
 };
 use crate::session::{How, Session};
 use brambling::ml::{FittedKMeans, KMeans};
-use brambling_machine::Isa;
+use brambling_machine::IsaLevel;
 
 /// By how much results may differ: additions in another order, and nothing else.
 pub(super) const AGREEMENT: f64 = 1e-9;
@@ -103,9 +103,9 @@ pub(super) fn disagreement(bare: BareLoop, found: &Members, right: &Members) -> 
 
 /// The loop for the best instruction set.
 fn widest() -> BareLoop {
-    match Isa::detect() {
-        Isa::V4 => BareLoop::Avx512Columns,
-        Isa::V3 => BareLoop::Avx2,
-        Isa::V2 => BareLoop::Scalar,
+    match IsaLevel::detect() {
+        IsaLevel::V4 => BareLoop::Avx512Columns,
+        IsaLevel::V3 => BareLoop::Avx2,
+        IsaLevel::V2 => BareLoop::Scalar,
     }
 }

@@ -25,7 +25,7 @@ use brambling_machine::measure::Measured;
 use brambling_machine::probes::{
     ReadLoop, flops_per_ns, peak_rss_bytes, read_bandwidth, reset_peak_rss,
 };
-use brambling_machine::{Figure, Isa, Rounds};
+use brambling_machine::{Figure, IsaLevel, Rounds};
 use check::AGREEMENT;
 use data::Data;
 use std::cell::{Cell, RefCell};
@@ -230,7 +230,7 @@ fn with_ideals<'r, 'a>(
         });
     }
     rounds.limit("flops", ARITHMETIC, move |session| {
-        session.sample(|_| Ok(flops / flops_per_ns(Isa::detect(), places) / 1e6))
+        session.sample(|_| Ok(flops / flops_per_ns(IsaLevel::detect(), places) / 1e6))
     })
 }
 

@@ -23,7 +23,7 @@ use brambling::operators::ml::logistic_regression::partitions_of;
 use brambling::program::Program;
 use brambling_machine::measure::Measured;
 use brambling_machine::probes::{ReadLoop, peak_rss_bytes, read_bandwidth, reset_peak_rss};
-use brambling_machine::{Isa, Rounds};
+use brambling_machine::{IsaLevel, Rounds};
 use data::Data;
 use std::cell::Cell;
 use std::time::Instant;
@@ -242,10 +242,10 @@ fn cached<'d>(data: &'d Data, rows: usize) -> Problem<'d> {
 
 /// The loop for the best instruction set, without prefetches that a cache does not need.
 fn widest() -> BareLoop {
-    match Isa::detect() {
-        Isa::V4 => BareLoop::Avx512,
-        Isa::V3 => BareLoop::Avx2,
-        Isa::V2 => BareLoop::Plain,
+    match IsaLevel::detect() {
+        IsaLevel::V4 => BareLoop::Avx512,
+        IsaLevel::V3 => BareLoop::Avx2,
+        IsaLevel::V2 => BareLoop::Plain,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::BenchError;
 use crate::session::Session;
 use crate::task_graph::{Graph, Kernel, Payload};
 use brambling::prelude::*;
-use brambling::program::{DecodeError, Table};
+use brambling::program::{DecodeError, RelationTable};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl Steps {
 
     /// Turn t of the exchange leads from timestep t to t + 1.
     fn relation(&self) -> Relation {
-        let table = |at: usize| Table {
+        let table = |at: usize| RelationTable {
             sources: self
                 .of_point
                 .iter()

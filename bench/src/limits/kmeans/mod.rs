@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use brambling_machine::Isa;
-use brambling_machine::crew::{self, Apart};
+use brambling_machine::IsaLevel;
+use brambling_machine::crew::{self, CacheAligned};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -240,12 +240,12 @@ impl BareLoop {
     }
 
     /// The instruction set it needs.
-    pub fn isa(self) -> Isa {
+    pub fn isa(self) -> IsaLevel {
         match self {
-            BareLoop::Scalar => Isa::V2,
-            BareLoop::Avx2 | BareLoop::Avx2Prefetch => Isa::V3,
+            BareLoop::Scalar => IsaLevel::V2,
+            BareLoop::Avx2 | BareLoop::Avx2Prefetch => IsaLevel::V3,
             BareLoop::Avx512Columns | BareLoop::Avx512ColumnsPrefetch | BareLoop::Avx512Lanes => {
-                Isa::V4
+                IsaLevel::V4
             }
         }
     }
@@ -346,8 +346,10 @@ impl BareLoop {
         self.assert_available();
         assert!(iterations > 0);
         let shape = self.shape(start.len());
-        let claims: Vec<Apart<AtomicUsize>> = (0..iterations).map(|_| Apart::default()).collect();
-        let parts: Vec<Apart<Mutex<Part>>> = places.iter().map(|_| Apart::default()).collect();
+        let claims: Vec<CacheAligned<AtomicUsize>> =
+            (0..iterations).map(|_| CacheAligned::default()).collect();
+        let parts: Vec<CacheAligned<Mutex<Part>>> =
+            places.iter().map(|_| CacheAligned::default()).collect();
         let centres = Mutex::new(Packed::new(shape, start));
         let mut results = crew::run(places, |member| {
             let mut iterated = Iterated {
@@ -384,7 +386,7 @@ impl BareLoop {
     }
 }
 
-fn combined(count: usize, parts: &[Apart<Mutex<Part>>]) -> Members {
+fn combined(count: usize, parts: &[CacheAligned<Mutex<Part>>]) -> Members {
     let mut members = Members::zero(count);
     for part in parts {
         members.add(&part.0.lock().expect("no panic holds it"));

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use brambling_machine::Isa;
-use brambling_machine::crew::{self, Apart};
+use brambling_machine::IsaLevel;
+use brambling_machine::crew::{self, CacheAligned};
 
 #[cfg(target_arch = "x86_64")]
 mod ahead;
@@ -222,17 +222,17 @@ impl BareLoop {
     }
 
     /// The instruction set it needs.
-    pub fn isa(self) -> Isa {
+    pub fn isa(self) -> IsaLevel {
         match self {
-            BareLoop::Plain => Isa::V2,
+            BareLoop::Plain => IsaLevel::V2,
             BareLoop::Avx2
             | BareLoop::Avx2Prefetch
             | BareLoop::Avx2PrefetchHalves
-            | BareLoop::Avx2Streams => Isa::V3,
+            | BareLoop::Avx2Streams => IsaLevel::V3,
             BareLoop::Avx512
             | BareLoop::Avx512Prefetch
             | BareLoop::Avx512PrefetchHalves
-            | BareLoop::Avx512Streams => Isa::V4,
+            | BareLoop::Avx512Streams => IsaLevel::V4,
         }
     }
 
@@ -298,8 +298,10 @@ impl BareLoop {
             self.isa()
         );
         assert!(evaluations > 0);
-        let claims: Vec<Apart<AtomicUsize>> = (0..evaluations).map(|_| Apart::default()).collect();
-        let parts: Vec<Apart<Mutex<Gradient>>> = places.iter().map(|_| Apart::default()).collect();
+        let claims: Vec<CacheAligned<AtomicUsize>> =
+            (0..evaluations).map(|_| CacheAligned::default()).collect();
+        let parts: Vec<CacheAligned<Mutex<Gradient>>> =
+            places.iter().map(|_| CacheAligned::default()).collect();
         let mut results = crew::run(places, |member| {
             let mut evaluated = Evaluated {
                 gradient: Gradient::default(),

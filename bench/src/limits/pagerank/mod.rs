@@ -5,8 +5,8 @@
 //! of it, so that the bench can hold them against each other. What a source brings is computed once, when its
 //! rank is: one pass, one barrier.
 
-use brambling_machine::Isa;
-use brambling_machine::crew::{self, Apart};
+use brambling_machine::IsaLevel;
+use brambling_machine::crew::{self, CacheAligned};
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -186,10 +186,10 @@ impl BareLoop {
     }
 
     /// The instruction set it needs.
-    pub fn isa(self) -> Isa {
+    pub fn isa(self) -> IsaLevel {
         match self {
-            BareLoop::Scalar | BareLoop::Unrolled | BareLoop::UnrolledPrefetch => Isa::V2,
-            BareLoop::Avx512 | BareLoop::Avx512Prefetch => Isa::V4,
+            BareLoop::Scalar | BareLoop::Unrolled | BareLoop::UnrolledPrefetch => IsaLevel::V2,
+            BareLoop::Avx512 | BareLoop::Avx512Prefetch => IsaLevel::V4,
         }
     }
 
@@ -379,8 +379,8 @@ struct State<'e, R> {
     ranks: Shared<R>,
     /// What a vertex brings: read in a turn, and written for the next.
     shares: [Shared<R>; 2],
-    claims: Vec<Apart<AtomicUsize>>,
-    parts: Vec<Apart<Mutex<[f64; 2]>>>,
+    claims: Vec<CacheAligned<AtomicUsize>>,
+    parts: Vec<CacheAligned<Mutex<[f64; 2]>>>,
 }
 
 impl<'e, R: Real> State<'e, R> {
@@ -394,8 +394,8 @@ impl<'e, R: Real> State<'e, R> {
             inverses,
             ranks: Shared::new(vec![first; n]),
             shares: [Shared::new(shares), Shared::new(vec![R::default(); n])],
-            claims: (0..iterations).map(|_| Apart::default()).collect(),
-            parts: (0..threads).map(|_| Apart::default()).collect(),
+            claims: (0..iterations).map(|_| CacheAligned::default()).collect(),
+            parts: (0..threads).map(|_| CacheAligned::default()).collect(),
         }
     }
 

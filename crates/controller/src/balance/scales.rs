@@ -27,7 +27,7 @@ pub const SILENT: u32 = 3;
 
 /// Where a shard is, or will be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum At {
+pub enum ShardLocation {
     /// It is there.
     Here(WorkerId),
     /// It is on its way there.
@@ -36,7 +36,7 @@ pub enum At {
 
 /// A worker as a place for shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct WorkerCapacity {
     /// Who.
     pub worker: WorkerId,
     /// Its threads.
@@ -46,7 +46,7 @@ pub struct Place {
 }
 
 /// What is known of a shard.
-struct Weight {
+struct ShardTiming {
     /// Who told it.
     by: WorkerId,
     /// Whether it has ended a turn there: until then what is known is from elsewhere.
@@ -63,7 +63,7 @@ struct Weight {
 /// How much of what is usual a round is.
 const NEW: f64 = 0.4;
 
-impl Weight {
+impl ShardTiming {
     /// How long a turn took in the round before and takes in this one, of a shard that was here in both.
     fn end_round(&mut self) -> Option<(f64, f64)> {
         let (turns, ran_ns) = (
@@ -106,19 +106,19 @@ impl Sums {
 
 /// Ends a round for these shards, and adds them up by worker.
 fn end_round<'w>(
-    weights: impl Iterator<Item = (&'w ShardId, &'w mut Weight)>,
-    at: &impl Fn(ShardId) -> Option<At>,
+    weights: impl Iterator<Item = (&'w ShardId, &'w mut ShardTiming)>,
+    at: &impl Fn(ShardId) -> Option<ShardLocation>,
 ) -> BTreeMap<WorkerId, Sums> {
     let mut sums = BTreeMap::<WorkerId, Sums>::new();
     for (shard, weight) in weights {
         let both = weight.end_round();
         let Some(at) = at(*shard) else { continue };
-        let (At::Here(worker) | At::Towards(worker)) = at;
+        let (ShardLocation::Here(worker) | ShardLocation::Towards(worker)) = at;
         let sum = sums.entry(worker).or_default();
         sum.turn_ns += weight.turn_ns;
         sum.usual_ns += weight.usual_ns;
         // A shard on its way would show as a swing of both workers.
-        if let (Some((before_ns, now_ns)), At::Here(_)) = (both, at) {
+        if let (Some((before_ns, now_ns)), ShardLocation::Here(_)) = (both, at) {
             sum.before_ns += before_ns;
             sum.now_ns += now_ns;
         }
@@ -137,7 +137,7 @@ pub struct Scales {
     period: Duration,
     policy: fn() -> Box<dyn Balancer + Send>,
     groups: BTreeMap<GroupId, Group>,
-    weights: BTreeMap<ShardId, Weight>,
+    weights: BTreeMap<ShardId, ShardTiming>,
     pinned: BTreeSet<ShardId>,
     /// Who has told something, ever.
     known: BTreeSet<WorkerId>,
@@ -169,7 +169,7 @@ impl Scales {
 
     /// A worker tells what a shard took there. Those that the job does not have are the caller's to keep out.
     pub fn on_time(&mut self, by: WorkerId, time: &ShardTime) {
-        let weight = self.weights.entry(time.shard).or_insert(Weight {
+        let weight = self.weights.entry(time.shard).or_insert(ShardTiming {
             by,
             is_settled: false,
             turns: 0,
@@ -204,8 +204,8 @@ impl Scales {
     pub fn round(
         &mut self,
         now: Duration,
-        places: &[Place],
-        at: impl Fn(ShardId) -> Option<At>,
+        places: &[WorkerCapacity],
+        at: impl Fn(ShardId) -> Option<ShardLocation>,
     ) -> Vec<Proposal> {
         // Until somebody tells something no period begins, however long programs take to build.
         if self.known.is_empty() {
@@ -213,8 +213,9 @@ impl Scales {
             return Vec::new();
         }
         let passed = now.saturating_sub(self.since);
-        let have_told =
-            |it: &Place| self.told.contains(&it.worker) || !self.known.contains(&it.worker);
+        let have_told = |it: &WorkerCapacity| {
+            self.told.contains(&it.worker) || !self.known.contains(&it.worker)
+        };
         let is_due = passed >= self.period && places.iter().all(have_told);
         // One silent worker must not keep the others from being levelled for ever.
         if !is_due && passed < self.period * SILENT {
@@ -224,7 +225,7 @@ impl Scales {
         self.told.clear();
         // Who has not told anything yet is still preparing itself.
         let known = places.iter().filter(|it| self.known.contains(&it.worker));
-        let places: Vec<Place> = known.copied().collect();
+        let places: Vec<WorkerCapacity> = known.copied().collect();
         let mut turns = BTreeMap::<GroupId, u64>::new();
         for (shard, weight) in &self.weights {
             let most = turns.entry(shard.group).or_default();
@@ -243,8 +244,8 @@ impl Scales {
         id: GroupId,
         turns: u64,
         round: Range<Duration>,
-        places: &[Place],
-        at: &impl Fn(ShardId) -> Option<At>,
+        places: &[WorkerCapacity],
+        at: &impl Fn(ShardId) -> Option<ShardLocation>,
     ) -> Vec<Proposal> {
         let group = self.groups.entry(id).or_insert_with(|| Group {
             policy: (self.policy)(),
@@ -257,7 +258,7 @@ impl Scales {
         let of_group = |index| ShardId { group: id, index };
         let of_this = of_group(0)..=of_group(u32::MAX);
         let sums = end_round(self.weights.range_mut(of_this.clone()), at);
-        let load = |place: &Place| WorkerLoad {
+        let load = |place: &WorkerCapacity| WorkerLoad {
             worker: place.worker,
             threads: place.threads,
             free_bytes: place.free_bytes,
@@ -270,7 +271,7 @@ impl Scales {
             places.iter().map(|it| (it.worker, load(it))).collect();
         for (shard, weight) in self.weights.range(of_this) {
             let Some(at) = at(*shard) else { continue };
-            let (At::Here(worker) | At::Towards(worker)) = at;
+            let (ShardLocation::Here(worker) | ShardLocation::Towards(worker)) = at;
             let sum = &sums[&worker];
             // The worker's time of this round, divided as its shards usually divide it: noise in
             // one shard's time chooses none.
@@ -279,7 +280,7 @@ impl Scales {
             let Some(load) = loads.get_mut(&worker) else {
                 continue;
             };
-            if matches!(at, At::Towards(_)) || self.pinned.contains(shard) {
+            if matches!(at, ShardLocation::Towards(_)) || self.pinned.contains(shard) {
                 // It counts, and is not offered to the policy.
                 load.stays += ran;
             } else {

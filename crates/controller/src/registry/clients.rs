@@ -1,7 +1,7 @@
 //! Who clients are, what is known of their jobs, and jobs that somebody wants ended.
 
-use super::{Caller, Job, JobState, Registry, RegistryError, Told, WEIGHT_MAX};
-use crate::Loss;
+use super::{JobState, OwnedMessage, PeerLink, RegisteredJob, Registry, RegistryError, WEIGHT_MAX};
+use crate::WorkerLoss;
 use brambling_protocol::JobId;
 use brambling_protocol::message::{Brings, Client, JobDetails};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
@@ -13,29 +13,29 @@ const NAME_MAX: usize = 200;
 /// Those that have said who they are, and those that wait for a job's end.
 #[derive(Default)]
 pub(super) struct Clients {
-    known: BTreeMap<Caller, Client>,
+    known: BTreeMap<PeerLink, Client>,
     /// Who wants to hear that a job is over, for having asked for that.
-    enders: Vec<(JobId, Caller)>,
+    enders: Vec<(JobId, PeerLink)>,
     /// By client: columns of the groups that it will submit next.
-    arranged: BTreeMap<Caller, Vec<u32>>,
+    arranged: BTreeMap<PeerLink, Vec<u32>>,
     /// By client: what members of the job that it will submit next are sent.
-    brought: BTreeMap<Caller, Brings>,
+    brought: BTreeMap<PeerLink, Brings>,
 }
 
 impl Clients {
-    pub(super) fn of(&self, caller: Caller) -> Option<Client> {
+    pub(super) fn of(&self, caller: PeerLink) -> Option<Client> {
         self.known.get(&caller).cloned()
     }
 
     /// A client says which shards of what it submits next belong together.
-    pub(super) fn arrange(&mut self, from: Caller, columns: Vec<u32>) {
+    pub(super) fn arrange(&mut self, from: PeerLink, columns: Vec<u32>) {
         self.arranged.insert(from, columns);
     }
 
     /// What it has said of so many groups: for each, the columns of its grid.
     pub(super) fn arranged(
         &mut self,
-        from: Caller,
+        from: PeerLink,
         groups: usize,
     ) -> Result<Vec<u32>, RegistryError> {
         match self.arranged.remove(&from) {
@@ -49,30 +49,30 @@ impl Clients {
     }
 
     /// A client says how much it will send of what it submits next.
-    pub(super) fn bring(&mut self, from: Caller, brings: Brings) {
+    pub(super) fn bring(&mut self, from: PeerLink, brings: Brings) {
         self.brought.insert(from, brings);
     }
 
     /// What it has said of that.
-    pub(super) fn brought(&mut self, from: Caller) -> Brings {
+    pub(super) fn brought(&mut self, from: PeerLink) -> Brings {
         self.brought.remove(&from).unwrap_or_default()
     }
 
     /// Why jobs of a client end whose link has ended.
-    pub(super) fn gone(&self, caller: Caller, how: Loss) -> String {
+    pub(super) fn gone(&self, caller: PeerLink, how: WorkerLoss) -> String {
         let who = self.known.get(&caller).map_or_else(String::new, |it| {
             format!(" ({} on {}, process {})", it.user, it.host, it.pid)
         });
         match how {
-            Loss::Ended => "the client that asked for it is gone".into(),
-            Loss::CutOff => format!(
+            WorkerLoss::Ended => "the client that asked for it is gone".into(),
+            WorkerLoss::CutOff => format!(
                 "the controller cannot reach the client that asked for it{who}, whose machine has acknowledged nothing for {} s",
                 ACKNOWLEDGED_WITHIN.as_secs()
             ),
         }
     }
 
-    pub(super) fn forget(&mut self, caller: Caller) {
+    pub(super) fn forget(&mut self, caller: PeerLink) {
         self.known.remove(&caller);
         self.arranged.remove(&caller);
         self.brought.remove(&caller);
@@ -88,7 +88,7 @@ fn cleaned(name: &str) -> String {
 
 impl Registry {
     /// A client says who it is.
-    pub(super) fn on_introduce(&mut self, from: Caller, client: &Client) {
+    pub(super) fn on_introduce(&mut self, from: PeerLink, client: &Client) {
         let client = Client {
             user: cleaned(&client.user),
             host: cleaned(&client.host),
@@ -99,7 +99,7 @@ impl Registry {
     }
 
     /// A client says how many tasks its job has.
-    pub(super) fn on_expects(&mut self, from: Caller, id: JobId, tasks: u64) {
+    pub(super) fn on_expects(&mut self, from: PeerLink, id: JobId, tasks: u64) {
         let job = self.jobs.get_mut(&id);
         if let Some(job) = job.filter(|job| job.client == Some(from)) {
             job.tasks_total = Some(tasks);
@@ -107,7 +107,7 @@ impl Registry {
     }
 
     /// A client says what its job weighs: those who run it hear it.
-    pub(super) fn on_weigh(&mut self, from: Caller, id: JobId, weight: u32) {
+    pub(super) fn on_weigh(&mut self, from: PeerLink, id: JobId, weight: u32) {
         let job = self.jobs.get_mut(&id);
         let Some(job) = job.filter(|job| job.client == Some(from)) else {
             return;
@@ -118,13 +118,13 @@ impl Registry {
             let members = job.members.iter();
             let callers = members.filter_map(|member| self.workers.get(member)?.caller);
             for to in callers.collect::<Vec<_>>() {
-                self.tell(to, Told::Weigh { job: id, weight });
+                self.tell(to, OwnedMessage::Weigh { job: id, weight });
             }
         }
     }
 
     /// Somebody wants a job ended, whoever's it is. They hear when it is over, or why it is not ended.
-    pub(super) fn on_cancel(&mut self, from: Caller, id: JobId) {
+    pub(super) fn on_cancel(&mut self, from: PeerLink, id: JobId) {
         let Some(job) = self.jobs.get(&id) else {
             let why = format!("there is no job {id}; `brambling jobs` lists those that there are");
             return self.refuse(from, why);
@@ -154,17 +154,17 @@ impl Registry {
     /// A job is over: who has asked for that hears it, once.
     pub(super) fn tell_enders(&mut self, id: JobId) {
         let failure = self.jobs.get(&id).and_then(|job| job.failure.clone());
-        let theirs = |(it, _): &mut (JobId, Caller)| *it == id;
+        let theirs = |(it, _): &mut (JobId, PeerLink)| *it == id;
         let told: Vec<_> = self.clients.enders.extract_if(.., theirs).collect();
         for (job, by) in told {
             let failure = failure.clone();
-            self.tell(by, Told::Over { job, failure });
+            self.tell(by, OwnedMessage::Over { job, failure });
         }
     }
 
     /// What is known of each job.
     pub fn job_details(&self) -> Vec<JobDetails> {
-        let details = |(id, job): (&JobId, &Job)| JobDetails {
+        let details = |(id, job): (&JobId, &RegisteredJob)| JobDetails {
             status: job.status(*id),
             tasks_total: job.tasks_total,
             workers: job.members.clone(),

@@ -1,14 +1,14 @@
 //! What has happened in a cluster since its registry began, and how regularly its workers tell how they fare.
 
 use super::drains::Drain;
-use super::{Caller, JobState, Registry, Worker};
+use super::{JobState, PeerLink, Registry, Worker};
 use brambling_protocol::patience::HEARTBEAT;
 use brambling_protocol::{JobId, WorkerId};
 use std::time::Duration;
 
 /// What has happened. Only grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct ClusterCounts {
     /// Jobs that clients have submitted.
     pub submitted: u64,
     /// Jobs that have ended well.
@@ -35,12 +35,12 @@ fn missed(gap: Duration) -> u64 {
 
 impl Registry {
     /// What has happened until now.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ClusterCounts {
         self.counts
     }
 
     /// A worker tells how it fares. To be called beside [`Registry::on_message`], which hears what it tells.
-    pub fn on_heartbeat(&mut self, from: Caller, now: Duration) {
+    pub fn on_heartbeat(&mut self, from: PeerLink, now: Duration) {
         let Some(worker) = self.worker_of(from) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! Workers that are to end: they hold nothing when they do.
 
-use super::{Caller, Order, Registry, Told};
+use super::{Order, OwnedMessage, PeerLink, Registry};
 use brambling_protocol::message::Prepare;
 use brambling_protocol::{JobKey, WorkerId};
 
@@ -17,7 +17,7 @@ pub(super) enum Drain {
 
 impl Registry {
     /// A client wants a worker drained. It hears when that is done, or why it is not.
-    pub(super) fn on_drain(&mut self, from: Caller, id: WorkerId) {
+    pub(super) fn on_drain(&mut self, from: PeerLink, id: WorkerId) {
         let stays = |(other, it): (&WorkerId, &super::Worker)| {
             *other != id && it.drain == Drain::No && it.caller.is_some()
         };
@@ -69,11 +69,11 @@ impl Registry {
         if job.generation == key.generation {
             job.members.retain(|member| *member != worker);
             if let Some(client) = job.client {
-                self.tell(client, Told::Left { key, worker });
+                self.tell(client, OwnedMessage::Left { key, worker });
             }
         }
         if let Some(caller) = self.workers.get(&worker).and_then(|it| it.caller) {
-            self.tell(caller, Told::Release(key));
+            self.tell(caller, OwnedMessage::Release(key));
         }
         self.end_drains();
     }
@@ -103,12 +103,12 @@ impl Registry {
             .into_iter()
             .partition(|(it, _)| *it == id);
         self.drains = others;
-        let those: Vec<(WorkerId, Caller)> = those;
+        let those: Vec<(WorkerId, PeerLink)> = those;
         for to in caller
             .into_iter()
             .chain(those.into_iter().map(|(_, by)| by))
         {
-            self.tell(to, Told::Drained(id));
+            self.tell(to, OwnedMessage::Drained(id));
         }
     }
 

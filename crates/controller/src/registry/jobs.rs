@@ -1,7 +1,9 @@
 //! Jobs on their way through a cluster: they are submitted and wait, begin, end, are released, and at last forgotten.
 
 use super::drains::Drain;
-use super::{Caller, Job, Order, REMEMBERED, Registry, RegistryError, Told, Worker};
+use super::{
+    Order, OwnedMessage, PeerLink, REMEMBERED, RegisteredJob, Registry, RegistryError, Worker,
+};
 use crate::placement::place;
 use brambling_protocol::message::{Accepted, JobState, Member, Prepare, Submit};
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
@@ -13,7 +15,7 @@ const SHARDS_MAX: u64 = 1 << 24;
 impl Registry {
     pub(super) fn on_submit(
         &mut self,
-        from: Caller,
+        from: PeerLink,
         submit: &Submit<'_>,
     ) -> Result<(), RegistryError> {
         // Taken first, whatever becomes of the submission: they belong to this one and not to the
@@ -41,7 +43,7 @@ impl Registry {
         }
         let id = JobId(self.next_job);
         self.next_job += 1;
-        let job = Job {
+        let job = RegisteredJob {
             client: Some(from),
             by: self.clients.of(from),
             name: submit.name.to_owned(),
@@ -59,7 +61,7 @@ impl Registry {
         self.jobs.insert(id, job);
         self.counts.submitted += 1;
         self.queued.push_back(id);
-        self.tell(from, Told::Queued(id));
+        self.tell(from, OwnedMessage::Queued(id));
         self.begin_next();
         Ok(())
     }
@@ -128,7 +130,7 @@ impl Registry {
         }
         if let Some(client) = client {
             let members = to_reach;
-            self.tell(client, Told::Accepted(Accepted { key, members }));
+            self.tell(client, OwnedMessage::Accepted(Accepted { key, members }));
         }
     }
 
@@ -171,11 +173,11 @@ impl Registry {
         self.end_wishes(id);
         self.tell_enders(id);
         if let Some(client) = client {
-            self.tell(client, Told::Over { job: id, failure });
+            self.tell(client, OwnedMessage::Over { job: id, failure });
         }
     }
 
-    pub(super) fn on_done(&mut self, from: Caller, id: JobId) {
+    pub(super) fn on_done(&mut self, from: PeerLink, id: JobId) {
         if self
             .jobs
             .get(&id)
@@ -208,7 +210,7 @@ impl Registry {
         for (key, Prepare { members, .. }) in released {
             let worker = |it: &Member| self.workers.get(&it.worker)?.caller;
             for to in members.iter().filter_map(worker).collect::<Vec<_>>() {
-                self.tell(to, Told::Release(key));
+                self.tell(to, OwnedMessage::Release(key));
             }
             self.orders.push(Order::Forget(key));
             self.end_drains();
@@ -219,7 +221,7 @@ impl Registry {
     }
 
     fn forget_old(&mut self) {
-        let is_old = |(_, job): &(&JobId, &Job)| job.client.is_none();
+        let is_old = |(_, job): &(&JobId, &RegisteredJob)| job.client.is_none();
         let old: Vec<JobId> = self.jobs.iter().filter(is_old).map(|(id, _)| *id).collect();
         for id in &old[..old.len().saturating_sub(REMEMBERED)] {
             self.jobs.remove(id);

@@ -1,10 +1,10 @@
 //! What a registry has done by others: what it orders, and what it has said to whom.
 
-use super::Caller;
-use crate::Loss;
+use super::PeerLink;
+use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Accepted, JobDetails, Member, Message, Move, Prepare, Registered, Times,
+    Accepted, JobDetails, Member, Message, Move, Prepare, Registered, ShardTimes,
 };
 use brambling_protocol::{JobId, JobKey, PartitionMap, WorkerId};
 
@@ -14,9 +14,9 @@ pub enum Order {
     /// Say something.
     Tell {
         /// On which link.
-        to: Caller,
+        to: PeerLink,
         /// What.
-        what: Told,
+        what: OwnedMessage,
     },
     /// A job begins: a controller for it is needed.
     Begin {
@@ -43,7 +43,7 @@ pub enum Order {
         /// Its process, for the error.
         process: String,
         /// How.
-        how: Loss,
+        how: WorkerLoss,
     },
     /// A worker has come while the job runs: its controller takes it in ([`Controller::join`](crate::Controller::join)), and the
     /// registry is told where shards are ([`Registry::on_admitted`](super::Registry::on_admitted)).
@@ -77,21 +77,21 @@ pub enum Order {
         /// Who.
         worker: WorkerId,
         /// What.
-        times: Times,
+        times: ShardTimes,
     },
     /// The job's controller is not needed any more.
     Forget(JobKey),
     /// Somebody asks how the cluster fares: tell them [`Registry::status`](super::Registry::status).
     Report {
         /// On which link.
-        to: Caller,
+        to: PeerLink,
     },
 }
 
 /// What is said: a [`Message`] that owns its texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // See the variants of `Message`.
-pub enum Told {
+pub enum OwnedMessage {
     Registered(Registered),
     Prepare(Prepare),
     Release(JobKey),
@@ -107,32 +107,32 @@ pub enum Told {
     Weigh { job: JobId, weight: u32 },
 }
 
-impl Told {
+impl OwnedMessage {
     /// As it is sent.
     pub fn message(&self) -> Message<'_> {
         match self {
-            Told::Registered(it) => Message::Registered(*it),
-            Told::Prepare(it) => Message::Prepare(it.clone()),
-            Told::Release(key) => Message::Release(*key),
-            Told::Queued(job) => Message::Queued(*job),
-            Told::Accepted(it) => Message::Accepted(it.clone()),
-            Told::Over { job, failure } => Message::Over {
+            OwnedMessage::Registered(it) => Message::Registered(*it),
+            OwnedMessage::Prepare(it) => Message::Prepare(it.clone()),
+            OwnedMessage::Release(key) => Message::Release(*key),
+            OwnedMessage::Queued(job) => Message::Queued(*job),
+            OwnedMessage::Accepted(it) => Message::Accepted(it.clone()),
+            OwnedMessage::Over { job, failure } => Message::Over {
                 job: *job,
                 failure: failure.as_deref(),
             },
-            Told::Refused { why } => Message::Refused { why },
-            Told::Moved(it) => Message::Moved(*it),
-            Told::Admitted { key, member } => Message::Admitted {
+            OwnedMessage::Refused { why } => Message::Refused { why },
+            OwnedMessage::Moved(it) => Message::Moved(*it),
+            OwnedMessage::Admitted { key, member } => Message::Admitted {
                 key: *key,
                 member: *member,
             },
-            Told::Left { key, worker } => Message::Left {
+            OwnedMessage::Left { key, worker } => Message::Left {
                 key: *key,
                 worker: *worker,
             },
-            Told::Drained(worker) => Message::Drained(*worker),
-            Told::Jobs(jobs) => Message::Jobs(jobs.clone()),
-            Told::Weigh { job, weight } => Message::Weigh {
+            OwnedMessage::Drained(worker) => Message::Drained(*worker),
+            OwnedMessage::Jobs(jobs) => Message::Jobs(jobs.clone()),
+            OwnedMessage::Weigh { job, weight } => Message::Weigh {
                 job: *job,
                 weight: *weight,
             },

@@ -8,7 +8,7 @@
 //! * What has been said is a heartbeat old, so a worker may have less room than was thought. It lets the job begin nevertheless, with as much of its
 //!   floors as there is: nobody waits on one worker for what waits on another.
 
-use super::{Job, JobState, Registry, Worker};
+use super::{JobState, RegisteredJob, Registry, Worker};
 use brambling_memory::Floors;
 use brambling_protocol::message::program_room_bytes;
 use brambling_protocol::{JobId, JobKey, WorkerId};
@@ -36,7 +36,7 @@ impl Registry {
     }
 
     /// Whether a worker that comes later can take what a job's members are sent.
-    pub(super) fn has_room_for(&self, worker: WorkerId, job: &Job) -> bool {
+    pub(super) fn has_room_for(&self, worker: WorkerId, job: &RegisteredJob) -> bool {
         let worker = self.workers.get(&worker);
         worker.is_some_and(|it| program_room_bytes(job.brings.program_bytes) <= it.memory_bytes)
     }
@@ -61,8 +61,8 @@ impl Registry {
                 let said = worker.uses.iter().find(|(it, _)| *it == key);
                 said.map_or(0, |(_, bytes)| *bytes)
             };
-            let part = |it: &Job| it.brings.part_bytes(worker.threads, threads);
-            let claimed = |(key, it): (JobKey, &Job)| {
+            let part = |it: &RegisteredJob| it.brings.part_bytes(worker.threads, threads);
+            let claimed = |(key, it): (JobKey, &RegisteredJob)| {
                 let floor = floor_bytes(worker, it.weight, weights);
                 let brought = it.brings.program_bytes.saturating_add(part(it));
                 // The most of the three: what it was promised, what it has, and what is still on

@@ -48,7 +48,7 @@ impl Registry {
 
     /// A worker has had no way to another one for too long: a job that needs both ends.
     pub(super) fn on_cut_off(&mut self, from: WorkerId, cut: &CutOff<'_>) {
-        let is_member = |job: &super::Job| {
+        let is_member = |job: &super::RegisteredJob| {
             job.state == JobState::Running
                 && [from, cut.peer].iter().all(|it| job.members.contains(it))
         };

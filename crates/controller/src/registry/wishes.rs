@@ -1,13 +1,13 @@
 //! What clients want done with shards and workers, and what they are told of it.
 
-use super::{Caller, JobState, Order, Registry, Told};
+use super::{JobState, Order, OwnedMessage, PeerLink, Registry};
 use brambling_program::ShardId;
 use brambling_protocol::message::Move;
 use brambling_protocol::{JobId, JobKey, WorkerId};
 
 impl Registry {
     /// A client wants a shard moved. It hears when that is there, or why it stays.
-    pub(super) fn on_move(&mut self, from: Caller, wish: Move) {
+    pub(super) fn on_move(&mut self, from: PeerLink, wish: Move) {
         match self.movable(&wish) {
             Ok(key) => {
                 let Move { shard, to, .. } = wish;
@@ -74,7 +74,7 @@ impl Registry {
     pub fn on_moved(&mut self, key: JobKey, shard: ShardId, to: WorkerId) {
         if let Some(by) = self.wishes.remove(&(key, shard)) {
             let job = Some(key.job);
-            self.tell(by, Told::Moved(Move { job, shard, to }));
+            self.tell(by, OwnedMessage::Moved(Move { job, shard, to }));
         }
     }
 
@@ -87,7 +87,7 @@ impl Registry {
 
     /// A job is over: what was to move stays.
     pub(super) fn end_wishes(&mut self, job: JobId) {
-        let of_job = |(at, _): &(&(JobKey, ShardId), &Caller)| at.0.job == job;
+        let of_job = |(at, _): &(&(JobKey, ShardId), &PeerLink)| at.0.job == job;
         let ended = self.wishes.iter().filter(of_job).map(|(_, by)| *by);
         for by in ended.collect::<Vec<_>>() {
             self.refuse(

@@ -1,18 +1,18 @@
 //! Workers that come, come back and are lost, and what they hear of the jobs of which they are members.
 
 use super::drains::Drain;
-use super::{Caller, Order, Registry, Told, Worker};
-use crate::Loss;
+use super::{Order, OwnedMessage, PeerLink, Registry, Worker};
+use crate::WorkerLoss;
 use brambling_protocol::message::{JobState, Load, Member, Prepare, Register, Registered};
 use brambling_protocol::{JobKey, PartitionMap, WorkerId};
 
 impl Registry {
-    pub(super) fn worker_of(&self, caller: Caller) -> Option<WorkerId> {
+    pub(super) fn worker_of(&self, caller: PeerLink) -> Option<WorkerId> {
         let is_it = |(_, worker): &(&WorkerId, &Worker)| worker.caller == Some(caller);
         self.workers.iter().find(is_it).map(|(id, _)| *id)
     }
 
-    pub(super) fn on_register(&mut self, from: Caller, register: &Register<'_>) {
+    pub(super) fn on_register(&mut self, from: PeerLink, register: &Register<'_>) {
         if register.version != self.version {
             let why = format!(
                 "the worker is of brambling {} and the controller of {}; install the same version on both",
@@ -48,7 +48,7 @@ impl Registry {
             epoch: register.epoch,
             caller: Some(from),
             lost_at: None,
-            loss: Loss::Ended,
+            loss: WorkerLoss::Ended,
             heard_at: self.now,
             pid: register.pid,
             host: register.host.to_owned(),
@@ -61,7 +61,7 @@ impl Registry {
             drain,
         };
         self.workers.insert(id, worker);
-        self.tell(from, Told::Registered(Registered { worker: id }));
+        self.tell(from, OwnedMessage::Registered(Registered { worker: id }));
         // Before it is admitted to more: it releases first what nobody asks for any more.
         self.catch_up(from, id, &register.jobs);
         match self.workers[&id].drain {
@@ -69,7 +69,7 @@ impl Registry {
             Drain::No => {}
             Drain::Asked => {}
             // It was told, and perhaps has not heard it.
-            Drain::Done => self.tell(from, Told::Drained(id)),
+            Drain::Done => self.tell(from, OwnedMessage::Drained(id)),
         }
         self.begin_next();
     }
@@ -106,16 +106,16 @@ impl Registry {
             self.tell_prepare(caller, prepare);
         }
         if let Some(client) = client {
-            self.tell(client, Told::Admitted { key, member });
+            self.tell(client, OwnedMessage::Admitted { key, member });
         }
     }
 
     /// What a worker may have missed while it had no link: jobs that began, and jobs that nobody asks for any more.
-    fn catch_up(&mut self, to: Caller, worker: WorkerId, has: &[JobKey]) {
+    fn catch_up(&mut self, to: PeerLink, worker: WorkerId, has: &[JobKey]) {
         for &key in has.iter().filter(|key| !self.running.contains_key(key)) {
             self.orders.push(Order::Tell {
                 to,
-                what: Told::Release(key),
+                what: OwnedMessage::Release(key),
             });
         }
         let is_member = |member: &Member| member.worker == worker;
@@ -127,12 +127,12 @@ impl Registry {
     }
 
     /// A worker hears of a job, and what that weighs.
-    pub(super) fn tell_prepare(&mut self, to: Caller, prepare: Prepare) {
+    pub(super) fn tell_prepare(&mut self, to: PeerLink, prepare: Prepare) {
         let job = prepare.key.job;
-        self.tell(to, Told::Prepare(prepare));
+        self.tell(to, OwnedMessage::Prepare(prepare));
         let weight = self.jobs[&job].weight;
         if weight != 1 {
-            self.tell(to, Told::Weigh { job, weight });
+            self.tell(to, OwnedMessage::Weigh { job, weight });
         }
     }
 

@@ -1,16 +1,16 @@
 //! Who speaks with a registry of two workers, what they say, and what they are told.
 
-use brambling_controller::registry::{Caller, Order, Registry, Told};
+use brambling_controller::registry::{Order, OwnedMessage, PeerLink, Registry};
 use brambling_protocol::message::{
-    JobState, Message, Register, Registered, ShardTime, Status, Submit, Times,
+    JobState, Message, Register, Registered, ShardTime, ShardTimes, Status, Submit,
 };
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 
 pub const VERSION: &str = "1.2.3";
-pub const A: Caller = Caller(10);
-pub const B: Caller = Caller(11);
-pub const CLIENT: Caller = Caller(20);
-pub const OTHER: Caller = Caller(21);
+pub const A: PeerLink = PeerLink(10);
+pub const B: PeerLink = PeerLink(11);
+pub const CLIENT: PeerLink = PeerLink(20);
+pub const OTHER: PeerLink = PeerLink(21);
 
 /// The first job that somebody submits.
 pub const FIRST: JobKey = key(1);
@@ -46,7 +46,7 @@ pub fn submit(shards: &[u32]) -> Message<'static> {
     })
 }
 
-pub fn say(registry: &mut Registry, from: Caller, message: Message<'_>) -> Vec<Order> {
+pub fn say(registry: &mut Registry, from: PeerLink, message: Message<'_>) -> Vec<Order> {
     registry.on_message(from, message).unwrap();
     registry.take_orders()
 }
@@ -56,14 +56,14 @@ pub fn two_workers() -> Registry {
     let mut registry = Registry::new(VERSION).with_jobs_at_once(1);
     for (caller, pid, id) in [(A, 1, 1), (B, 3, 2)] {
         let worker = WorkerId(id);
-        let what = Told::Registered(Registered { worker });
+        let what = OwnedMessage::Registered(Registered { worker });
         let orders = say(&mut registry, caller, register(pid, None));
         assert_eq!(told(&orders, caller)[0], &what);
     }
     registry
 }
 
-pub fn told(orders: &[Order], to: Caller) -> Vec<&Told> {
+pub fn told(orders: &[Order], to: PeerLink) -> Vec<&OwnedMessage> {
     let mine = orders.iter().filter_map(|order| match order {
         Order::Tell { to: it, what } if *it == to => Some(what),
         _ => None,
@@ -71,9 +71,9 @@ pub fn told(orders: &[Order], to: Caller) -> Vec<&Told> {
     mine.collect()
 }
 
-pub fn refusal(orders: &[Order], to: Caller) -> &str {
+pub fn refusal(orders: &[Order], to: PeerLink) -> &str {
     match told(orders, to)[..] {
-        [Told::Refused { why }] => why,
+        [OwnedMessage::Refused { why }] => why,
         ref other => panic!("{other:?}"),
     }
 }
@@ -87,7 +87,7 @@ pub fn state(registry: &Registry, job: u64) -> JobState {
     jobs.iter().find(|it| it.id == JobId(job)).unwrap().state
 }
 
-pub fn times(shards: &[ShardTime]) -> Times {
+pub fn times(shards: &[ShardTime]) -> ShardTimes {
     let (key, shards) = (FIRST, shards.to_vec());
-    Times { key, shards }
+    ShardTimes { key, shards }
 }

@@ -4,7 +4,7 @@ use crate::callers::{
     A, B, CLIENT, FIRST, OTHER, UNKNOWN, key, refusal, register, say, status, submit, told,
     two_workers,
 };
-use brambling_controller::registry::{Order, RETURN_TIME, Registry, Told};
+use brambling_controller::registry::{Order, OwnedMessage, RETURN_TIME, Registry};
 use brambling_protocol::message::Message;
 use brambling_protocol::{JobId, WorkerId};
 use std::time::Duration;
@@ -24,12 +24,12 @@ fn a_worker_that_is_drained_leaves_the_job_and_is_no_loss() {
     assert!(refusal(&orders, OTHER).contains("the last one"));
     registry.on_left(key, worker);
     let orders = registry.take_orders();
-    let drained = Told::Drained(worker);
-    assert_eq!(told(&orders, A), [&Told::Release(key), &drained]);
+    let drained = OwnedMessage::Drained(worker);
+    assert_eq!(told(&orders, A), [&OwnedMessage::Release(key), &drained]);
     assert_eq!(told(&orders, OTHER), [&drained]);
     assert_eq!(
         told(&orders, CLIENT),
-        [&Told::Left { key, worker }, &drained]
+        [&OwnedMessage::Left { key, worker }, &drained]
     );
     assert_eq!(status(&registry).workers.len(), 1);
     // It has not heard it: it hears it again, and nothing of the job.
@@ -53,8 +53,8 @@ fn a_worker_that_is_drained_takes_no_part_in_what_begins() {
     registry.on_over(FIRST, None);
     registry.take_orders();
     let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
-    let drained = Told::Drained(WorkerId(1));
-    assert_eq!(told(&orders, A), [&Told::Release(FIRST), &drained]);
+    let drained = OwnedMessage::Drained(WorkerId(1));
+    assert_eq!(told(&orders, A), [&OwnedMessage::Release(FIRST), &drained]);
     assert_eq!(told(&orders, OTHER), [&drained]);
     let begun = orders.iter().find_map(|it| match it {
         Order::Begin { members, .. } => Some(&members[..]),
@@ -88,7 +88,7 @@ fn who_is_drained_ends_when_no_job_has_it() {
     }
     let is_told = |registry: &mut Registry| {
         let orders = registry.take_orders();
-        let drained = &Told::Drained(worker);
+        let drained = &OwnedMessage::Drained(worker);
         (
             told(&orders, B).contains(&drained),
             told(&orders, OTHER).contains(&drained),
@@ -112,9 +112,9 @@ fn a_worker_that_comes_back_while_it_is_drained_goes_on_leaving() {
     let orders = say(&mut registry, A, register(1, Some(worker)));
     assert!(!orders.iter().any(|it| matches!(it, Order::Admit { .. })));
     let [
-        Told::Registered(_),
-        Told::Release(UNKNOWN),
-        Told::Prepare(prepare),
+        OwnedMessage::Registered(_),
+        OwnedMessage::Release(UNKNOWN),
+        OwnedMessage::Prepare(prepare),
     ] = told(&orders, A)[..]
     else {
         panic!("{orders:?}");

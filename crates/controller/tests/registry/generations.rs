@@ -3,7 +3,7 @@
 use crate::callers::{
     A, B, CLIENT, FIRST, OTHER, register, say, status, submit, told, two_workers,
 };
-use brambling_controller::registry::{Order, Registry, Told};
+use brambling_controller::registry::{Order, OwnedMessage, Registry};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{CutOff, JobState, Load, Message, Move, Register};
 use brambling_protocol::{Generation, JobKey, PartitionMap, WorkerId};
@@ -79,11 +79,14 @@ fn what_the_controller_of_another_generation_says_is_told_nobody() {
     registry.on_left(VOID, to);
     let orders = registry.take_orders();
     assert_eq!(orders.len(), 1, "{orders:?}");
-    assert_eq!(told(&orders, B), [&Told::Release(VOID)]);
+    assert_eq!(told(&orders, B), [&OwnedMessage::Release(VOID)]);
     assert_eq!(registry.job_details()[0].workers.len(), 2);
     // All of it is as if nothing had been said.
     registry.on_moved(FIRST, ShardId { group, ..SHARD }, to);
-    assert_eq!(told(&registry.take_orders(), OTHER), [&Told::Moved(wish)]);
+    assert_eq!(
+        told(&registry.take_orders(), OTHER),
+        [&OwnedMessage::Moved(wish)]
+    );
     registry.on_over(FIRST, None);
     assert_eq!(status(&registry).jobs[0].state, JobState::Succeeded);
 }
@@ -100,9 +103,9 @@ fn a_worker_that_comes_back_with_another_generation_lets_go_of_that_one() {
     });
     let orders = say(&mut registry, A, back);
     let [
-        Told::Registered(_),
-        Told::Release(VOID),
-        Told::Prepare(prepare),
+        OwnedMessage::Registered(_),
+        OwnedMessage::Release(VOID),
+        OwnedMessage::Prepare(prepare),
     ] = told(&orders, A)[..]
     else {
         panic!("{orders:?}");

@@ -4,7 +4,7 @@ use crate::callers::{
     A, B, CLIENT, FIRST, OTHER, key, refusal, register, say, state, status, submit, told,
     two_workers,
 };
-use brambling_controller::registry::{Order, REMEMBERED, Registry, RegistryError, Told};
+use brambling_controller::registry::{Order, OwnedMessage, REMEMBERED, Registry, RegistryError};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{JobState, Message, Move, Prepare};
 use brambling_protocol::{JobId, JobKey, PartitionMap, WorkerId};
@@ -30,7 +30,7 @@ fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
     assert_eq!((owned(1), owned(2)), (vec![2], vec![6, 1]));
     for worker in [A, B] {
         let [
-            Told::Prepare(Prepare {
+            OwnedMessage::Prepare(Prepare {
                 key: FIRST,
                 members,
                 shards,
@@ -44,7 +44,11 @@ fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
         assert_eq!((members.len(), &shards[..]), (2, &[8, 1][..]));
         assert_eq!(*entries, map.entries().collect::<Vec<_>>());
     }
-    let [Told::Queued(JobId(1)), Told::Accepted(accepted)] = told(&orders, CLIENT)[..] else {
+    let [
+        OwnedMessage::Queued(JobId(1)),
+        OwnedMessage::Accepted(accepted),
+    ] = told(&orders, CLIENT)[..]
+    else {
         panic!("{orders:?}");
     };
     assert_eq!(accepted.members[1].at.port(), 3);
@@ -55,7 +59,7 @@ fn jobs_have_the_cluster_one_after_another() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
     let queued = say(&mut registry, OTHER, submit(&[5]));
-    assert_eq!(told(&queued, OTHER), [&Told::Queued(JobId(2))]);
+    assert_eq!(told(&queued, OTHER), [&OwnedMessage::Queued(JobId(2))]);
     assert_eq!(queued.len(), 1);
     assert_eq!(
         (state(&registry, 1), state(&registry, 2)),
@@ -65,7 +69,7 @@ fn jobs_have_the_cluster_one_after_another() {
     let orders = registry.take_orders();
     assert_eq!(
         told(&orders, CLIENT),
-        [&Told::Over {
+        [&OwnedMessage::Over {
             job: JobId(1),
             failure: None
         }]
@@ -75,9 +79,12 @@ fn jobs_have_the_cluster_one_after_another() {
     // Only its own client may say so.
     assert_eq!(say(&mut registry, OTHER, Message::Done(JobId(1))), []);
     let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
-    assert_eq!(told(&orders, A)[0], &Told::Release(FIRST));
+    assert_eq!(told(&orders, A)[0], &OwnedMessage::Release(FIRST));
     assert!(orders.contains(&Order::Forget(FIRST)));
-    assert!(matches!(told(&orders, OTHER)[..], [Told::Accepted(_)]));
+    assert!(matches!(
+        told(&orders, OTHER)[..],
+        [OwnedMessage::Accepted(_)]
+    ));
     assert_eq!(
         (state(&registry, 1), state(&registry, 2)),
         (JobState::Succeeded, JobState::Running)
@@ -110,7 +117,7 @@ fn a_job_that_waits_can_be_cancelled_and_one_that_a_member_cannot_prepare_ends()
     let orders = say(&mut registry, CLIENT, Message::Cancel(JobId(2)));
     assert!(matches!(
         told(&orders, OTHER)[..],
-        [Told::Over {
+        [OwnedMessage::Over {
             failure: Some(_),
             ..
         }]
@@ -153,9 +160,9 @@ fn jobs_run_side_by_side_and_each_is_released_by_itself() {
     registry.take_orders();
     assert_eq!(states(&registry)[2], queued);
     let orders = say(&mut registry, CLIENT, Message::Done(JobId(1)));
-    assert_eq!(told(&orders, A)[0], &Told::Release(FIRST));
+    assert_eq!(told(&orders, A)[0], &OwnedMessage::Release(FIRST));
     assert_eq!(told(&orders, A).len(), 2, "{orders:?}");
-    assert!(matches!(told(&orders, A)[1], Told::Prepare(it) if it.key == THIRD));
+    assert!(matches!(told(&orders, A)[1], OwnedMessage::Prepare(it) if it.key == THIRD));
     assert_eq!(states(&registry)[1..], [running, running]);
     // Who comes takes part in both.
     let orders = say(&mut registry, OTHER, register(9, None));
@@ -223,7 +230,10 @@ fn what_a_job_weighs_is_told_to_its_members() {
     for (said, weight) in [(3, 3), (0, 1), (u32::MAX, 1_000), (7, 7)] {
         let orders = say(&mut registry, CLIENT, weigh(said));
         for worker in [A, B] {
-            assert_eq!(told(&orders, worker), [&Told::Weigh { job, weight }]);
+            assert_eq!(
+                told(&orders, worker),
+                [&OwnedMessage::Weigh { job, weight }]
+            );
         }
     }
     // One that waits weighs when it begins.
@@ -235,7 +245,7 @@ fn what_a_job_weighs_is_told_to_its_members() {
     };
     assert_eq!(say(&mut registry, OTHER, light), []);
     let orders = say(&mut registry, CLIENT, Message::Done(job));
-    let weighs = Told::Weigh {
+    let weighs = OwnedMessage::Weigh {
         job: second,
         weight: 2,
     };
@@ -298,7 +308,7 @@ fn what_a_controller_says_too_late_is_told_nobody() {
         orders,
         [Order::Tell {
             to: A,
-            what: Told::Release(FIRST)
+            what: OwnedMessage::Release(FIRST)
         }]
     );
     let details = registry.job_details();

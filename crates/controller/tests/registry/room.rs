@@ -1,7 +1,7 @@
 //! Jobs begin when their floors find room on every worker, and those that wait say for what.
 
 use crate::callers::{A, B, CLIENT, OTHER, key, register, say, state, submit, told, two_workers};
-use brambling_controller::registry::{Order, Registry, RegistryError, Told};
+use brambling_controller::registry::{Order, OwnedMessage, Registry, RegistryError};
 use brambling_protocol::message::{Brings, JobState, Message};
 use brambling_protocol::{JobId, WorkerId};
 
@@ -44,7 +44,10 @@ fn a_job_begins_beside_one_that_leaves_room_for_its_floor() {
         assert_eq!(say(&mut registry, B, uses(1, GB - floor + 32)), []);
     }
     let orders = say(&mut registry, B, uses(1, GB - floor - 32));
-    assert!(matches!(told(&orders, OTHER)[..], [Told::Accepted(_)]));
+    assert!(matches!(
+        told(&orders, OTHER)[..],
+        [OwnedMessage::Accepted(_)]
+    ));
     assert_eq!(registry.waits(), []);
     assert_eq!(say(&mut registry, B, uses(1, GB - floor - 32)), []);
 }
@@ -85,7 +88,7 @@ fn a_job_that_waits_for_room_is_ended() {
     let orders = say(&mut registry, CLIENT, Message::Cancel(JobId(2)));
     assert!(matches!(
         told(&orders, OTHER)[..],
-        [Told::Over {
+        [OwnedMessage::Over {
             job: JobId(2),
             failure: Some(_)
         }]
@@ -95,7 +98,7 @@ fn a_job_that_waits_for_room_is_ended() {
 
 #[test]
 fn a_worker_without_room_for_what_is_sent_is_not_taken_in_later() {
-    let third = brambling_controller::registry::Caller(12);
+    let third = brambling_controller::registry::PeerLink(12);
     for (bytes, is_taken_in) in [(GB / 2, true), (GB / 2 + 1, false)] {
         let mut registry = roomy();
         say(&mut registry, CLIENT, brings(bytes, 3 * GB));

@@ -3,8 +3,8 @@
 use crate::callers::{
     A, B, CLIENT, FIRST, OTHER, key, register, say, state, status, submit, told, two_workers,
 };
-use brambling_controller::Loss;
-use brambling_controller::registry::{Caller, Order, RETURN_TIME, Registry, Told};
+use brambling_controller::WorkerLoss;
+use brambling_controller::registry::{Order, OwnedMessage, PeerLink, RETURN_TIME, Registry};
 use brambling_protocol::WorkerId;
 use brambling_protocol::message::{Accepted, Client, CutOff, JobState, Message, StuckKernel};
 use brambling_protocol::patience::LEFT_OUT_AFTER;
@@ -120,18 +120,18 @@ fn where_all_are_silent_jobs_wait() {
     let accepted = told(&orders, CLIENT);
     assert!(matches!(
         accepted[..],
-        [Told::Accepted(Accepted { key: FIRST, .. })]
+        [OwnedMessage::Accepted(Accepted { key: FIRST, .. })]
     ));
 }
 
 #[test]
 fn a_worker_that_is_cut_off_is_lost_as_such() {
-    for how in [Loss::Ended, Loss::CutOff] {
+    for how in [WorkerLoss::Ended, WorkerLoss::CutOff] {
         let mut registry = two_workers();
         say(&mut registry, CLIENT, submit(&[4]));
         match how {
-            Loss::Ended => registry.on_lost(A, SECOND),
-            Loss::CutOff => registry.on_cut(A, SECOND),
+            WorkerLoss::Ended => registry.on_lost(A, SECOND),
+            WorkerLoss::CutOff => registry.on_cut(A, SECOND),
         }
         registry.on_tick(SECOND + RETURN_TIME);
         let orders = registry.take_orders();
@@ -211,7 +211,9 @@ fn two_members_that_cannot_reach_each_other_end_their_job() {
     registry.on_over(FIRST, Some("told".into()));
     registry.take_orders();
     assert_eq!(say(&mut registry, B, cut_off(1, 1)), []);
-    registry.on_message(Caller(99), cut_off(1, 1)).unwrap_err();
+    registry
+        .on_message(PeerLink(99), cut_off(1, 1))
+        .unwrap_err();
 }
 
 #[test]
@@ -230,7 +232,7 @@ fn whoever_started_a_process_may_see_its_end_first() {
             &orders[..],
             [Order::Lose {
                 worker: WorkerId(1),
-                how: Loss::Ended,
+                how: WorkerLoss::Ended,
                 ..
             }]
         ),
@@ -256,7 +258,7 @@ fn a_worker_comes_back_after_a_cut() {
         matches!(
             &orders[..],
             [Order::Lose {
-                how: Loss::Ended,
+                how: WorkerLoss::Ended,
                 ..
             }]
         ),

@@ -1,7 +1,7 @@
 //! Who wants a shard moved hears what becomes of it.
 
 use crate::callers::{CLIENT, FIRST, OTHER, refusal, say, submit, told, two_workers};
-use brambling_controller::registry::{Order, Registry, Told};
+use brambling_controller::registry::{Order, OwnedMessage, Registry};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{Message, Move};
 use brambling_protocol::{JobId, WorkerId};
@@ -42,7 +42,10 @@ fn who_wants_a_shard_moved_hears_what_becomes_of_it() {
         shard,
         to,
     };
-    assert_eq!(told(&registry.take_orders(), OTHER), [&Told::Moved(moved)]);
+    assert_eq!(
+        told(&registry.take_orders(), OTHER),
+        [&OwnedMessage::Moved(moved)]
+    );
     say(&mut registry, OTHER, wish(None, 1, to));
     registry.on_stays(key, shard, "no room");
     assert_eq!(refusal(&registry.take_orders(), OTHER), "no room");

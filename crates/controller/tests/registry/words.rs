@@ -3,7 +3,7 @@
 use crate::callers::{
     A, CLIENT, FIRST, OTHER, VERSION, refusal, register, say, submit, times, two_workers,
 };
-use brambling_controller::registry::{Registry, RegistryError, Told};
+use brambling_controller::registry::{OwnedMessage, Registry, RegistryError};
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::message::{
     Accepted, Load, Member, Message, Move, Prepare, Registered, Submit,
@@ -95,33 +95,45 @@ fn what_is_told_is_sent_as_it_is() {
     let (why, failure) = ("for a reason", Some("for another"));
     for (told, sent) in [
         (
-            Told::Registered(Registered { worker }),
+            OwnedMessage::Registered(Registered { worker }),
             Message::Registered(Registered { worker }),
         ),
-        (Told::Prepare(prepare.clone()), Message::Prepare(prepare)),
-        (Told::Release(key), Message::Release(key)),
-        (Told::Queued(job), Message::Queued(job)),
         (
-            Told::Accepted(accepted.clone()),
+            OwnedMessage::Prepare(prepare.clone()),
+            Message::Prepare(prepare),
+        ),
+        (OwnedMessage::Release(key), Message::Release(key)),
+        (OwnedMessage::Queued(job), Message::Queued(job)),
+        (
+            OwnedMessage::Accepted(accepted.clone()),
             Message::Accepted(accepted),
         ),
         (
-            Told::Over {
+            OwnedMessage::Over {
                 job,
                 failure: failure.map(str::to_owned),
             },
             Message::Over { job, failure },
         ),
-        (Told::Refused { why: why.into() }, Message::Refused { why }),
-        (Told::Moved(moved), Message::Moved(moved)),
         (
-            Told::Admitted { key, member },
+            OwnedMessage::Refused { why: why.into() },
+            Message::Refused { why },
+        ),
+        (OwnedMessage::Moved(moved), Message::Moved(moved)),
+        (
+            OwnedMessage::Admitted { key, member },
             Message::Admitted { key, member },
         ),
-        (Told::Left { key, worker }, Message::Left { key, worker }),
-        (Told::Drained(worker), Message::Drained(worker)),
-        (Told::Jobs(Vec::new()), Message::Jobs(Vec::new())),
-        (Told::Weigh { job, weight }, Message::Weigh { job, weight }),
+        (
+            OwnedMessage::Left { key, worker },
+            Message::Left { key, worker },
+        ),
+        (OwnedMessage::Drained(worker), Message::Drained(worker)),
+        (OwnedMessage::Jobs(Vec::new()), Message::Jobs(Vec::new())),
+        (
+            OwnedMessage::Weigh { job, weight },
+            Message::Weigh { job, weight },
+        ),
     ] {
         assert_eq!(told.message(), sent);
     }

@@ -3,8 +3,8 @@
 use crate::callers::{
     A, B, CLIENT, FIRST, OTHER, UNKNOWN, register, say, state, status, submit, told, two_workers,
 };
-use brambling_controller::Loss;
-use brambling_controller::registry::{Caller, Order, RETURN_TIME, Told};
+use brambling_controller::WorkerLoss;
+use brambling_controller::registry::{Order, OwnedMessage, PeerLink, RETURN_TIME};
 use brambling_protocol::message::{JobState, Message, Registered};
 use brambling_protocol::{JobId, PartitionMap, WorkerId};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
     let orders = say(&mut registry, OTHER, register(1, Some(WorkerId(1))));
     assert_eq!(
         told(&orders, OTHER)[0],
-        &Told::Registered(Registered {
+        &OwnedMessage::Registered(Registered {
             worker: WorkerId(1)
         })
     );
@@ -35,7 +35,7 @@ fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
             key: FIRST,
             worker: WorkerId(1),
             process,
-            how: Loss::Ended,
+            how: WorkerLoss::Ended,
         },
     ] = &orders[..]
     else {
@@ -47,7 +47,7 @@ fn a_worker_may_come_back_for_a_while_and_is_gone_then() {
     let orders = say(&mut registry, A, register(1, Some(WorkerId(1))));
     assert_eq!(
         told(&orders, A)[0],
-        &Told::Registered(Registered {
+        &OwnedMessage::Registered(Registered {
             worker: WorkerId(3)
         })
     );
@@ -59,7 +59,7 @@ fn a_process_that_was_started_again_is_another_worker() {
     let orders = say(&mut registry, OTHER, register(7, Some(WorkerId(1))));
     assert_eq!(
         told(&orders, OTHER)[0],
-        &Told::Registered(Registered {
+        &OwnedMessage::Registered(Registered {
             worker: WorkerId(3)
         })
     );
@@ -70,13 +70,13 @@ fn a_worker_that_comes_back_hears_what_it_missed() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
     registry.on_lost(A, Duration::ZERO);
-    let back = Caller(12);
+    let back = PeerLink(12);
     // It has job 1, which runs, and job 77, which nobody asks for.
     let orders = say(&mut registry, back, register(1, Some(WorkerId(1))));
     let [
-        Told::Registered(_),
-        Told::Release(UNKNOWN),
-        Told::Prepare(prepare),
+        OwnedMessage::Registered(_),
+        OwnedMessage::Release(UNKNOWN),
+        OwnedMessage::Prepare(prepare),
     ] = told(&orders, back)[..]
     else {
         panic!("{orders:?}");
@@ -87,18 +87,18 @@ fn a_worker_that_comes_back_hears_what_it_missed() {
     let worker = WorkerId(1);
     assert_eq!(
         told(&orders, back)[0],
-        &Told::Registered(Registered { worker })
+        &OwnedMessage::Registered(Registered { worker })
     );
     // A worker that came later is told when the job's controller has taken it in.
     let orders = say(&mut registry, OTHER, register(9, None));
     assert!(matches!(
         told(&orders, OTHER)[..],
-        [Told::Registered(_), Told::Release(UNKNOWN)]
+        [OwnedMessage::Registered(_), OwnedMessage::Release(UNKNOWN)]
     ));
     say(&mut registry, CLIENT, Message::Done(JobId(1)));
     registry.on_lost(back, Duration::ZERO);
     let orders = say(&mut registry, A, register(1, Some(worker)));
-    let released = [FIRST, UNKNOWN].map(Told::Release);
+    let released = [FIRST, UNKNOWN].map(OwnedMessage::Release);
     assert_eq!(told(&orders, A)[1..], released.each_ref()[..]);
 }
 
@@ -112,12 +112,12 @@ fn a_worker_that_comes_while_a_job_runs_takes_part() {
     let map = PartitionMap::new([4]);
     registry.on_admitted(key, worker, &map);
     let orders = registry.take_orders();
-    let [Told::Prepare(prepare)] = told(&orders, OTHER)[..] else {
+    let [OwnedMessage::Prepare(prepare)] = told(&orders, OTHER)[..] else {
         panic!("{orders:?}");
     };
     let ports: Vec<u16> = prepare.members.iter().map(|it| it.at.port()).collect();
     assert_eq!((ports, &prepare.map[..]), (vec![1, 3, 9], &[][..]));
-    let [Told::Admitted { key: FIRST, member }] = told(&orders, CLIENT)[..] else {
+    let [OwnedMessage::Admitted { key: FIRST, member }] = told(&orders, CLIENT)[..] else {
         panic!("{orders:?}");
     };
     assert_eq!((member.worker, member.at.port()), (worker, 9));
@@ -125,7 +125,7 @@ fn a_worker_that_comes_while_a_job_runs_takes_part() {
     registry.on_lost(OTHER, Duration::ZERO);
     let orders = say(&mut registry, OTHER, register(9, Some(worker)));
     assert!(!orders.contains(&Order::Admit { key, worker }));
-    assert!(told(&orders, OTHER).contains(&&Told::Prepare(prepare.clone())));
+    assert!(told(&orders, OTHER).contains(&&OwnedMessage::Prepare(prepare.clone())));
     // Who cannot build the program ends the job, and so does its death.
     let why = "no such module";
     let orders = say(&mut registry, OTHER, Message::Unprepared { key, why });
@@ -157,33 +157,36 @@ fn members_without_a_link_keep_nobody_waiting() {
     registry.on_admitted(FIRST, newcomer, &PartitionMap::new([4]));
     let orders = registry.take_orders();
     assert_eq!(orders.len(), 1, "{orders:?}");
-    assert!(matches!(told(&orders, CLIENT)[..], [Told::Admitted { .. }]));
-    let back = Caller(12);
+    assert!(matches!(
+        told(&orders, CLIENT)[..],
+        [OwnedMessage::Admitted { .. }]
+    ));
+    let back = PeerLink(12);
     let orders = say(&mut registry, back, register(9, Some(newcomer)));
     assert!(
         told(&orders, back)
             .iter()
-            .any(|it| matches!(it, Told::Prepare(_)))
+            .any(|it| matches!(it, OwnedMessage::Prepare(_)))
     );
     // One leaves whose link is broken.
     say(&mut registry, OTHER, Message::Drain(newcomer));
     registry.on_lost(back, Duration::ZERO);
     registry.on_left(FIRST, newcomer);
     let orders = registry.take_orders();
-    assert_eq!(told(&orders, back), [] as [&Told; 0]);
-    assert_eq!(told(&orders, OTHER), [&Told::Drained(newcomer)]);
+    assert_eq!(told(&orders, back), [] as [&OwnedMessage; 0]);
+    assert_eq!(told(&orders, OTHER), [&OwnedMessage::Drained(newcomer)]);
     // One is lost for good: what is said to all members is said to the others.
     registry.on_lost(A, Duration::ZERO);
     registry.on_tick(RETURN_TIME);
     registry.take_orders();
     let weight = 5;
     let orders = say(&mut registry, CLIENT, Message::Weigh { job, weight });
-    let weighs = Told::Weigh { job, weight };
+    let weighs = OwnedMessage::Weigh { job, weight };
     let to = B;
     assert_eq!(orders, [Order::Tell { to, what: weighs }]);
     let orders = say(&mut registry, CLIENT, Message::Done(job));
-    assert_eq!(told(&orders, B), [&Told::Release(FIRST)]);
-    assert_eq!(told(&orders, A), [] as [&Told; 0]);
+    assert_eq!(told(&orders, B), [&OwnedMessage::Release(FIRST)]);
+    assert_eq!(told(&orders, A), [] as [&OwnedMessage; 0]);
 }
 
 /// It is over, and its client still fetches what was kept: a worker's end is no failure of it any more.

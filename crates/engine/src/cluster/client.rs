@@ -1,13 +1,13 @@
 //! A client: runs programs on a cluster, and fetches what they leave. Here are its connection, and what it asks the controller.
 
-mod desk;
+mod link_events;
 mod talk;
 
-use super::jobs::{Waiting, host, ourselves};
+use super::jobs::{WaitReasons, host, ourselves};
 use super::wire::{self, board, epoch, framed};
 use super::{ClusterError, Rendezvous, Status};
 use crate::Error;
-use brambling_exchange::transports::switchboard::{Refused, Switchboard};
+use brambling_exchange::transports::switchboard::{PartyRefusal, Switchboard};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::Budget;
 use brambling_program::ShardId;
@@ -15,7 +15,7 @@ use brambling_protocol::message::{Message, Move};
 use brambling_protocol::patience::ANSWERED_WITHIN;
 use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Caller, Failure};
-use desk::{Desk, Heard, How, Loss};
+use link_events::{LinkEvent, LinkEvents, LinkLoss, LossKind};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -49,11 +49,11 @@ pub struct Cluster {
     board: Switchboard,
     controller: LinkId,
     /// How the link to the controller has ended, once it has.
-    ended: OnceLock<Loss>,
+    ended: OnceLock<LinkLoss>,
     /// How long workers that are asked for results may say nothing.
     silence: Duration,
     /// One conversation at a time.
-    inbox: Mutex<Receiver<Heard>>,
+    inbox: Mutex<Receiver<LinkEvent>>,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -69,7 +69,7 @@ impl Cluster {
     /// When nobody answers there, or another token is known there, or one side uses TLS and the other does not take part in that.
     pub fn connect(at: &Rendezvous) -> Result<Cluster, ClusterError> {
         let (sender, inbox) = channel();
-        let desk = Arc::new(Desk(Mutex::new(sender)));
+        let events = Arc::new(LinkEvents(Mutex::new(sender)));
         let system = |source| ClusterError::System { source };
         let board = board(
             None,
@@ -77,7 +77,7 @@ impl Cluster {
             at.tls.as_ref(),
             epoch()?,
             &Budget::unlimited(),
-            desk,
+            events,
         );
         let board = board.map_err(system)?;
         let controller = greeted(&board, &inbox, at.address)?;
@@ -113,14 +113,14 @@ impl Cluster {
     pub fn status(&self) -> Result<Status, ClusterError> {
         let mut silences = Silences::default();
         let mut stuck = Vec::new();
-        let mut waits = Waiting::default();
+        let mut waits = WaitReasons::default();
         self.ask(Message::Ask, self.answers_soon(), |answer| match answer {
             Message::Silences(told) => {
                 silences = Silences(told);
                 None
             }
             Message::Waits(told) => {
-                waits = Waiting::from(told);
+                waits = WaitReasons::from(told);
                 None
             }
             Message::AllStuck(told) => {
@@ -197,13 +197,13 @@ impl Cluster {
         loop {
             look()?;
             match inbox.recv_timeout(LOOKS) {
-                Ok(Heard::Frame(link, frame)) if link == self.controller => {
+                Ok(LinkEvent::Frame(link, frame)) if link == self.controller => {
                     let said = wire::message(&frame).map_err(|why| self.broken(why))?;
                     if let Some(answer) = answer(said) {
                         return answer;
                     }
                 }
-                Ok(Heard::Lost(link, loss)) if link == self.controller => {
+                Ok(LinkEvent::Lost(link, loss)) if link == self.controller => {
                     return Err(self.lost(loss).into());
                 }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
@@ -215,9 +215,9 @@ impl Cluster {
     }
 
     /// What an earlier conversation left is of no interest, but that the controller is gone.
-    fn forget_earlier(&self, inbox: &Receiver<Heard>) -> Result<(), ClusterError> {
+    fn forget_earlier(&self, inbox: &Receiver<LinkEvent>) -> Result<(), ClusterError> {
         for heard in inbox.try_iter() {
-            if let Heard::Lost(link, loss) = heard
+            if let LinkEvent::Lost(link, loss) = heard
                 && link == self.controller
             {
                 return Err(self.lost(loss));
@@ -239,15 +239,15 @@ impl Cluster {
     }
 
     /// The link to the controller has ended: this conversation cannot go on, and there will be no other.
-    fn lost(&self, loss: Loss) -> ClusterError {
-        let Loss { why, how, .. } = self.ended.get_or_init(|| loss).clone();
+    fn lost(&self, loss: LinkLoss) -> ClusterError {
+        let LinkLoss { why, how, .. } = self.ended.get_or_init(|| loss).clone();
         match how {
-            How::CutOff => cut_off(format!("the controller at {}", self.address), why),
+            LossKind::CutOff => cut_off(format!("the controller at {}", self.address), why),
             _ => self.gone(why),
         }
     }
 
-    fn inbox(&self) -> MutexGuard<'_, Receiver<Heard>> {
+    fn inbox(&self) -> MutexGuard<'_, Receiver<LinkEvent>> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -262,7 +262,7 @@ impl Cluster {
         }
     }
 
-    fn broken(&self, why: Refused) -> ClusterError {
+    fn broken(&self, why: PartyRefusal) -> ClusterError {
         ClusterError::Broken {
             who: format!("the controller at {}", self.address),
             why: why.to_string(),
@@ -273,7 +273,7 @@ impl Cluster {
 /// A link to a controller that has let this process in. Where strangers flood it, whoever is being greeted may be put out, and comes again.
 fn greeted(
     board: &Switchboard,
-    inbox: &Receiver<Heard>,
+    inbox: &Receiver<LinkEvent>,
     at: SocketAddr,
 ) -> Result<LinkId, ClusterError> {
     let missing = |why: &str| ClusterError::NoController {
@@ -287,18 +287,18 @@ fn greeted(
         let link = link.map_err(|source| ClusterError::System { source })?;
         let patience = deadline.saturating_duration_since(Instant::now());
         match inbox.recv_timeout(patience) {
-            Ok(Heard::Open(_)) => return Ok(link),
-            Ok(Heard::Lost(_, loss)) if loss.may_pass && Instant::now() + pause < deadline => {
+            Ok(LinkEvent::Open(_)) => return Ok(link),
+            Ok(LinkEvent::Lost(_, loss)) if loss.may_pass && Instant::now() + pause < deadline => {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(RETRY_MAX);
             }
-            Ok(Heard::Lost(_, Loss { why, how, .. })) => {
+            Ok(LinkEvent::Lost(_, LinkLoss { why, how, .. })) => {
                 return Err(match how {
-                    How::Refused => ClusterError::Unwelcome { at, why },
+                    LossKind::Refused => ClusterError::Unwelcome { at, why },
                     _ => missing(&why),
                 });
             }
-            Ok(Heard::Frame(..)) => return Err(missing("it speaks before it is asked")),
+            Ok(LinkEvent::Frame(..)) => return Err(missing("it speaks before it is asked")),
             Err(_) => return Err(missing("it does not answer")),
         }
     }

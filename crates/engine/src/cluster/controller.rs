@@ -7,9 +7,9 @@ use super::wire::{board, epoch, framed, message};
 use super::{Certificates, ClusterError, Token, VERSION};
 use brambling_controller::balance::Scales;
 pub use brambling_controller::registry::JOBS_AT_ONCE;
-use brambling_controller::registry::{Caller, Order, Registry, Told};
-use brambling_controller::{Controller, Effect};
-use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
+use brambling_controller::registry::{Order, OwnedMessage, PeerLink, Registry};
+use brambling_controller::{Controller, ControllerEffect};
+use brambling_exchange::transports::switchboard::{Party, PartyRefusal, Reception, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
 use brambling_memory::Budget;
 use brambling_program::ShardId;
@@ -17,7 +17,7 @@ use brambling_protocol::frame::Incoming;
 use brambling_protocol::message::Message;
 use brambling_protocol::patience::Awake;
 use brambling_protocol::{JobKey, Sequence, WorkerId};
-use metrics::Moves;
+use metrics::EndedMoves;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,12 +49,12 @@ pub const BALANCE_EACH: Duration = Duration::from_secs(1);
 
 /// A controller. Dropping it ends it: workers and clients see that its links end.
 pub struct ControllerProcess {
-    shared: Arc<Shared>,
+    shared: Arc<ControllerShared>,
     ticker: Option<JoinHandle<()>>,
     address: SocketAddr,
 }
 
-struct Shared {
+struct ControllerShared {
     board: OnceLock<Switchboard>,
     started: Instant,
     state: Mutex<State>,
@@ -76,10 +76,10 @@ struct State {
     registry: Registry,
     /// A machine for each generation of a job that has the cluster.
     jobs: BTreeMap<JobKey, Controller>,
-    links: BTreeMap<LinkId, Caller>,
+    links: BTreeMap<LinkId, PeerLink>,
     next_caller: u64,
     balance_each: Option<Duration>,
-    moves: Moves,
+    moves: EndedMoves,
     awake: Awake,
     has_ended: bool,
 }
@@ -103,11 +103,11 @@ impl ControllerProcess {
             links: BTreeMap::new(),
             next_caller: 0,
             balance_each,
-            moves: Moves::default(),
+            moves: EndedMoves::default(),
             awake: Awake::default(),
             has_ended: false,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ControllerShared {
             board: OnceLock::new(),
             started: Instant::now(),
             state: Mutex::new(state),
@@ -115,14 +115,14 @@ impl ControllerProcess {
             heard: AtomicU64::new(0),
             said: AtomicU64::new(0),
         });
-        let desk = Arc::new(Desk(Arc::downgrade(&shared)));
+        let reception = Arc::new(ControllerReception(Arc::downgrade(&shared)));
         let board = board(
             Some(bind),
             token,
             tls.as_ref(),
             epoch()?,
             &Budget::unlimited(),
-            desk,
+            reception,
         )
         .map_err(|source| ClusterError::Bind { at: bind, source })?;
         let address = board.listens_at().expect("it was told to listen");
@@ -181,7 +181,7 @@ impl Drop for ControllerProcess {
     }
 }
 
-impl Shared {
+impl ControllerShared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -218,12 +218,12 @@ impl Shared {
 
 impl State {
     /// The time in which this process has run: one that was stopped finds nobody silent for that.
-    fn now(&mut self, shared: &Shared) -> Duration {
+    fn now(&mut self, shared: &ControllerShared) -> Duration {
         self.awake.look(shared.started.elapsed())
     }
 
     /// Carries out what the machines ask for. Under the lock, so that everybody is told things in their order; nothing here waits.
-    fn act(&mut self, shared: &Arc<Shared>) {
+    fn act(&mut self, shared: &Arc<ControllerShared>) {
         loop {
             let orders = self.registry.take_orders();
             let idle = orders.is_empty();
@@ -243,22 +243,22 @@ impl State {
         }
     }
 
-    fn perform(&mut self, shared: &Arc<Shared>, key: JobKey, effect: Effect) {
+    fn perform(&mut self, shared: &Arc<ControllerShared>, key: JobKey, effect: ControllerEffect) {
         match effect {
-            Effect::Send { to, bytes, .. } => {
+            ControllerEffect::Send { to, bytes, .. } => {
                 shared.said.fetch_add(1, Ordering::Relaxed);
                 shared.board().send(key, [(to, bytes)]);
             }
-            Effect::Ended { failure } => self.registry.on_over(key, failure),
-            Effect::Left { worker } => {
+            ControllerEffect::Ended { failure } => self.registry.on_over(key, failure),
+            ControllerEffect::Left { worker } => {
                 shared.board().forget(key, worker);
                 self.registry.on_left(key, worker);
             }
-            Effect::Moved { shard, to } => {
+            ControllerEffect::Moved { shard, to } => {
                 self.moves.arrived += 1;
                 self.registry.on_moved(key, shard, to);
             }
-            Effect::Stays { shard, to } => {
+            ControllerEffect::Stays { shard, to } => {
                 self.moves.refused += 1;
                 let why = format!(
                     "worker {to} has no room for shard {shard}; move it to another, or make room there"
@@ -305,15 +305,15 @@ impl State {
         self.registry.on_admitted(key, worker, machine.map());
     }
 
-    fn order(&mut self, shared: &Arc<Shared>, order: Order) {
+    fn order(&mut self, shared: &Arc<ControllerShared>, order: Order) {
         match order {
             Order::Tell { to, what } => {
                 match &what {
-                    Told::Queued(_) | Told::Accepted(_) => {
+                    OwnedMessage::Queued(_) | OwnedMessage::Accepted(_) => {
                         let budgets = Message::Budgets(self.registry.budgets());
                         self.say(shared, to, budgets);
                     }
-                    Told::Jobs(_) => self.say_waits(shared, to),
+                    OwnedMessage::Jobs(_) => self.say_waits(shared, to),
                     _ => {}
                 }
                 self.say(shared, to, what.message());
@@ -390,7 +390,7 @@ impl State {
     }
 
     /// What jobs wait for that have not begun.
-    fn say_waits(&self, shared: &Shared, to: Caller) {
+    fn say_waits(&self, shared: &ControllerShared, to: PeerLink) {
         let waits = self.registry.waits();
         if !waits.is_empty() {
             let waits = waits.iter().map(|(job, why)| (*job, why.as_str()));
@@ -398,7 +398,7 @@ impl State {
         }
     }
 
-    fn say(&self, shared: &Shared, to: Caller, message: Message<'_>) {
+    fn say(&self, shared: &ControllerShared, to: PeerLink, message: Message<'_>) {
         let link = self.links.iter().find(|(_, caller)| **caller == to);
         if let Some((link, _)) = link {
             shared.said.fetch_add(1, Ordering::Relaxed);
@@ -408,10 +408,10 @@ impl State {
 }
 
 /// Has the links of workers and clients.
-struct Desk(Weak<Shared>);
+struct ControllerReception(Weak<ControllerShared>);
 
-impl Reception for Desk {
-    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+impl Reception for ControllerReception {
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), PartyRefusal> {
         let Some(shared) = self.0.upgrade() else {
             return Ok(());
         };
@@ -420,7 +420,7 @@ impl Reception for Desk {
         let mut state = shared.state();
         let known = state.links.get(&link).copied();
         let caller = known.unwrap_or_else(|| {
-            let caller = Caller(state.next_caller);
+            let caller = PeerLink(state.next_caller);
             state.next_caller += 1;
             state.links.insert(link, caller);
             caller
@@ -453,7 +453,7 @@ impl Reception for Desk {
 /// The controller's side of a job's links.
 struct Side {
     key: JobKey,
-    shared: Weak<Shared>,
+    shared: Weak<ControllerShared>,
 }
 
 impl Side {
@@ -468,13 +468,13 @@ impl Party for Side {
         self.with(|job| job.received(peer)).unwrap_or(0)
     }
 
-    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), PartyRefusal> {
         Ok(self
             .with(|job| job.on_reconnect(peer, received))
             .unwrap_or(Ok(()))?)
     }
 
-    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         if let Some(shared) = self.shared.upgrade() {
             shared.heard.fetch_add(1, Ordering::Relaxed);
         }

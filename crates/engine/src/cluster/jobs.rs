@@ -29,16 +29,16 @@ pub fn ourselves() -> Client {
 
 /// What jobs wait for, as the controller says before it says the rest of how they fare.
 #[derive(Default)]
-pub(super) struct Waiting(BTreeMap<JobId, String>);
+pub(super) struct WaitReasons(BTreeMap<JobId, String>);
 
-impl From<Vec<(JobId, &str)>> for Waiting {
-    fn from(told: Vec<(JobId, &str)>) -> Waiting {
+impl From<Vec<(JobId, &str)>> for WaitReasons {
+    fn from(told: Vec<(JobId, &str)>) -> WaitReasons {
         let told = told.into_iter();
-        Waiting(told.map(|(job, why)| (job, why.to_owned())).collect())
+        WaitReasons(told.map(|(job, why)| (job, why.to_owned())).collect())
     }
 }
 
-impl Waiting {
+impl WaitReasons {
     pub(super) fn tell<'j>(&self, jobs: impl Iterator<Item = &'j mut JobStatus>) {
         for job in jobs {
             job.waits = self.0.get(&job.id).cloned();
@@ -52,13 +52,13 @@ impl Cluster {
     /// # Errors
     /// When the controller is gone or does not answer.
     pub fn jobs(&self) -> Result<Vec<JobDetails>, ClusterError> {
-        let mut waits = Waiting::default();
+        let mut waits = WaitReasons::default();
         self.ask(
             Message::AskJobs,
             self.answers_soon(),
             |answer| match answer {
                 Message::Waits(told) => {
-                    waits = Waiting::from(told);
+                    waits = WaitReasons::from(told);
                     None
                 }
                 Message::Jobs(mut jobs) => {

@@ -5,7 +5,7 @@ use brambling_protocol::message;
 use brambling_worker::executor::{Printed, PrintedWhat};
 
 /// What a worker says that was printed there, as it may stand on a terminal.
-pub(super) fn shown(worker: WorkerId, printed: &message::Printed<'_>) -> Vec<Printed> {
+pub(super) fn shown(worker: WorkerId, printed: &message::PrintedLines<'_>) -> Vec<Printed> {
     let first = printed.lines.first().map(|line| line.stream);
     let left_out = first.filter(|_| printed.left_out > 0);
     let left_out = left_out.map(|stream| (stream, PrintedWhat::LeftOut(printed.left_out)));
@@ -37,18 +37,18 @@ fn cleaned(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brambling_protocol::message::{PrintedLine, Stream};
+    use brambling_protocol::message::{PrintStream, PrintedLine};
     use brambling_protocol::{Generation, JobId, JobKey};
 
     #[test]
     fn texts_of_workers_drive_no_terminal() {
         let line = PrintedLine {
-            stream: Stream::Err,
+            stream: PrintStream::Err,
             stage: "co\x1bunt",
             text: "\x1b[2Jloss\t0.25\r\n\u{9b}ü",
             cut_bytes: 0,
         };
-        let printed = message::Printed {
+        let printed = message::PrintedLines {
             key: JobKey::new(JobId(1), Generation(0)),
             number: 0,
             left_out: 3,
@@ -60,6 +60,6 @@ mod tests {
             texts,
             ["[w2] ... 3 lines left out", "[w2, count] [2Jloss\t0.25ü"]
         );
-        assert!(shown.iter().all(|it| it.stream == Stream::Err));
+        assert!(shown.iter().all(|it| it.stream == PrintStream::Err));
     }
 }

@@ -7,7 +7,7 @@ pub use published::Published;
 
 use super::wire;
 use super::{Certificates, ClusterError, DEFAULT_PORT, Token};
-use published::{Found, folder, path_in, read};
+use published::{RendezvousFile, folder, path_in, read};
 use std::io::{BufRead, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -184,7 +184,7 @@ fn token_in(path: &Path) -> Result<(Token, Option<PathBuf>), ClusterError> {
         source,
     })?;
     let place = path.display().to_string();
-    match toml::from_str::<Found>(&text) {
+    match toml::from_str::<RendezvousFile>(&text) {
         Ok(found) => Ok((parsed(&found.token, &place)?, found.tls)),
         Err(_) => Ok((parsed(&text, &place)?, None)),
     }

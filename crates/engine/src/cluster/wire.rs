@@ -1,7 +1,7 @@
 //! What the processes share: greetings, epochs, and messages as frames.
 
 use super::{Certificates, ClusterError};
-use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
+use brambling_exchange::transports::switchboard::{PartyRefusal, Reception, Switchboard};
 use brambling_exchange::transports::tcp::NetOptions;
 use brambling_memory::Budget;
 use brambling_protocol::frame::{Body, Frame};
@@ -55,7 +55,7 @@ pub(super) fn framed(message: Message<'_>) -> Bytes {
 }
 
 /// The message in a frame.
-pub(super) fn message(frame: &[u8]) -> Result<Message<'_>, Refused> {
+pub(super) fn message(frame: &[u8]) -> Result<Message<'_>, PartyRefusal> {
     match Frame::decode(frame)?.0.body {
         Body::Message(message) => Ok(message),
         other => Err(format!("a frame of the kind {:?} outside of a job", other.kind()).into()),

@@ -13,7 +13,7 @@ use super::{ClusterError, Rendezvous, VERSION};
 use crate::{Error, Settings, SpillTo};
 use brambling_controller::registry::HEARTBEAT;
 use brambling_exchange::transports::local_address_towards;
-use brambling_exchange::transports::switchboard::{Reception, Refused, Switchboard};
+use brambling_exchange::transports::switchboard::{PartyRefusal, Reception, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
 use brambling_memory::Memory;
 use brambling_memory::held::{self, Held};
@@ -25,7 +25,7 @@ use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 pub use hosted::CAUSE_BYTES_MAX;
 use hosted::Hosted;
-use metrics::{Done, Ended};
+use metrics::{Done, EndedJobs};
 pub use prints::Prints;
 use spilling::Spilling;
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,11 +106,11 @@ pub enum WorkerEnd {
 
 /// A worker. Dropping it ends it, and its jobs.
 pub struct WorkerProcess {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     beat: Option<JoinHandle<()>>,
 }
 
-pub(in crate::cluster) struct Shared {
+pub(in crate::cluster) struct WorkerShared {
     cluster: Rendezvous,
     source: Box<dyn Source>,
     pool: Pool,
@@ -141,7 +141,7 @@ struct State {
     again: Option<Instant>,
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobKey, Arc<Hosted>>,
-    ended: Ended,
+    ended: EndedJobs,
     /// Jobs that are over and were not left by all threads yet.
     overdue: Vec<Overdue>,
     /// Whether the controller was told of some of them.
@@ -191,9 +191,9 @@ impl WorkerProcess {
         };
         let epoch = epoch()?;
         let token = cluster.token.clone();
-        let desks = Arc::<OnceLock<Weak<Shared>>>::default();
+        let receptions = Arc::<OnceLock<Weak<WorkerShared>>>::default();
         let memory = Memory::new(settings.memory_bytes);
-        let receives = Arc::new(Clients(desks.clone()));
+        let receives = Arc::new(Clients(receptions.clone()));
         let tls = cluster.tls.as_ref();
         let jobs = board(
             Some(bind),
@@ -204,9 +204,9 @@ impl WorkerProcess {
             receives,
         )
         .map_err(|source| ClusterError::Bind { at: bind, source })?;
-        let controls = Arc::new(Control(desks.clone()));
+        let controls = Arc::new(Control(receptions.clone()));
         let control = board(None, token, tls, epoch, memory.own(), controls).map_err(system)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkerShared {
             cluster,
             source,
             pool,
@@ -230,7 +230,7 @@ impl WorkerProcess {
             }),
             news: Condvar::new(),
         });
-        assert!(desks.set(Arc::downgrade(&shared)).is_ok(), "set once");
+        assert!(receptions.set(Arc::downgrade(&shared)).is_ok(), "set once");
         let beating = shared.clone();
         let builder = std::thread::Builder::new().name("brambling-beat".into());
         let beat = builder.spawn(move || beating.beat()).map_err(system)?;
@@ -304,7 +304,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-impl Shared {
+impl WorkerShared {
     fn state(&self) -> Held<'_, State> {
         held::lock(&self.state)
     }
@@ -424,7 +424,7 @@ impl Shared {
         self.control().say(link, messages.map(framed));
     }
 
-    fn told(self: &Arc<Self>, message: Message<'_>) -> Result<(), Refused> {
+    fn told(self: &Arc<Self>, message: Message<'_>) -> Result<(), PartyRefusal> {
         match message {
             Message::Registered(registered) => {
                 self.state().me = Some(registered.worker);
@@ -562,13 +562,13 @@ impl Parted {
 }
 
 /// Has the link to the controller.
-struct Control(Arc<OnceLock<Weak<Shared>>>);
+struct Control(Arc<OnceLock<Weak<WorkerShared>>>);
 
 /// Has the links of clients.
-struct Clients(Arc<OnceLock<Weak<Shared>>>);
+struct Clients(Arc<OnceLock<Weak<WorkerShared>>>);
 
-fn shared(desk: &OnceLock<Weak<Shared>>) -> Option<Arc<Shared>> {
-    desk.get()?.upgrade()
+fn shared(worker: &OnceLock<Weak<WorkerShared>>) -> Option<Arc<WorkerShared>> {
+    worker.get()?.upgrade()
 }
 
 impl Reception for Control {
@@ -577,7 +577,7 @@ impl Reception for Control {
             shared.register(link);
         }
     }
-    fn on_frame(&self, _: LinkId, frame: &[u8]) -> Result<(), Refused> {
+    fn on_frame(&self, _: LinkId, frame: &[u8]) -> Result<(), PartyRefusal> {
         match shared(&self.0) {
             Some(shared) => shared.told(message(frame)?),
             None => Ok(()),
@@ -591,7 +591,7 @@ impl Reception for Control {
 }
 
 impl Reception for Clients {
-    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), PartyRefusal> {
         let Some(shared) = shared(&self.0) else {
             return Ok(());
         };

@@ -1,15 +1,15 @@
 //! Logistic regression by L-BFGS, for two classes and more.
 
 use super::{FitError, Fitted, Given, LogisticRegression, Table};
-use crate::run::Run;
+use crate::run::ProgramRun;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, RunOptions, Tally};
-use brambling_operators::ml::lbfgs::{Search, State};
-use brambling_operators::ml::logistic_lbfgs::{self, Descent, Shape};
+use brambling_operators::ml::lbfgs::{LbfgsSearch, SearchState};
+use brambling_operators::ml::logistic_lbfgs::{self, ClassLayout, Descent};
 use brambling_operators::ml::logistic_regression::partitions_of;
 use brambling_operators::ml::samples::{SampleTable, SamplesError};
 use brambling_operators::ml::softmax::{Linears, margins_block, probabilities_block};
-use brambling_operators::simd::{self, Value};
+use brambling_operators::simd::{self, TableValue};
 use brambling_program::{BLOCK_ROWS, Dataset, Foreign, Payload, Program};
 use std::time::Duration;
 
@@ -150,7 +150,7 @@ impl LogisticRegression {
         caller: &mut dyn Caller,
     ) -> Result<FittedClasses, FitError> {
         let caller = Some(caller);
-        let run = Run { options, caller };
+        let run = ProgramRun { options, caller };
         self.fit_classes_with(x.into(), y, columns, classes, given, run)
     }
 
@@ -168,7 +168,7 @@ impl LogisticRegression {
     ) -> Result<FittedClasses, FitError> {
         let (x, y) = (x.into(), Foreign::handed_over(y));
         let caller = None;
-        let run = Run { options, caller };
+        let run = ProgramRun { options, caller };
         self.fit_classes_with(x, y, columns, classes, Given::default(), run)
     }
 
@@ -179,7 +179,7 @@ impl LogisticRegression {
         columns: usize,
         classes: usize,
         given: Given,
-        run: Run<'_, '_>,
+        run: ProgramRun<'_, '_>,
     ) -> Result<FittedClasses, FitError> {
         let refuse = |range| FitError::Parameter {
             name: "classes",
@@ -192,7 +192,7 @@ impl LogisticRegression {
         if self.solver != super::Solver::Lbfgs {
             return Err(refuse("2, or the solver L-BFGS"));
         }
-        let shape = Shape { columns, classes };
+        let shape = ClassLayout { columns, classes };
         let found = self.search(x, y, shape, given, run)?;
         let mut coef = found.parameters;
         let intercepts = coef.split_off(shape.weights());
@@ -201,7 +201,7 @@ impl LogisticRegression {
             intercepts,
             iterations: found.search.iterations,
             evaluations: found.search.evaluations,
-            converged: found.search.state == State::Converged,
+            converged: found.search.state == SearchState::Converged,
             largest_gradient: found.search.largest,
             tally: found.tally,
             first_pass: found.first_pass,
@@ -216,9 +216,9 @@ impl LogisticRegression {
         y: Foreign<f64>,
         columns: usize,
         given: Given,
-        run: Run<'_, '_>,
+        run: ProgramRun<'_, '_>,
     ) -> Result<Fitted, FitError> {
-        let shape = Shape {
+        let shape = ClassLayout {
             columns,
             classes: 2,
         };
@@ -230,7 +230,7 @@ impl LogisticRegression {
             intercept,
             iterations: found.search.iterations,
             evaluations: found.search.evaluations,
-            converged: found.search.state == State::Converged,
+            converged: found.search.state == SearchState::Converged,
             largest_gradient: found.search.largest,
             tally: found.tally,
             first_pass: found.first_pass,
@@ -242,9 +242,9 @@ impl LogisticRegression {
         &self,
         x: Table,
         y: Foreign<f64>,
-        shape: Shape,
+        shape: ClassLayout,
         given: Given,
-        run: Run<'_, '_>,
+        run: ProgramRun<'_, '_>,
     ) -> Result<Found, FitError> {
         match x {
             Table::Doubles(x) => {
@@ -258,12 +258,12 @@ impl LogisticRegression {
         }
     }
 
-    fn search_of<E: Value + Payload>(
+    fn search_of<E: TableValue + Payload>(
         &self,
         table: SampleTable<E>,
-        shape: Shape,
+        shape: ClassLayout,
         start: &[f64],
-        run: Run<'_, '_>,
+        run: ProgramRun<'_, '_>,
     ) -> Result<Found, FitError> {
         let rows = self.check(&table, start, shape.weight_rows())?;
         let partitions = run.options.resolve()?.partitions;
@@ -290,7 +290,7 @@ impl LogisticRegression {
 struct Found {
     /// In the caller's units.
     parameters: Vec<f64>,
-    search: Search,
+    search: LbfgsSearch,
     tally: Tally,
     first_pass: Duration,
     descent: Duration,

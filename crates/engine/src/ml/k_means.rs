@@ -1,7 +1,7 @@
 //! k-means.
 
 use super::FitError;
-use crate::run::Run;
+use crate::run::ProgramRun;
 use crate::stopwatch::Stopwatch;
 use crate::{Caller, RunOptions, Tally};
 use brambling_operators::ml::distances;
@@ -142,7 +142,7 @@ impl KMeans {
     ) -> Result<FittedKMeans, FitError> {
         let table = weighted(x, weights, columns);
         let caller = Some(caller);
-        self.fit_with(table, centres, Run { options, caller })
+        self.fit_with(table, centres, ProgramRun { options, caller })
     }
 
     /// As [`KMeans::fit`], over a vector of our own. Ctrl-C ends it early.
@@ -158,14 +158,14 @@ impl KMeans {
     ) -> Result<FittedKMeans, FitError> {
         let table = weighted(Foreign::handed_over(x), Foreign::default(), columns);
         let caller = None;
-        self.fit_with(table, centres, Run { options, caller })
+        self.fit_with(table, centres, ProgramRun { options, caller })
     }
 
     fn fit_with(
         &self,
         table: SampleTable,
         centres: Vec<f64>,
-        run: Run<'_, '_>,
+        run: ProgramRun<'_, '_>,
     ) -> Result<FittedKMeans, FitError> {
         let (rows, columns) = (self.check(&table, &centres)?, table.columns);
         let partitions = run.options.resolve()?.partitions;

@@ -2,7 +2,7 @@
 
 use super::FitError;
 use super::k_means::weighted;
-use crate::run::Run;
+use crate::run::ProgramRun;
 use crate::{Caller, RunOptions};
 use brambling_operators::ml::k_means_init::{k_means_plus_plus, rows_at_random, rows_by_weight};
 use brambling_operators::ml::logistic_regression::partitions_of;
@@ -70,7 +70,7 @@ impl KMeansStart {
     ) -> Result<Vec<f64>, FitError> {
         let table = weighted(x, weights, columns);
         let caller = Some(caller);
-        self.centres_with(table, clusters, seed, Run { options, caller })
+        self.centres_with(table, clusters, seed, ProgramRun { options, caller })
     }
 
     /// As [`KMeansStart::centres`], over a vector of our own. Ctrl-C ends it early.
@@ -87,7 +87,7 @@ impl KMeansStart {
     ) -> Result<Vec<f64>, FitError> {
         let table = weighted(Foreign::handed_over(x), Foreign::default(), columns);
         let caller = None;
-        self.centres_with(table, clusters, seed, Run { options, caller })
+        self.centres_with(table, clusters, seed, ProgramRun { options, caller })
     }
 
     fn centres_with(
@@ -95,7 +95,7 @@ impl KMeansStart {
         table: SampleTable,
         clusters: usize,
         seed: u64,
-        run: Run<'_, '_>,
+        run: ProgramRun<'_, '_>,
     ) -> Result<Vec<f64>, FitError> {
         let rows = check(&table, clusters)?;
         let (x, columns) = (table.x.clone(), table.columns);

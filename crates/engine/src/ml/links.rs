@@ -5,12 +5,12 @@
 use crate::stopwatch::Stopwatch;
 use brambling_operators::ml::k_means::KMeans;
 use brambling_operators::ml::k_means_init::k_means_plus_plus;
-use brambling_operators::ml::logistic_lbfgs::{self, Shape};
+use brambling_operators::ml::logistic_lbfgs::{self, ClassLayout};
 use brambling_operators::ml::logistic_regression::LogisticRegression;
 use brambling_operators::ml::model::Model;
 use brambling_operators::ml::samples::SampleTable;
 use brambling_operators::ml::{linear_regression, standard_scaler};
-use brambling_operators::simd::Value;
+use brambling_operators::simd::TableValue;
 use brambling_program::{Dataset, Payload, Program, links};
 
 macro_rules! models {
@@ -53,16 +53,16 @@ fn logistic() -> LogisticRegression {
     }
 }
 
-fn table<E: Value>() -> SampleTable<E> {
+fn table<E: TableValue>() -> SampleTable<E> {
     SampleTable {
         columns: 1,
         ..SampleTable::default()
     }
 }
 
-fn lbfgs<E: Value + Payload>(p: &mut Program) {
+fn lbfgs<E: TableValue + Payload>(p: &mut Program) {
     let (columns, classes) = (1, 2);
-    let shape = Shape { columns, classes };
+    let shape = ClassLayout { columns, classes };
     watched(p, |p, look| {
         logistic_lbfgs::build(&logistic(), p, table::<E>(), shape, &[], 1, look);
     });

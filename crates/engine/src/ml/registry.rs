@@ -2,7 +2,7 @@
 
 use super::FitError;
 use super::links::MODELS;
-use crate::run::Run;
+use crate::run::ProgramRun;
 use crate::{Caller, RunOptions, Tally};
 use brambling_operators::ml::logistic_regression::partitions_of;
 use brambling_operators::ml::model::{Found, Model};
@@ -61,7 +61,7 @@ pub fn fit(
     let partitions = partitions.unwrap_or_else(|| partitions_of(rows, table.columns));
     let (p, found) = model.program(parameters, table, partitions);
     let caller = Some(caller);
-    let mut outcome = Run { options, caller }.run(p)?;
+    let mut outcome = ProgramRun { options, caller }.run(p)?;
     Ok(FittedModel {
         found: outcome.take(&found),
         tally: outcome.tally(),

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 /// Where a value was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Source {
+pub enum SettingSource {
     /// As an argument.
     Argument,
     /// In the environment, under this name.
@@ -25,13 +25,13 @@ pub enum Source {
     Default,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Argument => f.write_str("argument"),
-            Source::Environment(name) => write!(f, "environment: {name}"),
-            Source::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Source::Default => f.write_str("default"),
+            SettingSource::Argument => f.write_str("argument"),
+            SettingSource::Environment(name) => write!(f, "environment: {name}"),
+            SettingSource::File { path, line } => write!(f, "{}:{line}", path.display()),
+            SettingSource::Default => f.write_str("default"),
         }
     }
 }
@@ -45,7 +45,7 @@ pub struct InUse {
     /// Its value.
     pub value: String,
     /// Where it was given.
-    pub source: Source,
+    pub source: SettingSource,
 }
 
 impl Settings {
@@ -59,14 +59,14 @@ impl Settings {
         let text = std::fs::read_to_string(FILE_NAME).unwrap_or_default();
         let used = SETTINGS.iter().map(|setting| {
             let source = if self.has(setting.key) {
-                Source::Argument
+                SettingSource::Argument
             } else if environment.has(setting.key) {
-                Source::Environment(setting.variable)
+                SettingSource::Environment(setting.variable)
             } else if let Some(line) = line_of(&text, setting.key) {
                 let path = std::path::absolute(FILE_NAME).unwrap_or_else(|_| FILE_NAME.into());
-                Source::File { path, line }
+                SettingSource::File { path, line }
             } else {
-                Source::Default
+                SettingSource::Default
             };
             InUse {
                 key: setting.key,
@@ -109,7 +109,7 @@ mod tests {
         let used = settings.in_use().unwrap();
         let of = |key| used.iter().find(|it| it.key == key).unwrap();
         assert_eq!(of("stall_seconds").value, "5.5");
-        assert_eq!(of("stall_seconds").source, Source::Argument);
+        assert_eq!(of("stall_seconds").source, SettingSource::Argument);
         assert_eq!(of("log").source.to_string(), "default");
         assert_eq!(of("log").value, "off");
         assert_eq!(used.len(), SETTINGS.len());

@@ -1,14 +1,14 @@
 //! The exchange itself, as one process sees it: who keeps its pieces, and what is asked of it whoever does.
 
-use super::At;
-use super::room::Room;
-use super::slots::{DestinationEnd, Heard, Slots, SourceEnd};
+use super::ShardSide;
+use super::retired_turns::RetiredTurns;
+use super::slots::{DestinationEnd, Slots, SourceEnd, TurnStatus};
 use super::stamped::Stamped;
 use crate::{OPEN_TURNS, fits};
 use brambling_program::{Links, PayloadType, Turn};
 use std::sync::Arc;
 
-/// Beyond this the pieces of an exchange come by mail: memory then follows the pieces sent.
+/// Beyond this the pieces of an exchange come through the mailbox: memory then follows the pieces sent.
 const SLOT_BYTES_MAX: usize = 16 << 20;
 
 /// Where the pieces of an exchange lie that shards of this process send each other.
@@ -33,7 +33,7 @@ impl InProcess {
     pub fn new(
         links: Links,
         piece: &'static PayloadType,
-        sides: (impl Fn(u32) -> At, impl Fn(u32) -> At),
+        sides: (impl Fn(u32) -> ShardSide, impl Fn(u32) -> ShardSide),
         slot_bytes: &mut usize,
     ) -> InProcess {
         let links = Arc::new(links);
@@ -105,7 +105,7 @@ impl InProcess {
     /// What a destination has heard of a turn from those of its sources that stamp it. Asked by the destination's thread. Of a missing source: it
     /// wakes the destination only where [`Destinations`](super::Destinations) says.
     #[inline]
-    pub fn heard(&self, turn: Turn, destination: u32) -> Heard<'_> {
+    pub fn heard(&self, turn: Turn, destination: u32) -> TurnStatus<'_> {
         match &self.keeper {
             Keeper::Slots(_) => self
                 .destination(turn, destination)
@@ -153,7 +153,7 @@ impl InProcess {
 
     /// How many turns a destination has retired, wherever it is.
     #[inline]
-    pub fn room(&self, destination: u32) -> &Room {
+    pub fn room(&self, destination: u32) -> &RetiredTurns {
         match &self.keeper {
             Keeper::Slots(slots) => slots.room(destination),
             Keeper::Stamped(stamped) => stamped.room(destination),

@@ -13,8 +13,8 @@
 use super::sync::{AtomicPtr, Ordering};
 use std::ptr;
 
-struct Letter<T> {
-    next: *mut Letter<T>,
+struct MailboxEntry<T> {
+    next: *mut MailboxEntry<T>,
     content: T,
 }
 
@@ -23,24 +23,24 @@ const TOLD: usize = 2;
 
 /// Things for one owner, in no order.
 pub struct Mailbox<T> {
-    head: AtomicPtr<Letter<T>>,
+    head: AtomicPtr<MailboxEntry<T>>,
 }
 
-// SAFETY: a letter is owned by the box it lies in, and then by whoever takes it.
+// SAFETY: an entry is owned by the box it lies in, and then by whoever takes it.
 unsafe impl<T: Send> Send for Mailbox<T> {}
 // SAFETY: as above: a shared box only takes things in, and gives them out once.
 unsafe impl<T: Send> Sync for Mailbox<T> {}
 
-/// The head of a closed box: no letter lies there.
-fn closed<T>() -> *mut Letter<T> {
+/// The head of a closed box: no entry lies there.
+fn closed<T>() -> *mut MailboxEntry<T> {
     ptr::without_provenance_mut(1)
 }
 
-fn letter<T>(head: *mut Letter<T>) -> *mut Letter<T> {
+fn entry<T>(head: *mut MailboxEntry<T>) -> *mut MailboxEntry<T> {
     head.map_addr(|at| at & !TOLD)
 }
 
-fn is_told<T>(head: *mut Letter<T>) -> bool {
+fn is_told<T>(head: *mut MailboxEntry<T>) -> bool {
     head.addr() & TOLD != 0
 }
 
@@ -79,8 +79,8 @@ impl<T> Mailbox<T> {
             return Err(content);
         }
         // Without the bit, which is the head's alone.
-        let next = letter(top);
-        let added = Box::into_raw(Box::new(Letter { next, content }));
+        let next = entry(top);
+        let added = Box::into_raw(Box::new(MailboxEntry { next, content }));
         loop {
             let was_told = is_told(top);
             // The bit says that the owner was told of something here; it stays until all is taken.
@@ -88,7 +88,7 @@ impl<T> Mailbox<T> {
                 true => added.map_addr(|at| at | TOLD),
                 false => added,
             };
-            // Release: publishes the letter. Pairs with the Acquire in `empty`.
+            // Release: publishes the entry. Pairs with the Acquire in `empty`.
             let put =
                 self.head
                     .compare_exchange_weak(top, head, Ordering::AcqRel, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl<T> Mailbox<T> {
                 Err(now) => {
                     top = now;
                     // SAFETY: as above: only this thread sees it.
-                    unsafe { (*added).next = letter(top) };
+                    unsafe { (*added).next = entry(top) };
                 }
             }
         }
@@ -116,12 +116,12 @@ impl<T> Mailbox<T> {
     }
 
     /// Takes all that there is, the latest first. For the owner, of an open box.
-    pub fn take(&self) -> Letters<T> {
+    pub fn take(&self) -> Drained<T> {
         self.empty(ptr::null_mut())
     }
 
     /// The same, and nothing is taken in any more.
-    pub fn close(&self) -> Letters<T> {
+    pub fn close(&self) -> Drained<T> {
         self.empty(closed())
     }
 
@@ -132,15 +132,15 @@ impl<T> Mailbox<T> {
         self.head.store(ptr::null_mut(), Ordering::Release);
     }
 
-    fn empty(&self, head: *mut Letter<T>) -> Letters<T> {
+    fn empty(&self, head: *mut MailboxEntry<T>) -> Drained<T> {
         // Acquire: pairs with the Release in `push`; the letters can be read. Release: who finds
         // the box closed sees what its owner did before.
         let before = self.head.swap(head, Ordering::AcqRel);
-        Letters {
+        Drained {
             next: match before == closed() {
                 // Closing twice finds no letters; the mark of a closed box is no address.
                 true => ptr::null_mut(),
-                false => letter(before),
+                false => entry(before),
             },
         }
     }
@@ -153,11 +153,11 @@ impl<T> Drop for Mailbox<T> {
 }
 
 /// What was in a mailbox.
-pub struct Letters<T> {
-    next: *mut Letter<T>,
+pub struct Drained<T> {
+    next: *mut MailboxEntry<T>,
 }
 
-impl<T> Iterator for Letters<T> {
+impl<T> Iterator for Drained<T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -165,13 +165,13 @@ impl<T> Iterator for Letters<T> {
             return None;
         }
         // SAFETY: made in `put`, taken from the box once, and given out once.
-        let letter = unsafe { Box::from_raw(self.next) };
-        self.next = letter.next;
-        Some(letter.content)
+        let entry = unsafe { Box::from_raw(self.next) };
+        self.next = entry.next;
+        Some(entry.content)
     }
 }
 
-impl<T> Drop for Letters<T> {
+impl<T> Drop for Drained<T> {
     fn drop(&mut self) {
         self.for_each(drop);
     }

@@ -1,23 +1,23 @@
 //! Exchange within a process: what shards send each other, and who keeps it until it is gathered. Nothing is encoded.
 //!
-//! A destination has K turns of pieces open. It counts one more turn as retired when it has gathered it ([`Room`]); a source sends in a turn only when
+//! A destination has K turns of pieces open. It counts one more turn as retired when it has gathered it ([`RetiredTurns`]); a source sends in a turn only when
 //! all its destinations have retired the turn K before it, so the waits point only backwards in program order.
 //!
 //! An exchange has one of two keepers, wherever its shards are. *Slots*: each pair of a source and a destination that start here has a place for each
 //! open turn, which the source writes and stamps. *Mailboxes*, for all else: a shard has one ([`Mailbox`]), into which anybody puts what is for it.
-//! Where there are too many pairs for places, a source stamps the turn once when all that it sends lies in mailboxes ([`Stamped`]). What comes by mail
+//! Where there are too many pairs for places, a source stamps the turn once when all that it sends lies in mailboxes ([`Stamped`]). What comes through the mailbox
 //! for a shard that has a place for it is put there by that shard's thread.
 //!
 //! # What crosses between two CPUs
 //! Lines, each about a tenth of a microsecond. A piece and its stamp share one, and nothing else crosses as long
-//! as the destination's thread is awake: it looks at the stamp itself ([`Mark`]). A source keeps the retired
+//! as the destination's thread is awake: it looks at the stamp itself ([`StampRef`]). A source keeps the retired
 //! count that it saw, and fetches it again only when that no longer suffices.
 
 pub mod fences;
 #[cfg(not(loom))]
 mod local;
 mod mailbox;
-mod room;
+mod retired_turns;
 #[cfg(not(loom))]
 mod slots;
 mod stamp;
@@ -28,10 +28,10 @@ mod waiters;
 
 #[cfg(not(loom))]
 pub use local::{InProcess, Keeper};
-pub use mailbox::{Letters, Mailbox};
-pub use room::Room;
+pub use mailbox::{Drained, Mailbox};
+pub use retired_turns::RetiredTurns;
 #[cfg(not(loom))]
-pub use slots::{DestinationEnd, Destinations, Heard, Mark, Slots, SourceEnd};
+pub use slots::{DestinationEnd, Destinations, Slots, SourceEnd, StampRef, TurnStatus};
 pub use stamp::Stamp;
 #[cfg(not(loom))]
 pub use stamped::Stamped;
@@ -39,7 +39,7 @@ pub use waiters::Waiters;
 
 /// What the executor knows of a shard at one side of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct At {
+pub struct ShardSide {
     /// What it calls it.
     pub number: u32,
     /// Whether the job begins with it in this process.

@@ -4,14 +4,14 @@
 
 mod ends;
 
-pub use ends::{DestinationEnd, Destinations, Heard, Mark, SourceEnd};
+pub use ends::{DestinationEnd, Destinations, SourceEnd, StampRef, TurnStatus};
 
-use super::room::rooms;
+use super::retired_turns::rooms;
 use super::stamp::Stamp;
 use super::sync::{AtomicU32, AtomicU64};
-use super::{At, Room};
+use super::{RetiredTurns, ShardSide};
 use crate::OPEN_TURNS;
-use brambling_program::{Links, PayloadType, Route, SlotHeader, Turn, Value};
+use brambling_program::{Links, PayloadType, SlotHeader, SlotRoute, Turn, Value};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
 type Header = SlotHeader<Stamp>;
@@ -23,7 +23,7 @@ const _: () = assert!(size_of::<Header>() == size_of::<SlotHeader>());
 #[derive(Default)]
 #[repr(align(128))]
 struct Outgoing {
-    routes: Box<[Route]>,
+    routes: Box<[SlotRoute]>,
     /// Turns that all of these destinations are known to have retired.
     retired: AtomicU64,
     is_served: bool,
@@ -43,7 +43,13 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn new(links: &Links, turn: Turn, to: u32, offset: usize, source: impl Fn(u32) -> At) -> Self {
+    fn new(
+        links: &Links,
+        turn: Turn,
+        to: u32,
+        offset: usize,
+        source: impl Fn(u32) -> ShardSide,
+    ) -> Self {
         let fan_in = links.fan_in(turn, to);
         let number = |ordinal| source(links.source(turn, to, ordinal)).number;
         Incoming {
@@ -59,16 +65,16 @@ impl Incoming {
 /// For each open turn, how many of a destination's first sources are known to have arrived.
 #[repr(align(128))]
 #[derive(Default)]
-pub(super) struct Arrived([AtomicU32; OPEN_TURNS as usize]);
+pub(super) struct KnownArrivals([AtomicU32; OPEN_TURNS as usize]);
 
-impl Arrived {
+impl KnownArrivals {
     #[inline(always)]
     pub(super) fn of(&self, turn: Turn) -> &AtomicU32 {
         &self.0[(turn % OPEN_TURNS) as usize]
     }
 }
 
-const _: () = assert!(align_of::<Outgoing>() == 128 && align_of::<Arrived>() == 128);
+const _: () = assert!(align_of::<Outgoing>() == 128 && align_of::<KnownArrivals>() == 128);
 
 /// All places of an exchange, in one allocation: by open turn, destination, and source.
 pub struct Slots {
@@ -88,9 +94,9 @@ pub struct Slots {
     /// By phase and destination.
     incoming: Box<[Incoming]>,
     /// By destination. Touched by its thread.
-    arrived: Box<[Arrived]>,
+    arrived: Box<[KnownArrivals]>,
     /// By destination, wherever it is.
-    rooms: Box<[Room]>,
+    rooms: Box<[RetiredTurns]>,
 }
 
 // SAFETY: places hold payloads, which are Send and Sync; who may touch which is the stamps' business.
@@ -103,7 +109,7 @@ fn stride(piece: &PayloadType) -> usize {
 }
 
 /// Places of a turn for those destinations that start here.
-fn places(links: &Links, destination: &impl Fn(u32) -> At) -> usize {
+fn places(links: &Links, destination: &impl Fn(u32) -> ShardSide) -> usize {
     let here = (0..links.destination_count()).filter(|to| destination(*to).starts_here);
     links.fan_in_max() as usize * here.count()
 }
@@ -115,7 +121,7 @@ impl Slots {
     pub(super) fn bytes(
         links: &Links,
         piece: &'static PayloadType,
-        destination: &impl Fn(u32) -> At,
+        destination: &impl Fn(u32) -> ShardSide,
     ) -> usize {
         let places = places(links, destination).saturating_mul(OPEN_TURNS as usize);
         places.saturating_mul(stride(piece))
@@ -124,7 +130,7 @@ impl Slots {
     pub(super) fn new(
         links: &Links,
         piece: &'static PayloadType,
-        (source, destination): (impl Fn(u32) -> At, impl Fn(u32) -> At),
+        (source, destination): (impl Fn(u32) -> ShardSide, impl Fn(u32) -> ShardSide),
     ) -> Slots {
         let (stride, places) = (stride(piece), places(links, &destination));
         let turn_bytes = places * stride;
@@ -175,7 +181,7 @@ impl Slots {
             outgoing: outgoing.collect(),
             incoming: incoming.collect(),
             arrived: (0..links.destination_count())
-                .map(|_| Arrived::default())
+                .map(|_| KnownArrivals::default())
                 .collect(),
             rooms: rooms(links),
         };
@@ -218,7 +224,7 @@ impl Slots {
         unsafe { slot.add(self.piece_offset) }
     }
 
-    pub(super) fn room(&self, destination: u32) -> &Room {
+    pub(super) fn room(&self, destination: u32) -> &RetiredTurns {
         &self.rooms[destination as usize]
     }
 
@@ -255,7 +261,7 @@ impl Slots {
         }
     }
 
-    fn growth_of(&self, turn: Turn, route: &Route) -> i64 {
+    fn growth_of(&self, turn: Turn, route: &SlotRoute) -> i64 {
         // SAFETY: called by the source before its turn ends: the place is still its own.
         unsafe {
             let slot = self.turn(turn).add(route.offset);
@@ -313,20 +319,21 @@ impl Outgoing {
         turn: Turn,
         source: u32,
         (offsets, stride): (&[Option<usize>], usize),
-        at: impl Fn(u32) -> At,
+        at: impl Fn(u32) -> ShardSide,
     ) -> Option<Outgoing> {
         let route = |place: u32| {
             let (destination, ordinal) = links.destination(turn, source, place);
             let number = at(destination).number;
             let offset = |first: usize| first + ordinal as usize * stride;
-            offsets[destination as usize].map(|first| Route {
+            offsets[destination as usize].map(|first| SlotRoute {
                 destination,
                 number,
                 ordinal,
                 offset: offset(first),
             })
         };
-        let routes: Option<Box<[Route]>> = (0..links.fan_out(turn, source)).map(route).collect();
+        let routes: Option<Box<[SlotRoute]>> =
+            (0..links.fan_out(turn, source)).map(route).collect();
         Some(Outgoing {
             routes: routes?,
             retired: AtomicU64::new(0),

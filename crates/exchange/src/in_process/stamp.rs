@@ -2,7 +2,7 @@
 //!
 //! # Why a place is never read while it is written
 //! Its source stamps it after the last write of a turn; its destination reads after it has seen the stamp, and
-//! says that it has retired the turn after the last read ([`Room`](super::Room)); the source writes the place
+//! says that it has retired the turn after the last read ([`RetiredTurns`](super::RetiredTurns)); the source writes the place
 //! again after it has seen that.
 //!
 //! # Why no piece is lost when a destination leaves its slots, and none goes twice

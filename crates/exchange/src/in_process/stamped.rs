@@ -7,11 +7,11 @@
 //! A source that leaves the process says from which turn on it stamps nothing here ([`Stamped::leave`]). Of earlier turns its stamps still hold:
 //! they are only written over when all destinations have retired them.
 
-use super::room::rooms;
-use super::slots::{Arrived, Heard, Mark};
+use super::retired_turns::rooms;
+use super::slots::{KnownArrivals, StampRef, TurnStatus};
 use super::stamp::Stamp;
 use super::sync::{AtomicU64, Ordering};
-use super::{At, Destinations, Room, fences};
+use super::{Destinations, RetiredTurns, ShardSide, fences};
 use crate::OPEN_TURNS;
 use brambling_memory::mutants;
 use brambling_program::{Links, Turn};
@@ -20,19 +20,19 @@ use std::sync::Arc;
 
 /// One source's open turns. On a line of its own: its thread writes it.
 #[repr(align(128))]
-struct Line {
+struct SourceStamps {
     ended: [Stamp; OPEN_TURNS as usize],
     /// The first turn that it does not stamp here.
     left: AtomicU64,
 }
 
-impl Line {
+impl SourceStamps {
     fn of(&self, turn: Turn) -> &Stamp {
         &self.ended[(turn % OPEN_TURNS) as usize]
     }
 
     fn has_left(&self, turn: Turn) -> bool {
-        // Acquire: what it said of later turns comes by mail.
+        // Acquire: what it said of later turns comes through the mailbox.
         turn >= self.left.load(Ordering::Acquire)
     }
 }
@@ -40,32 +40,32 @@ impl Line {
 /// The stamps of an exchange.
 pub struct Stamped {
     links: Arc<Links>,
-    lines: Box<[Line]>,
+    lines: Box<[SourceStamps]>,
     /// By destination. Touched by its thread.
-    arrived: Box<[Arrived]>,
-    sources: Box<[At]>,
-    destinations: Box<[At]>,
+    arrived: Box<[KnownArrivals]>,
+    sources: Box<[ShardSide]>,
+    destinations: Box<[ShardSide]>,
     /// By destination, wherever it is.
-    rooms: Box<[Room]>,
+    rooms: Box<[RetiredTurns]>,
 }
 
 impl Stamped {
     pub(super) fn new(
         links: Arc<Links>,
-        (source, destination): (impl Fn(u32) -> At, impl Fn(u32) -> At),
+        (source, destination): (impl Fn(u32) -> ShardSide, impl Fn(u32) -> ShardSide),
     ) -> Stamped {
-        let line = |at: &At| Line {
+        let line = |at: &ShardSide| SourceStamps {
             ended: Default::default(),
             left: AtomicU64::new(match at.starts_here {
                 true => Turn::MAX,
                 false => 0,
             }),
         };
-        let sources: Box<[At]> = (0..links.source_count()).map(source).collect();
+        let sources: Box<[ShardSide]> = (0..links.source_count()).map(source).collect();
         Stamped {
             lines: sources.iter().map(line).collect(),
             arrived: (0..links.destination_count())
-                .map(|_| Arrived::default())
+                .map(|_| KnownArrivals::default())
                 .collect(),
             destinations: (0..links.destination_count()).map(destination).collect(),
             rooms: rooms(&links),
@@ -84,8 +84,8 @@ impl Stamped {
         !self.lines[source as usize].has_left(turn)
     }
 
-    /// What a destination has heard of the sources that stamp, beside those whose word comes by mail. For the destination's thread.
-    pub fn heard(&self, turn: Turn, destination: u32) -> Heard<'_> {
+    /// What a destination has heard of the sources that stamp, beside those whose word comes through the mailbox. For the destination's thread.
+    pub fn heard(&self, turn: Turn, destination: u32) -> TurnStatus<'_> {
         let links = self.links.at(turn);
         let known = self.arrived[destination as usize].of(turn);
         let fan_in = links.fan_in(destination);
@@ -109,10 +109,10 @@ impl Stamped {
             known.store(at, Ordering::Relaxed);
         }
         match missing {
-            None => Heard::All,
-            Some((source, stamp)) => Heard::Missing {
+            None => TurnStatus::Complete,
+            Some((source, stamp)) => TurnStatus::Missing {
                 source: self.sources[source as usize].number,
-                mark: Some(Mark::new(stamp, turn)),
+                mark: Some(StampRef::new(stamp, turn)),
             },
         }
     }
@@ -150,10 +150,10 @@ impl Stamped {
         // Asked before anybody can see the stamp, as with slots.
         let mut lacking = Vec::new();
         for (destination, ordinal) in places() {
-            let At { number, .. } = self.destinations[destination as usize];
+            let ShardSide { number, .. } = self.destinations[destination as usize];
             let known = self.arrived[destination as usize].of(turn);
             // One that has not looked as far as this source lacks another one as well.
-            if destinations.is_near(number) && known.load(Ordering::Relaxed) == ordinal {
+            if destinations.is_on_this_thread(number) && known.load(Ordering::Relaxed) == ordinal {
                 lacking.push((destination, number));
             }
         }
@@ -164,21 +164,21 @@ impl Stamped {
         // As with slots: who goes to sleep, or leaves, sees the stamp, or is seen here.
         fences::light();
         for (destination, _) in places() {
-            let At {
+            let ShardSide {
                 number,
                 starts_here,
             } = self.destinations[destination as usize];
-            let is_told =
-                destinations.is_near(number) || (starts_here && destinations.sent_far(number));
+            let is_told = destinations.is_on_this_thread(number)
+                || (starts_here && destinations.sent_to_another_thread(number));
             if !is_told {
                 elsewhere(destination);
             }
         }
     }
 
-    /// A source leaves the process: what it says of later turns than those that it has stamped comes by mail.
+    /// A source leaves the process: what it says of later turns than those that it has stamped comes through the mailbox.
     pub fn leave(&self, source: u32) {
-        let Line { ended, left } = &self.lines[source as usize];
+        let SourceStamps { ended, left } = &self.lines[source as usize];
         let last = ended.iter().map(Stamp::last).max().unwrap_or(0);
         if mutants::is_on("who-leaves-is-waited-for") {
             return;
@@ -188,7 +188,7 @@ impl Stamped {
         left.store(last, Ordering::Release);
     }
 
-    pub(super) fn room(&self, destination: u32) -> &Room {
+    pub(super) fn room(&self, destination: u32) -> &RetiredTurns {
         &self.rooms[destination as usize]
     }
 

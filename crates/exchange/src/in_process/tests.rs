@@ -1,8 +1,10 @@
 //! Pieces arrive once and in order, by slots and by stamps; who is told, who has room, and what becomes of what lies in places that are left.
 #![allow(unsafe_code)] // Pieces are erased; each test knows its type.
 
-use super::{At, DestinationEnd, Destinations, Heard, InProcess, Keeper, Mailbox, Slots, Stamped};
-use brambling_program::{Payload, PayloadType, Pieces, Relation, Sink, Table, Value};
+use super::{
+    DestinationEnd, Destinations, InProcess, Keeper, Mailbox, ShardSide, Slots, Stamped, TurnStatus,
+};
+use brambling_program::{GatherPieces, Payload, PayloadType, Relation, RelationTable, Sink, Value};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::thread::{Thread, current, park, scope};
@@ -11,8 +13,8 @@ use std::thread::{Thread, current, park, scope};
 type Wide = [[u64; 32]; 32];
 
 /// All shards start here, and each has its index, and more, as its number.
-fn here(more: u32) -> impl Fn(u32) -> At {
-    move |index| At {
+fn here(more: u32) -> impl Fn(u32) -> ShardSide {
+    move |index| ShardSide {
         number: index + more,
         starts_here: true,
     }
@@ -36,15 +38,15 @@ fn piece<'a, P>(sink: &'a mut Sink<'_>, to: u32) -> &'a mut P {
 
 /// Destinations that are near where the function says so; how many calls there were for those that are, and for those that are not.
 struct Told<F> {
-    is_near: F,
+    is_on_this_thread: F,
     reached: u32,
     far: u32,
 }
 
 impl<F: Fn(u32) -> bool> Told<F> {
-    fn new(is_near: F) -> Told<F> {
+    fn new(is_on_this_thread: F) -> Told<F> {
         Told {
-            is_near,
+            is_on_this_thread,
             reached: 0,
             far: 0,
         }
@@ -52,15 +54,15 @@ impl<F: Fn(u32) -> bool> Told<F> {
 }
 
 impl<'a, F: Fn(u32) -> bool> Destinations<'a> for Told<F> {
-    fn is_near(&self, number: u32) -> bool {
-        (self.is_near)(number)
+    fn is_on_this_thread(&self, number: u32) -> bool {
+        (self.is_on_this_thread)(number)
     }
 
-    fn reached(&mut self, _: u32, _: impl FnOnce() -> Heard<'a>) {
+    fn reached(&mut self, _: u32, _: impl FnOnce() -> TurnStatus<'a>) {
         self.reached += 1;
     }
 
-    fn sent_far(&mut self, _: u32) -> bool {
+    fn sent_to_another_thread(&mut self, _: u32) -> bool {
         self.far += 1;
         true
     }
@@ -140,7 +142,7 @@ fn sources_of<P: Payload + PartialEq + std::fmt::Debug>(
     to: u32,
     make: impl Fn(u64, u32, u32) -> P,
 ) -> Vec<u32> {
-    let mut pieces = Pieces::Slots(destination(exchange, turn, to).pieces(turn));
+    let mut pieces = GatherPieces::Slots(destination(exchange, turn, to).pieces(turn));
     let mut seen = Vec::new();
     while let Some((source, piece)) = pieces.next() {
         // SAFETY: the piece is of type P and this thread's until `retire`.
@@ -164,7 +166,7 @@ fn check<P: Payload + PartialEq + std::fmt::Debug>(
         gatherer.set(current()).unwrap();
         for turn in 0..turns {
             for to in 0..n {
-                while !matches!(exchange.heard(turn, to), Heard::All) {
+                while !matches!(exchange.heard(turn, to), TurnStatus::Complete) {
                     park();
                 }
                 let all = 0..exchange.links().fan_in(turn, to);
@@ -202,7 +204,7 @@ fn stamps_are_waited_for_by_the_table_of_their_own_turn() {
         list.sort_unstable();
         list
     };
-    let table = |turn: u32| Table {
+    let table = |turn: u32| RelationTable {
         sources: (0..30).map(|to| sources(1 + 6 * turn, to)).collect(),
     };
     let relation = Relation::Tables {
@@ -223,10 +225,13 @@ fn stamps_are_waited_for_by_the_table_of_their_own_turn() {
                 let its = sources(1 + 6 * (turn % 5) as u32, to);
                 let first = its.iter().find(|source| missing.contains(source));
                 match (stamped.heard(turn, to), first) {
-                    (Heard::All, None) => {}
-                    (Heard::Missing { source, .. }, Some(first)) => assert_eq!(source, *first),
+                    (TurnStatus::Complete, None) => {}
+                    (TurnStatus::Missing { source, .. }, Some(first)) => assert_eq!(source, *first),
                     (heard, first) => {
-                        panic!("{to} at {turn}: {}, {first:?}", matches!(heard, Heard::All))
+                        panic!(
+                            "{to} at {turn}: {}, {first:?}",
+                            matches!(heard, TurnStatus::Complete)
+                        )
                     }
                 }
             }
@@ -250,7 +255,7 @@ fn a_source_that_has_left_is_waited_for_by_mail() {
     assert!(stamped.stamps(0, 1) && !stamped.stamps(0, 2));
     (1..30).for_each(|source| (0..3).for_each(|turn| send(turn, source)));
     for turn in 0..3 {
-        assert!(matches!(stamped.heard(turn, 7), Heard::All));
+        assert!(matches!(stamped.heard(turn, 7), TurnStatus::Complete));
         let ended: Vec<u32> = stamped.ended(turn, 7, 0..30).collect();
         assert_eq!(ended, Vec::from_iter(u32::from(turn == 2)..30));
     }
@@ -260,7 +265,7 @@ fn a_source_that_has_left_is_waited_for_by_mail() {
 #[test]
 fn who_does_not_look_at_stamps_is_given_to_whoever_sends() {
     let links = Relation::AllToAll.link(40, 40).unwrap();
-    let halves = |index| At {
+    let halves = |index| ShardSide {
         number: index,
         starts_here: index < 20,
     };
@@ -272,11 +277,11 @@ fn who_does_not_look_at_stamps_is_given_to_whoever_sends() {
     );
     struct Left;
     impl<'a> Destinations<'a> for Left {
-        fn is_near(&self, number: u32) -> bool {
+        fn is_on_this_thread(&self, number: u32) -> bool {
             number == 1
         }
-        fn reached(&mut self, _: u32, _: impl FnOnce() -> Heard<'a>) {}
-        fn sent_far(&mut self, number: u32) -> bool {
+        fn reached(&mut self, _: u32, _: impl FnOnce() -> TurnStatus<'a>) {}
+        fn sent_to_another_thread(&mut self, number: u32) -> bool {
             number != 3
         }
     }
@@ -286,7 +291,10 @@ fn who_does_not_look_at_stamps_is_given_to_whoever_sends() {
     assert!(!stamped(&exchange).serves(20) && stamped(&exchange).serves(19));
     // Nobody waits for stamps of those who are elsewhere.
     (1..20).for_each(|source| stamped(&exchange).sent(0, source, &mut Left, |_| {}));
-    assert!(matches!(stamped(&exchange).heard(0, 5), Heard::All));
+    assert!(matches!(
+        stamped(&exchange).heard(0, 5),
+        TurnStatus::Complete
+    ));
 }
 
 /// The destination is a guest elsewhere, gathers as soon as it sees the stamp, and is handed home before its source
@@ -297,19 +305,22 @@ fn a_guest_that_comes_home_while_it_is_told_starts_its_next_turn_with_nothing() 
     let home = std::cell::Cell::new(false);
     for turn in 0..4 {
         home.set(false);
-        let is_near = |_| {
-            if !home.get() && matches!(exchange.heard(turn, 0), Heard::All) {
+        let is_on_this_thread = |_| {
+            if !home.get() && matches!(exchange.heard(turn, 0), TurnStatus::Complete) {
                 retire(&exchange, turn, 0);
                 home.set(true);
             }
             home.get()
         };
-        silent(&exchange, (turn, 0), &mut Told::new(is_near));
+        silent(&exchange, (turn, 0), &mut Told::new(is_on_this_thread));
         assert!(home.get());
     }
     for turn in 4..8 {
         assert!(exchange.has_room(turn, 0));
-        assert!(matches!(exchange.heard(turn, 0), Heard::Missing { .. }));
+        assert!(matches!(
+            exchange.heard(turn, 0),
+            TurnStatus::Missing { .. }
+        ));
     }
 }
 
@@ -330,8 +341,8 @@ fn only_whom_a_near_destination_waits_for_tells_it() {
         (told.reached, told.far)
     };
     let missing = || match exchange.heard(0, 0) {
-        Heard::All => None,
-        Heard::Missing { source, .. } => Some(source),
+        TurnStatus::Complete => None,
+        TurnStatus::Missing { source, .. } => Some(source),
     };
     assert_eq!(missing(), Some(10));
     assert_eq!((reached(1), missing()), ((0, 0), Some(10)));
@@ -344,15 +355,16 @@ fn only_whom_a_near_destination_waits_for_tells_it() {
 struct Near(Vec<(u32, bool)>);
 
 impl<'a> Destinations<'a> for Near {
-    fn is_near(&self, _: u32) -> bool {
+    fn is_on_this_thread(&self, _: u32) -> bool {
         true
     }
 
-    fn reached(&mut self, number: u32, heard: impl FnOnce() -> Heard<'a>) {
-        self.0.push((number, matches!(heard(), Heard::All)));
+    fn reached(&mut self, number: u32, heard: impl FnOnce() -> TurnStatus<'a>) {
+        self.0
+            .push((number, matches!(heard(), TurnStatus::Complete)));
     }
 
-    fn sent_far(&mut self, _: u32) -> bool {
+    fn sent_to_another_thread(&mut self, _: u32) -> bool {
         unreachable!("all are near");
     }
 }
@@ -420,11 +432,11 @@ fn what_lies_in_places_that_are_left_goes_one_way() {
     let exchange = exchange::<Vec<u64>>(&Relation::AllToAll, (3, 1));
     struct Away;
     impl<'a> Destinations<'a> for Away {
-        fn is_near(&self, _: u32) -> bool {
+        fn is_on_this_thread(&self, _: u32) -> bool {
             false
         }
-        fn reached(&mut self, _: u32, _: impl FnOnce() -> Heard<'a>) {}
-        fn sent_far(&mut self, _: u32) -> bool {
+        fn reached(&mut self, _: u32, _: impl FnOnce() -> TurnStatus<'a>) {}
+        fn sent_to_another_thread(&mut self, _: u32) -> bool {
             false
         }
     }
@@ -468,7 +480,7 @@ fn what_lies_in_places_that_are_left_goes_one_way() {
     destination(&exchange, 0, 0).collect(0, |source, _| panic!("{source} was claimed"));
 }
 
-/// A piece that came by mail lies in its place like any other, and what was there can be used again.
+/// A piece that came through the mailbox lies in its place like any other, and what was there can be used again.
 #[test]
 fn what_comes_by_mail_lies_in_its_place() {
     let exchange = exchange::<Vec<u64>>(&Relation::AllToAll, (3, 1));
@@ -477,10 +489,13 @@ fn what_comes_by_mail_lies_in_its_place() {
     let mut value = Value::new(vec![7u64]);
     end.put(0, 2, Some(&mut value));
     assert!(end.has_ended(0, 2) && !end.has_ended(0, 1));
-    assert!(matches!(end.heard(0), Heard::Missing { source: 1, .. }));
+    assert!(matches!(
+        end.heard(0),
+        TurnStatus::Missing { source: 1, .. }
+    ));
     end.put(0, 1, None);
-    assert!(matches!(end.heard(0), Heard::All));
-    let mut pieces = Pieces::Slots(end.pieces(0));
+    assert!(matches!(end.heard(0), TurnStatus::Complete));
+    let mut pieces = GatherPieces::Slots(end.pieces(0));
     let (source, piece) = pieces.next().expect("one was sent");
     // SAFETY: of this type, and this thread's.
     let piece = unsafe { &*piece.cast::<Vec<u64>>() };

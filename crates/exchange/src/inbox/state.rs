@@ -1,8 +1,8 @@
 //! An inbox on its way to another worker.
 
-use super::{Accepted, Inbox, InboxError};
+use super::{Acceptance, InboxError, ShardInbox};
 use crate::parcel::Item;
-use crate::sources::Relation;
+use crate::sources::SourceRelation;
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, ShardId, Turn};
@@ -91,7 +91,7 @@ impl<P> InboxState<P> {
     }
 }
 
-impl<P> Inbox<P> {
+impl<P> ShardInbox<P> {
     /// What has to move with the shard; `take` makes what travels of payloads, or takes them.
     ///
     /// # Panics
@@ -136,9 +136,9 @@ impl<P> Inbox<P> {
         exchanges: impl IntoIterator<Item = ExchangeId>,
         open_turns: u64,
         state: InboxState<P>,
-        relation: &impl Relation,
-    ) -> Result<Inbox<P>, InboxError> {
-        let mut inbox = Inbox::new(shard, exchanges, open_turns);
+        relation: &impl SourceRelation,
+    ) -> Result<ShardInbox<P>, InboxError> {
+        let mut inbox = ShardInbox::new(shard, exchanges, open_turns);
         let mut named = BTreeSet::new();
         for ExchangeState {
             exchange,
@@ -172,7 +172,7 @@ impl<P> Inbox<P> {
                 });
                 let empties = empties.into_iter().map(|sources| Item::Empty { sources });
                 for item in pieces.chain(empties) {
-                    if inbox.accept(exchange, turn, item, relation)? == Accepted::Repeated {
+                    if inbox.accept(exchange, turn, item, relation)? == Acceptance::Repeated {
                         return Err(InboxError::Damaged { exchange, turn });
                     }
                 }

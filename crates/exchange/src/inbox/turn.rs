@@ -2,7 +2,7 @@
 
 mod seen;
 
-use super::{Accepted, InboxError};
+use super::{Acceptance, InboxError};
 use crate::parcel::Item;
 use crate::sources::Sources;
 use brambling_memory::mutants;
@@ -136,7 +136,7 @@ impl<P> OpenTurn<P> {
         &mut self,
         item: Item<P>,
         sources: &Sources<'_>,
-    ) -> Result<Accepted, Fault> {
+    ) -> Result<Acceptance, Fault> {
         self.make_room(sources);
         let taken = match item {
             Item::Piece {
@@ -156,9 +156,9 @@ impl<P> OpenTurn<P> {
             Item::Empty { sources: leaves } => self.accept_empty(leaves, sources)?,
         };
         Ok(match taken {
-            false => Accepted::Repeated,
-            true if self.is_complete(sources) => Accepted::Complete,
-            true => Accepted::Waiting,
+            false => Acceptance::Repeated,
+            true if self.is_complete(sources) => Acceptance::Complete,
+            true => Acceptance::Waiting,
         })
     }
 

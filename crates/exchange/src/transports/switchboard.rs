@@ -17,14 +17,14 @@
 //!   Whoever says nothing for [`GREETING_TIME`](super::tcp::GREETING_TIME) after the greeting is sent away.
 
 mod hearing;
-mod lines;
+mod link_table;
 mod redialing;
 
-use super::tcp::{Carried, LinkId, Lost, Net, NetOptions, Place};
+use super::tcp::{Carried, LinkId, Lost, Net, NetOptions, ReadTarget};
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::{JobKey, Sequence, WorkerId};
 use hearing::Hearer;
-use lines::{Job, Lines, State};
+use link_table::{LinkState, LinkTable, LinkedJob};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ pub const REDIAL_FIRST: Duration = Duration::from_millis(5);
 pub const REDIAL_MAX: Duration = Duration::from_secs(1);
 
 /// What a party refuses, with its reason.
-pub type Refused = Box<dyn Error + Send + Sync>;
+pub type PartyRefusal = Box<dyn Error + Send + Sync>;
 
 /// One side of a job's sessions: a worker's node, or the controller. Called on threads of the net, and on those that poll it.
 pub trait Party: Send + Sync {
@@ -48,14 +48,14 @@ pub trait Party: Send + Sync {
     ///
     /// # Errors
     /// When it speaks of another session.
-    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused>;
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), PartyRefusal>;
     /// A frame has come.
     ///
     /// # Errors
     /// When no honest peer says that.
-    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused>;
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), PartyRefusal>;
     /// A large frame has begun, of which these bytes are there: see [`Owner::place`](super::tcp::Owner::place).
-    fn place(&self, _peer: WorkerId, _begun: &[u8]) -> Option<Place> {
+    fn place(&self, _peer: WorkerId, _begun: &[u8]) -> Option<ReadTarget> {
         None
     }
     /// The link is lost, and is being dialed again if this side dials; or it could not be made.
@@ -73,15 +73,15 @@ pub trait Reception: Send + Sync {
     ///
     /// # Errors
     /// When no honest process says that: the link ends.
-    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused>;
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), PartyRefusal>;
     /// The link has ended, or never opened.
     fn on_lost(&self, _link: LinkId, _why: &Lost) {}
 }
 
-struct Shared {
+struct SwitchboardShared {
     epoch: u64,
     net: OnceLock<Net>,
-    lines: Mutex<Lines>,
+    lines: Mutex<LinkTable>,
     reception: Option<Arc<dyn Reception>>,
     /// Something is to be dialed earlier than was known.
     sooner: Condvar,
@@ -89,7 +89,7 @@ struct Shared {
 
 /// The links of a process. Dropping it ends them all.
 pub struct Switchboard {
-    shared: Arc<Shared>,
+    shared: Arc<SwitchboardShared>,
     redialer: Option<JoinHandle<()>>,
 }
 
@@ -119,7 +119,7 @@ impl Switchboard {
         epoch: u64,
         reception: Option<Arc<dyn Reception>>,
     ) -> io::Result<Switchboard> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SwitchboardShared {
             epoch,
             net: OnceLock::new(),
             lines: Mutex::default(),
@@ -150,7 +150,10 @@ impl Switchboard {
 
     /// A job begins, in which this process is `me`. Its peers may call from now on.
     pub fn enter(&self, key: JobKey, me: WorkerId, party: Arc<dyn Party>) {
-        self.shared.lines().jobs.insert(key, Job { me, party });
+        self.shared
+            .lines()
+            .jobs
+            .insert(key, LinkedJob { me, party });
     }
 
     /// A peer is to be dialed there, now and whenever its link is lost.
@@ -217,7 +220,7 @@ impl Switchboard {
         // Under the lock: the link must be known before it is heard of.
         let mut lines = self.shared.lines();
         let link = self.shared.net().dial(at)?;
-        lines.links.insert(link, State::Visits);
+        lines.links.insert(link, LinkState::Visits);
         Ok(link)
     }
 
@@ -275,12 +278,12 @@ impl Drop for Switchboard {
     }
 }
 
-impl Shared {
+impl SwitchboardShared {
     fn net(&self) -> &Net {
         self.net.get().expect("set before anybody can ask")
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn lines(&self) -> MutexGuard<'_, LinkTable> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

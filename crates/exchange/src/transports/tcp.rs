@@ -2,7 +2,7 @@
 //!
 //! # Rules
 //! * Until the [greeting](brambling_protocol::greeting) is over, a link reads messages of fixed sizes and nothing else; it has
-//!   [`GREETING_TIME`] for that. Who has dialed is greeted at the [door](door), and has one of its [`GREETED_AT_ONCE`] [places](slots) at each step:
+//!   [`GREETING_TIME`] for that. Who has dialed is greeted at the [door](door), and has one of its [`GREETED_AT_ONCE`] [places](greeting_slots) at each step:
 //!   those who carry frames do not see it before. Whoever knows no token costs a socket for that long, and on one machine the file that
 //!   it may have passed on.
 //! * Under [TLS](super::tls) the greeting goes inside; its time is that of both, and it has no more memory than certificates take. Whoever
@@ -12,7 +12,7 @@
 //! * [`Net::send`] never waits: what the socket does not take stays queued, and goes when it takes more. Credits of
 //!   exchanges, not the transport, bound how much that is. Only while something waits so is the helper woken for room.
 //! * A link ends once, with a reason, whatever happens on it.
-//! * A link's bytes go through a [carrier](wire), which may be another way than its socket. Then small frames
+//! * A link's bytes go through a [channel](channel), which may be another way than its socket. Then small frames
 //!   are news: they wake the other side's helper, unless its threads poll. Large ones do not while its threads [look](Net::look) between
 //!   their tasks and none [rests](Net::rest), for at most [`DOZE`]: whom they are for is at work.
 //! * Nothing waits for ever: sockets are nonblocking, and the helper wakes up for the next deadline. A connection whose other end
@@ -26,20 +26,20 @@
 mod acknowledged;
 mod buffers;
 mod carried;
+mod channel;
 mod door;
+mod greeting_slots;
 mod helper;
 mod link;
-mod links;
 mod lost;
-mod slots;
+mod open_links;
 mod stream;
-mod wire;
 
 pub use carried::Carried;
+pub use greeting_slots::GREETED_AT_ONCE;
 pub use lost::Lost;
-pub use slots::GREETED_AT_ONCE;
 
-pub use crate::place::{Place, Room};
+pub use crate::read_target::{ReadBuffer, ReadTarget};
 
 use super::tls::Tls;
 use brambling_memory::Budget;
@@ -47,11 +47,12 @@ use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Nonce, Token};
 use brambling_protocol::patience::Awake;
 use buffers::Buffers;
+use channel::{LinkChannel, Sleep, TlsSession};
 use door::Door;
 use helper::Helper;
 use link::{Link, Look};
-use links::Links;
 use mio::{Poll, Registry, Waker};
+use open_links::OpenLinks;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,8 +60,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use stream::Stream;
-use wire::{Session, Sleep, Wire};
+use stream::SocketStream;
 
 /// How long a greeting may take.
 pub const GREETING_TIME: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ pub struct LinkId(u64);
 
 /// How a link came to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
+pub enum LinkOrigin {
     /// This side dialed.
     Dialed,
     /// Somebody at this address did.
@@ -83,7 +83,7 @@ pub enum Origin {
 /// Whoever owns the links. Called on the helper and on threads that poll, one call at a time for a link.
 pub trait Owner: Send + Sync {
     /// Both sides know the token: frames may go both ways.
-    fn opened(&self, link: LinkId, origin: Origin);
+    fn opened(&self, link: LinkId, origin: LinkOrigin);
     /// A whole frame has come; its header is sound, its body was not looked at. A large one lies in a buffer of its own, or ends in its
     /// owner's [place](Owner::place).
     ///
@@ -96,7 +96,7 @@ pub trait Owner: Send + Sync {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
     /// A large frame has begun, of which these bytes are there: where its last ones are to lie, if the owner knows a place for them.
     /// Nothing but the header was checked.
-    fn place(&self, _link: LinkId, _begun: &[u8]) -> Option<Place> {
+    fn place(&self, _link: LinkId, _begun: &[u8]) -> Option<ReadTarget> {
         None
     }
     /// The link has ended, or never opened. What was sent may or may not have arrived.
@@ -121,12 +121,12 @@ pub struct NetOptions {
 
 /// Links to other processes, a thread that watches them, and one for those who dial. Dropping it ends them all.
 pub struct Net {
-    shared: Arc<Shared>,
+    shared: Arc<NetShared>,
     /// The helper, and whoever greets those who dial.
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+struct NetShared {
     owner: Arc<dyn Owner>,
     token: Token,
     nonce: fn() -> Nonce,
@@ -138,7 +138,7 @@ struct Shared {
     waker: Waker,
     /// Wakes whoever greets those who dial, if this net listens.
     at_door: Option<Waker>,
-    links: Links,
+    links: OpenLinks,
     /// Links that were opened at the door: something may have come on them of which no event tells.
     newcomers: Mutex<Vec<LinkId>>,
     next: AtomicU64,
@@ -175,7 +175,7 @@ impl Net {
             Some((door, at, waker)) => (Some(door), Some(at), Some(waker)),
             None => (None, None, None),
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NetShared {
             owner,
             token: options.token,
             nonce: options.nonce,
@@ -186,7 +186,7 @@ impl Net {
             registry: Arc::new(registry),
             waker,
             at_door,
-            links: Links::default(),
+            links: OpenLinks::default(),
             next: AtomicU64::new(0),
             newcomers: Mutex::default(),
             listens_at,
@@ -229,9 +229,9 @@ impl Net {
     /// When the system has no socket to give, or no random bytes for TLS.
     pub fn dial(&self, to: SocketAddr) -> io::Result<LinkId> {
         let session = self.shared.session(|tls| tls.dial(to.ip()))?;
-        let stream = Stream::dial(to, self.shared.local)?;
-        let wire = Wire::new(stream, session, &self.shared.budget);
-        let link = self.shared.link_of(wire, Origin::Dialed, None);
+        let stream = SocketStream::dial(to, self.shared.local)?;
+        let wire = LinkChannel::new(stream, session, &self.shared.budget);
+        let link = self.shared.link_of(wire, LinkOrigin::Dialed, None);
         let id = link.id();
         self.shared.links.insert(link.clone());
         if let Err(error) = link.register() {
@@ -328,17 +328,22 @@ impl Drop for Net {
     }
 }
 
-impl Shared {
+impl NetShared {
     /// What a new link speaks TLS with, if it is to.
     fn session(
         &self,
         make: impl FnOnce(&Tls) -> Result<rustls::Connection, rustls::Error>,
-    ) -> io::Result<Option<Session>> {
+    ) -> io::Result<Option<TlsSession>> {
         let connection = self.tls.as_ref().map(make).transpose();
-        Ok(connection.map_err(io::Error::other)?.map(Session::new))
+        Ok(connection.map_err(io::Error::other)?.map(TlsSession::new))
     }
 
-    fn link_of(&self, wire: Wire, origin: Origin, door: Option<&Arc<Registry>>) -> Arc<Link> {
+    fn link_of(
+        &self,
+        wire: LinkChannel,
+        origin: LinkOrigin,
+        door: Option<&Arc<Registry>>,
+    ) -> Arc<Link> {
         let id = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
         let greets = (self.token.clone(), (self.nonce)());
         let watched = (&self.registry, door);

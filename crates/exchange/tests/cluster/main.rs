@@ -52,7 +52,7 @@ impl Cluster {
                     WorkerId(me as u32),
                     NOW,
                     map.clone(),
-                    Room::new(budget.clone(), None),
+                    PieceRoom::new(budget.clone(), None),
                 ),
                 inboxes: BTreeMap::new(),
                 credits: Credits::new([(X, DESTINATIONS)]),
@@ -64,7 +64,7 @@ impl Cluster {
             for index in (0..DESTINATIONS).filter(|index| *index as usize % WORKERS == me) {
                 worker
                     .inboxes
-                    .insert(shard(index), Inbox::new(shard(index), [X], OPEN));
+                    .insert(shard(index), ShardInbox::new(shard(index), [X], OPEN));
                 worker.router.arrive(shard(index), &mut Vec::new());
             }
             worker
@@ -141,7 +141,7 @@ impl Cluster {
                     .unwrap();
             }
             Message::Shard(shard, state) => {
-                let inbox = Inbox::import(shard, [X], OPEN, state, &links()).unwrap();
+                let inbox = ShardInbox::import(shard, [X], OPEN, state, &links()).unwrap();
                 assert!(
                     worker.inboxes.insert(shard, inbox).is_none(),
                     "a shard is in one place"
@@ -153,10 +153,10 @@ impl Cluster {
         self.move_out(at);
     }
 
-    fn perform(&mut self, at: usize, effects: Vec<Effect<Payload>>) {
+    fn perform(&mut self, at: usize, effects: Vec<RouterEffect<Payload>>) {
         for effect in effects {
             match effect {
-                Effect::Deliver(parcel) => {
+                RouterEffect::Deliver(parcel) => {
                     for index in parcel.destinations {
                         let inbox = self.workers[at].inboxes.get_mut(&shard(index)).unwrap();
                         inbox
@@ -164,10 +164,10 @@ impl Cluster {
                             .unwrap();
                     }
                 }
-                Effect::Forward { to, parcel } => {
+                RouterEffect::Forward { to, parcel } => {
                     self.send(at, to.0 as usize, Message::Parcel(parcel));
                 }
-                Effect::SendEntry { to, entry } => {
+                RouterEffect::SendEntry { to, entry } => {
                     self.send(at, to.0 as usize, Message::Update(entry));
                 }
             }

@@ -35,7 +35,7 @@ pub enum Packet {
 
 pub struct Worker {
     pub router: Router<Payload>,
-    pub inboxes: BTreeMap<ShardId, Inbox<Payload>>,
+    pub inboxes: BTreeMap<ShardId, ShardInbox<Payload>>,
     pub credits: Credits,
     /// Sources that live here, with the next turn of each.
     pub sources: BTreeMap<u64, Turn>,

@@ -1,7 +1,9 @@
 //! Links on loopback: frames arrive whole and in order, strangers do not get in, and every link ends with a reason.
 
 use crate::support::{Event, PATIENCE, Side, ack, is_local, nonce, pair, part};
-use brambling_exchange::transports::tcp::{Carried, LinkId, Lost, Net, NetOptions, Origin, Owner};
+use brambling_exchange::transports::tcp::{
+    Carried, LinkId, LinkOrigin, Lost, Net, NetOptions, Owner,
+};
 use brambling_memory::Budget;
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::greeting::{GreetingError, Token};
@@ -150,7 +152,7 @@ fn polling_threads_and_the_helper_do_not_disturb_each_other() {
 struct Behind(Arc<Mutex<()>>, Mutex<Sender<usize>>);
 
 impl Owner for Behind {
-    fn opened(&self, _: LinkId, _: Origin) {}
+    fn opened(&self, _: LinkId, _: LinkOrigin) {}
     fn frame(&self, _: LinkId, frame: Incoming<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
         drop(self.0.lock().unwrap());
         let sender = self.1.lock().unwrap();

@@ -2,13 +2,13 @@
 
 use crate::support::{PATIENCE, Side, is_local, nonce};
 use brambling_exchange::transports::tcp::{
-    LinkId, Lost, Net, NetOptions, Origin, Owner, Place, Room,
+    LinkId, LinkOrigin, Lost, Net, NetOptions, Owner, ReadBuffer, ReadTarget,
 };
 use brambling_memory::Budget;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId};
 use brambling_protocol::frame::{
-    Body, Data, DataHead, Ending, Frame, Incoming, Piece, VersionRange,
+    Body, Data, DataHead, Frame, FrameTail, Incoming, Piece, VersionRange,
 };
 use brambling_protocol::greeting::{Challenge, Dialer, Token, Verdict};
 use brambling_protocol::{Generation, JobId, Priority};
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Where a frame's last payload is wanted, and how much room there is.
-type Wants = fn(Ending<'_>) -> Option<(usize, usize)>;
+type Wants = fn(FrameTail<'_>) -> Option<(usize, usize)>;
 
 /// Rooms of the owner's, and what came: the frame, and whether its last payload lies in one of them.
 struct Places {
@@ -33,7 +33,7 @@ struct Places {
 
 struct Own(Vec<u8>);
 
-impl Room for Own {
+impl ReadBuffer for Own {
     fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
@@ -43,13 +43,13 @@ impl Room for Own {
 }
 
 impl Owner for Places {
-    fn opened(&self, _: LinkId, _: Origin) {}
-    fn place(&self, _: LinkId, begun: &[u8]) -> Option<Place> {
+    fn opened(&self, _: LinkId, _: LinkOrigin) {}
+    fn place(&self, _: LinkId, begun: &[u8]) -> Option<ReadTarget> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let (at, bytes) = (self.wants)(Ending::of(begun)?)?;
+        let (at, bytes) = (self.wants)(FrameTail::of(begun)?)?;
         let room = Own(vec![0; bytes]);
         self.rooms.lock().unwrap().push(room.0.as_ptr() as usize);
-        Some(Place {
+        Some(ReadTarget {
             at,
             room: Box::new(room),
         })

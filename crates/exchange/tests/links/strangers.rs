@@ -1,7 +1,7 @@
 //! However many strangers dial, and whatever they say, whoever knows the token gets in, and those who are in do not notice.
 
 use crate::support::{Event, PATIENCE, Side, ack, is_local, nonce, pair};
-use brambling_exchange::transports::tcp::{GREETED_AT_ONCE, GREETING_TIME, Lost, Origin};
+use brambling_exchange::transports::tcp::{GREETED_AT_ONCE, GREETING_TIME, LinkOrigin, Lost};
 use brambling_protocol::greeting::{Answer, Challenge, Dialer, Listener, Opening, Token, Verdict};
 use socket2::{Domain, Socket, Type};
 use std::collections::VecDeque;
@@ -121,7 +121,7 @@ fn who_is_slow_is_not_put_out_by_a_flood_from_elsewhere() {
             match listening.next() {
                 Event::Lost(..) => {}
                 Event::Opened(_, origin) => assert!(
-                    matches!(origin, Origin::Accepted(from) if from == stream.local_addr().unwrap())
+                    matches!(origin, LinkOrigin::Accepted(from) if from == stream.local_addr().unwrap())
                 ),
                 Event::Frame(_, frame) => break assert_eq!(frame, *ack(7)),
             }

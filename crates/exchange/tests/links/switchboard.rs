@@ -1,7 +1,7 @@
 //! A switchboard connects jobs with their peers, again and again, and nobody with whom it should not.
 
 use crate::support::{ack, is_local, nonce};
-use brambling_exchange::transports::switchboard::{Party, Reception, Refused, Switchboard};
+use brambling_exchange::transports::switchboard::{Party, PartyRefusal, Reception, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost, NetOptions};
 use brambling_memory::Budget;
 use brambling_protocol::frame::Incoming;
@@ -55,11 +55,11 @@ impl Party for Ear {
     fn received(&self, _: WorkerId) -> Sequence {
         self.received
     }
-    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), PartyRefusal> {
         self.tell(Heard::Connected(peer, received));
         Ok(())
     }
-    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         self.tell(Heard::Frame(peer, frame.bytes().to_vec()));
         Ok(())
     }
@@ -306,7 +306,7 @@ impl Reception for Hall {
     fn on_open(&self, _: LinkId) {
         let _ = self.0.lock().unwrap().send(Visit::Open);
     }
-    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), Refused> {
+    fn on_frame(&self, link: LinkId, frame: &[u8]) -> Result<(), PartyRefusal> {
         assert_ne!(frame, &*ack(13), "this one panics");
         let _ = self
             .0

@@ -5,7 +5,9 @@
 
 pub mod certificates;
 
-use brambling_exchange::transports::tcp::{Carried, LinkId, Lost, Net, NetOptions, Origin, Owner};
+use brambling_exchange::transports::tcp::{
+    Carried, LinkId, LinkOrigin, Lost, Net, NetOptions, Owner,
+};
 use brambling_exchange::transports::tls::Tls;
 use brambling_memory::Budget;
 use brambling_program::{GroupId, ShardId};
@@ -29,7 +31,7 @@ pub fn is_local() -> bool {
 
 #[derive(Debug)]
 pub enum Event {
-    Opened(LinkId, Origin),
+    Opened(LinkId, LinkOrigin),
     Frame(LinkId, Vec<u8>),
     Lost(LinkId, Lost),
 }
@@ -45,7 +47,7 @@ impl Tell {
 }
 
 impl Owner for Tell {
-    fn opened(&self, link: LinkId, origin: Origin) {
+    fn opened(&self, link: LinkId, origin: LinkOrigin) {
         self.say(Event::Opened(link, origin));
     }
     fn frame(
@@ -133,7 +135,7 @@ impl Side {
         self.hears_nothing();
     }
 
-    pub fn opened(&self) -> (LinkId, Origin) {
+    pub fn opened(&self) -> (LinkId, LinkOrigin) {
         match self.next() {
             Event::Opened(link, origin) => (link, origin),
             other => panic!("{other:?}"),
@@ -214,8 +216,8 @@ pub fn pair() -> (Side, LinkId, Side, LinkId) {
 pub fn linked(listening: Side, dialing: Side) -> (Side, LinkId, Side, LinkId) {
     dialing.net.dial(listening.at()).unwrap();
     let ((here, dialed), (there, accepted)) = (dialing.opened(), listening.opened());
-    assert_eq!(dialed, Origin::Dialed);
-    let from = |origin| matches!(origin, Origin::Accepted(from) if from.ip().is_loopback());
+    assert_eq!(dialed, LinkOrigin::Dialed);
+    let from = |origin| matches!(origin, LinkOrigin::Accepted(from) if from.ip().is_loopback());
     assert!(from(accepted), "{accepted:?}");
     (dialing, here, listening, there)
 }

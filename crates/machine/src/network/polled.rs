@@ -1,7 +1,7 @@
 //! How far two threads are from each other over loopback TCP.
 
 use crate::cpu;
-use crate::crew::{self, Member};
+use crate::crew::{self, CrewMember};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -75,7 +75,7 @@ fn ask(end: &TcpStream) -> io::Result<f64> {
     Ok(best)
 }
 
-fn answer(_: &Member<'_>, mut end: &TcpStream) -> io::Result<()> {
+fn answer(_: &CrewMember<'_>, mut end: &TcpStream) -> io::Result<()> {
     let mut word = Word::default();
     loop {
         match poll(end, &mut word) {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::crew;
-use crate::isa::Isa;
+use crate::isa::IsaLevel;
 
 /// A loop that reads every byte once and does next to nothing with it: it ORs all words into eight
 /// accumulators, so that no chain of operations bounds it.
@@ -73,11 +73,11 @@ impl ReadLoop {
     }
 
     /// The instruction set it needs.
-    pub fn isa(self) -> Isa {
+    pub fn isa(self) -> IsaLevel {
         match self {
-            ReadLoop::Scalar | ReadLoop::ScalarPrefetch | ReadLoop::ScalarStreams => Isa::V2,
-            ReadLoop::Avx2 | ReadLoop::Avx2Prefetch | ReadLoop::Avx2Streams => Isa::V3,
-            ReadLoop::Avx512 | ReadLoop::Avx512Prefetch | ReadLoop::Avx512Streams => Isa::V4,
+            ReadLoop::Scalar | ReadLoop::ScalarPrefetch | ReadLoop::ScalarStreams => IsaLevel::V2,
+            ReadLoop::Avx2 | ReadLoop::Avx2Prefetch | ReadLoop::Avx2Streams => IsaLevel::V3,
+            ReadLoop::Avx512 | ReadLoop::Avx512Prefetch | ReadLoop::Avx512Streams => IsaLevel::V4,
         }
     }
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::crew;
-use crate::isa::Isa;
+use crate::isa::IsaLevel;
 
 // Ten vectors of chains are more than two units with four cycles of latency need, and leave the
 // constants their registers.
@@ -16,7 +16,7 @@ const CHAINS: usize = 10;
 ///
 /// # Panics
 /// When this CPU lacks `isa`.
-pub fn flops_per_ns(isa: Isa, places: &[usize]) -> f64 {
+pub fn flops_per_ns(isa: IsaLevel, places: &[usize]) -> f64 {
     assert!(isa.is_available(), "the CPU lacks {isa}");
     let rates = crew::run(places, |member| {
         let mut turns = 10_000;
@@ -35,17 +35,17 @@ pub fn flops_per_ns(isa: Isa, places: &[usize]) -> f64 {
     rates.iter().sum()
 }
 
-fn time(isa: Isa, turns: u64) -> (Duration, f64) {
+fn time(isa: IsaLevel, turns: u64) -> (Duration, f64) {
     let start = Instant::now();
     let lanes = match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::V4 => {
+        IsaLevel::V4 => {
             // SAFETY: `flops_per_ns` asserted that the CPU has it.
             unsafe { v4(turns) };
             8
         }
         #[cfg(target_arch = "x86_64")]
-        Isa::V3 => {
+        IsaLevel::V3 => {
             // SAFETY: `flops_per_ns` asserted that the CPU has it.
             unsafe { v3(turns) };
             4
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn every_available_level_has_a_peak() {
         let places = places(1).unwrap();
-        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        for isa in IsaLevel::ALL.into_iter().filter(|isa| isa.is_available()) {
             assert!(flops_per_ns(isa, &places) > 0.0);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::cpu;
-use crate::crew::{self, Apart, Member};
+use crate::crew::{self, CacheAligned, CrewMember};
 
 const BATCH: u64 = 1_000;
 const ENOUGH: Duration = Duration::from_millis(5);
@@ -14,7 +14,10 @@ const ENOUGH: Duration = Duration::from_millis(5);
 /// single CPU they take turns, and the figure is that of the wait before a turn is given up.
 pub fn spin_round_trip_us() -> f64 {
     let places = cpu::places(2).unwrap_or_else(|_| vec![0, 0]);
-    let (ping, pong) = (Apart(AtomicU64::new(0)), Apart(AtomicU64::new(0)));
+    let (ping, pong) = (
+        CacheAligned(AtomicU64::new(0)),
+        CacheAligned(AtomicU64::new(0)),
+    );
     let stop = AtomicU64::new(u64::MAX);
     let round_trips_us = crew::run(&places, |member| match member.index() {
         0 => Some(serve(member, &ping.0, &pong.0, &stop)),
@@ -26,7 +29,7 @@ pub fn spin_round_trip_us() -> f64 {
     round_trips_us[0].expect("the first thread measures")
 }
 
-fn serve(member: &Member<'_>, ping: &AtomicU64, pong: &AtomicU64, stop: &AtomicU64) -> f64 {
+fn serve(member: &CrewMember<'_>, ping: &AtomicU64, pong: &AtomicU64, stop: &AtomicU64) -> f64 {
     let mut best = f64::INFINITY;
     let mut sent = 0;
     let begin = Instant::now();
@@ -46,7 +49,7 @@ fn serve(member: &Member<'_>, ping: &AtomicU64, pong: &AtomicU64, stop: &AtomicU
     best
 }
 
-fn answer(member: &Member<'_>, ping: &AtomicU64, pong: &AtomicU64, stop: &AtomicU64) {
+fn answer(member: &CrewMember<'_>, ping: &AtomicU64, pong: &AtomicU64, stop: &AtomicU64) {
     let mut expected = 1;
     loop {
         member.wait_until(|| ping.load(Ordering::Acquire) == expected);

@@ -5,10 +5,10 @@
 //! blocks, which have 8,192 sources where these have edges enough: 64 KiB are mostly in the cache that is nearest.
 //! How the edges of a block lie: [`super::source_block`].
 
-use super::meeting::{Cell, Meeting, Real, Sums, TABLE};
+use super::meeting::{EdgeFold, Real, Sums, TABLE, VertexValue};
 use super::rows;
 use super::source_block::SourceBlock;
-use super::vertex_cut::{Edge, VertexCut};
+use super::vertex_cut::{SlotEdge, VertexCut};
 use crate::simd::Isa;
 use brambling_program::Payload;
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ const DENSE: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub struct Bin {
     /// The edges.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<SlotEdge>,
     /// Their weights; empty when all weigh 1.
     pub weights: Vec<f64>,
 }
@@ -121,7 +121,7 @@ impl BlockedEdges {
 
     /// Joins to what each of [`BlockedEdges::targets`] has what its edges bring: `share` says what a source has, by
     /// its slot.
-    pub(super) fn meet_into<M: Meeting>(
+    pub(super) fn meet_into<M: EdgeFold>(
         &self,
         isa: Isa,
         share: impl Fn(u32) -> M::Value,
@@ -139,19 +139,19 @@ impl BlockedEdges {
 }
 
 /// An edge's weight while edges are sorted: nothing when all weigh 1.
-pub(super) trait Weight: Copy + Default {
+pub(super) trait EdgeWeight: Copy + Default {
     fn of(bin: &Bin, at: usize) -> Self;
     fn keep(self, weights: &mut [f64], at: usize);
     const WEIGHTED: bool;
 }
 
-impl Weight for () {
+impl EdgeWeight for () {
     const WEIGHTED: bool = false;
     fn of(_: &Bin, _: usize) {}
     fn keep(self, _: &mut [f64], _: usize) {}
 }
 
-impl Weight for f64 {
+impl EdgeWeight for f64 {
     const WEIGHTED: bool = true;
     fn of(bin: &Bin, at: usize) -> f64 {
         bin.weights[at]
@@ -171,7 +171,11 @@ pub(super) struct Placed<W> {
     pub(super) weight: W,
 }
 
-fn lay_out<W: Weight>(bins: Vec<Bin>, source_slots: usize, target_slots: usize) -> BlockedEdges {
+fn lay_out<W: EdgeWeight>(
+    bins: Vec<Bin>,
+    source_slots: usize,
+    target_slots: usize,
+) -> BlockedEdges {
     let order = Order::by_degree(&bins, source_slots);
     let mut by_target = sorted_by_target::<W>(bins, &order.places, target_slots);
     let targets = name_by_place(&mut by_target);
@@ -245,7 +249,11 @@ fn starts(keys: usize, all: impl Iterator<Item = usize>) -> Vec<usize> {
 }
 
 /// Edges by target, those of a target in the order of the bins. A bin is freed when it has been read.
-fn sorted_by_target<W: Weight>(bins: Vec<Bin>, places: &[u32], targets: usize) -> Vec<Placed<W>> {
+fn sorted_by_target<W: EdgeWeight>(
+    bins: Vec<Bin>,
+    places: &[u32],
+    targets: usize,
+) -> Vec<Placed<W>> {
     let all = bins.iter().flat_map(|bin| &bin.edges);
     let mut starts = starts(targets, all.map(|edge| edge.target as usize));
     let count = bins.iter().map(|bin| bin.edges.len()).sum();
@@ -296,7 +304,10 @@ fn block_lens<W>(edges: &[Placed<W>], sources: usize, targets: usize) -> Vec<usi
 }
 
 /// Edges by block, those of a block in the order they had, by their source's place in it; and where each block ends.
-fn sorted_by_block<W: Weight>(edges: &[Placed<W>], lens: &[usize]) -> (Vec<Placed<W>>, Vec<usize>) {
+fn sorted_by_block<W: EdgeWeight>(
+    edges: &[Placed<W>],
+    lens: &[usize],
+) -> (Vec<Placed<W>>, Vec<usize>) {
     // Of each step, its block and the first place there.
     let mut of_step = Vec::new();
     let mut first = 0;
@@ -327,7 +338,7 @@ mod tests {
     /// Edges on their way are as many bytes as they take, and lie where they were put until they have gone.
     #[test]
     fn bins_travel() {
-        let edges = (0..100).map(|at| Edge {
+        let edges = (0..100).map(|at| SlotEdge {
             source: at,
             target: at * at,
         });
@@ -365,7 +376,7 @@ mod tests {
     /// Sources that have other slots read what lies there: so shares need no place for vertices that are no source.
     #[test]
     fn sources_have_other_slots() {
-        let edge = |source, target| Edge { source, target };
+        let edge = |source, target| SlotEdge { source, target };
         let edges = vec![edge(7, 0), edge(2, 0), edge(7, 3), edge(9, 3), edge(7, 1)];
         let weights = Vec::new();
         let mut edges = BlockedEdges::new(vec![Bin { edges, weights }], 10, 4);
@@ -407,10 +418,10 @@ mod tests {
                 } else {
                     source % 9_000
                 };
-                Edge { source, target }
+                SlotEdge { source, target }
             }));
         }
-        edges.extend((0..sources).map(|source| Edge {
+        edges.extend((0..sources).map(|source| SlotEdge {
             source,
             target: source % 5,
         }));

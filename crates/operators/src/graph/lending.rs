@@ -11,7 +11,7 @@ pub(super) struct Lending<T>(Arc<Vec<T>>);
 
 /// What was lent. Nothing before the first turn, and nothing once it has been returned.
 #[derive(Clone, Debug)]
-pub(super) struct Lent<T>(Option<Arc<Vec<T>>>);
+pub(super) struct LentValues<T>(Option<Arc<Vec<T>>>);
 
 impl<T> Default for Lending<T> {
     fn default() -> Self {
@@ -19,9 +19,9 @@ impl<T> Default for Lending<T> {
     }
 }
 
-impl<T> Default for Lent<T> {
+impl<T> Default for LentValues<T> {
     fn default() -> Self {
-        Lent(None)
+        LentValues(None)
     }
 }
 
@@ -54,12 +54,12 @@ impl<T: Payload + Copy + Default> Lending<T> {
     }
 
     /// Lends the values to every destination.
-    pub(super) fn lend(&self, out: &mut Outbox<'_, Lent<T>>) {
+    pub(super) fn lend(&self, out: &mut Outbox<'_, LentValues<T>>) {
         out.for_each(|_, piece| piece.0 = Some(self.0.clone()));
     }
 }
 
-impl<T> Lent<T> {
+impl<T> LentValues<T> {
     pub(super) fn values(&self) -> &[T] {
         self.0.as_deref().map_or(&[], Vec::as_slice)
     }
@@ -98,7 +98,7 @@ impl<T: Payload + Clone> Payload for Lending<T> {
     }
 }
 
-impl<T: Payload + Clone> Payload for Lent<T> {
+impl<T: Payload + Clone> Payload for LentValues<T> {
     const SHARED: bool = true;
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("graph::Lent<{}>", T::type_name()))
@@ -111,7 +111,7 @@ impl<T: Payload + Clone> Payload for Lent<T> {
         encode(self.values(), out);
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Vec::decode(input).map(|values| Lent(Some(Arc::new(values))))
+        Vec::decode(input).map(|values| LentValues(Some(Arc::new(values))))
     }
     fn encode_some<'a>(
         &'a self,
@@ -158,15 +158,18 @@ mod tests {
         let mut lending = Lending::default();
         lending.fill([1.5, 2.5].into_iter());
         let at = lending.0.as_ptr();
-        let mut lent = [Lent(Some(lending.0.clone())), Lent(Some(lending.0.clone()))];
+        let mut lent = [
+            LentValues(Some(lending.0.clone())),
+            LentValues(Some(lending.0.clone())),
+        ];
         assert_eq!(lent[1].values(), [1.5, 2.5]);
-        lent.iter_mut().for_each(Lent::return_it);
+        lent.iter_mut().for_each(LentValues::return_it);
         assert!(lent.iter().all(|lent| lent.values().is_empty()));
         assert_eq!(lending.filled(2, 0.0).as_ptr(), at);
 
         let mut bytes = Vec::new();
-        Lent(Some(Arc::new(vec![3.5; 1_000]))).encode(&mut bytes);
-        let mut came: Lent<f64> = Lent::default();
+        LentValues(Some(Arc::new(vec![3.5; 1_000]))).encode(&mut bytes);
+        let mut came: LentValues<f64> = LentValues::default();
         decode_parts(&mut came, &[&bytes]).unwrap();
         let at = came.values().as_ptr();
         came.return_it();

@@ -13,20 +13,20 @@ use std::ops::RangeInclusive;
 pub(super) const TABLE: usize = 1 << 16;
 
 /// The values of a block's sources.
-pub type Table<V> = [V; TABLE];
+pub type SourceValues<V> = [V; TABLE];
 
 /// A value of a vertex.
-pub trait Cell:
+pub trait VertexValue:
     Payload + Copy + Debug + Default + PartialEq + PartialOrd + Serialize + DeserializeOwned
 {
     /// Lends this thread's table: in its core's cache when the next partition fills it.
-    fn with_table<T>(work: impl FnOnce(&mut Table<Self>) -> T) -> T;
+    fn with_table<T>(work: impl FnOnce(&mut SourceValues<Self>) -> T) -> T;
 }
 
 macro_rules! cell {
     ($($value:ty),*) => {$(
-        impl Cell for $value {
-            fn with_table<T>(work: impl FnOnce(&mut Table<$value>) -> T) -> T {
+        impl VertexValue for $value {
+            fn with_table<T>(work: impl FnOnce(&mut SourceValues<$value>) -> T) -> T {
                 thread_local! {
                     static SCRATCH: RefCell<Vec<$value>> = const { RefCell::new(Vec::new()) };
                 }
@@ -43,7 +43,7 @@ cell!(f64, f32, u32);
 
 /// The two widths of what travels along edges and is added up. Sums are doubles for either: of a hub's many in-edges
 /// singles would keep too few digits.
-pub trait Real: Cell + Into<f64> {
+pub trait Real: VertexValue + Into<f64> {
     /// What may be multiplied with a rank and still have all digits of this width.
     const INVERSES: RangeInclusive<f64>;
 
@@ -51,7 +51,7 @@ pub trait Real: Cell + Into<f64> {
     fn of(value: f64) -> Self;
 
     /// The values at some places.
-    fn gather<S: F64x8>(table: &Table<Self>, places: &[u16; 8]) -> S;
+    fn gather<S: F64x8>(table: &SourceValues<Self>, places: &[u16; 8]) -> S;
 }
 
 impl Real for f64 {
@@ -62,7 +62,7 @@ impl Real for f64 {
         value
     }
     #[inline(always)]
-    fn gather<S: F64x8>(table: &Table<f64>, places: &[u16; 8]) -> S {
+    fn gather<S: F64x8>(table: &SourceValues<f64>, places: &[u16; 8]) -> S {
         S::gather(table, places)
     }
 }
@@ -76,7 +76,7 @@ impl Real for f32 {
         value as f32
     }
     #[inline(always)]
-    fn gather<S: F64x8>(table: &Table<f32>, places: &[u16; 8]) -> S {
+    fn gather<S: F64x8>(table: &SourceValues<f32>, places: &[u16; 8]) -> S {
         let mut lanes = [0.0; 8];
         let mut lane = 0;
         while lane < 8 {
@@ -88,20 +88,20 @@ impl Real for f32 {
 }
 
 /// How the values of an edge's source and of other edges become one value of their target.
-pub trait Meeting: 'static {
+pub trait EdgeFold: 'static {
     /// What travels.
-    type Value: Cell;
+    type Value: VertexValue;
     /// What becomes of it where edges meet.
-    type Met: Cell;
+    type Met: VertexValue;
     /// What a target has before an edge has brought anything: joining it changes nothing.
     const NOTHING: Self::Met;
     /// Eight values, in a register where there is one.
     type Eight<S: F64x8>: Copy;
-    /// [`Meeting::NOTHING`], eight times.
+    /// [`EdgeFold::NOTHING`], eight times.
     fn nothing<S: F64x8>() -> Self::Eight<S>;
     /// Joins what the edges from eight sources bring.
     fn join_eight<S: F64x8>(
-        table: &Table<Self::Value>,
+        table: &SourceValues<Self::Value>,
         places: &[u16; 8],
         onto: Self::Eight<S>,
     ) -> Self::Eight<S>;
@@ -119,7 +119,7 @@ pub trait Meeting: 'static {
 #[derive(Debug)]
 pub struct Sums<R>(PhantomData<R>);
 
-impl<R: Real> Meeting for Sums<R> {
+impl<R: Real> EdgeFold for Sums<R> {
     type Value = R;
     type Met = f64;
     type Eight<S: F64x8> = S;
@@ -129,7 +129,7 @@ impl<R: Real> Meeting for Sums<R> {
         S::splat(0.0)
     }
     #[inline(always)]
-    fn join_eight<S: F64x8>(table: &Table<R>, places: &[u16; 8], onto: S) -> S {
+    fn join_eight<S: F64x8>(table: &SourceValues<R>, places: &[u16; 8], onto: S) -> S {
         onto.add(R::gather(table, places))
     }
     #[inline(always)]
@@ -162,7 +162,7 @@ macro_rules! in_an_array {
         }
         #[inline(always)]
         fn join_eight<S: F64x8>(
-            table: &Table<$value>,
+            table: &SourceValues<$value>,
             places: &[u16; 8],
             mut onto: [$value; 8],
         ) -> [$value; 8] {
@@ -185,7 +185,7 @@ macro_rules! in_an_array {
 #[derive(Debug)]
 pub struct Least;
 
-impl Meeting for Least {
+impl EdgeFold for Least {
     type Value = u32;
     type Met = u32;
     in_an_array!(u32);
@@ -208,7 +208,7 @@ impl Meeting for Least {
 #[derive(Debug)]
 pub struct Hops;
 
-impl Meeting for Hops {
+impl EdgeFold for Hops {
     type Value = u32;
     type Met = u32;
     in_an_array!(u32);
@@ -231,7 +231,7 @@ impl Meeting for Hops {
 #[derive(Debug)]
 pub struct Nearest;
 
-impl Meeting for Nearest {
+impl EdgeFold for Nearest {
     type Value = f64;
     type Met = f64;
     in_an_array!(f64);

@@ -7,7 +7,7 @@
 
 use super::blocked_edges::BlockedEdges;
 use super::edges::{EdgeList, GraphError, is_share};
-use super::lending::{Lending, Lent};
+use super::lending::{Lending, LentValues};
 use super::meeting::{Real, Sums};
 use super::travel::{Doors, Gates, Roads, Ways, add_up, deal};
 use super::vertex_cut::VertexCut;
@@ -56,7 +56,7 @@ pub struct PageRank {
 
 /// How the search stands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Search {
+pub struct RankSearch {
     /// Iterations done.
     pub iterations: u64,
     /// The sum of the ranks' changes in the last iteration.
@@ -67,7 +67,7 @@ pub struct Search {
     /// Rank of the vertices without out-edges.
     dangling: f64,
 }
-brambling_program::payload!(Search);
+brambling_program::payload!(RankSearch);
 
 /// The ranks of a partition's vertices, and what they need: doubles, whatever the width of what travels, so that an
 /// iteration rounds a rank to that width once.
@@ -101,7 +101,7 @@ pub struct Ranking {
     /// The ranks; kept.
     pub vertices: Dataset<Vertices>,
     /// How the search ended; kept.
-    pub search: Dataset<Search>,
+    pub search: Dataset<RankSearch>,
 }
 
 /// How many partitions a graph is cut into when nobody says: a function of the graph, never of the machine.
@@ -160,7 +160,7 @@ impl PageRank {
         p: &mut Program,
         edges: EdgeList,
         partitions: u32,
-        observe: &dyn Fn(&mut Program, &Dataset<Search>),
+        observe: &dyn Fn(&mut Program, &Dataset<RankSearch>),
     ) -> Ranking {
         let cut = VertexCut::new(edges.vertices, partitions.min(PARTITIONS_MAX));
         let starts = self.personalization.clone();
@@ -182,24 +182,23 @@ impl PageRank {
         let roads = prepare(p, edges, cut, &vertices);
         let mass = p.like::<Mass, _>("mass", &vertices);
         let total = p.temporary::<Mass>("total mass", 1);
-        let search = p.dataset::<Search>("search", 1);
+        let search = p.dataset::<RankSearch>("search", 1);
         p.compute("weigh")
             .read(&vertices)
             .write(&mass)
             .run(|vertices: &Vertices, mass: &mut Mass| *mass = [0.0, vertices.dangling()]);
         p.reduce_to(Sum, &mass, &total);
-        p.compute("start")
-            .read(&total)
-            .write(&search)
-            .run(|total: &Mass, search: &mut Search| {
-                *search = Search {
+        p.compute("start").read(&total).write(&search).run(
+            |total: &Mass, search: &mut RankSearch| {
+                *search = RankSearch {
                     searching: true,
                     dangling: total[1],
-                    ..Search::default()
+                    ..RankSearch::default()
                 };
-            });
+            },
+        );
         observe(p, &search);
-        let local = p.like::<Search, _>("local search", &vertices);
+        let local = p.like::<RankSearch, _>("local search", &vertices);
         let shares = p.like::<Lending<R>, _>("shares", &vertices);
         p.repeat_while(
             "searching",
@@ -226,8 +225,8 @@ impl PageRank {
                         .with(rule.damping)
                         .run(
                             |damping: &f64,
-                             inbox: &mut Inbox<'_, Lent<f64>>,
-                             search: &Search,
+                             inbox: &mut Inbox<'_, LentValues<f64>>,
+                             search: &RankSearch,
                              doors: &Doors,
                              vertices: &mut Vertices,
                              mass: &mut Mass| {
@@ -242,7 +241,7 @@ impl PageRank {
                     .update(&search)
                     .named("graph.pagerank.judge", Vec::new())
                     .with(rule)
-                    .run(|rule: &Rule, total: &Mass, search: &mut Search| {
+                    .run(|rule: &Rule, total: &Mass, search: &mut RankSearch| {
                         search.advance(total, *rule)
                     });
                 observe(p, &search);
@@ -291,15 +290,15 @@ fn prepare<R: Real>(
                 edges.add_out_weights(weights.filled(cut.source_slots(), 0.0));
             },
         );
-    let exchange = p.exchange::<Lent<f64>>("out-weights", cut.along_rows());
+    let exchange = p.exchange::<LentValues<f64>>("out-weights", cut.along_rows());
     p.scatter("out-weights", &exchange)
         .read(&weights)
-        .run(|weights: &Lending<f64>, out: &mut Outbox<'_, Lent<f64>>| weights.lend(out));
+        .run(|weights: &Lending<f64>, out: &mut Outbox<'_, LentValues<f64>>| weights.lend(out));
     p.gather("out-weights", &exchange)
         .update(vertices)
         .with(cut)
         .run(
-            |cut: &VertexCut, inbox: &mut Inbox<'_, Lent<f64>>, vertices: &mut Vertices| {
+            |cut: &VertexCut, inbox: &mut Inbox<'_, LentValues<f64>>, vertices: &mut Vertices| {
                 vertices.weigh::<R>(inbox, cut.slots_as_sources(vertices.part));
             },
         );
@@ -319,7 +318,7 @@ brambling_program::payload!(Rule {
     max_iter
 });
 
-impl Search {
+impl RankSearch {
     fn advance(&mut self, total: &Mass, rule: Rule) -> Result<(), KernelError> {
         [self.change, self.dangling] = *total;
         if !self.change.is_finite() {
@@ -352,7 +351,7 @@ impl Vertices {
     }
 
     /// Takes the weights of the vertices' out-edges, which the edge partitions of the row know.
-    fn weigh<R: Real>(&mut self, inbox: &mut Inbox<'_, Lent<f64>>, slots: Range<usize>) {
+    fn weigh<R: Real>(&mut self, inbox: &mut Inbox<'_, LentValues<f64>>, slots: Range<usize>) {
         let mut weights = vec![0.0; self.inverses.len()];
         add_up(&mut weights, inbox, slots);
         let inverses = weights.into_iter().map(|weight| match 1.0 / weight {
@@ -379,7 +378,7 @@ impl Vertices {
     }
 
     /// Takes the sums over in-edges, which the edge partitions of the column know.
-    fn sum<R: Real>(&mut self, inbox: &mut Inbox<'_, Lent<f64>>, doors: &Doors) {
+    fn sum<R: Real>(&mut self, inbox: &mut Inbox<'_, LentValues<f64>>, doors: &Doors) {
         self.next.fill(0.0);
         doors.join::<Sums<R>, false>(&mut self.next, inbox);
     }

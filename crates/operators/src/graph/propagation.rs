@@ -6,10 +6,10 @@
 
 use super::blocked_edges::Bin;
 use super::edges::EdgeList;
-use super::lending::{Lending, Lent};
+use super::lending::{Lending, LentValues};
 use super::pagerank::PARTITIONS_MAX;
 use super::travel::{LaidOut, Ways, deal};
-use super::vertex_cut::{Edge, VertexCut};
+use super::vertex_cut::{SlotEdge, VertexCut};
 use brambling_program::{Dataset, Inbox, Outbox, Partitioner, Program};
 use std::ops::Range;
 
@@ -26,10 +26,11 @@ brambling_program::payload!(Labels { labels, part });
 /// A vertex (as a slot of a target or a place), a label, and how many of its neighbours have it.
 type Count = [u32; 3];
 
-impl LaidOut for Vec<Edge> {
+impl LaidOut for Vec<SlotEdge> {
     /// Sorted by target.
-    fn lay_out(bins: Vec<Bin>, _: VertexCut) -> Vec<Edge> {
-        let mut edges: Vec<Edge> = Vec::with_capacity(bins.iter().map(|bin| bin.edges.len()).sum());
+    fn lay_out(bins: Vec<Bin>, _: VertexCut) -> Vec<SlotEdge> {
+        let mut edges: Vec<SlotEdge> =
+            Vec::with_capacity(bins.iter().map(|bin| bin.edges.len()).sum());
         bins.into_iter().for_each(|bin| edges.extend(bin.edges));
         edges.sort_unstable_by_key(|edge| edge.target);
         edges
@@ -37,7 +38,7 @@ impl LaidOut for Vec<Edge> {
 }
 
 /// The labels of each target's sources, counted; by target, as the edges are, then label.
-fn count_labels(edges: &[Edge], label: impl Fn(u32) -> u32) -> impl Iterator<Item = Count> {
+fn count_labels(edges: &[SlotEdge], label: impl Fn(u32) -> u32) -> impl Iterator<Item = Count> {
     let mut labels = Vec::new();
     let rows = edges.chunk_by(|a, b| a.target == b.target);
     rows.flat_map(move |row| {
@@ -54,7 +55,7 @@ fn count_labels(edges: &[Edge], label: impl Fn(u32) -> u32) -> impl Iterator<Ite
 
 impl Labels {
     /// Takes the labels that most neighbours have, from the counts of a column's partitions.
-    fn take(&mut self, inbox: &mut Inbox<'_, Lent<Count>>, slots: Range<usize>) {
+    fn take(&mut self, inbox: &mut Inbox<'_, LentValues<Count>>, slots: Range<usize>) {
         let mut counts: Vec<Count> = Vec::new();
         for (_, piece) in inbox {
             counts.extend(own(piece.values(), &slots));
@@ -94,7 +95,7 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
     let labels = p.scan("labels", cut.partitions(), Partitioner::Opaque, cut, start);
     p.keep(&labels);
     p.hint_placement(&labels, cut.hint());
-    let edges = deal::<Vec<Edge>>(p, edges, cut, Ways::Both);
+    let edges = deal::<Vec<SlotEdge>>(p, edges, cut, Ways::Both);
     p.hint_placement(&edges, cut.hint());
     let shares = p.like::<Lending<u32>, _>("shares", &labels);
     let counts = p.like::<Lending<Count>, _>("counts", &labels);
@@ -102,33 +103,33 @@ pub fn propagate(p: &mut Program, edges: EdgeList, partitions: u32, turns: u64) 
         p.compute("share").read(&labels).update(&shares).run(
             |labels: &Labels, shares: &mut Lending<u32>| shares.fill(labels.labels.iter().copied()),
         );
-        let exchange = p.exchange::<Lent<u32>>("labels", cut.along_rows());
+        let exchange = p.exchange::<LentValues<u32>>("labels", cut.along_rows());
         p.scatter("labels", &exchange)
             .read(&shares)
-            .run(|shares: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| shares.lend(out));
+            .run(|shares: &Lending<u32>, out: &mut Outbox<'_, LentValues<u32>>| shares.lend(out));
         p.gather("labels", &exchange)
             .read(&edges)
             .update(&counts)
             .with(cut)
             .run(
                 |cut: &VertexCut,
-                 inbox: &mut Inbox<'_, Lent<u32>>,
-                 edges: &Vec<Edge>,
+                 inbox: &mut Inbox<'_, LentValues<u32>>,
+                 edges: &Vec<SlotEdge>,
                  counted: &mut Lending<Count>| {
-                    let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
+                    let lent: Vec<&mut LentValues<u32>> = inbox.map(|(_, piece)| piece).collect();
                     counted.fill(count_labels(edges, |slot| {
                         let (column, place) = cut.source_of(slot);
                         lent[column].values()[place]
                     }));
-                    lent.into_iter().for_each(Lent::return_it);
+                    lent.into_iter().for_each(LentValues::return_it);
                 },
             );
-        let exchange = p.exchange::<Lent<Count>>("counts", cut.along_columns());
-        p.scatter("counts", &exchange)
-            .read(&counts)
-            .run(|counts: &Lending<Count>, out: &mut Outbox<'_, Lent<Count>>| counts.lend(out));
+        let exchange = p.exchange::<LentValues<Count>>("counts", cut.along_columns());
+        p.scatter("counts", &exchange).read(&counts).run(
+            |counts: &Lending<Count>, out: &mut Outbox<'_, LentValues<Count>>| counts.lend(out),
+        );
         p.gather("take", &exchange).update(&labels).with(cut).run(
-            |cut: &VertexCut, inbox: &mut Inbox<'_, Lent<Count>>, labels: &mut Labels| {
+            |cut: &VertexCut, inbox: &mut Inbox<'_, LentValues<Count>>, labels: &mut Labels| {
                 labels.take(inbox, cut.slots_as_targets(labels.part));
             },
         );

@@ -5,8 +5,8 @@
 
 use super::blocked_edges::BlockedEdges;
 use super::edges::EdgeList;
-use super::lending::{Lending, Lent};
-use super::meeting::{Cell, Hops, Least, Meeting, Nearest};
+use super::lending::{Lending, LentValues};
+use super::meeting::{EdgeFold, Hops, Least, Nearest, VertexValue};
 use super::pagerank::PARTITIONS_MAX;
 use super::travel::{Doors, Gates, Roads, Ways, deal};
 use super::vertex_cut::VertexCut;
@@ -16,12 +16,12 @@ use std::borrow::Cow;
 
 /// What a partition's vertices have.
 #[derive(Clone, Debug, Default)]
-pub struct Reached<V: Cell> {
+pub struct Reached<V: VertexValue> {
     /// By place in the partition: see [`VertexCut::vertices_of`].
     pub values: Vec<V>,
 }
 
-impl<V: Cell> Payload for Reached<V> {
+impl<V: VertexValue> Payload for Reached<V> {
     fn type_name() -> Cow<'static, str> {
         Cow::Owned(format!("graph::reach::Reached<{}>", V::type_name()))
     }
@@ -33,21 +33,21 @@ impl<V: Cell> Payload for Reached<V> {
 
 /// How far the spreading is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct ReachState {
     /// Turns done.
     pub turns: u64,
     /// Changes of the last turn.
     changes: u64,
 }
-brambling_program::payload!(Spread);
+brambling_program::payload!(ReachState);
 
 /// What building leaves in the program.
 #[derive(Clone, Copy, Debug)]
-pub struct Reach<V: Cell> {
+pub struct Reach<V: VertexValue> {
     /// What vertices have in the end; kept.
     pub vertices: Dataset<Reached<V>>,
     /// How it ended; kept.
-    pub spread: Dataset<Spread>,
+    pub spread: Dataset<ReachState>,
 }
 
 /// Weakly connected components: each vertex gets the least vertex that a way leads to, whichever way edges point.
@@ -67,7 +67,7 @@ pub fn distances(p: &mut Program, edges: EdgeList, partitions: u32, from: u32) -
     spread::<_, Nearest>(p, edges, partitions, Ways::Forward, start)
 }
 
-fn spread<V: Cell, M: Meeting<Value = V, Met = V>>(
+fn spread<V: VertexValue, M: EdgeFold<Value = V, Met = V>>(
     p: &mut Program,
     edges: EdgeList,
     partitions: u32,
@@ -90,7 +90,7 @@ fn spread<V: Cell, M: Meeting<Value = V, Met = V>>(
     let roads = Roads::<M>::new(p, cut, edges);
     let shares = p.like::<Lending<V>, _>("shares", &vertices);
     let changes = p.like::<u64, _>("changes", &vertices);
-    let first = Spread {
+    let first = ReachState {
         turns: 0,
         changes: 1,
     };
@@ -116,7 +116,7 @@ fn spread<V: Cell, M: Meeting<Value = V, Met = V>>(
                     .update(&vertices)
                     .write(&changes)
                     .run(
-                        |inbox: &mut Inbox<'_, Lent<V>>,
+                        |inbox: &mut Inbox<'_, LentValues<V>>,
                          doors: &Doors,
                          vertices: &mut Reached<V>,
                          changes: &mut u64| {
@@ -128,7 +128,7 @@ fn spread<V: Cell, M: Meeting<Value = V, Met = V>>(
                 Sum,
                 &changes,
                 &progress,
-                |spread: &mut Spread, changes: &u64| {
+                |spread: &mut ReachState, changes: &u64| {
                     spread.turns += 1;
                     spread.changes = *changes;
                 },

@@ -4,15 +4,15 @@
 //! A short row's edges are joined one after another, a long row's in eight lanes, lane `i` the edges `i`, `i + 8`,
 //! …, which then meet in pairs. Neither the instruction set nor which rows lie side by side enters.
 
-use super::meeting::{Meeting, Table};
+use super::meeting::{EdgeFold, SourceValues};
 use super::source_block::{SHORT, SourceBlock};
-use crate::simd::{F64x8, Isa, Kernel, dispatch};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch};
 
 /// Joins to what each target has what its edges in the block bring.
-pub(super) fn meet<M: Meeting>(
+pub(super) fn meet<M: EdgeFold>(
     isa: Isa,
     block: &SourceBlock,
-    table: &Table<M::Value>,
+    table: &SourceValues<M::Value>,
     into: &mut [M::Met],
 ) {
     let rows = Rows {
@@ -81,14 +81,14 @@ impl<'a> Rows<'a> {
     }
 }
 
-struct Meet<'a, M: Meeting, const WEIGHTED: bool> {
+struct Meet<'a, M: EdgeFold, const WEIGHTED: bool> {
     block: &'a SourceBlock,
     rows: Rows<'a>,
-    table: &'a Table<M::Value>,
+    table: &'a SourceValues<M::Value>,
     into: &'a mut [M::Met],
 }
 
-impl<M: Meeting, const WEIGHTED: bool> Kernel for Meet<'_, M, WEIGHTED> {
+impl<M: EdgeFold, const WEIGHTED: bool> SimdKernel for Meet<'_, M, WEIGHTED> {
     type Output = ();
 
     #[inline(always)]
@@ -102,10 +102,10 @@ impl<M: Meeting, const WEIGHTED: bool> Kernel for Meet<'_, M, WEIGHTED> {
 
 /// All rows of a band.
 #[inline(always)]
-fn meet_band<M: Meeting, S: F64x8, const WEIGHTED: bool>(
+fn meet_band<M: EdgeFold, S: F64x8, const WEIGHTED: bool>(
     rows: &mut Rows<'_>,
     counts: &[u32; SHORT + 1],
-    table: &Table<M::Value>,
+    table: &SourceValues<M::Value>,
     into: &mut [M::Met],
 ) {
     macro_rules! equal {
@@ -130,11 +130,11 @@ fn meet_band<M: Meeting, S: F64x8, const WEIGHTED: bool>(
 
 /// All rows of a length.
 #[inline(always)]
-fn equal<M: Meeting, S: F64x8, const WEIGHTED: bool>(
+fn equal<M: EdgeFold, S: F64x8, const WEIGHTED: bool>(
     rows: &mut Rows<'_>,
     targets: &[u16],
     length: usize,
-    table: &Table<M::Value>,
+    table: &SourceValues<M::Value>,
     into: &mut [M::Met],
 ) {
     let (eights, ones) = targets.as_chunks::<8>();
@@ -172,7 +172,7 @@ fn equal<M: Meeting, S: F64x8, const WEIGHTED: bool>(
 
 /// Joins the values of eight rows to what their targets have.
 #[inline(always)]
-fn put<M: Meeting>(into: &mut [M::Met], targets: &[u16; 8], lanes: &[M::Met; 8]) {
+fn put<M: EdgeFold>(into: &mut [M::Met], targets: &[u16; 8], lanes: &[M::Met; 8]) {
     let mut lane = 0;
     while lane < 8 {
         let into = &mut into[targets[lane] as usize];
@@ -183,8 +183,8 @@ fn put<M: Meeting>(into: &mut [M::Met], targets: &[u16; 8], lanes: &[M::Met; 8])
 
 /// Joins what eight edges with weights bring.
 #[inline(always)]
-fn join_weighted<M: Meeting>(
-    table: &Table<M::Value>,
+fn join_weighted<M: EdgeFold>(
+    table: &SourceValues<M::Value>,
     places: &[u16; 8],
     weights: &[f64; 8],
     lanes: &mut [M::Met; 8],
@@ -199,8 +199,8 @@ fn join_weighted<M: Meeting>(
 
 /// Joins what one edge brings.
 #[inline(always)]
-fn join_one<M: Meeting, const WEIGHTED: bool>(
-    table: &Table<M::Value>,
+fn join_one<M: EdgeFold, const WEIGHTED: bool>(
+    table: &SourceValues<M::Value>,
     places: &[u16],
     weights: &[f64],
     at: usize,
@@ -217,8 +217,8 @@ fn join_one<M: Meeting, const WEIGHTED: bool>(
 
 /// All that a row's edges bring.
 #[inline(always)]
-fn long<M: Meeting, S: F64x8, const WEIGHTED: bool>(
-    table: &Table<M::Value>,
+fn long<M: EdgeFold, S: F64x8, const WEIGHTED: bool>(
+    table: &SourceValues<M::Value>,
     places: &[u16],
     weights: &[f64],
 ) -> M::Met {

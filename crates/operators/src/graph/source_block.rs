@@ -4,7 +4,7 @@
 //! too; in a band, rows of equal length lie together, so that the loop over a row has a length that the compiler
 //! knows, or that the processor need not guess, and eight of them lie side by side: a vector takes an edge of each.
 
-use super::blocked_edges::{Placed, Weight};
+use super::blocked_edges::{EdgeWeight, Placed};
 
 /// Rows longer than this lie behind the others of their band, and none of them side by side.
 pub(super) const SHORT: usize = 64;
@@ -58,7 +58,7 @@ struct Next {
 
 impl SourceBlock {
     /// Lays out edges that are sorted by target, of which there are so many in all.
-    pub(super) fn new<W: Weight>(
+    pub(super) fn new<W: EdgeWeight>(
         slots: &[u32],
         edges: &[Placed<W>],
         targets: usize,
@@ -95,7 +95,7 @@ impl SourceBlock {
     }
 
     /// Lays out the next band; where the one after it begins.
-    fn put_band<W: Weight>(&mut self, edges: &[Placed<W>], start: Next) -> Next {
+    fn put_band<W: EdgeWeight>(&mut self, edges: &[Placed<W>], start: Next) -> Next {
         let rows = || edges.chunk_by(|a, b| a.target == b.target);
         let mut counts = [0; SHORT + 1];
         rows().for_each(|row| counts[row.len().min(SHORT + 1) - 1] += 1);
@@ -129,7 +129,7 @@ impl SourceBlock {
         }
     }
 
-    fn put_short<W: Weight>(&mut self, row: &[Placed<W>], count: usize, next: &mut Next) {
+    fn put_short<W: EdgeWeight>(&mut self, row: &[Placed<W>], count: usize, next: &mut Next) {
         let side_by_side = count / 8 * 8;
         let (first, step) = if next.row < side_by_side {
             (next.row / 8 * 8 * row.len() + next.row % 8, 8)
@@ -140,14 +140,14 @@ impl SourceBlock {
         next.row += 1;
     }
 
-    fn put_long<W: Weight>(&mut self, row: &[Placed<W>], next: &mut Next) {
+    fn put_long<W: EdgeWeight>(&mut self, row: &[Placed<W>], next: &mut Next) {
         self.lengths.push(row.len() as u32);
         self.put(row, next.target + next.row, next.place, 1);
         next.row += 1;
         next.place += row.len();
     }
 
-    fn put<W: Weight>(&mut self, row: &[Placed<W>], row_at: usize, first: usize, step: usize) {
+    fn put<W: EdgeWeight>(&mut self, row: &[Placed<W>], row_at: usize, first: usize, step: usize) {
         self.targets[row_at] = (row[0].target as usize % self.band) as u16;
         for (at, edge) in (first..).step_by(step).zip(row) {
             self.places[at] = edge.place as u16;

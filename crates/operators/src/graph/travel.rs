@@ -4,8 +4,8 @@
 
 use super::blocked_edges::{Bin, BlockedEdges};
 use super::edges::EdgeList;
-use super::lending::{Lending, Lent};
-use super::meeting::Meeting;
+use super::lending::{Lending, LentValues};
+use super::meeting::EdgeFold;
 use super::vertex_cut::VertexCut;
 use crate::simd;
 use brambling_program::{
@@ -123,8 +123,8 @@ brambling_program::payload!(Doors { doors, heap_bytes }, |doors| doors.heap_byte
 
 impl Doors {
     /// Takes the targets that the partitions of a column know.
-    fn open(inbox: &mut Inbox<'_, Lent<u32>>, slots: &Range<usize>) -> Doors {
-        let door = |(_, piece): (u32, &mut Lent<u32>)| {
+    fn open(inbox: &mut Inbox<'_, LentValues<u32>>, slots: &Range<usize>) -> Doors {
+        let door = |(_, piece): (u32, &mut LentValues<u32>)| {
             let all = piece.values();
             let before = |slot: usize| all.partition_point(|&target| (target as usize) < slot);
             let start = before(slots.start);
@@ -140,10 +140,10 @@ impl Doors {
 
     /// Joins what the partitions of a column lend, in their order, to what the vertices have; how often that
     /// changed what a vertex has, where `COUNTING`.
-    pub(super) fn join<M: Meeting, const COUNTING: bool>(
+    pub(super) fn join<M: EdgeFold, const COUNTING: bool>(
         &self,
         into: &mut [M::Met],
-        inbox: &mut Inbox<'_, Lent<M::Met>>,
+        inbox: &mut Inbox<'_, LentValues<M::Met>>,
     ) -> u64 {
         let mut changes = 0;
         for (door, (_, piece)) in self.doors.iter().zip(inbox) {
@@ -179,7 +179,7 @@ impl Payload for Gates {
 
 impl Gates {
     /// Takes the sources that the partitions of a row know.
-    fn open(inbox: &mut Inbox<'_, Lent<u32>>, slots: &Range<usize>) -> Gates {
+    fn open(inbox: &mut Inbox<'_, LentValues<u32>>, slots: &Range<usize>) -> Gates {
         let mut is_known = vec![false; slots.len()];
         let mut places = Vec::new();
         for (_, piece) in inbox {
@@ -214,7 +214,7 @@ impl Gates {
 }
 
 /// What a turn needs, in every turn the same.
-pub(super) struct Roads<M: Meeting> {
+pub(super) struct Roads<M: EdgeFold> {
     cut: VertexCut,
     edges: Dataset<BlockedEdges>,
     /// Of the vertices.
@@ -224,7 +224,7 @@ pub(super) struct Roads<M: Meeting> {
     met: Dataset<Lending<M::Met>>,
 }
 
-impl<M: Meeting> Roads<M> {
+impl<M: EdgeFold> Roads<M> {
     /// Adds what is done once: vertices learn where they find what is theirs.
     pub(super) fn new(p: &mut Program, cut: VertexCut, edges: Dataset<BlockedEdges>) -> Roads<M> {
         let targets = p.like::<Lending<u32>, _>("targets", &edges);
@@ -233,10 +233,10 @@ impl<M: Meeting> Roads<M> {
                 targets.fill(edges.targets().iter().copied());
             },
         );
-        let exchange = p.exchange::<Lent<u32>>("targets", cut.along_columns());
+        let exchange = p.exchange::<LentValues<u32>>("targets", cut.along_columns());
         p.scatter("targets", &exchange)
             .read(&targets)
-            .run(|targets: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| targets.lend(out));
+            .run(|targets: &Lending<u32>, out: &mut Outbox<'_, LentValues<u32>>| targets.lend(out));
         p.hint_placement(&edges, cut.hint());
         let own = |_: &(), part: u32, _: u32| part;
         let parts = p.scan("parts", cut.partitions(), Partitioner::Opaque, (), own);
@@ -248,7 +248,7 @@ impl<M: Meeting> Roads<M> {
             .with(cut)
             .run(
                 |cut: &VertexCut,
-                 inbox: &mut Inbox<'_, Lent<u32>>,
+                 inbox: &mut Inbox<'_, LentValues<u32>>,
                  part: &u32,
                  doors: &mut Doors| {
                     *doors = Doors::open(inbox, &cut.slots_as_targets(*part));
@@ -269,12 +269,14 @@ impl<M: Meeting> Roads<M> {
         &self,
         p: &mut Program,
         shares: &Dataset<Lending<M::Value>>,
-        receive: impl FnOnce(&mut Program, &Exchange<Lent<M::Met>>),
+        receive: impl FnOnce(&mut Program, &Exchange<LentValues<M::Met>>),
     ) {
         let cut = self.cut;
-        let exchange = p.exchange::<Lent<M::Value>>("shares", cut.along_rows());
+        let exchange = p.exchange::<LentValues<M::Value>>("shares", cut.along_rows());
         p.scatter("shares", &exchange).read(shares).run(
-            |shares: &Lending<M::Value>, out: &mut Outbox<'_, Lent<M::Value>>| shares.lend(out),
+            |shares: &Lending<M::Value>, out: &mut Outbox<'_, LentValues<M::Value>>| {
+                shares.lend(out)
+            },
         );
         p.gather("shares", &exchange)
             .read(&self.edges)
@@ -283,10 +285,11 @@ impl<M: Meeting> Roads<M> {
             .with(cut)
             .run(
                 |cut: &VertexCut,
-                 inbox: &mut Inbox<'_, Lent<M::Value>>,
+                 inbox: &mut Inbox<'_, LentValues<M::Value>>,
                  edges: &BlockedEdges,
                  met: &mut Lending<M::Met>| {
-                    let lent: Vec<&mut Lent<M::Value>> = inbox.map(|(_, piece)| piece).collect();
+                    let lent: Vec<&mut LentValues<M::Value>> =
+                        inbox.map(|(_, piece)| piece).collect();
                     let columns: Vec<&[M::Value]> = lent.iter().map(|lent| lent.values()).collect();
                     let share = |slot: u32| {
                         let (column, place) = cut.source_of(slot);
@@ -294,13 +297,13 @@ impl<M: Meeting> Roads<M> {
                     };
                     let met = met.filled(edges.targets().len(), M::NOTHING);
                     edges.meet_into::<M>(simd::active(), share, met);
-                    lent.into_iter().for_each(Lent::return_it);
+                    lent.into_iter().for_each(LentValues::return_it);
                 },
             );
-        let exchange = p.exchange::<Lent<M::Met>>("met", cut.along_columns());
+        let exchange = p.exchange::<LentValues<M::Met>>("met", cut.along_columns());
         p.scatter("met", &exchange)
             .read(&self.met)
-            .run(|met: &Lending<M::Met>, out: &mut Outbox<'_, Lent<M::Met>>| met.lend(out));
+            .run(|met: &Lending<M::Met>, out: &mut Outbox<'_, LentValues<M::Met>>| met.lend(out));
         receive(p, &exchange);
     }
 }
@@ -318,44 +321,51 @@ fn open_gates(
             sources.fill(edges.sources());
         },
     );
-    let exchange = p.exchange::<Lent<u32>>("sources", cut.along_rows());
+    let exchange = p.exchange::<LentValues<u32>>("sources", cut.along_rows());
     p.scatter("sources", &exchange)
         .read(&sources)
-        .run(|sources: &Lending<u32>, out: &mut Outbox<'_, Lent<u32>>| sources.lend(out));
+        .run(|sources: &Lending<u32>, out: &mut Outbox<'_, LentValues<u32>>| sources.lend(out));
     let gates = p.like::<Gates, _>("gates", parts);
     p.gather("open gates", &exchange)
         .read(parts)
         .write(&gates)
         .with(cut)
         .run(
-            |cut: &VertexCut, inbox: &mut Inbox<'_, Lent<u32>>, part: &u32, gates: &mut Gates| {
+            |cut: &VertexCut,
+             inbox: &mut Inbox<'_, LentValues<u32>>,
+             part: &u32,
+             gates: &mut Gates| {
                 *gates = Gates::open(inbox, &cut.slots_as_sources(*part));
             },
         );
-    let exchange = p.exchange::<Lent<u32>>("gates", cut.along_rows());
+    let exchange = p.exchange::<LentValues<u32>>("gates", cut.along_rows());
     p.scatter("gates", &exchange)
         .read(&gates)
-        .run(|gates: &Gates, out: &mut Outbox<'_, Lent<u32>>| gates.0.lend(out));
+        .run(|gates: &Gates, out: &mut Outbox<'_, LentValues<u32>>| gates.0.lend(out));
     p.gather("name sources", &exchange)
         .update(edges)
         .with(cut)
         .run(
-            |cut: &VertexCut, inbox: &mut Inbox<'_, Lent<u32>>, edges: &mut BlockedEdges| {
-                let lent: Vec<&mut Lent<u32>> = inbox.map(|(_, piece)| piece).collect();
+            |cut: &VertexCut, inbox: &mut Inbox<'_, LentValues<u32>>, edges: &mut BlockedEdges| {
+                let lent: Vec<&mut LentValues<u32>> = inbox.map(|(_, piece)| piece).collect();
                 let gates = lent.iter().map(|lent| Gates::positions(lent.values()));
                 let positions: Vec<Vec<u32>> = gates.collect();
                 edges.rename_sources(|slot| {
                     let (column, place) = cut.source_of(slot);
                     cut.source_slot(column, positions[column][place] as usize)
                 });
-                lent.into_iter().for_each(Lent::return_it);
+                lent.into_iter().for_each(LentValues::return_it);
             },
         );
     gates
 }
 
 /// Adds up what the partitions of a row lend for some slots, in their order.
-pub(super) fn add_up(sums: &mut [f64], inbox: &mut Inbox<'_, Lent<f64>>, slots: Range<usize>) {
+pub(super) fn add_up(
+    sums: &mut [f64],
+    inbox: &mut Inbox<'_, LentValues<f64>>,
+    slots: Range<usize>,
+) {
     for (_, piece) in inbox {
         let both = sums.iter_mut().zip(&piece.values()[slots.clone()]);
         both.for_each(|(sum, value)| *sum += value);

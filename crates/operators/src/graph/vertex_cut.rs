@@ -5,7 +5,9 @@
 //! whatever its degree: at most 2·√partitions mirrors. Cutting vertices instead of edges is PowerGraph's
 //! (Gonzalez et al., OSDI 2012, with its constraint by a grid); Canary computes PageRank so (Qu et al., §5).
 
-use brambling_program::{DecodeError, Payload, PlacementHint, Relation, Table, decode_plain};
+use brambling_program::{
+    DecodeError, Payload, PlacementHint, Relation, RelationTable, decode_plain,
+};
 use std::borrow::Cow;
 use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -160,10 +162,10 @@ impl VertexCut {
 
     /// The partition of an edge, and the slots that its ends have there.
     #[inline]
-    pub fn edge(self, source: u32, target: u32) -> (u32, Edge) {
+    pub fn edge(self, source: u32, target: u32) -> (u32, SlotEdge) {
         let (from, source) = self.place(source);
         let (to, target) = self.place(target);
-        let edge = Edge {
+        let edge = SlotEdge {
             source: (self.column_of(from) << self.slot_shift) | source,
             target: self.row_of(to) * self.stride + target,
         };
@@ -230,7 +232,7 @@ impl VertexCut {
         let sources = (0..self.partitions()).map(peers).collect();
         Relation::Tables {
             prologue: Vec::new(),
-            period: vec![Table { sources }],
+            period: vec![RelationTable { sources }],
         }
     }
 }
@@ -238,16 +240,16 @@ impl VertexCut {
 /// An edge of a partition: slots instead of vertices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes)]
 #[repr(C)]
-pub struct Edge {
+pub struct SlotEdge {
     /// Where it begins.
     pub source: u32,
     /// Where it ends.
     pub target: u32,
 }
 
-impl Payload for Edge {
+impl Payload for SlotEdge {
     const FIXED: bool = true;
-    const ENCODED_BYTES_MAX: usize = size_of::<Edge>();
+    const ENCODED_BYTES_MAX: usize = size_of::<SlotEdge>();
     fn type_name() -> Cow<'static, str> {
         Cow::Borrowed("graph::Edge")
     }
@@ -260,7 +262,7 @@ impl Payload for Edge {
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let (source, target) = (u32::decode(input)?, u32::decode(input)?);
-        Ok(Edge { source, target })
+        Ok(SlotEdge { source, target })
     }
     // Where they lie in memory as they are encoded, rows of edges are copied.
     #[cfg(target_endian = "little")]

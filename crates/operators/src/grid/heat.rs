@@ -2,7 +2,7 @@
 
 use super::Strip;
 use crate::numerics::{CANONICAL_NAN, canonical};
-use crate::simd::{F64x8, Isa, Kernel, dispatch};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch};
 
 /// Writes `old + k · (up + down + left + right − 4 · old)` of each cell to `new`; returns the largest
 /// absolute change, NaN if a cell became NaN.
@@ -20,7 +20,7 @@ struct Heat<'a> {
     new: &'a mut [f64],
 }
 
-impl Kernel for Heat<'_> {
+impl SimdKernel for Heat<'_> {
     type Output = f64;
 
     #[inline(always)]

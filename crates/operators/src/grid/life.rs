@@ -1,7 +1,7 @@
 //! Conway's Game of Life.
 
 use super::{Edge, Strip};
-use crate::simd::{F64x8, Isa, Kernel, dispatch};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch};
 
 /// What a step of a strip led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ struct Life<'a> {
     new: &'a mut [u8],
 }
 
-impl Kernel for Life<'_> {
+impl SimdKernel for Life<'_> {
     type Output = LifeStep;
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Statistics of a block's columns: finiteness, moments, and the Gram matrix that bounds a step.
 
 use crate::numerics::canonical;
-use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch};
+use crate::simd::{F64x8, Isa, RowMatrix, SimdKernel, TableValue, dispatch};
 use serde::{Deserialize, Serialize};
 
 /// Whether every value is finite.
@@ -11,7 +11,7 @@ pub fn all_finite_block(isa: Isa, x: &[f64]) -> bool {
 
 struct AllFinite<'a>(&'a [f64]);
 
-impl Kernel for AllFinite<'_> {
+impl SimdKernel for AllFinite<'_> {
     type Output = bool;
 
     #[inline(always)]
@@ -97,7 +97,7 @@ impl ColumnStats {
 ///
 /// # Panics
 /// If the values do not make whole rows, or there is no column.
-pub fn column_stats_block<E: Value>(isa: Isa, x: &[E], columns: usize) -> ColumnStats {
+pub fn column_stats_block<E: TableValue>(isa: Isa, x: &[E], columns: usize) -> ColumnStats {
     let mut stats = ColumnStats::new(columns);
     dispatch(
         isa,
@@ -114,13 +114,13 @@ struct Moments<'a, E> {
     stats: &'a mut ColumnStats,
 }
 
-impl<E: Value> Kernel for Moments<'_, E> {
+impl<E: TableValue> SimdKernel for Moments<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
         let stats = self.stats;
-        let rows = Rows::<V, E>::new(self.x, stats.means.len());
+        let rows = RowMatrix::<V, E>::new(self.x, stats.means.len());
         stats.weight = rows.len() as f64;
         if rows.len() == 0 {
             return;
@@ -153,8 +153,8 @@ impl<E: Value> Kernel for Moments<'_, E> {
 }
 
 #[inline(always)]
-fn moments<V: F64x8, E: Value, const VECTORS: usize>(
-    rows: Rows<'_, V, E>,
+fn moments<V: F64x8, E: TableValue, const VECTORS: usize>(
+    rows: RowMatrix<'_, V, E>,
     first: usize,
     means: &mut [f64],
     squares: &mut [f64],
@@ -209,12 +209,12 @@ struct Gram<'a> {
     out: &'a mut [f64],
 }
 
-impl Kernel for Gram<'_> {
+impl SimdKernel for Gram<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
-        let rows = Rows::<V>::new(self.x, self.columns);
+        let rows = RowMatrix::<V>::new(self.x, self.columns);
         // A tile is some rows of the result by some vectors of columns: as many accumulators as fit
         // the registers. Each tile reads the block again, from the cache.
         let mut vector = 0;
@@ -257,7 +257,7 @@ const TILE_ROWS: usize = 7;
 
 #[inline(always)]
 fn gram_tile<V: F64x8, const VECTORS: usize, const LAST: bool>(
-    rows: Rows<'_, V>,
+    rows: RowMatrix<'_, V>,
     x: &[f64],
     columns: usize,
     top: usize,
@@ -322,7 +322,7 @@ struct EigenvalueBound<'a> {
     order: usize,
 }
 
-impl Kernel for EigenvalueBound<'_> {
+impl SimdKernel for EigenvalueBound<'_> {
     type Output = f64;
 
     #[inline(always)]

@@ -9,7 +9,7 @@
 //! As in [`super::nearest`]: eight rows are turned into columns, and stay while several centres pass.
 
 use super::tile::{Column, Tile};
-use crate::simd::{F64x8, Isa, Kernel, dispatch};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch};
 use brambling_program::BLOCK_ROWS;
 
 /// Lowers `near` to the squared distance of each row of `x` to `centre`, where that is less.
@@ -239,7 +239,7 @@ struct Distances<'a, T> {
     then: T,
 }
 
-impl<T: Then> Kernel for Distances<'_, T> {
+impl<T: Then> SimdKernel for Distances<'_, T> {
     type Output = ();
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::columns::{ColumnStats, column_stats_block};
 use super::model::refused;
-use super::nearest::{Centres, Members, farthest_block, members_block, weighted_members_block};
+use super::nearest::{CentreSums, Centres, farthest_block, members_block, weighted_members_block};
 use super::samples::{SampleBlock, SampleTable, Samples, SamplesError};
 use crate::simd;
 use brambling_program::{Blocks, Combine, Dataset, KernelError, Program, Sum};
@@ -49,7 +49,7 @@ brambling_program::payload!(Clustering, |model| (model.centres.capacity()
     * size_of::<f64>()
     + model.empty.capacity() * size_of::<u32>());
 brambling_program::payload!(Centres, |centres| centres.heap_bytes());
-brambling_program::payload!(Members, |members| members.heap_bytes());
+brambling_program::payload!(CentreSums, |members| members.heap_bytes());
 
 impl Clone for Clustering {
     fn clone(&self) -> Clustering {
@@ -116,8 +116,8 @@ impl KMeans {
         let model = p.value("model", 1, start);
         let local = p.like::<Clustering, _>("local model", &samples);
         let prepared = p.like::<Centres, _>("prepared centres", &samples);
-        let block_members = p.like::<Blocks<Members>, _>("block members", &samples);
-        let members = p.temporary::<Members>("members", 1);
+        let block_members = p.like::<Blocks<CentreSums>, _>("block members", &samples);
+        let members = p.temporary::<CentreSums>("members", 1);
         let Self { tol, max_iter } = *self;
         statistics(p, &samples, &model, tol, weighted);
         observe(p, &model);
@@ -136,7 +136,7 @@ impl KMeans {
                     .read(&prepared)
                     .named("ml.k_means.members", Vec::new())
                     .into(&block_members, members_of_block);
-                p.reduce_blocks(Sum, &block_members, &members, Members::clone_from);
+                p.reduce_blocks(Sum, &block_members, &members, CentreSums::clone_from);
                 p.compute("move")
                     .read(&members)
                     .update(&model)
@@ -156,7 +156,11 @@ fn prepare(model: &Clustering, centres: &mut Centres) {
     centres.sum_differences(model.by_differences);
 }
 
-fn advance(max_iter: &u64, members: &Members, model: &mut Clustering) -> Result<(), KernelError> {
+fn advance(
+    max_iter: &u64,
+    members: &CentreSums,
+    model: &mut Clustering,
+) -> Result<(), KernelError> {
     model.advance(members, *max_iter)
 }
 
@@ -317,7 +321,7 @@ impl Clustering {
     }
 
     /// Moves each centre to the mean of its rows.
-    fn advance(&mut self, members: &Members, max_iter: u64) -> Result<(), KernelError> {
+    fn advance(&mut self, members: &CentreSums, max_iter: u64) -> Result<(), KernelError> {
         let (mut moved, mut between) = (0.0f64, 0.0);
         let rows = members.counts().iter().sum();
         self.empty.clear();
@@ -423,13 +427,13 @@ impl Combine<Farthest> for Sum {
     }
 }
 
-impl Combine<Members> for Sum {
-    fn combine(&self, left: &mut Members, right: &Members) {
+impl Combine<CentreSums> for Sum {
+    fn combine(&self, left: &mut CentreSums, right: &CentreSums) {
         left.add(simd::active(), right);
     }
 }
 
-fn members_of_block(block: SampleBlock<'_>, centres: &Centres, members: &mut Members) {
+fn members_of_block(block: SampleBlock<'_>, centres: &Centres, members: &mut CentreSums) {
     let (isa, x) = (simd::active(), block.x);
     match block.weights {
         [] => members_block(isa, x, centres, members),

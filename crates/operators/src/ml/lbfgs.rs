@@ -29,17 +29,17 @@ const TRIES: u32 = 25;
 
 /// When a search ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct SearchLimits {
     /// Where no component of the gradient exceeds this; 0: nowhere.
     pub tol: f64,
     /// The most iterations.
     pub max_iter: u64,
 }
-brambling_program::payload!(Limits { tol, max_iter });
+brambling_program::payload!(SearchLimits { tol, max_iter });
 
 /// How a search stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum SearchState {
     /// It asks for the value and the gradient at its next point.
     #[default]
     Searching,
@@ -55,7 +55,7 @@ pub enum State {
 
 /// A search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Search {
+pub struct LbfgsSearch {
     /// The best point so far.
     pub point: Vec<f64>,
     /// The value there.
@@ -67,13 +67,13 @@ pub struct Search {
     /// Values and gradients that were asked for.
     pub evaluations: u64,
     /// How it stands.
-    pub state: State,
+    pub state: SearchState,
     gradient: Vec<f64>,
     direction: Vec<f64>,
-    line: Line,
+    line: SearchLine,
     history: VecDeque<Change>,
 }
-brambling_program::payload!(Search, |search| search.heap_bytes());
+brambling_program::payload!(LbfgsSearch, |search| search.heap_bytes());
 
 /// What a step changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,14 +84,14 @@ struct Change {
     product: f64,
 }
 
-impl Search {
+impl LbfgsSearch {
     /// A search that begins at `point`, whose value it asks for first.
-    pub fn from(point: Vec<f64>) -> Search {
-        Search {
+    pub fn from(point: Vec<f64>) -> LbfgsSearch {
+        LbfgsSearch {
             direction: vec![0.0; point.len()],
             gradient: vec![0.0; point.len()],
             point,
-            ..Search::default()
+            ..LbfgsSearch::default()
         }
     }
 
@@ -102,11 +102,11 @@ impl Search {
         out.extend(moves.map(|(point, towards)| point + self.line.step * towards));
     }
 
-    /// Takes the value and the gradient at [`Search::next_point`].
+    /// Takes the value and the gradient at [`LbfgsSearch::next_point`].
     ///
     /// # Panics
     /// If the gradient is not as long as the point.
-    pub fn take(&mut self, value: f64, gradient: &[f64], limits: Limits) -> State {
+    pub fn take(&mut self, value: f64, gradient: &[f64], limits: SearchLimits) -> SearchState {
         assert_eq!(gradient.len(), self.point.len());
         self.evaluations += 1;
         let is_first = self.evaluations == 1;
@@ -123,15 +123,15 @@ impl Search {
                 self.accept(value, gradient, largest);
                 self.iterations += u64::from(!is_first);
                 self.state = if is_small {
-                    State::Converged
+                    SearchState::Converged
                 } else if self.iterations >= limits.max_iter {
-                    State::Exhausted
+                    SearchState::Exhausted
                 } else {
                     self.turn()
                 };
             }
             Verdict::Again => {}
-            Verdict::GiveUp if self.history.is_empty() => self.state = State::Stuck,
+            Verdict::GiveUp if self.history.is_empty() => self.state = SearchState::Stuck,
             Verdict::GiveUp => {
                 self.history.clear();
                 self.state = self.turn();
@@ -167,7 +167,7 @@ impl Search {
     }
 
     /// Chooses the next direction.
-    fn turn(&mut self) -> State {
+    fn turn(&mut self) -> SearchState {
         self.aim();
         let mut slope = product(&self.gradient, &self.direction);
         if !(slope < 0.0 && slope.is_finite()) {
@@ -176,10 +176,10 @@ impl Search {
             slope = product(&self.gradient, &self.direction);
         }
         if !slope.is_finite() {
-            return State::Overflowed;
+            return SearchState::Overflowed;
         }
         if slope == 0.0 {
-            return State::Stuck;
+            return SearchState::Stuck;
         }
         let step = if self.history.is_empty() {
             // As long as the gradient, and not above 1.
@@ -187,8 +187,8 @@ impl Search {
         } else {
             1.0
         };
-        self.line = Line::new(self.value, slope, step);
-        State::Searching
+        self.line = SearchLine::new(self.value, slope, step);
+        SearchState::Searching
     }
 
     /// Minus the gradient, bent by what was remembered.
@@ -229,7 +229,7 @@ enum Verdict {
 
 /// The search for a step along a direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Line {
+struct SearchLine {
     /// The step that is tried.
     step: f64,
     /// Value and slope where the line begins.
@@ -248,14 +248,14 @@ struct Sample {
     slope: f64,
 }
 
-impl Line {
-    fn new(value: f64, slope: f64, step: f64) -> Line {
+impl SearchLine {
+    fn new(value: f64, slope: f64, step: f64) -> SearchLine {
         let start = Sample {
             step: 0.0,
             value,
             slope,
         };
-        Line {
+        SearchLine {
             step,
             start,
             low: start,
@@ -369,22 +369,22 @@ fn add(into: &mut [f64], factor: f64, values: &[f64]) {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: SearchLimits = SearchLimits {
         tol: 1e-8,
         max_iter: 1_000,
     };
 
     fn search(
         start: &[f64],
-        limits: Limits,
+        limits: SearchLimits,
         function: impl Fn(&[f64]) -> (f64, Vec<f64>),
-    ) -> Search {
-        let mut search = Search::from(start.to_vec());
+    ) -> LbfgsSearch {
+        let mut search = LbfgsSearch::from(start.to_vec());
         let mut at = Vec::new();
         for _ in 0..10_000 {
             search.next_point(&mut at);
             let (value, gradient) = function(&at);
-            if search.take(value, &gradient, limits) != State::Searching {
+            if search.take(value, &gradient, limits) != SearchState::Searching {
                 return search;
             }
         }
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn a_curved_valley_is_followed_to_its_end() {
         let found = search(&[-1.2, 1.0], LIMITS, rosenbrock);
-        assert_eq!(found.state, State::Converged);
+        assert_eq!(found.state, SearchState::Converged);
         assert!((found.point[0] - 1.0).abs() < 1e-7 && (found.point[1] - 1.0).abs() < 1e-7);
         // Gradient descent takes tens of thousands.
         assert!(found.evaluations < 80, "{}", found.evaluations);
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn unequal_curvatures_are_learnt() {
         let found = search(&[0.0; 31], LIMITS, valley);
-        assert_eq!(found.state, State::Converged);
+        assert_eq!(found.state, SearchState::Converged);
         for (index, x) in found.point.iter().enumerate() {
             assert!((x - index as f64).abs() < 1e-4, "{index}: {x}");
         }
@@ -446,27 +446,33 @@ mod tests {
             let power = (1_000.0 * at[0]).exp();
             (power - 2_000.0 * at[0], vec![1_000.0 * power - 2_000.0])
         });
-        assert_eq!(found.state, State::Converged);
+        assert_eq!(found.state, SearchState::Converged);
         assert!((1_000.0 * found.point[0] - 2_f64.ln()).abs() < 1e-9);
     }
 
     #[test]
     fn a_gradient_whose_square_overflows_ends_a_search() {
         let found = search(&[1e200], LIMITS, |at| (at[0] * at[0], vec![2.0 * at[0]]));
-        assert_eq!((found.state, found.iterations), (State::Overflowed, 0));
+        assert_eq!(
+            (found.state, found.iterations),
+            (SearchState::Overflowed, 0)
+        );
         let found = search(&[1.0, 1.0], LIMITS, |_| (1.0, vec![0.0, f64::NAN]));
-        assert_eq!((found.state, found.iterations), (State::Overflowed, 0));
+        assert_eq!(
+            (found.state, found.iterations),
+            (SearchState::Overflowed, 0)
+        );
         assert!(found.largest.is_nan());
     }
 
     #[test]
     fn the_most_iterations_end_a_search_and_the_best_point_is_kept() {
-        let limits = Limits {
+        let limits = SearchLimits {
             max_iter: 3,
             ..LIMITS
         };
         let found = search(&[-1.2, 1.0], limits, rosenbrock);
-        assert_eq!((found.state, found.iterations), (State::Exhausted, 3));
+        assert_eq!((found.state, found.iterations), (SearchState::Exhausted, 3));
         let (value, gradient) = rosenbrock(&found.point);
         assert_eq!((found.value, found.largest), (value, largest(&gradient)));
         assert!(value < rosenbrock(&[-1.2, 1.0]).0);
@@ -474,12 +480,12 @@ mod tests {
 
     #[test]
     fn without_a_tolerance_a_search_ends_where_rounding_hides_the_rest() {
-        let limits = Limits {
+        let limits = SearchLimits {
             tol: 0.0,
             max_iter: 1_000,
         };
         let found = search(&[3.0; 9], limits, valley);
-        assert_eq!(found.state, State::Stuck);
+        assert_eq!(found.state, SearchState::Stuck);
         assert!(found.largest < 1e-10, "{found:?}");
     }
 
@@ -488,7 +494,7 @@ mod tests {
         let found = search(&[1.0, 1.0], LIMITS, rosenbrock);
         assert_eq!(
             (found.state, found.iterations, found.evaluations),
-            (State::Converged, 0, 1)
+            (SearchState::Converged, 0, 1)
         );
     }
 
@@ -506,7 +512,7 @@ mod tests {
     #[test]
     fn a_search_survives_encoding_in_its_midst() {
         use brambling_program::Payload;
-        let mut search = Search::from(vec![-1.2, 1.0]);
+        let mut search = LbfgsSearch::from(vec![-1.2, 1.0]);
         let mut at = Vec::new();
         for _ in 0..7 {
             search.next_point(&mut at);
@@ -514,7 +520,7 @@ mod tests {
             search.take(value, &gradient, LIMITS);
             let mut bytes = Vec::new();
             search.encode(&mut bytes);
-            assert_eq!(Search::decode(&mut &bytes[..]).unwrap(), search);
+            assert_eq!(LbfgsSearch::decode(&mut &bytes[..]).unwrap(), search);
         }
     }
 }

@@ -8,7 +8,7 @@
 //! the lanes by halving at the end. Neither the width of a register nor the number of columns enters.
 
 use crate::numerics::{canonical, log_loss_lanes, sigmoid_lanes};
-use crate::simd::{F64x8, Isa, Kernel, Octet, Rows, Value, dispatch, prefetch};
+use crate::simd::{F64x8, Isa, Octet, RowMatrix, SimdKernel, TableValue, dispatch, prefetch};
 
 /// Rows with their labels: `x` row by row, one label of 0 or 1 for each row.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Partial {
 
 /// Whether [`gradient_block`] computes the loss as well, which costs about as much as the sigmoid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum ComputeLoss {
     /// The sum of log-losses.
     Summed,
     /// Zero in its place.
@@ -86,11 +86,11 @@ pub enum Loss {
 ///
 /// # Panics
 /// If the lengths of rows, labels, weights and `out` do not agree, or there is no column.
-pub fn gradient_block<E: Value>(
+pub fn gradient_block<E: TableValue>(
     isa: Isa,
     block: Labelled<'_, E>,
     model: Linear<'_>,
-    loss: Loss,
+    loss: ComputeLoss,
     out: &mut Partial,
 ) {
     gradient_block_into(isa, block, model, loss, &mut out.values);
@@ -100,19 +100,19 @@ pub fn gradient_block<E: Value>(
 ///
 /// # Panics
 /// As [`gradient_block`].
-pub fn gradient_block_into<E: Value>(
+pub fn gradient_block_into<E: TableValue>(
     isa: Isa,
     block: Labelled<'_, E>,
     model: Linear<'_>,
-    loss: Loss,
+    loss: ComputeLoss,
     out: &mut [f64],
 ) {
     assert_eq!(block.x.len(), block.y.len() * block.columns);
     assert_eq!(model.weights.len(), block.columns);
     assert_eq!(out.len(), block.columns + 2);
     match loss {
-        Loss::Summed => dispatch(isa, Gradient::<E, true> { block, model, out }),
-        Loss::Skipped => dispatch(isa, Gradient::<E, false> { block, model, out }),
+        ComputeLoss::Summed => dispatch(isa, Gradient::<E, true> { block, model, out }),
+        ComputeLoss::Skipped => dispatch(isa, Gradient::<E, false> { block, model, out }),
     }
 }
 
@@ -122,12 +122,12 @@ struct Gradient<'a, E, const LOSS: bool> {
     out: &'a mut [f64],
 }
 
-impl<E: Value, const LOSS: bool> Kernel for Gradient<'_, E, LOSS> {
+impl<E: TableValue, const LOSS: bool> SimdKernel for Gradient<'_, E, LOSS> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
-        let rows = Rows::<V, E>::new(self.block.x, self.block.columns);
+        let rows = RowMatrix::<V, E>::new(self.block.x, self.block.columns);
         let (gradient, totals) = self.out.split_at_mut(self.block.columns);
         let sums = match rows.vectors() {
             1 => narrow::<V, E, 1, LOSS>(rows, self.block.y, self.model, gradient),
@@ -200,8 +200,8 @@ fn order(groups: usize) -> impl Iterator<Item = usize> {
 
 /// Rows of at most four vectors: weights and gradient stay in registers.
 #[inline(always)]
-fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
-    rows: Rows<'_, V, E>,
+fn narrow<V: F64x8, E: TableValue, const VECTORS: usize, const LOSS: bool>(
+    rows: RowMatrix<'_, V, E>,
     y: &[f64],
     model: Linear<'_>,
     out: &mut [f64],
@@ -279,7 +279,7 @@ fn narrow<V: F64x8, E: Value, const VECTORS: usize, const LOSS: bool>(
 
 /// Adds each row times its residual.
 #[inline(always)]
-fn add_octet<V: F64x8, E: Value, const VECTORS: usize>(
+fn add_octet<V: F64x8, E: TableValue, const VECTORS: usize>(
     octet: Octet<'_, V, VECTORS, E>,
     residual: V,
     gradient: &mut [V; VECTORS],
@@ -294,8 +294,8 @@ fn add_octet<V: F64x8, E: Value, const VECTORS: usize>(
 
 /// Rows of any length: eight of them fit the nearest cache, where the second reading finds them.
 #[inline(always)]
-fn wide<V: F64x8, E: Value, const LOSS: bool>(
-    rows: Rows<'_, V, E>,
+fn wide<V: F64x8, E: TableValue, const LOSS: bool>(
+    rows: RowMatrix<'_, V, E>,
     y: &[f64],
     model: Linear<'_>,
     out: &mut [f64],
@@ -327,8 +327,8 @@ fn wide<V: F64x8, E: Value, const LOSS: bool>(
 
 /// The products of up to eight rows with the weights, in the module's order.
 #[inline(always)]
-pub(super) fn wide_products<V: F64x8, E: Value>(
-    rows: Rows<'_, V, E>,
+pub(super) fn wide_products<V: F64x8, E: TableValue>(
+    rows: RowMatrix<'_, V, E>,
     first: usize,
     count: usize,
     weights: &[f64],
@@ -353,7 +353,7 @@ pub(super) fn wide_products<V: F64x8, E: Value>(
 ///
 /// # Panics
 /// If the lengths of rows, weights and `out` do not agree, or there is no column.
-pub fn margins_block<E: Value>(isa: Isa, x: &[E], model: Linear<'_>, out: &mut [f64]) {
+pub fn margins_block<E: TableValue>(isa: Isa, x: &[E], model: Linear<'_>, out: &mut [f64]) {
     assert_eq!(x.len(), model.weights.len() * out.len());
     dispatch(isa, Margins { x, model, out });
 }
@@ -364,12 +364,12 @@ struct Margins<'a, E> {
     out: &'a mut [f64],
 }
 
-impl<E: Value> Kernel for Margins<'_, E> {
+impl<E: TableValue> SimdKernel for Margins<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
-        let rows = Rows::<V, E>::new(self.x, self.model.weights.len());
+        let rows = RowMatrix::<V, E>::new(self.x, self.model.weights.len());
         let intercept = V::splat(self.model.intercept);
         for (index, out) in self.out.chunks_mut(8).enumerate() {
             let z = wide_products(rows, index * 8, out.len(), self.model.weights).add(intercept);

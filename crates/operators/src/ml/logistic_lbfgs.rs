@@ -1,8 +1,8 @@
 //! Logistic regression by L-BFGS, as a program: an iteration is one pass over the data, seldom two.
 
 use super::columns::ColumnStats;
-use super::lbfgs::{Limits, Search, State};
-use super::logistic::{Labelled, Linear, Loss, gradient_block_into};
+use super::lbfgs::{LbfgsSearch, SearchLimits, SearchState};
+use super::logistic::{ComputeLoss, Labelled, Linear, gradient_block_into};
 use super::logistic_regression::LogisticRegression;
 use super::logistic_weighted::weighted_gradient_block;
 use super::model::refused;
@@ -11,22 +11,22 @@ use super::samples::{SampleBlock, SampleTable, SamplesError};
 use super::softmax::{self, Classified, Linears};
 use super::units::Units;
 use crate::numerics::add_into;
-use crate::simd::{self, Value};
+use crate::simd::{self, TableValue};
 use brambling_program::{Blocks, Combine, Dataset, KernelError, Payload, Program, Sum};
 use serde::{Deserialize, Serialize};
 
 /// How a model of several classes is laid out: weights class by class, then the intercepts. Two classes share one row
 /// of weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
+pub struct ClassLayout {
     /// Values in a row.
     pub columns: usize,
     /// Classes, at least two.
     pub classes: usize,
 }
-brambling_program::payload!(Shape { columns, classes });
+brambling_program::payload!(ClassLayout { columns, classes });
 
-impl Shape {
+impl ClassLayout {
     /// Rows of weights: one for each class, or one for two classes.
     pub fn weight_rows(self) -> usize {
         if self.classes == 2 { 1 } else { self.classes }
@@ -47,7 +47,7 @@ impl Shape {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Descent {
     /// The search, in parameters of standard columns: see [`Units`].
-    pub search: Search,
+    pub search: LbfgsSearch,
     units: Units,
 }
 brambling_program::payload!(Descent, |descent| descent.search.heap_bytes()
@@ -76,11 +76,11 @@ impl Descent {
 /// # Panics
 /// When [`SampleTable::check_shape`] would refuse the table, there are fewer than two classes, or `start` has another length than the
 /// shape's parameters.
-pub fn build<E: Value + Payload>(
+pub fn build<E: TableValue + Payload>(
     model: &LogisticRegression,
     p: &mut Program,
     table: SampleTable<E>,
-    shape: Shape,
+    shape: ClassLayout,
     start: &[f64],
     partitions: u32,
     observe: &dyn Fn(&mut Program, &Dataset<Descent>),
@@ -91,14 +91,14 @@ pub fn build<E: Value + Payload>(
         c: model.c,
         fit_intercept: model.fit_intercept,
         rows: table.weight(),
-        limits: Limits {
+        limits: SearchLimits {
             tol: model.tol,
             max_iter: model.max_iter,
         },
     };
     let samples = table.load(p, partitions);
     let descent = Descent {
-        search: Search::from(vec![0.0; shape.parameters()]),
+        search: LbfgsSearch::from(vec![0.0; shape.parameters()]),
         units: Units::default(),
     };
     let search = p.value("search", 1, descent);
@@ -216,7 +216,12 @@ impl Combine<Sums> for Sum {
 }
 
 impl Sums {
-    fn take_block<E: Value>(&mut self, block: SampleBlock<'_, E>, trial: &Trial, shape: Shape) {
+    fn take_block<E: TableValue>(
+        &mut self,
+        block: SampleBlock<'_, E>,
+        trial: &Trial,
+        shape: ClassLayout,
+    ) {
         self.values.resize(shape.parameters() + 1, 0.0);
         let (x, y, columns) = (block.x, block.y, block.columns);
         let (weights, intercepts) = trial.parameters.split_at(shape.weights());
@@ -226,7 +231,7 @@ impl Sums {
             let rows = Labelled { x, y, columns };
             let (isa, out) = (simd::active(), &mut self.values);
             match block.weights {
-                [] => gradient_block_into(isa, rows, model, Loss::Summed, out),
+                [] => gradient_block_into(isa, rows, model, ComputeLoss::Summed, out),
                 weights => weighted_gradient_block(isa, rows, weights, model, out),
             }
         } else {
@@ -255,11 +260,11 @@ impl Sums {
 /// What a pass is made of besides the data.
 #[derive(Clone, Copy, Default)]
 struct Rule {
-    shape: Shape,
+    shape: ClassLayout,
     c: f64,
     fit_intercept: bool,
     rows: f64,
-    limits: Limits,
+    limits: SearchLimits,
 }
 brambling_program::payload!(Rule {
     shape,
@@ -269,8 +274,8 @@ brambling_program::payload!(Rule {
     limits,
 });
 
-fn sums_of_block<E: Value + Payload>(
-    shape: &Shape,
+fn sums_of_block<E: TableValue + Payload>(
+    shape: &ClassLayout,
     block: SampleBlock<'_, E>,
     trial: &Trial,
     sums: &mut Sums,
@@ -308,11 +313,11 @@ impl Rule {
         let (value, mut gradient) = self.value_and_gradient(&sums.values, &trial.parameters);
         units.gradient_from_callers(&mut gradient);
         let state = search.take(value, &gradient, self.limits);
-        if state == State::Overflowed {
+        if state == SearchState::Overflowed {
             return Err(refused(SamplesError::TooLarge));
         }
         trial.is_first = false;
-        trial.is_wanted = state == State::Searching;
+        trial.is_wanted = state == SearchState::Searching;
         if trial.is_wanted {
             search.next_point(&mut trial.parameters);
             units.to_callers(&mut trial.parameters);

@@ -2,7 +2,7 @@
 //! for each iteration.
 
 use super::columns::{gram_block, logistic_curvature_bound};
-use super::logistic::{Labelled, Linear, Loss, Partial, gradient_block};
+use super::logistic::{ComputeLoss, Labelled, Linear, Partial, gradient_block};
 use super::logistic_weighted::{weighted_gradient_block, weighted_gram_block};
 use super::model::refused;
 use super::samples::{SampleBlock, SampleTable, Samples, SamplesError};
@@ -47,11 +47,15 @@ impl LogisticRegression {
         table: SampleTable,
         start: &[f64],
         partitions: u32,
-        observe: &dyn Fn(&mut Program, &Dataset<Model>),
-    ) -> Dataset<Model> {
+        observe: &dyn Fn(&mut Program, &Dataset<LogisticModel>),
+    ) -> Dataset<LogisticModel> {
         let (rows, columns) = (table.weight(), table.columns);
         let samples = table.load(p, partitions);
-        let model = p.value("model", 1, Model::start(columns, start, self.max_iter));
+        let model = p.value(
+            "model",
+            1,
+            LogisticModel::start(columns, start, self.max_iter),
+        );
         let Self {
             c,
             fit_intercept,
@@ -80,10 +84,10 @@ impl LogisticRegression {
             .run(set_step);
         observe(p, &model);
 
-        let local = p.like::<Model, _>("local model", &samples);
+        let local = p.like::<LogisticModel, _>("local model", &samples);
         let gradients = p.like::<Blocks<Gradient>, _>("block gradients", &samples);
         let gradient = p.temporary::<Gradient>("gradient", 1);
-        p.repeat_while("descending", &model, Model::is_descending, |p| {
+        p.repeat_while("descending", &model, LogisticModel::is_descending, |p| {
             p.broadcast(&model, &local);
             p.map("gradient", &samples)
                 .read(&local)
@@ -110,7 +114,7 @@ pub fn partitions_of(rows: usize, columns: usize) -> u32 {
 
 /// The model, and how its search stands.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Model {
+pub struct LogisticModel {
     /// One weight for each column.
     pub weights: Vec<f64>,
     /// Added to each row's product; 0 when none is learnt.
@@ -124,19 +128,20 @@ pub struct Model {
     step: f64,
     descending: bool,
 }
-brambling_program::payload!(Model, |model| model.weights.capacity() * size_of::<f64>());
+brambling_program::payload!(LogisticModel, |model| model.weights.capacity()
+    * size_of::<f64>());
 
-impl Clone for Model {
-    fn clone(&self) -> Model {
-        let mut model = Model::default();
+impl Clone for LogisticModel {
+    fn clone(&self) -> LogisticModel {
+        let mut model = LogisticModel::default();
         model.clone_from(self);
         model
     }
 
     /// Keeps the buffer: a broadcast calls this for each partition and turn.
-    fn clone_from(&mut self, from: &Model) {
+    fn clone_from(&mut self, from: &LogisticModel) {
         let weights = std::mem::take(&mut self.weights);
-        *self = Model { weights, ..*from };
+        *self = LogisticModel { weights, ..*from };
         self.weights.clone_from(&from.weights);
     }
 }
@@ -161,29 +166,29 @@ brambling_program::payload!(Rule {
 fn set_step(
     &(columns, c, fit_intercept): &(usize, f64, bool),
     gram: &Gram,
-    model: &mut Model,
+    model: &mut LogisticModel,
 ) -> Result<(), KernelError> {
     model.step = step_size(gram, columns, c, fit_intercept)?;
     Ok(())
 }
 
-fn descend(rule: &Rule, gradient: &Gradient, model: &mut Model) -> Result<(), KernelError> {
+fn descend(rule: &Rule, gradient: &Gradient, model: &mut LogisticModel) -> Result<(), KernelError> {
     model.descend(&gradient.0, *rule)
 }
 
-impl Model {
-    fn start(columns: usize, start: &[f64], max_iter: u64) -> Model {
+impl LogisticModel {
+    fn start(columns: usize, start: &[f64], max_iter: u64) -> LogisticModel {
         let mut weights = match start {
             [] => vec![0.0; columns + 1],
             start => start.to_vec(),
         };
         assert_eq!(weights.len(), columns + 1);
         let intercept = weights.pop().unwrap_or_default();
-        Model {
+        LogisticModel {
             weights,
             intercept,
             descending: max_iter > 0,
-            ..Model::default()
+            ..LogisticModel::default()
         }
     }
 
@@ -357,7 +362,7 @@ impl Combine<Gradient> for Sum {
     }
 }
 
-fn gradient_of_block(block: SampleBlock<'_>, model: &Model, gradient: &mut Gradient) {
+fn gradient_of_block(block: SampleBlock<'_>, model: &LogisticModel, gradient: &mut Gradient) {
     gradient.reshape(block.columns);
     let rows = Labelled {
         x: block.x,
@@ -370,7 +375,7 @@ fn gradient_of_block(block: SampleBlock<'_>, model: &Model, gradient: &mut Gradi
     };
     let (isa, out) = (simd::active(), &mut gradient.0);
     match block.weights {
-        [] => gradient_block(isa, rows, model, Loss::Skipped, out),
+        [] => gradient_block(isa, rows, model, ComputeLoss::Skipped, out),
         weights => weighted_gradient_block(isa, rows, weights, model, out.values_mut()),
     }
 }

@@ -7,14 +7,14 @@
 use super::columns::gram_block;
 use super::logistic::{Labelled, Linear, wide_products};
 use crate::numerics::{canonical, log_loss_lanes, sigmoid_lanes};
-use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch};
+use crate::simd::{F64x8, Isa, RowMatrix, SimdKernel, TableValue, dispatch};
 
 /// Overwrites `out` with the gradient and the loss of a block under `model`, each row by its weight: the values of a
 /// [`Partial`](super::logistic::Partial).
 ///
 /// # Panics
 /// If the lengths of rows, labels, row weights, weights and `out` do not agree, or there is no column.
-pub fn weighted_gradient_block<E: Value>(
+pub fn weighted_gradient_block<E: TableValue>(
     isa: Isa,
     block: Labelled<'_, E>,
     row_weights: &[f64],
@@ -43,13 +43,13 @@ struct Gradient<'a, E> {
     out: &'a mut [f64],
 }
 
-impl<E: Value> Kernel for Gradient<'_, E> {
+impl<E: TableValue> SimdKernel for Gradient<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
         let (block, model) = (self.block, self.model);
-        let rows = Rows::<V, E>::new(block.x, block.columns);
+        let rows = RowMatrix::<V, E>::new(block.x, block.columns);
         let (gradient, totals) = self.out.split_at_mut(block.columns);
         let intercept = V::splat(model.intercept);
         let (mut of_intercept, mut of_loss) = (V::splat(0.0), V::splat(0.0));

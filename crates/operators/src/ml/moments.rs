@@ -5,7 +5,7 @@
 
 use super::columns::{ColumnStats, column_stats_block};
 use super::samples::{SampleBlock, SamplesError};
-use crate::simd::{self, F64x8, Isa, Kernel, Rows, Value, dispatch};
+use crate::simd::{self, F64x8, Isa, RowMatrix, SimdKernel, TableValue, dispatch};
 use brambling_program::{Combine, Sum};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// # Panics
 /// If the values do not make whole rows with a weight each (or none at all), or there is no column.
-pub fn weighted_stats_block<E: Value>(
+pub fn weighted_stats_block<E: TableValue>(
     isa: Isa,
     x: &[E],
     columns: usize,
@@ -33,7 +33,7 @@ struct Weighted<'a, E> {
     stats: ColumnStats,
 }
 
-impl<E: Value> Kernel for Weighted<'_, E> {
+impl<E: TableValue> SimdKernel for Weighted<'_, E> {
     type Output = ColumnStats;
 
     #[inline(always)]
@@ -43,7 +43,7 @@ impl<E: Value> Kernel for Weighted<'_, E> {
             weights,
             mut stats,
         } = self;
-        let rows = Rows::<V, E>::new(x, stats.means.len());
+        let rows = RowMatrix::<V, E>::new(x, stats.means.len());
         stats.weight = weights.iter().fold(0.0, |sum, weight| sum + weight);
         if stats.weight > 0.0 {
             for vector in 0..rows.vectors() {
@@ -68,8 +68,8 @@ impl<E: Value> Kernel for Weighted<'_, E> {
 }
 
 #[inline(always)]
-fn moments<V: F64x8, E: Value>(
-    rows: Rows<'_, V, E>,
+fn moments<V: F64x8, E: TableValue>(
+    rows: RowMatrix<'_, V, E>,
     vector: usize,
     weights: &[f64],
     all: V,

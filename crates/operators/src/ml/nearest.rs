@@ -21,7 +21,7 @@ use doubles::by_doubles;
 use singles::Proving;
 
 pub use centres::Centres;
-pub use members::{Members, members_block, weighted_members_block};
+pub use members::{CentreSums, members_block, weighted_members_block};
 
 mod centres;
 mod differences;

@@ -1,8 +1,9 @@
 //! Rows with labels, borrowed from whoever holds them.
 
-use crate::simd::Value;
+use crate::simd::TableValue;
 use brambling_program::{
-    BLOCK_ROWS, Blocked, Chunk, ChunkError, Cursor, DecodeError, Foreign, Part, Payload, SpillError,
+    BLOCK_ROWS, Blocked, Chunk, ChunkError, Cursor, DecodeError, Foreign, Payload, PayloadPart,
+    SpillError,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -15,7 +16,7 @@ mod table;
 /// The rows of one partition: whole blocks of [`BLOCK_ROWS`] rows (the table's last block may be shorter),
 /// with labels and weights, or with none at all.
 #[derive(Clone, Debug, Default)]
-pub struct Samples<E: Value = f64> {
+pub struct Samples<E: TableValue = f64> {
     table: SampleTable<E>,
     first_block: u64,
 }
@@ -42,7 +43,7 @@ impl Samples {
     }
 }
 
-impl<E: Value + Payload> Samples<E> {
+impl<E: TableValue + Payload> Samples<E> {
     /// The part of a table that belongs to partition `index` of `count`, without a copy.
     ///
     /// # Panics
@@ -91,7 +92,7 @@ impl<E: Value + Payload> Samples<E> {
     }
 }
 
-impl<E: Value + Payload> Blocked for Samples<E> {
+impl<E: TableValue + Payload> Blocked for Samples<E> {
     type Block<'a> = SampleBlock<'a, E>;
 
     fn first_block(&self) -> u64 {
@@ -108,7 +109,7 @@ impl<E: Value + Payload> Blocked for Samples<E> {
     }
 }
 
-impl<E: Value + Payload> Payload for Samples<E> {
+impl<E: TableValue + Payload> Payload for Samples<E> {
     /// As `Foreign` has it.
     const INTERPRETED: bool = true;
 
@@ -150,7 +151,7 @@ impl<E: Value + Payload> Payload for Samples<E> {
             targets,
             weights,
         } = &self.table;
-        let parts: [&dyn Part; 6] = [columns, targets, &self.first_block, x, y, weights];
+        let parts: [&dyn PayloadPart; 6] = [columns, targets, &self.first_block, x, y, weights];
         cursor.encode_parts(&parts, chunk)
     }
 
@@ -169,7 +170,7 @@ type Parts<E> = (
     (Foreign<E>, Foreign<f64>, Foreign<f64>),
 );
 
-impl<E: Value + Payload> Samples<E> {
+impl<E: TableValue + Payload> Samples<E> {
     /// What came of one, if it can be one.
     fn checked(
         ((columns, targets, first_block), (x, y, weights)): Parts<E>,
@@ -313,7 +314,7 @@ fn count(number: &usize, what: &str) -> String {
     format!("{number} {what}{}", if *number == 1 { "" } else { "s" })
 }
 
-impl<E: Value> SampleBlock<'_, E> {
+impl<E: TableValue> SampleBlock<'_, E> {
     /// How many rows it has.
     pub fn rows(&self) -> usize {
         self.x.len() / self.columns

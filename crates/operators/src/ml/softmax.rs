@@ -8,7 +8,7 @@
 //! columns or classes enters.
 
 use crate::numerics::{exp, exp_lanes, log1p, log1p_lanes};
-use crate::simd::{F64x8, Isa, Kernel, Rows, Value, dispatch};
+use crate::simd::{F64x8, Isa, RowMatrix, SimdKernel, TableValue, dispatch};
 
 /// Rows with the classes that they belong to: `x` row by row, one index of a class for each row.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub struct Linears<'a> {
 ///
 /// # Panics
 /// If the lengths of rows, labels, weights and `out` do not agree, or there is no column or no class.
-pub fn gradient_block<E: Value>(
+pub fn gradient_block<E: TableValue>(
     isa: Isa,
     block: Classified<'_, E>,
     model: Linears<'_>,
@@ -48,7 +48,7 @@ pub fn gradient_block<E: Value>(
 ///
 /// # Panics
 /// As [`gradient_block`], and if there is not a weight for each row.
-pub fn weighted_gradient_block<E: Value>(
+pub fn weighted_gradient_block<E: TableValue>(
     isa: Isa,
     block: Classified<'_, E>,
     row_weights: &[f64],
@@ -59,7 +59,7 @@ pub fn weighted_gradient_block<E: Value>(
     gradient::<E, true>(isa, block, row_weights, model, out);
 }
 
-fn gradient<E: Value, const WEIGHTED: bool>(
+fn gradient<E: TableValue, const WEIGHTED: bool>(
     isa: Isa,
     block: Classified<'_, E>,
     row_weights: &[f64],
@@ -85,7 +85,7 @@ fn gradient<E: Value, const WEIGHTED: bool>(
 ///
 /// # Panics
 /// If the lengths of rows, weights and `out` do not agree, or there is no column or no class.
-pub fn margins_block<E: Value>(
+pub fn margins_block<E: TableValue>(
     isa: Isa,
     x: &[E],
     columns: usize,
@@ -99,7 +99,7 @@ pub fn margins_block<E: Value>(
 ///
 /// # Panics
 /// As [`margins_block`].
-pub fn probabilities_block<E: Value>(
+pub fn probabilities_block<E: TableValue>(
     isa: Isa,
     x: &[E],
     columns: usize,
@@ -137,7 +137,7 @@ pub fn log_probabilities(isa: Isa, margins: &mut [f64], classes: usize) {
     }
 }
 
-fn rows_block<E: Value, const PROBABILITIES: bool>(
+fn rows_block<E: TableValue, const PROBABILITIES: bool>(
     isa: Isa,
     x: &[E],
     columns: usize,
@@ -169,7 +169,7 @@ struct Gradient<'a, E, const WEIGHTED: bool> {
     out: &'a mut [f64],
 }
 
-impl<E: Value, const WEIGHTED: bool> Kernel for Gradient<'_, E, WEIGHTED> {
+impl<E: TableValue, const WEIGHTED: bool> SimdKernel for Gradient<'_, E, WEIGHTED> {
     type Output = ();
 
     #[inline(always)]
@@ -180,7 +180,7 @@ impl<E: Value, const WEIGHTED: bool> Kernel for Gradient<'_, E, WEIGHTED> {
             model,
             out,
         } = self;
-        let rows = Rows::<V, E>::new(block.x, block.columns);
+        let rows = RowMatrix::<V, E>::new(block.x, block.columns);
         let (classes, vectors) = (model.intercepts.len(), rows.vectors());
         let mut tile = vec![[0.0; 8]; vectors * 8];
         let mut shares = vec![[0.0; 8]; classes];
@@ -317,8 +317,8 @@ fn take_labels<V: F64x8, const WEIGHTED: bool>(
 
 /// Adds `count` rows, each times its residuals.
 #[inline(always)]
-fn add_rows<V: F64x8, E: Value>(
-    rows: &Rows<'_, V, E>,
+fn add_rows<V: F64x8, E: TableValue>(
+    rows: &RowMatrix<'_, V, E>,
     first: usize,
     count: usize,
     residuals: &[[f64; 8]],
@@ -378,12 +378,12 @@ struct Margins<'a, E, const PROBABILITIES: bool> {
     out: &'a mut [f64],
 }
 
-impl<E: Value, const PROBABILITIES: bool> Kernel for Margins<'_, E, PROBABILITIES> {
+impl<E: TableValue, const PROBABILITIES: bool> SimdKernel for Margins<'_, E, PROBABILITIES> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: F64x8>(self) {
-        let rows = Rows::<V, E>::new(self.x, self.columns);
+        let rows = RowMatrix::<V, E>::new(self.x, self.columns);
         let classes = self.model.intercepts.len();
         let mut tile = vec![[0.0; 8]; rows.vectors() * 8];
         let mut shares = vec![[0.0; 8]; classes];

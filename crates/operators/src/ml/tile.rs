@@ -1,12 +1,12 @@
 //! Rows turned into columns, so that a vector holds one column of eight rows.
 
-use crate::simd::{Eight, F32x16, F64x8, Line, SingleLine, prefetch_soon};
+use crate::simd::{Eight, F32x16, F64x8, SingleLine, VectorLine, prefetch_soon};
 
 /// Columns that a tile on the stack has room for; wider rows take one from the heap.
 const COLUMNS_ON_STACK: usize = 64;
 
 /// One column of `8 * PARTS` rows.
-pub(super) type Column<const PARTS: usize> = [Line; PARTS];
+pub(super) type Column<const PARTS: usize> = [VectorLine; PARTS];
 
 /// Room for the columns of some rows.
 pub(super) struct Tile<const PARTS: usize> {
@@ -24,12 +24,12 @@ impl<const PARTS: usize> Tile<PARTS> {
     #[inline(always)]
     pub(super) fn new(columns: usize) -> Self {
         let on_heap = if columns > COLUMNS_ON_STACK {
-            vec![[Line::default(); PARTS]; columns]
+            vec![[VectorLine::default(); PARTS]; columns]
         } else {
             Vec::new()
         };
         Tile {
-            on_stack: [[Line([0.0; 8]); PARTS]; COLUMNS_ON_STACK],
+            on_stack: [[VectorLine([0.0; 8]); PARTS]; COLUMNS_ON_STACK],
             on_heap,
             columns,
             rest: Vec::new(),

@@ -10,7 +10,7 @@
 //! product of two rows of the triangle adds in eight lanes too, and those in order.
 
 use crate::numerics::canonical;
-use crate::simd::{F64x8, Isa, Kernel, dispatch};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch};
 
 /// New rows as columns: each column takes whole eights, and ends in zeros.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ struct Absorb<'a> {
     rows: &'a mut Columns,
 }
 
-impl Kernel for Absorb<'_> {
+impl SimdKernel for Absorb<'_> {
     type Output = ();
 
     #[inline(always)]

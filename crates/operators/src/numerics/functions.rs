@@ -3,7 +3,7 @@
 //! Errors are bounded in units in the last place of the result, against a reference of over 100 bits
 //! in `tests/functions.rs`; each function states its own.
 
-use crate::simd::{F64x8, Isa, Kernel, dispatch};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch};
 
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
 /// ln 2 in two parts, the first with 20 trailing zeros: its product with an exponent is exact.
@@ -185,7 +185,7 @@ struct Map<'a, F> {
     out: &'a mut [f64],
 }
 
-impl<F: Function> Kernel for Map<'_, F> {
+impl<F: Function> SimdKernel for Map<'_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -263,7 +263,7 @@ struct LogLoss<'a> {
     out: &'a mut [f64],
 }
 
-impl Kernel for LogLoss<'_> {
+impl SimdKernel for LogLoss<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! is the order written here, because nothing may reassociate floating-point addition.
 
 use super::CANONICAL_NAN;
-use crate::simd::{F64x8, Isa, Kernel, dispatch};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch};
 
 /// Accumulators of a reduction: four logical vectors of doubles, so that one addition need not wait
 /// for the last. Fixed, because it decides a sum's order.
@@ -110,7 +110,7 @@ fn canonical<T: Element>(x: T) -> T {
 
 struct Sum<'a, T>(&'a [T]);
 
-impl<T: Element> Kernel for Sum<'_, T> {
+impl<T: Element> SimdKernel for Sum<'_, T> {
     type Output = T;
 
     #[inline(always)]
@@ -146,7 +146,7 @@ pub fn sum<T: Element>(isa: Isa, x: &[T]) -> T {
 
 struct Extreme<'a, T, const MAX: bool>(&'a [T]);
 
-impl<T: Element, const MAX: bool> Kernel for Extreme<'_, T, MAX> {
+impl<T: Element, const MAX: bool> SimdKernel for Extreme<'_, T, MAX> {
     type Output = T;
 
     #[inline(always)]
@@ -202,7 +202,7 @@ struct AddInto<'a, T> {
     x: &'a [T],
 }
 
-impl<T: Element> Kernel for AddInto<'_, T> {
+impl<T: Element> SimdKernel for AddInto<'_, T> {
     type Output = ();
 
     #[inline(always)]

@@ -322,25 +322,25 @@ fn halves(mask: __m256d) -> __m128i {
 
 /// Two registers of 256 bits: lanes 0 to 7 and 8 to 15.
 #[derive(Clone, Copy)]
-pub(crate) struct Singles(__m256, __m256);
+pub(crate) struct Avx2Singles(__m256, __m256);
 
 macro_rules! both_singles {
     ($operation:ident($($argument:expr),*)) => {
-        v3!(Singles($operation($($argument.0),*), $operation($($argument.1),*)))
+        v3!(Avx2Singles($operation($($argument.0),*), $operation($($argument.1),*)))
     };
 }
 
-impl F32x16 for Singles {
+impl F32x16 for Avx2Singles {
     /// All bits of a lane set, or none.
-    type Mask = Singles;
+    type Mask = Avx2Singles;
 
     #[inline(always)]
     fn splat(x: f32) -> Self {
-        v3!(Singles(_mm256_set1_ps(x), _mm256_set1_ps(x)))
+        v3!(Avx2Singles(_mm256_set1_ps(x), _mm256_set1_ps(x)))
     }
     #[inline(always)]
     fn load(lanes: &[f32; 16]) -> Self {
-        v3!(Singles(
+        v3!(Avx2Singles(
             _mm256_loadu_ps(lanes.as_ptr()),
             _mm256_loadu_ps(lanes.as_ptr().add(8))
         ))
@@ -375,7 +375,7 @@ impl F32x16 for Singles {
     }
     #[inline(always)]
     fn less(self, other: Self) -> Self::Mask {
-        v3!(Singles(
+        v3!(Avx2Singles(
             _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0),
             _mm256_cmp_ps::<_CMP_LT_OQ>(self.1, other.1),
         ))
@@ -400,10 +400,10 @@ impl F32x16 for Singles {
         let [a0, a1, a2, a3] = four_columns::<ABOUT>(low, about);
         let [b0, b1, b2, b3] = four_columns::<ABOUT>(high, about);
         [
-            Singles(a0, b0),
-            Singles(a1, b1),
-            Singles(a2, b2),
-            Singles(a3, b3),
+            Avx2Singles(a0, b0),
+            Avx2Singles(a1, b1),
+            Avx2Singles(a2, b2),
+            Avx2Singles(a3, b3),
         ]
     }
 }

@@ -208,18 +208,18 @@ impl F64x8 for Avx512 {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Singles(__m512);
+pub(crate) struct Avx512Singles(__m512);
 
-impl F32x16 for Singles {
+impl F32x16 for Avx512Singles {
     type Mask = __mmask16;
 
     #[inline(always)]
     fn splat(x: f32) -> Self {
-        Singles(v4!(_mm512_set1_ps(x)))
+        Avx512Singles(v4!(_mm512_set1_ps(x)))
     }
     #[inline(always)]
     fn load(lanes: &[f32; 16]) -> Self {
-        Singles(v4!(_mm512_loadu_ps(lanes.as_ptr())))
+        Avx512Singles(v4!(_mm512_loadu_ps(lanes.as_ptr())))
     }
     #[inline(always)]
     fn store(self, lanes: &mut [f32; 16]) {
@@ -227,24 +227,24 @@ impl F32x16 for Singles {
     }
     #[inline(always)]
     fn sub(self, other: Self) -> Self {
-        Singles(v4!(_mm512_sub_ps(self.0, other.0)))
+        Avx512Singles(v4!(_mm512_sub_ps(self.0, other.0)))
     }
     #[inline(always)]
     fn mul_add(self, factor: Self, addend: Self) -> Self {
-        Singles(v4!(_mm512_fmadd_ps(self.0, factor.0, addend.0)))
+        Avx512Singles(v4!(_mm512_fmadd_ps(self.0, factor.0, addend.0)))
     }
     #[inline(always)]
     fn sqrt(self) -> Self {
-        Singles(v4!(_mm512_sqrt_ps(self.0)))
+        Avx512Singles(v4!(_mm512_sqrt_ps(self.0)))
     }
     #[inline(always)]
     fn lesser(self, other: Self) -> Self {
         // With a NaN, and of equal operands, this and the next return the second.
-        Singles(v4!(_mm512_min_ps(self.0, other.0)))
+        Avx512Singles(v4!(_mm512_min_ps(self.0, other.0)))
     }
     #[inline(always)]
     fn greater(self, other: Self) -> Self {
-        Singles(v4!(_mm512_max_ps(self.0, other.0)))
+        Avx512Singles(v4!(_mm512_max_ps(self.0, other.0)))
     }
     #[inline(always)]
     fn less(self, other: Self) -> Self::Mask {
@@ -252,7 +252,7 @@ impl F32x16 for Singles {
     }
     #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
-        Singles(v4!(_mm512_mask_blend_ps(mask, no.0, yes.0)))
+        Avx512Singles(v4!(_mm512_mask_blend_ps(mask, no.0, yes.0)))
     }
     #[inline(always)]
     fn lanes(mask: Self::Mask) -> u16 {
@@ -278,10 +278,10 @@ impl F32x16 for Singles {
             let high_01 = _mm512_castps_pd(_mm512_unpackhi_ps(rows_0, rows_1));
             let high_23 = _mm512_castps_pd(_mm512_unpackhi_ps(rows_2, rows_3));
             [
-                Singles(_mm512_castpd_ps(_mm512_unpacklo_pd(low_01, low_23))),
-                Singles(_mm512_castpd_ps(_mm512_unpackhi_pd(low_01, low_23))),
-                Singles(_mm512_castpd_ps(_mm512_unpacklo_pd(high_01, high_23))),
-                Singles(_mm512_castpd_ps(_mm512_unpackhi_pd(high_01, high_23))),
+                Avx512Singles(_mm512_castpd_ps(_mm512_unpacklo_pd(low_01, low_23))),
+                Avx512Singles(_mm512_castpd_ps(_mm512_unpackhi_pd(low_01, low_23))),
+                Avx512Singles(_mm512_castpd_ps(_mm512_unpacklo_pd(high_01, high_23))),
+                Avx512Singles(_mm512_castpd_ps(_mm512_unpackhi_pd(high_01, high_23))),
             ]
         })
     }

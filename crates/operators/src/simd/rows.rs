@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{F64x8, Line};
+use super::{F64x8, VectorLine};
 
 /// How far ahead of the rows in use a kernel asks for memory. Found by measurement, see
 /// `examples/gradient_rate.rs`; the CPU's own prefetchers stop at the end of each 4 KiB page.
@@ -14,17 +14,17 @@ const LINE_BYTES: usize = 64;
 
 /// What the values of a table may be: doubles, or singles, each of which is read as the double that equals it.
 /// Nothing else implements it.
-pub trait Value:
-    Load + Copy + std::fmt::Debug + Default + Into<f64> + Send + Sync + 'static
+pub trait TableValue:
+    LoadLanes + Copy + std::fmt::Debug + Default + Into<f64> + Send + Sync + 'static
 {
 }
-impl Value for f64 {}
-impl Value for f32 {}
+impl TableValue for f64 {}
+impl TableValue for f32 {}
 
 mod load {
     use super::F64x8;
 
-    pub trait Load: Sized {
+    pub trait LoadLanes: Sized {
         /// Lanes `mask` of the eight values at `from`, the others zero.
         ///
         /// # Safety
@@ -34,7 +34,7 @@ mod load {
         fn load_eight<V: F64x8>(lanes: &[Self; 8]) -> V;
     }
 
-    impl Load for f64 {
+    impl LoadLanes for f64 {
         #[inline(always)]
         unsafe fn load<V: F64x8>(from: *const f64, mask: V::Mask) -> V {
             // SAFETY: the caller's promise is the same.
@@ -46,7 +46,7 @@ mod load {
         }
     }
 
-    impl Load for f32 {
+    impl LoadLanes for f32 {
         #[inline(always)]
         unsafe fn load<V: F64x8>(from: *const f32, mask: V::Mask) -> V {
             // SAFETY: the caller's promise is the same.
@@ -58,14 +58,14 @@ mod load {
         }
     }
 }
-use load::Load;
+use load::LoadLanes;
 
 /// Eight values, or the first of them. Not with a mask where none is needed: masked loads are slower, and the compiler keeps them.
 ///
 /// # Safety
 /// The lanes of the mask must be readable; all, if there is none.
 #[inline(always)]
-unsafe fn load_vector<V: F64x8, E: Load>(at: *const E, mask: Option<V::Mask>) -> V {
+unsafe fn load_vector<V: F64x8, E: LoadLanes>(at: *const E, mask: Option<V::Mask>) -> V {
     match mask {
         // SAFETY: the caller's promise is the same.
         Some(mask) => unsafe { E::load(at, mask) },
@@ -77,7 +77,7 @@ unsafe fn load_vector<V: F64x8, E: Load>(at: *const E, mask: Option<V::Mask>) ->
 /// A row-major matrix read as rows of vectors. The last vector of a row holds its remaining columns
 /// and zeros.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows<'a, V: F64x8, E = f64> {
+pub(crate) struct RowMatrix<'a, V: F64x8, E = f64> {
     base: *const E,
     rows: usize,
     columns: usize,
@@ -85,13 +85,13 @@ pub(crate) struct Rows<'a, V: F64x8, E = f64> {
     values: PhantomData<&'a [E]>,
 }
 
-impl<'a, V: F64x8, E: Value> Rows<'a, V, E> {
+impl<'a, V: F64x8, E: TableValue> RowMatrix<'a, V, E> {
     #[inline(always)]
     pub(crate) fn new(values: &'a [E], columns: usize) -> Self {
         assert!(columns > 0 && values.len().is_multiple_of(columns));
         let tail = V::first(columns - (columns.div_ceil(8) - 1) * 8);
         let rows = values.len() / columns;
-        Rows {
+        RowMatrix {
             base: values.as_ptr(),
             rows,
             columns,
@@ -196,7 +196,7 @@ pub(crate) struct Octet<'a, V: F64x8, const VECTORS: usize, E = f64> {
     values: PhantomData<&'a [E]>,
 }
 
-impl<V: F64x8, const VECTORS: usize, E: Value> Octet<'_, V, VECTORS, E> {
+impl<V: F64x8, const VECTORS: usize, E: TableValue> Octet<'_, V, VECTORS, E> {
     /// Both indices are constants once loops are unrolled, so the check costs nothing.
     #[inline(always)]
     pub(crate) fn load(&self, row: usize, vector: usize) -> V {
@@ -283,7 +283,7 @@ impl<'a, V: F64x8, const VECTORS: usize> Iterator for Walk<'a, V, VECTORS> {
 impl<V: F64x8, const VECTORS: usize> Row<'_, V, VECTORS> {
     /// Adds the row to sums.
     #[inline(always)]
-    pub(crate) fn add_to(&self, sums: &mut [Line; VECTORS]) {
+    pub(crate) fn add_to(&self, sums: &mut [VectorLine; VECTORS]) {
         let mut vector = 0;
         while vector + 1 < VECTORS {
             // SAFETY: the row is one of the walk's, and all vectors but the last are whole.
@@ -302,7 +302,7 @@ impl<V: F64x8, const VECTORS: usize> Row<'_, V, VECTORS> {
 
     /// Adds the row's differences from another one, which ends in zeros, to sums.
     #[inline(always)]
-    pub(crate) fn add_less(&self, other: &[Line; VECTORS], sums: &mut [Line; VECTORS]) {
+    pub(crate) fn add_less(&self, other: &[VectorLine; VECTORS], sums: &mut [VectorLine; VECTORS]) {
         let mut vector = 0;
         while vector < VECTORS {
             let mask = (vector + 1 == VECTORS).then_some(self.tail);

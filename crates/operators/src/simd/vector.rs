@@ -16,7 +16,7 @@ pub(super) const MANTISSA_BITS: u64 = (1 << 52) - 1;
 /// Eight doubles in memory, on a cache line of their own: a vector that crosses lines is read at half the speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[repr(C, align(64))]
-pub(crate) struct Line(pub(crate) [f64; 8]);
+pub(crate) struct VectorLine(pub(crate) [f64; 8]);
 
 /// Sixteen singles in memory, on a cache line of their own.
 #[derive(Clone, Copy, Debug, Default)]

@@ -40,7 +40,7 @@ struct Level {
 }
 
 /// A payload as a part of another one.
-pub trait Part {
+pub trait PayloadPart {
     /// As [`Payload::encode_some`].
     ///
     /// # Errors
@@ -57,7 +57,7 @@ pub trait Part {
     fn decode_part(&mut self, cursor: &mut Cursor, input: &mut &[u8]) -> Result<bool, ChunkError>;
 }
 
-impl<T: Payload> Part for T {
+impl<T: Payload> PayloadPart for T {
     fn encode_part<'a>(
         &'a self,
         cursor: &mut Cursor,
@@ -148,7 +148,7 @@ impl Cursor {
     /// Theirs.
     pub fn encode_parts<'a>(
         &mut self,
-        parts: &[&'a dyn Part],
+        parts: &[&'a dyn PayloadPart],
         chunk: &mut Chunk<'a>,
     ) -> Result<bool, SpillError> {
         while let Some(part) = parts.get(*self.step() as usize) {
@@ -166,7 +166,7 @@ impl Cursor {
     /// Theirs.
     pub fn decode_parts(
         &mut self,
-        parts: &mut [&mut dyn Part],
+        parts: &mut [&mut dyn PayloadPart],
         input: &mut &[u8],
     ) -> Result<bool, ChunkError> {
         while let Some(part) = parts.get_mut(*self.step() as usize) {

@@ -4,8 +4,8 @@
 //! kernel its name; for each exchange that is merged on its way its combiner's name; where values come from; where shards had better be.
 
 use super::LinkError;
-use super::registry::{Name, Registry, Signature};
-use crate::program::{Combining, Origin};
+use super::registry::{LinkRegistry, Name, Signature};
+use crate::program::{InitialValues, KnownCombiner};
 use crate::{
     DatasetId, ExchangeId, Kernel, KernelId, PayloadType, PlacementHint, Program, Relation, Spec,
     StageId, Value,
@@ -62,14 +62,14 @@ pub fn is_linked(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-pub(super) fn check(program: &Program, registry: &Registry) -> Result<(), LinkError> {
+pub(super) fn check(program: &Program, registry: &LinkRegistry) -> Result<(), LinkError> {
     named(program, registry).map(drop)
 }
 
 type Numbered<'n> = (Names<'n>, Vec<u32>, Vec<(ExchangeId, u32)>);
 
 /// The names of all functions, or whichever has none.
-fn named<'n>(program: &Program, registry: &'n Registry) -> Result<Numbered<'n>, LinkError> {
+fn named<'n>(program: &Program, registry: &'n LinkRegistry) -> Result<Numbered<'n>, LinkError> {
     if let Some(error) = program.errors.first() {
         return Err(error.clone().into());
     }
@@ -102,7 +102,7 @@ fn named<'n>(program: &Program, registry: &'n Registry) -> Result<Numbered<'n>, 
         combiners.push((exchange, names.number(name)));
     }
     for (dataset, origin) in program.spec.datasets.iter().zip(&program.sources) {
-        if let Some(Origin::Scan(reader)) = origin
+        if let Some(InitialValues::Scan(reader)) = origin
             && registry.name_of_reader(reader).is_none()
         {
             let what = format!("dataset `{}`", dataset.name);
@@ -120,21 +120,21 @@ fn nameless(kernel: &Arc<dyn Kernel>, what: String) -> LinkError {
     }
 }
 
-pub(super) fn encode(program: &Program, registry: &Registry) -> Result<Vec<u8>, LinkError> {
+pub(super) fn encode(program: &Program, registry: &LinkRegistry) -> Result<Vec<u8>, LinkError> {
     let (mut names, kernels, combiners) = named(program, registry)?;
     let mut sources = Vec::new();
     for (dataset, origin) in (0..).map(DatasetId).zip(&program.sources) {
         let from = match origin {
             None => continue,
-            Some(Origin::Value(value)) => {
+            Some(InitialValues::Value(value)) => {
                 let mut bytes = Vec::new();
                 value.encode(&mut bytes);
                 From::Value(bytes)
             }
             // What a closure makes cannot travel: whoever sends the program is asked for the
             // values.
-            Some(Origin::Made(_) | Origin::Given) => From::Sender,
-            Some(Origin::Scan(reader)) => {
+            Some(InitialValues::Made(_) | InitialValues::Given) => From::Sender,
+            Some(InitialValues::Scan(reader)) => {
                 let name = registry.name_of_reader(reader).expect("checked");
                 From::Scan(names.number(name), reader.parameters())
             }
@@ -187,7 +187,7 @@ fn read(bytes: &[u8]) -> Result<(Spec, Document), LinkError> {
     Ok((spec, document))
 }
 
-pub(super) fn link(bytes: &[u8], registry: &Registry) -> Result<Program, LinkError> {
+pub(super) fn link(bytes: &[u8], registry: &LinkRegistry) -> Result<Program, LinkError> {
     let (spec, document) = read(bytes)?;
     let types = spec.datasets.iter().map(|dataset| {
         registry.payload_type(&dataset.payload, || format!("dataset `{}`", dataset.name))
@@ -224,7 +224,7 @@ fn name_at(document: &Document, at: u32) -> Result<&Name, LinkError> {
 fn kernels(
     spec: &Spec,
     document: &Document,
-    registry: &Registry,
+    registry: &LinkRegistry,
     (types, pieces): (&[&'static PayloadType], &[&'static PayloadType]),
 ) -> Result<Vec<Arc<dyn Kernel>>, LinkError> {
     if document.kernels.len() != spec.kernels.len() {
@@ -265,9 +265,9 @@ fn kernels(
 fn combiners(
     spec: &Spec,
     document: &Document,
-    registry: &Registry,
+    registry: &LinkRegistry,
     pieces: &[&'static PayloadType],
-) -> Result<BTreeMap<ExchangeId, Combining>, LinkError> {
+) -> Result<BTreeMap<ExchangeId, KnownCombiner>, LinkError> {
     let combiner = |&(exchange, name): &(ExchangeId, u32)| {
         let name = name_at(document, name)?;
         let known = registry.combiner(name)?;
@@ -289,10 +289,10 @@ fn combiners(
 fn sources(
     spec: &Spec,
     document: &Document,
-    registry: &Registry,
+    registry: &LinkRegistry,
     types: &[&'static PayloadType],
-) -> Result<Vec<Option<Origin>>, LinkError> {
-    let mut sources: Vec<Option<Origin>> = (0..types.len()).map(|_| None).collect();
+) -> Result<Vec<Option<InitialValues>>, LinkError> {
+    let mut sources: Vec<Option<InitialValues>> = (0..types.len()).map(|_| None).collect();
     for (dataset, from) in &document.sources {
         let place = sources.get_mut(dataset.index());
         let place = place.ok_or_else(|| malformed(format!("no dataset {dataset}")))?;
@@ -306,7 +306,7 @@ fn sources(
                 if !input.is_empty() {
                     return Err(malformed(format!("dataset `{name}`: bytes too many")));
                 }
-                Origin::Value(value)
+                InitialValues::Value(value)
             }
             From::Scan(reader, parameters) => {
                 let reader = registry.reader(name_at(document, *reader)?)?;
@@ -318,9 +318,9 @@ fn sources(
                 let reader = reader.with_parameters(parameters);
                 let reader =
                     reader.map_err(|error| malformed(format!("dataset `{name}`: {error}")))?;
-                Origin::Scan(reader)
+                InitialValues::Scan(reader)
             }
-            From::Sender => Origin::Given,
+            From::Sender => InitialValues::Given,
         });
     }
     for (dataset, source) in spec.datasets.iter().zip(&sources) {

@@ -1,7 +1,7 @@
 //! The names of this process: what each sample of [`links!`](crate::links) has.
 
 use super::LinkError;
-use crate::program::{Combining, Origin, Reader};
+use crate::program::{InitialValues, KnownCombiner, SourceReader};
 use crate::{ExchangeId, Kernel, PayloadType, Program, Spec, StageId, StageKind, Use};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -93,28 +93,28 @@ pub(super) struct NamedKernel {
 
 /// A combiner that has a name.
 pub(super) struct NamedCombiner {
-    pub(super) combining: Combining,
+    pub(super) combining: KnownCombiner,
     pub(super) piece: &'static PayloadType,
 }
 
 /// All names.
 #[derive(Default)]
-pub(super) struct Registry {
+pub(super) struct LinkRegistry {
     kernels: BTreeMap<Name, NamedKernel>,
     names: BTreeMap<TypeId, Name>,
     combiners: BTreeMap<Name, NamedCombiner>,
-    readers: BTreeMap<Name, Arc<dyn Reader>>,
+    readers: BTreeMap<Name, Arc<dyn SourceReader>>,
     types: BTreeMap<String, &'static PayloadType>,
 }
 
 /// Built once, when it is first needed.
-pub(super) fn registry() -> Result<&'static Registry, LinkError> {
-    static REGISTRY: OnceLock<Result<Registry, LinkError>> = OnceLock::new();
+pub(super) fn registry() -> Result<&'static LinkRegistry, LinkError> {
+    static REGISTRY: OnceLock<Result<LinkRegistry, LinkError>> = OnceLock::new();
     let made = REGISTRY.get_or_init(|| {
         let mut samples: Vec<&Sample> = inventory::iter::<Sample>.into_iter().collect();
         // Whatever order the linker has put them in: a function that several have is called after the same one everywhere.
         samples.sort_by_key(|sample| (sample.name, sample.version));
-        let mut registry = Registry::default();
+        let mut registry = LinkRegistry::default();
         samples
             .into_iter()
             .try_for_each(|sample| registry.take(sample))?;
@@ -123,7 +123,7 @@ pub(super) fn registry() -> Result<&'static Registry, LinkError> {
     made.as_ref().map_err(LinkError::clone)
 }
 
-impl Registry {
+impl LinkRegistry {
     fn take(&mut self, sample: &Sample) -> Result<(), LinkError> {
         let program = built(sample)?;
         let types = program.types.iter().chain(&program.pieces);
@@ -151,14 +151,14 @@ impl Registry {
             self.take_combiner(name, combining, piece)?;
         }
         for (dataset, origin) in program.spec.datasets.iter().zip(&program.sources) {
-            if let Some(Origin::Scan(reader)) = origin {
+            if let Some(InitialValues::Scan(reader)) = origin {
                 self.take_reader(name_of(&dataset.name), reader)?;
             }
         }
         Ok(())
     }
 
-    fn take_reader(&mut self, name: Name, reader: &Arc<dyn Reader>) -> Result<(), LinkError> {
+    fn take_reader(&mut self, name: Name, reader: &Arc<dyn SourceReader>) -> Result<(), LinkError> {
         let of_type = type_of_reader(reader);
         if let Some(known) = self.readers.get(&name)
             && type_of_reader(known) != of_type
@@ -201,7 +201,7 @@ impl Registry {
     fn take_combiner(
         &mut self,
         name: Name,
-        combining: &Combining,
+        combining: &KnownCombiner,
         piece: &'static PayloadType,
     ) -> Result<(), LinkError> {
         let Some(of_type) = combining.stateless else {
@@ -235,13 +235,13 @@ impl Registry {
         self.names.get(&stateless)
     }
 
-    pub(super) fn name_of_reader(&self, reader: &Arc<dyn Reader>) -> Option<&Name> {
+    pub(super) fn name_of_reader(&self, reader: &Arc<dyn SourceReader>) -> Option<&Name> {
         self.names.get(&type_of_reader(reader))
     }
 
     // ---- functions of names
 
-    pub(super) fn reader(&self, name: &Name) -> Result<&Arc<dyn Reader>, LinkError> {
+    pub(super) fn reader(&self, name: &Name) -> Result<&Arc<dyn SourceReader>, LinkError> {
         let versions = || versions(self.readers.keys(), name);
         let found = self.readers.get(name);
         found.ok_or_else(|| unknown("reader", name, versions()))
@@ -302,7 +302,7 @@ fn type_of(kernel: &Arc<dyn Kernel>) -> TypeId {
     kernel.type_id()
 }
 
-fn type_of_reader(reader: &Arc<dyn Reader>) -> TypeId {
+fn type_of_reader(reader: &Arc<dyn SourceReader>) -> TypeId {
     let reader: &dyn Any = &**reader;
     reader.type_id()
 }
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     fn told(samples: &[Sample]) -> String {
-        let mut registry = Registry::default();
+        let mut registry = LinkRegistry::default();
         let taken = samples.iter().try_for_each(|sample| registry.take(sample));
         taken.unwrap_err().to_string()
     }
@@ -341,7 +341,7 @@ mod tests {
             let x = p.dataset::<u64>("x", 1);
             p.compute("step").update(&x).run(|x: &mut u64| *x += 2);
         };
-        let mut registry = Registry::default();
+        let mut registry = LinkRegistry::default();
         for version in [1, 1, 2] {
             registry.take(&Sample::new("same", version, one)).unwrap();
         }
@@ -366,7 +366,7 @@ mod tests {
     /// Another of a type that holds something may do something else: it has no name.
     #[test]
     fn what_captures_has_no_name() {
-        let mut registry = Registry::default();
+        let mut registry = LinkRegistry::default();
         registry
             .take(&Sample::new("captures", 1, |p| {
                 let x = p.dataset::<u64>("x", 1);

@@ -6,7 +6,7 @@ mod tasks;
 
 use super::{Code, LoopId, Op};
 use crate::validate::Structure;
-use crate::{BlockId, GroupId, Node, Program, Spec, StageId};
+use crate::{BlockId, GroupId, Program, ProgramNode, Spec, StageId};
 
 /// The code of one group as far as it is made.
 #[derive(Default)]
@@ -35,7 +35,7 @@ struct Entered {
 
 /// A loop or branch on the path from the program's own block to what is compiled now.
 struct Frame {
-    node: Node,
+    node: ProgramNode,
     /// Of a branch, whether its false side is compiled.
     otherwise: bool,
     /// The groups that have entered it.
@@ -86,7 +86,7 @@ impl<'a> Compiler<'a> {
         let frees = frees::last_uses(self.spec);
         for (place, node) in self.spec.blocks[0].iter().enumerate() {
             self.node(*node);
-            if matches!(node, Node::Repeat { .. } | Node::While { .. }) {
+            if matches!(node, ProgramNode::Repeat { .. } | ProgramNode::While { .. }) {
                 // Outermost loops are counted for all groups, also for those that take no part:
                 // their numbers name the same loop everywhere.
                 self.loops += 1;
@@ -120,8 +120,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn node(&mut self, node: Node) {
-        if let Node::Stage(stage) = node {
+    fn node(&mut self, node: ProgramNode) {
+        if let ProgramNode::Stage(stage) = node {
             let group = self.structure.group_of_stage[stage.index()];
             self.reach(group);
             return self.stage(group, stage);
@@ -132,15 +132,15 @@ impl<'a> Compiler<'a> {
             entered: Vec::new(),
         });
         match node {
-            Node::Stage(_) => unreachable!("returned above"),
-            Node::Repeat { body, .. } => self.block(body),
-            Node::While { test, body, .. } => {
+            ProgramNode::Stage(_) => unreachable!("returned above"),
+            ProgramNode::Repeat { body, .. } => self.block(body),
+            ProgramNode::While { test, body, .. } => {
                 // The group that decides enters the loop even if nothing of its body is its own:
                 // without it nobody would test.
                 self.reach(self.structure.group_of_stage[test.index()]);
                 self.block(body);
             }
-            Node::Branch {
+            ProgramNode::Branch {
                 then, otherwise, ..
             } => {
                 self.block(then);
@@ -153,7 +153,7 @@ impl<'a> Compiler<'a> {
             // Only groups that entered: the others have no code for this node at all.
             self.lanes[group.index()].leave(node);
         }
-        if self.frames.is_empty() && !matches!(node, Node::Branch { .. }) {
+        if self.frames.is_empty() && !matches!(node, ProgramNode::Branch { .. }) {
             self.end_of_outermost(&frame.entered);
         }
     }
@@ -197,7 +197,7 @@ impl<'a> Compiler<'a> {
             let (node, otherwise) = (frame.node, frame.otherwise);
             self.enter(group, node);
             if otherwise {
-                let Node::Branch { .. } = node else {
+                let ProgramNode::Branch { .. } = node else {
                     unreachable!("only branches have two sides")
                 };
                 self.lanes[group.index()].turn_to_otherwise();
@@ -206,15 +206,15 @@ impl<'a> Compiler<'a> {
     }
 
     /// A group enters a loop, or the true side of a branch.
-    fn enter(&mut self, group: GroupId, node: Node) {
+    fn enter(&mut self, group: GroupId, node: ProgramNode) {
         let lane = &mut self.lanes[group.index()];
         let mut entered = Entered {
             begin: lane.here(),
             ..Entered::default()
         };
         match node {
-            Node::Stage(_) => unreachable!("a stage is not entered"),
-            Node::Repeat { turns, .. } => {
+            ProgramNode::Stage(_) => unreachable!("a stage is not entered"),
+            ProgramNode::Repeat { turns, .. } => {
                 entered.counter = lane.code.counters;
                 lane.code.counters += 1;
                 lane.code.ops.push(Op::Begin {
@@ -224,7 +224,7 @@ impl<'a> Compiler<'a> {
                     exit: 0,
                 });
             }
-            Node::While { test, .. } => {
+            ProgramNode::While { test, .. } => {
                 let block = lane.enter();
                 // The others only read the outcome.
                 if self.structure.group_of_stage[test.index()] == group {
@@ -233,7 +233,7 @@ impl<'a> Compiler<'a> {
                 let lane = &mut self.lanes[group.index()];
                 entered.leave = lane.test(test, block);
             }
-            Node::Branch { signal, .. } => {
+            ProgramNode::Branch { signal, .. } => {
                 // The block of a signal encloses whatever depends on it, so the group has entered it.
                 let block = self.local(group, self.spec.stages[signal.index()].block);
                 let lane = &mut self.lanes[group.index()];
@@ -297,11 +297,11 @@ impl Lane {
     }
 
     /// Leaves the loop or branch that was entered last.
-    fn leave(&mut self, node: Node) {
+    fn leave(&mut self, node: ProgramNode) {
         let entered = self.path.pop().expect("it was entered");
         match node {
-            Node::Stage(_) => unreachable!("a stage is not entered"),
-            Node::Repeat { turns, .. } => {
+            ProgramNode::Stage(_) => unreachable!("a stage is not entered"),
+            ProgramNode::Repeat { turns, .. } => {
                 let Entered {
                     block,
                     begin,
@@ -323,11 +323,11 @@ impl Lane {
                     exit,
                 };
             }
-            Node::While { .. } => {
+            ProgramNode::While { .. } => {
                 self.code.ops.push(Op::Jump(entered.begin));
                 self.patch(entered.leave);
             }
-            Node::Branch { .. } => {
+            ProgramNode::Branch { .. } => {
                 self.code.ops[entered.done as usize] = Op::Jump(self.here());
             }
         }

@@ -1,7 +1,7 @@
 //! Where snapshots may be taken.
 
 use super::LoopId;
-use crate::{Node, Spec};
+use crate::{ProgramNode, Spec};
 
 /// A point at which no exchange is open: where a snapshot may be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,19 +19,19 @@ pub(super) fn find_cuts(spec: &Spec) -> Vec<Cut> {
     let (mut open, mut loops) = (0usize, 0);
     for node in &spec.blocks[0] {
         match node {
-            Node::Stage(stage) => {
+            ProgramNode::Stage(stage) => {
                 // Only the outermost level is looked at: validation lets no exchange reach across a
                 // block's end.
                 open += usize::from(spec.sends_to(*stage).is_some());
                 open -= spec.takes_from(*stage).len();
             }
-            Node::Repeat { .. } | Node::While { .. } => {
+            ProgramNode::Repeat { .. } | ProgramNode::While { .. } => {
                 if open == 0 {
                     cuts.push(Cut::LoopTop(loops));
                 }
                 loops += 1;
             }
-            Node::Branch { .. } => {}
+            ProgramNode::Branch { .. } => {}
         }
     }
     cuts

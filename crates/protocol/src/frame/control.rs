@@ -27,7 +27,7 @@ pub struct Call {
 
 /// The outcome of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Signal {
+pub struct SignalOutcome {
     /// The job.
     pub job: JobId,
     /// Its generation.

@@ -318,7 +318,7 @@ impl<'a> Tables<'a> {
 /// The last payload of a frame of pieces of which only the beginning has come: a chunk of a large piece. Nothing of it was checked: it
 /// may be used to find room, and for nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ending<'a> {
+pub struct FrameTail<'a> {
     /// Whose and which.
     pub head: DataHead,
     /// The first destination.
@@ -339,9 +339,9 @@ pub struct Ending<'a> {
     pub before: Option<&'a [u8]>,
 }
 
-impl<'a> Ending<'a> {
+impl<'a> FrameTail<'a> {
     /// What the beginning of a frame says; none if it is too short for that, or of another kind.
-    pub fn of(begun: &'a [u8]) -> Option<Ending<'a>> {
+    pub fn of(begun: &'a [u8]) -> Option<FrameTail<'a>> {
         let header = Header::decode(begun).ok()?;
         if header.kind() != Kind::Data {
             return None;
@@ -368,7 +368,7 @@ impl<'a> Ending<'a> {
             };
             same(record) == same(last) && record.chunk.get() == 0 && last.chunk.get() == 1
         };
-        Some(Ending {
+        Some(FrameTail {
             head: tables.head.get(),
             first: last.first.get(),
             end: last.end.get(),

@@ -4,7 +4,7 @@
 //! does the same. So however differently workers believe who takes part, everybody who was named is told once, and every list is shorter
 //! than the one that it was cut from: nothing goes round.
 
-use super::{Body, Credit, LoopEnd, MapUpdate, Signal};
+use super::{Body, Credit, LoopEnd, MapUpdate, SignalOutcome};
 use crate::ids::{Generation, JobId, WorkerId};
 use brambling_memory::mutants;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct Relay {
 #[non_exhaustive]
 pub enum News {
     /// The outcome of a signal: a hint, which may be lost.
-    Signal(Signal),
+    Signal(SignalOutcome),
     /// News for the partition map, which may not.
     MapUpdate(MapUpdate),
     /// How many turns destinations have retired.

@@ -4,9 +4,9 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, ShardId, StageId};
 use brambling_protocol::frame::*;
 use brambling_protocol::message::{
-    Accepted, Brings, Client, CutOff, FailureKind, JobDetails, JobState, JobStatus, Load, Member,
-    Message, Move, Origin, Part, Prepare, Printed, PrintedLine, Register, Registered, ShardTime,
-    Status, Stream, StuckKernel, Submit, Times, WorkerStatus,
+    Accepted, Brings, Client, CutOff, FailureKind, FailureOrigin, JobDetails, JobState, JobStatus,
+    Load, Member, Message, Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register,
+    Registered, ShardTime, ShardTimes, Status, StuckKernel, Submit, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -106,7 +106,7 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             numbered(
                 0,
                 1,
-                Body::Signal(Signal {
+                Body::Signal(SignalOutcome {
                     job,
                     generation,
                     position,
@@ -349,7 +349,7 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                 sequence: None,
                 body: Body::Relay(Relay {
                     to: [4, 5, 6, 300, 9_000].map(WorkerId).into_iter().collect(),
-                    news: News::Signal(Signal {
+                    news: News::Signal(SignalOutcome {
                         job,
                         generation,
                         position,
@@ -544,7 +544,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         },
         to: worker,
     };
-    let times = Times {
+    let times = ShardTimes {
         key,
         shards: vec![ShardTime {
             shard: wish.shard,
@@ -571,7 +571,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
     };
     let origin = Message::Origin {
         key,
-        origin: Some(Origin {
+        origin: Some(FailureOrigin {
             kind: FailureKind::Kernel,
             stage: "gradient",
             partition: 7,
@@ -580,12 +580,12 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             cause: b"a pickle",
         }),
     };
-    let printed = Printed {
+    let printed = PrintedLines {
         key,
         number: 300,
         left_out: 12_345,
         lines: vec![PrintedLine {
-            stream: Stream::Err,
+            stream: PrintStream::Err,
             stage: "gradient",
             text: "loss 0.25",
             cut_bytes: 1 << 33,

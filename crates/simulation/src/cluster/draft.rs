@@ -1,19 +1,19 @@
 //! Where shards lie at first, and what workers know of it.
 
 use super::shelf::Shelf;
-use super::worker::Worker;
+use super::worker::SimulatedWorker;
 use super::worker_id;
 use crate::random_program::Random;
 use brambling_controller::Controller;
-use brambling_exchange::Combining;
+use brambling_exchange::CombiningOptions;
 use brambling_memory::{Budget, Floors};
 use brambling_program::{GroupId, Plan, ShardId};
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
 use std::sync::Arc;
 
-pub(super) struct Draft {
-    pub(super) workers: Vec<Worker>,
+pub(super) struct ClusterDraft {
+    pub(super) workers: Vec<SimulatedWorker>,
     pub(super) news: Vec<(usize, EntryRange)>,
     pub(super) controller: Controller,
     /// Of a worker that joins.
@@ -25,9 +25,9 @@ pub(super) struct Draft {
 /// The only job there is.
 const JOB: JobId = JobId(1);
 
-impl Draft {
+impl ClusterDraft {
     /// Two workers, sometimes three or four, and shards on any of them.
-    pub(super) fn new(plan: &Plan, random: &mut Random) -> Draft {
+    pub(super) fn new(plan: &Plan, random: &mut Random) -> ClusterDraft {
         let count = if random.one_in(2) {
             2
         } else {
@@ -38,7 +38,7 @@ impl Draft {
         let part_bytes = random.pick(&[64, 1000, 1 << 16]);
         // Few enough that clusters as small as these hand on.
         let fan_out = random.pick(&[1, 1, 2, 8]);
-        let combining = Combining {
+        let combining = CombiningOptions {
             sources_min: random.pick(&[0, 0, u32::MAX]),
             bits: random.pick(&[1, 1, 2]),
         };
@@ -75,7 +75,7 @@ impl Draft {
                 news.extend(versions.iter().map(|update| (at, *update)));
             }
             let others = (0..count).filter(|peer| *peer != at).map(worker_id);
-            let mut worker = Worker::new(
+            let mut worker = SimulatedWorker::new(
                 Node::new(plan, map, options(at, others.collect())),
                 open_turns,
             );
@@ -94,13 +94,13 @@ impl Draft {
             }
             worker
         });
-        let workers: Vec<Worker> = workers.collect();
+        let workers: Vec<SimulatedWorker> = workers.collect();
         let mut placed = PartitionMap::new(plan.counts.iter().copied());
         for last in history.iter().filter_map(|versions| versions.last()) {
             let _ = placed.apply(last).expect("a shard of this program");
         }
         let controller = Controller::new(JOB, Generation(0), placed, (0..count).map(worker_id));
-        Draft {
+        ClusterDraft {
             workers,
             news,
             controller: controller.with_fan_out(fan_out),

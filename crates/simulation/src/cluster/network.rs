@@ -4,16 +4,16 @@ use super::Deeds;
 use crate::random_program::Random;
 use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Frame, Header, Kind};
-use brambling_worker::cargo::Bytes;
+use brambling_worker::piece_data::PieceBytes;
 
 #[derive(Clone)]
-pub(super) struct Packet {
+pub(super) struct SimulatedPacket {
     pub(super) from: WorkerId,
     pub(super) to: WorkerId,
-    pub(super) bytes: Bytes,
+    pub(super) bytes: PieceBytes,
 }
 
-impl Packet {
+impl SimulatedPacket {
     /// What is to be handed on of it, if anything is. Who gets it does not do so with itself, nor with whom news are from.
     pub(super) fn relays(&self) -> Option<Kind> {
         let header = Header::decode(&self.bytes).expect("a node sends whole frames");
@@ -39,13 +39,13 @@ impl Packet {
 }
 
 #[derive(Default)]
-pub(super) struct Network {
-    packets: Vec<Packet>,
+pub(super) struct SimulatedNetwork {
+    packets: Vec<SimulatedPacket>,
 }
 
-impl Network {
-    pub(super) fn send(&mut self, from: WorkerId, to: WorkerId, bytes: Bytes) {
-        self.packets.push(Packet { from, to, bytes });
+impl SimulatedNetwork {
+    pub(super) fn send(&mut self, from: WorkerId, to: WorkerId, bytes: PieceBytes) {
+        self.packets.push(SimulatedPacket { from, to, bytes });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -53,7 +53,11 @@ impl Network {
     }
 
     /// Some packet, in any order; it may stay under way and come again, and what has no number may be lost.
-    pub(super) fn pick(&mut self, random: &mut Random, deeds: &mut Deeds) -> Option<Packet> {
+    pub(super) fn pick(
+        &mut self,
+        random: &mut Random,
+        deeds: &mut Deeds,
+    ) -> Option<SimulatedPacket> {
         if self.packets.is_empty() {
             return None;
         }

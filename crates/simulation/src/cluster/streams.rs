@@ -1,21 +1,21 @@
 //! Streaming stages of a simulated worker: their tasks are open for as long as they are called, and no longer.
 
-use super::worker::{Call, Resident, Worker};
-use crate::desk::Desk;
+use super::worker::{KernelCall, SimulatedShard, SimulatedWorker};
+use crate::executor::SimulatedExecutor;
 use crate::kernels::Port;
 use brambling_program::{
     Code, ExchangeId, OpenTask, PayloadType, Plan, Polled, Position, Progress, ShardId,
     StreamPorts, StreamSpec, Turn, Value,
 };
 use brambling_worker::Spares;
-use brambling_worker::waits::Charges;
+use brambling_worker::waiting::Charges;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 
 /// A task that is open.
-pub(super) struct Open {
+pub(super) struct SimulatedOpenTask {
     pub(super) at: Position,
     /// Whether its shard stays until it is done.
     pub(super) holds: bool,
@@ -29,7 +29,7 @@ pub(super) struct Open {
     lacks: Vec<ExchangeId>,
 }
 
-impl Resident {
+impl SimulatedShard {
     /// Whether it may leave: nothing is under way here that could not be begun anew elsewhere.
     pub(super) fn is_free(&self, code: &Code) -> bool {
         let is_anew = |at: &Position| self.open.iter().any(|it| it.at == *at && !it.holds);
@@ -37,7 +37,7 @@ impl Resident {
     }
 }
 
-impl Worker {
+impl SimulatedWorker {
     /// Tasks whose completions may arrive: those that wait for chunks when these have.
     pub(super) fn completable(&mut self, plan: &Plan) -> Vec<(ShardId, Position)> {
         let mut all = Vec::new();
@@ -45,7 +45,7 @@ impl Worker {
             for at in resident.shard.suspended(&plan.codes[id.group.index()]) {
                 let mut open = resident.open.iter().filter(|it| it.at == at);
                 let lacks = open.next().map_or(&[][..], |it| &it.lacks);
-                let mut has_come = |of: &ExchangeId| self.desk.has_next(id, (*of, at.turn));
+                let mut has_come = |of: &ExchangeId| self.executor.has_next(id, (*of, at.turn));
                 if lacks.is_empty() || lacks.iter().any(&mut has_come) {
                     all.push((id, at));
                 }
@@ -55,13 +55,17 @@ impl Worker {
     }
 
     /// Calls a task of a streaming stage.
-    pub(super) fn stream(&mut self, call: &mut Call<'_>, stream: &StreamSpec) -> (Progress, bool) {
+    pub(super) fn stream(
+        &mut self,
+        call: &mut KernelCall<'_>,
+        stream: &StreamSpec,
+    ) -> (Progress, bool) {
         let (id, at) = (call.id, call.at);
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
         let place = resident.open.iter().position(|it| it.at == at);
         let mut open = match place {
             Some(place) => resident.open.swap_remove(place),
-            None => Open {
+            None => SimulatedOpenTask {
                 at,
                 holds: stream.keeps_its_shard(),
                 state: None,
@@ -76,10 +80,10 @@ impl Worker {
         let spares: BTreeMap<ExchangeId, Arc<Spares>> = all.map(spares).collect();
         let piece = |id: ExchangeId| (id, call.plan.program.piece_type(id));
         let output = stream.output.map(piece);
-        let related = |(to, _): (ExchangeId, _)| self.desk.related((to, at.turn), id.index);
+        let related = |(to, _): (ExchangeId, _)| self.executor.related((to, at.turn), id.index);
         let mut ports = Ports {
             destinations: output.map(related).unwrap_or_default(),
-            desk: &mut self.desk,
+            executor: &mut self.executor,
             id,
             turn: at.turn,
             spares,
@@ -102,7 +106,7 @@ impl Worker {
         if done.0 == Progress::Done {
             ports.end();
             for input in &stream.inputs {
-                let taken = self.desk.taken(id, (*input, at.turn));
+                let taken = self.executor.taken(id, (*input, at.turn));
                 taken.expect("a destination of this program");
             }
         } else {
@@ -116,7 +120,7 @@ impl Worker {
 
 /// What a call is lent.
 struct Ports<'a> {
-    desk: &'a mut Desk,
+    executor: &'a mut SimulatedExecutor,
     id: ShardId,
     turn: Turn,
     spares: BTreeMap<ExchangeId, Arc<Spares>>,
@@ -124,7 +128,7 @@ struct Ports<'a> {
     takes: Vec<(ExchangeId, &'static PayloadType)>,
     output: Option<(ExchangeId, &'static PayloadType)>,
     destinations: Vec<u32>,
-    open: &'a mut Open,
+    open: &'a mut SimulatedOpenTask,
     /// Alive as long as the kernel may look at them.
     given: Vec<(Value, Charges)>,
 }
@@ -135,7 +139,7 @@ impl Ports<'_> {
         let sent = self.open.sent.entry(to).or_default();
         let name = (*sent, value);
         *sent += 1;
-        let said = self.desk.streamed(self.id, (id, self.turn), to, name);
+        let said = self.executor.streamed(self.id, (id, self.turn), to, name);
         said.expect("room for what is held");
     }
 
@@ -149,7 +153,7 @@ impl Ports<'_> {
 
 impl StreamPorts for Ports<'_> {
     fn poll(&mut self, from: ExchangeId) -> Polled {
-        let next = self.desk.next_chunk(self.id, (from, self.turn));
+        let next = self.executor.next_chunk(self.id, (from, self.turn));
         let (source, taken, charges) = match next.expect("what was spilled comes back") {
             Poll::Pending => {
                 self.open.lacks.push(from);

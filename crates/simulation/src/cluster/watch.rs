@@ -1,9 +1,9 @@
 //! Invariants, asserted while the cluster runs.
 
-use crate::desk::Around;
+use crate::executor::SimulatedView;
 use brambling_program::{ExchangeId, LoopId, Plan, Position, ShardId, StageId, Turn};
 use brambling_protocol::{PartitionMap, Version, WorkerId};
-use brambling_worker::cargo::{Bytes, Taken};
+use brambling_worker::piece_data::{PieceBytes, Taken};
 use brambling_worker::{Issue, Surroundings, WINDOW};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,13 +13,13 @@ const STORY_LINES: usize = 60;
 type Slot = (ShardId, ExchangeId, Turn);
 
 /// What has happened, as far as invariants ask.
-pub(super) struct Watch {
+pub(super) struct InvariantWatch {
     /// The group of each exchange's destinations.
     leads_to: Vec<Option<brambling_program::GroupId>>,
     /// By worker: the versions that it knows.
     versions: Vec<BTreeMap<ShardId, Version>>,
     /// By destination: what each source sent, or that it sent nothing.
-    sent: BTreeMap<Slot, BTreeMap<u32, Option<Bytes>>>,
+    sent: BTreeMap<Slot, BTreeMap<u32, Option<PieceBytes>>>,
     merged: BTreeSet<Slot>,
     decided: BTreeMap<Position, bool>,
     retired: BTreeSet<(ShardId, u32, Turn)>,
@@ -34,10 +34,10 @@ pub(super) struct Watch {
     story: VecDeque<String>,
 }
 
-impl Watch {
-    pub(super) fn new(plan: &Plan, workers: usize) -> Watch {
+impl InvariantWatch {
+    pub(super) fn new(plan: &Plan, workers: usize) -> InvariantWatch {
         let leads_to = plan.exchanges.iter();
-        Watch {
+        InvariantWatch {
             leads_to: leads_to
                 .map(|it| it.as_ref().map(|it| it.destination))
                 .collect(),
@@ -173,7 +173,7 @@ impl Watch {
         id: ShardId,
         at: (ExchangeId, Turn),
         related: &[u32],
-        pieces: &BTreeMap<u32, Bytes>,
+        pieces: &BTreeMap<u32, PieceBytes>,
     ) {
         let group = self.leads_to[at.0.index()].expect("an exchange that is used");
         for index in related {
@@ -269,7 +269,7 @@ impl Watch {
         );
     }
 
-    pub(super) fn around<'a>(&'a mut self, around: Around<'a>) -> Watched<'a> {
+    pub(super) fn around<'a>(&'a mut self, around: SimulatedView<'a>) -> Watched<'a> {
         Watched {
             around,
             watch: self,
@@ -288,8 +288,8 @@ impl Watch {
 
 /// What a shard sees, and the watch with it.
 pub(super) struct Watched<'a> {
-    around: Around<'a>,
-    watch: &'a mut Watch,
+    around: SimulatedView<'a>,
+    watch: &'a mut InvariantWatch,
 }
 
 impl Surroundings for Watched<'_> {

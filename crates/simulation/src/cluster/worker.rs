@@ -1,22 +1,22 @@
 //! A simulated worker: its node, its shards, and how it runs their tasks.
 
 use super::Deeds;
-use super::network::Network;
-use super::streams::Open;
-use super::watch::Watch;
-use crate::desk::{Desk, Piece};
+use super::network::SimulatedNetwork;
+use super::streams::SimulatedOpenTask;
+use super::watch::InvariantWatch;
+use crate::executor::{SentPiece, SimulatedExecutor};
 use crate::kernels::{self, Port};
 use crate::random_program::Random;
 use brambling_memory::held::Held;
 use brambling_memory::{Budget, Class};
 use brambling_program::tree::TreeNode;
 use brambling_program::{
-    Action, Context, DatasetId, ExchangeId, Links, Op, PieceSink, Pieces, Plan, Position, Progress,
-    ShardId, Sink, StageKind, Task, Turn, Value,
+    Action, Context, DatasetId, ExchangeId, GatherPieces, Links, Op, PieceSink, Plan, Position,
+    Progress, ShardId, Sink, StageKind, Task, Turn, Value,
 };
 use brambling_protocol::Version;
-use brambling_worker::cargo::{Bytes, Encoded, Taken};
-use brambling_worker::node::{Effect, Node};
+use brambling_worker::node::{Node, NodeEffect};
+use brambling_worker::piece_data::{Encoded, PieceBytes, Taken};
 use brambling_worker::{Issue, Next, PieceMap, PieceQueue, Shard, ShardState, Spares};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,24 +25,24 @@ use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
 /// A shard with its data.
-pub(super) struct Resident {
+pub(super) struct SimulatedShard {
     pub(super) shard: Shard,
     /// Absent while a kernel has them.
     cells: Vec<Option<Value>>,
     finished: bool,
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<SimulatedOpenTask>,
 }
 
-impl Resident {
+impl SimulatedShard {
     pub(super) fn cell(&self, cell: usize) -> &Value {
         self.cells[cell].as_ref().expect("no kernel runs")
     }
 }
 
-pub(super) struct Worker {
+pub(super) struct SimulatedWorker {
     /// Its node, and what has come for its shards.
-    pub(super) desk: Desk,
-    pub(super) shards: BTreeMap<ShardId, Resident>,
+    pub(super) executor: SimulatedExecutor,
+    pub(super) shards: BTreeMap<ShardId, SimulatedShard>,
     /// Shards to be run, each once.
     pub(super) awake: Vec<ShardId>,
     /// It has left the job: its process is no more.
@@ -52,18 +52,18 @@ pub(super) struct Worker {
     /// Groups of sources whose pieces are to be merged.
     merging: Vec<((ExchangeId, Turn), TreeNode)>,
     /// What the node has asked for and was not carried out yet.
-    effects: Vec<Effect>,
+    effects: Vec<NodeEffect>,
     /// Memory of pieces.
     spares: BTreeMap<ExchangeId, Arc<Spares>>,
 }
 
 /// What moves with a shard: where it stands, whether it has finished, and its datasets.
-type Luggage = (ShardState, bool, Vec<Vec<u8>>);
+type PackedShard = (ShardState, bool, Vec<Vec<u8>>);
 
-impl Worker {
-    pub(super) fn new(node: Node, open_turns: u64) -> Worker {
-        Worker {
-            desk: Desk::new(node, open_turns),
+impl SimulatedWorker {
+    pub(super) fn new(node: Node, open_turns: u64) -> SimulatedWorker {
+        SimulatedWorker {
+            executor: SimulatedExecutor::new(node, open_turns),
             shards: BTreeMap::new(),
             awake: Vec::new(),
             has_left: false,
@@ -75,11 +75,11 @@ impl Worker {
     }
 
     pub(super) fn node(&self) -> Held<'_, Node> {
-        self.desk.node()
+        self.executor.node()
     }
 
     pub(super) fn tick(&self) {
-        let wanted = self.desk.wanted();
+        let wanted = self.executor.wanted();
         self.node().on_tick(wanted);
     }
 
@@ -89,7 +89,7 @@ impl Worker {
             plan.counts[id.group.index()],
         );
         let cell = |dataset| Some(plan.program.initial(dataset, id.index, count));
-        let resident = Resident {
+        let resident = SimulatedShard {
             shard: Shard::new(id, &plan.codes[id.group.index()]),
             cells: group
                 .datasets
@@ -100,7 +100,7 @@ impl Worker {
             open: Vec::new(),
         };
         self.shards.insert(id, resident);
-        let settled = self.desk.settle(id, version);
+        let settled = self.executor.settle(id, version);
         settled.expect("nothing is held yet");
         self.awake.push(id);
     }
@@ -115,46 +115,49 @@ impl Worker {
     /// Something that the node asks for is carried out, at once or later: whoever runs a node does so while others ask it already.
     pub(super) fn perform(
         &mut self,
-        effect: Effect,
+        effect: NodeEffect,
         plan: &Plan,
-        network: &mut Network,
-        watch: &mut Watch,
+        network: &mut SimulatedNetwork,
+        watch: &mut InvariantWatch,
     ) {
         let me = self.node().me();
-        let left = self.desk.perform(effect);
+        let left = self.executor.perform(effect);
         match left.expect("room for what is held") {
             None => {}
-            Some(Effect::Drain(shard)) => {
+            Some(NodeEffect::Drain(shard)) => {
                 watch.flags(shard, me);
                 self.draining.push(shard);
             }
-            Some(Effect::Settle { shard, mut body }) => {
+            Some(NodeEffect::Settle { shard, mut body }) => {
                 watch.settles(shard, me);
                 let data = body.take(body.bytes()).expect("all of it has come");
                 self.unpack(shard, &data, plan);
             }
-            Some(Effect::Send { to, packet, .. }) => network.send(me, to, packet.to_bytes()),
-            Some(Effect::Combine { at, group }) => self.merging.push((at, group)),
-            Some(Effect::End { failure }) => {
+            Some(NodeEffect::Send { to, packet, .. }) => network.send(me, to, packet.to_bytes()),
+            Some(NodeEffect::Combine { at, group }) => self.merging.push((at, group)),
+            Some(NodeEffect::End { failure }) => {
                 assert_eq!(failure, None, "nothing fails here");
                 watch.ends(me);
             }
-            Some(Effect::Forget(_)) => {}
+            Some(NodeEffect::Forget(_)) => {}
             Some(effect) => unreachable!("{effect:?}"),
         }
     }
 
     /// Whoever something has come for is to be run.
     pub(super) fn wake_all(&mut self) {
-        for shard in self.desk.take_woken() {
+        for shard in self.executor.take_woken() {
             self.wake(shard);
         }
     }
 
     /// What may be carried out later waits.
-    pub(super) fn put_off(&mut self, effect: Effect) -> Option<Effect> {
+    pub(super) fn put_off(&mut self, effect: NodeEffect) -> Option<NodeEffect> {
         match effect {
-            Effect::Deliver(..) | Effect::Meet(..) | Effect::Pass { .. } | Effect::Errand(_) => {
+            NodeEffect::Deliver(..)
+            | NodeEffect::Meet(..)
+            | NodeEffect::Pass { .. }
+            | NodeEffect::Errand(_) => {
                 self.effects.push(effect);
                 None
             }
@@ -167,25 +170,25 @@ impl Worker {
         &mut self,
         random: &mut Random,
         deeds: &mut Deeds,
-    ) -> Option<Effect> {
+    ) -> Option<NodeEffect> {
         if self.effects.is_empty() {
             return None;
         }
         let place = random.below(self.effects.len() as u64) as usize;
         let effect = self.effects.swap_remove(place);
-        deeds.errands += u64::from(matches!(effect, Effect::Errand(_)));
+        deeds.errands += u64::from(matches!(effect, NodeEffect::Errand(_)));
         Some(effect)
     }
 
     /// How many shards have finished here.
     pub(super) fn finished(&self) -> usize {
-        let finished = |resident: &&Resident| resident.finished;
+        let finished = |resident: &&SimulatedShard| resident.finished;
         self.shards.values().filter(finished).count()
     }
 
     /// A shard comes from another worker.
     fn unpack(&mut self, id: ShardId, body: &[u8], plan: &Plan) {
-        let (state, finished, data): Luggage =
+        let (state, finished, data): PackedShard =
             postcard::from_bytes(body).expect("packed by a worker");
         let group = &plan.groups[id.group.index()];
         let count = plan.counts[id.group.index()];
@@ -197,7 +200,7 @@ impl Worker {
             Some(Value::decode(table, &mut &bytes[..]).expect("a worker encoded it"))
         };
         let code = &plan.codes[id.group.index()];
-        let resident = Resident {
+        let resident = SimulatedShard {
             shard: Shard::import(id, code, state).expect("a state of this program"),
             cells: group.datasets.iter().zip(data).map(cell).collect(),
             finished,
@@ -209,7 +212,12 @@ impl Worker {
     }
 
     /// Shards that may leave do: no completion of theirs is under way, and no task is open that cannot be begun anew.
-    pub(super) fn depart(&mut self, plan: &Plan, watch: &mut Watch, deeds: &mut Deeds) -> bool {
+    pub(super) fn depart(
+        &mut self,
+        plan: &Plan,
+        watch: &mut InvariantWatch,
+        deeds: &mut Deeds,
+    ) -> bool {
         let shards = &self.shards;
         let is_drained = |id: &ShardId| shards[id].is_free(&plan.codes[id.group.index()]);
         let (leaving, staying) = self.draining.drain(..).partition(is_drained);
@@ -229,10 +237,10 @@ impl Worker {
                 bytes
             };
             let data = resident.cells.iter().map(encode).collect();
-            let luggage: Luggage = (resident.shard.export(), resident.finished, data);
-            let body = postcard::to_stdvec(&luggage).expect("plain values");
+            let metadata: PackedShard = (resident.shard.export(), resident.finished, data);
+            let body = postcard::to_stdvec(&metadata).expect("plain values");
             watch.departs(id, self.node().me());
-            self.desk.depart(id, &body).expect("it was ordered");
+            self.executor.depart(id, &body).expect("it was ordered");
         }
         !leaving.is_empty()
     }
@@ -258,7 +266,7 @@ impl Worker {
         }
         let place = random.below(self.merging.len() as u64) as usize;
         let (at, group) = self.merging.swap_remove(place);
-        let taken = self.desk.take_group(at, group);
+        let taken = self.executor.take_group(at, group);
         let (taken, _charges) = taken.expect("what was spilled comes back");
         let spares = self.spares(at.0, plan);
         let decode = |taken: Taken| taken.into_value(&spares).expect("a source encoded it");
@@ -268,10 +276,10 @@ impl Worker {
         merge(first, others);
         let first = pieces.swap_remove(0);
         let piece = match random.below(3) {
-            0 => Piece::Value(first),
-            _ => Piece::Encoded(Encoded::of(first, &spares, 1)),
+            0 => SentPiece::Value(first),
+            _ => SentPiece::Encoded(Encoded::of(first, &spares, 1)),
         };
-        let combined = self.desk.combined(at, group, piece);
+        let combined = self.executor.combined(at, group, piece);
         combined.expect("room for what is held");
         deeds.merges += 1;
         true
@@ -312,14 +320,14 @@ impl Worker {
         id: ShardId,
         tasks: u64,
         plan: &Plan,
-        watch: &mut Watch,
+        watch: &mut InvariantWatch,
         deeds: &mut Deeds,
     ) -> bool {
         let code = &plan.codes[id.group.index()];
         let may_run = self.node().may_run(id);
         for _ in 0..tasks {
             let resident = self.shards.get_mut(&id).expect("a shard of this worker");
-            let mut around = watch.around(self.desk.around(id));
+            let mut around = watch.around(self.executor.around(id));
             let next = if may_run {
                 resident.shard.next(code, &mut around)
             } else {
@@ -363,7 +371,7 @@ impl Worker {
         task: &Task,
         issue: Issue,
         plan: &Plan,
-        watch: &mut Watch,
+        watch: &mut InvariantWatch,
     ) -> Progress {
         let me = self.node().me();
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
@@ -385,7 +393,7 @@ impl Worker {
         }
         let mut take = |cell: &u32| resident.cells[*cell as usize].take().expect("named once");
         let mut args: Vec<Value> = task.cells.iter().map(&mut take).collect();
-        let mut call = Call {
+        let mut call = KernelCall {
             plan,
             id,
             at,
@@ -406,7 +414,7 @@ impl Worker {
         }
         if kind == StageKind::Signal && progress == Progress::Done {
             watch.decided(at, outcome);
-            let decided = self.desk.decided(at, outcome);
+            let decided = self.executor.decided(at, outcome);
             decided.expect("one outcome of a position");
         }
         progress
@@ -414,9 +422,9 @@ impl Worker {
 
     fn scatter(
         &mut self,
-        call: &mut Call<'_>,
+        call: &mut KernelCall<'_>,
         exchange: ExchangeId,
-        watch: &mut Watch,
+        watch: &mut InvariantWatch,
     ) -> (Progress, bool) {
         let (id, turn, links) = (call.id, call.at.turn, call.links(exchange));
         let places = 0..links.fan_out(turn, id.index);
@@ -434,33 +442,33 @@ impl Worker {
         let encode = |(destination, piece): &(u32, Value)| {
             let mut bytes = Vec::new();
             piece.encode(&mut bytes);
-            (*destination, Bytes::from(bytes))
+            (*destination, PieceBytes::from(bytes))
         };
-        let encoded: BTreeMap<u32, Bytes> = sent.iter().map(encode).collect();
+        let encoded: BTreeMap<u32, PieceBytes> = sent.iter().map(encode).collect();
         watch.scattered(id, (exchange, turn), &related, &encoded);
         // In any form, wherever they go: who sends them may be wrong about who is near.
         let form = |(destination, value): (u32, Value)| {
             let piece = match (u64::from(destination + id.index) + turn) % 3 {
-                0 => Piece::Value(value),
-                1 => Piece::Encoded(Encoded::of(value, &spares, 1)),
-                _ => Piece::Encoded(encoded[&destination].clone().into()),
+                0 => SentPiece::Value(value),
+                1 => SentPiece::Encoded(Encoded::of(value, &spares, 1)),
+                _ => SentPiece::Encoded(encoded[&destination].clone().into()),
             };
             (destination, piece)
         };
-        let pieces: Vec<(u32, Piece)> = sent.into_iter().map(form).collect();
-        let scattered = self.desk.scattered(id, (exchange, turn), pieces);
+        let pieces: Vec<(u32, SentPiece)> = sent.into_iter().map(form).collect();
+        let scattered = self.executor.scattered(id, (exchange, turn), pieces);
         scattered.expect("room for what is held");
         done
     }
 
     fn gather(
         &mut self,
-        call: &mut Call<'_>,
+        call: &mut KernelCall<'_>,
         exchange: ExchangeId,
-        watch: &mut Watch,
+        watch: &mut InvariantWatch,
     ) -> (Progress, bool) {
         let (id, turn) = (call.id, call.at.turn);
-        let taken = self.desk.take(id, (exchange, turn));
+        let taken = self.executor.take(id, (exchange, turn));
         let taken = taken.expect("what was spilled comes back");
         // Those that were early stay it where the exchange has no room.
         let counted = [Class::Exchange, Class::Early]
@@ -476,8 +484,8 @@ impl Worker {
             (source, value.expect("a source encoded it"))
         };
         let mut pieces = PieceQueue::new(taken.into_iter().map(decode).collect());
-        let done = call.run(&mut Port::Source(Pieces::Other(&mut pieces)));
-        let gathered = self.desk.gathered(id, (exchange, turn));
+        let done = call.run(&mut Port::Source(GatherPieces::Other(&mut pieces)));
+        let gathered = self.executor.gathered(id, (exchange, turn));
         gathered.expect("a destination of this program");
         done
     }
@@ -509,14 +517,14 @@ impl Worker {
 }
 
 /// One call of a stage's kernel.
-pub(super) struct Call<'a> {
+pub(super) struct KernelCall<'a> {
     pub(super) plan: &'a Plan,
     pub(super) id: ShardId,
     pub(super) at: Position,
     args: &'a mut [Value],
 }
 
-impl<'a> Call<'a> {
+impl<'a> KernelCall<'a> {
     fn links(&self, exchange: ExchangeId) -> &'a Links {
         let ends = self.plan.exchanges[exchange.index()].as_ref();
         &ends.expect("used").links

@@ -4,24 +4,24 @@
 //! cost is the machine's matter and is handed in.
 
 use super::{Costs, Machine};
-use crate::desk::{Desk, Piece};
-use brambling_controller::registry::{Caller, Registry};
-use brambling_controller::{Controller, Effect, place};
-use brambling_exchange::Combining;
+use crate::executor::{SentPiece, SimulatedExecutor};
+use brambling_controller::registry::{PeerLink, Registry};
+use brambling_controller::{Controller, ControllerEffect, place};
+use brambling_exchange::CombiningOptions;
 use brambling_memory::Budget;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     Bindings, ExchangeId, GroupId, Payload, Plan, Position, Program, ShardId, StageId, Sum, Value,
 };
-use brambling_protocol::frame::{Ack, Body, Frame, MapUpdate, Reserved, Signal};
+use brambling_protocol::frame::{Ack, Body, Frame, MapUpdate, Reserved, SignalOutcome};
 use brambling_protocol::message::{Load, Message, Register};
 use brambling_protocol::{
     Entry, EntryRange, FrameSession, Generation, JobId, JobKey, PartitionMap, Priority, WorkerId,
 };
 use brambling_worker::Spares;
-use brambling_worker::cargo::Bytes;
 use brambling_worker::executor::{Job, JobOptions, Pool, QuietCaller};
-use brambling_worker::node::{Effect as Asked, Node, NodeOptions};
+use brambling_worker::node::{Node, NodeEffect, NodeOptions};
+use brambling_worker::piece_data::PieceBytes;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn each(clock: Clock<'_>, many: u64, run: impl FnOnce()) -> f64 {
 fn run(clock: Clock<'_>, program: Program, each_of: u64) -> f64 {
     let plan = Plan::compile(Arc::new(program), &Bindings::default()).expect("a valid program");
     let pool = Pool::new(1, true).expect("a thread");
-    let job = Job::new(plan, pool.beds(), JobOptions::default());
+    let job = Job::new(plan, pool.parkers(), JobOptions::default());
     let ran = || {
         let ended = pool.run(&job, &mut QuietCaller);
         ended.expect("kernels that do not fail");
@@ -143,7 +143,7 @@ fn plan(shards: u32) -> Plan {
     Plan::compile(program, &Bindings::default()).expect("a valid program")
 }
 
-fn node(plan: &Plan, me: u32) -> Desk {
+fn node(plan: &Plan, me: u32) -> SimulatedExecutor {
     let mut map = PartitionMap::new(plan.counts.iter().copied());
     for (group, &count) in (0..).map(GroupId).zip(&plan.counts) {
         let owner = WorkerId(u32::from(count == 1));
@@ -168,11 +168,11 @@ fn node(plan: &Plan, me: u32) -> Desk {
         part_bytes: 1 << 20,
         // What is said to each is measured by what is said to all.
         fan_out: WORKERS as usize,
-        combining: Combining::USUAL,
+        combining: CombiningOptions::USUAL,
         budget: Budget::unlimited(),
         spill: None,
     };
-    let mut node = Desk::new(Node::new(plan, map, options), 4);
+    let mut node = SimulatedExecutor::new(Node::new(plan, map, options), 4);
     for (group, &count) in (0..).map(GroupId).zip(&plan.counts) {
         for index in (0..count).filter(|_| me == u32::from(count == 1)) {
             let settled = node.settle(ShardId { group, index }, 1);
@@ -182,24 +182,24 @@ fn node(plan: &Plan, me: u32) -> Desk {
     node
 }
 
-fn frames(desk: &mut Desk) -> Vec<Bytes> {
+fn frames(executor: &mut SimulatedExecutor) -> Vec<PieceBytes> {
     let sent = |effect| match effect {
-        Asked::Send { packet, .. } => Some(packet.to_bytes()),
+        NodeEffect::Send { packet, .. } => Some(packet.to_bytes()),
         _ => None,
     };
-    carried_out(desk).into_iter().filter_map(sent).collect()
+    carried_out(executor).into_iter().filter_map(sent).collect()
 }
 
 /// Does what the node asks for, as far as that is here; what is left.
-fn carried_out(desk: &mut Desk) -> Vec<Asked> {
+fn carried_out(executor: &mut SimulatedExecutor) -> Vec<NodeEffect> {
     let mut left = Vec::new();
     loop {
-        let effects = desk.node().take_effects();
+        let effects = executor.node().take_effects();
         if effects.is_empty() {
             return left;
         }
         for effect in effects {
-            left.extend(desk.perform(effect).expect("there is room"));
+            left.extend(executor.perform(effect).expect("there is room"));
         }
     }
 }
@@ -213,7 +213,7 @@ fn pieces(clock: Clock<'_>) -> (f64, f64, f64) {
     };
     let (mut from, mut to) = (node(&plan, 0), node(&plan, 1));
     let turn = (REDUCTION, 0);
-    let piece: Bytes = vec![0; 80].into();
+    let piece: PieceBytes = vec![0; 80].into();
     let mut sent = Vec::new();
     let out_ns = each(clock, u64::from(SHARDS), || {
         for index in 0..SHARDS {
@@ -221,7 +221,7 @@ fn pieces(clock: Clock<'_>) -> (f64, f64, f64) {
                 group: group(SHARDS),
                 index,
             };
-            let pieces = [(0, Piece::Encoded(piece.clone().into()))];
+            let pieces = [(0, SentPiece::Encoded(piece.clone().into()))];
             from.scattered(shard, turn, pieces).expect("there is room");
             from.node().flush();
             sent.extend(frames(&mut from));
@@ -271,7 +271,7 @@ fn merges(clock: Clock<'_>) -> f64 {
     let mut merged = 0;
     let ns = each(clock, shards.into(), || {
         for (index, piece) in (0..shards).zip(pieces) {
-            let pieces = [(0, Piece::Value(piece))];
+            let pieces = [(0, SentPiece::Value(piece))];
             let shard = ShardId { group, index };
             from.scattered(shard, turn, pieces).expect("there is room");
             loop {
@@ -289,7 +289,7 @@ fn merges(clock: Clock<'_>) -> f64 {
                     let (first, others) = values.split_first_mut().expect("some pieces");
                     merge(first, others);
                     let first = values.swap_remove(0);
-                    let done = from.combined(turn, group, Piece::Value(first));
+                    let done = from.combined(turn, group, SentPiece::Value(first));
                     done.expect("there is room");
                     merged += 1;
                 }
@@ -300,9 +300,9 @@ fn merges(clock: Clock<'_>) -> f64 {
     ns
 }
 
-fn to_merge(effect: Asked) -> Option<TreeNode> {
+fn to_merge(effect: NodeEffect) -> Option<TreeNode> {
     match effect {
-        Asked::Combine { group, .. } => Some(group),
+        NodeEffect::Combine { group, .. } => Some(group),
         _ => None,
     }
 }
@@ -319,7 +319,7 @@ fn hints(clock: Clock<'_>) -> (f64, f64, f64) {
     });
     let other = node(&plan, 0);
     let signal = |turn| {
-        let body = Body::Signal(Signal {
+        let body = Body::Signal(SignalOutcome {
             job: JOB,
             generation: NOW,
             position: Position { stage, turn },
@@ -327,7 +327,7 @@ fn hints(clock: Clock<'_>) -> (f64, f64, f64) {
         });
         unnumbered(body)
     };
-    let signals: Vec<Bytes> = (0..100).map(signal).collect();
+    let signals: Vec<PieceBytes> = (0..100).map(signal).collect();
     let in_ns = each(clock, 100, || {
         for frame in &signals {
             let taken = other.node().on_frame(WorkerId(1), frame);
@@ -340,7 +340,7 @@ fn hints(clock: Clock<'_>) -> (f64, f64, f64) {
 /// News of one entry of a map of a thousand workers.
 fn updates(clock: Clock<'_>) -> f64 {
     let mut map = thousand();
-    let frames: Vec<Bytes> = (0..50)
+    let frames: Vec<PieceBytes> = (0..50)
         .map(|shard| unnumbered(update(shard * 100)))
         .collect();
     each(clock, 50, || {
@@ -371,7 +371,7 @@ fn update(shard: u32) -> Body<'static> {
     })
 }
 
-fn unnumbered(body: Body<'_>) -> Bytes {
+fn unnumbered(body: Body<'_>) -> PieceBytes {
     let priority = Priority::FIRST;
     let sequence = None;
     Frame {
@@ -418,7 +418,9 @@ fn controller(clock: Clock<'_>) -> (f64, f64, f64) {
         // Nobody has acknowledged anything: all are told from here.
         machine.on_tick();
         let sends = machine.take_effects();
-        let sends = sends.iter().filter(|it| matches!(it, Effect::Send { .. }));
+        let sends = sends
+            .iter()
+            .filter(|it| matches!(it, ControllerEffect::Send { .. }));
         assert_eq!(sends.count(), WORKERS as usize + 1);
     });
     let ack = unnumbered(Body::Ack(Ack { received: 1 }));
@@ -459,7 +461,7 @@ fn reports(clock: Clock<'_>) -> f64 {
             listens_at: SocketAddr::from((Ipv4Addr::LOCALHOST, 7078)),
             jobs: Vec::new(),
         });
-        let taken = registry.on_message(Caller(u64::from(worker)), register);
+        let taken = registry.on_message(PeerLink(u64::from(worker)), register);
         taken.expect("it follows the rules");
     }
     let load = Frame::message(Message::Load(Load {
@@ -473,7 +475,7 @@ fn reports(clock: Clock<'_>) -> f64 {
             let Body::Message(message) = Frame::decode(&load).expect("a whole frame").0.body else {
                 unreachable!("made above");
             };
-            let taken = registry.on_message(Caller(u64::from(worker)), message);
+            let taken = registry.on_message(PeerLink(u64::from(worker)), message);
             taken.expect("it has registered");
         }
     })

@@ -4,8 +4,8 @@
 //! learns of its end as soon as a message can tell, and needs no time for the model between two iterations. What it cannot do is
 //! dispatch more tasks than its rate. Spark gives a core its next task when it knows that the last one has ended, and so does this one.
 
-use super::outcome::{CentralOutcome, Times};
-use super::{Nanos, Network, Work};
+use super::outcome::{CentralOutcome, DurationSummary};
+use super::{LinkCosts, Nanos, Work};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 ///
 /// # Panics
 /// When the rate is not positive.
-pub fn central(work: &Work, network: &Network, tasks_per_s: f64) -> CentralOutcome {
+pub fn central(work: &Work, network: &LinkCosts, tasks_per_s: f64) -> CentralOutcome {
     assert!(tasks_per_s > 0.0, "a scheduler that never dispatches");
     let dispatch = 1e9 / tasks_per_s;
     let slots = work.workers * work.cores;
@@ -39,7 +39,7 @@ pub fn central(work: &Work, network: &Network, tasks_per_s: f64) -> CentralOutco
     CentralOutcome {
         virtual_s: began as f64 / 1e9,
         tasks: u64::from(work.shards()) * u64::from(work.iterations),
-        iteration_ms: Times::of(iterations),
+        iteration_ms: DurationSummary::of(iterations),
         idle: 1.0 - kernels as f64 / (began as f64 * f64::from(slots)),
     }
 }

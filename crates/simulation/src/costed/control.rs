@@ -2,8 +2,8 @@
 
 use super::outcome::ControllerLoad;
 use super::{Costs, Nanos};
-use brambling_controller::registry::{Caller, Order, Registry};
-use brambling_controller::{Controller, Effect};
+use brambling_controller::registry::{Order, PeerLink, Registry};
+use brambling_controller::{Controller, ControllerEffect};
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Frame, Kind};
 use brambling_protocol::message::{Message, Register, Submit};
@@ -11,22 +11,22 @@ use brambling_protocol::{JobKey, WorkerId};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// A frame, shared until it has gone.
-pub(super) type Bytes = bytes::Bytes;
+pub(super) type CostedFrame = bytes::Bytes;
 
 /// Both sides of this simulation are of one version.
 const VERSION: &str = "simulated";
 /// The link of the client whose job it is.
-const CLIENT: Caller = Caller(u64::MAX);
+const CLIENT: PeerLink = PeerLink(u64::MAX);
 
 /// A frame that the controller has written.
-pub(super) struct Outgoing {
+pub(super) struct WrittenFrame {
     pub(super) at: Nanos,
     pub(super) to: WorkerId,
-    pub(super) bytes: Bytes,
+    pub(super) bytes: CostedFrame,
 }
 
 /// What has come of its orders.
-pub(super) enum News {
+pub(super) enum OrderNews {
     Moved,
     Over,
 }
@@ -40,8 +40,8 @@ pub(super) struct Control {
     free: Nanos,
     cpu_ns: f64,
     load: ControllerLoad,
-    out: Vec<Outgoing>,
-    news: Vec<News>,
+    out: Vec<WrittenFrame>,
+    news: Vec<OrderNews>,
 }
 
 impl Control {
@@ -74,7 +74,7 @@ impl Control {
     }
 
     /// Whoever has sent all this can be told.
-    pub(super) fn take(&mut self) -> (Vec<Outgoing>, Vec<News>) {
+    pub(super) fn take(&mut self) -> (Vec<WrittenFrame>, Vec<OrderNews>) {
         (
             std::mem::take(&mut self.out),
             std::mem::take(&mut self.news),
@@ -114,10 +114,10 @@ impl Control {
 
     /// What a worker says outside of the job.
     pub(super) fn on_message(&mut self, now: Nanos, from: WorkerId, bytes: &[u8]) {
-        self.take_in(now, Caller(u64::from(from.0)), bytes);
+        self.take_in(now, PeerLink(u64::from(from.0)), bytes);
     }
 
-    fn take_in(&mut self, now: Nanos, from: Caller, bytes: &[u8]) {
+    fn take_in(&mut self, now: Nanos, from: PeerLink, bytes: &[u8]) {
         self.load.messages_in += 1;
         self.load.bytes_in += bytes.len() as u64;
         self.spend(now, self.costs.report_in_ns);
@@ -152,7 +152,7 @@ impl Control {
                 self.count_out(&bytes);
                 if to != CLIENT {
                     let (at, to) = (self.free, WorkerId(to.0 as u32));
-                    self.out.push(Outgoing { at, to, bytes });
+                    self.out.push(WrittenFrame { at, to, bytes });
                 }
             }
             Order::Admit { key, worker } => self.admit(now, key, worker),
@@ -210,19 +210,21 @@ impl Control {
         let machine = &mut self.job.as_mut().expect("it has begun").1;
         for effect in machine.take_effects() {
             match effect {
-                Effect::Send { to, bytes, .. } => {
+                ControllerEffect::Send { to, bytes, .. } => {
                     let ns = self.costs.controller_out_ns + self.costs.machine.write_ns;
                     self.spend(now, ns);
                     self.count_out(&bytes);
                     let at = self.free;
-                    self.out.push(Outgoing { at, to, bytes });
+                    self.out.push(WrittenFrame { at, to, bytes });
                 }
-                Effect::Moved { .. } => self.news.push(News::Moved),
-                Effect::Stays { shard, .. } => unreachable!("there is room for {shard}"),
-                Effect::Left { worker } => unreachable!("{worker} was emptied, and stays"),
-                Effect::Ended { failure } => {
+                ControllerEffect::Moved { .. } => self.news.push(OrderNews::Moved),
+                ControllerEffect::Stays { shard, .. } => unreachable!("there is room for {shard}"),
+                ControllerEffect::Left { worker } => {
+                    unreachable!("{worker} was emptied, and stays")
+                }
+                ControllerEffect::Ended { failure } => {
                     assert_eq!(failure, None, "nothing fails here");
-                    self.news.push(News::Over);
+                    self.news.push(OrderNews::Over);
                 }
             }
         }

@@ -98,18 +98,18 @@ impl Costs {
 
 /// The links between hosts. Not measured here: one machine has none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Network {
+pub struct LinkCosts {
     /// From one host's link to another's, in nanoseconds.
     pub latency_ns: u64,
     /// What a host's link takes in each direction, in bytes a second.
     pub bytes_per_s: f64,
 }
 
-impl Network {
+impl LinkCosts {
     /// The paper's cluster: 10 Gbit/s (Canary, §5.1), and 25 µs one way, which the paper does not say; within one placement group
     /// half a round trip is about that.
-    pub fn of_the_paper() -> Network {
-        Network {
+    pub fn of_the_paper() -> LinkCosts {
+        LinkCosts {
             latency_ns: 25_000,
             bytes_per_s: 1.25e9,
         }

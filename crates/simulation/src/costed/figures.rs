@@ -1,12 +1,14 @@
 //! Figures 5, 6 and 8 of the paper, redrawn: local against central scheduling of the same work.
 
-use super::{Costs, Lengths, Network, SPARK_TASKS_PER_S, Scenario, Spread, Work, central, local};
+use super::{
+    Costs, Lengths, LinkCosts, SPARK_TASKS_PER_S, Scenario, SpreadShape, Work, central, local,
+};
 use serde::Serialize;
 
 /// Cores of a worker (Canary, §5.1: c4.8xlarge).
 const CORES: u32 = 18;
 /// How many workers each hands on to, where things are relayed.
-const RELAYED: Spread = Spread::Relayed { fan_out: 8 };
+const RELAYED: SpreadShape = SpreadShape::Relayed { fan_out: 8 };
 /// How much longer Spark's kernels take than the paper's C++ (Canary, Table 1: 2.59 s and 0.47 s).
 const SPARK_KERNELS: f64 = 2.59 / 0.47;
 /// The share of a core's time that scheduling may take (Canary, §5.2).
@@ -79,7 +81,7 @@ pub fn figure_5(costs: &Costs, scale: Scale) -> Vec<Figure5> {
             local(&Scenario::quiet(work, costs, spread)).tasks_per_s()
         };
         let centrally = |rate| {
-            let network = Network::of_the_paper();
+            let network = LinkCosts::of_the_paper();
             // A stage of a shard is a task, and each is dispatched: one stage says it all.
             let work = Work { stages: 1, ..work };
             central(&work, &network, rate).tasks_per_s()
@@ -88,7 +90,7 @@ pub fn figure_5(costs: &Costs, scale: Scale) -> Vec<Figure5> {
             workers,
             alone: cores * 1e9 / (work.stage_ns + costs.task_ns),
             relayed: rate(work, *costs, RELAYED),
-            direct: rate(work, *costs, Spread::Direct),
+            direct: rate(work, *costs, SpreadShape::Direct),
             paper_costs: rate(paper_work, paper, RELAYED),
             central_rpc: centrally(costs.rpc_tasks_per_s()),
             central_spark: centrally(SPARK_TASKS_PER_S),
@@ -183,9 +185,9 @@ pub struct FigureRow {
 }
 
 fn point(work: Work, costs: &Costs) -> FigureRow {
-    let network = Network::of_the_paper();
+    let network = LinkCosts::of_the_paper();
     let relayed = local(&Scenario::quiet(work, *costs, RELAYED));
-    let direct = local(&Scenario::quiet(work, *costs, Spread::Direct));
+    let direct = local(&Scenario::quiet(work, *costs, SpreadShape::Direct));
     let rpc = central(&work, &network, costs.rpc_tasks_per_s());
     let ours = central(&work, &network, SPARK_TASKS_PER_S);
     let slow = Work {

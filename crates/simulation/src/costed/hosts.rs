@@ -1,6 +1,6 @@
 //! Hosts and their links.
 
-use super::{Nanos, Network};
+use super::{LinkCosts, Nanos};
 
 #[derive(Clone, Copy, Default)]
 struct Link {
@@ -13,12 +13,12 @@ struct Link {
 
 /// One link for each host.
 pub(super) struct Hosts {
-    network: Network,
+    network: LinkCosts,
     links: Vec<Link>,
 }
 
 impl Hosts {
-    pub(super) fn new(count: usize, network: Network) -> Hosts {
+    pub(super) fn new(count: usize, network: LinkCosts) -> Hosts {
         Hosts {
             network,
             links: vec![Link::default(); count],

@@ -4,12 +4,12 @@ mod control;
 mod turns;
 
 use super::agenda::Agenda;
-use super::control::{Bytes, Control};
+use super::control::{Control, CostedFrame};
 use super::hosts::Hosts;
-use super::outcome::{LocalOutcome, Times};
-use super::worker::{Core, Worker};
-use super::{Costs, Nanos, Network, Work};
-use brambling_exchange::{Combining, CombiningTree};
+use super::outcome::{DurationSummary, LocalOutcome};
+use super::worker::{Core, CostedWorker};
+use super::{Costs, LinkCosts, Nanos, Work};
+use brambling_exchange::{CombiningOptions, CombiningTree};
 use brambling_program::tree::TreeNode;
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::WorkerId;
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// How a broadcast and a reduction travel. Signals and news of the map are handed on along a tree in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Spread {
+pub enum SpreadShape {
     /// Straight from source to destination, each shard for itself: to compare with.
     Direct,
     /// As the engine does: what is broadcast is handed on from worker to worker, each to so many, signals as well; what is added up is merged on
@@ -57,9 +57,9 @@ pub struct Scenario {
     /// What things cost.
     pub costs: Costs,
     /// The links.
-    pub network: Network,
+    pub network: LinkCosts,
     /// How things travel.
-    pub spread: Spread,
+    pub spread: SpreadShape,
     /// What happens meanwhile.
     pub changes: Vec<Change>,
     /// Orders of a change that are under way at once.
@@ -68,11 +68,11 @@ pub struct Scenario {
 
 impl Scenario {
     /// The job on the paper's network, nothing happening to its cluster.
-    pub fn quiet(work: Work, costs: Costs, spread: Spread) -> Scenario {
+    pub fn quiet(work: Work, costs: Costs, spread: SpreadShape) -> Scenario {
         Scenario {
             work,
             costs,
-            network: Network::of_the_paper(),
+            network: LinkCosts::of_the_paper(),
             spread,
             changes: Vec::new(),
             moves_at_once: 8,
@@ -103,7 +103,7 @@ const TICK: Nanos = 5_000_000;
 /// The controller's jobs are (`engine::cluster::controller`).
 const CONTROLLER_TICK: Nanos = 50_000_000;
 /// Eight neighbours are merged (`exchange::Combining`).
-const MERGED_BITS: u8 = Combining::USUAL.bits;
+const MERGED_BITS: u8 = CombiningOptions::USUAL.bits;
 /// No iteration takes so long: the job hangs.
 const HANGS: Nanos = 3_600_000_000_000;
 /// What a frame of the job takes beside what it carries.
@@ -152,29 +152,29 @@ enum Event {
     /// A frame of the controller is written; comes to a worker; has been taken in.
     Written {
         to: u32,
-        bytes: Bytes,
+        bytes: CostedFrame,
     },
     Told {
         to: u32,
-        bytes: Bytes,
+        bytes: CostedFrame,
     },
     Obeyed {
         to: u32,
-        bytes: Bytes,
+        bytes: CostedFrame,
     },
     /// What the controller has said comes to a worker from one that hands it on; has been taken in.
     Handed {
         to: u32,
-        bytes: Bytes,
+        bytes: CostedFrame,
     },
     Taken {
         to: u32,
-        bytes: Bytes,
+        bytes: CostedFrame,
     },
     /// A frame of a worker comes to the controller.
     Says {
         from: u32,
-        bytes: Bytes,
+        bytes: CostedFrame,
     },
     /// A worker's clock.
     Tick {
@@ -215,7 +215,7 @@ struct Run<'a> {
     agenda: Agenda<Event>,
     hosts: Hosts,
     control: Control,
-    workers: Vec<Worker>,
+    workers: Vec<CostedWorker>,
     places: Vec<Place>,
     /// The workers of the tree, the one that holds the model first, and everybody's place in it.
     tree: Vec<u32>,
@@ -284,8 +284,8 @@ impl Run<'_> {
             tree: Vec::new(),
             place_in_tree: Vec::new(),
             merging: match scenario.spread {
-                Spread::Direct => None,
-                Spread::Relayed { .. } => CombiningTree::new(work.shards(), MERGED_BITS),
+                SpreadShape::Direct => None,
+                SpreadShape::Relayed { .. } => CombiningTree::new(work.shards(), MERGED_BITS),
             },
             met: Vec::new(),
             iteration: 0,
@@ -341,7 +341,8 @@ impl Run<'_> {
             known = known.max(come + read as Nanos);
             let map = map_of(&outgoing.bytes);
             let job = self.control.key().job;
-            self.workers.push(Worker::new(job, work.cores, map, true));
+            self.workers
+                .push(CostedWorker::new(job, work.cores, map, true));
         }
         self.outcome.map_ms = (known - submitted) as f64 / 1e6;
         self.settle();
@@ -503,10 +504,10 @@ impl Run<'_> {
         assert_eq!(self.outcome.turns, turns, "each runs each iteration once");
         self.outcome.virtual_s = (self.decided_at - self.began_at) as f64 / 1e9;
         self.outcome.iterations = self.iteration;
-        self.outcome.iteration_ms = Times::of(self.quiet_iterations);
-        self.outcome.changing_iteration_ms = Times::of(self.changing_iterations);
-        self.outcome.signal_ms = Times::of(self.signals);
-        self.outcome.map_update_ms = Times::of(self.updates);
+        self.outcome.iteration_ms = DurationSummary::of(self.quiet_iterations);
+        self.outcome.changing_iteration_ms = DurationSummary::of(self.changing_iterations);
+        self.outcome.signal_ms = DurationSummary::of(self.signals);
+        self.outcome.map_update_ms = DurationSummary::of(self.updates);
         self.outcome.controller = self.control.load();
         let (time, messages) = self.quiet;
         self.outcome.controller_quiet_messages_per_s = match time {

@@ -14,11 +14,11 @@
 //!   executor and the node were measured to take. Each shard runs each iteration exactly once; that is asserted.
 //! * Threads: a core takes the oldest ready shard of its own, or steals from the longest queue what has waited for 20 µs, as the executor
 //!   does; it polls for 75 µs and then has to be woken. Frames are taken in by one helper thread a host, which costs no core.
-//! * The network ([`Network`]): a link a host, serialised in both directions, one latency between any two. Shards that move share it among
+//! * The network ([`LinkCosts`]): a link a host, serialised in both directions, one latency between any two. Shards that move share it among
 //!   themselves and do not hold up small frames.
-//! * [`Spread`] is how a broadcast and a reduction travel. [`Spread::Direct`] is what the engine does today: straight from source
+//! * [`SpreadShape`] is how a broadcast and a reduction travel. [`SpreadShape::Direct`] is what the engine does today: straight from source
 //!   to destination, a frame for each shard's part of a reduction, and every second turn a credit from each shard to every peer.
-//!   [`Spread::Relayed`] is what it needs for large clusters and does not have yet: a tree of workers along which broadcasts go down
+//!   [`SpreadShape::Relayed`] is what it needs for large clusters and does not have yet: a tree of workers along which broadcasts go down
 //!   and partial results, combined, go up, and credits with them. Signals go along a tree in both, as they do in the engine; and so does what has moved
 //!   since the controller's last tick, in the frames that the real controller sends and the real rules cut. The whole map, at the start, goes straight.
 //! * A worker that is *lost and drained*: recovery does not exist yet, so the worker that goes away gives up its shards in order first.
@@ -40,12 +40,12 @@ mod worker;
 
 pub use calibrate::{Clock, calibrate};
 pub use central::central;
-pub use costs::{Costs, Machine, Network, SPARK_TASKS_PER_S};
+pub use costs::{Costs, LinkCosts, Machine, SPARK_TASKS_PER_S};
 pub use figures::{
     Figure5, Figure6, Figure8, FigureRow, Scale, figure_5, figure_6, figure_8, kmeans, logistic,
 };
-pub use local::{Change, Scenario, Spread, local};
-pub use outcome::{CentralOutcome, ControllerLoad, LocalOutcome, Times};
+pub use local::{Change, Scenario, SpreadShape, local};
+pub use outcome::{CentralOutcome, ControllerLoad, DurationSummary, LocalOutcome};
 pub use work::{Lengths, Work};
 
 /// Virtual time, in nanoseconds.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Several times of one kind, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Times {
+pub struct DurationSummary {
     /// How many.
     pub count: usize,
     /// The middle one.
@@ -16,15 +16,15 @@ pub struct Times {
     pub max: f64,
 }
 
-impl Times {
-    pub(super) fn of(mut nanos: Vec<Nanos>) -> Times {
+impl DurationSummary {
+    pub(super) fn of(mut nanos: Vec<Nanos>) -> DurationSummary {
         nanos.sort_unstable();
         let ms = |nanos: Nanos| nanos as f64 / 1e6;
         let count = nanos.len();
         let Some(max) = nanos.last() else {
-            return Times::default();
+            return DurationSummary::default();
         };
-        Times {
+        DurationSummary {
             count,
             median: ms(nanos[count / 2]),
             mean: nanos.iter().map(|it| ms(*it)).sum::<f64>() / count as f64,
@@ -71,15 +71,15 @@ pub struct LocalOutcome {
     /// Iterations that ran.
     pub iterations: u32,
     /// From one signal to the next, no change being under way.
-    pub iteration_ms: Times,
+    pub iteration_ms: DurationSummary,
     /// The same while a change is under way.
-    pub changing_iteration_ms: Times,
+    pub changing_iteration_ms: DurationSummary,
     /// From a signal's outcome until the last worker knows it.
-    pub signal_ms: Times,
+    pub signal_ms: DurationSummary,
     /// From the job's submission until the last worker knows the whole map, in milliseconds.
     pub map_ms: f64,
     /// From a shard's new version until the last worker knows it.
-    pub map_update_ms: Times,
+    pub map_update_ms: DurationSummary,
     /// Shards that moved.
     pub moves: u64,
     /// For each change: from its first order until the last shard has arrived.
@@ -109,7 +109,7 @@ pub struct CentralOutcome {
     /// Tasks that were dispatched.
     pub tasks: u64,
     /// From one iteration's beginning to the next one's.
-    pub iteration_ms: Times,
+    pub iteration_ms: DurationSummary,
     /// The share of all cores' time in which no kernel ran.
     pub idle: f64,
 }

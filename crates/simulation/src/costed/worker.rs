@@ -1,7 +1,7 @@
 //! A worker: its side of what the controller says, which is real, and its cores, which are modelled.
 
 use super::Nanos;
-use super::control::Bytes;
+use super::control::CostedFrame;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{
     Ack, Arrived, Body, FAN_OUT, Finished, Frame, Relay, Reserve, Reserved, ShardRange,
@@ -34,18 +34,18 @@ pub(super) enum Core {
 
 /// What a frame of the controller, or of who hands on, has meant.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct FrameMeaning {
     /// Entries of the map that are news.
     pub(super) updates: Vec<EntryRange>,
     /// Frames for the controller.
-    pub(super) answers: Vec<Bytes>,
+    pub(super) answers: Vec<CostedFrame>,
     /// Frames for other workers.
-    pub(super) handed_on: Vec<(WorkerId, Bytes)>,
+    pub(super) handed_on: Vec<(WorkerId, CostedFrame)>,
     pub(super) is_over: bool,
 }
 
 /// One worker.
-pub(super) struct Worker {
+pub(super) struct CostedWorker {
     job: JobId,
     session: FrameSession,
     pub(super) map: PartitionMap,
@@ -66,10 +66,10 @@ pub(super) struct Worker {
     pub(super) begun: u32,
 }
 
-impl Worker {
-    pub(super) fn new(job: JobId, cores: u32, map: PartitionMap, knows_map: bool) -> Worker {
+impl CostedWorker {
+    pub(super) fn new(job: JobId, cores: u32, map: PartitionMap, knows_map: bool) -> CostedWorker {
         let cores = cores as usize;
-        Worker {
+        CostedWorker {
             job,
             session: FrameSession::default(),
             map,
@@ -87,14 +87,14 @@ impl Worker {
 
     // ---- what the controller hears and says
 
-    fn say(&mut self, body: &Body<'_>) -> Bytes {
+    fn say(&mut self, body: &Body<'_>) -> CostedFrame {
         let said = self.session.say(Priority::FIRST, body);
         let said = said.expect("fewer frames under way than the window takes");
         said.to_bytes()
     }
 
     /// The numbered frame's news, and the answers to it.
-    pub(super) fn on_controller(&mut self, bytes: &[u8]) -> Heard {
+    pub(super) fn on_controller(&mut self, bytes: &[u8]) -> FrameMeaning {
         let (frame, _) = Frame::decode(bytes).expect("the controller sends whole frames");
         if let Some(sequence) = frame.sequence {
             let _ = self.session.receive(sequence).expect("an honest session");
@@ -107,13 +107,13 @@ impl Worker {
     }
 
     /// What another worker hands on. Sessions between workers are not modelled.
-    pub(super) fn on_handed(&mut self, bytes: &[u8]) -> Heard {
+    pub(super) fn on_handed(&mut self, bytes: &[u8]) -> FrameMeaning {
         let (frame, _) = Frame::decode(bytes).expect("a worker sends whole frames");
         self.on_body(frame.body)
     }
 
-    fn on_body(&mut self, body: Body<'_>) -> Heard {
-        let mut heard = Heard::default();
+    fn on_body(&mut self, body: Body<'_>) -> FrameMeaning {
+        let mut heard = FrameMeaning::default();
         match body {
             Body::MapUpdate(update) => {
                 self.knows_map = true;
@@ -144,7 +144,7 @@ impl Worker {
         heard
     }
 
-    fn grant(&mut self, reserve: &Reserve) -> Bytes {
+    fn grant(&mut self, reserve: &Reserve) -> CostedFrame {
         let Reserve {
             job,
             generation,
@@ -163,12 +163,12 @@ impl Worker {
     }
 
     /// A tick: what has come is acknowledged, if it was not yet.
-    pub(super) fn tick(&mut self) -> Option<Bytes> {
+    pub(super) fn tick(&mut self) -> Option<CostedFrame> {
         self.ack_is_due = false;
         self.session.ack().map(ack)
     }
 
-    pub(super) fn arrived(&mut self, shard: ShardId, version: Version) -> Bytes {
+    pub(super) fn arrived(&mut self, shard: ShardId, version: Version) -> CostedFrame {
         let (job, generation) = (self.job, NOW);
         self.say(&Body::Arrived(Arrived {
             job,
@@ -178,7 +178,7 @@ impl Worker {
         }))
     }
 
-    pub(super) fn finished(&mut self, shards: &[ShardRange]) -> Bytes {
+    pub(super) fn finished(&mut self, shards: &[ShardRange]) -> CostedFrame {
         let (job, generation) = (self.job, NOW);
         let shards = shards.to_vec();
         self.say(&Body::Finished(Finished {
@@ -189,7 +189,7 @@ impl Worker {
     }
 
     /// How it fares, as it says four times a second.
-    pub(super) fn report(&self, tasks: u64) -> Bytes {
+    pub(super) fn report(&self, tasks: u64) -> CostedFrame {
         let load = Load {
             memory_bytes: 1 << 30,
             idle_permille: 100,
@@ -242,17 +242,17 @@ impl Worker {
     }
 }
 
-fn ack(received: u64) -> Bytes {
+fn ack(received: u64) -> CostedFrame {
     unnumbered(Body::Ack(Ack { received }))
 }
 
-fn hand_on(relay: &Relay) -> Vec<(WorkerId, Bytes)> {
+fn hand_on(relay: &Relay) -> Vec<(WorkerId, CostedFrame)> {
     let hearers: Vec<WorkerId> = relay.to.iter().collect();
     let said = relay.news.relayed(&hearers, FAN_OUT);
     said.map(|(to, body)| (to, unnumbered(body))).collect()
 }
 
-fn unnumbered(body: Body<'_>) -> Bytes {
+fn unnumbered(body: Body<'_>) -> CostedFrame {
     let frame = Frame {
         priority: Priority::FIRST,
         sequence: None,

@@ -2,9 +2,11 @@
 
 use super::variables::Any;
 use super::{Random, Writer};
-use crate::kernels::{Cell, mix};
+use crate::kernels::{RandomValue, mix};
 use crate::objects::Object;
-use brambling_program::{Blocks, Dataset, Exchange, Inbox, Outbox, Program, Relation, Table};
+use brambling_program::{
+    Blocks, Dataset, Exchange, Inbox, Outbox, Program, Relation, RelationTable,
+};
 
 /// Runs an expression with a dataset of whatever type; blocks neither send nor receive by themselves.
 macro_rules! typed {
@@ -29,7 +31,7 @@ impl Writer {
         }
     }
 
-    fn exchange_of<P: Cell>(&mut self, p: &mut Program, depth: u32) {
+    fn exchange_of<P: RandomValue>(&mut self, p: &mut Program, depth: u32) {
         let (from, to) = (self.family(), self.family());
         let (sources, destinations) = (self.families[from].count, self.families[to].count);
         let name = self.name("exchange");
@@ -97,7 +99,7 @@ impl Writer {
         }
     }
 
-    fn merged_of<P: Cell + Joins>(
+    fn merged_of<P: RandomValue + Joins>(
         &mut self,
         p: &mut Program,
         from: Dataset<Vec<u64>>,
@@ -215,7 +217,7 @@ fn fold(left: &mut Vec<u64>, right: &Vec<u64>) {
     left.set(mix(left.digest(), right.digest()));
 }
 
-fn scatter<P: Cell, A: Cell>(
+fn scatter<P: RandomValue, A: RandomValue>(
     p: &mut Program,
     name: &str,
     to: &Exchange<P>,
@@ -226,7 +228,7 @@ fn scatter<P: Cell, A: Cell>(
     scatter.run(move |a: &A, out: &mut Outbox<'_, P>| send(mix(salt, a.digest()), out));
 }
 
-fn scatter_two<P: Cell, A: Cell, B: Cell>(
+fn scatter_two<P: RandomValue, A: RandomValue, B: RandomValue>(
     p: &mut Program,
     name: &str,
     to: &Exchange<P>,
@@ -241,7 +243,7 @@ fn scatter_two<P: Cell, A: Cell, B: Cell>(
 }
 
 /// A piece to most of the destinations, in either order.
-fn send<P: Cell>(hash: u64, out: &mut Outbox<'_, P>) {
+fn send<P: RandomValue>(hash: u64, out: &mut Outbox<'_, P>) {
     let count = out.fan_out();
     for place in 0..count {
         let place = if hash.is_multiple_of(2) {
@@ -257,7 +259,7 @@ fn send<P: Cell>(hash: u64, out: &mut Outbox<'_, P>) {
     }
 }
 
-fn gather<P: Cell, A: Cell>(
+fn gather<P: RandomValue, A: RandomValue>(
     p: &mut Program,
     name: &str,
     from: &Exchange<P>,
@@ -277,7 +279,7 @@ fn gather<P: Cell, A: Cell>(
     }
 }
 
-fn gather_two<P: Cell, A: Cell, B: Cell>(
+fn gather_two<P: RandomValue, A: RandomValue, B: RandomValue>(
     p: &mut Program,
     name: &str,
     from: &Exchange<P>,
@@ -292,7 +294,7 @@ fn gather_two<P: Cell, A: Cell, B: Cell>(
 }
 
 /// Some gathers leave pieces where they are.
-fn receive<P: Cell>(salt: u64, inbox: &mut Inbox<'_, P>) -> u64 {
+fn receive<P: RandomValue>(salt: u64, inbox: &mut Inbox<'_, P>) -> u64 {
     let most = if salt.is_multiple_of(4) {
         2
     } else {
@@ -316,7 +318,7 @@ fn relation(random: &mut Random, sources: u32, destinations: u32) -> Relation {
             wrap: random.one_in(2),
         },
         3..5 => {
-            let mut tables = |least| -> Vec<Table> {
+            let mut tables = |least| -> Vec<RelationTable> {
                 let count = least + random.below(3);
                 (0..count)
                     .map(|_| table(random, sources, destinations))
@@ -331,9 +333,9 @@ fn relation(random: &mut Random, sources: u32, destinations: u32) -> Relation {
     }
 }
 
-fn table(random: &mut Random, sources: u32, destinations: u32) -> Table {
+fn table(random: &mut Random, sources: u32, destinations: u32) -> RelationTable {
     let mut list = || (0..sources).filter(|_| random.one_in(2)).collect();
-    Table {
+    RelationTable {
         sources: (0..destinations).map(|_| list()).collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! Streamed exchanges of random programs: any number of chunks to each destination, taken while others are sent.
 
 use super::Writer;
-use crate::kernels::{Cell, mix};
+use crate::kernels::{RandomValue, mix};
 use brambling_program::{Dataset, Exchange, Program, Progress, Relation, Streams};
 use std::task::Poll;
 

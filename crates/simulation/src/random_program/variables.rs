@@ -1,7 +1,7 @@
 //! The datasets of a random program.
 
 use super::Random;
-use crate::kernels::{Cell, Erased, mix};
+use crate::kernels::{Erased, RandomValue, mix};
 use crate::objects::Object;
 use brambling_program::{Blocks, Count, Dataset, DatasetId, Partitioner, Program, Rows, blocks_of};
 
@@ -38,7 +38,7 @@ impl Any {
 }
 
 /// Datasets of one partition count: stages make groups of them as it comes.
-pub(super) struct Family {
+pub(super) struct DatasetFamily {
     /// The partition count that its symbol, if any, is bound to.
     pub(super) count: u32,
     pub(super) numbers: Vec<Dataset<u64>>,
@@ -51,7 +51,7 @@ pub(super) struct Family {
     pub(super) blocks: Vec<Dataset<Blocks<u64>>>,
 }
 
-impl Family {
+impl DatasetFamily {
     /// What sends and receives.
     pub(super) fn cells(&self) -> Vec<Any> {
         let numbers = self.numbers.iter().map(|dataset| Any::Number(*dataset));
@@ -70,7 +70,11 @@ impl Family {
 }
 
 /// Between two and five families; the first is of one partition.
-pub(super) fn declare(p: &mut Program, random: &mut Random, symbols: &mut Vec<u32>) -> Vec<Family> {
+pub(super) fn declare(
+    p: &mut Program,
+    random: &mut Random,
+    symbols: &mut Vec<u32>,
+) -> Vec<DatasetFamily> {
     let mut families = vec![family(p, random, Count::Fixed(1), 1)];
     for _ in 0..1 + random.below(4) {
         let count = 1 + random.below(7) as u32;
@@ -85,7 +89,7 @@ pub(super) fn declare(p: &mut Program, random: &mut Random, symbols: &mut Vec<u3
     families
 }
 
-fn family(p: &mut Program, random: &mut Random, declared: Count, count: u32) -> Family {
+fn family(p: &mut Program, random: &mut Random, declared: Count, count: u32) -> DatasetFamily {
     let many = |random: &mut Random, least: u64| least + random.below(2);
     let numbers = (0..many(random, 1))
         .map(|_| dataset::<u64>(p, random, declared))
@@ -102,7 +106,7 @@ fn family(p: &mut Program, random: &mut Random, declared: Count, count: u32) -> 
     let objects = (0..random.below(2))
         .map(|_| dataset::<Object>(p, random, declared))
         .collect();
-    Family {
+    DatasetFamily {
         count,
         numbers,
         vectors,
@@ -113,7 +117,7 @@ fn family(p: &mut Program, random: &mut Random, declared: Count, count: u32) -> 
 }
 
 /// With or without a value, kept or freed after its last use.
-fn dataset<T: Cell>(p: &mut Program, random: &mut Random, count: Count) -> Dataset<T> {
+fn dataset<T: RandomValue>(p: &mut Program, random: &mut Random, count: Count) -> Dataset<T> {
     let (salt, name) = (random.salt(), format!("d{}", p.spec().datasets.len()));
     let load = move |index: u32, partitions: u32| {
         let mut value = T::default();

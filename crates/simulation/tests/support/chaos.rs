@@ -1,8 +1,8 @@
 //! Several executors, each a worker of a cluster whose frames a thread of the test carries: out of order, some twice, hints sometimes not at all, while a
 //! controller moves shards about; half of them spill all early pieces.
 
-use brambling_controller::{Controller, Effect};
-use brambling_exchange::Combining;
+use brambling_controller::{Controller, ControllerEffect};
+use brambling_exchange::CombiningOptions;
 use brambling_memory::{Budget, Floors, Spill};
 use brambling_program::{DatasetId, GroupId, Plan, Rng, ShardId, StageId};
 use brambling_protocol::frame::Frame;
@@ -10,9 +10,11 @@ use brambling_protocol::frame::Packet as Sent;
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Priority, WorkerId};
 use brambling_simulation::{RandomProgram, Results, attached};
 use brambling_storage::{FilePool, SpillDirectory};
-use brambling_worker::cargo::Bytes;
-use brambling_worker::executor::{Caller, Carrier, Interrupted, Job, JobOptions, Membership, Pool};
+use brambling_worker::executor::{
+    Caller, Interrupted, Job, JobOptions, Membership, Pool, Transport,
+};
 use brambling_worker::node::{Node, NodeOptions};
+use brambling_worker::piece_data::PieceBytes;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Packet {
     from: WorkerId,
     to: WorkerId,
-    bytes: Bytes,
+    bytes: PieceBytes,
 }
 
 /// A worker's end of the network.
@@ -35,7 +37,7 @@ struct Wire {
     network: Mutex<Sender<Packet>>,
 }
 
-impl Carrier for Wire {
+impl Transport for Wire {
     fn send(&self, frames: Vec<(WorkerId, Priority, Sent)>) {
         let from = self.me;
         for (to, _, sent) in frames {
@@ -126,15 +128,15 @@ impl Network {
         }
         for effect in self.controller.take_effects() {
             match effect {
-                Effect::Send { to, bytes, .. } => self.packets.push(Packet {
+                ControllerEffect::Send { to, bytes, .. } => self.packets.push(Packet {
                     from: WorkerId::CONTROLLER,
                     to,
                     bytes,
                 }),
-                Effect::Moved { .. } => self.moves += 1,
-                Effect::Stays { shard, .. } => panic!("there is room for {shard}"),
-                Effect::Left { worker } => panic!("{worker} was not told to leave"),
-                Effect::Ended { failure } => {
+                ControllerEffect::Moved { .. } => self.moves += 1,
+                ControllerEffect::Stays { shard, .. } => panic!("there is room for {shard}"),
+                ControllerEffect::Left { worker } => panic!("{worker} was not told to leave"),
+                ControllerEffect::Ended { failure } => {
                     self.is_over = true;
                     self.failure = failure;
                 }
@@ -245,7 +247,7 @@ impl Cluster {
         map: &PartitionMap,
         network: &Sender<Packet>,
     ) -> Arc<Job> {
-        let beds = self.pools[me.0 as usize].beds();
+        let parkers = self.pools[me.0 as usize].parkers();
         let everybody = (0..self.pools.len() as u32).map(WorkerId);
         // One in two has no room for early pieces.
         let (budget, spill) = match me.0 % 2 {
@@ -265,7 +267,7 @@ impl Cluster {
             frame_bytes: 1000,
             part_bytes: 256,
             fan_out: 1,
-            combining: Combining {
+            combining: CombiningOptions {
                 sources_min: 0,
                 bits: 1,
             },
@@ -289,7 +291,7 @@ impl Cluster {
             files: Some(files()),
             ..JobOptions::default()
         };
-        Job::member(plan.clone(), beds, options, membership).unwrap()
+        Job::member(plan.clone(), parkers, options, membership).unwrap()
     }
 }
 

@@ -57,7 +57,7 @@ fn what_is_spilled_comes_back_in_any_order() {
         assert_eq!(spilled.read().unwrap(), bytes(number, 10 * number));
     }
     let total = (0..100).map(|number| 10 * number).sum::<u64>();
-    let counts = Counts {
+    let counts = SpillCounts {
         spills: 100,
         spilled_bytes: total,
         reads: 100,

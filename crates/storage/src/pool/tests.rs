@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Delete, Flush, NamedFile, Put, Read, Recall, SpillDirectory, Write};
+use crate::{Delete, FileRead, FileWrite, Flush, NamedFile, Put, Recall, SpillDirectory};
 use brambling_memory::{Budget, Class, Floors, Spill, SpillError};
 use std::io;
 use std::path::PathBuf;
@@ -127,14 +127,14 @@ fn thousands_of_requests_from_many_threads() {
                 for number in (0..250).map(|at| at * 8 + thread) {
                     let (start, file) = (number * 100, file.clone());
                     let bytes = bytes(number);
-                    let write = Write {
+                    let write = FileWrite {
                         file: file.clone(),
                         start,
                         bytes: bytes.clone(),
                     };
                     assert_eq!(done(pool, write).unwrap(), bytes);
                     let into = vec![0; 100];
-                    let read = Read { file, start, into };
+                    let read = FileRead { file, start, into };
                     assert_eq!(done(pool, read).unwrap(), bytes);
                     let put = Put {
                         to: to.clone(),
@@ -181,14 +181,14 @@ fn what_goes_wrong_names_the_file_and_the_cause() {
     tells(&error, &["deleting", &path, "missing", "No such file"]);
     done(
         &pool,
-        Write {
+        FileWrite {
             file: file.clone(),
             start: 0,
             bytes: vec![1; 70],
         },
     )
     .unwrap();
-    let cut = Read {
+    let cut = FileRead {
         file: file.clone(),
         start: 60,
         into: vec![0; 11],
@@ -217,7 +217,7 @@ fn what_goes_wrong_names_the_file_and_the_cause() {
     assert_eq!(
         done(
             &pool,
-            Read {
+            FileRead {
                 file,
                 start: 60,
                 into: vec![0; 10]
@@ -231,7 +231,7 @@ fn what_goes_wrong_names_the_file_and_the_cause() {
         &PathBuf::from("/dev/full"),
         std::fs::OpenOptions::new().write(true),
     );
-    let full = Write {
+    let full = FileWrite {
         file: Arc::new(full.unwrap()),
         start: 0,
         bytes: vec![0; 9],

@@ -8,27 +8,32 @@ use brambling_memory::{Budget, Class};
 use brambling_program::Value;
 use brambling_program::tree::TreeNode;
 
-const AT: At = (ExchangeId(0), 0);
+const AT: ExchangeTurn = (ExchangeId(0), 0);
 const SHARD: ShardId = ShardId {
     group: GroupId(0),
     index: 3,
 };
 
-fn waits() -> Waits {
-    Waits::new(Budget::unlimited(), None)
+fn waits() -> WaitingRoom {
+    WaitingRoom::new(Budget::unlimited(), None)
 }
 
 fn fresh() -> Arrivals {
     Arrivals::new(SHARD, [AT.0], 2)
 }
 
-fn comes(arrivals: &mut Arrivals, at: At, source: u32, relation: &impl Relation) -> Accepted {
-    let kept = Kept::uncounted(Cargo::Value(Value::new(u64::from(source))));
+fn comes(
+    arrivals: &mut Arrivals,
+    at: ExchangeTurn,
+    source: u32,
+    relation: &impl SourceRelation,
+) -> Acceptance {
+    let kept = WaitingPiece::uncounted(PieceData::Value(Value::new(u64::from(source))));
     let item = Item::whole(TreeNode::leaf(source.into()), kept);
-    arrivals.accept(Letter { at, item }, relation).unwrap()
+    arrivals.accept(Delivery { at, item }, relation).unwrap()
 }
 
-fn travels(arrivals: Arrivals, relation: &impl Relation) -> Arrivals {
+fn travels(arrivals: Arrivals, relation: &impl SourceRelation) -> Arrivals {
     let budget = Budget::unlimited();
     let mut packing = Packing::new(&budget, 100);
     let state = arrivals.pack(&mut packing).unwrap();
@@ -39,7 +44,7 @@ fn travels(arrivals: Arrivals, relation: &impl Relation) -> Arrivals {
     Arrivals::unpack(SHARD, [AT.0], 2, state, &mut from, relation, &waits()).unwrap()
 }
 
-fn sources(arrivals: &mut Arrivals, relation: &impl Relation) -> Vec<u32> {
+fn sources(arrivals: &mut Arrivals, relation: &impl SourceRelation) -> Vec<u32> {
     let pieces = arrivals.take(AT, relation, &waits()).unwrap();
     pieces.into_iter().map(|(source, _)| source).collect()
 }
@@ -62,11 +67,11 @@ fn what_has_ended_goes_along() {
         // What is under way to where it was comes again from where it is sent on to.
         assert_eq!(
             comes(&mut there, AT, leaf(1), &relation),
-            Accepted::Repeated
+            Acceptance::Repeated
         );
         assert_eq!(
             comes(&mut there, AT, leaf(3), &relation),
-            Accepted::Complete
+            Acceptance::Complete
         );
         assert_eq!(sources(&mut there, &relation), [leaf(1), leaf(3)]);
     }

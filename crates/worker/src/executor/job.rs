@@ -1,34 +1,34 @@
 //! Owns a job: a compiled program, its shards, and everything that its threads share while it runs. The pool's threads and
-//! whoever reads from peers call it. Its shards and run queues lie in cells; it never takes a lock to reach them.
-#![allow(unsafe_code)] // Shards and run queues lie in cells; their thread's zone says who may touch them.
+//! whoever reads from peers call it. Its shards and ready queues lie in cells; it never takes a lock to reach them.
+#![allow(unsafe_code)] // Shards and ready queues lie in cells; their thread's queue lock says who may touch them.
 
 mod owners;
 mod placing;
 mod results;
 
-pub(super) use owners::{AWAY, BY_MAIL};
+pub(super) use owners::{AWAY, BY_MAILBOX};
 pub use placing::initial;
 
+use super::biased_lock::BiasedLock;
 use super::board::Board;
+use super::doorbell::Doorbell;
 use super::failure::{Failure, Rank};
-use super::mail::Mail;
-use super::meter::{Dial, Meter};
-use super::open::{Flows, Open};
-use super::ready::Ready;
-use super::sleep::Beds;
-use super::steps::{By, Steps};
+use super::meter::{Meter, ShardGauge};
+use super::open::{Flows, OpenStreamTask};
+use super::parker::Parkers;
+use super::ready_queue::ReadyQueue;
+use super::remote::Remote;
+use super::steps::{GatherKeeper, Steps};
 use super::tally::ThreadTally;
-use super::ties::Ties;
 use super::times::Notebook;
 use super::weights::Weights;
 use super::woken::{self, Woken};
-use super::zone::Zone;
-use crate::arrivals::{Arrivals, Letter};
+use crate::arrivals::{Arrivals, Delivery};
 use crate::node::sources;
 use crate::shard::Shard;
-use crate::waits::Waits;
+use crate::waiting::WaitingRoom;
 use brambling_exchange::in_process::{InProcess, Keeper, Mailbox};
-use brambling_exchange::{Relation, Sources};
+use brambling_exchange::{SourceRelation, Sources};
 use brambling_memory::{Budget, Class, OutOfMemory, SpillError, held};
 use brambling_program::{
     ExchangeId, ExchangePlan, GroupId, Plan, Position, ShardId, StageId, Turn, Value,
@@ -74,7 +74,7 @@ impl Default for JobOptions {
 }
 
 /// A shard with its data. Touched only by its owner.
-pub(super) struct Body {
+pub(super) struct LoadedShard {
     pub(super) shard: Shard,
     pub(super) cells: Vec<Value>,
     pub(super) steps: Steps,
@@ -89,10 +89,10 @@ pub(super) struct Body {
     pub(super) meter: Meter,
     pub(super) done: bool,
     /// Its tasks that will be called again and keep something meanwhile.
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<OpenStreamTask>,
 }
 
-impl Body {
+impl LoadedShard {
     /// Where what runs stands among the failures of a job.
     pub(super) fn rank(&self, partition: u32) -> Rank {
         self.running
@@ -102,22 +102,22 @@ impl Body {
 
 /// On lines of its own: shards of different threads lie side by side.
 #[repr(align(128))]
-pub(super) struct Resident {
+pub(super) struct ShardCell {
     pub(super) group: GroupId,
     pub(super) index: u32,
     pub(super) woken: Woken,
     /// Slices begun, going round. Written by the owner.
     pub(super) slices: AtomicU32,
-    pub(super) dial: Dial,
+    pub(super) gauge: ShardGauge,
     /// What anybody has for the shard. Closed while it is not here.
-    pub(super) mailbox: Mailbox<Letter>,
+    pub(super) mailbox: Mailbox<Delivery>,
     /// What was taken from there. Touched by the owner, as the body.
     pub(super) arrivals: UnsafeCell<Arrivals>,
     /// Made by the thread that becomes the shard's home, so that its memory is first touched there.
-    pub(super) body: UnsafeCell<Option<Body>>,
+    pub(super) body: UnsafeCell<Option<LoadedShard>>,
 }
 
-impl Resident {
+impl ShardCell {
     /// Which shard it is.
     pub(super) fn id(&self) -> ShardId {
         ShardId {
@@ -129,16 +129,16 @@ impl Resident {
 
 // SAFETY: the body is touched only by the shard's owner, one thread at a time; ownership is handed on by a
 // release of `Job::owners`, acquired by the next owner.
-unsafe impl Sync for Resident {}
+unsafe impl Sync for ShardCell {}
 
 /// What belongs to one thread: those of the pool, then the caller.
-pub(super) struct Station {
-    pub(super) zone: Zone,
-    pub(super) mail: Mail,
-    /// Its run queue. Touched inside the zone only.
-    pub(super) ready: UnsafeCell<Ready>,
+pub(super) struct ThreadState {
+    pub(super) queue_lock: BiasedLock,
+    pub(super) doorbell: Doorbell,
+    /// Its ready queue. Touched under the queue lock only.
+    pub(super) ready: UnsafeCell<ReadyQueue>,
     /// How many are queued, for thieves to see.
-    pub(super) queued: Published,
+    pub(super) queued: AlignedCount,
     /// How often its thread has looked for something to do for the job, and found nothing.
     pub(super) looks: AtomicU64,
     /// Whether its last look found nothing.
@@ -158,20 +158,20 @@ pub(super) struct Station {
 pub(super) const NONE: u32 = u32::MAX;
 
 #[repr(align(128))]
-pub(super) struct Published(pub(super) AtomicU32);
+pub(super) struct AlignedCount(pub(super) AtomicU32);
 
-const _: () = assert!(align_of::<Ready>() == 128);
+const _: () = assert!(align_of::<ReadyQueue>() == 128);
 
-// SAFETY: the run queue is touched only inside the zone: by its owner, or by a thief that locked it out.
-unsafe impl Sync for Station {}
+// SAFETY: the ready queue is touched only under the queue lock: by its owner, or by a thief that locked it out.
+unsafe impl Sync for ThreadState {}
 
-impl Station {
-    fn new(shards: usize, placed: Range<u32>) -> Station {
-        Station {
-            zone: Zone::default(),
-            mail: Mail::new(shards),
-            ready: UnsafeCell::new(Ready::new(shards)),
-            queued: Published(AtomicU32::new(0)),
+impl ThreadState {
+    fn new(shards: usize, placed: Range<u32>) -> ThreadState {
+        ThreadState {
+            queue_lock: BiasedLock::default(),
+            doorbell: Doorbell::new(shards),
+            ready: UnsafeCell::new(ReadyQueue::new(shards)),
+            queued: AlignedCount(AtomicU32::new(0)),
             looks: AtomicU64::new(0),
             idle: AtomicBool::new(false),
             placed,
@@ -192,27 +192,27 @@ impl Station {
 /// A job being run. Made by [`Job::new`], run once by [`Pool::run`](super::Pool::run).
 pub struct Job {
     /// Before `plan` and `exchanges`, and so dropped before them: [`Steps`] refer to them.
-    pub(super) residents: Box<[Resident]>,
+    pub(super) residents: Box<[ShardCell]>,
     pub(super) plan: Plan,
-    /// Each shard's home. Not in [`Resident`], whose line its owner writes: sources elsewhere ask. None changes when the job has started.
+    /// Each shard's home. Not in [`ShardCell`], whose line its owner writes: sources elsewhere ask. None changes when the job has started.
     homes: Box<[AtomicU32]>,
     /// Number of each group's shards.
     numbers: Box<[Box<[u32]>]>,
     /// The thread that each shard belongs to now.
     pub(super) owners: Box<[AtomicU32]>,
-    pub(super) stations: Box<[Station]>,
+    pub(super) thread_states: Box<[ThreadState]>,
     /// Where its threads sleep.
-    pub(super) beds: Beds,
+    pub(super) parkers: Parkers,
     /// Where each station's thread keeps how long kernels ran; none when the job is not timed.
     pub(super) notebooks: Box<[Notebook]>,
-    /// What ties the job to other workers; none when all of it is in this process.
-    pub(super) ties: Option<Box<Ties>>,
+    /// What remote side the job to other workers; none when all of it is in this process.
+    pub(super) remote: Option<Box<Remote>>,
     /// The exchanges; none for those that no stage uses.
     pub(super) exchanges: Box<[Option<Box<InProcess>>]>,
-    /// By group, the exchanges of which something may come by mail.
-    pub(super) mailed: Box<[Box<[ExchangeId]>]>,
+    /// By group, the exchanges of which something may come through the mailbox.
+    pub(super) mailbox_exchanges: Box<[Box<[ExchangeId]>]>,
     /// What waits for shards here, and was not gathered.
-    pub(super) waits: Waits,
+    pub(super) waits: WaitingRoom,
     /// What slows the sources of streams.
     pub(super) flows: Flows,
     pub(super) boards: Box<[Option<Board>]>,
@@ -221,9 +221,9 @@ pub struct Job {
     pub(super) settled: AtomicU32,
     pub(super) unfinished: AtomicUsize,
     pub(super) stop: AtomicBool,
-    /// From this thread on shards are told by mail what their marks could tell them: the calling thread, which never looks; all of them while
+    /// From this thread on shards are told by doorbell what their marks could tell them: the calling thread, which never looks; all of them while
     /// other jobs run on the threads, which take turns then and do not look while they are away.
-    pub(super) mail_from: AtomicU32,
+    pub(super) ring_from: AtomicU32,
     pub(super) failure: Mutex<Option<(Rank, Failure)>>,
     pub(super) options: JobOptions,
     weight: AtomicU32,
@@ -239,7 +239,7 @@ pub struct Job {
 impl Job {
     /// How many threads the job was placed on.
     pub fn threads(&self) -> u32 {
-        self.stations.len() as u32 - 1
+        self.thread_states.len() as u32 - 1
     }
 
     /// The compiled program.
@@ -256,16 +256,16 @@ impl Job {
 
     /// Who keeps what a shard gathers in an exchange.
     #[cold]
-    pub(super) fn gathers_by(&self, id: ExchangeId, number: u32) -> By {
+    pub(super) fn gathers_by(&self, id: ExchangeId, number: u32) -> GatherKeeper {
         let resident = &self.residents[number as usize];
         let exchange = self.exchange(id);
         match exchange.keeper() {
             // A shard that came by a move has no slots here, whatever the exchange keeps for its
             // index.
-            _ if self.has_moved(number) => By::Mail,
-            Keeper::Stamped(stamped) if stamped.serves(resident.index) => By::Stamps,
-            Keeper::Slots(slots) if slots.lie_at(resident.index) => By::Places,
-            _ => By::Mail,
+            _ if self.has_moved(number) => GatherKeeper::Mailbox,
+            Keeper::Stamped(stamped) if stamped.serves(resident.index) => GatherKeeper::Stamped,
+            Keeper::Slots(slots) if slots.lie_at(resident.index) => GatherKeeper::Slots,
+            _ => GatherKeeper::Mailbox,
         }
     }
 
@@ -291,15 +291,18 @@ impl Job {
 
     /// Tasks retired so far: each thread tells its own at the end of a slice.
     pub(super) fn tasks_retired(&self) -> u64 {
-        let tasks = |station: &Station| station.tally.tasks.load(Ordering::Relaxed);
-        self.stations.iter().map(tasks).sum()
+        let tasks = |thread_state: &ThreadState| thread_state.tally.tasks.load(Ordering::Relaxed);
+        self.thread_states.iter().map(tasks).sum()
     }
 
     /// Ends the job early. Of the failures until the threads have left it the one of the least rank is told; to a
     /// cluster, the first.
     pub(super) fn fail(&self, rank: Rank, failure: Failure) {
         // Before the lock: whoever explains may wait for an interpreter, whose thread may wait here.
-        let text = self.ties.as_ref().and_then(|ties| ties.explain(&failure));
+        let text = self
+            .remote
+            .as_ref()
+            .and_then(|remote| remote.explain(&failure));
         let mut told = held::lock(&self.failure);
         let text = text.filter(|_| told.is_none());
         // Either may have an exception of an interpreter's, and is dropped when the lock is free.
@@ -309,8 +312,8 @@ impl Job {
         };
         drop(told);
         drop(untold);
-        if let (Some(ties), Some(text)) = (&self.ties, text) {
-            ties.failed(self, &text);
+        if let (Some(remote), Some(text)) = (&self.remote, text) {
+            remote.failed(self, &text);
         }
         self.stop();
     }
@@ -343,28 +346,28 @@ impl Job {
 
     /// Whether other jobs run on its threads.
     pub(super) fn shares(&self) -> bool {
-        self.mail_from.load(Ordering::Relaxed) == 0
+        self.ring_from.load(Ordering::Relaxed) == 0
     }
 
     /// Other jobs run on its threads from now on, or no longer do.
     pub(super) fn share(&self, shares: bool) {
-        let mail_from = if shares { 0 } else { self.threads() };
+        let ring_from = if shares { 0 } else { self.threads() };
         // SeqCst: before whatever makes a thread turn to another job. Pairs with the load in
-        // `needs_mail`.
-        self.mail_from.store(mail_from, Ordering::SeqCst);
+        // `needs_ringing`.
+        self.ring_from.store(ring_from, Ordering::SeqCst);
     }
 
     pub(super) fn stop(&self) {
         // Before anybody is woken: whoever wakes looks at it.
         self.stop.store(true, Ordering::SeqCst);
-        self.beds.wake_all();
+        self.parkers.wake_all();
         self.wake_caller();
     }
 
     /// The program has ended for a shard.
     pub(super) fn finish_one(&self, shard: ShardId) {
-        if let Some(ties) = &self.ties {
-            ties.finished(self, shard);
+        if let Some(remote) = &self.remote {
+            remote.finished(self, shard);
         } else if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.note_end();
             self.stop();
@@ -415,12 +418,12 @@ impl Job {
             exchange,
             source,
             // In a cluster it would have been spilled, if there were a place.
-            spill: (self.ties.is_some()).then(|| Box::new(SpillError::Nowhere)),
+            spill: (self.remote.is_some()).then(|| Box::new(SpillError::Nowhere)),
         }
     }
 }
 
-impl Relation for Job {
+impl SourceRelation for Job {
     fn sources(&self, exchange: ExchangeId, turn: Turn, destination: ShardId) -> Sources<'_> {
         sources(&self.ends(exchange).links, turn, destination)
     }
@@ -429,8 +432,8 @@ impl Relation for Job {
 impl Drop for Job {
     fn drop(&mut self) {
         for resident in &mut self.residents {
-            for letter in resident.mailbox.close() {
-                let mut item = letter.item;
+            for delivery in resident.mailbox.close() {
+                let mut item = delivery.item;
                 if let Some(kept) = item.payload_mut() {
                     self.waits.give_back(kept.take_charge());
                 }

@@ -1,14 +1,14 @@
-//! What loom enumerates: mail, zone and bed, without threads of their own.
+//! What loom enumerates: doorbell, biased lock and parker, without threads of their own.
 
-#[path = "mail.rs"]
-mod mail;
-#[path = "sleep.rs"]
-mod sleep;
+#[path = "biased_lock.rs"]
+mod biased_lock;
+#[path = "doorbell.rs"]
+mod doorbell;
+#[path = "parker.rs"]
+mod parker;
 #[path = "sync.rs"]
 mod sync;
-#[path = "zone.rs"]
-mod zone;
 
-pub use mail::Mail;
-pub use sleep::Bed;
-pub use zone::Zone;
+pub use biased_lock::BiasedLock;
+pub use doorbell::Doorbell;
+pub use parker::Parker;

@@ -20,7 +20,7 @@ pub(super) struct Meter {
 
 /// What whoever reports sees of it: as of the last turn that has ended. Written by the shard's owner.
 #[derive(Default)]
-pub(super) struct Dial {
+pub(super) struct ShardGauge {
     is_here: AtomicBool,
     turns: AtomicU64,
     ran_ns: AtomicU64,
@@ -51,7 +51,7 @@ impl Meter {
     }
 
     /// The shard has run, for so long.
-    pub(super) fn add(&mut self, dial: &Dial, took_ns: u64, entered: u64, bytes: u64) {
+    pub(super) fn add(&mut self, gauge: &ShardGauge, took_ns: u64, entered: u64, bytes: u64) {
         let ended = entered.wrapping_sub(self.entered);
         self.entered = entered;
         // The turn at hand when the shard came may have begun elsewhere: it is not counted.
@@ -63,14 +63,14 @@ impl Meter {
         if ended > 0 {
             self.turns += ended;
             // Whoever reads between the two has one turn more or less than its time: it is an estimate.
-            dial.turns.store(self.turns, Ordering::Relaxed);
-            dial.ran_ns.store(self.ran_ns, Ordering::Relaxed);
-            dial.bytes.store(bytes, Ordering::Relaxed);
+            gauge.turns.store(self.turns, Ordering::Relaxed);
+            gauge.ran_ns.store(self.ran_ns, Ordering::Relaxed);
+            gauge.bytes.store(bytes, Ordering::Relaxed);
         }
     }
 }
 
-impl Dial {
+impl ShardGauge {
     /// The shard is here from now on.
     pub(super) fn begin(&self, bytes: u64) {
         self.turns.store(0, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Dial {
 impl Job {
     /// What each shard here took. Looks at all shards of the job: to be called now and then.
     pub fn readings(&self) -> impl Iterator<Item = (ShardId, Reading)> {
-        let read = |it: &super::job::Resident| Some((it.id(), it.dial.read()?));
+        let read = |it: &super::job::ShardCell| Some((it.id(), it.gauge.read()?));
         self.residents.iter().filter_map(read)
     }
 }
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn whole_turns_count_and_the_first_may_be_a_part() {
-        let (mut meter, dial) = (Meter::new(41), Dial::default());
-        assert_eq!(dial.read(), None);
-        dial.begin(8);
+        let (mut meter, gauge) = (Meter::new(41), ShardGauge::default());
+        assert_eq!(gauge.read(), None);
+        gauge.begin(8);
         // It came in the middle of its 41st turn.
         for (took_ns, entered, expected) in [
             (700, 41, reading(0, 0, 8)),
@@ -128,12 +128,12 @@ mod tests {
             (5, 43, reading(1, 110, 9)),
             (1, 45, reading(3, 116, 9)),
         ] {
-            meter.add(&dial, took_ns, entered, 9);
-            assert_eq!(dial.read(), expected, "{entered}");
+            meter.add(&gauge, took_ns, entered, 9);
+            assert_eq!(gauge.read(), expected, "{entered}");
         }
-        dial.end();
-        assert_eq!(dial.read(), None);
-        dial.begin(3);
-        assert_eq!(dial.read(), reading(0, 0, 3));
+        gauge.end();
+        assert_eq!(gauge.read(), None);
+        gauge.begin(3);
+        assert_eq!(gauge.read(), reading(0, 0, 3));
     }
 }

@@ -5,7 +5,7 @@
 //! * One that is *repeatable* is begun anew where its shard arrives: it sends the same chunks under the same numbers, and what came twice is dropped. So its
 //!   shard leaves at once. Any other open task keeps its shard here until it is done.
 
-use super::job::{Body, Job};
+use super::job::{Job, LoadedShard};
 use crate::flow::Flow;
 use brambling_program::{Code, ExchangeId, Position, StreamSpec, Value};
 use std::any::Any;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 pub(super) type Flows = Box<[Box<[Arc<Flow>]>]>;
 
 /// A task that is open.
-pub(super) struct Open {
+pub(super) struct OpenStreamTask {
     pub(super) at: Position,
     pub(super) stream: Arc<StreamSpec>,
     /// What its kernel keeps.
@@ -24,7 +24,7 @@ pub(super) struct Open {
     /// By place among its destinations.
     pub(super) outlets: Vec<Outlet>,
     /// Inputs of which it found nothing at its last call.
-    pub(super) lacks: Vec<ExchangeId>,
+    pub(super) missing: Vec<ExchangeId>,
     /// What its destinations are told: see [`Flow::set_busy`].
     pub(super) is_busy: bool,
 }
@@ -38,14 +38,14 @@ pub(super) struct Outlet {
     pub(super) begun: Option<Value>,
 }
 
-impl Open {
-    pub(super) fn new(at: Position, stream: Arc<StreamSpec>, fan_out: u32) -> Open {
-        Open {
+impl OpenStreamTask {
+    pub(super) fn new(at: Position, stream: Arc<StreamSpec>, fan_out: u32) -> OpenStreamTask {
+        OpenStreamTask {
             at,
             stream,
             state: None,
             outlets: (0..fan_out).map(|_| Outlet::default()).collect(),
-            lacks: Vec::new(),
+            missing: Vec::new(),
             is_busy: false,
         }
     }
@@ -56,7 +56,7 @@ impl Open {
     }
 }
 
-impl Body {
+impl LoadedShard {
     /// What must be done before the shard leaves: a task of this stage, which was called here and cannot be begun anew.
     pub(super) fn held_by(&self, code: &Code) -> Option<Position> {
         let open = self.open.iter().find(|it| it.holds());

@@ -4,11 +4,11 @@
 use super::failure::{Failure, Rank};
 use super::job::Job;
 use super::panics;
+use super::parker::Parkers;
 use super::printed::Printed;
-use super::seats::{Place, Seats};
-use super::sleep::Beds;
 use super::stall::{Watchdog, describe};
-use super::thread::Worker;
+use super::thread::JobThread;
+use super::thread_jobs::{Attachment, ThreadJobs};
 use brambling_exchange::in_process::fences;
 use brambling_memory::held::{self, Held};
 use brambling_protocol::WorkerId;
@@ -81,18 +81,18 @@ struct Running {
     ticket: u64,
     job: Arc<Job>,
     /// Of the threads that have taken it.
-    places: Vec<Place>,
+    places: Vec<Attachment>,
     /// It has ended: nobody takes it any more.
     is_over: bool,
 }
 
 #[derive(Default)]
-struct Desk {
+struct JobList {
     running: Vec<Running>,
     closed: bool,
 }
 
-impl Desk {
+impl JobList {
     /// The jobs that run hear whether they are several.
     fn tell_shares(&self) {
         let shares = self.running.len() > 1;
@@ -100,50 +100,50 @@ impl Desk {
     }
 }
 
-struct Shared {
-    desk: Mutex<Desk>,
+struct PoolShared {
+    job_list: Mutex<JobList>,
     /// Tickets given out: each job has the next one, so that a thread takes each once.
     tickets: AtomicU64,
     arrived: Condvar,
-    beds: Beds,
+    parkers: Parkers,
 }
 
-impl Shared {
-    fn desk(&self) -> Held<'_, Desk> {
-        held::lock(&self.desk)
+impl PoolShared {
+    fn job_list(&self) -> Held<'_, JobList> {
+        held::lock(&self.job_list)
     }
 
     /// Takes the jobs that came after `seen`. A thread without a job waits for one; false when there will be none.
-    fn take_jobs(&self, seen: &mut u64, seats: &mut Seats) -> bool {
+    fn take_jobs(&self, seen: &mut u64, thread_jobs: &mut ThreadJobs) -> bool {
         // Without the lock: a thread that has a job asks before each of its turns.
-        if !seats.are_empty() && self.tickets.load(Ordering::SeqCst) == *seen {
+        if !thread_jobs.are_empty() && self.tickets.load(Ordering::SeqCst) == *seen {
             return true;
         }
-        let mut desk = self.desk();
+        let mut job_list = self.job_list();
         loop {
-            for running in &mut desk.running {
+            for running in &mut job_list.running {
                 // A job that is over must get no new place: whoever ended it has emptied those that
                 // it saw.
                 if running.ticket > *seen && !running.is_over {
-                    let place = seats.sit(running.ticket, running.job.clone());
+                    let place = thread_jobs.attach(running.ticket, running.job.clone());
                     running.places.push(place);
                 }
             }
             *seen = self.tickets.load(Ordering::SeqCst);
-            if !seats.are_empty() {
+            if !thread_jobs.are_empty() {
                 return true;
             }
-            if desk.closed {
+            if job_list.closed {
                 return false;
             }
-            desk = desk.wait(&self.arrived);
+            job_list = job_list.wait(&self.arrived);
         }
     }
 }
 
 /// Threads that run jobs. Several at a time share the threads by their [weights](super::JobOptions::weight).
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -156,11 +156,11 @@ impl Pool {
     pub fn new(threads: u32, oversubscribed: bool) -> std::io::Result<Pool> {
         panics::install_hook();
         fences::prepare();
-        let shared = Arc::new(Shared {
-            desk: Mutex::default(),
+        let shared = Arc::new(PoolShared {
+            job_list: Mutex::default(),
             tickets: AtomicU64::new(0),
             arrived: Condvar::new(),
-            beds: Beds::new(threads),
+            parkers: Parkers::new(threads),
         });
         let mut pool = Pool {
             shared: shared.clone(),
@@ -181,8 +181,8 @@ impl Pool {
     }
 
     /// Where they sleep: a job is made for these.
-    pub fn beds(&self) -> &Beds {
-        &self.shared.beds
+    pub fn parkers(&self) -> &Parkers {
+        &self.shared.parkers
     }
 
     /// Runs a job to its end, beside those that other callers run. When this returns, no thread touches the job any more. It does not wait
@@ -195,7 +195,7 @@ impl Pool {
     /// When the job was made for another pool.
     pub fn run(&self, job: &Arc<Job>, caller: &mut dyn Caller) -> Result<(), Failure> {
         assert!(
-            job.beds.are_of(self.beds()),
+            job.parkers.belong_to(self.parkers()),
             "a job runs on the threads it was placed on"
         );
         *held::lock(&job.caller) = Some(std::thread::current());
@@ -219,58 +219,61 @@ impl Pool {
 
     /// Threads take the job from now on; its ticket.
     fn begin(&self, job: &Arc<Job>) -> u64 {
-        let mut desk = self.shared.desk();
+        let mut job_list = self.shared.job_list();
         // Under the lock, so no two jobs have one.
         let ticket = self.shared.tickets.load(Ordering::SeqCst) + 1;
-        desk.running.push(Running {
+        job_list.running.push(Running {
             ticket,
             job: job.clone(),
             places: Vec::new(),
             is_over: false,
         });
-        // Before a thread can turn to it: what the others find by their marks is told by mail then.
-        desk.tell_shares();
+        // Before a thread can turn to it: what the others find by their marks is told by doorbell then.
+        job_list.tell_shares();
         self.shared.tickets.store(ticket, Ordering::SeqCst);
-        drop(desk);
+        drop(job_list);
         self.shared.arrived.notify_all();
-        self.shared.beds.wake_all();
+        self.shared.parkers.wake_all();
         ticket
     }
 }
 
 struct Leaving<'a> {
     ticket: u64,
-    shared: &'a Shared,
+    shared: &'a PoolShared,
     job: &'a Job,
 }
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.job.stop();
-        let find = |desk: &Desk| {
-            let place = desk.running.iter().position(|it| it.ticket == self.ticket);
+        let find = |job_list: &JobList| {
+            let place = job_list
+                .running
+                .iter()
+                .position(|it| it.ticket == self.ticket);
             place.expect("nobody else takes it away")
         };
-        let mut desk = self.shared.desk();
-        let at = find(&desk);
-        desk.running[at].is_over = true;
-        let places = std::mem::take(&mut desk.running[at].places);
-        drop(desk);
-        places.iter().for_each(Place::clear);
-        // Only now: as long as a thread is in a kernel of this job, the others have what is told by mail.
-        let mut desk = self.shared.desk();
-        let at = find(&desk);
-        let left = desk.running.swap_remove(at);
-        desk.tell_shares();
+        let mut job_list = self.shared.job_list();
+        let at = find(&job_list);
+        job_list.running[at].is_over = true;
+        let places = std::mem::take(&mut job_list.running[at].places);
+        drop(job_list);
+        places.iter().for_each(Attachment::clear);
+        // Only now: as long as a thread is in a kernel of this job, the others have what is told by doorbell.
+        let mut job_list = self.shared.job_list();
+        let at = find(&job_list);
+        let left = job_list.running.swap_remove(at);
+        job_list.tell_shares();
         // With the lock free: it may be the last to have the job.
-        drop(desk);
+        drop(job_list);
         drop(left);
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.desk().closed = true;
+        self.shared.job_list().closed = true;
         self.shared.arrived.notify_all();
         for thread in self.threads.drain(..) {
             // A thread of ours that panicked has said so already.
@@ -284,15 +287,15 @@ impl Drop for Pool {
 fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
     let own = job.threads();
     // The calling thread's number is the one behind the pool's.
-    let station = &job.stations[own as usize];
+    let thread_state = &job.thread_states[own as usize];
     let mut watchdog = Watchdog::new();
     let mut looked = Instant::now();
     let mut left_over = false;
     let tasks_total = job.plan.task_count();
     while !job.stop.load(Ordering::SeqCst) {
-        if left_over || station.mail.has_any() {
+        if left_over || thread_state.doorbell.has_any() {
             // Stages without a caller's own are not here, so this is not entered for each of its slices.
-            caller.run_stages(&mut || left_over = Worker::new(job, own).work_for(CALLER_SLICE));
+            caller.run_stages(&mut || left_over = JobThread::new(job, own).work_for(CALLER_SLICE));
         } else {
             // Unparked when something is posted here, or the job ends.
             std::thread::park_timeout(CALLER_LOOKS);
@@ -318,11 +321,11 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
 }
 
 /// A thread's life: job after job, and several at a time.
-fn serve(shared: &Shared, thread: u32, oversubscribed: bool) {
-    let beds = shared.beds.clone();
-    let (mut seen, mut seats) = (0, Seats::new(thread, oversubscribed, beds));
-    while shared.take_jobs(&mut seen, &mut seats) {
-        seats.work(|| shared.tickets.load(Ordering::SeqCst) != seen);
-        seats.leave_stopped();
+fn serve(shared: &PoolShared, thread: u32, oversubscribed: bool) {
+    let parkers = shared.parkers.clone();
+    let (mut seen, mut thread_jobs) = (0, ThreadJobs::new(thread, oversubscribed, parkers));
+    while shared.take_jobs(&mut seen, &mut thread_jobs) {
+        thread_jobs.work(|| shared.tickets.load(Ordering::SeqCst) != seen);
+        thread_jobs.leave_stopped();
     }
 }

@@ -1,7 +1,7 @@
 //! What kernels print on workers, as the client of their job has it.
 
 use brambling_protocol::WorkerId;
-use brambling_protocol::message::Stream;
+use brambling_protocol::message::PrintStream;
 use std::fmt::{Display, Formatter, Result};
 
 /// A line that a kernel has printed on a worker, or what is missing there. As text it says where it comes from. Its own texts hold no
@@ -11,7 +11,7 @@ pub struct Printed {
     /// Where.
     pub worker: WorkerId,
     /// To what.
-    pub stream: Stream,
+    pub stream: PrintStream,
     /// What.
     pub what: PrintedWhat,
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn check(what: PrintedWhat, shown: &str) {
-        let (worker, stream) = (WorkerId(2), Stream::Out);
+        let (worker, stream) = (WorkerId(2), PrintStream::Out);
         let printed = Printed {
             worker,
             stream,

@@ -1,27 +1,27 @@
 //! Owns the run of one shard by one thread until it stalls or has used up its share. The thread's loop (`thread.rs`) calls
-//! it, inside its zone: everything here is inside but the call of the kernel ([`Slice::call`]). Nothing on the way of a
+//! it, under its queue lock: everything here is inside but the call of the kernel ([`Slice::call`]). Nothing on the way of a
 //! task whose pieces lie in slots allocates, locks or hashes, because a task may take less time than any of these.
 #![allow(unsafe_code)] // Calls kernels over erased pointers; the plan fixed their types.
 
-mod around;
 mod exchanging;
 mod failing;
-mod mail;
+mod mailbox;
 mod streaming;
+mod view;
 
-pub(super) use around::Lack;
 pub(super) use exchanging::watch_for;
+pub(super) use view::MissingSource;
 
 use super::failure::Failure;
-use super::job::{Body, Job, Resident, Station};
-use super::open::Open;
-use super::steps::Way;
+use super::job::{Job, LoadedShard, ShardCell, ThreadState};
+use super::open::OpenStreamTask;
+use super::steps::StepKind;
 use super::watch::Watches;
-use crate::shard::{InOrder, Issue, Next, Place};
-use around::Around;
+use crate::shard::{InOrder, Issue, IssueSlot, Next};
 use brambling_program::{Code, Context, Kernel, Position, Progress, Runner, Task, Value};
 use exchanging::told;
 use std::sync::atomic::Ordering;
+use view::ShardView;
 
 /// How long a slice should take: long against a reading of the clock, short against a user's patience.
 const SLICE_NS: u64 = 100_000;
@@ -50,8 +50,8 @@ pub(super) fn next_share(share: u32, tasks: u32, took_ns: u64) -> u32 {
 
 pub(super) struct Slice<'a, 's> {
     job: &'a Job,
-    station: &'a Station,
-    resident: &'a Resident,
+    thread_state: &'a ThreadState,
+    resident: &'a ShardCell,
     number: u32,
     thread: u32,
     runner: Runner,
@@ -71,7 +71,7 @@ pub(super) struct Slice<'a, 's> {
 enum Ran {
     /// A task is done.
     Done,
-    /// What comes is for [`Slice::run_otherwise`].
+    /// What comes is for [`Slice::run_general`].
     Other,
     /// A task has been called and is not done.
     Unfinished(Issue, Progress),
@@ -90,7 +90,7 @@ impl<'a, 's> Slice<'a, 's> {
     ) -> Self {
         Slice {
             job,
-            station: &job.stations[thread as usize],
+            thread_state: &job.thread_states[thread as usize],
             resident: &job.residents[number as usize],
             number,
             thread,
@@ -105,7 +105,11 @@ impl<'a, 's> Slice<'a, 's> {
     }
 
     #[inline]
-    pub(super) fn run(&mut self, body: &mut Body, lacks: &mut Vec<Lack<'a>>) -> End {
+    pub(super) fn run(
+        &mut self,
+        body: &mut LoadedShard,
+        missing: &mut Vec<MissingSource<'a>>,
+    ) -> End {
         let job = self.job;
         let slices = &self.resident.slices;
         let begun = slices.load(Ordering::Relaxed).wrapping_add(1);
@@ -113,13 +117,13 @@ impl<'a, 's> Slice<'a, 's> {
         let code = &job.plan.codes[self.resident.group.index()];
         // SAFETY: whoever runs the shard touches what has come for it, and nobody else refers to it.
         let arrivals = unsafe { &mut *self.resident.arrivals.get() };
-        let mut around = Around {
+        let mut around = ShardView {
             job,
             number: self.number,
             index: self.resident.index,
             thread: self.thread,
             arrivals,
-            lacks,
+            missing,
         };
         let number = self.number;
         let completion = |at| job.completion(number, at);
@@ -141,7 +145,7 @@ impl<'a, 's> Slice<'a, 's> {
         }
         let end = self.go_on(body, code, &mut context, &mut around);
         if matches!(end, End::Stalled) {
-            self.watch(lacks);
+            self.watch(missing);
         }
         // Calls that left their task open are no tasks done.
         self.tasks = body.slice_tasks - self.left - self.unfinished;
@@ -156,19 +160,19 @@ impl<'a, 's> Slice<'a, 's> {
         end
     }
 
-    /// Runs until the slice ends, and takes what comes by mail meanwhile.
+    /// Runs until the slice ends, and takes what comes through the mailbox meanwhile.
     #[inline(always)]
     fn go_on(
         &mut self,
-        body: &mut Body,
+        body: &mut LoadedShard,
         code: &Code,
         context: &mut Context<'_>,
-        around: &mut Around<'a, '_>,
+        around: &mut ShardView<'a, '_>,
     ) -> End {
         loop {
             // Also when the shard has stalled: what it has sent itself lies there.
             if self.resident.mailbox.has_any()
-                && let Err(error) = mail::take(self.job, self.number, around.arrivals)
+                && let Err(error) = mailbox::take(self.job, self.number, around.arrivals)
             {
                 self.failure = Some(Box::new(self.job.refusal(None, error)));
                 return End::Failed;
@@ -178,7 +182,7 @@ impl<'a, 's> Slice<'a, 's> {
                 self.resume(body, code, around.arrivals);
             }
             let ran = match self.run_in_order(body, code, context, around) {
-                Ran::Other => self.run_otherwise(body, code, context, around),
+                Ran::Other => self.run_general(body, code, context, around),
                 Ran::End(End::Leaving) => self.run_held(body, code, context, around),
                 ran => ran,
             };
@@ -196,7 +200,8 @@ impl<'a, 's> Slice<'a, 's> {
                 Ran::End(End::Stalled) if self.resident.mailbox.has_any() => {}
                 Ran::End(End::Stalled) if self.resume(body, code, around.arrivals) => {}
                 Ran::End(End::Leaving)
-                    if body.open.iter().any(Open::holds) && self.resident.mailbox.has_any() => {}
+                    if body.open.iter().any(OpenStreamTask::holds)
+                        && self.resident.mailbox.has_any() => {}
                 Ran::End(end) => return end,
             }
         }
@@ -207,17 +212,17 @@ impl<'a, 's> Slice<'a, 's> {
     #[inline(never)]
     fn run_in_order(
         &mut self,
-        body: &mut Body,
+        body: &mut LoadedShard,
         code: &Code,
         context: &mut Context<'_>,
-        around: &mut Around<'a, '_>,
+        around: &mut ShardView<'a, '_>,
     ) -> Ran {
-        around.lacks.clear();
-        let ties = self.job.ties.as_deref();
+        around.missing.clear();
+        let remote = self.job.remote.as_deref();
         loop {
             // Before each task: from the flag on none may start (invariant 6), and a slice may be
             // long.
-            if ties.is_some_and(|ties| ties.is_leaving(self.number)) {
+            if remote.is_some_and(|remote| remote.is_leaving(self.number)) {
                 return Ran::End(End::Leaving);
             }
             let ready = |index, turn| around.is_ready(body.steps.at(index), turn);
@@ -225,7 +230,7 @@ impl<'a, 's> Slice<'a, 's> {
                 InOrder::Run(task, turn) => Issue {
                     task,
                     turn,
-                    place: Place::InOrder,
+                    place: IssueSlot::InOrder,
                 },
                 InOrder::Stalled => return Ran::End(End::Stalled),
                 InOrder::Other => return Ran::Other,
@@ -239,15 +244,15 @@ impl<'a, 's> Slice<'a, 's> {
 
     /// One step of a shard where something is stalled, or where the program turns.
     #[inline(never)]
-    fn run_otherwise(
+    fn run_general(
         &mut self,
-        body: &mut Body,
+        body: &mut LoadedShard,
         code: &Code,
         context: &mut Context<'_>,
-        around: &mut Around<'a, '_>,
+        around: &mut ShardView<'a, '_>,
     ) -> Ran {
-        around.lacks.clear();
-        match body.shard.next_otherwise(code, around) {
+        around.missing.clear();
+        match body.shard.next_general(code, around) {
             Next::Run(issue) => self.run_task(body, code, issue, context, around),
             Next::Stalled => Ran::End(End::Stalled),
             Next::Yield => Ran::End(End::UsedUp),
@@ -260,13 +265,13 @@ impl<'a, 's> Slice<'a, 's> {
     #[inline(never)]
     fn run_held(
         &mut self,
-        body: &mut Body,
+        body: &mut LoadedShard,
         code: &Code,
         context: &mut Context<'_>,
-        around: &mut Around<'a, '_>,
+        around: &mut ShardView<'a, '_>,
     ) -> Ran {
         let is_held = |at| body.open.iter().any(|it| it.at == at && it.holds());
-        around.lacks.clear();
+        around.missing.clear();
         match body.shard.next_held(code, around, is_held) {
             Some(issue) => self.run_task(body, code, issue, context, around),
             None => Ran::End(End::Leaving),
@@ -277,11 +282,11 @@ impl<'a, 's> Slice<'a, 's> {
     #[inline(always)]
     fn run_task(
         &mut self,
-        body: &mut Body,
+        body: &mut LoadedShard,
         code: &Code,
         issue: Issue,
         context: &mut Context<'_>,
-        around: &mut Around<'a, '_>,
+        around: &mut ShardView<'a, '_>,
     ) -> Ran {
         let (step, args) = body.steps.ready(issue.task, code, &mut body.cells);
         // What frees has no kernel, and runs on any thread.
@@ -323,7 +328,7 @@ impl<'a, 's> Slice<'a, 's> {
     #[inline(never)]
     fn left_unfinished(
         &mut self,
-        body: &mut Body,
+        body: &mut LoadedShard,
         task: &Task,
         (issue, progress): (Issue, Progress),
         context: &mut Context<'_>,
@@ -353,7 +358,7 @@ impl<'a, 's> Slice<'a, 's> {
     }
 
     #[cold]
-    fn complete(&self, body: &mut Body, code: &Code) {
+    fn complete(&self, body: &mut LoadedShard, code: &Code) {
         for at in self.resident.woken.take() {
             if body.shard.complete(code, at) {
                 self.job.pending.fetch_sub(1, Ordering::AcqRel);
@@ -366,37 +371,39 @@ impl<'a, 's> Slice<'a, 's> {
     #[allow(clippy::too_many_arguments)] // It is inlined, and each is at hand.
     fn run_stage(
         &mut self,
-        way: Way,
+        way: StepKind,
         at: Position,
-        around: &mut Around<'a, '_>,
-        open: &mut Vec<Open>,
+        around: &mut ShardView<'a, '_>,
+        open: &mut Vec<OpenStreamTask>,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
         let turn = at.turn;
         match way {
-            Way::Plain => self.call(kernel, args, context),
-            Way::Scatter(id, source) => self.scatter(source, (id, turn), kernel, args, context),
-            Way::Gather(id, end) => self.gather(end, (id, turn), kernel, args, context),
-            Way::GatherTied(id, end) => {
-                self.gather_tied(end, (id, turn), around, kernel, args, context)
+            StepKind::Plain => self.call(kernel, args, context),
+            StepKind::Scatter(id, source) => {
+                self.scatter(source, (id, turn), kernel, args, context)
             }
-            Way::ScatterOtherwise(id, by) => {
-                self.scatter_otherwise(by, (id, turn), kernel, args, context)
+            StepKind::Gather(id, end) => self.gather(end, (id, turn), kernel, args, context),
+            StepKind::GatherRemote(id, end) => {
+                self.gather_remote(end, (id, turn), around, kernel, args, context)
             }
-            Way::GatherOtherwise(id, by) => {
-                self.gather_otherwise(by, (id, turn), around, kernel, args, context)
+            StepKind::ScatterGeneral(id, by) => {
+                self.scatter_general(by, (id, turn), kernel, args, context)
             }
-            Way::Stream(_) => self.stream(at, around, open, (kernel, args), context),
-            Way::Signal => match self.call(kernel, args, context) {
+            StepKind::GatherGeneral(id, by) => {
+                self.gather_general(by, (id, turn), around, kernel, args, context)
+            }
+            StepKind::Stream(_) => self.stream(at, around, open, (kernel, args), context),
+            StepKind::Signal => match self.call(kernel, args, context) {
                 Progress::Done => self.publish(at, context),
                 progress => progress,
             },
         }
     }
 
-    /// Calls a kernel, outside of the zone.
+    /// Calls a kernel, without the queue lock.
     #[inline(always)]
     fn call(
         &self,
@@ -404,14 +411,14 @@ impl<'a, 's> Slice<'a, 's> {
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        let zone = &self.station.zone;
-        // From here on a thief may take what is queued, so nothing below may touch the run queue or
+        let queue_lock = &self.thread_state.queue_lock;
+        // From here on a thief may take what is queued, so nothing below may touch the ready queue or
         // another shard until `enter`.
-        zone.leave();
+        queue_lock.leave();
         // SAFETY: the arguments are the declared cells, of the declared types; those written are unshared,
         // and the shard is run by this thread alone. Ports are of the exchange's piece type.
         let progress = unsafe { kernel.call(context, args) };
-        zone.enter();
+        queue_lock.enter();
         progress
     }
 
@@ -421,17 +428,17 @@ impl<'a, 's> Slice<'a, 's> {
         let wake = |shard| self.wake(shard as u32);
         // Alone, one shard decides in order of turns, so the board appends. In a cluster outcomes
         // come from the node as well, in any order.
-        let Some(ties) = &self.job.ties else {
+        let Some(remote) = &self.job.remote else {
             board.publish(outcome, wake);
             return Progress::Done;
         };
         board.learn(at.turn..at.turn + 1, outcome, wake);
-        told(context, ties.decided(self.job, at, outcome))
+        told(context, remote.decided(self.job, at, outcome))
     }
 }
 
 #[cold]
-fn free(body: &mut Body, task: &Task) {
+fn free(body: &mut LoadedShard, task: &Task) {
     for cell in &task.cells {
         let cell = &mut body.cells[*cell as usize];
         *cell = Value::default_of(cell.payload_type());

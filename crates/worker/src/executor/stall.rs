@@ -32,17 +32,20 @@ impl Watchdog {
     /// Looks at the job; gives how long nothing has moved when that is too long. A long kernel is not a stall, nor is one of another
     /// job: the job stands still when every thread has looked for something to do for it, and found nothing.
     pub(super) fn look(&mut self, job: &Job) -> Option<Duration> {
-        if job.ties.is_some() {
+        if job.remote.is_some() {
             // What comes from elsewhere may take its time: who is alive there, the controller knows.
             return None;
         }
-        let pulses = job.stations.iter();
-        let pulses = pulses.map(|station| station.tally.slices.load(Ordering::Acquire));
+        let pulses = job.thread_states.iter();
+        let pulses = pulses.map(|thread_state| thread_state.tally.slices.load(Ordering::Acquire));
         let pulses: Vec<u64> = pulses.collect();
-        let pool = &job.stations[..job.threads() as usize];
+        let pool = &job.thread_states[..job.threads() as usize];
         let looks = pool.iter();
-        let looks = looks.map(|station| station.looks.load(Ordering::Acquire));
-        let has_mail = job.stations.iter().any(|station| station.mail.has_any());
+        let looks = looks.map(|thread_state| thread_state.looks.load(Ordering::Acquire));
+        let has_mail = job
+            .thread_states
+            .iter()
+            .any(|thread_state| thread_state.doorbell.has_any());
         let mut idle = pool.iter().map(|it| it.idle.load(Ordering::Acquire));
         // Any of the three moves the start of the stall: a thread may be idle while its mail is
         // still on the way to it.

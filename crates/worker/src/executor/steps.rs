@@ -32,7 +32,7 @@ pub(super) struct Step {
     start: usize,
     /// None where it frees.
     pub(super) kernel: Option<&'static dyn Kernel>,
-    pub(super) way: Way,
+    pub(super) way: StepKind,
     pub(super) stage: StageId,
     pub(super) runner: Runner,
     pub(super) may_grow: bool,
@@ -40,7 +40,7 @@ pub(super) struct Step {
 
 /// What a task does besides calling its kernel.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum StepKind {
     /// Nothing.
     Plain,
     /// Tells an outcome.
@@ -49,25 +49,25 @@ pub(super) enum Way {
     Scatter(ExchangeId, SourceEnd<'static>),
     /// Reads from places, always at the same end, into which only their sources write.
     Gather(ExchangeId, DestinationEnd<'static>),
-    /// The same, where some of it may come by mail, and others hear of it.
-    GatherTied(ExchangeId, DestinationEnd<'static>),
+    /// The same, where some of it may come through the mailbox, and others hear of it.
+    GatherRemote(ExchangeId, DestinationEnd<'static>),
     /// Scatters otherwise.
-    ScatterOtherwise(ExchangeId, By),
+    ScatterGeneral(ExchangeId, GatherKeeper),
     /// Gathers otherwise.
-    GatherOtherwise(ExchangeId, By),
+    GatherGeneral(ExchangeId, GatherKeeper),
     /// Is called until it has ended, and perhaps sends to this exchange.
     Stream(Option<ExchangeId>),
 }
 
 /// Who keeps the pieces of a shard's end of an exchange that is no fixed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum By {
+pub(super) enum GatherKeeper {
     /// Places; which depends on the turn.
-    Places,
+    Slots,
     /// Its mailbox, and stamps say when what sources here send lies there.
-    Stamps,
+    Stamped,
     /// Its mailbox alone.
-    Mail,
+    Mailbox,
 }
 
 // SAFETY: the pointers are to the values of the shard's cells, which are Send; whoever has the shard has both. What is
@@ -81,7 +81,7 @@ impl Steps {
         Steps::of(&code.tasks, |task| way(job, shard, task))
     }
 
-    fn of(tasks: &[Task], way: impl Fn(&Task) -> Way) -> Steps {
+    fn of(tasks: &[Task], way: impl Fn(&Task) -> StepKind) -> Steps {
         let mut start = 0;
         let step = |task: &Task| {
             let step = Step {
@@ -156,10 +156,10 @@ fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cel
     step.round = *round;
 }
 
-fn way(job: &Job, shard: ShardId, task: &Task) -> Way {
+fn way(job: &Job, shard: ShardId, task: &Task) -> StepKind {
     let kind = match task.action {
         Action::Stage(kind) => kind,
-        Action::Free => return Way::Plain,
+        Action::Free => return StepKind::Plain,
     };
     let exchange = |id| {
         // SAFETY: the job drops its bodies before its exchanges, which lie in boxes and are never replaced.
@@ -168,27 +168,33 @@ fn way(job: &Job, shard: ShardId, task: &Task) -> Way {
     let at = shard.index;
     let number = job.number(shard.group, at);
     match kind {
-        StageKind::Compute => Way::Plain,
-        StageKind::Signal => Way::Signal,
-        StageKind::Stream(_) => Way::Stream(task.stream.as_ref().and_then(|it| it.output)),
+        StageKind::Compute => StepKind::Plain,
+        StageKind::Signal => StepKind::Signal,
+        StageKind::Stream(_) => StepKind::Stream(task.stream.as_ref().and_then(|it| it.output)),
         StageKind::Scatter(id) => {
             let exchange = exchange(id);
             match (
                 exchange.serves(at) && !job.has_moved(number),
                 exchange.is_steady(),
             ) {
-                (true, true) => Way::Scatter(id, exchange.source(0, at).expect("it is served")),
-                (true, false) => Way::ScatterOtherwise(id, By::Places),
-                (false, _) => Way::ScatterOtherwise(id, By::Mail),
+                (true, true) => {
+                    StepKind::Scatter(id, exchange.source(0, at).expect("it is served"))
+                }
+                (true, false) => StepKind::ScatterGeneral(id, GatherKeeper::Slots),
+                (false, _) => StepKind::ScatterGeneral(id, GatherKeeper::Mailbox),
             }
         }
         StageKind::Gather(id) => {
             let exchange = exchange(id);
             let by = job.gathers_by(id, number);
-            match (by, exchange.destination(0, at), &job.ties) {
-                (By::Places, Some(end), None) if exchange.is_steady() => Way::Gather(id, end),
-                (By::Places, Some(end), _) if exchange.is_steady() => Way::GatherTied(id, end),
-                (by, ..) => Way::GatherOtherwise(id, by),
+            match (by, exchange.destination(0, at), &job.remote) {
+                (GatherKeeper::Slots, Some(end), None) if exchange.is_steady() => {
+                    StepKind::Gather(id, end)
+                }
+                (GatherKeeper::Slots, Some(end), _) if exchange.is_steady() => {
+                    StepKind::GatherRemote(id, end)
+                }
+                (by, ..) => StepKind::GatherGeneral(id, by),
             }
         }
     }
@@ -228,7 +234,7 @@ mod tests {
                 ..Code::default()
             };
             Shard {
-                steps: Steps::of(&code.tasks, |_| Way::Plain),
+                steps: Steps::of(&code.tasks, |_| StepKind::Plain),
                 code,
                 cells: vec![Value::new(1u64), Value::new(2u64)],
             }

@@ -1,7 +1,7 @@
-//! Owns what one thread does for a job: it takes mail, goes round its run queue, runs slices, steals and sleeps. The
-//! thread's list of jobs (`seats.rs`) calls it, and so does the calling thread for its own stages (`pool.rs`). It never
+//! Owns what one thread does for a job: it answers its doorbell, goes round its ready queue, runs slices, steals and sleeps. The
+//! thread's list of jobs (`thread_jobs.rs`) calls it, and so does the calling thread for its own stages (`pool.rs`). It never
 //! touches a shard that does not belong to its thread.
-#![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
+#![allow(unsafe_code)] // Touches its ready queue and its shards under its queue lock.
 
 mod beginning;
 mod idle;
@@ -9,14 +9,14 @@ mod leaving;
 mod thief;
 
 use super::failure::{Failure, Rank};
-use super::job::{Body, Job, NONE, Resident, Station};
+use super::job::{Job, LoadedShard, NONE, ShardCell, ThreadState};
 use super::panics;
 use super::patience::Patience;
-use super::slice::{End, Lack, Slice};
+use super::slice::{End, MissingSource, Slice};
 use super::spread;
 use super::tally::count;
 use super::watch::Watches;
-use crate::pieces::Refused;
+use crate::pieces::PiecesRefused;
 use beginning::Stage;
 use brambling_exchange::in_process::fences;
 use brambling_program::Runner;
@@ -45,10 +45,10 @@ const SHORT_SHARE: u32 = 256;
 const TIMED_TASKS: u32 = 16;
 
 /// One thread at work for one job.
-pub(super) struct Worker<'a> {
+pub(super) struct JobThread<'a> {
     job: &'a Job,
     me: u32,
-    station: &'a Station,
+    thread_state: &'a ThreadState,
     runner: Runner,
     stage: Stage,
     thief: Thief,
@@ -63,21 +63,21 @@ pub(super) struct Worker<'a> {
     /// What is looked at for stalled shards.
     watches: Watches<'a>,
     /// What the last shard to stall lacked: here for its memory only.
-    lacks: Vec<Lack<'a>>,
+    missing: Vec<MissingSource<'a>>,
 }
 
-impl<'a> Worker<'a> {
-    pub(super) fn new(job: &'a Job, me: u32) -> Worker<'a> {
+impl<'a> JobThread<'a> {
+    pub(super) fn new(job: &'a Job, me: u32) -> JobThread<'a> {
         let runner = if me == job.threads() {
             Runner::Caller
         } else {
             Runner::Native
         };
-        let station = &job.stations[me as usize];
-        Worker {
+        let thread_state = &job.thread_states[me as usize];
+        JobThread {
             job,
             me,
-            station,
+            thread_state,
             runner,
             stage: Stage::New,
             thief: Thief::new(me, job.threads()),
@@ -87,13 +87,13 @@ impl<'a> Worker<'a> {
             looked: Instant::now(),
             patience: Patience::default(),
             watches: Watches::default(),
-            lacks: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
     /// How long a thread that finds nothing to do for the job polls before it sleeps.
     pub(super) fn patience(&self) -> Duration {
-        match self.job.ties {
+        match self.job.remote {
             Some(_) => self.patience.time(),
             None => POLL,
         }
@@ -143,7 +143,7 @@ impl<'a> Worker<'a> {
                 {
                     if ran.is_none() {
                         // Before the kernel, which may take its time.
-                        worker.station.idle.store(false, Ordering::Release);
+                        worker.thread_state.idle.store(false, Ordering::Release);
                     }
                     worker.run(number);
                     ran = Some(worker.clock - began);
@@ -168,18 +168,18 @@ impl<'a> Worker<'a> {
         ran
     }
 
-    /// The thread turns to another job: what it was to find by its marks is queued, where thieves see it. Marks that are set later are told by mail
-    /// ([`Job::needs_mail`]): between the two stands the dear fence. So it does between the start of the job as it is seen here, and the mail
+    /// The thread turns to another job: what it was to find by its marks is queued, where thieves see it. Marks that are set later are told by doorbell
+    /// ([`Job::needs_ringing`]): between the two stands the dear fence. So it does between the start of the job as it is seen here, and the mail
     /// for whoever has not seen it ([`Job::settle`]).
     fn part(&mut self) {
-        // Pairs with the cheap fence of a source that has stamped (`tell_far`): it sees that marks
+        // Pairs with the cheap fence of a source that has stamped (`tell_another_thread`): it sees that marks
         // are not looked at, or its stamp is seen below.
         fences::heavy();
         if self.stage != Stage::Started && !self.begin() {
             return;
         }
-        if self.station.mail.has_any() {
-            self.take_mail();
+        if self.thread_state.doorbell.has_any() {
+            self.answer_doorbell();
         }
         self.look_at_all();
         self.tell_queued();
@@ -189,12 +189,12 @@ impl<'a> Worker<'a> {
     /// Tells thieves how many shards are queued.
     #[inline]
     fn tell_queued(&self) {
-        // SAFETY: inside our own zone; the reference ends with the statement.
+        // SAFETY: under our own queue lock; the reference ends with the statement.
         let queued = unsafe { self.job.ready(self.me) }.len();
         // Written only when it changes: thieves read this line all the time. Relaxed, since a thief
         // looks again under the lock.
-        if self.station.queued.0.load(Ordering::Relaxed) != queued {
-            self.station.queued.0.store(queued, Ordering::Relaxed);
+        if self.thread_state.queued.0.load(Ordering::Relaxed) != queued {
+            self.thread_state.queued.0.store(queued, Ordering::Relaxed);
         }
     }
 
@@ -232,21 +232,21 @@ impl<'a> Worker<'a> {
         over
     }
 
-    /// Works inside the zone. The thread may have been elsewhere meanwhile, which is nobody's time here.
+    /// Works under the queue lock. The thread may have been elsewhere meanwhile, which is nobody's time here.
     fn within(&mut self, work: impl FnOnce(&mut Self)) {
         self.job.exchange_notes(self.me);
         self.clock = Instant::now();
         self.slices = 0;
         self.guarded(work);
         self.job.exchange_notes(self.me);
-        self.station.zone.leave();
+        self.thread_state.queue_lock.leave();
     }
 
     fn guarded(&mut self, run: impl FnOnce(&mut Self)) {
-        self.station.zone.enter();
+        self.thread_state.queue_lock.enter();
         if let Err(payload) = panics::catch(|| run(self)) {
             // What unwound was a kernel only if a shard was running.
-            let Some(number) = self.station.runs() else {
+            let Some(number) = self.thread_state.runs() else {
                 // Not a kernel's: an assertion of ours. The job must not wait for this thread.
                 let (message, _) = panics::tell(&*payload);
                 self.job.fail(Rank::After, Failure::Internal { message });
@@ -265,15 +265,15 @@ impl<'a> Worker<'a> {
     /// The next shard to run.
     #[inline]
     fn next(&mut self) -> Option<u32> {
-        if self.station.mail.has_any() {
-            self.take_mail();
+        if self.thread_state.doorbell.has_any() {
+            self.answer_doorbell();
         }
         let (job, me) = (self.job, self.me);
         self.watches
             .look(|watches, watch| follow(job, me, watches, watch));
-        // SAFETY: inside our own zone; the reference ends with the statement.
+        // SAFETY: under our own queue lock; the reference ends with the statement.
         let next = unsafe { self.job.ready(self.me) }.pop();
-        if let Some(thief) = self.station.zone.take_request() {
+        if let Some(thief) = self.thread_state.queue_lock.take_request() {
             // SAFETY: as above.
             // The shard that this thread would come to last; `next` is out of the queue already.
             if let Some(number) = unsafe { self.job.ready(self.me) }.pop_last(None) {
@@ -284,9 +284,9 @@ impl<'a> Worker<'a> {
     }
 
     #[cold]
-    fn take_mail(&mut self) {
+    fn answer_doorbell(&mut self) {
         // SAFETY: as in `next`.
-        unsafe { self.job.take_mail(self.me) };
+        unsafe { self.job.answer_doorbell(self.me) };
         // Before the next kernel, which may take its time.
         self.tell_queued();
     }
@@ -295,7 +295,7 @@ impl<'a> Worker<'a> {
     #[inline]
     fn run(&mut self, number: u32) {
         let resident = &self.job.residents[number as usize];
-        // SAFETY: the shard belongs to this thread, by `owners`, and was taken from its run queue.
+        // SAFETY: the shard belongs to this thread, by `owners`, and was taken from its ready queue.
         let Some(body) = unsafe { &mut *resident.body.get() }.as_mut() else {
             self.unpack(number);
             // It is nobody's time.
@@ -306,14 +306,14 @@ impl<'a> Worker<'a> {
             return self.leave_when_done(number);
         }
         // Relaxed: a thief reads it under the lock, which orders it; a panic is this thread's own.
-        self.station.current.store(number, Ordering::Relaxed);
+        self.thread_state.current.store(number, Ordering::Relaxed);
         let mut slice = Slice::new(self.job, number, self.me, self.runner, &mut self.watches);
-        let end = slice.run(body, &mut self.lacks);
+        let end = slice.run(body, &mut self.missing);
         let (tasks, failure) = (slice.tasks, slice.failure);
-        self.station.current.store(NONE, Ordering::Relaxed);
+        self.thread_state.current.store(NONE, Ordering::Relaxed);
         self.slices += 1;
-        count(&self.station.tally.tasks, u64::from(tasks));
-        count(&self.station.tally.slices, 1);
+        count(&self.thread_state.tally.tasks, u64::from(tasks));
+        count(&self.thread_state.tally.slices, 1);
         // Reading the clock costs as much as a short task, so short slices are timed together.
         if tasks >= TIMED_TASKS || body.slice_tasks < SHORT_SHARE || self.slices >= SLICES_UNREAD {
             self.time_slice(resident, body, tasks);
@@ -327,7 +327,7 @@ impl<'a> Worker<'a> {
         self.tell_queued();
     }
 
-    fn time_slice(&mut self, resident: &Resident, body: &mut Body, tasks: u32) {
+    fn time_slice(&mut self, resident: &ShardCell, body: &mut LoadedShard, tasks: u32) {
         let alone = self.slices == 1;
         let took_ns = self.read_clock();
         // Of slices that were timed together nobody knows which was the long one: the share stays.
@@ -335,16 +335,16 @@ impl<'a> Worker<'a> {
             body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
         }
         self.share_work();
-        if self.job.ties.is_some() {
+        if self.job.remote.is_some() {
             let entered = body.shard.entered();
             let bytes = body.charged_bytes;
-            body.meter.add(&resident.dial, took_ns, entered, bytes);
+            body.meter.add(&resident.gauge, took_ns, entered, bytes);
             if self.clock - self.flushed >= FLUSHED_EACH {
                 self.flush();
             }
             if self.clock - self.looked >= LOOKED_EACH {
                 self.looked = self.clock;
-                self.job.ties.iter().for_each(|ties| ties.look());
+                self.job.remote.iter().for_each(|remote| remote.look());
             }
         }
     }
@@ -352,9 +352,9 @@ impl<'a> Worker<'a> {
     /// What was said to other workers goes on its way.
     #[inline]
     fn flush(&mut self) {
-        if let Some(ties) = &self.job.ties {
+        if let Some(remote) = &self.job.remote {
             self.flushed = self.clock;
-            ties.flush(self.job);
+            remote.flush(self.job);
         }
     }
 
@@ -362,10 +362,10 @@ impl<'a> Worker<'a> {
     fn read_clock(&mut self) -> u64 {
         let now = Instant::now();
         let took_ns = now.duration_since(self.clock).as_nanos() as u64;
-        count(&self.station.tally.busy_ns, took_ns);
+        count(&self.thread_state.tally.busy_ns, took_ns);
         let cpu = spread::here();
-        if self.station.cpu.load(Ordering::Relaxed) != cpu {
-            self.station.cpu.store(cpu, Ordering::Relaxed);
+        if self.thread_state.cpu.load(Ordering::Relaxed) != cpu {
+            self.thread_state.cpu.store(cpu, Ordering::Relaxed);
         }
         self.clock = now;
         self.slices = 0;
@@ -375,13 +375,18 @@ impl<'a> Worker<'a> {
     /// A shard was stolen: it is this thread's for a slice.
     fn take_over(&self, number: u32) {
         self.job.adopt(number, self.me);
-        count(&self.station.tally.stolen, 1);
+        count(&self.thread_state.tally.stolen, 1);
     }
 }
 
 /// Why a shard's kernel was unwound: the budget had no room for its pieces, or it panicked.
-fn unwound(job: &Job, resident: &Resident, body: &Body, payload: &(dyn Any + Send)) -> Failure {
-    if let (Some(refused), Some(at)) = (payload.downcast_ref::<Refused>(), body.running) {
+fn unwound(
+    job: &Job,
+    resident: &ShardCell,
+    body: &LoadedShard,
+    payload: &(dyn Any + Send),
+) -> Failure {
+    if let (Some(refused), Some(at)) = (payload.downcast_ref::<PiecesRefused>(), body.running) {
         return job.no_room_for_pieces(at.stage, resident.index, refused.0);
     }
     let (message, location) = panics::tell(payload);

@@ -1,12 +1,12 @@
 //! How a shard travels: its data, where it stands and what has come for it, in parts that are made of it and of which it is made again.
 
-use super::job::{Body, Job};
+use super::job::{Job, LoadedShard};
 use super::meter::Meter;
 use super::steps::Steps;
 use super::weights::Weights;
-use crate::arrivals::{Arrivals, Refusal};
-use crate::cargo::Bytes;
+use crate::arrivals::{ArrivalRefusal, Arrivals};
 use crate::parts::Unpacking;
+use crate::piece_data::PieceBytes;
 use crate::shard::{Shard, ShardState};
 use brambling_exchange::{InboxState, OPEN_TURNS};
 use brambling_memory::{Budget, Class, Reservation, SpillError};
@@ -37,7 +37,7 @@ pub(super) enum Unreadable {
     Form(&'static str),
     /// What has come for it cannot be taken.
     #[error("what has come for the shard: {0}")]
-    Arrivals(#[from] Refusal),
+    Arrivals(#[from] ArrivalRefusal),
 }
 
 /// What travels of a shard that no thread runs and that waits for no completion. Each dataset goes as soon as it is packed, unless parts of it are lent:
@@ -45,11 +45,15 @@ pub(super) enum Unreadable {
 ///
 /// # Errors
 /// When something that it has on a disk cannot be read.
-pub(super) fn pack(job: &Job, body: Body, arrivals: Arrivals) -> Result<Vec<Bytes>, SpillError> {
+pub(super) fn pack(
+    job: &Job,
+    body: LoadedShard,
+    arrivals: Arrivals,
+) -> Result<Vec<PieceBytes>, SpillError> {
     let budget = &job.options.budget;
     // Whatever goes wrong, it is given back.
     let mut charged = budget.take_over(Class::Resident, body.charged_bytes);
-    let mut packing = job.ties().packing(job);
+    let mut packing = job.remote().packing(job);
     let mut cells = Vec::with_capacity(body.cells.len());
     for cell in body.cells {
         let bytes = (cell.bytes() as u64).min(charged.bytes());
@@ -80,7 +84,7 @@ pub(super) fn unpack(
     job: &Job,
     shard: ShardId,
     from: &mut Unpacking,
-) -> Result<(Body, Arrivals), Unreadable> {
+) -> Result<(LoadedShard, Arrivals), Unreadable> {
     let plan = &job.plan;
     let datasets = &plan.groups[shard.group.index()].datasets;
     let header: Header = from.header().ok_or(Unreadable::Form("form"))?;
@@ -95,7 +99,7 @@ pub(super) fn unpack(
         let cell = from.value(plan.program.payload_type(*dataset), bytes);
         cells.push(cell.ok_or(Unreadable::Form("data"))?);
     }
-    let lanes = job.mailed[id.group.index()].iter().copied();
+    let lanes = job.mailbox_exchanges[id.group.index()].iter().copied();
     let arrivals = Arrivals::unpack(
         id,
         lanes,
@@ -108,7 +112,7 @@ pub(super) fn unpack(
     if from.bytes() > 0 {
         return Err(Unreadable::Form("form"));
     }
-    let body = Body {
+    let body = LoadedShard {
         meter: Meter::new(shard.entered()),
         shard,
         weights: Weights::of(&cells),

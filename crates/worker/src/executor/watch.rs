@@ -7,17 +7,17 @@
 //! destination's thread sleeps; a thread that goes to sleep says so, passes the dear fence, and looks at all its
 //! marks: one of the two sees the other (see [`fences`](brambling_exchange::in_process::fences)). A source of the
 //! same home looks for itself what the destination lacks, and adds a watch when that is a source elsewhere.
-//! Wherever one of the two runs as a guest, the other is told by mail.
-//! While jobs share the threads, all is told by mail: a thread that turns to another job looks at no marks. It looks at all of them behind a dear
-//! fence before it does. A guest that stalls meanwhile is given back without a word: beside its owner stands that it rests, and it is told by mail.
+//! Wherever one of the two runs as a guest, the other is told by doorbell.
+//! While jobs share the threads, all is told by doorbell: a thread that turns to another job looks at no marks. It looks at all of them behind a dear
+//! fence before it does. A guest that stalls meanwhile is given back without a word: beside its owner stands that it rests, and it is told by doorbell.
 
-use brambling_exchange::in_process::Mark;
+use brambling_exchange::in_process::StampRef;
 use brambling_program::{ExchangeId, Turn};
 
 /// A stalled shard's next missing source.
 #[derive(Clone, Copy)]
-pub(super) struct Watch<'a> {
-    pub(super) mark: Mark<'a>,
+pub(super) struct StampWatch<'a> {
+    pub(super) mark: StampRef<'a>,
     pub(super) exchange: ExchangeId,
     pub(super) turn: Turn,
     /// The shard, and how many slices it had begun: a later slice makes its own watches.
@@ -28,7 +28,7 @@ pub(super) struct Watch<'a> {
 /// The watches of one thread.
 #[derive(Default)]
 pub(super) struct Watches<'a> {
-    list: Vec<Watch<'a>>,
+    list: Vec<StampWatch<'a>>,
     next: usize,
 }
 
@@ -39,13 +39,13 @@ const LOOKS_SHARE: usize = 8;
 
 impl<'a> Watches<'a> {
     #[inline]
-    pub(super) fn add(&mut self, watch: Watch<'a>) {
+    pub(super) fn add(&mut self, watch: StampWatch<'a>) {
         self.list.push(watch);
     }
 
     /// Looks at some of the watches, in turn; gives those whose marks are set, and forgets them.
     #[inline]
-    pub(super) fn look(&mut self, each: impl FnMut(&mut Watches<'a>, Watch<'a>)) {
+    pub(super) fn look(&mut self, each: impl FnMut(&mut Watches<'a>, StampWatch<'a>)) {
         // Never all at once: a thread with thousands of stalled shards would look at as many lines
         // of others between two slices.
         let most = (LOOKS + self.list.len() / LOOKS_SHARE).min(self.list.len());
@@ -54,12 +54,12 @@ impl<'a> Watches<'a> {
 
     /// Looks at all watches.
     #[inline]
-    pub(super) fn look_at_all(&mut self, each: impl FnMut(&mut Watches<'a>, Watch<'a>)) {
+    pub(super) fn look_at_all(&mut self, each: impl FnMut(&mut Watches<'a>, StampWatch<'a>)) {
         self.look_at(self.list.len(), each);
     }
 
     #[inline]
-    fn look_at(&mut self, most: usize, mut each: impl FnMut(&mut Watches<'a>, Watch<'a>)) {
+    fn look_at(&mut self, most: usize, mut each: impl FnMut(&mut Watches<'a>, StampWatch<'a>)) {
         for _ in 0..most {
             if self.next >= self.list.len() {
                 self.next = 0;

@@ -1,9 +1,9 @@
 //! What a node asks of whoever runs it.
 
 use super::Errand;
-use crate::cargo::Cargo;
 use crate::parts::Unpacking;
-use crate::waits::{At, Kept};
+use crate::piece_data::PieceData;
+use crate::waiting::{ExchangeTurn, WaitingPiece};
 use brambling_exchange::{Item, Parcel};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, LoopId, ShardId, StageId, Turn};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// What whoever runs the node has to do.
 #[derive(Debug)]
-pub enum Effect {
+pub enum NodeEffect {
     /// Send a frame to a peer.
     Send {
         /// The peer.
@@ -25,24 +25,24 @@ pub enum Effect {
         packet: Packet,
     },
     /// Hand an item to shards that are here. To one that has left meanwhile it goes by [`Node::give_back`].
-    Deliver(Parcel<Cargo>, Outside),
+    Deliver(Parcel<PieceData>, Outside),
     /// The same, of what is merged at a shard that is here ([`Node::meet`]).
-    Meet(Parcel<Cargo>, Outside),
+    Meet(Parcel<PieceData>, Outside),
     /// Something that was to be merged here goes on as it is ([`Node::pass`]).
     Pass {
         /// The exchange and its turn.
-        at: At,
+        at: ExchangeTurn,
         /// To which shard of those that merge; none: to the destination.
         to: Option<u32>,
         /// What.
-        item: Item<Kept>,
+        item: Item<WaitingPiece>,
         /// As above.
         outside: Outside,
     },
     /// All that a group of sources sends in a turn is here: merge it ([`Node::take_group`], [`Node::merged`]).
     Combine {
         /// The exchange and its turn.
-        at: At,
+        at: ExchangeTurn,
         /// The group.
         group: TreeNode,
     },

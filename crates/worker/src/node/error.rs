@@ -1,7 +1,7 @@
 //! What no honest peer sends, and room that is missing.
 
-use crate::arrivals::Refusal;
-use crate::waits::Unreturned;
+use crate::arrivals::ArrivalRefusal;
+use crate::waiting::Unreturned;
 use brambling_exchange::{InboxError, NoRoom, RouterError, UnknownDestination};
 use brambling_memory::{OutOfMemory, SpillError};
 use brambling_program::{BlockId, DecodeError, ExchangeId, GroupId, Position, ShardId};
@@ -117,12 +117,12 @@ impl From<Unreturned> for NodeError {
     }
 }
 
-impl From<Refusal> for NodeError {
-    fn from(error: Refusal) -> NodeError {
+impl From<ArrivalRefusal> for NodeError {
+    fn from(error: ArrivalRefusal) -> NodeError {
         match error {
-            Refusal::Inbox(error) => error.into(),
-            Refusal::NoRoom(error) => error.into(),
-            Refusal::Short(shard) => NodeError::State(shard),
+            ArrivalRefusal::Inbox(error) => error.into(),
+            ArrivalRefusal::NoRoom(error) => error.into(),
+            ArrivalRefusal::Short(shard) => NodeError::State(shard),
         }
     }
 }

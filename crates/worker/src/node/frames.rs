@@ -6,8 +6,8 @@
 //! * Who sends something here by a version that is news knows that it names this worker: the map here learns it first.
 
 use super::members::FRAMES_PER_ACK;
-use super::{Effect, Node, NodeError, one};
-use crate::cargo::Cargo;
+use super::{Node, NodeEffect, NodeError, one};
+use crate::piece_data::PieceData;
 use brambling_program::{Position, ShardId};
 use brambling_protocol::frame::{Body, Data, Frame, Incoming, SourceCredit};
 use brambling_protocol::{
@@ -91,13 +91,13 @@ impl Node {
             }
             Body::ShardPart(part) => {
                 let whole = self.moves.on_part(&part, incoming.keep(part.bytes))?;
-                if let Some((luggage, body)) = whole {
-                    self.arrive(part.shard, part.version, &luggage, body)?;
+                if let Some((metadata, body)) = whole {
+                    self.arrive(part.shard, part.version, &metadata, body)?;
                 }
             }
             Body::Ended(ended) => {
                 let failure = ended.failure.map(str::to_owned);
-                post.effects.push(Effect::End { failure });
+                post.effects.push(NodeEffect::End { failure });
             }
             Body::Ack(ack) => post.on_ack(from, ack)?,
             _ => {}
@@ -119,7 +119,7 @@ impl Node {
                     self.learn_version(ShardId { group, index }, parcel.version)?;
                 }
             }
-            let parcel = parcel.map(Cargo::Bytes);
+            let parcel = parcel.map(PieceData::Bytes);
             self.pieces
                 .receive(&mut self.post, from, generation, parcel)?;
         }

@@ -20,7 +20,7 @@
 mod leaving;
 mod relay;
 
-use super::{Effect, NodeError, Post};
+use super::{NodeEffect, NodeError, Post};
 use brambling_protocol::frame::{Ack, Body, Packet};
 use brambling_protocol::{FrameSession, Priority, Sequence, WorkerId};
 use leaving::Leavers;
@@ -156,8 +156,8 @@ impl Post {
 }
 
 /// Sends what a session has kept.
-fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Packet))) -> Effect {
-    move |(_, (priority, packet))| Effect::Send {
+fn sending<'a>(to: WorkerId) -> impl Fn((Sequence, &'a (Priority, Packet))) -> NodeEffect {
+    move |(_, (priority, packet))| NodeEffect::Send {
         to,
         priority: *priority,
         packet: packet.clone(),

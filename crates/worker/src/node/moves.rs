@@ -19,8 +19,8 @@
 //! worker takes a shard only with the version for which it was asked to make room, from the one worker that held it; that
 //! worker had let it go before it sent the first part. Parts are numbered by the session, so each is taken once.
 
-use super::signals::Run;
-use super::{Bytes, Effect, Node, NodeError, Post, one, shards};
+use super::signals::OutcomeRun;
+use super::{Node, NodeEffect, NodeError, PieceBytes, Post, one, shards};
 use crate::parts::Unpacking;
 use brambling_memory::{Class, Reservation, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
@@ -49,12 +49,12 @@ struct Expected {
     holder: Option<WorkerId>,
     room: Reservation,
     bytes: u64,
-    parts: BTreeMap<u32, Bytes>,
+    parts: BTreeMap<u32, PieceBytes>,
 }
 
 /// What moves with a shard before its body, which says where it stands, and has its data and what has come for it: whoever runs shards knows its form.
 #[derive(Serialize, Deserialize)]
-struct Luggage {
+struct ShardMetadata {
     format: u16,
     /// By exchange which turn it has not retired.
     retired: Vec<(ExchangeId, Turn)>,
@@ -62,7 +62,7 @@ struct Luggage {
     past: Vec<(ExchangeId, Turn)>,
     /// What destinations have retired of exchanges in which this shard alone sends, or merges.
     credits: Vec<(ExchangeId, Vec<Retired>)>,
-    outcomes: Vec<Run>,
+    outcomes: Vec<OutcomeRun>,
     /// Whom its last holder knew.
     members: Vec<WorkerId>,
     /// Where its last holder believed shards to be.
@@ -97,10 +97,10 @@ impl Node {
         &mut self,
         shard: ShardId,
         retired: Vec<(ExchangeId, Turn)>,
-        body: Vec<Bytes>,
+        body: Vec<PieceBytes>,
     ) -> Result<(), NodeError> {
         let past = self.moves.depart(shard);
-        let luggage = Luggage {
+        let metadata = ShardMetadata {
             format: FORMAT,
             retired,
             past,
@@ -111,10 +111,10 @@ impl Node {
             // The new worker may have heard nothing of the controller since (invariant 10).
             map: self.known_map(),
         };
-        let luggage = postcard::to_stdvec(&luggage).expect("plain values written to memory");
+        let metadata = postcard::to_stdvec(&metadata).expect("plain values written to memory");
         let entry = self.pieces.entry(shard)?;
         let Entry { owner, version } = entry.expect("flagged by a version");
-        let parts = parts(&luggage, body, self.post.options.part_bytes);
+        let parts = parts(&metadata, body, self.post.options.part_bytes);
         let (job, generation) = self.post.key();
         // It may have joined after the last news that came here.
         self.hear_of(owner);
@@ -172,7 +172,7 @@ impl Moves {
     pub(super) fn flag(&mut self, post: &mut Post, elsewhere: Vec<ShardId>) {
         for shard in elsewhere {
             if self.flagged.insert(shard) {
-                post.effects.push(Effect::Drain(shard));
+                post.effects.push(NodeEffect::Drain(shard));
             }
         }
     }
@@ -244,12 +244,12 @@ impl Moves {
         Ok(granted)
     }
 
-    /// A part of a shard has come; `bytes` are the part's. When all are here: its luggage, and its body.
+    /// A part of a shard has come; `bytes` are the part's. When all are here: its metadata, and its body.
     pub(super) fn on_part(
         &mut self,
         part: &ShardPart<'_>,
-        bytes: Bytes,
-    ) -> Result<Option<(Bytes, Unpacking)>, NodeError> {
+        bytes: PieceBytes,
+    ) -> Result<Option<(PieceBytes, Unpacking)>, NodeError> {
         let (shard, version) = (part.shard, part.version);
         let expected = self.expected.get_mut(&shard);
         let expected = expected.filter(|expected| expected.version == version);
@@ -268,9 +268,9 @@ impl Moves {
             return Ok(None);
         }
         let Expected { parts, room, .. } = self.expected.remove(&shard).expect("just seen");
-        let parts = luggage_and_body(parts.into_values());
-        let (luggage, body) = parts.ok_or(NodeError::State(shard))?;
-        Ok(Some((luggage, Unpacking::new(body, room))))
+        let parts = metadata_and_body(parts.into_values());
+        let (metadata, body) = parts.ok_or(NodeError::State(shard))?;
+        Ok(Some((metadata, Unpacking::new(body, room))))
     }
 }
 
@@ -280,38 +280,39 @@ impl Node {
         &mut self,
         shard: ShardId,
         version: Version,
-        bytes: &Bytes,
+        bytes: &PieceBytes,
         body: Unpacking,
     ) -> Result<(), NodeError> {
-        let luggage: Luggage = postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
-        if luggage.format != FORMAT {
+        let metadata: ShardMetadata =
+            postcard::from_bytes(bytes).map_err(|_| NodeError::State(shard))?;
+        if metadata.format != FORMAT {
             return Err(NodeError::State(shard));
         }
         let leads_here = |it: &(ExchangeId, Turn)| self.post.relations.leads_to(it.0, shard.group);
-        if !luggage.retired.iter().all(leads_here) {
+        if !metadata.retired.iter().all(leads_here) {
             return Err(NodeError::State(shard));
         }
         // Whatever is wrong with the version shows before the shard is here.
         let owner = self.me();
         self.on_update(&one(shard, Entry { owner, version }))?;
         self.signals
-            .unpack(&mut self.post, shard, luggage.outcomes)?;
-        for member in luggage.members {
+            .unpack(&mut self.post, shard, metadata.outcomes)?;
+        for member in metadata.members {
             self.greet(member);
         }
-        for entry in &luggage.map {
+        for entry in &metadata.map {
             self.on_update(entry)?;
         }
-        self.pieces.unpack_relay(&self.post, shard, luggage.past)?;
+        self.pieces.unpack_relay(&self.post, shard, metadata.past)?;
         self.pieces
-            .unpack_credits(&mut self.post, shard, luggage.credits)?;
-        for (exchange, turns) in luggage.retired {
+            .unpack_credits(&mut self.post, shard, metadata.credits)?;
+        for (exchange, turns) in metadata.retired {
             // Who joined while the shard was on its way has not heard it from its last holder.
             self.retired(shard, exchange, turns)?;
         }
         // Before the router says that it is here: what was held for the shard is delivered behind
         // this.
-        self.post.effects.push(Effect::Settle { shard, body });
+        self.post.effects.push(NodeEffect::Settle { shard, body });
         self.settle(shard, version)?;
         let (job, generation) = self.post.key();
         let arrived = Arrived {
@@ -326,11 +327,11 @@ impl Node {
     }
 }
 
-/// The luggage with its length before it, and then the body's parts; what is longer than a frame is cut, not copied.
-fn parts(luggage: &[u8], body: Vec<Bytes>, part_bytes: usize) -> Vec<Bytes> {
-    let mut first = (luggage.len() as u64).to_le_bytes().to_vec();
-    first.extend_from_slice(luggage);
-    let cut = |bytes: Bytes| {
+/// The metadata with its length before it, and then the body's parts; what is longer than a frame is cut, not copied.
+fn parts(metadata: &[u8], body: Vec<PieceBytes>, part_bytes: usize) -> Vec<PieceBytes> {
+    let mut first = (metadata.len() as u64).to_le_bytes().to_vec();
+    first.extend_from_slice(metadata);
+    let cut = |bytes: PieceBytes| {
         let starts = (0..bytes.len()).step_by(part_bytes);
         starts.map(move |start| bytes.slice(start..bytes.len().min(start + part_bytes)))
     };
@@ -339,10 +340,10 @@ fn parts(luggage: &[u8], body: Vec<Bytes>, part_bytes: usize) -> Vec<Bytes> {
         .collect()
 }
 
-/// The luggage, and the body's parts. None: they are not what [`parts`] makes.
-fn luggage_and_body(
-    mut parts: impl Iterator<Item = Bytes>,
-) -> Option<(Bytes, impl Iterator<Item = Bytes>)> {
+/// The metadata, and the body's parts. None: they are not what [`parts`] makes.
+fn metadata_and_body(
+    mut parts: impl Iterator<Item = PieceBytes>,
+) -> Option<(PieceBytes, impl Iterator<Item = PieceBytes>)> {
     let mut first = parts.next()?;
     let bytes = usize::try_from(u64::from_le_bytes(*first.first_chunk()?)).ok()?;
     let end = bytes.checked_add(size_of::<u64>())?;
@@ -354,8 +355,8 @@ fn luggage_and_body(
         first = row.into();
     }
     let body = std::iter::once(first.split_off(end)).chain(parts);
-    let luggage = first.slice(size_of::<u64>()..);
-    Some((luggage, body))
+    let metadata = first.slice(size_of::<u64>()..);
+    Some((metadata, body))
 }
 
 #[cfg(test)]

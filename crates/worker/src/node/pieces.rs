@@ -3,7 +3,7 @@
 //!
 //! # States of a parcel
 //! *Routed* by the versions that the map here and its sender's have (`exchange/router.rs`). If its shard is here, it is *handed over*
-//! ([`Effect::Deliver`], [`Effect::Meet`]), and outside of the node until whoever runs the node has taken it; if nobody knows where, *held*. Else it
+//! ([`NodeEffect::Deliver`], [`NodeEffect::Meet`]), and outside of the node until whoever runs the node has taken it; if nobody knows where, *held*. Else it
 //! *waits* for a flush, to be sent with others of its turn and worker; what was spilled is read back before that (`pieces/errands.rs`).
 //!
 //! # Rules
@@ -27,9 +27,9 @@ pub use combining::merged_at;
 pub use errands::Errand;
 
 use super::post::Post;
-use super::{Effect, NodeError, Outside, one, shards};
-use crate::cargo::{Bytes, Cargo};
-use brambling_exchange::{Credits, Effect as Routed, Parcel, Room, Router, RouterError, parcels};
+use super::{NodeEffect, NodeError, Outside, one, shards};
+use crate::piece_data::{PieceBytes, PieceData};
+use brambling_exchange::{Credits, Parcel, PieceRoom, Router, RouterEffect, RouterError, parcels};
 use brambling_memory::{Spill, mutants};
 use brambling_program::{ExchangeId, GroupId, Plan, ShardId, Spec, Turn};
 use brambling_protocol::frame::{Data, DataHead, Incoming};
@@ -38,7 +38,7 @@ use brambling_protocol::{
 };
 use combining::Meetings;
 use errands::Deferred;
-use outbound::Outgoing;
+use outbound::OutgoingParcels;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -49,13 +49,13 @@ type About = (ExchangeId, Turn, GroupId);
 const PIECES: u8 = 3;
 
 /// Where pieces of one job are, as far as that is this worker's.
-pub(super) struct Pieces {
-    router: Router<Cargo>,
+pub(super) struct PieceRouting {
+    router: Router<PieceData>,
     /// What is merged here on its way.
     meetings: Meetings,
     credits: Credits,
     /// Parcels for other workers, by class, exchange, turn and the group that they are for.
-    outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn, GroupId), Outgoing>,
+    outgoing: BTreeMap<(WorkerId, Priority, ExchangeId, Turn, GroupId), OutgoingParcels>,
     /// What is held here, and has to be written to where it is spilled.
     deferred: Option<Arc<Deferred>>,
     /// What it has handed over and was not told the end of.
@@ -66,14 +66,14 @@ pub(super) struct Pieces {
     noted: BTreeSet<ExchangeId>,
 }
 
-impl Pieces {
+impl PieceRouting {
     /// None yet, with no shard here.
-    pub(super) fn new(post: &Post, plan: &Plan, map: PartitionMap) -> Pieces {
+    pub(super) fn new(post: &Post, plan: &Plan, map: PartitionMap) -> PieceRouting {
         let options = &post.options;
         let deferred = options.spill.is_some().then(Arc::<Deferred>::default);
         let spill = deferred.clone().map(|to| to as Arc<dyn Spill>);
-        let room = Room::new(options.budget.clone(), spill);
-        Pieces {
+        let room = PieceRoom::new(options.budget.clone(), spill);
+        PieceRouting {
             router: Router::new(options.me, options.generation, map, room)
                 .whose_shards_are_kept(are_kept(plan.program.spec())),
             meetings: Meetings::default(),
@@ -139,7 +139,7 @@ impl Pieces {
         post: &mut Post,
         data: &Data<'_>,
         incoming: Incoming<'_>,
-    ) -> Result<Vec<Parcel<Bytes>>, NodeError> {
+    ) -> Result<Vec<Parcel<PieceBytes>>, NodeError> {
         let DataHead {
             exchange, group, ..
         } = data.head;
@@ -163,7 +163,7 @@ impl Pieces {
         post: &mut Post,
         from: WorkerId,
         generation: Generation,
-        parcel: Parcel<Cargo>,
+        parcel: Parcel<PieceData>,
     ) -> Result<(), NodeError> {
         let mut effects = Vec::new();
         self.router
@@ -230,20 +230,20 @@ impl Pieces {
         here.filter(is_away).collect()
     }
 
-    fn perform(&mut self, post: &mut Post, effects: Vec<Routed<Cargo>>) {
+    fn perform(&mut self, post: &mut Post, effects: Vec<RouterEffect<PieceData>>) {
         for effect in effects {
             match effect {
-                Routed::Deliver(parcel) => {
+                RouterEffect::Deliver(parcel) => {
                     let group = post.relations.destination_group(parcel.exchange);
                     post.effects.push(match group == parcel.group {
-                        true => Effect::Deliver(parcel, self.outside.clone()),
-                        false => Effect::Meet(parcel, self.outside.clone()),
+                        true => NodeEffect::Deliver(parcel, self.outside.clone()),
+                        false => NodeEffect::Meet(parcel, self.outside.clone()),
                     });
                 }
-                Routed::Forward { to, parcel } => {
+                RouterEffect::Forward { to, parcel } => {
                     self.put(post, to, Priority::LAST, parcel, &[]);
                 }
-                Routed::SendEntry { to, entry } => post.send_entry(to, entry),
+                RouterEffect::SendEntry { to, entry } => post.send_entry(to, entry),
             }
         }
     }

@@ -7,7 +7,7 @@
 //!   it was greeted.
 
 use super::members::Members;
-use super::{Bytes, Effect, NodeOptions, Relations};
+use super::{NodeEffect, NodeOptions, PieceBytes, Relations};
 use brambling_protocol::frame::{Body, Frame, MapUpdate, News, Packet};
 use brambling_protocol::{EntryRange, FrameSession, Generation, JobId, Priority, WorkerId};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) struct Post {
     pub(super) options: NodeOptions,
     pub(super) relations: Arc<Relations>,
     pub(super) members: Members,
-    pub(super) effects: Vec<Effect>,
+    pub(super) effects: Vec<NodeEffect>,
 }
 
 impl Post {
@@ -42,7 +42,7 @@ impl Post {
         to: WorkerId,
         priority: Priority,
         body: &Body<'_>,
-        payloads: &[Bytes],
+        payloads: &[PieceBytes],
     ) {
         self.say(to, priority, |peer| peer.say_with(priority, body, payloads));
     }
@@ -54,7 +54,7 @@ impl Post {
         say: impl FnOnce(&mut FrameSession) -> Option<Packet>,
     ) {
         let packet = self.members.session(to).and_then(say);
-        let effect = packet.map(|packet| Effect::Send {
+        let effect = packet.map(|packet| NodeEffect::Send {
             to,
             priority,
             packet,
@@ -70,7 +70,7 @@ impl Post {
             sequence: None,
             body,
         };
-        self.effects.push(Effect::Send {
+        self.effects.push(NodeEffect::Send {
             to,
             priority,
             packet: frame.to_bytes().into(),

@@ -1,7 +1,7 @@
 //! Who sends to whom in a program's exchanges, as inboxes ask it.
 
 use super::NodeError;
-use brambling_exchange::{Combining, CombiningTree, Relation, Sources};
+use brambling_exchange::{CombiningOptions, CombiningTree, SourceRelation, Sources};
 use brambling_program::{ExchangeId, GroupId, Links, Plan, Relation as Declared, ShardId, Turn};
 
 /// The ends of one exchange.
@@ -33,7 +33,7 @@ struct OfGroup {
 
 impl Relations {
     /// Those of a program, merged on their way where `combining` says so.
-    pub fn new(plan: &Plan, combining: Combining) -> Relations {
+    pub fn new(plan: &Plan, combining: CombiningOptions) -> Relations {
         let declared = plan.program.spec().exchanges.iter();
         let ends = declared.zip(&plan.exchanges).zip(0..);
         let ends = ends.map(|((declared, exchange), id)| {
@@ -154,7 +154,7 @@ impl Relations {
     }
 }
 
-impl Relation for Relations {
+impl SourceRelation for Relations {
     fn sources(&self, exchange: ExchangeId, turn: Turn, destination: ShardId) -> Sources<'_> {
         sources(&self.ends(exchange).links, turn, destination)
     }

@@ -16,15 +16,15 @@
 mod ends;
 mod outcomes;
 
-pub(super) use outcomes::Run;
+pub(super) use outcomes::OutcomeRun;
 
 use super::post::Post;
-use super::{Effect, NodeError};
+use super::{NodeEffect, NodeError};
 use brambling_program::{
-    BlockId, LoopId, Node as ProgramNode, Plan, Position, ShardId, Spec, StageId, Turn,
+    BlockId, LoopId, Plan, Position, ProgramNode, ShardId, Spec, StageId, Turn,
 };
 use brambling_protocol::WorkerId;
-use brambling_protocol::frame::{Body, LoopEnd, News, Signal, SignalQuery};
+use brambling_protocol::frame::{Body, LoopEnd, News, SignalOutcome, SignalQuery};
 use outcomes::Outcomes;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -57,7 +57,11 @@ impl Signals {
     }
 
     /// A signal has been given, here or elsewhere.
-    pub(super) fn on_signal(&mut self, post: &mut Post, signal: Signal) -> Result<(), NodeError> {
+    pub(super) fn on_signal(
+        &mut self,
+        post: &mut Post,
+        signal: SignalOutcome,
+    ) -> Result<(), NodeError> {
         let Position { stage, turn } = signal.position;
         let end = turn.checked_add(1);
         let end = end.ok_or(NodeError::NoTurn(signal.position))?;
@@ -73,7 +77,7 @@ impl Signals {
     ) -> Result<(), NodeError> {
         let learnt = self.outcomes.learn(signal, turns.clone(), outcome);
         if learnt.map_err(NodeError::TwoOutcomes)? {
-            post.effects.push(Effect::Outcome {
+            post.effects.push(NodeEffect::Outcome {
                 signal,
                 turns,
                 outcome,
@@ -83,7 +87,7 @@ impl Signals {
     }
 
     /// All outcomes that are known, as a shard takes them along.
-    pub(super) fn runs(&self) -> Vec<Run> {
+    pub(super) fn runs(&self) -> Vec<OutcomeRun> {
         self.outcomes.runs()
     }
 
@@ -92,7 +96,7 @@ impl Signals {
         &mut self,
         post: &mut Post,
         shard: ShardId,
-        runs: Vec<Run>,
+        runs: Vec<OutcomeRun>,
     ) -> Result<(), NodeError> {
         for run in runs {
             let (signal, turns, outcome) = run.parts().ok_or(NodeError::State(shard))?;
@@ -109,7 +113,7 @@ impl Signals {
             position,
         } = query;
         if let Some(outcome) = self.outcomes.get(position) {
-            let signal = Signal {
+            let signal = SignalOutcome {
                 job,
                 generation,
                 position,
@@ -165,7 +169,7 @@ impl Signals {
 
     fn end(&mut self, post: &mut Post, outermost: LoopId) {
         if self.ended.insert(outermost) {
-            post.effects.push(Effect::LoopEnd(outermost));
+            post.effects.push(NodeEffect::LoopEnd(outermost));
         }
     }
 

@@ -1,13 +1,13 @@
 //! What whoever runs shards says of them and of their tasks.
 
 use super::{Node, NodeError};
-use crate::cargo::{Cargo, Encoded, items};
-use crate::waits::{At, Kept};
+use crate::piece_data::{Encoded, PieceData, items};
+use crate::waiting::{ExchangeTurn, WaitingPiece};
 use brambling_exchange::{Gathered, Item, Parcel};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, LoopId, Position, ShardId, Turn};
 use brambling_protocol::Version;
-use brambling_protocol::frame::{News, Signal};
+use brambling_protocol::frame::{News, SignalOutcome};
 
 impl Node {
     /// A shard starts here, by this version of its entry.
@@ -19,7 +19,7 @@ impl Node {
     pub fn scattered(
         &mut self,
         shard: ShardId,
-        at: At,
+        at: ExchangeTurn,
         pieces: impl IntoIterator<Item = (u32, Option<Encoded>)>,
     ) -> Result<(), NodeError> {
         self.pieces.scattered(&mut self.post, shard, at, pieces)
@@ -29,8 +29,8 @@ impl Node {
     pub fn give_back(
         &mut self,
         shard: ShardId,
-        at: At,
-        item: &Item<Cargo>,
+        at: ExchangeTurn,
+        item: &Item<PieceData>,
     ) -> Result<(), NodeError> {
         let ShardId { group, index } = shard;
         let there = index..index + 1;
@@ -41,7 +41,7 @@ impl Node {
     ///
     /// # Errors
     /// When it cannot be routed.
-    pub fn go_on(&mut self, parcel: &Parcel<Cargo>) -> Result<(), NodeError> {
+    pub fn go_on(&mut self, parcel: &Parcel<PieceData>) -> Result<(), NodeError> {
         let (at, to) = ((parcel.exchange, parcel.turn), &parcel.destinations);
         self.pieces
             .route(&mut self.post, parcel.group, at, to, &parcel.item)
@@ -88,15 +88,20 @@ impl Node {
     // ---- what meets on its way
 
     /// An item has come to a relay that is here, or was when it came.
-    pub fn meet(&mut self, relay: ShardId, at: At, item: Item<Kept>) -> Result<(), NodeError> {
+    pub fn meet(
+        &mut self,
+        relay: ShardId,
+        at: ExchangeTurn,
+        item: Item<WaitingPiece>,
+    ) -> Result<(), NodeError> {
         self.pieces.meet(&mut self.post, relay, at, item)
     }
 
     /// The pieces of a complete group, by source, ascending.
     ///
     /// # Panics
-    /// If nobody was told to merge them ([`Effect::Combine`](super::Effect::Combine)).
-    pub fn take_group(&mut self, at: At, group: TreeNode) -> Vec<Gathered<Kept>> {
+    /// If nobody was told to merge them ([`Effect::Combine`](super::NodeEffect::Combine)).
+    pub fn take_group(&mut self, at: ExchangeTurn, group: TreeNode) -> Vec<Gathered<WaitingPiece>> {
         self.pieces.take_group(at, group)
     }
 
@@ -106,14 +111,14 @@ impl Node {
     }
 
     /// What a group's pieces make together goes on ([`Node::send_on`], or [`Node::meet`] where it stays here).
-    pub fn merged(&mut self, at: At, group: TreeNode) {
+    pub fn merged(&mut self, at: ExchangeTurn, group: TreeNode) {
         self.pieces.merged(at, group);
     }
 
     /// Sends what a node's sources have to a relay, or to the destination.
     pub fn send_on(
         &mut self,
-        at: At,
+        at: ExchangeTurn,
         to: Option<u32>,
         source: TreeNode,
         piece: Option<Encoded>,
@@ -123,7 +128,12 @@ impl Node {
     }
 
     /// Sends an item to a relay, or to the destination.
-    pub fn pass(&mut self, at: At, to: Option<u32>, item: &Item<Cargo>) -> Result<(), NodeError> {
+    pub fn pass(
+        &mut self,
+        at: ExchangeTurn,
+        to: Option<u32>,
+        item: &Item<PieceData>,
+    ) -> Result<(), NodeError> {
         self.pieces.pass(&mut self.post, at, to, item)
     }
 
@@ -135,7 +145,7 @@ impl Node {
     /// When a peer has said another outcome.
     pub fn decided(&mut self, position: Position, outcome: bool) -> Result<(), NodeError> {
         let (job, generation) = self.post.key();
-        let signal = Signal {
+        let signal = SignalOutcome {
             job,
             generation,
             position,

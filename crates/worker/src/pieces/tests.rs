@@ -4,9 +4,9 @@
 //! itself.
 
 use super::*;
-use crate::arrivals::{Arrivals, Letter};
-use crate::cargo::Cargo;
-use crate::waits::{At, Kept, Waits};
+use crate::arrivals::{Arrivals, Delivery};
+use crate::piece_data::PieceData;
+use crate::waiting::{ExchangeTurn, WaitingPiece, WaitingRoom};
 use brambling_exchange::{Item, Sources};
 use brambling_memory::Floors;
 use brambling_program::tree::TreeNode;
@@ -99,7 +99,7 @@ fn fill(task: &mut PieceMap<'_>, to: u32) {
 /// All destinations of a job that is alone in its process.
 struct Mail {
     links: Links,
-    waits: Waits,
+    waits: WaitingRoom,
     arrivals: Vec<Arrivals>,
 }
 
@@ -111,7 +111,7 @@ impl Mail {
         };
         Mail {
             links: links(),
-            waits: Waits::new(budget.clone(), None),
+            waits: WaitingRoom::new(budget.clone(), None),
             arrivals: (0..N)
                 .map(|to| Arrivals::new(shard(to), [EXCHANGE], 2))
                 .collect(),
@@ -124,15 +124,15 @@ impl Mail {
         let mut sent = task.sent().unwrap();
         for (place, arrivals) in (0..).zip(&mut self.arrivals) {
             let (value, bytes) = sent.take(place).expect("it was filled");
-            let kept = Kept::counted(Cargo::Value(value), bytes);
+            let kept = WaitingPiece::counted(PieceData::Value(value), bytes);
             let item = Item::whole(TreeNode::leaf(source.into()), kept);
             let at = (EXCHANGE, turn);
-            arrivals.accept(Letter { at, item }, &ALL).unwrap();
+            arrivals.accept(Delivery { at, item }, &ALL).unwrap();
         }
     }
 
     /// A destination has its pieces, and drops what is in them; it has not retired the turn.
-    fn takes(&mut self, at: At, to: u32) {
+    fn takes(&mut self, at: ExchangeTurn, to: u32) {
         let arrivals = &mut self.arrivals[to as usize];
         let pieces = arrivals.take(at, &ALL, &self.waits).unwrap();
         assert_eq!(pieces.len(), N as usize);
@@ -216,9 +216,10 @@ fn filled_until_refused(budget: &Budget) -> usize {
             fill(&mut task, to);
             filled += CONTENT + size_of::<Wide>();
         }
-        task.sent().err().map(Refused)
+        task.sent().err().map(PiecesRefused)
     }));
-    let refused = left.unwrap_or_else(|payload| payload.downcast::<Refused>().ok().map(|it| *it));
+    let refused =
+        left.unwrap_or_else(|payload| payload.downcast::<PiecesRefused>().ok().map(|it| *it));
     let refused = refused.expect("the pieces exceed the budget").0;
     assert_eq!(refused.class, Class::Exchange);
     assert!(refused.to_string().contains("BRAMBLING_MEMORY"));
@@ -263,7 +264,7 @@ fn pieces_filled_row_by_row_are_weighed_as_they_grow() {
             rows += 1;
         }
     }));
-    assert!(left.unwrap_err().is::<Refused>());
+    assert!(left.unwrap_err().is::<PiecesRefused>());
     // An eighth of the rows, the small pieces, and one row of each piece.
     let bound = 1_000_000 * 9 / 8 + UNCHARGED_BYTES_MAX as usize + 2 * 100;
     assert!((900_000..bound).contains(&(rows * 100)), "{rows} rows");

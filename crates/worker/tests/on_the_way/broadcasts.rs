@@ -7,8 +7,8 @@ use brambling_program::{Bindings, ExchangeId, Inbox, Outbox, Plan, Program, Rela
 use brambling_protocol::frame::{Body, Data, DataHead, Frame, Piece as Sent, Route, VersionRange};
 use brambling_protocol::{Generation, Priority, WorkerId};
 use brambling_worker::Surroundings;
-use brambling_worker::cargo::Bytes;
 use brambling_worker::node::NodeOptions;
+use brambling_worker::piece_data::PieceBytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn sends(up: u32, destinations: &[u32], change: impl Fn(&mut NodeOptions)) -> Cl
 }
 
 /// The same piece to all, or one to each run of destinations.
-pub fn scatters(it: &mut Cluster, turn: Turn, runs: &[(u32, &Bytes)]) {
+pub fn scatters(it: &mut Cluster, turn: Turn, runs: &[(u32, &PieceBytes)]) {
     let shard = it.source(BROADCAST, 0);
     let mut first = 0;
     let each = runs.iter().flat_map(|(end, bytes)| {
@@ -68,7 +68,7 @@ pub fn gathers(it: &mut Cluster, index: u32, turn: Turn) -> Option<Vec<Vec<u8>>>
 }
 
 /// Everybody has the piece of a turn, once.
-fn all_have(it: &mut Cluster, destinations: u32, turn: Turn, bytes: &Bytes) {
+fn all_have(it: &mut Cluster, destinations: u32, turn: Turn, bytes: &PieceBytes) {
     for index in 0..destinations {
         let has = gathers(it, index, turn);
         assert_eq!(has, Some(vec![bytes.to_vec()]), "destination {index}");
@@ -85,8 +85,8 @@ fn counts(pieces: &[Pieces]) -> (BTreeMap<u32, usize>, BTreeMap<u32, usize>) {
     (sent, got)
 }
 
-pub fn text() -> Bytes {
-    Bytes::from_static(b"the same for all")
+pub fn text() -> PieceBytes {
+    PieceBytes::from_static(b"the same for all")
 }
 
 /// Each of 20 workers gets a piece for its destinations once, and sends no more frames than that.
@@ -185,7 +185,7 @@ fn all_chunks_of_a_piece_are_handed_on() {
             (options.fan_out, options.chunk_bytes, options.frame_bytes) = (2, 100, 1);
         });
         it.is_backwards = is_backwards;
-        let large: Bytes = (0..450u32).map(|at| at as u8).collect();
+        let large: PieceBytes = (0..450u32).map(|at| at as u8).collect();
         scatters(&mut it, 0, &[(12, &large)]);
         it.carry();
         let (sent, got) = counts(&it.pieces);
@@ -206,7 +206,7 @@ fn different_pieces_go_through_the_same_worker() {
         });
         it.places_all(BROADCAST, &[0], &homes);
         it.greet(10);
-        let (one, other) = (text(), Bytes::from_static(b"for the others"));
+        let (one, other) = (text(), PieceBytes::from_static(b"for the others"));
         scatters(&mut it, 0, &[(10, &one), (20, &other)]);
         it.carry();
         let (sent, got) = counts(&it.pieces);

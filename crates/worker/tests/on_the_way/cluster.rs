@@ -1,15 +1,15 @@
 //! A handful of nodes in one process. Their frames are carried as a test says: all, some, or the last one first.
 
-use crate::support::desk::Piece;
+use crate::support::executor::SentPiece;
 use crate::support::{self, JOB, NOW, Worker, one};
-use brambling_exchange::Combining;
+use brambling_exchange::CombiningOptions;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, Plan, ShardId, Turn, Value};
 use brambling_protocol::frame::{Ack, Body, Frame, Gone, Leaves, MapUpdate, Reserve, Route};
 use brambling_protocol::{FrameSession, Priority, Version, WorkerId};
-use brambling_worker::cargo::{Bytes, Encoded};
-use brambling_worker::node::{Effect, NodeOptions};
-use brambling_worker::waits::Charges;
+use brambling_worker::node::{NodeEffect, NodeOptions};
+use brambling_worker::piece_data::{Encoded, PieceBytes};
+use brambling_worker::waiting::Charges;
 use brambling_worker::{Spares, Surroundings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub type At = (ExchangeId, Turn);
 pub struct Sent {
     pub from: u32,
     pub to: u32,
-    pub bytes: Bytes,
+    pub bytes: PieceBytes,
 }
 
 impl Sent {
@@ -67,7 +67,7 @@ pub struct Cluster {
 /// Groups of two merge what they have to send, however few there are.
 pub fn in_pairs(options: &mut NodeOptions) {
     let (sources_min, bits) = (0, 1);
-    options.combining = Combining { sources_min, bits };
+    options.combining = CombiningOptions { sources_min, bits };
 }
 
 impl Cluster {
@@ -214,9 +214,9 @@ impl Cluster {
         }
     }
 
-    fn perform(&mut self, from: u32, effect: Effect) {
+    fn perform(&mut self, from: u32, effect: NodeEffect) {
         match effect {
-            Effect::Send { to, packet, .. } if to == WorkerId::CONTROLLER => {
+            NodeEffect::Send { to, packet, .. } if to == WorkerId::CONTROLLER => {
                 let bytes = packet.to_bytes();
                 let session = &mut self.controller[from as usize];
                 if let Some(sequence) = Frame::decode(&bytes).unwrap().0.sequence {
@@ -231,7 +231,7 @@ impl Cluster {
                 let node = &mut self.nodes[from as usize];
                 node.on_frame(to, &ack.to_bytes()).unwrap();
             }
-            Effect::Send { to, packet, .. } => {
+            NodeEffect::Send { to, packet, .. } => {
                 let (to, bytes) = (to.0, packet.to_bytes());
                 let sent = Sent { from, to, bytes };
                 if let Body::Data(data) = sent.body() {
@@ -244,8 +244,8 @@ impl Cluster {
                 }
                 self.under_way.push(sent);
             }
-            Effect::Combine { at, group } => self.complete.push((from, at, group)),
-            Effect::Settle { shard, .. } => {
+            NodeEffect::Combine { at, group } => self.complete.push((from, at, group)),
+            NodeEffect::Settle { shard, .. } => {
                 self.homes.insert(shard, from);
             }
             _ => {}
@@ -291,7 +291,7 @@ impl Cluster {
     }
 
     /// Merges a group; its piece is handed in later.
-    pub fn takes(&mut self, worker: u32, at: At, group: TreeNode) -> Piece {
+    pub fn takes(&mut self, worker: u32, at: At, group: TreeNode) -> SentPiece {
         let program = &self.plan.program;
         let spares = Arc::new(Spares::new(program.piece_type(at.0)));
         let node = &mut self.nodes[worker as usize];
@@ -302,11 +302,11 @@ impl Cluster {
         let merge = program.combiner(at.0).expect("only such pieces meet");
         let (first, others) = values.split_first_mut().expect("somebody sent something");
         merge(first, others);
-        Piece::Encoded(Encoded::of(values.swap_remove(0), &spares, 1 << 10))
+        SentPiece::Encoded(Encoded::of(values.swap_remove(0), &spares, 1 << 10))
     }
 
     /// What a group makes together goes on.
-    pub fn combined(&mut self, worker: u32, at: At, group: TreeNode, piece: Piece) {
+    pub fn combined(&mut self, worker: u32, at: At, group: TreeNode, piece: SentPiece) {
         let node = &mut self.nodes[worker as usize];
         node.combined(at, group, piece).unwrap();
         self.charges.remove(&(worker, at, group));
@@ -331,6 +331,6 @@ impl Cluster {
 }
 
 /// A piece of these bytes.
-pub fn piece(bytes: &Bytes) -> Piece {
-    Piece::Encoded(Encoded::from(bytes.clone()))
+pub fn piece(bytes: &PieceBytes) -> SentPiece {
+    SentPiece::Encoded(Encoded::from(bytes.clone()))
 }

@@ -10,8 +10,8 @@ use brambling_exchange::RouterError;
 use brambling_memory::{Budget, Class, Floors, Spill};
 use brambling_program::Turn;
 use brambling_protocol::WorkerId;
-use brambling_worker::cargo::Bytes;
 use brambling_worker::node::{NodeError, NodeOptions};
+use brambling_worker::piece_data::PieceBytes;
 use std::sync::Arc;
 
 /// Whose room is looked at; the destination of the reduction is elsewhere.
@@ -177,7 +177,7 @@ fn what_waits_at_a_relay_makes_way_for_a_gather() {
     let shelf = Shelf::new(usize::MAX);
     let (mut it, room) = with_broadcast(&shelf);
     say(&mut it, [1], 0);
-    let large: Bytes = vec![7; room as usize].into();
+    let large: PieceBytes = vec![7; room as usize].into();
     let source = it.source(BROADCAST, 0);
     let all: Vec<_> = (0..4).map(|to| (to, piece(&large))).collect();
     let home = it.home(source);

@@ -4,8 +4,8 @@ use crate::cluster::{At, Cluster, piece};
 use brambling_program::tree::{Folding, TreeNode};
 use brambling_program::{Bindings, ExchangeId, PayloadType, Plan, Program, Turn, Value};
 use brambling_worker::Surroundings;
-use brambling_worker::cargo::Bytes;
 use brambling_worker::node::NodeOptions;
+use brambling_worker::piece_data::PieceBytes;
 use std::sync::Arc;
 
 pub const REDUCTION: ExchangeId = ExchangeId(0);
@@ -46,7 +46,7 @@ pub fn word(source: u32, turn: Turn) -> String {
 }
 
 /// The encoding of a source's piece: its partial results.
-pub fn encoding(source: u32, word: String) -> Bytes {
+pub fn encoding(source: u32, word: String) -> PieceBytes {
     let partials: Vec<Partial> = vec![(TreeNode::leaf(source.into()), word)];
     let mut bytes = Vec::new();
     Value::new(partials).encode(&mut bytes);

@@ -3,12 +3,12 @@
 // Each test has its own selection.
 #![allow(dead_code)]
 
-#[path = "../../../simulation/src/desk.rs"]
-pub mod desk;
+#[path = "../../../simulation/src/executor.rs"]
+pub mod executor;
 pub mod shelf;
 pub mod worker;
 
-use brambling_exchange::Combining;
+use brambling_exchange::CombiningOptions;
 use brambling_memory::Budget;
 use brambling_program::{Bindings, ExchangeId, Plan, Program, ShardId};
 use brambling_protocol::frame::FAN_OUT;
@@ -34,7 +34,7 @@ pub fn options(me: WorkerId, peers: impl IntoIterator<Item = WorkerId>) -> NodeO
         frame_bytes: 1 << 20,
         part_bytes: 1 << 16,
         fan_out: FAN_OUT,
-        combining: Combining::USUAL,
+        combining: CombiningOptions::USUAL,
         budget: Budget::unlimited(),
         spill: None,
     }

@@ -1,35 +1,35 @@
 //! A node with the desk beside it: what it asks for is carried out at once.
 
-use super::desk::{Around, Desk, Merging, Piece};
+use super::executor::{Merging, SentPiece, SimulatedExecutor, SimulatedView};
 use brambling_memory::held::Held;
 use brambling_program::tree::TreeNode;
 use brambling_program::{Position, ShardId};
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::{EntryRange, Sequence, Version, WorkerId};
-use brambling_worker::arrivals::Pieces;
-use brambling_worker::node::{Effect, Node, NodeError};
-use brambling_worker::waits::At;
+use brambling_worker::arrivals::TurnPieces;
+use brambling_worker::node::{Node, NodeEffect, NodeError};
+use brambling_worker::waiting::ExchangeTurn;
 
 pub struct Worker {
-    desk: Desk,
+    executor: SimulatedExecutor,
     /// What concerns the world, or shards themselves.
-    effects: Vec<Effect>,
+    effects: Vec<NodeEffect>,
 }
 
 impl Worker {
     /// Of a node that has as many turns open.
     pub fn new(node: Node, open_turns: u64) -> Worker {
-        let (desk, effects) = (Desk::new(node, open_turns), Vec::new());
-        Worker { desk, effects }
+        let (executor, effects) = (SimulatedExecutor::new(node, open_turns), Vec::new());
+        Worker { executor, effects }
     }
 
     /// The node itself: what it asks for then waits for the next call of something else.
     pub fn node(&self) -> Held<'_, Node> {
-        self.desk.node()
+        self.executor.node()
     }
 
     /// What has to be done since the last call, by the world or by whoever has shards.
-    pub fn take_effects(&mut self) -> Vec<Effect> {
+    pub fn take_effects(&mut self) -> Vec<NodeEffect> {
         self.carry_out().unwrap();
         std::mem::take(&mut self.effects)
     }
@@ -38,12 +38,12 @@ impl Worker {
     pub fn carry_out(&mut self) -> Result<(), NodeError> {
         let mut done = Ok(());
         loop {
-            let effects = self.desk.node().take_effects();
+            let effects = self.executor.node().take_effects();
             if effects.is_empty() {
                 return done;
             }
             for effect in effects {
-                match self.desk.perform(effect) {
+                match self.executor.perform(effect) {
                     Ok(left) => self.effects.extend(left),
                     Err(error) => done = done.and(Err(error)),
                 }
@@ -61,61 +61,66 @@ impl Worker {
         &mut self,
         ask: impl FnOnce(&mut Node) -> Result<(), NodeError>,
     ) -> Result<(), NodeError> {
-        let asked = ask(&mut self.desk.node());
+        let asked = ask(&mut self.executor.node());
         self.after(asked)
     }
 
     fn tell(&mut self, tell: impl FnOnce(&mut Node)) {
-        tell(&mut self.desk.node());
+        tell(&mut self.executor.node());
         self.carry_out().unwrap();
     }
 
     // ---- shards
 
     pub fn settle(&mut self, shard: ShardId, version: Version) -> Result<(), NodeError> {
-        let settled = self.desk.settle(shard, version);
+        let settled = self.executor.settle(shard, version);
         self.after(settled)
     }
 
-    pub fn around(&mut self, shard: ShardId) -> Around<'_> {
-        self.desk.around(shard)
+    pub fn around(&mut self, shard: ShardId) -> SimulatedView<'_> {
+        self.executor.around(shard)
     }
 
     /// Shards that something has come for since the last call.
     pub fn take_woken(&mut self) -> Vec<ShardId> {
-        self.desk.take_woken()
+        self.executor.take_woken()
     }
 
     pub fn scattered(
         &mut self,
         shard: ShardId,
-        at: At,
-        pieces: impl IntoIterator<Item = (u32, Piece)>,
+        at: ExchangeTurn,
+        pieces: impl IntoIterator<Item = (u32, SentPiece)>,
     ) -> Result<(), NodeError> {
-        let scattered = self.desk.scattered(shard, at, pieces);
+        let scattered = self.executor.scattered(shard, at, pieces);
         self.after(scattered)
     }
 
-    pub fn take(&mut self, shard: ShardId, at: At) -> Result<Pieces, NodeError> {
-        self.desk.take(shard, at)
+    pub fn take(&mut self, shard: ShardId, at: ExchangeTurn) -> Result<TurnPieces, NodeError> {
+        self.executor.take(shard, at)
     }
 
-    pub fn gathered(&mut self, shard: ShardId, at: At) -> Result<(), NodeError> {
-        let gathered = self.desk.gathered(shard, at);
+    pub fn gathered(&mut self, shard: ShardId, at: ExchangeTurn) -> Result<(), NodeError> {
+        let gathered = self.executor.gathered(shard, at);
         self.after(gathered)
     }
 
-    pub fn take_group(&mut self, at: At, group: TreeNode) -> Result<Merging, NodeError> {
-        self.desk.take_group(at, group)
+    pub fn take_group(&mut self, at: ExchangeTurn, group: TreeNode) -> Result<Merging, NodeError> {
+        self.executor.take_group(at, group)
     }
 
-    pub fn combined(&mut self, at: At, group: TreeNode, piece: Piece) -> Result<(), NodeError> {
-        let combined = self.desk.combined(at, group, piece);
+    pub fn combined(
+        &mut self,
+        at: ExchangeTurn,
+        group: TreeNode,
+        piece: SentPiece,
+    ) -> Result<(), NodeError> {
+        let combined = self.executor.combined(at, group, piece);
         self.after(combined)
     }
 
     pub fn depart(&mut self, shard: ShardId, body: &[u8]) -> Result<(), NodeError> {
-        let departed = self.desk.depart(shard, body);
+        let departed = self.executor.depart(shard, body);
         self.after(departed)
     }
 
@@ -150,7 +155,7 @@ impl Worker {
     }
 
     pub fn on_tick(&mut self) {
-        let wanted = self.desk.wanted();
+        let wanted = self.executor.wanted();
         self.tell(|node| node.on_tick(wanted));
     }
 

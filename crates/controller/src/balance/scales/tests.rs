@@ -124,13 +124,13 @@ impl Cluster {
     }
 
     fn round(&mut self) {
-        let place = |worker: &WorkerId| Place {
+        let place = |worker: &WorkerId| WorkerCapacity {
             worker: *worker,
             threads: 1,
             free_bytes: 1 << 40,
         };
-        let places: Vec<Place> = self.speeds.keys().map(place).collect();
-        let at = |it: ShardId| Some(At::Here(self.owners[it.index as usize]));
+        let places: Vec<WorkerCapacity> = self.speeds.keys().map(place).collect();
+        let at = |it: ShardId| Some(ShardLocation::Here(self.owners[it.index as usize]));
         let now = Duration::from_secs_f64(self.now_ms / 1e3);
         for proposal in self.scales.round(now, &places, at) {
             self.owners[proposal.shard.index as usize] = proposal.to;
@@ -243,8 +243,8 @@ fn told(scales: &mut Scales, times: &[(u32, u32, u64)]) {
     }
 }
 
-fn places(workers: &[u32]) -> Vec<Place> {
-    let place = |worker: &u32| Place {
+fn places(workers: &[u32]) -> Vec<WorkerCapacity> {
+    let place = |worker: &u32| WorkerCapacity {
         worker: WorkerId(*worker),
         threads: 1,
         free_bytes: 1 << 40,
@@ -253,7 +253,11 @@ fn places(workers: &[u32]) -> Vec<Place> {
 }
 
 /// Two shards of 200 ms on the first worker, one of 10 ms on the second: which are proposed to move, second by second.
-fn rounds(scales: &mut Scales, at: impl Fn(ShardId) -> Option<At>, seconds: u64) -> Vec<Vec<u32>> {
+fn rounds(
+    scales: &mut Scales,
+    at: impl Fn(ShardId) -> Option<ShardLocation>,
+    seconds: u64,
+) -> Vec<Vec<u32>> {
     let round = |second| {
         told(scales, &[(1, 0, 200), (1, 1, 200), (2, 2, 10)]);
         let now = Duration::from_secs(second);
@@ -269,13 +273,13 @@ fn owner(shard: ShardId) -> WorkerId {
 
 #[test]
 fn what_is_on_its_way_counts_where_it_goes_and_what_users_have_moved_stays() {
-    let here = |shard| Some(At::Here(owner(shard)));
+    let here = |shard| Some(ShardLocation::Here(owner(shard)));
     let mut scales = Scales::levelling(PERIOD);
     let nothing: Vec<u32> = Vec::new();
     assert_eq!(rounds(&mut scales, here, 2), [nothing.clone(), vec![1]]);
     // One is on its way: as if it were there already.
     let moving = |shard: ShardId| match shard.index {
-        0 => Some(At::Towards(WorkerId(2))),
+        0 => Some(ShardLocation::Towards(WorkerId(2))),
         _ => here(shard),
     };
     let mut scales = Scales::levelling(PERIOD);
@@ -283,7 +287,7 @@ fn what_is_on_its_way_counts_where_it_goes_and_what_users_have_moved_stays() {
     // Both are, which is too much: neither turns back on the way.
     let moving = |shard: ShardId| match shard.index {
         2 => here(shard),
-        _ => Some(At::Towards(WorkerId(2))),
+        _ => Some(ShardLocation::Towards(WorkerId(2))),
     };
     let mut scales = Scales::levelling(PERIOD);
     assert_eq!(rounds(&mut scales, moving, 2), [nothing.clone(), vec![2]]);
@@ -307,7 +311,13 @@ fn what_a_shard_took_at_another_worker_is_not_added_to_what_it_takes_here() {
 #[test]
 fn one_round_makes_no_shard_large() {
     let mut scales = Scales::levelling(PERIOD);
-    let at = |shard: ShardId| Some(At::Here(WorkerId(if shard.index < 3 { 1 } else { 2 })));
+    let at = |shard: ShardId| {
+        Some(ShardLocation::Here(WorkerId(if shard.index < 3 {
+            1
+        } else {
+            2
+        })))
+    };
     told(
         &mut scales,
         &[(1, 0, 100), (1, 1, 100), (1, 2, 100), (2, 3, 40)],
@@ -339,9 +349,9 @@ impl Balancer for Notes {
 
 #[test]
 fn workers_swing_by_what_the_shards_that_stay_take() {
-    let (on_its_way, here) = (At::Towards, At::Here);
+    let (on_its_way, here) = (ShardLocation::Towards, ShardLocation::Here);
     // Who tells that a turn of which shard takes so many milliseconds, where the second shard is, and the swings in permille.
-    type Round<'a> = (&'a [(u32, u32, u64)], At, [Option<i64>; 2]);
+    type Round<'a> = (&'a [(u32, u32, u64)], ShardLocation, [Option<i64>; 2]);
     let rounds: [Round<'_>; 6] = [
         (
             &[(1, 0, 100), (1, 1, 300), (2, 2, 100)],
@@ -408,7 +418,7 @@ fn the_first_moments_of_a_job_make_no_round() {
             told(&mut scales, &[(1, 0, 200), (1, 1, 200), (2, 2, 10)]);
         }
         assert_eq!(SHOWN.with_borrow(Vec::len), 0, "before {ms} ms");
-        let here = |shard| Some(At::Here(owner(shard)));
+        let here = |shard| Some(ShardLocation::Here(owner(shard)));
         scales.round(Duration::from_millis(ms), &places(&[1, 2]), here);
     }
     let rounds = SHOWN.take();
@@ -440,8 +450,8 @@ fn groups_are_looked_at_one_by_one() {
         };
         scales.on_time(WorkerId(2), &time);
         let at = |shard: ShardId| match shard == model {
-            true => Some(At::Here(WorkerId(2))),
-            false => Some(At::Here(owner(shard))),
+            true => Some(ShardLocation::Here(WorkerId(2))),
+            false => Some(ShardLocation::Here(owner(shard))),
         };
         let now = Duration::from_secs(second);
         assert_eq!(scales.round(now, &places(&[1, 2]), at), []);
@@ -451,7 +461,7 @@ fn groups_are_looked_at_one_by_one() {
 #[test]
 fn nobody_waits_long_for_who_is_silent() {
     let mut scales = Scales::levelling(PERIOD);
-    let here = |shard| Some(At::Here(owner(shard)));
+    let here = |shard| Some(ShardLocation::Here(owner(shard)));
     let everybody = [(1, 0, 200), (1, 1, 200), (2, 2, 10)];
     told(&mut scales, &everybody);
     let round = |scales: &mut Scales, second: u64| {

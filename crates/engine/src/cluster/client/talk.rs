@@ -7,7 +7,7 @@ mod links;
 mod packages;
 mod room;
 
-use super::desk::{Heard, How, Loss};
+use super::link_events::{LinkEvent, LinkLoss, LossKind};
 use super::{ANSWER, Cluster, Silences};
 use crate::cluster::wire::framed;
 use crate::cluster::{ClusterError, VERSION};
@@ -19,7 +19,7 @@ use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, Tally};
 use endings::elsewhere;
 use hearing::Event;
-use links::{Link, REDIALED_FOR};
+use links::{REDIALED_FOR, WorkerLink};
 use packages::Packages;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
@@ -80,7 +80,7 @@ impl Cluster {
 /// One program's way to the cluster and back.
 struct Talk<'a> {
     cluster: &'a Cluster,
-    inbox: &'a Receiver<Heard>,
+    inbox: &'a Receiver<LinkEvent>,
     plan: &'a Plan,
     /// By which the controller knows its job, once that waits.
     job: Option<JobId>,
@@ -88,11 +88,11 @@ struct Talk<'a> {
     key: Option<JobKey>,
     caller: &'a mut dyn Caller,
     started: Instant,
-    workers: BTreeMap<LinkId, Link>,
+    workers: BTreeMap<LinkId, WorkerLink>,
     /// Workers that have left the job: the last of what its kernels printed there may still come.
-    left: BTreeMap<LinkId, Link>,
+    left: BTreeMap<LinkId, WorkerLink>,
     /// Workers to dial again, and when.
-    again: Vec<(Instant, Link)>,
+    again: Vec<(Instant, WorkerLink)>,
     /// Workers that had ended before they gave what they had.
     gone: Vec<WorkerId>,
     /// How long workers have told the controller nothing.
@@ -147,7 +147,7 @@ impl Talk<'_> {
         let key = accepted.key;
         self.key = Some(key);
         for member in accepted.members {
-            self.dial(Link::new(member, None))?;
+            self.dial(WorkerLink::new(member, None))?;
         }
         loop {
             match self.next()? {
@@ -159,7 +159,7 @@ impl Talk<'_> {
                     self.worker(link).has_program = true;
                 }
                 Event::Wanted(link, dataset, index) => self.give(link, key, (dataset, index))?,
-                Event::Admitted(member) => self.dial(Link::new(member, None))?,
+                Event::Admitted(member) => self.dial(WorkerLink::new(member, None))?,
                 Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 // The controller tells whether that ends the job.
                 Event::Lost(link, loss) => self.lost(link, &loss),
@@ -243,21 +243,21 @@ impl Talk<'_> {
     }
 
     /// A worker that owes results has lost its link, and it cannot be made again if its process has ended.
-    fn expect_there(&mut self, link: LinkId, loss: &Loss) -> Result<(), ClusterError> {
+    fn expect_there(&mut self, link: LinkId, loss: &LinkLoss) -> Result<(), ClusterError> {
         let worker = self.worker(link);
         let since = *worker.lost.get_or_insert_with(Instant::now);
         let (name, has_waited) = (worker.member.worker, since.elapsed() > REDIALED_FOR);
         match loss.how {
             // Perhaps it had nothing.
-            How::Nobody => {
+            LossKind::Nobody => {
                 self.gone.push(name);
                 self.part_from(|it| it.member.worker == name);
                 Ok(())
             }
             // Those are waited for as long as for any answer, or until it is told that there is no way there.
-            How::Silent | How::CutOff => Ok(()),
-            How::Refused | How::Otherwise if !has_waited => Ok(()),
-            How::Refused | How::Otherwise => Err(ClusterError::ResultsGone {
+            LossKind::Silent | LossKind::CutOff => Ok(()),
+            LossKind::Refused | LossKind::Other if !has_waited => Ok(()),
+            LossKind::Refused | LossKind::Other => Err(ClusterError::ResultsGone {
                 worker: name.to_string(),
                 why: loss.why.clone(),
             }),

@@ -2,8 +2,8 @@
 
 use super::super::metrics::{MetricsEndpoint, MetricsListener, Text, carried, process, table};
 use super::super::{ClusterError, JobState, Status, WorkerId, WorkerStatus};
-use super::{Controller, ControllerProcess, Shared, Traffic};
-use brambling_controller::registry::Counts;
+use super::{Controller, ControllerProcess, ControllerShared, Traffic};
+use brambling_controller::registry::ClusterCounts;
 use brambling_exchange::transports::tcp::Carried;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Moves of shards that have ended.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Moves {
+pub(super) struct EndedMoves {
     pub(super) arrived: u64,
     pub(super) refused: u64,
 }
@@ -28,8 +28,8 @@ struct Survey {
     members: Vec<Member>,
     queued: usize,
     running: usize,
-    counts: Counts,
-    moves: Moves,
+    counts: ClusterCounts,
+    moves: EndedMoves,
     moving: usize,
     traffic: Traffic,
     carried: Carried,
@@ -57,7 +57,7 @@ impl ControllerProcess {
 }
 
 impl Survey {
-    fn take(shared: &Shared) -> Survey {
+    fn take(shared: &ControllerShared) -> Survey {
         let mut state = shared.state();
         let now = state.now(shared);
         let (registry, jobs) = (&state.registry, &state.jobs);

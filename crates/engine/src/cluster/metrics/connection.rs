@@ -19,10 +19,10 @@ pub(super) struct Connection {
     stream: TcpStream,
     /// When it is cut, however far it is.
     pub(super) deadline: Instant,
-    state: State,
+    state: ConnectionState,
 }
 
-enum State {
+enum ConnectionState {
     /// What has come of the request.
     Reads(Vec<u8>),
     /// What is to go.
@@ -34,7 +34,7 @@ enum State {
 
 /// What becomes of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Next {
+pub(super) enum ConnectionStep {
     /// It waits for its other end.
     Waits,
     Closes,
@@ -46,32 +46,37 @@ impl Connection {
             _own: Own::new(&stream),
             stream,
             deadline,
-            state: State::Reads(Vec::new()),
+            state: ConnectionState::Reads(Vec::new()),
         }
     }
 
     /// Goes as far as the socket lets it. `answer` gives what is to be said to what has come, once that is clear.
-    pub(super) fn go_on(&mut self, mut answer: impl FnMut(&[u8]) -> Option<[Bytes; 2]>) -> Next {
+    pub(super) fn go_on(
+        &mut self,
+        mut answer: impl FnMut(&[u8]) -> Option<[Bytes; 2]>,
+    ) -> ConnectionStep {
         loop {
             let gone = match &mut self.state {
-                State::Reads(come) => read(&mut self.stream, come, &mut answer),
-                State::Writes(parts) => write(&mut self.stream, parts),
-                State::Drains(bytes) => drain(&mut self.stream, bytes),
+                ConnectionState::Reads(come) => read(&mut self.stream, come, &mut answer),
+                ConnectionState::Writes(parts) => write(&mut self.stream, parts),
+                ConnectionState::Drains(bytes) => drain(&mut self.stream, bytes),
             };
             match gone {
                 Ok(Some(next)) => self.state = next,
-                Ok(None) => return Next::Closes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Next::Waits,
+                Ok(None) => return ConnectionStep::Closes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return ConnectionStep::Waits;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // It is broken, and its other end knows.
-                Err(_) => return Next::Closes,
+                Err(_) => return ConnectionStep::Closes,
             }
         }
     }
 }
 
 /// The next state; none: it is over.
-type Gone = io::Result<Option<State>>;
+type Gone = io::Result<Option<ConnectionState>>;
 
 fn read(
     stream: &mut TcpStream,
@@ -86,7 +91,7 @@ fn read(
         }
         come.extend_from_slice(&room[..bytes]);
         if let Some(parts) = answer(come) {
-            return Ok(Some(State::Writes(parts)));
+            return Ok(Some(ConnectionState::Writes(parts)));
         }
     }
 }
@@ -101,7 +106,7 @@ fn write(stream: &mut TcpStream, parts: &mut [Bytes; 2]) -> Gone {
         }
     }
     stream.shutdown(Shutdown::Write)?;
-    Ok(Some(State::Drains(0)))
+    Ok(Some(ConnectionState::Drains(0)))
 }
 
 fn drain(stream: &mut TcpStream, come: &mut usize) -> Gone {

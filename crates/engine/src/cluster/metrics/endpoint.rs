@@ -12,8 +12,8 @@
 //! are `httparse`'s.
 
 use super::super::ClusterError;
-use super::connection::{Connection, Next};
-use super::request::{Asked, Refusal, asked, metrics, refusal};
+use super::connection::{Connection, ConnectionStep};
+use super::request::{RequestRefusal, RequestTarget, asked, metrics, refusal};
 use brambling_exchange::transports::forks::Own;
 use bytes::Bytes;
 use mio::net::TcpListener;
@@ -149,11 +149,11 @@ impl Page {
     /// What is said to what has come of a request; nothing while it goes on.
     fn answer(&mut self, come: &[u8]) -> Option<[Bytes; 2]> {
         match asked(come) {
-            Asked::Unclear => None,
-            Asked::Other(why, with) => Some(refusal(why, with)),
-            Asked::Metrics(with) => Some(match self.at(Instant::now()) {
+            RequestTarget::Unclear => None,
+            RequestTarget::Other(why, with) => Some(refusal(why, with)),
+            RequestTarget::Metrics(with) => Some(match self.at(Instant::now()) {
                 Some(body) => metrics(&body, with),
-                None => refusal(Refusal::Over, with),
+                None => refusal(RequestRefusal::Over, with),
             }),
         }
     }
@@ -198,7 +198,8 @@ impl Server {
             let Server {
                 connections, page, ..
             } = &mut self;
-            connections.retain_mut(|it| it.go_on(|come| page.answer(come)) == Next::Waits);
+            connections
+                .retain_mut(|it| it.go_on(|come| page.answer(come)) == ConnectionStep::Waits);
             self.cut_slow(Instant::now());
         }
     }

@@ -1,14 +1,14 @@
 //! The series there are. `docs/cluster-metrics.md` has the same table.
 
-use super::text::{Family, Kind};
+use super::text::{MetricFamily, MetricKind};
 
 const fn counter(
     name: &'static str,
     labels: &'static [&'static str],
     help: &'static str,
-) -> Family {
-    let kind = Kind::Counter;
-    Family {
+) -> MetricFamily {
+    let kind = MetricKind::Counter;
+    MetricFamily {
         name,
         kind,
         labels,
@@ -16,9 +16,13 @@ const fn counter(
     }
 }
 
-const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
-    let kind = Kind::Gauge;
-    Family {
+const fn gauge(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricFamily {
+    let kind = MetricKind::Gauge;
+    MetricFamily {
         name,
         kind,
         labels,
@@ -29,9 +33,9 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
 /// Makes a static of each family, and lists them in order.
 macro_rules! families {
     ($list:ident: $($static:ident = $family:expr;)*) => {
-        $(pub(in crate::cluster) static $static: Family = $family;)*
+        $(pub(in crate::cluster) static $static: MetricFamily = $family;)*
         #[cfg(test)]
-        static $list: &[&Family] = &[$(&$static),*];
+        static $list: &[&MetricFamily] = &[$(&$static),*];
     };
 }
 
@@ -129,8 +133,9 @@ mod tests {
     const BEGIN: &str = "<!-- from crates/engine/src/cluster/metrics/table.rs -->\n";
     const END: &str = "<!-- end -->\n";
 
-    fn all() -> impl Iterator<Item = (&'static str, &'static Family)> {
-        let of = |whose, list: &'static [&'static Family]| list.iter().map(move |it| (whose, *it));
+    fn all() -> impl Iterator<Item = (&'static str, &'static MetricFamily)> {
+        let of =
+            |whose, list: &'static [&'static MetricFamily]| list.iter().map(move |it| (whose, *it));
         of("both", EVERYWHERE)
             .chain(of("controller", OF_CONTROLLERS))
             .chain(of("worker", OF_WORKERS))
@@ -141,7 +146,7 @@ mod tests {
         for (whose, family) in all() {
             let labels = family.labels.iter().map(|label| format!("`{label}`"));
             let labels = labels.collect::<Vec<_>>().join(", ");
-            let Family {
+            let MetricFamily {
                 name, kind, help, ..
             } = family;
             let kind = kind.name();
@@ -173,7 +178,7 @@ mod tests {
     fn names_are_as_they_should_be() {
         let mut seen = BTreeSet::new();
         for (_, family) in all() {
-            let Family {
+            let MetricFamily {
                 name,
                 kind,
                 labels,
@@ -184,7 +189,11 @@ mod tests {
             assert!(name.chars().all(is_plain), "{name}");
             let is_ours = name.starts_with("brambling_") || name.starts_with("process_");
             assert!(is_ours, "{name}");
-            assert_eq!(*kind == Kind::Counter, name.ends_with("_total"), "{name}");
+            assert_eq!(
+                *kind == MetricKind::Counter,
+                name.ends_with("_total"),
+                "{name}"
+            );
             assert!(labels.iter().all(|it| it.chars().all(is_plain)), "{name}");
             assert!(
                 help.ends_with('.') && !help.contains(['\n', '\\', '|']),

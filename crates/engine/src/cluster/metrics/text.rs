@@ -8,66 +8,66 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// How a series moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::cluster) enum Kind {
+pub(in crate::cluster) enum MetricKind {
     /// Only up, from 0 when its process begins.
     Counter,
     /// Up and down.
     Gauge,
 }
 
-impl Kind {
+impl MetricKind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
         }
     }
 }
 
 /// Series of one name, which differ in their labels.
 #[derive(PartialEq, Eq, Debug)]
-pub(in crate::cluster) struct Family {
+pub(in crate::cluster) struct MetricFamily {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: MetricKind,
     pub(super) labels: &'static [&'static str],
     /// One line, without a backslash.
     pub(super) help: &'static str,
 }
 
 /// A value, as it is written.
-pub(in crate::cluster) enum Value {
+pub(in crate::cluster) enum MetricValue {
     Whole(u64),
     Real(f64),
 }
 
-impl From<u64> for Value {
-    fn from(value: u64) -> Value {
-        Value::Whole(value)
+impl From<u64> for MetricValue {
+    fn from(value: u64) -> MetricValue {
+        MetricValue::Whole(value)
     }
 }
 
-impl From<u32> for Value {
-    fn from(value: u32) -> Value {
-        Value::Whole(value.into())
+impl From<u32> for MetricValue {
+    fn from(value: u32) -> MetricValue {
+        MetricValue::Whole(value.into())
     }
 }
 
-impl From<usize> for Value {
-    fn from(value: usize) -> Value {
-        Value::Whole(value as u64)
+impl From<usize> for MetricValue {
+    fn from(value: usize) -> MetricValue {
+        MetricValue::Whole(value as u64)
     }
 }
 
-impl From<f64> for Value {
-    fn from(value: f64) -> Value {
-        Value::Real(value)
+impl From<f64> for MetricValue {
+    fn from(value: f64) -> MetricValue {
+        MetricValue::Real(value)
     }
 }
 
-impl From<Duration> for Value {
+impl From<Duration> for MetricValue {
     /// In seconds.
-    fn from(value: Duration) -> Value {
-        Value::Real(value.as_secs_f64())
+    fn from(value: Duration) -> MetricValue {
+        MetricValue::Real(value.as_secs_f64())
     }
 }
 
@@ -77,17 +77,24 @@ pub(in crate::cluster) struct Text(String);
 
 impl Text {
     /// Begins a family: samples of it follow, if there are any.
-    pub(in crate::cluster) fn family(&mut self, family: &'static Family) -> Samples<'_> {
-        let Family {
+    pub(in crate::cluster) fn family(
+        &mut self,
+        family: &'static MetricFamily,
+    ) -> MetricSamples<'_> {
+        let MetricFamily {
             name, kind, help, ..
         } = family;
         let kind = kind.name();
         self.put(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
-        Samples { text: self, family }
+        MetricSamples { text: self, family }
     }
 
     /// A family of one series without labels.
-    pub(in crate::cluster) fn one(&mut self, family: &'static Family, value: impl Into<Value>) {
+    pub(in crate::cluster) fn one(
+        &mut self,
+        family: &'static MetricFamily,
+        value: impl Into<MetricValue>,
+    ) {
         self.family(family).add(&[], value);
     }
 
@@ -101,15 +108,15 @@ impl Text {
 }
 
 /// The samples of a family.
-pub(in crate::cluster) struct Samples<'a> {
+pub(in crate::cluster) struct MetricSamples<'a> {
     text: &'a mut Text,
-    family: &'static Family,
+    family: &'static MetricFamily,
 }
 
-impl Samples<'_> {
+impl MetricSamples<'_> {
     /// One sample, with the values of the family's labels.
-    pub(in crate::cluster) fn add(&mut self, labels: &[&str], value: impl Into<Value>) {
-        let Family {
+    pub(in crate::cluster) fn add(&mut self, labels: &[&str], value: impl Into<MetricValue>) {
+        let MetricFamily {
             name,
             labels: names,
             ..
@@ -123,8 +130,8 @@ impl Samples<'_> {
         }
         let after = if names.is_empty() { "" } else { "}" };
         match value.into() {
-            Value::Whole(value) => self.text.put(format_args!("{after} {value}\n")),
-            Value::Real(value) => self.text.put(format_args!("{after} {value}\n")),
+            MetricValue::Whole(value) => self.text.put(format_args!("{after} {value}\n")),
+            MetricValue::Real(value) => self.text.put(format_args!("{after} {value}\n")),
         }
     }
 }
@@ -147,15 +154,15 @@ fn escaped(value: &str) -> String {
 mod tests {
     use super::*;
 
-    static PLAIN: Family = Family {
+    static PLAIN: MetricFamily = MetricFamily {
         name: "a_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         labels: &[],
         help: "What.",
     };
-    static LABELLED: Family = Family {
+    static LABELLED: MetricFamily = MetricFamily {
         name: "b",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &["x", "y"],
         help: "Which.",
     };

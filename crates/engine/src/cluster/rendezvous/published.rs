@@ -23,7 +23,7 @@ const ANSWER: Duration = Duration::from_millis(500);
 
 /// What the file says.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Found {
+pub(super) struct RendezvousFile {
     pub(super) address: SocketAddr,
     pub(super) token: String,
     /// The machine that the controller runs on.
@@ -68,7 +68,7 @@ impl Rendezvous {
     /// When it cannot be written.
     pub fn publish(&self) -> Result<Published, ClusterError> {
         let path = path_in(&Rendezvous::private_folder(FOLDER)?, self.address);
-        let found = Found {
+        let found = RendezvousFile {
             address: self.address,
             token: self.token.to_hex(),
             host: host(),
@@ -200,7 +200,7 @@ fn said(mut file: &File, path: &Path) -> Result<(Known, String), ClusterError> {
             source,
         })?;
     let place = path.display().to_string();
-    let found: Found = toml::from_str(&text).map_err(|error| ClusterError::BadToken {
+    let found: RendezvousFile = toml::from_str(&text).map_err(|error| ClusterError::BadToken {
         place: place.clone(),
         why: error.message().to_owned(),
     })?;

@@ -8,12 +8,12 @@ mod room;
 mod serving;
 
 use super::prints::Prints;
-use super::times::Told;
-use super::{Shared, Source};
+use super::times::ReportedTimes;
+use super::{Source, WorkerShared};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::held::{self, Held};
-use brambling_memory::{Reservation, Share};
-use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, Times};
+use brambling_memory::{BudgetShare, Reservation};
+use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, ShardTimes};
 use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Job, Origin, Tally};
 use given::Arriving;
@@ -25,10 +25,10 @@ pub const CAUSE_BYTES_MAX: usize = 1 << 19;
 const FAILURES_MAX: usize = 4;
 pub(super) struct Hosted {
     key: JobKey,
-    shared: Weak<Shared>,
+    shared: Weak<WorkerShared>,
     state: Mutex<State>,
     /// What the controller was told of its shards' times.
-    told: Mutex<Told>,
+    told: Mutex<ReportedTimes>,
     prints: Prints,
     news: Condvar,
 }
@@ -53,7 +53,7 @@ struct State {
     /// There was no room for the program.
     is_refused: bool,
     /// Its share of the worker's memory, while it is here.
-    share: Option<Share>,
+    share: Option<BudgetShare>,
     job: Option<Arc<Job>>,
     /// Clients that wait for what the job leaves.
     fetches: Vec<LinkId>,
@@ -67,7 +67,7 @@ struct State {
 }
 
 impl Hosted {
-    pub(super) fn start(key: JobKey, shared: &Arc<Shared>) -> Arc<Hosted> {
+    pub(super) fn start(key: JobKey, shared: &Arc<WorkerShared>) -> Arc<Hosted> {
         let hosted = Arc::new(Hosted {
             key,
             shared: Arc::downgrade(shared),
@@ -193,7 +193,7 @@ impl Hosted {
     }
 
     /// What its shards took since this was asked last; nothing before it runs here.
-    pub(super) fn times(&self) -> Vec<Times> {
+    pub(super) fn times(&self) -> Vec<ShardTimes> {
         let job = self.state().job.clone();
         let Some(job) = job else { return Vec::new() };
         let mut told = held::lock(&self.told);
@@ -252,8 +252,8 @@ impl Hosted {
 }
 
 /// An origin as it travels.
-pub(super) fn told(origin: &Origin) -> message::Origin<'_> {
-    message::Origin {
+pub(super) fn told(origin: &Origin) -> message::FailureOrigin<'_> {
+    message::FailureOrigin {
         kind: origin.kind,
         stage: &origin.stage,
         partition: origin.partition,

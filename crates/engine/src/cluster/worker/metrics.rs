@@ -2,10 +2,10 @@
 
 use super::super::metrics::{MetricsEndpoint, MetricsListener, Text, carried, process, table};
 use super::super::{ClusterError, WorkerId};
-use super::{Hosted, Shared, State, WorkerProcess};
+use super::{Hosted, State, WorkerProcess, WorkerShared};
 use brambling_exchange::transports::tcp::Carried;
 use brambling_protocol::JobKey;
-use brambling_storage::Counts;
+use brambling_storage::SpillCounts;
 use brambling_worker::executor::Tally;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ impl Done {
 
 /// Jobs that are no more.
 #[derive(Default)]
-pub(super) struct Ended {
+pub(super) struct EndedJobs {
     pub(super) done: Done,
     /// Their tasks, which the controller is told with the next heartbeat: it may have heard the last one before they ended.
     pub(super) unsaid: Vec<(JobKey, u64)>,
 }
 
-impl Ended {
+impl EndedJobs {
     /// A job is no more. What it still runs does not count.
     pub(super) fn add(&mut self, job: &Hosted) {
         let tally = job.tally();
@@ -64,7 +64,7 @@ struct Survey {
     threads: u32,
     memory_bytes: u64,
     memory_limit_bytes: u64,
-    spilled: Counts,
+    spilled: SpillCounts,
     carried: Carried,
 }
 
@@ -90,7 +90,7 @@ impl WorkerProcess {
 }
 
 impl Survey {
-    fn take(shared: &Shared) -> Survey {
+    fn take(shared: &WorkerShared) -> Survey {
         let state = shared.state();
         let name = state.me;
         let done = state.done(|_, _| ());
@@ -107,7 +107,7 @@ impl Survey {
             memory_bytes: shared.memory.in_use_bytes(),
             memory_limit_bytes: shared.memory.budget_bytes(),
             spilled: (shared.spilling.as_ref())
-                .map_or_else(Counts::default, |it| it.directory.counts()),
+                .map_or_else(SpillCounts::default, |it| it.directory.counts()),
             carried,
         }
     }

@@ -3,7 +3,7 @@
 
 use brambling_memory::held::{self, Held};
 use brambling_protocol::JobKey;
-use brambling_protocol::message::{Message, Printed, PrintedLine, Stream};
+use brambling_protocol::message::{Message, PrintStream, PrintedLine, PrintedLines};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +26,7 @@ const LINE_BYTES_BESIDE: usize = 64;
 /// return is written over, as on a terminal. Printing does not wait: of lines that come faster than the client takes them the last mebibyte
 /// is kept, and the client is told how many were left out.
 #[derive(Clone, Default)]
-pub struct Prints(Arc<Mutex<Waiting>>);
+pub struct Prints(Arc<Mutex<UnshownPrints>>);
 
 impl std::fmt::Debug for Prints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Prints {
 
 impl Prints {
     /// Prints a text, of any number of lines, for a stage; an empty name stands for none. False: the job is over, and the text goes nowhere.
-    pub fn print(&self, stream: Stream, stage: &str, text: &str) -> bool {
+    pub fn print(&self, stream: PrintStream, stage: &str, text: &str) -> bool {
         self.waiting().print(stream, stage, text)
     }
 
@@ -56,21 +56,21 @@ impl Prints {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    pub(super) fn waiting(&self) -> Held<'_, Waiting> {
+    pub(super) fn waiting(&self) -> Held<'_, UnshownPrints> {
         held::lock(&self.0)
     }
 }
 
 /// A line that has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Line {
-    stream: Stream,
+struct BufferedLine {
+    stream: PrintStream,
     stage: Arc<str>,
     text: String,
     cut_bytes: u64,
 }
 
-impl Line {
+impl BufferedLine {
     fn bytes(&self) -> usize {
         self.stage.len() + self.text.len() + LINE_BYTES_BESIDE
     }
@@ -78,7 +78,7 @@ impl Line {
 
 /// A line that has not ended.
 struct Begun {
-    stream: Stream,
+    stream: PrintStream,
     stage: Arc<str>,
     text: String,
     cut_bytes: u64,
@@ -87,7 +87,7 @@ struct Begun {
 }
 
 impl Begun {
-    fn new(stream: Stream, stage: &str) -> Begun {
+    fn new(stream: PrintStream, stage: &str) -> Begun {
         Begun {
             stream,
             stage: stage.into(),
@@ -118,9 +118,9 @@ impl Begun {
         }
     }
 
-    fn end(&mut self) -> Line {
+    fn end(&mut self) -> BufferedLine {
         self.has_returned = false;
-        Line {
+        BufferedLine {
             stream: self.stream,
             stage: self.stage.clone(),
             text: std::mem::take(&mut self.text),
@@ -143,7 +143,7 @@ fn boundary(text: &str, bytes_max: usize) -> usize {
 pub(super) struct Batch {
     number: u64,
     left_out: u64,
-    lines: Vec<Line>,
+    lines: Vec<BufferedLine>,
 }
 
 impl Batch {
@@ -154,7 +154,7 @@ impl Batch {
             text: &line.text,
             cut_bytes: line.cut_bytes,
         });
-        Message::Printed(Printed {
+        Message::Printed(PrintedLines {
             key,
             number: self.number,
             left_out: self.left_out,
@@ -165,8 +165,8 @@ impl Batch {
 
 /// What has not been shown.
 #[derive(Default)]
-pub(super) struct Waiting {
-    lines: VecDeque<Line>,
+pub(super) struct UnshownPrints {
+    lines: VecDeque<BufferedLine>,
     /// What those take.
     bytes: usize,
     /// How many before them found no place.
@@ -184,8 +184,8 @@ pub(super) struct Waiting {
     are_unsaid: bool,
 }
 
-impl Waiting {
-    fn print(&mut self, stream: Stream, stage: &str, text: &str) -> bool {
+impl UnshownPrints {
+    fn print(&mut self, stream: PrintStream, stage: &str, text: &str) -> bool {
         if self.is_over {
             return false;
         }
@@ -210,7 +210,7 @@ impl Waiting {
     }
 
     /// The line that a stage has begun, or begins.
-    fn take_begun(&mut self, stream: Stream, stage: &str) -> Begun {
+    fn take_begun(&mut self, stream: PrintStream, stage: &str) -> Begun {
         let end = stage.char_indices().nth(STAGE_LETTERS_MAX);
         let stage = &stage[..end.map_or(stage.len(), |(end, _)| end)];
         let mut begun = self.begun.iter();
@@ -221,7 +221,7 @@ impl Waiting {
         )
     }
 
-    fn push(&mut self, line: Line) {
+    fn push(&mut self, line: BufferedLine) {
         self.bytes += line.bytes();
         self.lines.push_back(line);
         while self.bytes > ROOM_BYTES {

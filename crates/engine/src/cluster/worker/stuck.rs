@@ -5,7 +5,7 @@
 //! process.
 
 use super::hosted::Hosted;
-use super::{Shared, State, WorkerEnd};
+use super::{State, WorkerEnd, WorkerShared};
 use brambling_protocol::message::StuckKernel;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(super) struct Overdue {
 
 impl Overdue {
     /// What is told of it, once it has run on for long.
-    fn stuck(&self, shared: &Shared, now: Instant) -> Option<StuckKernel> {
+    fn stuck(&self, shared: &WorkerShared, now: Instant) -> Option<StuckKernel> {
         let over = now.saturating_duration_since(self.since);
         (over >= TOLD_AFTER).then(|| StuckKernel {
             key: self.hosted.key(),
@@ -41,7 +41,7 @@ impl Overdue {
     }
 }
 
-impl Shared {
+impl WorkerShared {
     /// Jobs are over here: those that still run are looked after.
     pub(super) fn watch_end(&self, jobs: impl IntoIterator<Item = Arc<Hosted>>) {
         let running = jobs.into_iter().filter(|job| job.runs());

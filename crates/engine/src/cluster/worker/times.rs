@@ -2,7 +2,7 @@
 
 use brambling_program::ShardId;
 use brambling_protocol::JobKey;
-use brambling_protocol::message::{ShardTime, Times};
+use brambling_protocol::message::{ShardTime, ShardTimes};
 use brambling_worker::executor::Reading;
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ const SHARDS_MAX: usize = 1 << 14;
 
 /// What was told of a job's shards.
 #[derive(Default)]
-pub(super) struct Told(BTreeMap<ShardId, Reading>);
+pub(super) struct ReportedTimes(BTreeMap<ShardId, Reading>);
 
-impl Told {
+impl ReportedTimes {
     /// What is to be told of them now: at least one message, so that who holds nothing is heard as well.
     pub(super) fn next(
         &mut self,
         key: JobKey,
         readings: impl Iterator<Item = (ShardId, Reading)>,
-    ) -> Vec<Times> {
+    ) -> Vec<ShardTimes> {
         let before = std::mem::take(&mut self.0);
         self.0 = readings.collect();
         let time = |(shard, now): (&ShardId, &Reading)| {
@@ -39,7 +39,7 @@ impl Told {
         while messages.is_empty() || !shards.is_empty() {
             let rest = shards.split_off(shards.len().min(SHARDS_MAX));
             let shards = std::mem::replace(&mut shards, rest);
-            messages.push(Times { key, shards });
+            messages.push(ShardTimes { key, shards });
         }
         messages
     }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     /// What is told of turns and times, as turns and times.
-    fn next(told: &mut Told, readings: &[(u32, u64, u64)]) -> Vec<(u32, u64, u64)> {
+    fn next(told: &mut ReportedTimes, readings: &[(u32, u64, u64)]) -> Vec<(u32, u64, u64)> {
         let reading = |&(index, turns, ran_ns): &(u32, u64, u64)| {
             let bytes = 8;
             let reading = Reading {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn what_was_told_is_not_told_again() {
-        let mut told = Told::default();
+        let mut told = ReportedTimes::default();
         assert_eq!(
             next(&mut told, &[(0, 3, 30), (1, 3, 90)]),
             [(0, 3, 30), (1, 3, 90)]
@@ -105,13 +105,16 @@ mod tests {
     #[test]
     fn many_go_in_several_messages_and_none_is_said_too() {
         let all = (0..2 * SHARDS_MAX as u32 + 1).map(|it| (shard(it), Reading::default()));
-        let counts = |messages: Vec<Times>| -> Vec<usize> {
+        let counts = |messages: Vec<ShardTimes>| -> Vec<usize> {
             messages.iter().map(|it| it.shards.len()).collect()
         };
         assert_eq!(
-            counts(Told::default().next(KEY, all)),
+            counts(ReportedTimes::default().next(KEY, all)),
             [SHARDS_MAX, SHARDS_MAX, 1]
         );
-        assert_eq!(counts(Told::default().next(KEY, std::iter::empty())), [0]);
+        assert_eq!(
+            counts(ReportedTimes::default().next(KEY, std::iter::empty())),
+            [0]
+        );
     }
 }

@@ -3,8 +3,8 @@
 
 use super::super::stamp::Stamp;
 use super::super::sync::Ordering;
-use super::super::{Room, fences};
-use super::{Arrived, Header, Incoming, Outgoing, Slots};
+use super::super::{RetiredTurns, fences};
+use super::{Header, Incoming, KnownArrivals, Outgoing, Slots};
 use crate::OPEN_TURNS;
 use brambling_memory::mutants;
 use brambling_program::{SlotsIn, SlotsOut, Turn, Value};
@@ -12,18 +12,18 @@ use std::ptr;
 
 /// Says when a source's turn has ended.
 #[derive(Clone, Copy)]
-pub struct Mark<'a> {
+pub struct StampRef<'a> {
     stamp: &'a Stamp,
     turn: Turn,
 }
 
-impl<'a> Mark<'a> {
-    pub(in super::super) fn new(stamp: &'a Stamp, turn: Turn) -> Mark<'a> {
-        Mark { stamp, turn }
+impl<'a> StampRef<'a> {
+    pub(in super::super) fn new(stamp: &'a Stamp, turn: Turn) -> StampRef<'a> {
+        StampRef { stamp, turn }
     }
 }
 
-impl Mark<'_> {
+impl StampRef<'_> {
     /// Whether the source has ended the turn.
     #[inline]
     pub fn is_set(&self) -> bool {
@@ -33,15 +33,15 @@ impl Mark<'_> {
 
 /// What a destination has heard of a turn.
 #[derive(Clone, Copy)]
-pub enum Heard<'a> {
+pub enum TurnStatus<'a> {
     /// Every source's turn has ended.
-    All,
+    Complete,
     /// This source is the first whose turn has not.
     Missing {
         /// What the executor calls its shard.
         source: u32,
         /// Where it says that it has; none when it wakes the destination whatever happens.
-        mark: Option<Mark<'a>>,
+        mark: Option<StampRef<'a>>,
     },
 }
 
@@ -49,12 +49,12 @@ pub enum Heard<'a> {
 /// destination's shard.
 pub trait Destinations<'a> {
     /// Whether a destination's shard belongs to the source's thread.
-    fn is_near(&self, number: u32) -> bool;
-    /// One that is near may have lacked this source, and nothing else: if it has [heard](Heard) all it must be woken.
-    fn reached(&mut self, number: u32, heard: impl FnOnce() -> Heard<'a>);
+    fn is_on_this_thread(&self, number: u32) -> bool;
+    /// One that is near may have lacked this source, and nothing else: if it has [heard](TurnStatus) all it must be woken.
+    fn reached(&mut self, number: u32, heard: impl FnOnce() -> TurnStatus<'a>);
     /// One that is not near must be woken when its thread sleeps: one that does not looks at its marks. Whether it looks here at all; if not,
     /// what it is sent has to be given to it in another way.
-    fn sent_far(&mut self, number: u32) -> bool;
+    fn sent_to_another_thread(&mut self, number: u32) -> bool;
 }
 
 /// Routes that are looked at together: as many as a word has bits.
@@ -76,7 +76,7 @@ impl<'a> SourceEnd<'a> {
     pub fn has_seen_room(&self, turn: Turn) -> bool {
         // Nobody can lack room in the first K turns.
         // Relaxed: the source's own note. What it stands for was acquired when it was taken
-        // (`Room::retired`).
+        // (`RetiredTurns::retired`).
         let retired = self.outgoing.retired.load(Ordering::Relaxed);
         turn < retired + OPEN_TURNS
     }
@@ -122,18 +122,18 @@ impl<'a> SourceEnd<'a> {
     pub fn sent(&self, turn: Turn, destinations: &mut impl Destinations<'a>) -> bool {
         let (slots, base) = (self.slots, self.slots.turn(turn));
         let arrived = &*slots.arrived;
-        let mut any_far = false;
+        let mut any_on_another_thread = false;
         for routes in self.outgoing.routes.chunks(ROUTES_TOGETHER) {
             // Told behind the loop, which then calls nothing.
             let mut lacking = 0u64;
             for (place, route) in routes.iter().enumerate() {
-                let near = destinations.is_near(route.number);
+                let near = destinations.is_on_this_thread(route.number);
                 // SAFETY: within the allocation.
                 let header = unsafe { &*base.add(route.offset).cast::<Header>() };
                 header.arrived.end(turn);
                 let known = arrived[route.destination as usize].of(turn);
                 if !near {
-                    any_far = true;
+                    any_on_another_thread = true;
                 // It has looked as far as this source, and no further: this stamp may be the last
                 // that it lacks.
                 } else if known.load(Ordering::Relaxed) == route.ordinal {
@@ -150,19 +150,19 @@ impl<'a> SourceEnd<'a> {
             }
         }
         // One fence for all destinations, and none where all are this thread's own.
-        any_far && self.sent_far(destinations)
+        any_on_another_thread && self.sent_to_another_thread(destinations)
     }
 
     /// Whether some do not look here.
-    fn sent_far(&self, destinations: &mut impl Destinations<'a>) -> bool {
+    fn sent_to_another_thread(&self, destinations: &mut impl Destinations<'a>) -> bool {
         // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stamps, or the
         // caller sees below that it sleeps. Whoever leaves does likewise: it collects, or is seen to be away.
         fences::light();
         let mut any_away = false;
         // One that has become near since is on its way home, by mail.
         for route in &self.outgoing.routes {
-            if !destinations.is_near(route.number) {
-                any_away |= !destinations.sent_far(route.number);
+            if !destinations.is_on_this_thread(route.number) {
+                any_away |= !destinations.sent_to_another_thread(route.number);
             }
         }
         any_away
@@ -194,28 +194,28 @@ impl<'a> SourceEnd<'a> {
 pub struct DestinationEnd<'a> {
     pub(super) slots: &'a Slots,
     pub(super) incoming: &'a Incoming,
-    pub(super) arrived: &'a Arrived,
-    pub(super) room: &'a Room,
+    pub(super) arrived: &'a KnownArrivals,
+    pub(super) room: &'a RetiredTurns,
 }
 
 impl<'a> DestinationEnd<'a> {
     /// What the destination has heard of a turn; each source is looked at until it has arrived, and then no more.
     #[inline(always)]
-    pub fn heard(&self, turn: Turn) -> Heard<'a> {
+    pub fn heard(&self, turn: Turn) -> TurnStatus<'a> {
         // Relaxed: the destination's thread alone writes it.
         let known = self.arrived.of(turn).load(Ordering::Relaxed);
         if known == self.incoming.fan_in {
-            return Heard::All;
+            return TurnStatus::Complete;
         }
         let arrived = self.look(turn, known);
         if arrived == self.incoming.fan_in {
-            return Heard::All;
+            return TurnStatus::Complete;
         }
         // SAFETY: as in `look`.
         let header = unsafe { &*self.place(turn, arrived).cast::<Header>() };
-        Heard::Missing {
+        TurnStatus::Missing {
             source: self.incoming.numbers[arrived as usize],
-            mark: Some(Mark {
+            mark: Some(StampRef {
                 stamp: &header.arrived,
                 turn,
             }),
@@ -265,7 +265,7 @@ impl<'a> DestinationEnd<'a> {
         }
     }
 
-    /// Puts what has come by mail of a source into its place: its turn has ended. The value is another one then.
+    /// Puts what has come through the mailbox of a source into its place: its turn has ended. The value is another one then.
     pub fn put(&self, turn: Turn, source: u32, piece: Option<&mut Value>) {
         let at = self.place(turn, self.ordinal(source));
         // SAFETY: the place of a source that does not write it itself in this turn; the destination's thread does, before it stamps it.

@@ -1,8 +1,8 @@
 //! What the links of a switchboard say: that they are open, whose they are, frames, and that they are lost.
 
-use super::lines::{Lines, State, key_of};
-use super::{Party, REDIAL_FIRST, Refused, Shared};
-use crate::transports::tcp::{GREETING_TIME, LinkId, Lost, Origin, Owner, Place};
+use super::link_table::{LinkState, LinkTable, key_of};
+use super::{Party, PartyRefusal, REDIAL_FIRST, SwitchboardShared};
+use crate::transports::tcp::{GREETING_TIME, LinkId, LinkOrigin, Lost, Owner, ReadTarget};
 use brambling_protocol::frame::{Body, Call, FORMAT, Frame, Incoming};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
 use brambling_protocol::{JobKey, Priority, WorkerId};
@@ -11,21 +11,21 @@ use std::sync::{MutexGuard, Weak};
 use std::time::Instant;
 
 /// What a net tells. Weakly, since the switchboard holds the net.
-pub(super) struct Hearer(pub(super) Weak<Shared>);
+pub(super) struct Hearer(pub(super) Weak<SwitchboardShared>);
 
 impl Owner for Hearer {
-    fn opened(&self, link: LinkId, origin: Origin) {
+    fn opened(&self, link: LinkId, origin: LinkOrigin) {
         if let Some(shared) = self.0.upgrade() {
             shared.opened(link, origin);
         }
     }
-    fn frame(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn frame(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         match self.0.upgrade() {
             Some(shared) => shared.frame(link, frame),
             None => Ok(()),
         }
     }
-    fn place(&self, link: LinkId, begun: &[u8]) -> Option<Place> {
+    fn place(&self, link: LinkId, begun: &[u8]) -> Option<ReadTarget> {
         self.0.upgrade()?.place(link, begun)
     }
     fn lost(&self, link: LinkId, why: Lost) {
@@ -35,7 +35,7 @@ impl Owner for Hearer {
     }
 }
 
-impl Shared {
+impl SwitchboardShared {
     fn call(&self, key: JobKey, me: WorkerId, peer: WorkerId, party: &dyn Party) -> Bytes {
         let call = Call {
             job: key.job,
@@ -54,15 +54,15 @@ impl Shared {
         .to_bytes()
     }
 
-    fn opened(&self, link: LinkId, origin: Origin) {
+    fn opened(&self, link: LinkId, origin: LinkOrigin) {
         let mut lines = self.lines();
-        if let Origin::Accepted(_) = origin {
-            lines.links.insert(link, State::Called(Instant::now()));
+        if let LinkOrigin::Accepted(_) = origin {
+            lines.links.insert(link, LinkState::Called(Instant::now()));
             return;
         }
         let line = match lines.links.get(&link).copied() {
-            Some(State::Dialing(line)) => line,
-            Some(State::Visits) => {
+            Some(LinkState::Dialing(line)) => line,
+            Some(LinkState::Visits) => {
                 drop(lines);
                 if let Some(reception) = &self.reception {
                     reception.on_open(link);
@@ -85,17 +85,17 @@ impl Shared {
         }
     }
 
-    fn frame(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn frame(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         let lines = self.lines();
         let state = lines.links.get(&link).copied();
         match state {
-            Some(State::Serves((key, peer))) => {
+            Some(LinkState::Serves((key, peer))) => {
                 let party = lines.jobs.get(&key).map(|job| job.party.clone());
                 drop(lines);
                 // A job that is over has left; its link is being closed.
                 party.map_or(Ok(()), |party| party.on_frame(peer, frame))
             }
-            Some(State::Visits) => {
+            Some(LinkState::Visits) => {
                 drop(lines);
                 self.received(link, frame)
             }
@@ -106,9 +106,9 @@ impl Shared {
     }
 
     /// Only a job's frames have places.
-    fn place(&self, link: LinkId, begun: &[u8]) -> Option<Place> {
+    fn place(&self, link: LinkId, begun: &[u8]) -> Option<ReadTarget> {
         let lines = self.lines();
-        let Some(State::Serves((key, peer))) = lines.links.get(&link).copied() else {
+        let Some(LinkState::Serves((key, peer))) = lines.links.get(&link).copied() else {
             return None;
         };
         let party = lines.jobs.get(&key)?.party.clone();
@@ -116,7 +116,7 @@ impl Shared {
         party.place(peer, begun)
     }
 
-    fn received(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn received(&self, link: LinkId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         match &self.reception {
             Some(reception) => reception.on_frame(link, frame.bytes()),
             None => Err("the first frame is no call, and nobody is received here".into()),
@@ -126,19 +126,19 @@ impl Shared {
     /// The first frame of a link says whose it is.
     fn greeted(
         &self,
-        mut lines: MutexGuard<'_, Lines>,
+        mut lines: MutexGuard<'_, LinkTable>,
         link: LinkId,
-        state: State,
+        state: LinkState,
         frame: Incoming<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), PartyRefusal> {
         let (Frame { body, .. }, _) = Frame::decode(frame.bytes())?;
         let Body::Call(call) = body else {
-            if matches!(state, State::Called(_)) && self.reception.is_some() {
-                lines.links.insert(link, State::Visits);
+            if matches!(state, LinkState::Called(_)) && self.reception.is_some() {
+                lines.links.insert(link, LinkState::Visits);
             }
             drop(lines);
             return match state {
-                State::Called(_) => self.received(link, frame),
+                LinkState::Called(_) => self.received(link, frame),
                 _ => Err("the first frame is no call".into()),
             };
         };
@@ -147,7 +147,7 @@ impl Shared {
         let (me, party) = (job.me, job.party.clone());
         drop(lines);
         let reply =
-            matches!(state, State::Called(_)).then(|| self.call(line.0, me, line.1, &*party));
+            matches!(state, LinkState::Called(_)).then(|| self.call(line.0, me, line.1, &*party));
         let mut lines = self.lines();
         let peer = lines.caller(&call, link)?;
         // Before anybody finds the link: nothing may go before it.
@@ -156,7 +156,7 @@ impl Shared {
         }
         let older = peer.link.replace(link);
         (peer.again, peer.wait, peer.cut) = (None, REDIAL_FIRST, None);
-        lines.links.insert(link, State::Serves(line));
+        lines.links.insert(link, LinkState::Serves(line));
         drop(lines);
         if let Some(older) = older.filter(|older| *older != link) {
             self.net().close(older);
@@ -167,16 +167,16 @@ impl Shared {
     fn lost(&self, link: LinkId, why: &Lost) {
         let mut lines = self.lines();
         let (line, before) = match lines.links.remove(&link) {
-            Some(State::Dialing(line)) => (line, GREETING_TIME),
-            Some(State::Serves(line)) => (line, ACKNOWLEDGED_WITHIN),
-            Some(State::Visits) => {
+            Some(LinkState::Dialing(line)) => (line, GREETING_TIME),
+            Some(LinkState::Serves(line)) => (line, ACKNOWLEDGED_WITHIN),
+            Some(LinkState::Visits) => {
                 drop(lines);
                 if let Some(reception) = &self.reception {
                     reception.on_lost(link, why);
                 }
                 return;
             }
-            Some(State::Called(_)) | None => return,
+            Some(LinkState::Called(_)) | None => return,
         };
         let is_current = lines.peers.get(&line).is_some_and(|peer| {
             !peer.is_forgotten && peer.link.is_none_or(|current| current == link)

@@ -1,14 +1,14 @@
 //! The thread of a switchboard that dials: whoever is to be dialed for the first time or again. It also ends links on which nobody says who they are,
 //! and tells of peers whose machines have not answered for too long.
 
-use super::lines::{Line, Lines, State};
-use super::{REDIAL_MAX, Shared};
+use super::link_table::{LinkKey, LinkState, LinkTable};
+use super::{REDIAL_MAX, SwitchboardShared};
 use crate::transports::tcp::Lost;
 use std::net::SocketAddr;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-impl Shared {
+impl SwitchboardShared {
     pub(super) fn redial(&self) {
         let mut lines = self.lines();
         while !lines.ends {
@@ -42,12 +42,12 @@ impl Shared {
         }
     }
 
-    fn dial(&self, line: Line, at: SocketAddr) {
+    fn dial(&self, line: LinkKey, at: SocketAddr) {
         // Under the lock: the link must be known before it is heard of.
         let mut lines = self.lines();
         match self.net().dial(at) {
             Ok(link) => {
-                lines.links.insert(link, State::Dialing(line));
+                lines.links.insert(link, LinkState::Dialing(line));
             }
             Err(error) => {
                 let why = Lost::Io(error);
@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn tell_lost(&self, lines: MutexGuard<'_, Lines>, line: Line, why: &Lost) {
+    pub(super) fn tell_lost(&self, lines: MutexGuard<'_, LinkTable>, line: LinkKey, why: &Lost) {
         let party = lines.jobs.get(&line.0).map(|job| job.party.clone());
         drop(lines);
         self.sooner.notify_all();

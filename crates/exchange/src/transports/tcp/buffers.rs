@@ -25,7 +25,7 @@ struct Idle {
 }
 
 /// A buffer in use.
-pub(super) struct Buffer {
+pub(super) struct PooledBuffer {
     bytes: Vec<u8>,
     len: usize,
     home: Buffers,
@@ -42,14 +42,14 @@ impl Buffers {
     }
 
     /// A buffer of so many bytes. What is in it is not said.
-    pub(super) fn take(&self, len: usize) -> Buffer {
+    pub(super) fn take(&self, len: usize) -> PooledBuffer {
         let mut idle = self.idle();
         let fits = idle.buffers.iter().rposition(|buffer| buffer.len() >= len);
         let bytes = fits.map(|place| idle.buffers.swap_remove(place));
         idle.bytes -= bytes.as_ref().map_or(0, Vec::len);
         idle.least_bytes = idle.least_bytes.min(idle.bytes);
         drop(idle);
-        Buffer {
+        PooledBuffer {
             bytes: bytes.unwrap_or_else(|| vec![0; len.next_multiple_of(STEP_BYTES)]),
             len,
             home: self.clone(),
@@ -74,7 +74,7 @@ impl Buffers {
     }
 }
 
-impl Buffer {
+impl PooledBuffer {
     /// Where to write.
     pub(super) fn place(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
@@ -86,13 +86,13 @@ impl Buffer {
     }
 }
 
-impl AsRef<[u8]> for Buffer {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-impl Drop for Buffer {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         let mut idle = self.home.idle();
         if idle.bytes + self.bytes.len() <= idle.bytes_max {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn little_is_kept() {
         let buffers = Buffers::within(u64::MAX);
-        let many: Vec<Buffer> = (0..5).map(|_| buffers.take(IDLE_BYTES / 4)).collect();
+        let many: Vec<PooledBuffer> = (0..5).map(|_| buffers.take(IDLE_BYTES / 4)).collect();
         drop(many);
         assert_eq!(buffers.idle().bytes, IDLE_BYTES);
     }

@@ -27,12 +27,12 @@ impl AddAssign for Carried {
 
 /// One direction of a link. Written by whoever has the lock of that direction, and nobody else: no exchange is atomic.
 #[derive(Default)]
-pub(super) struct Count {
+pub(super) struct DirectionCount {
     bytes: AtomicU64,
     frames: AtomicU64,
 }
 
-impl Count {
+impl DirectionCount {
     pub(super) fn add_bytes(&self, more: usize) {
         add(&self.bytes, more as u64);
     }
@@ -43,7 +43,7 @@ impl Count {
 }
 
 /// Both directions of a link.
-pub(super) fn both(sent: &Count, received: &Count) -> Carried {
+pub(super) fn both(sent: &DirectionCount, received: &DirectionCount) -> Carried {
     Carried {
         sent_bytes: sent.bytes.load(Ordering::Relaxed),
         sent_frames: sent.frames.load(Ordering::Relaxed),

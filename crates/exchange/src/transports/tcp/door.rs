@@ -1,11 +1,11 @@
 //! Takes those who dial, and greets them, on a thread of its own: until they have proved that they know the token, nobody who carries
 //! anything for a job sees them, reads them, or waits for them.
 
+use super::channel::LinkChannel;
+use super::greeting_slots::{GreetingSlots, GreetingStep};
 use super::link::{Link, Look};
-use super::slots::{Slots, Step};
-use super::stream::Listener;
-use super::wire::Wire;
-use super::{GREETING_TIME, LinkId, Lost, Origin, Owner, Place, Shared};
+use super::stream::SocketListener;
+use super::{GREETING_TIME, LinkId, LinkOrigin, Lost, NetShared, Owner, ReadTarget};
 use crate::transports::forks::Own;
 use crate::transports::tls::Tls;
 use brambling_protocol::frame::Incoming;
@@ -39,7 +39,7 @@ enum Accepted {
 struct Entrance {
     // Before the listener: it is let go while that is open.
     _own: Own,
-    listener: Listener,
+    listener: SocketListener,
     token: mio::Token,
     accepted: Accepted,
 }
@@ -49,18 +49,18 @@ pub(super) struct Door {
     poll: Poll,
     registry: Arc<Registry>,
     entrances: Vec<Entrance>,
-    strangers: BTreeMap<LinkId, (Arc<Link>, Step)>,
-    slots: Slots<LinkId>,
+    strangers: BTreeMap<LinkId, (Arc<Link>, GreetingStep)>,
+    slots: GreetingSlots<LinkId>,
 }
 
 /// Hands a link over to those who carry frames, once it is open.
 struct LetIn<'a> {
-    shared: &'a Shared,
+    shared: &'a NetShared,
     link: &'a Arc<Link>,
 }
 
 impl Owner for LetIn<'_> {
-    fn opened(&self, link: LinkId, origin: Origin) {
+    fn opened(&self, link: LinkId, origin: LinkOrigin) {
         self.shared.links.insert(self.link.clone());
         self.shared.owner.opened(link, origin);
     }
@@ -71,7 +71,7 @@ impl Owner for LetIn<'_> {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         self.shared.owner.frame(link, frame)
     }
-    fn place(&self, link: LinkId, begun: &[u8]) -> Option<Place> {
+    fn place(&self, link: LinkId, begun: &[u8]) -> Option<ReadTarget> {
         self.shared.owner.place(link, begun)
     }
     fn lost(&self, link: LinkId, why: Lost) {
@@ -88,7 +88,7 @@ impl Door {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let waker = Waker::new(&registry, WAKER)?;
-        let (listeners, at) = Listener::bind(at, local)?;
+        let (listeners, at) = SocketListener::bind(at, local)?;
         let mut entrances = Vec::new();
         for (mut listener, token) in listeners.into_iter().zip(LISTENERS) {
             listener.register(&registry, token)?;
@@ -104,13 +104,13 @@ impl Door {
             registry: Arc::new(registry),
             entrances,
             strangers: BTreeMap::new(),
-            slots: Slots::new(),
+            slots: GreetingSlots::new(),
         };
         Ok((door, at, waker))
     }
 
     /// Greets until the net ends.
-    pub(super) fn greet(mut self, shared: &Shared) {
+    pub(super) fn greet(mut self, shared: &NetShared) {
         let mut events = Events::with_capacity(1_024);
         // Those of whom not all was read.
         let mut unread: Vec<LinkId> = Vec::new();
@@ -156,13 +156,13 @@ impl Door {
     }
 
     /// Takes those who dial.
-    fn accept(&mut self, shared: &Shared, entrance: usize) -> Accepted {
+    fn accept(&mut self, shared: &NetShared, entrance: usize) -> Accepted {
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.entrances[entrance].listener.accept() {
                 // Without memory or descriptors the dialer sees a closed connection, and tries again.
                 Ok(Some((stream, from))) => {
                     let _ = shared.session(Tls::listen).and_then(|it| {
-                        self.add(shared, Wire::new(stream, it, &shared.budget), from)
+                        self.add(shared, LinkChannel::new(stream, it, &shared.budget), from)
                     });
                 }
                 // Nobody of another user comes this way who is honest.
@@ -179,12 +179,12 @@ impl Door {
         Accepted::Some
     }
 
-    fn add(&mut self, shared: &Shared, wire: Wire, from: SocketAddr) -> io::Result<()> {
+    fn add(&mut self, shared: &NetShared, wire: LinkChannel, from: SocketAddr) -> io::Result<()> {
         let step = match wire.socket().is_local() {
-            true => Step::OfOurUser,
-            false => Step::Silent,
+            true => GreetingStep::OfOurUser,
+            false => GreetingStep::Silent,
         };
-        let link = shared.link_of(wire, Origin::Accepted(from), Some(&self.registry));
+        let link = shared.link_of(wire, LinkOrigin::Accepted(from), Some(&self.registry));
         link.register()?;
         let id = link.id();
         self.strangers.insert(id, (link, step));
@@ -197,7 +197,7 @@ impl Door {
     /// Something has come from a stranger, or there is room for what it is told.
     fn hear(
         &mut self,
-        shared: &Shared,
+        shared: &NetShared,
         id: LinkId,
         event: Option<&Event>,
         unread: &mut Vec<LinkId>,
@@ -216,7 +216,7 @@ impl Door {
                 if look.has_more && !unread.contains(&id) {
                     unread.push(id);
                 }
-                if step == Step::Silent && link.is_challenged() {
+                if step == GreetingStep::Silent && link.is_challenged() {
                     self.move_on(shared, id, &link);
                 }
             }
@@ -224,26 +224,29 @@ impl Door {
     }
 
     /// Somebody has taken a step.
-    fn move_on(&mut self, shared: &Shared, id: LinkId, link: &Arc<Link>) {
-        self.strangers.insert(id, (link.clone(), Step::Challenged));
+    fn move_on(&mut self, shared: &NetShared, id: LinkId, link: &Arc<Link>) {
+        self.strangers
+            .insert(id, (link.clone(), GreetingStep::Challenged));
         self.slots.go(id);
-        let Origin::Accepted(from) = link.origin() else {
+        let LinkOrigin::Accepted(from) = link.origin() else {
             unreachable!("strangers have dialed")
         };
-        if let Some(gone) = self.slots.come(id, Step::Challenged, from) {
+        if let Some(gone) = self.slots.come(id, GreetingStep::Challenged, from) {
             self.put_out(shared, gone);
         }
     }
 
     /// Sends away whom there is no place for any more.
-    fn put_out(&mut self, shared: &Shared, id: LinkId) {
-        if let Some((link, Step::Silent | Step::OfOurUser)) = self.strangers.get(&id) {
+    fn put_out(&mut self, shared: &NetShared, id: LinkId) {
+        if let Some((link, GreetingStep::Silent | GreetingStep::OfOurUser)) =
+            self.strangers.get(&id)
+        {
             link.turn_away();
         }
         self.send_away(shared, id, Lost::CrowdedOut);
     }
 
-    fn send_away(&mut self, shared: &Shared, id: LinkId, why: Lost) {
+    fn send_away(&mut self, shared: &NetShared, id: LinkId, why: Lost) {
         let Some(link) = self.forget(id) else { return };
         match link.is_open() {
             true => shared.lose(&link, why),
@@ -256,7 +259,7 @@ impl Door {
         self.strangers.remove(&id).map(|(link, _)| link)
     }
 
-    fn end_slow_greetings(&mut self, shared: &Shared, now: Instant) {
+    fn end_slow_greetings(&mut self, shared: &NetShared, now: Instant) {
         let is_slow = |link: &Link| link.greets_longer_than(GREETING_TIME, now);
         let slow = self.strangers.iter().filter(|(_, (link, _))| is_slow(link));
         let slow: Vec<LinkId> = slow.map(|(id, _)| *id).collect();
@@ -265,7 +268,7 @@ impl Door {
         }
     }
 
-    fn send_all_away(mut self, shared: &Shared, why: &io::Error) {
+    fn send_all_away(mut self, shared: &NetShared, why: &io::Error) {
         for id in self.strangers.keys().copied().collect::<Vec<_>>() {
             let why = io::Error::new(why.kind(), why.to_string());
             self.send_away(shared, id, Lost::Io(why));
@@ -274,7 +277,7 @@ impl Door {
 }
 
 /// Writes what waits for a stranger, and takes what has come from it.
-fn heard(shared: &Shared, link: &Arc<Link>, event: Option<&Event>) -> Result<Look, Lost> {
+fn heard(shared: &NetShared, link: &Arc<Link>, event: Option<&Event>) -> Result<Look, Lost> {
     if event.is_some_and(Event::is_writable)
         && let Err(error) = link.take_up()
     {

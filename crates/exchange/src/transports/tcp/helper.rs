@@ -3,9 +3,9 @@
 //! It sleeps for a while when others have polled since it last looked: they take what comes faster than a thread that has to be woken. Before it
 //! waits for events it has itself woken for what goes past the sockets ([`Sleep`]). How deep that sleep is depends on whether others look.
 
+use super::channel::Sleep;
 use super::link::Link;
-use super::wire::Sleep;
-use super::{DOZE, GREETING_TIME, LinkId, Lost, Shared};
+use super::{DOZE, GREETING_TIME, LinkId, Lost, NetShared};
 use brambling_protocol::patience::LOOKED_EACH;
 use mio::event::Event;
 use mio::{Events, Poll};
@@ -47,7 +47,7 @@ impl Helper {
     }
 
     /// Watches until the net ends.
-    pub(super) fn watch(mut self, shared: &Shared) {
+    pub(super) fn watch(mut self, shared: &NetShared) {
         let mut events = Events::with_capacity(256);
         while !shared.ends.load(Ordering::SeqCst) {
             self.stay_out_of_the_way(shared);
@@ -78,7 +78,7 @@ impl Helper {
     }
 
     /// Sleeps for a while if somebody takes what comes, faster than a thread that has to be woken.
-    fn stay_out_of_the_way(&mut self, shared: &Shared) {
+    fn stay_out_of_the_way(&mut self, shared: &NetShared) {
         let polled = shared.polls.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.polls, polled) != polled {
             std::thread::park_timeout(self.nap);
@@ -93,7 +93,7 @@ impl Helper {
     }
 
     /// How long events are awaited: not at all while something was left unread.
-    fn patience(&mut self, shared: &Shared) -> Duration {
+    fn patience(&mut self, shared: &NetShared) -> Duration {
         let is_idle = self.unread.is_empty();
         match is_idle.then(|| self.fall_asleep(shared)) {
             Some(Sleep::Dozes) if self.unread.is_empty() => DOZE,
@@ -103,7 +103,7 @@ impl Helper {
     }
 
     /// Has itself woken for what goes past the sockets: how deep it sleeps. Where something has come already is noted.
-    fn fall_asleep(&mut self, shared: &Shared) -> Sleep {
+    fn fall_asleep(&mut self, shared: &NetShared) -> Sleep {
         let all = shared.links.all();
         let mut sleeps = Sleep::Dozes;
         loop {
@@ -123,7 +123,7 @@ impl Helper {
     }
 
     /// Something is to be done on a link. What comes is left to those who poll, if somebody does.
-    fn hear(&mut self, shared: &Shared, event: &Event, is_polled: bool) {
+    fn hear(&mut self, shared: &NetShared, event: &Event, is_polled: bool) {
         // The waker is none.
         let Some(link) = shared.links.get(LinkId(event.token().0 as u64)) else {
             return;
@@ -136,7 +136,7 @@ impl Helper {
     }
 }
 
-impl Shared {
+impl NetShared {
     /// Writes what waits, if the link takes it; whether there is something to read.
     fn take_up(&self, link: &Link, event: &Event) -> bool {
         if event.is_writable()

@@ -6,16 +6,16 @@ mod writer;
 
 use super::acknowledged::{Acknowledged, Owed};
 use super::buffers::Buffers;
-use super::carried::{self, Carried, Count};
-use super::wire::{Sleep, Wire};
-use super::{LinkId, Lost, Origin, Owner};
+use super::carried::{self, Carried, DirectionCount};
+use super::channel::{LinkChannel, Sleep};
+use super::{LinkId, LinkOrigin, Lost, Owner};
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::greeting::{Dialer, Nonce, Token};
 use bytes::Bytes;
 use greeting::Greeting;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
-use reader::{LARGE_BYTES, Reader};
+use reader::{FrameReader, LARGE_BYTES};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,18 +31,18 @@ const READS_AT_ONCE: u32 = 16;
 /// A connection, and how far it is.
 pub(super) struct Link {
     id: LinkId,
-    origin: Origin,
+    origin: LinkOrigin,
     since: Instant,
-    wire: Wire,
+    wire: LinkChannel,
     registry: Arc<Registry>,
     /// Where it is watched until it is open: by the door, if somebody else has dialed.
     door: Option<Arc<Registry>>,
     /// Whether both sides have proved that they know the token.
     is_open: AtomicBool,
-    reader: Mutex<Reader>,
+    reader: Mutex<FrameReader>,
     writer: Mutex<Writer>,
-    received: Arc<Count>,
-    sent: Arc<Count>,
+    received: Arc<DirectionCount>,
+    sent: Arc<DirectionCount>,
     /// Looked at by the helper alone.
     owed: Mutex<Owed>,
 }
@@ -59,18 +59,21 @@ pub(super) struct Look {
 impl Link {
     pub(super) fn new(
         id: LinkId,
-        wire: Wire,
-        origin: Origin,
+        wire: LinkChannel,
+        origin: LinkOrigin,
         (registry, door): (&Arc<Registry>, Option<&Arc<Registry>>),
         buffers: &Buffers,
         (token, nonce): (Token, Nonce),
     ) -> Link {
         let greeting = match origin {
-            Origin::Dialed => Greeting::Dialing(Box::new(Dialer::new(token, nonce)), false),
-            Origin::Accepted(_) => Greeting::Listening(Box::new((token, nonce))),
+            LinkOrigin::Dialed => Greeting::Dialing(Box::new(Dialer::new(token, nonce)), false),
+            LinkOrigin::Accepted(_) => Greeting::Listening(Box::new((token, nonce))),
         };
         wire.socket().tune();
-        let (received, sent) = (Arc::<Count>::default(), Arc::<Count>::default());
+        let (received, sent) = (
+            Arc::<DirectionCount>::default(),
+            Arc::<DirectionCount>::default(),
+        );
         Link {
             id,
             origin,
@@ -79,10 +82,14 @@ impl Link {
             registry: registry.clone(),
             door: door.cloned(),
             is_open: AtomicBool::new(false),
-            reader: Mutex::new(Reader::new(greeting, buffers.clone(), received.clone())),
+            reader: Mutex::new(FrameReader::new(
+                greeting,
+                buffers.clone(),
+                received.clone(),
+            )),
             writer: Mutex::new(Writer {
                 // Nothing goes out before there is a connection.
-                is_full: origin == Origin::Dialed,
+                is_full: origin == LinkOrigin::Dialed,
                 // As it is registered.
                 is_awaited: true,
                 sent: sent.clone(),
@@ -110,7 +117,7 @@ impl Link {
     }
 
     /// How it came to be.
-    pub(super) fn origin(&self) -> Origin {
+    pub(super) fn origin(&self) -> LinkOrigin {
         self.origin
     }
 
@@ -366,7 +373,7 @@ impl Link {
         Ok(read)
     }
 
-    fn hand_up(&self, reader: &mut Reader, owner: &dyn Owner) -> Result<(), Lost> {
+    fn hand_up(&self, reader: &mut FrameReader, owner: &dyn Owner) -> Result<(), Lost> {
         while !matches!(reader.greeting, Greeting::Over) {
             if !self.greet(reader, owner)? {
                 return Ok(());

@@ -25,28 +25,28 @@ use std::os::unix::net::SocketAddr as Name;
 const LOCAL_SEND_BYTES: usize = 4 << 20;
 
 /// A nonblocking connection.
-pub(super) enum Stream {
+pub(super) enum SocketStream {
     Tcp(TcpStream),
     /// Between processes of one machine.
     Local(UnixStream),
 }
 
-impl Stream {
+impl SocketStream {
     /// Begins to connect; `local` says whether somebody on this machine is looked for first.
     ///
     /// # Errors
     /// When the system has no socket to give.
-    pub(super) fn dial(to: SocketAddr, local: bool) -> io::Result<Stream> {
+    pub(super) fn dial(to: SocketAddr, local: bool) -> io::Result<SocketStream> {
         match local.then(|| dial_local(to)).flatten() {
-            Some(stream) => Ok(Stream::Local(stream)),
-            None => Ok(Stream::Tcp(TcpStream::connect(to)?)),
+            Some(stream) => Ok(SocketStream::Local(stream)),
+            None => Ok(SocketStream::Tcp(TcpStream::connect(to)?)),
         }
     }
 
     /// What frames want of a connection.
     pub(super) fn tune(&self) {
         match self {
-            Stream::Tcp(stream) => {
+            SocketStream::Tcp(stream) => {
                 // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
                 let _ = stream.set_nodelay(true);
                 // Where it is refused, a connection that dies without a word is noticed when something is sent.
@@ -56,7 +56,7 @@ impl Stream {
                 let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
             }
             // The system gives as much of it as it gives anybody. TCP's buffers grow by themselves.
-            Stream::Local(stream) => {
+            SocketStream::Local(stream) => {
                 let _ = SockRef::from(stream).set_send_buffer_size(LOCAL_SEND_BYTES);
             }
         }
@@ -65,70 +65,70 @@ impl Stream {
     /// Whether the other side has been reached.
     pub(super) fn is_connected(&self) -> bool {
         match self {
-            Stream::Tcp(stream) => stream.peer_addr().is_ok(),
-            Stream::Local(stream) => stream.peer_addr().is_ok(),
+            SocketStream::Tcp(stream) => stream.peer_addr().is_ok(),
+            SocketStream::Local(stream) => stream.peer_addr().is_ok(),
         }
     }
 
     pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {
-            Stream::Tcp(stream) => stream.take_error(),
-            Stream::Local(stream) => stream.take_error(),
+            SocketStream::Tcp(stream) => stream.take_error(),
+            SocketStream::Local(stream) => stream.take_error(),
         }
     }
 
     pub(super) fn shut(&self) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Stream::Local(stream) => stream.shutdown(Shutdown::Both),
+            SocketStream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            SocketStream::Local(stream) => stream.shutdown(Shutdown::Both),
         }
     }
 
     /// Whether the other end is a process of this machine and user.
     pub(super) fn is_local(&self) -> bool {
-        matches!(self, Stream::Local(_))
+        matches!(self, SocketStream::Local(_))
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for SocketStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Local(stream) => stream.as_fd(),
+            SocketStream::Tcp(stream) => stream.as_fd(),
+            SocketStream::Local(stream) => stream.as_fd(),
         }
     }
 }
 
-impl AsRawFd for Stream {
+impl AsRawFd for SocketStream {
     fn as_raw_fd(&self) -> RawFd {
         match self {
-            Stream::Tcp(stream) => stream.as_raw_fd(),
-            Stream::Local(stream) => stream.as_raw_fd(),
+            SocketStream::Tcp(stream) => stream.as_raw_fd(),
+            SocketStream::Local(stream) => stream.as_raw_fd(),
         }
     }
 }
 
-impl Read for &Stream {
+impl Read for &SocketStream {
     fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => { stream }.read(place),
-            Stream::Local(stream) => { stream }.read(place),
+            SocketStream::Tcp(stream) => { stream }.read(place),
+            SocketStream::Local(stream) => { stream }.read(place),
         }
     }
 }
 
-impl Write for &Stream {
+impl Write for &SocketStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => { stream }.write(bytes),
-            Stream::Local(stream) => { stream }.write(bytes),
+            SocketStream::Tcp(stream) => { stream }.write(bytes),
+            SocketStream::Local(stream) => { stream }.write(bytes),
         }
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => { stream }.write_vectored(slices),
-            Stream::Local(stream) => { stream }.write_vectored(slices),
+            SocketStream::Tcp(stream) => { stream }.write_vectored(slices),
+            SocketStream::Local(stream) => { stream }.write_vectored(slices),
         }
     }
 
@@ -138,62 +138,65 @@ impl Write for &Stream {
 }
 
 /// Where others connect.
-pub(super) enum Listener {
+pub(super) enum SocketListener {
     Tcp(TcpListener),
     /// Of processes of this machine, which mean this address.
     Local(UnixListener, SocketAddr),
 }
 
-impl Listener {
+impl SocketListener {
     /// Listens at an address, and where `local` says so at the name of it.
     ///
     /// # Errors
     /// When the address cannot be bound.
-    pub(super) fn bind(at: SocketAddr, local: bool) -> io::Result<(Vec<Listener>, SocketAddr)> {
+    pub(super) fn bind(
+        at: SocketAddr,
+        local: bool,
+    ) -> io::Result<(Vec<SocketListener>, SocketAddr)> {
         let listener = TcpListener::bind(at)?;
         let at = listener.local_addr()?;
-        let mut listeners = vec![Listener::Tcp(listener)];
+        let mut listeners = vec![SocketListener::Tcp(listener)];
         // Who dials would not name an address that stands for all of them. Where somebody else has the name, they use TCP.
         if local
             && !at.ip().is_unspecified()
             && let Ok(listener) = name(at).and_then(|name| UnixListener::bind_addr(&name))
         {
-            listeners.push(Listener::Local(listener, at));
+            listeners.push(SocketListener::Local(listener, at));
         }
         Ok((listeners, at))
     }
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
-            Listener::Tcp(it) => registry.register(it, token, Interest::READABLE),
-            Listener::Local(it, _) => registry.register(it, token, Interest::READABLE),
+            SocketListener::Tcp(it) => registry.register(it, token, Interest::READABLE),
+            SocketListener::Local(it, _) => registry.register(it, token, Interest::READABLE),
         }
     }
 
     /// Who has dialed, and from where; none where it came by the name, and is of another user.
-    pub(super) fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
+    pub(super) fn accept(&self) -> io::Result<Option<(SocketStream, SocketAddr)>> {
         match self {
-            Listener::Tcp(listener) => {
+            SocketListener::Tcp(listener) => {
                 let (stream, from) = listener.accept()?;
-                Ok(Some((Stream::Tcp(stream), from)))
+                Ok(Some((SocketStream::Tcp(stream), from)))
             }
-            Listener::Local(listener, at) => {
+            SocketListener::Local(listener, at) => {
                 let (stream, _) = listener.accept()?;
                 // It is on this machine, and has no port.
                 let from = SocketAddr::new(at.ip(), 0);
                 // Whose user is unknown is not ours.
                 let is_ours = is_of_our_user(&stream).unwrap_or(false);
-                Ok(is_ours.then_some((Stream::Local(stream), from)))
+                Ok(is_ours.then_some((SocketStream::Local(stream), from)))
             }
         }
     }
 }
 
-impl AsRawFd for Listener {
+impl AsRawFd for SocketListener {
     fn as_raw_fd(&self) -> RawFd {
         match self {
-            Listener::Tcp(listener) => listener.as_raw_fd(),
-            Listener::Local(listener, _) => listener.as_raw_fd(),
+            SocketListener::Tcp(listener) => listener.as_raw_fd(),
+            SocketListener::Local(listener, _) => listener.as_raw_fd(),
         }
     }
 }

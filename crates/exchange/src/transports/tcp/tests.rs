@@ -1,5 +1,5 @@
 use super::*;
-use crate::transports::tcp::wire::Carrier;
+use crate::transports::tcp::channel::ByteChannel;
 use brambling_memory::Budget;
 use brambling_protocol::Priority;
 use brambling_protocol::frame::{Ack, Body, Frame};
@@ -19,7 +19,7 @@ struct Behind {
 }
 
 impl Owner for Behind {
-    fn opened(&self, _: LinkId, _: Origin) {}
+    fn opened(&self, _: LinkId, _: LinkOrigin) {}
     fn frame(
         &self,
         _: LinkId,
@@ -68,12 +68,12 @@ fn ack() -> Bytes {
 
 /// Gives and takes a few bytes at once, and lets out what it took with the next call only.
 struct Dribbles {
-    stream: Stream,
+    stream: SocketStream,
     held: Mutex<Vec<u8>>,
 }
 
-impl Carrier for Dribbles {
-    fn socket(&self) -> &Stream {
+impl ByteChannel for Dribbles {
+    fn socket(&self) -> &SocketStream {
         &self.stream
     }
     fn read(&self, place: &mut [u8]) -> Result<usize, Lost> {
@@ -100,10 +100,10 @@ impl Carrier for Dribbles {
 #[test]
 fn any_carrier_carries_frames() {
     let ((listening, came_there), (dialing, came_here)) = (net(true, false), net(false, false));
-    let stream = Stream::dial(listening.listens_at().unwrap(), false).unwrap();
+    let stream = SocketStream::dial(listening.listens_at().unwrap(), false).unwrap();
     let held = Mutex::default();
-    let wire = Wire::of(Dribbles { stream, held });
-    let link = dialing.shared.link_of(wire, Origin::Dialed, None);
+    let wire = LinkChannel::of(Dribbles { stream, held });
+    let link = dialing.shared.link_of(wire, LinkOrigin::Dialed, None);
     dialing.shared.links.insert(link.clone());
     link.register().unwrap();
     within("greeted", || {

@@ -1,8 +1,8 @@
 //! Centres as the kernels read them.
 
 use super::doubles;
-use super::singles::Singles;
-use crate::simd::{Isa, Line};
+use super::singles::SingleCentres;
+use crate::simd::{Isa, VectorLine};
 use serde::{Deserialize, Serialize};
 
 /// Centres as the kernels read them.
@@ -12,7 +12,7 @@ pub struct Centres {
     pub(super) columns: usize,
     pub(super) group: usize,
     /// Row by row, each in whole lines that end in zeros.
-    pub(super) rows: Vec<Line>,
+    pub(super) rows: Vec<VectorLine>,
     /// Negated values by group, column and place within the group; zeros where the last group is not full.
     pub(super) negated: Vec<f64>,
     /// What a distance begins with: 0, or infinity where there is no centre.
@@ -29,7 +29,7 @@ pub struct Centres {
     pub(super) halves: Vec<f64>,
     pub(super) bound: doubles::Bound,
     /// What scores are found from in singles, where the kernel uses them.
-    pub(super) singles: Singles,
+    pub(super) singles: SingleCentres,
 }
 
 /// Sizes of a group that a kernel was compiled for, by how many registers there are.
@@ -76,7 +76,7 @@ impl Centres {
     fn place(&mut self, values: &[f64], places: usize) {
         let stride = self.columns.div_ceil(8);
         self.rows.clear();
-        self.rows.resize(self.count * stride, Line::default());
+        self.rows.resize(self.count * stride, VectorLine::default());
         let rows = values.chunks_exact(self.columns);
         for (lines, row) in self.rows.chunks_exact_mut(stride).zip(rows) {
             for (line, values) in lines.iter_mut().zip(row.chunks(8)) {
@@ -158,7 +158,7 @@ impl Centres {
     }
 
     /// A centre's values.
-    pub(super) fn row(&self, centre: usize) -> &[Line] {
+    pub(super) fn row(&self, centre: usize) -> &[VectorLine] {
         let stride = self.columns.div_ceil(8);
         &self.rows[centre * stride..][..stride]
     }
@@ -168,7 +168,7 @@ impl Centres {
         let places = self.begins.capacity() + self.names.capacity() + self.halves.capacity();
         let values = self.negated.capacity() + self.shifted.capacity() + self.about.capacity();
         (places + values) * size_of::<f64>()
-            + self.rows.capacity() * size_of::<Line>()
+            + self.rows.capacity() * size_of::<VectorLine>()
             + self.singles.heap_bytes()
     }
 }

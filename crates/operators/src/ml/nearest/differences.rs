@@ -2,7 +2,7 @@
 
 use super::{Centres, Then};
 use crate::ml::tile::{Column, Tile};
-use crate::simd::{F64x8, Isa, Kernel, dispatch, prefetch_line};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch, prefetch_line};
 
 /// Finds labels by the definition alone.
 pub(super) fn by_differences(isa: Isa, x: &[f64], centres: &Centres, then: impl Then) {
@@ -22,7 +22,9 @@ struct Differences<'a, T, const TILES: usize, const GROUP: usize> {
     then: T,
 }
 
-impl<T: Then, const TILES: usize, const GROUP: usize> Kernel for Differences<'_, T, TILES, GROUP> {
+impl<T: Then, const TILES: usize, const GROUP: usize> SimdKernel
+    for Differences<'_, T, TILES, GROUP>
+{
     type Output = ();
 
     #[inline(always)]

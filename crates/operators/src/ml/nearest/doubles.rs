@@ -20,7 +20,7 @@
 use super::differences::{alone, by_differences};
 use super::{Centres, Then};
 use crate::ml::tile::{Column, Tile};
-use crate::simd::{F64x8, Isa, Kernel, dispatch, prefetch_line};
+use crate::simd::{F64x8, Isa, SimdKernel, dispatch, prefetch_line};
 use serde::{Deserialize, Serialize};
 
 /// What scores must be apart by: `share · |y|² + rest`.
@@ -84,7 +84,7 @@ impl<'a, T, const TILES: usize, const GROUP: usize> Scoring<'a, T, TILES, GROUP>
     }
 }
 
-impl<T: Then, const TILES: usize, const GROUP: usize> Kernel for Scoring<'_, T, TILES, GROUP> {
+impl<T: Then, const TILES: usize, const GROUP: usize> SimdKernel for Scoring<'_, T, TILES, GROUP> {
     type Output = ();
 
     #[inline(always)]

@@ -1,27 +1,27 @@
 //! What the rows of each centre add up to.
 
 use super::{Centres, Then};
-use crate::simd::{F64x8, Isa, Kernel, Line, Walk, dispatch};
+use crate::simd::{F64x8, Isa, SimdKernel, VectorLine, Walk, dispatch};
 use serde::{Deserialize, Serialize};
 
 /// What the rows of a block add up to, by centre. A centre's sums take whole lines.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Members {
+pub struct CentreSums {
     columns: usize,
-    sums: Vec<Line>,
+    sums: Vec<VectorLine>,
     counts: Vec<u64>,
     /// What each centre's rows weigh; none where all rows count alike.
     weights: Vec<f64>,
     pattern: u64,
 }
 
-impl Members {
+impl CentreSums {
     /// All zero, for `count` centres of `columns` values. Buffers are kept.
     pub fn reset(&mut self, count: usize, columns: usize) {
         self.columns = columns;
         self.sums.clear();
         self.sums
-            .resize(count * columns.div_ceil(8), Line::default());
+            .resize(count * columns.div_ceil(8), VectorLine::default());
         self.counts.clear();
         self.counts.resize(count, 0);
         self.weights.clear();
@@ -53,7 +53,7 @@ impl Members {
     }
 
     /// Adds what other rows add up to, which come after these.
-    pub fn add(&mut self, isa: Isa, later: &Members) {
+    pub fn add(&mut self, isa: Isa, later: &CentreSums) {
         let (sums, later_sums) = (&mut self.sums[..], &later.sums[..]);
         dispatch(isa, AddLines { sums, later_sums });
         for (count, more) in self.counts.iter_mut().zip(&later.counts) {
@@ -67,14 +67,14 @@ impl Members {
 
     /// Bytes that the buffers own.
     pub fn heap_bytes(&self) -> usize {
-        self.sums.capacity() * size_of::<Line>()
+        self.sums.capacity() * size_of::<VectorLine>()
             + (self.counts.capacity() + self.weights.capacity()) * size_of::<u64>()
     }
 }
 
-impl Clone for Members {
-    fn clone(&self) -> Members {
-        Members {
+impl Clone for CentreSums {
+    fn clone(&self) -> CentreSums {
+        CentreSums {
             columns: self.columns,
             sums: self.sums.clone(),
             counts: self.counts.clone(),
@@ -84,7 +84,7 @@ impl Clone for Members {
     }
 
     /// Keeps the buffers: a reduction calls this for each block and turn.
-    fn clone_from(&mut self, from: &Members) {
+    fn clone_from(&mut self, from: &CentreSums) {
         (self.columns, self.pattern) = (from.columns, from.pattern);
         self.sums.clone_from(&from.sums);
         self.counts.clone_from(&from.counts);
@@ -93,11 +93,11 @@ impl Clone for Members {
 }
 
 struct AddLines<'a> {
-    sums: &'a mut [Line],
-    later_sums: &'a [Line],
+    sums: &'a mut [VectorLine],
+    later_sums: &'a [VectorLine],
 }
 
-impl Kernel for AddLines<'_> {
+impl SimdKernel for AddLines<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -113,7 +113,7 @@ impl Kernel for AddLines<'_> {
 ///
 /// # Panics
 /// If `x` is not whole rows of as many columns as the centres have, or there is no centre.
-pub fn members_block(isa: Isa, x: &[f64], centres: &Centres, members: &mut Members) {
+pub fn members_block(isa: Isa, x: &[f64], centres: &Centres, members: &mut CentreSums) {
     members.reset(centres.count, centres.columns);
     let mut pattern = Pattern([0; 8]);
     let adding = Adding {
@@ -135,7 +135,7 @@ pub fn weighted_members_block(
     x: &[f64],
     weights: &[f64],
     centres: &Centres,
-    members: &mut Members,
+    members: &mut CentreSums,
 ) {
     members.reset(centres.count, centres.columns);
     members.weights.resize(centres.count, 0.0);
@@ -163,10 +163,10 @@ struct AddWeighted<'a> {
     weights: &'a [f64],
     labels: &'a [u32],
     centres: &'a Centres,
-    sums: &'a mut [Line],
+    sums: &'a mut [VectorLine],
 }
 
-impl Kernel for AddWeighted<'_> {
+impl SimdKernel for AddWeighted<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -227,10 +227,10 @@ fn followed_by(pattern: u64, later: u64) -> u64 {
 }
 
 struct Adding<'a> {
-    sums: &'a mut [Line],
+    sums: &'a mut [VectorLine],
     counts: &'a mut [u64],
     /// What rows are summed less of, if they are.
-    centres: Option<&'a [Line]>,
+    centres: Option<&'a [VectorLine]>,
     pattern: &'a mut Pattern,
 }
 

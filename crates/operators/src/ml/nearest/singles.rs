@@ -44,7 +44,7 @@ const UNIT: f64 = 1.0 / (1_u64 << 24) as f64;
 
 /// Centres in singles, in the places that [`Centres`] gives them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Singles {
+pub(super) struct SingleCentres {
     negated: Vec<f32>,
     halves: Vec<f32>,
     /// Singles whose bits are each place's index. They are only moved.
@@ -55,7 +55,7 @@ pub(super) struct Singles {
     offset: f32,
 }
 
-impl Singles {
+impl SingleCentres {
     /// None: what is asked for is found by doubles alone.
     pub(super) fn clear(&mut self) {
         self.negated.clear();
@@ -221,7 +221,7 @@ const SHARED_LINES: usize = 4;
 #[inline(always)]
 fn proven<S: F32x16, const PARTS: usize, const GROUP: usize, const SINGLE: bool>(
     tile: &[SingleColumn<PARTS>],
-    centres: &Singles,
+    centres: &SingleCentres,
     start: &f64,
 ) -> ([[u32; 16]; PARTS], [u16; PARTS]) {
     let mut best = [Best {

@@ -2,13 +2,13 @@
 
 use super::{Samples, SamplesError};
 use crate::numerics::sum;
-use crate::simd::{self, Value};
+use crate::simd::{self, TableValue};
 use brambling_program::{BLOCK_ROWS, Dataset, Foreign, Partitioner, Payload, Program, blocks_of};
 use std::ops::Range;
 
 /// A whole table, from which partitions are cut without a copy.
 #[derive(Clone, Debug, Default)]
-pub struct SampleTable<E: Value = f64> {
+pub struct SampleTable<E: TableValue = f64> {
     /// The rows, one after another, `columns` values each.
     pub x: Foreign<E>,
     /// Values in a row.
@@ -21,7 +21,7 @@ pub struct SampleTable<E: Value = f64> {
     pub weights: Foreign<f64>,
 }
 
-impl<E: Value + Payload> SampleTable<E> {
+impl<E: TableValue + Payload> SampleTable<E> {
     /// Rows with a label each, or with none at all, that count alike.
     pub fn of(x: Foreign<E>, y: Foreign<f64>, columns: usize) -> SampleTable<E> {
         let targets = usize::from(!y.is_empty());

@@ -1,6 +1,6 @@
 //! When datasets are used for the last time.
 
-use crate::{BlockId, DatasetId, Node, Spec};
+use crate::{BlockId, DatasetId, ProgramNode, Spec};
 
 /// For each node of the program's own block, the datasets whose last use it is and that nobody keeps.
 pub(super) struct LastUses {
@@ -28,16 +28,16 @@ pub(super) fn last_uses(spec: &Spec) -> LastUses {
             let place = if is_root { index } else { places[at] };
             let mut stands = |block: BlockId| places[block.index()] = place;
             let stage = match *node {
-                Node::Stage(stage) => Some(stage),
-                Node::Repeat { body, .. } => {
+                ProgramNode::Stage(stage) => Some(stage),
+                ProgramNode::Repeat { body, .. } => {
                     stands(body);
                     None
                 }
-                Node::While { test, body, .. } => {
+                ProgramNode::While { test, body, .. } => {
                     stands(body);
                     Some(test)
                 }
-                Node::Branch {
+                ProgramNode::Branch {
                     then, otherwise, ..
                 } => {
                     stands(then);

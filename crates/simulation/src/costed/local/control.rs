@@ -1,7 +1,7 @@
 //! What workers and the controller say to each other, and shards that move.
 
-use super::super::control::{Bytes, News};
-use super::super::worker::Worker;
+use super::super::control::{CostedFrame, OrderNews};
+use super::super::worker::CostedWorker;
 use super::super::{Change, Nanos};
 use super::{
     CONTROLLER_TICK, Event, HANGS, Note, Orders, REPORTS, Run, TICK, id, number, shard_id,
@@ -15,7 +15,7 @@ impl Run<'_> {
     // ---- frames
 
     /// A worker says something to the controller.
-    pub(super) fn say(&mut self, now: Nanos, from: u32, bytes: Bytes) {
+    pub(super) fn say(&mut self, now: Nanos, from: u32, bytes: CostedFrame) {
         let ns = self.scenario.costs.hint_out_ns + self.scenario.costs.machine.write_ns;
         let at = now + ns as Nanos;
         let (near, far) = (from as usize, self.controller());
@@ -24,7 +24,7 @@ impl Run<'_> {
     }
 
     /// Something has come to the controller.
-    pub(super) fn on_said(&mut self, now: Nanos, from: u32, bytes: &Bytes) {
+    pub(super) fn on_said(&mut self, now: Nanos, from: u32, bytes: &CostedFrame) {
         let (frame, _) = Frame::decode(bytes).expect("a worker sends whole frames");
         match frame.body {
             Body::Message(_) => self.control.on_message(now, id(from), bytes),
@@ -43,13 +43,13 @@ impl Run<'_> {
         }
         for news in news {
             match news {
-                News::Moved => {
+                OrderNews::Moved => {
                     self.outcome.moves += 1;
                     let orders = self.orders.front_mut().expect("a move that was ordered");
                     orders.under_way -= 1;
                     self.agenda.note(now, Event::Orders);
                 }
-                News::Over => {}
+                OrderNews::Over => {}
             }
         }
     }
@@ -108,7 +108,7 @@ impl Run<'_> {
     }
 
     /// The helper of a worker hands on what the controller says.
-    fn hand_over(&mut self, mut at: Nanos, from: u32, frames: Vec<(WorkerId, Bytes)>) {
+    fn hand_over(&mut self, mut at: Nanos, from: u32, frames: Vec<(WorkerId, CostedFrame)>) {
         let ns = self.scenario.costs.hint_out_ns + self.scenario.costs.machine.write_ns;
         for (to, bytes) in frames {
             at += ns as Nanos;
@@ -233,7 +233,7 @@ impl Run<'_> {
         let newcomer = self.workers.len() as u32;
         let job = self.control.key().job;
         let map = PartitionMap::new([work.shards(), 1]);
-        let worker = Worker::new(job, work.cores, map, false);
+        let worker = CostedWorker::new(job, work.cores, map, false);
         self.workers.push(worker);
         self.place_in_tree.push(None);
         self.control.register(now, id(newcomer), work.cores);

@@ -1,7 +1,7 @@
 //! Signals, models, turns of shards, and what they found.
 
 use super::super::worker::Core;
-use super::super::{Nanos, Spread};
+use super::super::{Nanos, SpreadShape};
 use super::{Event, MERGED_BITS, Note, Run};
 use brambling_program::tree::TreeNode;
 use brambling_protocol::frame::FAN_OUT;
@@ -60,7 +60,7 @@ impl Run<'_> {
         let ns = (encode + costs.machine.write_ns) as Nanos;
         let to = match note {
             // The engine hands these on, however the rest goes.
-            Note::Signal(_) if self.scenario.spread == Spread::Direct => {
+            Note::Signal(_) if self.scenario.spread == SpreadShape::Direct => {
                 self.below_by(from, FAN_OUT)
             }
             _ => self.below(from),
@@ -76,9 +76,9 @@ impl Run<'_> {
     fn below(&self, worker: u32) -> Vec<u32> {
         let is_root = worker == self.root();
         match self.scenario.spread {
-            Spread::Direct if is_root => self.tree[1..].to_vec(),
-            Spread::Direct => Vec::new(),
-            Spread::Relayed { fan_out } => self.below_by(worker, fan_out as usize),
+            SpreadShape::Direct if is_root => self.tree[1..].to_vec(),
+            SpreadShape::Direct => Vec::new(),
+            SpreadShape::Relayed { fan_out } => self.below_by(worker, fan_out as usize),
         }
     }
 
@@ -172,7 +172,7 @@ impl Run<'_> {
             None if worker == self.root() => costs.fold_ns + costs.piece_out_ns,
             None => costs.fold_ns + costs.piece_out_ns + costs.machine.write_ns,
         };
-        if scenario.spread == Spread::Direct {
+        if scenario.spread == SpreadShape::Direct {
             ns += self.credits() * (costs.hint_out_ns + costs.machine.write_ns);
         }
         scenario.work.kernels_ns(shard) + ns as Nanos
@@ -199,8 +199,8 @@ impl Run<'_> {
         let told =
             (self.below(worker).len() + 1) as f64 * (costs.hint_out_ns + costs.machine.write_ns);
         match self.scenario.spread {
-            Spread::Direct => 0,
-            Spread::Relayed { .. } => (0.5 * (heard + told)) as Nanos,
+            SpreadShape::Direct => 0,
+            SpreadShape::Relayed { .. } => (0.5 * (heard + told)) as Nanos,
         }
     }
 
@@ -235,7 +235,7 @@ impl Run<'_> {
         let leaves = place.leaves.is_some();
         self.outcome.turns += 1;
         self.outcome.tasks += self.scenario.work.tasks_per_turn();
-        if self.scenario.spread == Spread::Direct {
+        if self.scenario.spread == SpreadShape::Direct {
             // As many credits come from the others as go to them.
             let costs = &self.scenario.costs;
             let ns = self.credits() * (costs.hint_in_ns + costs.read_ns());
@@ -308,9 +308,9 @@ impl Run<'_> {
         let costs = &self.scenario.costs;
         let mut ns = f64::from(self.pieces) * costs.fold_ns + 4.0 * costs.task_ns;
         ns += match self.scenario.spread {
-            Spread::Direct => self.credits() * (costs.hint_out_ns + costs.machine.write_ns),
+            SpreadShape::Direct => self.credits() * (costs.hint_out_ns + costs.machine.write_ns),
             // The helper takes in what each worker's shards have retired.
-            Spread::Relayed { .. } => self.credits() * (costs.hint_in_ns + costs.read_ns()),
+            SpreadShape::Relayed { .. } => self.credits() * (costs.hint_in_ns + costs.read_ns()),
         };
         self.agenda.note(now + ns as Nanos, Event::Decided);
     }

@@ -2,24 +2,24 @@
 //! that come later are counted here, and those that leave.
 #![allow(unsafe_code)] // Fills the cells of shards before any of them is queued.
 
-use super::{AWAY, Body, Job, JobOptions, Resident, Station, WEIGHT_MAX};
+use super::{AWAY, Job, JobOptions, LoadedShard, ShardCell, ThreadState, WEIGHT_MAX};
 use crate::arrivals::Arrivals;
 use crate::executor::board::Board;
 use crate::executor::failure::{Failure, Rank};
-use crate::executor::meter::{Dial, Meter};
+use crate::executor::meter::{Meter, ShardGauge};
 use crate::executor::open::Flows;
 use crate::executor::panics;
-use crate::executor::sleep::Beds;
+use crate::executor::parker::Parkers;
+use crate::executor::remote::{Membership, Remote};
 use crate::executor::steps::Steps;
-use crate::executor::ties::{Membership, Ties};
 use crate::executor::times::{Notebook, time_kernels};
 use crate::executor::weights::Weights;
 use crate::executor::woken::Woken;
 use crate::node::NodeError;
 use crate::shard::Shard;
-use crate::waits::Waits;
+use crate::waiting::WaitingRoom;
 use brambling_exchange::OPEN_TURNS;
-use brambling_exchange::in_process::{At, InProcess, Keeper, Mailbox, Slots};
+use brambling_exchange::in_process::{InProcess, Keeper, Mailbox, ShardSide, Slots};
 use brambling_memory::Class;
 use brambling_program::{
     DatasetId, ExchangeId, ExchangePlan, GroupId, Plan, Program, ShardId, StageKind, Value,
@@ -32,8 +32,8 @@ use std::time::Instant;
 
 impl Job {
     /// Places a program's shards on a pool's threads. They are made there when the job starts.
-    pub fn new(plan: Plan, beds: &Beds, options: JobOptions) -> Arc<Job> {
-        Job::build(plan, beds, options, None).expect("without ties nothing is refused")
+    pub fn new(plan: Plan, parkers: &Parkers, options: JobOptions) -> Arc<Job> {
+        Job::build(plan, parkers, options, None).expect("without ties nothing is refused")
     }
 
     /// This worker's part of a job in a cluster: its shards are made here, others may come and go, and the job ends when
@@ -43,20 +43,20 @@ impl Job {
     /// When a shard cannot be here: the node is not fresh, or its map is another program's.
     pub fn member(
         plan: Plan,
-        beds: &Beds,
+        parkers: &Parkers,
         options: JobOptions,
         membership: Membership,
     ) -> Result<Arc<Job>, NodeError> {
-        Job::build(plan, beds, options, Some(membership))
+        Job::build(plan, parkers, options, Some(membership))
     }
 
     fn build(
         mut plan: Plan,
-        beds: &Beds,
+        parkers: &Parkers,
         options: JobOptions,
         membership: Option<Membership>,
     ) -> Result<Arc<Job>, NodeError> {
-        let threads = beds.threads();
+        let threads = parkers.threads();
         let notebooks = match options.timed_calls {
             None => Box::default(),
             Some(calls) => {
@@ -71,18 +71,22 @@ impl Job {
         let (residents, homes, numbers) = place(&plan, threads, is_here);
         let shards = residents.len();
         let spill = membership.as_ref().and_then(|it| it.node.spill().cloned());
-        let waits = Waits::new(options.budget.clone(), spill);
+        let waits = WaitingRoom::new(options.budget.clone(), spill);
         let waits = match &options.files {
             Some(files) => waits.returning(files.clone(), threads as usize),
             None => waits,
         };
-        let ties = membership.map(|membership| Ties::new(membership, &plan, &numbers, shards));
-        let ties = ties.transpose()?.map(Box::new);
-        let exchanges = exchanges(&plan, ties.as_deref(), &numbers);
-        let mailed = mailed(&plan, &exchanges, ties.is_some());
+        let remote = membership.map(|membership| Remote::new(membership, &plan, &numbers, shards));
+        let remote = remote.transpose()?.map(Box::new);
+        let exchanges = exchanges(&plan, remote.as_deref(), &numbers);
+        let mailbox_exchanges = mailbox_exchanges(&plan, &exchanges, remote.is_some());
         let flows = flows(&plan);
         let (boards, ends) = boards(&plan, shards);
-        let starts_here = |number| ties.as_ref().is_none_or(|ties| ties.starts_here(number));
+        let starts_here = |number| {
+            remote
+                .as_ref()
+                .is_none_or(|remote| remote.starts_here(number))
+        };
         let owner = |(number, home): (u32, &u32)| match starts_here(number) {
             // A shard belongs to its home before it is made, so that what comes early is posted
             // there.
@@ -95,24 +99,24 @@ impl Job {
             .filter(|(number, _)| starts_here(*number));
         // Open before any thread runs: a source may be quicker than its destination's maker.
         here.for_each(|(_, resident)| resident.mailbox.open());
-        let stations = stations(threads, &homes);
+        let thread_states = thread_states(threads, &homes);
         let homes = homes.iter().map(|home| AtomicU32::new(*home)).collect();
         Ok(Arc::new_cyclic(|weak| Job {
-            ties,
+            remote,
             exchanges,
-            mailed,
+            mailbox_exchanges,
             waits,
             flows,
             boards,
             ends,
             owners,
-            stations,
-            beds: beds.clone(),
+            thread_states,
+            parkers: parkers.clone(),
             notebooks,
             settled: AtomicU32::new(0),
             unfinished: AtomicUsize::new(shards),
             stop: AtomicBool::new(false),
-            mail_from: AtomicU32::new(threads),
+            ring_from: AtomicU32::new(threads),
             failure: Mutex::new(None),
             exchange_bytes: AtomicI64::new(0),
             pending: AtomicUsize::new(0),
@@ -132,7 +136,7 @@ impl Job {
     /// Makes the shards that were placed on a thread, unless somebody has begun to: `maker`, who calls it, is their home then. The last to be
     /// done with a thread's shards starts the job.
     pub(in crate::executor) fn settle(&self, placed: u32, maker: u32) {
-        if self.stations[placed as usize]
+        if self.thread_states[placed as usize]
             .is_claimed
             // AcqRel: one of two threads makes the shards, and whoever comes second sees that they
             // are claimed.
@@ -147,7 +151,7 @@ impl Job {
         // AcqRel: the last one has acquired what all others made, and `started` hands it on.
         if self.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.threads() {
             let _ = self.started.set(Instant::now());
-            self.beds.wake_all();
+            self.parkers.wake_all();
             // Whoever has turned to another job meanwhile has not queued its shards: thieves find them in its mail.
             fence(Ordering::SeqCst);
             if self.shares() {
@@ -157,9 +161,9 @@ impl Job {
     }
 
     fn make_all(&self, placed: u32, maker: u32) -> Result<(), Box<(Rank, Failure)>> {
-        let ties = self.ties.as_ref();
-        let starts_here = |number: &u32| ties.is_none_or(|ties| ties.starts_here(*number));
-        for number in self.stations[placed as usize]
+        let remote = self.remote.as_ref();
+        let starts_here = |number: &u32| remote.is_none_or(|remote| remote.starts_here(*number));
+        for number in self.thread_states[placed as usize]
             .placed
             .clone()
             .filter(starts_here)
@@ -179,7 +183,7 @@ impl Job {
             let body = self
                 .make(resident)
                 .map_err(|failure| Box::new((rank, failure)))?;
-            resident.dial.begin(body.charged_bytes);
+            resident.gauge.begin(body.charged_bytes);
             // SAFETY: the shard belongs to its maker, the caller, and is queued nowhere yet.
             unsafe {
                 *resident.arrivals.get() = self.arrivals(resident.id());
@@ -192,9 +196,9 @@ impl Job {
     /// Counts what a shard that has come takes here.
     pub(in crate::executor) fn charge_arrived(
         &self,
-        resident: &Resident,
-        mut body: Body,
-    ) -> Result<Body, Failure> {
+        resident: &ShardCell,
+        mut body: LoadedShard,
+    ) -> Result<LoadedShard, Failure> {
         let bytes = body.cells.iter().map(|cell| cell.bytes() as u64).sum();
         let charged = self.options.budget.adjust(Class::Resident, 0, bytes);
         charged.map_err(|source| Failure::OutOfMemory {
@@ -209,12 +213,12 @@ impl Job {
     }
 
     fn arrivals(&self, shard: ShardId) -> Arrivals {
-        let lanes = self.mailed[shard.group.index()].iter().copied();
+        let lanes = self.mailbox_exchanges[shard.group.index()].iter().copied();
         Arrivals::new(shard, lanes, OPEN_TURNS)
     }
 
-    fn make(&self, resident: &Resident) -> Result<Body, Failure> {
-        let Resident { group, index, .. } = *resident;
+    fn make(&self, resident: &ShardCell) -> Result<LoadedShard, Failure> {
+        let ShardCell { group, index, .. } = *resident;
         let plan = &self.plan;
         let mut cells = Vec::new();
         let mut charged_bytes = 0;
@@ -233,7 +237,7 @@ impl Job {
             cells.push(value);
         }
         let code = &plan.codes[group.index()];
-        Ok(Body {
+        Ok(LoadedShard {
             shard: Shard::new(ShardId { group, index }, code),
             steps: Steps::new(self, ShardId { group, index }),
             weights: Weights::of(&cells),
@@ -278,10 +282,11 @@ pub fn initial(
 }
 
 /// One for each thread, with the shards that are placed there, and one for the caller.
-fn stations(threads: u32, homes: &[u32]) -> Box<[Station]> {
+fn thread_states(threads: u32, homes: &[u32]) -> Box<[ThreadState]> {
     let first_of = |thread| homes.partition_point(|home| *home < thread) as u32;
-    let station = |thread| Station::new(homes.len(), first_of(thread)..first_of(thread + 1));
-    (0..=threads).map(station).collect()
+    let thread_state =
+        |thread| ThreadState::new(homes.len(), first_of(thread)..first_of(thread + 1));
+    (0..=threads).map(thread_state).collect()
 }
 
 /// Where signals tell their outcomes, and outermost loops their ends.
@@ -299,10 +304,10 @@ fn boards(plan: &Plan, shards: usize) -> (Box<[Option<Board>]>, Box<[Board]>) {
 }
 
 /// The exchanges of a program in this process, with places or stamps for the shards that start here. What is
-/// merged on its way, or may be spilled, goes by mail alone.
+/// merged on its way, or may be spilled, goes through the mailbox alone.
 fn exchanges(
     plan: &Plan,
-    ties: Option<&Ties>,
+    remote: Option<&Remote>,
     numbers: &[Box<[u32]>],
 ) -> Box<[Option<Box<InProcess>>]> {
     let mut slots = Slots::BYTES_MAX;
@@ -310,13 +315,14 @@ fn exchanges(
         let (id, exchange) = (ExchangeId(id), exchange.as_ref()?);
         let piece = plan.program.piece_type(id);
         // What is merged on its way, or may be spilled, has no place; nor have chunks, of which nobody knows how many there are.
-        let by_mail = is_streamed(plan, id)
-            || ties.is_some_and(|ties| ties.merges(id) || (ties.spills() && !piece.is_fixed()));
+        let by_mailbox = is_streamed(plan, id)
+            || remote
+                .is_some_and(|remote| remote.merges(id) || (remote.spills() && !piece.is_fixed()));
         let at = |group: GroupId, index: u32| {
             let number = numbers[group.index()][index as usize];
-            At {
+            ShardSide {
                 number,
-                starts_here: !by_mail && ties.is_none_or(|ties| ties.starts_here(number)),
+                starts_here: !by_mailbox && remote.is_none_or(|remote| remote.starts_here(number)),
             }
         };
         let sides = (
@@ -344,8 +350,8 @@ fn flows(plan: &Plan) -> Flows {
     (0..).zip(&plan.exchanges).map(flow).collect()
 }
 
-/// By group, the exchanges of which something may come by mail: all that lead to it in a cluster, else those whose pieces have no places.
-fn mailed(
+/// By group, the exchanges of which something may come through the mailbox: all that lead to it in a cluster, else those whose pieces have no places.
+fn mailbox_exchanges(
     plan: &Plan,
     exchanges: &[Option<Box<InProcess>>],
     is_member: bool,
@@ -365,7 +371,7 @@ fn mailed(
 }
 
 /// Shards, their homes, and the number of each by group and index.
-type Placement = (Box<[Resident]>, Box<[u32]>, Box<[Box<[u32]>]>);
+type Placement = (Box<[ShardCell]>, Box<[u32]>, Box<[Box<[u32]>]>);
 
 /// Numbers the shards by thread, then group, then index: contiguous ranges of each group on each thread. Those that are
 /// here are spread evenly over the threads, and so are the others, which may come.
@@ -407,12 +413,12 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
                 .filter(|(_, home)| **home == thread)
             {
                 numbers[group][index] = residents.len() as u32;
-                residents.push(Resident {
+                residents.push(ShardCell {
                     group: GroupId(group as u32),
                     index: index as u32,
                     woken: Woken::default(),
                     slices: AtomicU32::new(0),
-                    dial: Dial::default(),
+                    gauge: ShardGauge::default(),
                     mailbox: Mailbox::new(false),
                     arrivals: UnsafeCell::new(Arrivals::default()),
                     body: UnsafeCell::new(None),

@@ -17,7 +17,11 @@ impl Job {
             ..Tally::default()
         };
         tally.wall = Duration::from_nanos(self.wall_ns.load(Ordering::Relaxed) as u64);
-        for thread in self.stations.iter().map(|station| &station.tally) {
+        for thread in self
+            .thread_states
+            .iter()
+            .map(|thread_state| &thread_state.tally)
+        {
             tally.tasks += thread.tasks.load(Ordering::Relaxed);
             tally.slices += thread.slices.load(Ordering::Relaxed);
             tally.busy += Duration::from_nanos(thread.busy_ns.load(Ordering::Relaxed));
@@ -59,9 +63,9 @@ impl Job {
         let group = self.plan.group_of_dataset[dataset.index()];
         let number = self.number(group, index) as usize;
         let arrived = self
-            .ties
+            .remote
             .as_ref()
-            .and_then(|ties| ties.take_arrived(number as u32));
+            .and_then(|remote| remote.take_arrived(number as u32));
         if let Some(mut parts) = arrived {
             let body = travel::unpack(self, ShardId { group, index }, &mut parts);
             let (body, _) = body.map_err(|error| Failure::Internal {

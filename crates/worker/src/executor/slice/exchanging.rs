@@ -1,20 +1,22 @@
 //! Scatters and gathers: what their kernels are lent, and who hears of it.
-#![allow(unsafe_code)] // Lends kernels their ports, and touches the thread's run queue inside its zone.
+#![allow(unsafe_code)] // Lends kernels their ports, and touches the thread's ready queue under its queue lock.
 
-use super::around::Around;
-use super::{Lack, Slice, mail};
+use super::view::ShardView;
+use super::{MissingSource, Slice, mailbox};
 use crate::arrivals::Arrivals;
 use crate::executor::job::Job;
-use crate::executor::steps::By;
-use crate::executor::watch::{Watch, Watches};
+use crate::executor::steps::GatherKeeper;
+use crate::executor::watch::{StampWatch, Watches};
 use crate::node::NodeError;
 use crate::pieces::{PieceMap, PieceQueue};
-use crate::waits::At;
+use crate::waiting::ExchangeTurn;
 use brambling_exchange::in_process::{
-    DestinationEnd, Destinations, Heard, InProcess, Keeper, SourceEnd,
+    DestinationEnd, Destinations, InProcess, Keeper, SourceEnd, TurnStatus,
 };
 use brambling_memory::{Class, OutOfMemory};
-use brambling_program::{Context, ExchangeId, Kernel, KernelError, Pieces, Progress, Sink, Turn};
+use brambling_program::{
+    Context, ExchangeId, GatherPieces, Kernel, KernelError, Progress, Sink, Turn,
+};
 use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,7 +26,7 @@ impl<'a> Slice<'a, '_> {
     pub(super) fn scatter(
         &mut self,
         source: SourceEnd<'a>,
-        (id, turn): At,
+        (id, turn): ExchangeTurn,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
@@ -52,9 +54,9 @@ impl<'a> Slice<'a, '_> {
     /// Some of its destinations do not look at their places any more: they get what lies there in another way.
     #[cold]
     #[inline(never)]
-    fn take_back(&self, source: SourceEnd<'a>, at: At) -> Result<(), NodeError> {
+    fn take_back(&self, source: SourceEnd<'a>, at: ExchangeTurn) -> Result<(), NodeError> {
         let mut left = Vec::new();
-        let looks_here = |number| self.job.needs_mail(number).is_some();
+        let looks_here = |number| self.job.needs_ringing(number).is_some();
         source.take_back(at.1, looks_here, |destination, piece| {
             left.push((destination, piece));
         });
@@ -63,38 +65,38 @@ impl<'a> Slice<'a, '_> {
 
     /// A scatter that does not always write to the same places.
     #[inline(never)]
-    pub(super) fn scatter_otherwise(
+    pub(super) fn scatter_general(
         &mut self,
-        by: By,
-        (id, turn): At,
+        by: GatherKeeper,
+        (id, turn): ExchangeTurn,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
         let exchange = self.job.exchange(id);
         match exchange.source(turn, self.resident.index) {
-            Some(source) if by == By::Places => {
+            Some(source) if by == GatherKeeper::Slots => {
                 self.scatter(source, (id, turn), kernel, args, context)
             }
             _ => self.scatter_by_mail(exchange, (id, turn), kernel, args, context),
         }
     }
 
-    /// A scatter of what comes by mail, wherever its destinations are.
+    /// A scatter of what comes through the mailbox, wherever its destinations are.
     #[inline(never)]
     fn scatter_by_mail(
         &mut self,
         exchange: &'a InProcess,
-        (id, turn): At,
+        (id, turn): ExchangeTurn,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
         let (job, source) = (self.job, self.resident.index);
         let piece = job.plan.program.piece_type(id);
-        let spares = job.ties.as_ref().map(|ties| &**ties.spares(id));
+        let spares = job.remote.as_ref().map(|remote| &**remote.spares(id));
         // In a cluster what finds no room is spilled, so it counts when it has been written.
-        let budget = job.ties.is_none().then_some(&job.options.budget);
+        let budget = job.remote.is_none().then_some(&job.options.budget);
         let links = exchange.links().at(turn);
         let mut pieces = PieceMap::new(source, links, piece, spares, budget);
         let mut sink = Sink::Other(&mut pieces);
@@ -142,12 +144,12 @@ impl<'a> Slice<'a, '_> {
     pub(super) fn gather(
         &mut self,
         end: DestinationEnd<'a>,
-        (id, turn): At,
+        (id, turn): ExchangeTurn,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
-        let mut pieces = Pieces::Slots(end.pieces(turn));
+        let mut pieces = GatherPieces::Slots(end.pieces(turn));
         // SAFETY: the pieces outlive the call.
         unsafe { context.lend_source(&mut pieces) };
         let progress = self.call(kernel, args, context);
@@ -160,56 +162,59 @@ impl<'a> Slice<'a, '_> {
         Progress::Done
     }
 
-    /// The same, where something may come by mail. A function of its own: what a job alone runs has no registers to spare for it.
+    /// The same, where something may come through the mailbox. A function of its own: what a job alone runs has no registers to spare for it.
     #[inline(never)]
-    pub(super) fn gather_tied(
+    pub(super) fn gather_remote(
         &mut self,
         end: DestinationEnd<'a>,
-        at: At,
-        around: &mut Around<'a, '_>,
+        at: ExchangeTurn,
+        around: &mut ShardView<'a, '_>,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
         match self.gather(end, at, kernel, args, context) {
-            Progress::Done => told(context, self.has_gathered(at, around.arrivals, By::Places)),
+            Progress::Done => told(
+                context,
+                self.has_gathered(at, around.arrivals, GatherKeeper::Slots),
+            ),
             progress => progress,
         }
     }
 
     /// A gather that does not always read from the same places.
     #[inline(never)]
-    pub(super) fn gather_otherwise(
+    pub(super) fn gather_general(
         &mut self,
-        by: By,
-        at: At,
-        around: &mut Around<'a, '_>,
+        by: GatherKeeper,
+        at: ExchangeTurn,
+        around: &mut ShardView<'a, '_>,
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
     ) -> Progress {
         let exchange = self.job.exchange(at.0);
         match exchange.destination(at.1, self.resident.index) {
-            Some(end) if by == By::Places && self.job.ties.is_none() => {
+            Some(end) if by == GatherKeeper::Slots && self.job.remote.is_none() => {
                 self.gather(end, at, kernel, args, context)
             }
-            Some(end) if by == By::Places => {
-                self.gather_tied(end, at, around, kernel, args, context)
+            Some(end) if by == GatherKeeper::Slots => {
+                self.gather_remote(end, at, around, kernel, args, context)
             }
             _ => {
-                let mail = (&mut *around.arrivals, by);
-                self.gather_mail(exchange, at, mail, kernel, args, context)
+                let doorbell = (&mut *around.arrivals, by);
+                self.gather_mail(exchange, at, doorbell, kernel, args, context)
             }
         }
     }
 
-    /// A gather of what has come by mail.
+    /// A gather of what has come through the mailbox.
     #[inline(never)]
     fn gather_mail(
         &mut self,
         exchange: &InProcess,
-        at: At,
-        (arrivals, by): (&mut Arrivals, By),
+        at: ExchangeTurn,
+        (arrivals, by): (&mut Arrivals, GatherKeeper),
         kernel: &dyn Kernel,
         args: *const *mut u8,
         context: &mut Context<'_>,
@@ -218,14 +223,14 @@ impl<'a> Slice<'a, '_> {
         let taken = arrivals.take(at, job, &job.waits).map_err(NodeError::from);
         let values = taken.and_then(|taken| {
             let value =
-                |(source, taken)| Ok((source, mail::value(job, (at, index), source, taken)?));
+                |(source, taken)| Ok((source, mailbox::value(job, (at, index), source, taken)?));
             taken.into_iter().map(value).collect()
         });
         let mut pieces = match values {
             Ok(values) => PieceQueue::new(values),
             Err(error) => return told(context, Err(error)),
         };
-        let mut source = Pieces::Other(&mut pieces);
+        let mut source = GatherPieces::Other(&mut pieces);
         // SAFETY: the pieces outlive the call.
         unsafe { context.lend_source(&mut source) };
         let progress = self.call(kernel, args, context);
@@ -235,7 +240,7 @@ impl<'a> Slice<'a, '_> {
         // What they held is given back before their sources hear of room.
         pieces
             .into_values()
-            .for_each(|value| mail::recycle(job, at.0, value));
+            .for_each(|value| mailbox::recycle(job, at.0, value));
         // Before the sources hear of it: what they send next finds the room that this gives back.
         arrivals.retire(at, &job.waits);
         exchange.retire(at.1, index, |source| self.has_made_room(at.0, source));
@@ -258,24 +263,24 @@ impl<'a> Slice<'a, '_> {
 
     /// Has the home thread look at what sources elsewhere owe the shard. A guest goes home by mail.
     #[inline]
-    pub(super) fn watch(&mut self, lacks: &[Lack<'a>]) {
+    pub(super) fn watch(&mut self, missing: &[MissingSource<'a>]) {
         if self.job.home(self.number) == self.thread {
-            for lack in lacks {
-                watch_for(self.job, self.watches, self.number, *lack);
+            for missing_source in missing {
+                watch_for(self.job, self.watches, self.number, *missing_source);
             }
         }
     }
 
     /// A shard of another thread must hear that a turn has ended, unless that thread looks at the marks. Whether it looks here at all.
     #[inline(never)]
-    fn tell_far(&self, number: u32) -> bool {
+    fn tell_another_thread(&self, number: u32) -> bool {
         let job = self.job;
-        let Some(needs_mail) = job.needs_mail(number) else {
+        let Some(needs_ringing) = job.needs_ringing(number) else {
             return false;
         };
         // Nobody looks at the marks of a shard that runs as a guest.
         let is_guest = job.home(self.number) != self.thread;
-        if is_guest || needs_mail {
+        if is_guest || needs_ringing {
             job.post(number);
         }
         true
@@ -321,41 +326,41 @@ impl<'t, 'a, 's> Sent<'t, 'a, 's> {
 
 impl<'a> Destinations<'a> for Sent<'_, 'a, '_> {
     #[inline(always)]
-    fn is_near(&self, number: u32) -> bool {
+    fn is_on_this_thread(&self, number: u32) -> bool {
         // Acquire: as in `Job::belongs_to`.
         self.owners[number as usize].load(Ordering::Acquire) == self.thread
     }
 
     #[inline(always)]
-    fn reached(&mut self, number: u32, heard: impl FnOnce() -> Heard<'a>) {
+    fn reached(&mut self, number: u32, heard: impl FnOnce() -> TurnStatus<'a>) {
         // This very shard looks itself, when it comes to its gather.
         if number == self.number {
             return;
         }
         match heard() {
-            // SAFETY: inside our own zone, and the reference ends here.
-            Heard::All => unsafe { self.slice.job.ready(self.thread) }.insert(number),
-            Heard::Missing { mark: None, .. } => {}
-            Heard::Missing {
+            // SAFETY: under our own queue lock, and the reference ends here.
+            TurnStatus::Complete => unsafe { self.slice.job.ready(self.thread) }.insert(number),
+            TurnStatus::Missing { mark: None, .. } => {}
+            TurnStatus::Missing {
                 source,
                 mark: Some(mark),
             } => {
                 if self.slice.job.home(number) == self.thread {
-                    let lack = Lack {
+                    let missing_source = MissingSource {
                         exchange: self.id,
                         turn: self.turn,
                         source,
                         mark,
                     };
-                    watch_for(self.slice.job, self.slice.watches, number, lack);
+                    watch_for(self.slice.job, self.slice.watches, number, missing_source);
                 }
             }
         }
     }
 
     #[inline(always)]
-    fn sent_far(&mut self, number: u32) -> bool {
-        self.slice.tell_far(number)
+    fn sent_to_another_thread(&mut self, number: u32) -> bool {
+        self.slice.tell_another_thread(number)
     }
 }
 
@@ -366,14 +371,14 @@ pub(in crate::executor) fn watch_for<'a>(
     job: &'a Job,
     watches: &mut Watches<'a>,
     number: u32,
-    lack: Lack<'a>,
+    missing_source: MissingSource<'a>,
 ) {
-    if job.home(lack.source) != job.home(number) {
+    if job.home(missing_source.source) != job.home(number) {
         let resident = &job.residents[number as usize];
-        watches.add(Watch {
-            mark: lack.mark,
-            exchange: lack.exchange,
-            turn: lack.turn,
+        watches.add(StampWatch {
+            mark: missing_source.mark,
+            exchange: missing_source.exchange,
+            turn: missing_source.turn,
             number,
             slices: resident.slices.load(Ordering::Relaxed),
         });

@@ -2,16 +2,16 @@
 
 use super::Slice;
 use crate::executor::failure::Failure;
-use crate::executor::job::Body;
+use crate::executor::job::LoadedShard;
 use crate::node::NodeError;
 use brambling_memory::{Class, OutOfMemory};
 use brambling_program::{Action, KernelError, StageId, StageKind, Task, Turn};
 
 impl Slice<'_, '_> {
     /// Tells the budget what the shard's cells take by now.
-    pub(super) fn charge(&self, body: &mut Body) -> Result<(), Failure> {
+    pub(super) fn charge(&self, body: &mut LoadedShard) -> Result<(), Failure> {
         let code = &self.job.plan.codes[self.resident.group.index()];
-        let Body {
+        let LoadedShard {
             weights,
             cells,
             charged_bytes,

@@ -1,15 +1,15 @@
 //! Streaming stages: their tasks are opened, called, and closed, and what they are lent meanwhile.
 #![allow(unsafe_code)] // Lends kernels their ports.
 
-use super::around::Around;
 use super::exchanging::told;
-use super::{Slice, mail};
-use crate::arrivals::{Arrivals, Letter};
-use crate::cargo::{Bytes, Cargo};
-use crate::executor::job::{Body, Job, Resident};
-use crate::executor::open::{Open, Outlet};
+use super::view::ShardView;
+use super::{Slice, mailbox};
+use crate::arrivals::{Arrivals, Delivery};
+use crate::executor::job::{Job, LoadedShard, ShardCell};
+use crate::executor::open::{OpenStreamTask, Outlet};
 use crate::node::NodeError;
-use crate::waits::{At, Charges, Kept};
+use crate::piece_data::{PieceBytes, PieceData};
+use crate::waiting::{Charges, ExchangeTurn, WaitingPiece};
 use brambling_exchange::Item;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
@@ -26,8 +26,8 @@ impl<'a> Slice<'a, '_> {
     pub(super) fn stream(
         &mut self,
         at: Position,
-        around: &mut Around<'a, '_>,
-        opened: &mut Vec<Open>,
+        around: &mut ShardView<'a, '_>,
+        opened: &mut Vec<OpenStreamTask>,
         (kernel, args): (&dyn Kernel, *const *mut u8),
         context: &mut Context<'_>,
     ) -> Progress {
@@ -39,13 +39,13 @@ impl<'a> Slice<'a, '_> {
         });
         let open = &mut opened[place];
         self.set_busy(open, true);
-        open.lacks.clear();
+        open.missing.clear();
         let progress = self.call_open(open, around.arrivals, (kernel, args), context);
         match progress {
             Progress::More | Progress::Pending => {
                 // One that waits for what has not come slows nobody: its sources may be what it
                 // waits for.
-                let is_busy = progress == Progress::More || open.lacks.is_empty();
+                let is_busy = progress == Progress::More || open.missing.is_empty();
                 self.set_busy(open, is_busy);
                 progress
             }
@@ -63,7 +63,7 @@ impl<'a> Slice<'a, '_> {
     /// Calls it, and sends what it says when it is done.
     fn call_open(
         &self,
-        open: &mut Open,
+        open: &mut OpenStreamTask,
         arrivals: &mut Arrivals,
         (kernel, args): (&dyn Kernel, *const *mut u8),
         context: &mut Context<'_>,
@@ -90,7 +90,7 @@ impl<'a> Slice<'a, '_> {
         }
     }
 
-    fn open(&self, at: Position) -> Open {
+    fn open(&self, at: Position) -> OpenStreamTask {
         let job = self.job;
         let code = &job.plan.codes[self.resident.group.index()];
         let mut tasks = code.tasks.iter();
@@ -102,11 +102,11 @@ impl<'a> Slice<'a, '_> {
                 .links()
                 .fan_out(at.turn, self.resident.index)
         });
-        Open::new(at, stream, fan_out)
+        OpenStreamTask::new(at, stream, fan_out)
     }
 
     /// A task has ended that took from these: what is left of them is not wanted.
-    fn close(&self, mut open: Open, arrivals: &mut Arrivals) -> Result<(), NodeError> {
+    fn close(&self, mut open: OpenStreamTask, arrivals: &mut Arrivals) -> Result<(), NodeError> {
         self.set_busy(&mut open, false);
         for &id in &open.stream.inputs {
             let at = (id, open.at.turn);
@@ -115,15 +115,15 @@ impl<'a> Slice<'a, '_> {
             exchange.retire(at.1, self.resident.index, |source| {
                 self.has_made_room(id, source);
             });
-            if let Some(ties) = &self.job.ties {
-                ties.has_retired(at, self.resident.index);
+            if let Some(remote) = &self.job.remote {
+                remote.has_retired(at, self.resident.index);
             }
         }
         Ok(())
     }
 
     /// Sources of an open task are told whether it can go on.
-    fn set_busy(&self, open: &mut Open, is_busy: bool) {
+    fn set_busy(&self, open: &mut OpenStreamTask, is_busy: bool) {
         if std::mem::replace(&mut open.is_busy, is_busy) != is_busy {
             for id in &open.stream.inputs {
                 self.job.flows[id.index()][self.resident.index as usize].set_busy(is_busy);
@@ -133,12 +133,17 @@ impl<'a> Slice<'a, '_> {
 
     /// Something has come: open tasks that found nothing of it are called again. Whether there are any.
     #[inline(never)]
-    pub(super) fn resume(&self, body: &mut Body, code: &Code, arrivals: &mut Arrivals) -> bool {
+    pub(super) fn resume(
+        &self,
+        body: &mut LoadedShard,
+        code: &Code,
+        arrivals: &mut Arrivals,
+    ) -> bool {
         let mut any = false;
         for open in &mut body.open {
             let turn = open.at.turn;
-            let mut lacks = open.lacks.iter();
-            if lacks.any(|id| arrivals.has_next((*id, turn), self.job))
+            let mut missing = open.missing.iter();
+            if missing.any(|id| arrivals.has_next((*id, turn), self.job))
                 && body.shard.complete(code, open.at)
             {
                 self.job.pending.fetch_sub(1, Ordering::AcqRel);
@@ -166,14 +171,14 @@ struct Given {
     _charges: Charges,
 }
 
-/// What a call of an open task is lent. It is outside of the zone, so shards are told by mail.
+/// What a call of an open task is lent. It is without the queue lock, so shards are told by doorbell.
 struct Ports<'p> {
     job: &'p Job,
     number: u32,
-    resident: &'p Resident,
+    resident: &'p ShardCell,
     at: Position,
     arrivals: &'p mut Arrivals,
-    open: &'p mut Open,
+    open: &'p mut OpenStreamTask,
     /// Its output.
     links: Option<LinksAt<'p>>,
     given: Vec<Given>,
@@ -184,7 +189,7 @@ impl<'p> Ports<'p> {
     fn new<'a: 'p>(
         slice: &Slice<'a, '_>,
         arrivals: &'p mut Arrivals,
-        open: &'p mut Open,
+        open: &'p mut OpenStreamTask,
     ) -> Ports<'p> {
         let (job, at) = (slice.job, open.at);
         let links = |id| job.exchange(id).links().at(at.turn);
@@ -204,7 +209,7 @@ impl<'p> Ports<'p> {
     /// The kernel has returned: it has no chunk any more.
     fn let_go(&mut self) {
         for given in self.given.drain(..) {
-            mail::recycle(self.job, given.from, given.value);
+            mailbox::recycle(self.job, given.from, given.value);
         }
     }
 
@@ -221,11 +226,11 @@ impl<'p> Ports<'p> {
             Poll::Ready(None) => return Ok(Polled::Ended),
             Poll::Pending => {
                 // Noted for `resume`, which looks for these alone.
-                self.open.lacks.push(from);
+                self.open.missing.push(from);
                 return Ok(Polled::Nothing);
             }
         };
-        let mut value = mail::value(self.job, (at, self.resident.index), source, taken)?;
+        let mut value = mailbox::value(self.job, (at, self.resident.index), source, taken)?;
         value.make_unique();
         let place = value.as_ptr();
         // Kept until the next poll, and so is its charge: the kernel reads it where it lies.
@@ -245,7 +250,7 @@ impl<'p> Ports<'p> {
         here.or_else(|| (0..self.fan_out()).find(is_it))
     }
 
-    fn to(&self, destination: u32) -> (At, ShardId, u32) {
+    fn to(&self, destination: u32) -> (ExchangeTurn, ShardId, u32) {
         let id = self.open.stream.output.expect("it has an output");
         let group = self.job.ends(id).destination;
         let index = destination;
@@ -275,14 +280,16 @@ impl<'p> Ports<'p> {
                 self.refuse(at.0, encoding.len() as u64);
                 return Ok(());
             }
-            mail::recycle(job, at.0, value);
-            let cargo = Cargo::Bytes(encoding.into());
+            mailbox::recycle(job, at.0, value);
+            let cargo = PieceData::Bytes(encoding.into());
             return job
-                .ties()
+                .remote()
                 .streamed(job, at, to, &piece(source, (chunk, false), cargo));
         }
         let lowest = job.exchange(at.0).room(to.index).retired();
-        let mut admitted = job.waits.admit(at, to, 1, lowest, Cargo::Value(value))?;
+        let mut admitted = job
+            .waits
+            .admit(at, to, 1, lowest, PieceData::Value(value))?;
         let mut kept = admitted.next().expect("one for one destination");
         let flow = &job.flows[at.0.index()][to.index as usize];
         kept.slows = Some(flow.add(bytes));
@@ -297,16 +304,22 @@ impl<'p> Ports<'p> {
         self.failed.get_or_insert(error.into());
     }
 
-    fn put(&self, at: At, to: ShardId, number: u32, item: Item<Kept>) -> Result<(), NodeError> {
-        let letter = Letter { at, item };
-        match self.job.residents[number as usize].mailbox.put(letter) {
+    fn put(
+        &self,
+        at: ExchangeTurn,
+        to: ShardId,
+        number: u32,
+        item: Item<WaitingPiece>,
+    ) -> Result<(), NodeError> {
+        let delivery = Delivery { at, item };
+        match self.job.residents[number as usize].mailbox.put(delivery) {
             Ok(is_to_be_told) => {
                 if is_to_be_told && number != self.number {
                     self.job.post(number);
                 }
                 Ok(())
             }
-            Err(letter) => self.job.ties().give_back(self.job, to, at, letter.item),
+            Err(delivery) => self.job.remote().give_back(self.job, to, at, delivery.item),
         }
     }
 
@@ -322,7 +335,7 @@ impl<'p> Ports<'p> {
         if !far.is_empty() {
             let id = self.open.stream.output.expect("it has destinations");
             let at = (id, self.at.turn);
-            let said = (self.job.ties()).scattered(self.job, self.resident.id(), at, far);
+            let said = (self.job.remote()).scattered(self.job, self.resident.id(), at, far);
             if let Err(error) = said {
                 self.fail(error);
             }
@@ -332,13 +345,13 @@ impl<'p> Ports<'p> {
     fn end_at(
         &self,
         place: u32,
-        far: &mut Vec<(u32, Option<crate::cargo::Encoded>)>,
+        far: &mut Vec<(u32, Option<crate::piece_data::Encoded>)>,
     ) -> Result<(), NodeError> {
         let job = self.job;
         let Outlet { chunks, .. } = self.open.outlets[place as usize];
         let (at, to, number) = self.to(self.destination(place));
         let source = TreeNode::leaf(self.resident.index.into());
-        let nothing = Cargo::Bytes(Bytes::new());
+        let nothing = PieceData::Bytes(PieceBytes::new());
         let is_far = job.owner(number).is_none();
         match (chunks, is_far) {
             // Nothing was sent: an empty mark ends the turn, as of any scatter.
@@ -349,10 +362,10 @@ impl<'p> Ports<'p> {
             }
             (_, true) => {
                 let last = piece(source, (chunks, true), nothing);
-                job.ties().streamed(job, at, to, &last)?;
+                job.remote().streamed(job, at, to, &last)?;
             }
             (_, false) => {
-                let last = piece(source, (chunks, true), Kept::uncounted(nothing));
+                let last = piece(source, (chunks, true), WaitingPiece::uncounted(nothing));
                 self.put(at, to, number, last)?;
             }
         }
@@ -368,7 +381,7 @@ impl StreamPorts for Ports<'_> {
         );
         if let Some(place) = self.given.iter().position(|it| it.from == from) {
             let given = self.given.swap_remove(place);
-            mail::recycle(self.job, from, given.value);
+            mailbox::recycle(self.job, from, given.value);
         }
         if self.failed.is_some() {
             return Polled::Nothing;
@@ -392,8 +405,8 @@ impl StreamPorts for Ports<'_> {
     fn slot(&mut self, destination: u32) -> Option<*mut u8> {
         let (id, place) = (self.open.stream.output?, self.place(destination)?);
         let job = self.job;
-        let fresh = || match &job.ties {
-            Some(ties) => ties.spares(id).take_to_send(),
+        let fresh = || match &job.remote {
+            Some(remote) => remote.spares(id).take_to_send(),
             None => Value::default_of(job.plan.program.piece_type(id)),
         };
         let begun = &mut self.open.outlets[place as usize].begun;

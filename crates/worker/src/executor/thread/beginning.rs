@@ -1,7 +1,7 @@
 //! How a thread begins with a job: shards are made, and queued when all of them are.
-#![allow(unsafe_code)] // Touches its run queue inside its zone.
+#![allow(unsafe_code)] // Touches its ready queue under its queue lock.
 
-use super::Worker;
+use super::JobThread;
 use std::time::{Duration, Instant};
 
 /// How long a thread waits for others to make their shards, before it makes them itself: long against a wake-up and a turn of another job, short
@@ -20,7 +20,7 @@ pub(super) enum Stage {
     Started,
 }
 
-impl Worker<'_> {
+impl JobThread<'_> {
     /// Makes the shards that were placed here, and those of threads that do not come; queues those whose home this is when all are made. Whether
     /// that is done.
     pub(super) fn begin(&mut self) -> bool {
@@ -45,7 +45,7 @@ impl Worker<'_> {
             // Each thread looks at all: those of a late thread have become somebody's by now, and
             // nobody keeps a list.
             for number in all.filter(|number| job.belongs_to(*number, self.me)) {
-                // SAFETY: inside our own zone; the reference ends with the statement.
+                // SAFETY: under our own queue lock; the reference ends with the statement.
                 unsafe { job.ready(self.me) }.insert(number);
             }
             // Before the first kernel, which may take its time: a thread that comes late has none of its own then.

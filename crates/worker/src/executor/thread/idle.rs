@@ -1,21 +1,21 @@
 //! What a thread does that has nothing to run: it polls for mail and marks and for other workers, steals, and sleeps.
-#![allow(unsafe_code)] // Touches its run queue inside its zone.
+#![allow(unsafe_code)] // Touches its ready queue under its queue lock.
 
-use super::{SLEEP_MAX, SPINS, Worker};
+use super::{JobThread, SLEEP_MAX, SPINS};
 use crate::executor::job::Job;
-use crate::executor::slice::{Lack, watch_for};
+use crate::executor::slice::{MissingSource, watch_for};
 use crate::executor::spread;
 use crate::executor::tally::count;
 use crate::executor::thread::Stage;
-use crate::executor::watch::{Watch, Watches};
-use brambling_exchange::in_process::Heard;
+use crate::executor::watch::{StampWatch, Watches};
+use brambling_exchange::in_process::TurnStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Polls of an idle thread's queue between two of what carries frames.
 const POLLED_SPINS: u32 = 8;
 
-impl<'a> Worker<'a> {
+impl<'a> JobThread<'a> {
     /// Polls for mail and marks, then steals, then sleeps.
     pub(super) fn idle(&mut self, polls: bool) {
         let mut spins = 0u32;
@@ -46,7 +46,7 @@ impl<'a> Worker<'a> {
             // A long time between two looks means that somebody else had the processor.
             self.patience.looks_after(self.clock - before);
             if let Some(number) = self.thief.steal(self.job, self.clock) {
-                self.station.idle.store(false, Ordering::Release);
+                self.thread_state.idle.store(false, Ordering::Release);
                 self.take_over(number);
                 self.run(number);
                 return;
@@ -55,11 +55,14 @@ impl<'a> Worker<'a> {
             // vain.
             self.found_nothing();
             if since.is_some_and(|since| !polls || self.clock - since >= self.patience()) {
-                let has_work =
-                    || self.station.mail.has_any() || self.job.calls() || self.watches.is_any_set();
+                let has_work = || {
+                    self.thread_state.doorbell.has_any()
+                        || self.job.calls()
+                        || self.watches.is_any_set()
+                };
                 // Before it sleeps: from here on the transport's helper has to see to what comes.
                 self.rest();
-                self.job.beds.of(self.me).sleep(SLEEP_MAX, has_work);
+                self.job.parkers.of(self.me).park(SLEEP_MAX, has_work);
                 self.resume();
                 self.clock = Instant::now();
                 since = Some(self.clock);
@@ -68,7 +71,7 @@ impl<'a> Worker<'a> {
             }
         }
         if since.is_some() {
-            self.station.idle.store(false, Ordering::Release);
+            self.thread_state.idle.store(false, Ordering::Release);
             self.clock = Instant::now();
             self.patience.waited(longest.max(passed(quiet, self.clock)));
         }
@@ -77,13 +80,13 @@ impl<'a> Worker<'a> {
     /// Looks now and then what other workers have sent: whether anything was on its way. It is a system call, so not at every turn.
     #[inline]
     pub(super) fn poll(&self, spins: u32) -> bool {
-        match &self.job.ties {
-            Some(ties) if spins.is_multiple_of(POLLED_SPINS) => ties.poll(),
+        match &self.job.remote {
+            Some(remote) if spins.is_multiple_of(POLLED_SPINS) => remote.poll(),
             _ => false,
         }
     }
 
-    /// Whether there is something to do for a thread with an empty run queue.
+    /// Whether there is something to do for a thread with an empty ready queue.
     #[inline]
     pub(super) fn has_work(&mut self) -> bool {
         self.job.calls() || self.has_arrivals()
@@ -92,11 +95,11 @@ impl<'a> Worker<'a> {
     /// Whether something has come for a shard of this thread.
     #[inline]
     pub(super) fn has_arrivals(&mut self) -> bool {
-        if self.station.mail.has_any() {
+        if self.thread_state.doorbell.has_any() {
             return true;
         }
         self.look_at_all();
-        // SAFETY: inside our own zone; the reference ends with the statement.
+        // SAFETY: under our own queue lock; the reference ends with the statement.
         unsafe { self.job.ready(self.me) }.len() > 0
     }
 
@@ -109,27 +112,27 @@ impl<'a> Worker<'a> {
 
     /// For whoever looks whether the job stands still.
     pub(super) fn found_nothing(&self) {
-        self.station.idle.store(true, Ordering::Release);
-        count(&self.station.looks, 1);
+        self.thread_state.idle.store(true, Ordering::Release);
+        count(&self.thread_state.looks, 1);
     }
 
     /// The thread does not poll any more: the transport's helper is to see to what comes from other workers.
     pub(in crate::executor) fn rest(&self) {
-        if let Some(ties) = &self.job.ties {
-            ties.rest();
+        if let Some(remote) = &self.job.remote {
+            remote.rest();
         }
     }
 
     /// It has slept.
     pub(in crate::executor) fn resume(&self) {
-        if let Some(ties) = &self.job.ties {
-            ties.resume();
+        if let Some(remote) = &self.job.remote {
+            remote.resume();
         }
     }
 
-    /// Whether a thread that is about to sleep must not: asked outside of the zone, after the thread has said that it sleeps.
+    /// Whether a thread that is about to sleep must not: asked without the queue lock, after the thread has said that it sleeps.
     pub(in crate::executor) fn is_wanted(&self) -> bool {
-        self.station.mail.has_any()
+        self.thread_state.doorbell.has_any()
             || self.job.stop.load(Ordering::SeqCst)
             || self.watches.is_any_set()
             || match self.stage {
@@ -141,27 +144,29 @@ impl<'a> Worker<'a> {
 
     /// Leaves a CPU on which another thread of the job works.
     pub(in crate::executor) fn spread(&self) {
-        let here = self.station.cpu.load(Ordering::Relaxed);
-        let pool = &self.job.stations[..self.job.threads() as usize];
+        let here = self.thread_state.cpu.load(Ordering::Relaxed);
+        let pool = &self.job.thread_states[..self.job.threads() as usize];
         // Those that sleep take no CPU from anybody.
         let others = || {
             let awake = pool
                 .iter()
                 .enumerate()
-                .filter(|(thread, _)| !self.job.beds.of(*thread as u32).is_asleep());
+                .filter(|(thread, _)| !self.job.parkers.of(*thread as u32).is_parked());
             awake
                 .filter(|(thread, _)| *thread as u32 != self.me)
-                .map(|(_, station)| station.cpu.load(Ordering::Relaxed))
+                .map(|(_, thread_state)| thread_state.cpu.load(Ordering::Relaxed))
         };
         if others().any(|cpu| cpu == here) {
             spread::move_away(others());
-            self.station.cpu.store(spread::here(), Ordering::Relaxed);
+            self.thread_state
+                .cpu
+                .store(spread::here(), Ordering::Relaxed);
         }
     }
 
     /// A thread that leaves work waiting while others sleep wakes one of them to steal it.
     pub(super) fn share_work(&self) {
-        // SAFETY: inside our own zone; the reference ends with the statement.
+        // SAFETY: under our own queue lock; the reference ends with the statement.
         if unsafe { self.job.ready(self.me) }.len() == 0 {
             return;
         }
@@ -174,8 +179,8 @@ fn passed(since: Option<Instant>, now: Instant) -> Duration {
 }
 
 /// A mark is set: looks what else the shard lacks, and queues it when that is nothing.
-pub(super) fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: Watch<'a>) {
-    let Watch { number, .. } = watch;
+pub(super) fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: StampWatch<'a>) {
+    let StampWatch { number, .. } = watch;
     let resident = &job.residents[number as usize];
     // It may have run since, or run elsewhere now: what it lacks then is another watch's, or its owner's.
     if !job.belongs_to(number, me) || resident.slices.load(Ordering::Relaxed) != watch.slices {
@@ -183,17 +188,17 @@ pub(super) fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch
     }
     let exchange = job.exchange(watch.exchange);
     match exchange.heard(watch.turn, resident.index) {
-        // SAFETY: inside our own zone; the reference ends with the statement.
-        Heard::All => unsafe { job.ready(me) }.insert_urgent(number),
-        Heard::Missing { source, mark } => {
+        // SAFETY: under our own queue lock; the reference ends with the statement.
+        TurnStatus::Complete => unsafe { job.ready(me) }.insert_urgent(number),
+        TurnStatus::Missing { source, mark } => {
             if let Some(mark) = mark {
-                let lack = Lack {
+                let missing_source = MissingSource {
                     exchange: watch.exchange,
                     turn: watch.turn,
                     source,
                     mark,
                 };
-                watch_for(job, watches, number, lack);
+                watch_for(job, watches, number, missing_source);
             }
         }
     }

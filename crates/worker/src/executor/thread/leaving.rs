@@ -1,28 +1,28 @@
 //! Where a shard goes after its slice: to its home, to another kind of thread, to another worker; and how one comes from there.
-#![allow(unsafe_code)] // Touches its run queue and its shards inside its zone.
+#![allow(unsafe_code)] // Touches its ready queue and its shards under its queue lock.
 
-use super::Worker;
+use super::JobThread;
 use crate::executor::failure::{Failure, Rank};
-use crate::executor::job::{Body, Resident};
+use crate::executor::job::{LoadedShard, ShardCell};
 use crate::executor::slice::End;
 use crate::executor::travel;
 use brambling_exchange::in_process::fences;
 use brambling_program::Runner;
 
-impl Worker<'_> {
+impl JobThread<'_> {
     /// Decides where a shard goes after its slice.
     #[inline]
     pub(super) fn leave(
         &self,
-        resident: &Resident,
-        body: &mut Body,
+        resident: &ShardCell,
+        body: &mut LoadedShard,
         number: u32,
         end: End,
         failure: Option<Box<Failure>>,
     ) {
         let home = self.job.home(number);
         let at_home = home == self.me;
-        // SAFETY: inside our own zone; the reference ends before anybody else comes.
+        // SAFETY: under our own queue lock; the reference ends before anybody else comes.
         let ready = unsafe { self.job.ready(self.me) };
         match end {
             End::Stalled if at_home => return,
@@ -58,10 +58,14 @@ impl Worker<'_> {
     fn rest_at(&self, home: u32, number: u32, was_told: bool) {
         let job = self.job;
         job.rest_at(number, home);
-        // Whoever has set a mark since, or has put in a letter, sees that the shard rests, or is seen here.
+        // Whoever has set a mark since, or has put something into its mailbox, sees that the shard rests, or is seen here.
         fences::heavy();
         let resident = &job.residents[number as usize];
-        let has_come = || self.lacks.iter().any(|lack| lack.mark.is_set());
+        let has_come = || {
+            self.missing
+                .iter()
+                .any(|missing_source| missing_source.mark.is_set())
+        };
         if was_told || resident.mailbox.has_any() || has_come() {
             job.post(number);
         }
@@ -71,8 +75,8 @@ impl Worker<'_> {
     #[cold]
     pub(super) fn unpack(&self, number: u32) {
         let (job, resident) = (self.job, &self.job.residents[number as usize]);
-        let ties = job.ties.as_ref().expect("settled before it was queued");
-        let Some(mut parts) = ties.take_arrived(number) else {
+        let remote = job.remote.as_ref().expect("settled before it was queued");
+        let Some(mut parts) = remote.take_arrived(number) else {
             return;
         };
         // Decoded by the thread that will run it, and under no lock: a value may be an
@@ -89,7 +93,7 @@ impl Worker<'_> {
         });
         match counted {
             Ok((body, arrivals)) => {
-                resident.dial.begin(body.charged_bytes);
+                resident.gauge.begin(body.charged_bytes);
                 // SAFETY: the shard belongs to this thread, by `owners`, and it has no other reference.
                 unsafe {
                     *resident.arrivals.get() = arrivals;
@@ -104,8 +108,8 @@ impl Worker<'_> {
     /// A shard that has finished was woken: perhaps it has to leave.
     #[cold]
     pub(super) fn leave_when_done(&self, number: u32) {
-        let ties = self.job.ties.as_ref();
-        if ties.is_some_and(|ties| ties.is_leaving(number)) {
+        let remote = self.job.remote.as_ref();
+        if remote.is_some_and(|remote| remote.is_leaving(number)) {
             self.depart(number);
         }
     }
@@ -114,15 +118,15 @@ impl Worker<'_> {
     #[cold]
     pub(super) fn depart(&self, number: u32) {
         let (job, resident) = (self.job, &self.job.residents[number as usize]);
-        // SAFETY: inside our own zone; the reference ends with the statement. As in `leave`.
+        // SAFETY: under our own queue lock; the reference ends with the statement. As in `leave`.
         unsafe { job.ready(self.me) }.remove(number);
         // SAFETY: as in `run`, which holds no reference to it any more.
         let place = unsafe { &mut *resident.body.get() };
         let code = &job.plan.codes[resident.group.index()];
         // A task that cannot be begun anew keeps its shard until it is done.
         let holder = place.as_ref().and_then(|it| it.held_by(code));
-        if let (Some(at), Some(ties)) = (holder, &job.ties) {
-            ties.kept.keep(number, resident.id(), at);
+        if let (Some(at), Some(remote)) = (holder, &job.remote) {
+            remote.kept.keep(number, resident.id(), at);
         }
         let waits = holder.is_some();
         let home = job.home(number);
@@ -131,24 +135,24 @@ impl Worker<'_> {
         }
         if !waits && let Some(mut body) = place.take() {
             body.close_all(job, code);
-            resident.dial.end();
+            resident.gauge.end();
             if let Err(failure) = self.send_away(number, body) {
                 job.fail(Rank::After, failure);
             }
         }
     }
 
-    fn send_away(&self, number: u32, body: Body) -> Result<(), Failure> {
+    fn send_away(&self, number: u32, body: LoadedShard) -> Result<(), Failure> {
         let (job, resident) = (self.job, &self.job.residents[number as usize]);
-        let ties = job.ties.as_ref().expect("only then shards leave");
+        let remote = job.remote.as_ref().expect("only then shards leave");
         let refusal = |error| job.refusal(None, error);
         // SAFETY: as in `run`: the shard is this thread's until it has left.
         let arrivals = unsafe { &mut *resident.arrivals.get() };
-        ties.kept.leave(number);
+        remote.kept.leave(number);
         // Before the arrivals are taken: what is sent until the shard is away lands in them.
-        ties.leave(job, number, arrivals).map_err(refusal)?;
+        remote.leave(job, number, arrivals).map_err(refusal)?;
         let arrivals = std::mem::take(arrivals);
         let parts = travel::pack(job, body, arrivals).map_err(Failure::Spilled)?;
-        ties.depart(job, resident.id(), parts).map_err(refusal)
+        remote.depart(job, resident.id(), parts).map_err(refusal)
     }
 }

@@ -1,8 +1,8 @@
 //! Owns what a thread without work knows of one other thread. It takes what has waited in that one's queue, and where jobs
 //! share the threads also what waits in its mail. It never waits for a victim: it asks, and looks at the next.
-#![allow(unsafe_code)] // Touches a victim's run queue while it is locked out of its zone.
+#![allow(unsafe_code)] // Touches a victim's ready queue while it is locked out of its queue.
 
-use crate::executor::job::{Job, Station};
+use crate::executor::job::{Job, ThreadState};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ pub(super) struct Thief {
     victim: u32,
     threads: u32,
     /// What the victim was doing when it was first looked at.
-    seen: Option<Seen>,
+    seen: Option<VictimState>,
 }
 
-struct Seen {
+struct VictimState {
     at: Instant,
     queued: u32,
     slices: u64,
@@ -45,7 +45,7 @@ impl Thief {
             if now - seen.at < STEAL_AFTER {
                 return None;
             }
-            if seen.has_waited(job, &job.stations[self.victim as usize])
+            if seen.has_waited(job, &job.thread_states[self.victim as usize])
                 && let Some(number) = self.take(job)
             {
                 self.seen = None;
@@ -53,38 +53,38 @@ impl Thief {
             }
         }
         self.next_victim(job);
-        let station = &job.stations[self.victim as usize];
-        self.seen = Some(Seen {
+        let thread_state = &job.thread_states[self.victim as usize];
+        self.seen = Some(VictimState {
             at: now,
-            queued: station.queued.0.load(Ordering::Relaxed),
-            slices: station.tally.slices.load(Ordering::Relaxed),
+            queued: thread_state.queued.0.load(Ordering::Relaxed),
+            slices: thread_state.tally.slices.load(Ordering::Relaxed),
         });
         None
     }
 
     fn take(&self, job: &Job) -> Option<u32> {
-        let station = &job.stations[self.victim as usize];
+        let thread_state = &job.thread_states[self.victim as usize];
         // The owner is inside, or another thief is. An owner who is inside looks at requests before
         // its next slice.
-        let Some(locked) = station.zone.try_lock() else {
-            station.zone.request(self.me);
+        let Some(locked) = thread_state.queue_lock.try_lock() else {
+            thread_state.queue_lock.request(self.me);
             return None;
         };
         // The owner may be in a kernel of another job, and would not take its mail for long.
-        if job.shares() && station.mail.has_any() {
-            // SAFETY: the lock keeps the owner out of its zone.
-            unsafe { job.take_mail(self.victim) };
+        if job.shares() && thread_state.doorbell.has_any() {
+            // SAFETY: the lock keeps the owner off its queue.
+            unsafe { job.answer_doorbell(self.victim) };
         }
         // SAFETY: as above.
         let ready = unsafe { job.ready(self.victim) };
         // Not what the owner runs: it was woken meanwhile and stands in the queue, and its body is
         // in use.
-        let Some(number) = ready.pop_last(station.runs()) else {
+        let Some(number) = ready.pop_last(thread_state.runs()) else {
             // All that is left there is what the owner runs.
-            station.queued.0.store(0, Ordering::Relaxed);
+            thread_state.queued.0.store(0, Ordering::Relaxed);
             return None;
         };
-        station.queued.0.store(ready.len(), Ordering::Relaxed);
+        thread_state.queued.0.store(ready.len(), Ordering::Relaxed);
         // Inside the lock: the owner must find the shard gone.
         job.adopt(number, self.me);
         drop(locked);
@@ -98,8 +98,8 @@ impl Thief {
             if self.victim == self.me {
                 continue;
             }
-            let station = &job.stations[self.victim as usize];
-            if !job.shares() || waits(job, station) {
+            let thread_state = &job.thread_states[self.victim as usize];
+            if !job.shares() || waits(job, thread_state) {
                 return;
             }
         }
@@ -109,16 +109,17 @@ impl Thief {
     }
 }
 
-impl Seen {
+impl VictimState {
     /// A victim that has run as many slices as were queued has been round its queue: nothing waited.
-    fn has_waited(&self, job: &Job, station: &Station) -> bool {
+    fn has_waited(&self, job: &Job, thread_state: &ThreadState) -> bool {
         // Relaxed: an estimate. What is taken is decided under the lock.
-        let ran = station.tally.slices.load(Ordering::Relaxed) - self.slices;
-        waits(job, station) && (ran == 0 || ran < u64::from(self.queued))
+        let ran = thread_state.tally.slices.load(Ordering::Relaxed) - self.slices;
+        waits(job, thread_state) && (ran == 0 || ran < u64::from(self.queued))
     }
 }
 
 /// Whether something waits for a thread; mail does where the thread may be away.
-fn waits(job: &Job, station: &Station) -> bool {
-    station.queued.0.load(Ordering::Relaxed) > 0 || (job.shares() && station.mail.has_any())
+fn waits(job: &Job, thread_state: &ThreadState) -> bool {
+    thread_state.queued.0.load(Ordering::Relaxed) > 0
+        || (job.shares() && thread_state.doorbell.has_any())
 }

@@ -8,7 +8,7 @@
 //!   itself has been acknowledged: so what it was to hand on has come.
 //! * Who has left is forgotten; what comes late of it, as a repetition, is dropped.
 
-use super::super::{Effect, Post};
+use super::super::{NodeEffect, Post};
 use super::Members;
 use brambling_memory::mutants;
 use brambling_protocol::frame::{Body, Gone, Leaves, Parted};
@@ -154,7 +154,7 @@ impl Post {
     /// A worker has gone, or this one may.
     pub(crate) fn on_gone(&mut self, gone: Gone, at: Option<Sequence>) {
         if self.members.on_gone(gone, at) {
-            self.effects.push(Effect::Forget(gone.worker));
+            self.effects.push(NodeEffect::Forget(gone.worker));
         }
     }
 }

@@ -13,7 +13,7 @@
 //! handed on has left when its frame has been taken, and waits for a flush at most, which a worker that leaves waits for too. What
 //! comes where a shard no longer is, goes the way of any piece: the router's.
 
-use super::{About, Bytes, Cargo, PIECES, Pieces, Post};
+use super::{About, PIECES, PieceBytes, PieceData, PieceRouting, Post};
 use brambling_exchange::{Item, Parcel, Router};
 use brambling_memory::mutants;
 use brambling_program::ShardId;
@@ -23,10 +23,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Destinations with one owner and one version, in the sender's map.
-pub(super) type Way = (Range<u32>, WorkerId, Version);
+pub(super) type DestinationGroup = (Range<u32>, WorkerId, Version);
 
 /// Whether so many ways are walked by handing on.
-pub(super) fn is_handed_on(post: &Post, ways: &[Way]) -> bool {
+pub(super) fn is_handed_on(post: &Post, ways: &[DestinationGroup]) -> bool {
     let fan_out = post.options.fan_out;
     if ways.len() <= fan_out {
         return false;
@@ -36,14 +36,14 @@ pub(super) fn is_handed_on(post: &Post, ways: &[Way]) -> bool {
     others.len() > fan_out.max(1)
 }
 
-impl Pieces {
+impl PieceRouting {
     /// Sends an item to all of these, some of them through others; `about` is its exchange, turn and group.
     pub(super) fn hand_out(
         &mut self,
         post: &mut Post,
         about: About,
-        ways: &[Way],
-        item: &Item<Cargo>,
+        ways: &[DestinationGroup],
+        item: &Item<PieceData>,
     ) {
         let owners: BTreeSet<WorkerId> = ways.iter().map(|(_, to, _)| *to).collect();
         let (relays, others) = post.members.split(owners);
@@ -56,7 +56,7 @@ impl Pieces {
             parts.pop();
         }
         for part in parts {
-            let is_its = |way: &&Way| part.contains(&way.1);
+            let is_its = |way: &&DestinationGroup| part.contains(&way.1);
             let its = ways.iter().filter(is_its);
             let routes = its.clone().filter(|(_, to, _)| *to != part[0]);
             let routes = routes.map(|(destinations, to, _)| Route {
@@ -77,9 +77,9 @@ impl Pieces {
     pub(super) fn hand_on(
         &mut self,
         post: &mut Post,
-        parcels: Vec<Parcel<Bytes>>,
+        parcels: Vec<Parcel<PieceBytes>>,
         routes: &[Route],
-    ) -> Vec<Parcel<Bytes>> {
+    ) -> Vec<Parcel<PieceBytes>> {
         let mut own = Vec::new();
         for same in parcels.chunk_by(is_of_same) {
             let mut ways = Vec::new();
@@ -94,7 +94,7 @@ impl Pieces {
                     ref item,
                     ..
                 } = same[0];
-                let item = item.clone().map(Cargo::Bytes);
+                let item = item.clone().map(PieceData::Bytes);
                 self.hand_out(post, (exchange, turn, group), &ways, &item);
             }
         }
@@ -104,11 +104,11 @@ impl Pieces {
 
 /// Which of a parcel's destinations are for this node, and which for others.
 fn part_routes(
-    (post, router): (&Post, &Router<Cargo>),
-    parcel: &Parcel<Bytes>,
+    (post, router): (&Post, &Router<PieceData>),
+    parcel: &Parcel<PieceBytes>,
     routes: &[Route],
-    own: &mut Vec<Parcel<Bytes>>,
-    ways: &mut Vec<Way>,
+    own: &mut Vec<Parcel<PieceBytes>>,
+    ways: &mut Vec<DestinationGroup>,
 ) {
     let mut at = parcel.destinations.start;
     let begin = routes.partition_point(|route| route.end <= at);
@@ -154,7 +154,7 @@ fn part_routes(
 }
 
 /// Whether both are what one source sends, of destinations that have other versions.
-fn is_of_same(one: &Parcel<Bytes>, other: &Parcel<Bytes>) -> bool {
+fn is_of_same(one: &Parcel<PieceBytes>, other: &Parcel<PieceBytes>) -> bool {
     match (&one.item, &other.item) {
         (
             Item::Piece {
@@ -176,7 +176,7 @@ fn is_of_same(one: &Parcel<Bytes>, other: &Parcel<Bytes>) -> bool {
 }
 
 /// Neighbours of one version are one range.
-fn joined<'a>(ways: impl Iterator<Item = &'a Way>) -> Vec<(Range<u32>, Version)> {
+fn joined<'a>(ways: impl Iterator<Item = &'a DestinationGroup>) -> Vec<(Range<u32>, Version)> {
     let mut ranges: Vec<(Range<u32>, Version)> = Vec::new();
     for (destinations, _, version) in ways {
         match ranges.last_mut() {

@@ -19,9 +19,11 @@
 //! # Why nobody waits for it
 //! A relay waits for what its sources' scatters send in one turn, which the destination's gather waits for as well.
 
-use super::{Cargo, Effect, NodeError, Pieces, Post};
-use crate::waits::{At, Kept};
-use brambling_exchange::{Accepted, CombiningTree, Gathered, InboxError, Item, Meeting, combining};
+use super::{NodeEffect, NodeError, PieceData, PieceRouting, Post};
+use crate::waiting::{ExchangeTurn, WaitingPiece};
+use brambling_exchange::{
+    Acceptance, CombiningTree, Gathered, GroupMerge, InboxError, Item, combining,
+};
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, GroupId, ShardId, Turn};
@@ -37,7 +39,7 @@ pub(super) struct Meetings {
 
 enum Group {
     /// Some of it has come, or all.
-    Meets(Meeting<Kept>),
+    Meets(GroupMerge<WaitingPiece>),
     /// It is being merged.
     Merges,
 }
@@ -56,9 +58,13 @@ pub fn merged_at(sources: GroupId, group: TreeNode) -> ShardId {
     }
 }
 
-impl Pieces {
+impl PieceRouting {
     /// The pieces of a complete group, by source, ascending.
-    pub(crate) fn take_group(&mut self, at: At, group: TreeNode) -> Vec<Gathered<Kept>> {
+    pub(crate) fn take_group(
+        &mut self,
+        at: ExchangeTurn,
+        group: TreeNode,
+    ) -> Vec<Gathered<WaitingPiece>> {
         let key = (at.0, at.1, group);
         match self.meetings.groups.insert(key, Group::Merges) {
             Some(Group::Meets(meeting)) => meeting.take(),
@@ -72,7 +78,7 @@ impl Pieces {
     }
 
     /// A group's pieces have been merged.
-    pub(crate) fn merged(&mut self, at: At, group: TreeNode) {
+    pub(crate) fn merged(&mut self, at: ExchangeTurn, group: TreeNode) {
         self.meetings.groups.remove(&(at.0, at.1, group));
     }
 
@@ -80,9 +86,9 @@ impl Pieces {
     pub(crate) fn pass(
         &mut self,
         post: &mut Post,
-        at: At,
+        at: ExchangeTurn,
         to: Option<u32>,
-        item: &Item<Cargo>,
+        item: &Item<PieceData>,
     ) -> Result<(), NodeError> {
         let relays = post.relations.combining(at.0).map(|(_, group)| group);
         let (group, index) = match (to, relays) {
@@ -97,8 +103,8 @@ impl Pieces {
         &mut self,
         post: &mut Post,
         relay: ShardId,
-        at: At,
-        item: Item<Kept>,
+        at: ExchangeTurn,
+        item: Item<WaitingPiece>,
     ) -> Result<(), NodeError> {
         let unknown = || NodeError::UnknownExchange {
             exchange: at.0,
@@ -138,7 +144,7 @@ impl Pieces {
                 continue;
             }
             let key = (at.0, at.1, group);
-            let fresh = || Group::Meets(Meeting::new(tree.sources_of(group)));
+            let fresh = || Group::Meets(GroupMerge::new(tree.sources_of(group)));
             let Group::Meets(meeting) = self.meetings.groups.entry(key).or_insert_with(fresh)
             else {
                 return Err(stranger(group));
@@ -146,21 +152,29 @@ impl Pieces {
             let accepted = meeting.accept(item).map_err(stranger)?;
             let is_empty = meeting.pieces_mut().next().is_none();
             match (accepted, is_empty) {
-                (Accepted::Complete, true) => {
+                (Acceptance::Complete, true) => {
                     self.meetings.groups.remove(&key);
                     let sources = tree.sources_of(group);
                     self.pass(post, at, tree.next(group), &Item::Empty { sources })?;
                 }
-                (Accepted::Complete, false) => post.effects.push(Effect::Combine { at, group }),
+                (Acceptance::Complete, false) => {
+                    post.effects.push(NodeEffect::Combine { at, group })
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn let_pass(&self, post: &mut Post, at: At, to: Option<u32>, item: Item<Kept>) {
+    fn let_pass(
+        &self,
+        post: &mut Post,
+        at: ExchangeTurn,
+        to: Option<u32>,
+        item: Item<WaitingPiece>,
+    ) {
         let outside = self.outside.clone();
-        post.effects.push(Effect::Pass {
+        post.effects.push(NodeEffect::Pass {
             at,
             to,
             item,
@@ -230,8 +244,8 @@ impl Pieces {
 fn by_group(
     tree: CombiningTree,
     relay: u32,
-    item: Item<Kept>,
-) -> Result<Vec<(TreeNode, Item<Kept>)>, TreeNode> {
+    item: Item<WaitingPiece>,
+) -> Result<Vec<(TreeNode, Item<WaitingPiece>)>, TreeNode> {
     match item {
         Item::Piece { source, .. } => {
             let group = tree.group(relay, source).ok_or(source)?;

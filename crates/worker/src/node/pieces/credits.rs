@@ -15,7 +15,7 @@
 //! So whatever was noted anywhere reaches the source: with it, or behind it by newer and newer versions.
 
 use super::super::{ENTRIES_MAX, one, shards};
-use super::{Effect, NodeError, Pieces, Post};
+use super::{NodeEffect, NodeError, PieceRouting, Post};
 use brambling_memory::mutants;
 use brambling_program::{ExchangeId, ShardId, Turn};
 use brambling_protocol::frame::{Credit, Retired, SourceCredit};
@@ -23,7 +23,7 @@ use brambling_protocol::{Entry, EntryRange, WorkerId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-impl Pieces {
+impl PieceRouting {
     /// A shard here has retired all turns of an exchange before this one: sources elsewhere are told when it is due.
     pub(crate) fn retired(
         &mut self,
@@ -160,7 +160,7 @@ impl Pieces {
     ) -> Result<(), NodeError> {
         self.credits
             .on_credit(exchange, destinations.clone(), turns)?;
-        post.effects.push(Effect::Room {
+        post.effects.push(NodeEffect::Room {
             exchange,
             destinations,
             turns,

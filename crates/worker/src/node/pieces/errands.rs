@@ -4,8 +4,8 @@
 //! * What the router holds and finds no room for counts as spilled from then on, and is where it was until it has been written ([`Errand::Write`]).
 //! * What was spilled and has to leave waits outside until it was read ([`Errand::Read`]), and takes the way that the map then names.
 
-use super::{NodeError, Outside, Pieces};
-use crate::cargo::Cargo;
+use super::{NodeError, Outside, PieceRouting};
+use crate::piece_data::PieceData;
 use brambling_exchange::Parcel;
 use brambling_memory::{OutOfMemory, Spill, SpillError, Spilled, held};
 use std::sync::{Arc, Mutex};
@@ -19,11 +19,11 @@ pub(super) struct Deferred(Mutex<Vec<Arc<Late>>>);
 pub struct Late {
     bytes: u64,
     refused: OutOfMemory,
-    state: Mutex<State>,
+    state: Mutex<ErrandState>,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum ErrandState {
     Waits(Arc<[u8]>),
     Written(Arc<dyn Spilled>),
 }
@@ -34,7 +34,7 @@ pub enum Errand {
     /// To spill something.
     Write(Arc<Late>, Arc<dyn Spill>),
     /// To read something back that has to leave.
-    Read(Parcel<Cargo>, Outside),
+    Read(Parcel<PieceData>, Outside),
 }
 
 impl Spill for Deferred {
@@ -43,7 +43,7 @@ impl Spill for Deferred {
         let late = Arc::new(Late {
             bytes: bytes.len() as u64,
             refused: *refused,
-            state: Mutex::new(State::Waits(bytes)),
+            state: Mutex::new(ErrandState::Waits(bytes)),
         });
         held::lock(&self.0).push(late.clone());
         Ok(late)
@@ -51,14 +51,15 @@ impl Spill for Deferred {
 }
 
 impl Late {
-    fn state(&self) -> State {
+    fn state(&self) -> ErrandState {
         held::lock(&self.state).clone()
     }
 
     fn write(&self, to: &dyn Spill) -> Result<(), SpillError> {
-        if let State::Waits(bytes) = self.state() {
+        if let ErrandState::Waits(bytes) = self.state() {
             let spilled = to.put(&[&bytes], &self.refused)?;
-            let before = std::mem::replace(&mut *held::lock(&self.state), State::Written(spilled));
+            let before =
+                std::mem::replace(&mut *held::lock(&self.state), ErrandState::Written(spilled));
             drop(before);
         }
         Ok(())
@@ -72,8 +73,8 @@ impl Spilled for Late {
 
     fn read(&self) -> Result<Vec<u8>, SpillError> {
         match self.state() {
-            State::Waits(bytes) => Ok(bytes.to_vec()),
-            State::Written(spilled) => spilled.read(),
+            ErrandState::Waits(bytes) => Ok(bytes.to_vec()),
+            ErrandState::Written(spilled) => spilled.read(),
         }
     }
 }
@@ -83,7 +84,7 @@ impl Errand {
     ///
     /// # Errors
     /// When it can be neither spilled nor read back.
-    pub fn run(self) -> Result<Option<(Parcel<Cargo>, Outside)>, NodeError> {
+    pub fn run(self) -> Result<Option<(Parcel<PieceData>, Outside)>, NodeError> {
         held::forbid("an errand is run");
         match self {
             Errand::Write(late, to) => {
@@ -93,7 +94,7 @@ impl Errand {
             Errand::Read(mut parcel, outside) => {
                 let cargo = parcel.item.payload_mut();
                 cargo
-                    .map_or(Ok(()), Cargo::recall)
+                    .map_or(Ok(()), PieceData::recall)
                     .map_err(NodeError::Spilled)?;
                 Ok(Some((parcel, outside)))
             }
@@ -101,7 +102,7 @@ impl Errand {
     }
 }
 
-impl Pieces {
+impl PieceRouting {
     /// What has to be written since the last call.
     pub(crate) fn spills(&self, to: Option<&Arc<dyn Spill>>) -> Vec<Errand> {
         let (Some(to), Some(deferred)) = (to, &self.deferred) else {

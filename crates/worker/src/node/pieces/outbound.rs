@@ -1,9 +1,11 @@
 //! What leaves a node: for shards that are here, for other workers, now or at the next flush.
 
-use super::broadcast::{Way, add_routes, clipped, is_handed_on};
-use super::{About, Bytes, Cargo, Effect, Errand, NodeError, PIECES, Pieces, Post};
-use crate::cargo::{Encoded, items};
-use crate::waits::At;
+use super::broadcast::{DestinationGroup, add_routes, clipped, is_handed_on};
+use super::{
+    About, Errand, NodeEffect, NodeError, PIECES, PieceBytes, PieceData, PieceRouting, Post,
+};
+use crate::piece_data::{Encoded, items};
+use crate::waiting::ExchangeTurn;
 use brambling_exchange::{Item, Parcel, coalesce};
 use brambling_program::tree::TreeNode;
 use brambling_program::{GroupId, ShardId};
@@ -16,7 +18,7 @@ use std::ops::Range;
 const PARCEL_BYTES: u64 = 64;
 
 /// How many parcels go in one frame, from the first. A frame that grew with its turn would exceed what a frame may have.
-fn frameful(parcels: &VecDeque<Parcel<Bytes>>, frame_bytes: usize) -> usize {
+fn frameful(parcels: &VecDeque<Parcel<PieceBytes>>, frame_bytes: usize) -> usize {
     let mut used = 0;
     let fits = parcels.iter().take_while(|parcel| {
         used += parcel.bytes + PARCEL_BYTES;
@@ -28,25 +30,25 @@ fn frameful(parcels: &VecDeque<Parcel<Bytes>>, frame_bytes: usize) -> usize {
 
 /// Parcels that wait for a flush.
 #[derive(Default)]
-pub(super) struct Outgoing {
-    parcels: VecDeque<Parcel<Bytes>>,
+pub(super) struct OutgoingParcels {
+    parcels: VecDeque<Parcel<PieceBytes>>,
     /// Of a broadcast, which is alike for all of them: to whom the receiver hands it on.
     routes: Vec<Route>,
 }
 
 /// Large payloads at a frame's end are sent from where they lie.
-fn is_large(parcel: &Parcel<Bytes>) -> bool {
+fn is_large(parcel: &Parcel<PieceBytes>) -> bool {
     parcel.bytes >= SHARED_BYTES as u64
 }
 
-fn payload(parcel: &Parcel<Bytes>) -> Option<Bytes> {
+fn payload(parcel: &Parcel<PieceBytes>) -> Option<PieceBytes> {
     match &parcel.item {
         Item::Piece { payload, .. } => Some(payload.clone()),
         Item::Empty { .. } => None,
     }
 }
 
-impl Pieces {
+impl PieceRouting {
     /// To whom the next frame of the pieces that wait goes.
     pub(crate) fn next(&self) -> Option<WorkerId> {
         self.outgoing.keys().next().map(|(to, ..)| *to)
@@ -58,15 +60,15 @@ impl Pieces {
             return;
         };
         let (to, priority, exchange, turn, group) = *waiting.key();
-        let Outgoing { parcels, routes } = waiting.get_mut();
+        let OutgoingParcels { parcels, routes } = waiting.get_mut();
         // Large payloads last: the receiver reads the last one to where it will lie.
         if !parcels.iter().is_sorted_by_key(is_large) {
             parcels.make_contiguous().sort_by_key(is_large);
         }
         let count = frameful(parcels, post.options.frame_bytes);
-        let (parcels, routes): (Vec<Parcel<Bytes>>, _) = match count == parcels.len() {
+        let (parcels, routes): (Vec<Parcel<PieceBytes>>, _) = match count == parcels.len() {
             true => {
-                let Outgoing { parcels, routes } = waiting.remove();
+                let OutgoingParcels { parcels, routes } = waiting.remove();
                 (parcels.into(), routes)
             }
             false => (parcels.drain(..count).collect(), routes.clone()),
@@ -82,7 +84,7 @@ impl Pieces {
         };
         let parts = parcels.chunk_by(Parcel::goes_on_in);
         // Lent, not copied: the frame refers to them until it was acknowledged.
-        let payloads: Vec<Bytes> = parts.filter_map(|same| payload(&same[0])).collect();
+        let payloads: Vec<PieceBytes> = parts.filter_map(|same| payload(&same[0])).collect();
         let data = coalesce(head, &parcels);
         let body = Body::Data(Data { routes, ..data });
         post.send_with(to, priority, &body, &payloads);
@@ -93,7 +95,7 @@ impl Pieces {
         &mut self,
         post: &mut Post,
         shard: ShardId,
-        at: At,
+        at: ExchangeTurn,
         pieces: impl IntoIterator<Item = (u32, Option<Encoded>)>,
     ) -> Result<(), NodeError> {
         // Neighbours that get the same, as all do from a broadcast, share one parcel.
@@ -123,15 +125,16 @@ impl Pieces {
         &mut self,
         post: &mut Post,
         group: GroupId,
-        (exchange, turn): At,
+        (exchange, turn): ExchangeTurn,
         destinations: &Range<u32>,
-        item: &Item<Cargo>,
+        item: &Item<PieceData>,
     ) -> Result<(), NodeError> {
         let me = post.me();
         let mut ways = self.ways(me, group, destinations)?;
         let about: About = (exchange, turn, group);
         if post.relations.only_source(exchange).is_some() && is_handed_on(post, &ways) {
-            let (own, others): (Vec<Way>, Vec<Way>) = ways.into_iter().partition(|it| it.1 == me);
+            let (own, others): (Vec<DestinationGroup>, Vec<DestinationGroup>) =
+                ways.into_iter().partition(|it| it.1 == me);
             self.hand_out(post, about, &others, item);
             ways = own;
         }
@@ -153,8 +156,8 @@ impl Pieces {
         me: WorkerId,
         group: GroupId,
         destinations: &Range<u32>,
-    ) -> Result<Vec<Way>, NodeError> {
-        let mut ways: Vec<Way> = Vec::new();
+    ) -> Result<Vec<DestinationGroup>, NodeError> {
+        let mut ways: Vec<DestinationGroup> = Vec::new();
         for index in destinations.clone() {
             let shard = ShardId { group, index };
             let (owner, version) = match self.entry(shard)? {
@@ -177,18 +180,18 @@ impl Pieces {
         post: &mut Post,
         to: WorkerId,
         priority: Priority,
-        mut parcel: Parcel<Cargo>,
+        mut parcel: Parcel<PieceData>,
         routes: &[Route],
     ) {
-        if let Some(Cargo::Spilled(..)) = parcel.item.payload_mut() {
+        if let Some(PieceData::Spilled(..)) = parcel.item.payload_mut() {
             // Then it is for all of these destinations, as it is now, whatever the routes are by then.
             let errand = Errand::Read(parcel, self.outside.clone());
-            post.effects.push(Effect::Errand(errand));
+            post.effects.push(NodeEffect::Errand(errand));
             return;
         }
         let key = (to, priority, parcel.exchange, parcel.turn, parcel.group);
         let parcel = parcel.map(|cargo| match cargo {
-            Cargo::Bytes(bytes) | Cargo::First(bytes, _) => bytes,
+            PieceData::Bytes(bytes) | PieceData::First(bytes, _) => bytes,
             _ => unreachable!("a node is given bytes"),
         });
         let outgoing = self.outgoing.entry(key).or_default();

@@ -9,14 +9,14 @@ use std::ops::Range;
 
 /// The same outcome of a signal, some turns long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(in crate::node) struct Run {
+pub(in crate::node) struct OutcomeRun {
     signal: StageId,
     first: Turn,
     turns: u64,
     outcome: bool,
 }
 
-impl Run {
+impl OutcomeRun {
     /// Its signal, turns and outcome. None: there are no such turns.
     pub(super) fn parts(self) -> Option<(StageId, Range<Turn>, bool)> {
         let end = self.first.checked_add(self.turns)?;
@@ -100,8 +100,8 @@ impl Outcomes {
     }
 
     /// All that is known, as it travels.
-    pub(super) fn runs(&self) -> Vec<Run> {
-        let run = |(run, &(end, outcome)): (&Position, &(Turn, bool))| Run {
+    pub(super) fn runs(&self) -> Vec<OutcomeRun> {
+        let run = |(run, &(end, outcome)): (&Position, &(Turn, bool))| OutcomeRun {
             signal: run.stage,
             first: run.turn,
             turns: end - run.turn,
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn runs_that_cannot_be_are_refused() {
-        let run = |first, turns| Run {
+        let run = |first, turns| OutcomeRun {
             signal: SIGNAL,
             first,
             turns,

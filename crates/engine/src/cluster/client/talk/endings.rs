@@ -76,7 +76,7 @@ pub(super) fn elsewhere(failure: Option<String>, origin: Option<Origin>) -> Erro
 }
 
 /// An origin as a worker has sent it.
-pub(super) fn come(origin: message::Origin<'_>) -> Origin {
+pub(super) fn come(origin: message::FailureOrigin<'_>) -> Origin {
     Origin {
         kind: origin.kind,
         stage: origin.stage.to_owned(),

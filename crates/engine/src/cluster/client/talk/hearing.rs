@@ -3,7 +3,7 @@
 use super::Talk;
 use super::endings::come;
 use crate::Error;
-use crate::cluster::client::desk::{Heard, Loss};
+use crate::cluster::client::link_events::{LinkEvent, LinkLoss};
 use crate::cluster::client::{LOOKS, Silences, refused};
 use crate::cluster::{ClusterError, Status, prints, wire};
 use brambling_exchange::transports::tcp::LinkId;
@@ -28,7 +28,7 @@ pub(super) enum Event {
     Left(WorkerId),
     Over(Option<String>),
     Open(LinkId),
-    Lost(LinkId, Loss),
+    Lost(LinkId, LinkLoss),
     Partition(DatasetId, u32, Vec<u8>),
     Wanted(LinkId, DatasetId, u32),
     Fetched(LinkId, Tally),
@@ -70,21 +70,23 @@ impl Talk<'_> {
         }
     }
 
-    pub(super) fn understand(&mut self, heard: Heard) -> Result<Event, Error> {
+    pub(super) fn understand(&mut self, heard: LinkEvent) -> Result<Event, Error> {
         let controller = self.cluster.controller;
         match heard {
-            Heard::Frame(link, frame) if link == controller => {
+            LinkEvent::Frame(link, frame) if link == controller => {
                 let message = wire::message(&frame).map_err(|why| self.cluster.broken(why))?;
                 self.controller_said(message)
             }
-            Heard::Lost(link, loss) if link == controller => Err(self.cluster.lost(loss).into()),
-            Heard::Frame(link, frame) => self.worker_said(link, &frame),
-            Heard::Open(link) if self.workers.contains_key(&link) => Ok(Event::Open(link)),
-            Heard::Lost(link, loss) if self.workers.contains_key(&link) => {
+            LinkEvent::Lost(link, loss) if link == controller => {
+                Err(self.cluster.lost(loss).into())
+            }
+            LinkEvent::Frame(link, frame) => self.worker_said(link, &frame),
+            LinkEvent::Open(link) if self.workers.contains_key(&link) => Ok(Event::Open(link)),
+            LinkEvent::Lost(link, loss) if self.workers.contains_key(&link) => {
                 Ok(Event::Lost(link, loss))
             }
             // Links of an earlier conversation.
-            Heard::Open(_) | Heard::Lost(..) => Ok(Event::None),
+            LinkEvent::Open(_) | LinkEvent::Lost(..) => Ok(Event::None),
         }
     }
 
@@ -243,7 +245,7 @@ impl Talk<'_> {
     }
 
     /// What kernels have printed on a worker. What was shown before has come again on another link.
-    fn show_printed(&mut self, link: LinkId, printed: &message::Printed<'_>) {
+    fn show_printed(&mut self, link: LinkId, printed: &message::PrintedLines<'_>) {
         let worker = self.workers.get_mut(&link);
         let worker = worker.or_else(|| self.left.get_mut(&link));
         let worker = worker.expect("a link to a worker");

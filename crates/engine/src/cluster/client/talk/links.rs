@@ -4,7 +4,7 @@ use super::Talk;
 use crate::Error;
 use crate::cluster::ClusterError;
 use crate::cluster::client::cut_off;
-use crate::cluster::client::desk::{How, Loss};
+use crate::cluster::client::link_events::{LinkLoss, LossKind};
 use brambling_exchange::transports::tcp::{GREETING_TIME, LinkId, Lost};
 use brambling_protocol::message::{Member, Message, Parts};
 use brambling_protocol::patience::{ACKNOWLEDGED_WITHIN, CUT_OFF_AFTER};
@@ -15,7 +15,7 @@ const REDIAL: Duration = Duration::from_millis(100);
 pub(super) const REDIALED_FOR: Duration = Duration::from_secs(5);
 
 /// The link to a worker, and what comes on it.
-pub(super) struct Link {
+pub(super) struct WorkerLink {
     pub(super) member: Member,
     /// The partition that comes in parts.
     pub(super) parts: Parts,
@@ -32,9 +32,9 @@ pub(super) struct Link {
     pub(super) cut: Option<(Instant, String)>,
 }
 
-impl Link {
-    pub(super) fn new(member: Member, lost: Option<Instant>) -> Link {
-        Link {
+impl WorkerLink {
+    pub(super) fn new(member: Member, lost: Option<Instant>) -> WorkerLink {
+        WorkerLink {
             member,
             parts: Parts::default(),
             is_done: false,
@@ -47,14 +47,14 @@ impl Link {
     }
 }
 
-impl Link {
+impl WorkerLink {
     pub(super) fn opened(&mut self) {
         (self.is_open, self.cut) = (true, None);
     }
 }
 
 impl Talk<'_> {
-    pub(super) fn dial(&mut self, to: Link) -> Result<(), Error> {
+    pub(super) fn dial(&mut self, to: WorkerLink) -> Result<(), Error> {
         match self.cluster.board.visit(to.member.at) {
             Ok(link) => {
                 self.workers.insert(link, to);
@@ -70,7 +70,7 @@ impl Talk<'_> {
     }
 
     /// Of these workers nothing is expected any more.
-    pub(super) fn part_from(&mut self, are_meant: impl Fn(&Link) -> bool) {
+    pub(super) fn part_from(&mut self, are_meant: impl Fn(&WorkerLink) -> bool) {
         self.again.retain(|(_, worker)| !are_meant(worker));
         let workers = std::mem::take(&mut self.workers).into_iter();
         let (left, stay): (Vec<_>, Vec<_>) = workers.partition(|(_, it)| are_meant(it));
@@ -79,7 +79,7 @@ impl Talk<'_> {
     }
 
     /// A worker is dialed again after a while.
-    pub(super) fn lost(&mut self, link: LinkId, loss: &Loss) {
+    pub(super) fn lost(&mut self, link: LinkId, loss: &LinkLoss) {
         let Some(worker) = self.workers.remove(&link) else {
             return;
         };
@@ -90,17 +90,17 @@ impl Talk<'_> {
             false => GREETING_TIME,
         };
         let since = now.checked_sub(before).unwrap_or(now);
-        let cut = (loss.how == How::CutOff).then(|| (since, loss.why.clone()));
+        let cut = (loss.how == LossKind::CutOff).then(|| (since, loss.why.clone()));
         self.dial_later(worker, cut);
     }
 
-    fn dial_later(&mut self, worker: Link, cut: Option<(Instant, String)>) {
+    fn dial_later(&mut self, worker: WorkerLink, cut: Option<(Instant, String)>) {
         let now = Instant::now();
-        let again = Link {
+        let again = WorkerLink {
             has_program: worker.has_program,
             printed: worker.printed,
             cut: cut.map(|cut| worker.cut.unwrap_or(cut)),
-            ..Link::new(worker.member, worker.lost.or(Some(now)))
+            ..WorkerLink::new(worker.member, worker.lost.or(Some(now)))
         };
         self.again.push((now + REDIAL, again));
     }
@@ -132,7 +132,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    pub(super) fn worker(&mut self, link: LinkId) -> &mut Link {
+    pub(super) fn worker(&mut self, link: LinkId) -> &mut WorkerLink {
         self.workers.get_mut(&link).expect("a link to a worker")
     }
 

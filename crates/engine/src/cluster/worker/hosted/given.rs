@@ -8,12 +8,12 @@
 //! * The wait ends when all has come, when the job is released, and with the worker.
 
 use super::super::super::wire::framed;
-use super::super::Shared;
+use super::super::WorkerShared;
 use super::Hosted;
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::held::lock;
 use brambling_memory::{Budget, Class, Reservation};
-use brambling_program::{DatasetId, Decoder, Plan, Source, Value};
+use brambling_program::{DatasetId, Decoder, PartitionSource, Plan, Value};
 use brambling_protocol::WorkerId;
 use brambling_protocol::message::{BadPart, Message, Part, Prepare};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -83,14 +83,14 @@ struct Coming {
 
 /// Values that have come, until their shards are made.
 #[derive(Default)]
-pub(super) struct Given {
+pub(super) struct GivenPartitions {
     values: Mutex<BTreeMap<Of, (Value, Reservation)>>,
     datasets: Mutex<BTreeSet<DatasetId>>,
 }
 
-impl Given {
+impl GivenPartitions {
     /// Hands over what has come of a dataset, which is to be asked for.
-    pub(super) fn source(self: &Arc<Given>, dataset: DatasetId) -> Source {
+    pub(super) fn source(self: &Arc<GivenPartitions>, dataset: DatasetId) -> PartitionSource {
         lock(&self.datasets).insert(dataset);
         let given = self.clone();
         Arc::new(move |index, _| {
@@ -122,10 +122,10 @@ impl Hosted {
     pub(super) fn take_given(
         &self,
         budget: &Budget,
-        shared: &Shared,
+        shared: &WorkerShared,
         lacking: Vec<Of>,
         plan: &Plan,
-        given: &Given,
+        given: &GivenPartitions,
     ) -> Result<(), String> {
         let mut lacking = VecDeque::from(lacking);
         let mut asked = (None, 0);
@@ -231,7 +231,12 @@ impl Coming {
 }
 
 /// The partitions that are placed here, of datasets that the client's program makes.
-pub(super) fn lacking(me: WorkerId, prepare: &Prepare, plan: &Plan, given: &Given) -> Vec<Of> {
+pub(super) fn lacking(
+    me: WorkerId,
+    prepare: &Prepare,
+    plan: &Plan,
+    given: &GivenPartitions,
+) -> Vec<Of> {
     let made = lock(&given.datasets);
     let ours = prepare.map.iter().filter(|range| range.entry.owner == me);
     let partitions = ours.flat_map(|range| {

@@ -1,22 +1,22 @@
 //! A job's links on a worker: what it says to its peers, and what they say to it.
 
-use super::super::Shared;
-use brambling_exchange::transports::switchboard::{Party, Refused};
-use brambling_exchange::transports::tcp::Place;
+use super::super::WorkerShared;
+use brambling_exchange::transports::switchboard::{Party, PartyRefusal};
+use brambling_exchange::transports::tcp::ReadTarget;
 use brambling_protocol::frame::{Incoming, Packet};
 use brambling_protocol::message::CutOff;
 use brambling_protocol::{JobKey, Priority, Sequence, WorkerId};
-use brambling_worker::executor::{Carrier, Failure, Job};
+use brambling_worker::executor::{Failure, Job, Transport};
 use std::sync::Weak;
 use std::time::Duration;
 
 /// Carries a job's frames.
-pub(super) struct Wire {
+pub(super) struct JobTransport {
     pub(super) key: JobKey,
-    pub(super) shared: Weak<Shared>,
+    pub(super) shared: Weak<WorkerShared>,
 }
 
-impl Carrier for Wire {
+impl Transport for JobTransport {
     fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>) {
         if let Some(shared) = self.shared.upgrade() {
             let frames = frames.into_iter();
@@ -65,7 +65,7 @@ impl Carrier for Wire {
 pub(super) struct Side {
     pub(super) key: JobKey,
     pub(super) job: Weak<Job>,
-    pub(super) shared: Weak<Shared>,
+    pub(super) shared: Weak<WorkerShared>,
 }
 
 impl Party for Side {
@@ -73,16 +73,16 @@ impl Party for Side {
         let job = self.job.upgrade();
         job.map_or(0, |job| job.received(peer))
     }
-    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), Refused> {
+    fn on_reconnect(&self, peer: WorkerId, received: Sequence) -> Result<(), PartyRefusal> {
         match self.job.upgrade() {
             Some(job) => Ok(job.on_reconnect(peer, received)?),
             None => Err("the job is over here".into()),
         }
     }
-    fn place(&self, _peer: WorkerId, begun: &[u8]) -> Option<Place> {
+    fn place(&self, _peer: WorkerId, begun: &[u8]) -> Option<ReadTarget> {
         self.job.upgrade()?.place(begun)
     }
-    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), Refused> {
+    fn on_frame(&self, peer: WorkerId, frame: Incoming<'_>) -> Result<(), PartyRefusal> {
         match self.job.upgrade() {
             Some(job) => Ok(job.on_frame(peer, frame)?),
             None => Ok(()),

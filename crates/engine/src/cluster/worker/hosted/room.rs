@@ -35,7 +35,7 @@ impl Hosted {
     }
 
     /// The job takes its share of the worker's memory: at once, since its controller has looked for room.
-    pub(super) fn take_share(&self, shared: &super::Shared) -> Budget {
+    pub(super) fn take_share(&self, shared: &super::WorkerShared) -> Budget {
         let weight = self.state().weight;
         let share = shared.memory.admit(weight);
         let budget = share.budget().clone();

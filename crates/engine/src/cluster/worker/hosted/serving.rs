@@ -2,12 +2,12 @@
 //! whoever asks.
 
 use super::super::super::wire::framed;
-use super::super::Shared;
-use super::given::{Given, lacking};
-use super::links::{Side, Wire};
+use super::super::WorkerShared;
+use super::given::{GivenPartitions, lacking};
+use super::links::{JobTransport, Side};
 use super::{Hosted, State, nothing};
 use crate::Error;
-use brambling_exchange::Combining;
+use brambling_exchange::CombiningOptions;
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::{Budget, Spill};
 use brambling_program::link::is_linked;
@@ -120,13 +120,13 @@ impl Hosted {
     /// The job, as the client has described it and the controller has placed it.
     fn make(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<WorkerShared>,
         me: WorkerId,
         prepare: &Prepare,
         program: Vec<u8>,
     ) -> Result<Arc<Job>, String> {
         let budget = self.take_share(shared);
-        let given = Arc::new(Given::default());
+        let given = Arc::new(GivenPartitions::default());
         let plan = self.plan(shared, prepare, &program, &given)?;
         let program_bytes = program.len() as u64;
         drop(program);
@@ -140,7 +140,7 @@ impl Hosted {
                 let (group, indices) = (range.group, range.first..range.end);
                 indices.map(move |index| (ShardId { group, index }, version))
             });
-        let wire = Wire {
+        let wire = JobTransport {
             key: self.key,
             shared: Arc::downgrade(shared),
         };
@@ -156,17 +156,17 @@ impl Hosted {
             weight: self.state().weight.max(1),
             files: (shared.spilling.as_ref()).map(|spilling| spilling.files.clone()),
         };
-        Job::member(plan, shared.pool.beds(), options, membership)
+        Job::member(plan, shared.pool.parkers(), options, membership)
             .map_err(|error| error.to_string())
     }
 
     /// The program, which has to be the one of which the controller has placed the shards.
     fn plan(
         &self,
-        shared: &Shared,
+        shared: &WorkerShared,
         prepare: &Prepare,
         program: &[u8],
-        given: &Arc<Given>,
+        given: &Arc<GivenPartitions>,
     ) -> Result<Plan, String> {
         let mut program = match is_linked(program) {
             true => Program::link(program).map_err(|error| error.to_string())?,
@@ -189,7 +189,7 @@ impl Hosted {
 
     fn node(
         &self,
-        shared: &Shared,
+        shared: &WorkerShared,
         me: WorkerId,
         prepare: &Prepare,
         plan: &Plan,
@@ -210,7 +210,7 @@ impl Hosted {
             part_bytes: PART_BYTES,
             frame_bytes: FRAME_BYTES,
             fan_out: FAN_OUT,
-            combining: Combining::USUAL,
+            combining: CombiningOptions::USUAL,
             budget: budget.clone(),
             spill: (shared.spilling.clone()).map(|spilling| spilling as Arc<dyn Spill>),
         };
@@ -218,7 +218,7 @@ impl Hosted {
     }
 
     /// Its links: of two workers the one of the higher name dials, and all of them the controller.
-    fn enter(&self, shared: &Arc<Shared>, me: WorkerId, prepare: &Prepare, job: &Arc<Job>) {
+    fn enter(&self, shared: &Arc<WorkerShared>, me: WorkerId, prepare: &Prepare, job: &Arc<Job>) {
         let side = Side {
             key: self.key,
             job: Arc::downgrade(job),
@@ -258,7 +258,7 @@ impl Hosted {
         self.state().job = None;
     }
 
-    fn send(&self, shared: &Shared, left: &mut Job, to: LinkId) {
+    fn send(&self, shared: &WorkerShared, left: &mut Job, to: LinkId) {
         let spec = left.plan().program.spec();
         let kept = (0..).map(DatasetId).zip(&spec.datasets);
         let kept: Vec<DatasetId> = kept.filter(|(_, it)| it.keep).map(|(id, _)| id).collect();

@@ -1,9 +1,9 @@
 use super::*;
-use Stream::{Err, Out};
+use PrintStream::{Err, Out};
 
 /// What is sent, as text: for each batch its number, how many lines were left out, and its lines.
 fn texts<'a>(batches: impl IntoIterator<Item = &'a Batch>) -> Vec<String> {
-    let line = |line: &Line| {
+    let line = |line: &BufferedLine| {
         let sign = match line.stream {
             Out => ':',
             Err => '!',
@@ -23,7 +23,7 @@ fn texts<'a>(batches: impl IntoIterator<Item = &'a Batch>) -> Vec<String> {
 
 /// What comes of texts that are printed to standard output for stages, when all is asked for.
 fn check(printed: &[(&str, &str)], lines: &str) {
-    let mut waiting = Waiting::default();
+    let mut waiting = UnshownPrints::default();
     for (stage, text) in printed {
         assert!(waiting.print(Out, stage, text));
     }
@@ -70,7 +70,7 @@ fn long_lines_are_cut_at_a_letter() {
 
 #[test]
 fn many_lines_that_have_begun_end() {
-    let mut waiting = Waiting::default();
+    let mut waiting = UnshownPrints::default();
     for stage in 0..=BEGUN_MAX {
         waiting.print(Out, &stage.to_string(), "begun");
     }
@@ -83,7 +83,7 @@ fn many_lines_that_have_begun_end() {
 
 #[test]
 fn streams_are_told_apart() {
-    let mut waiting = Waiting::default();
+    let mut waiting = UnshownPrints::default();
     waiting.print(Out, "a", "one");
     waiting.print(Err, "a", "two\n");
     waiting.print(Out, "a", "\n");
@@ -92,7 +92,7 @@ fn streams_are_told_apart() {
 
 #[test]
 fn the_next_waits_until_what_was_sent_is_shown() {
-    let mut waiting = Waiting::default();
+    let mut waiting = UnshownPrints::default();
     assert_eq!(waiting.next(), None);
     waiting.print(Out, "a", "one\n");
     assert_eq!(waiting.next().map(|it| it.number), Some(0));
@@ -113,7 +113,7 @@ fn the_next_waits_until_what_was_sent_is_shown() {
 
 #[test]
 fn what_is_sent_at_once_is_bounded() {
-    let mut waiting = Waiting::default();
+    let mut waiting = UnshownPrints::default();
     let text = "x".repeat(LINE_BYTES_MAX);
     for _ in 0..9 {
         waiting.print(Out, "a", &format!("{text}\n"));
@@ -126,7 +126,7 @@ fn what_is_sent_at_once_is_bounded() {
 
 #[test]
 fn of_a_flood_the_last_lines_are_kept_and_the_others_counted() {
-    let mut waiting = Waiting::default();
+    let mut waiting = UnshownPrints::default();
     let lines = 100_000;
     for number in 0..lines {
         assert!(waiting.print(Out, "a", &format!("{number:5}\n")));
@@ -137,7 +137,7 @@ fn of_a_flood_the_last_lines_are_kept_and_the_others_counted() {
     let batches = waiting.close();
     assert_eq!(batches[0].left_out as usize, lines - kept);
     assert!(batches.iter().skip(1).all(|batch| batch.left_out == 0));
-    let all: Vec<&Line> = batches.iter().flat_map(|batch| &batch.lines).collect();
+    let all: Vec<&BufferedLine> = batches.iter().flat_map(|batch| &batch.lines).collect();
     assert_eq!(all.len(), kept);
     assert_eq!(all[0].text, format!("{:5}", lines - kept));
     assert_eq!(all[kept - 1].text, format!("{:5}", lines - 1));
@@ -146,7 +146,7 @@ fn of_a_flood_the_last_lines_are_kept_and_the_others_counted() {
 
 #[test]
 fn when_the_job_is_over_all_comes_and_nothing_more() {
-    let mut waiting = Waiting::default();
+    let mut waiting = UnshownPrints::default();
     waiting.print(Out, "a", "one\n");
     waiting.next();
     waiting.print(Out, "a", "two\nthree");

@@ -1,7 +1,7 @@
 //! A link's greeting: whose turn it is, and what each message leads to.
 
 use super::Link;
-use super::reader::Reader;
+use super::reader::FrameReader;
 use crate::transports::tcp::{Lost, Owner};
 use brambling_protocol::greeting::{
     Answer, Challenge, Dialer, Listener, Nonce, Opening, Token, Verdict,
@@ -18,14 +18,14 @@ pub(super) enum Greeting {
     Listening(Box<(Token, Nonce)>),
     /// A challenge was sent: an answer comes.
     Challenged(Box<Listener>),
-    /// A verdict was sent: what the two sides agree on comes, where their carriers do.
+    /// A verdict was sent: what the two sides agree on comes, where their channels do.
     Agreeing,
     Over,
 }
 
 impl Link {
     /// Takes the next message of the greeting; false when it is not all there.
-    pub(super) fn greet(&self, reader: &mut Reader, owner: &dyn Owner) -> Result<bool, Lost> {
+    pub(super) fn greet(&self, reader: &mut FrameReader, owner: &dyn Owner) -> Result<bool, Lost> {
         let next = match reader.greeting {
             Greeting::Dialing(..) => self.on_challenge(reader)?,
             Greeting::Answered(_) => self.on_verdict(reader)?,
@@ -48,7 +48,7 @@ impl Link {
     // ---- what each message leads to; none while it is not all there. Where it is refused the greeting stays as it is: nothing that
     // comes after it is taken for frames.
 
-    fn on_challenge(&self, reader: &mut Reader) -> Result<Option<Greeting>, Lost> {
+    fn on_challenge(&self, reader: &mut FrameReader) -> Result<Option<Greeting>, Lost> {
         let (Greeting::Dialing(dialing, _), Some(challenge)) = (
             &reader.greeting,
             reader.message::<{ size_of::<Challenge>() }>(),
@@ -63,7 +63,7 @@ impl Link {
         Ok(Some(Greeting::Answered(Box::new(dialing.0))))
     }
 
-    fn on_verdict(&self, reader: &mut Reader) -> Result<Option<Greeting>, Lost> {
+    fn on_verdict(&self, reader: &mut FrameReader) -> Result<Option<Greeting>, Lost> {
         let (Greeting::Answered(dialer), Some(verdict)) = (
             &reader.greeting,
             reader.message::<{ size_of::<Verdict>() }>(),
@@ -79,7 +79,7 @@ impl Link {
         Ok(Some(Greeting::Over))
     }
 
-    fn on_opening(&self, reader: &mut Reader) -> Result<Option<Greeting>, Lost> {
+    fn on_opening(&self, reader: &mut FrameReader) -> Result<Option<Greeting>, Lost> {
         let (Greeting::Listening(listening), Some(opening)) = (
             &reader.greeting,
             reader.message::<{ size_of::<Opening>() }>(),
@@ -104,7 +104,7 @@ impl Link {
         Ok(Some(Greeting::Challenged(Box::new(listener))))
     }
 
-    fn on_answer(&self, reader: &mut Reader) -> Result<Option<Greeting>, Lost> {
+    fn on_answer(&self, reader: &mut FrameReader) -> Result<Option<Greeting>, Lost> {
         let (Greeting::Challenged(listener), Some(answer)) = (
             &reader.greeting,
             reader.message::<{ size_of::<Answer>() }>(),
@@ -121,7 +121,7 @@ impl Link {
         }))
     }
 
-    fn on_offer(&self, reader: &mut Reader) -> Result<Option<Greeting>, Lost> {
+    fn on_offer(&self, reader: &mut FrameReader) -> Result<Option<Greeting>, Lost> {
         let Some([byte]) = reader.message() else {
             return Ok(None);
         };

@@ -1,9 +1,9 @@
 //! What comes on a link, until it is handed up: small frames side by side, each large one in a place of its own.
 
 use super::greeting::Greeting;
-use crate::transports::tcp::buffers::{Buffer, Buffers};
-use crate::transports::tcp::carried::Count;
-use crate::transports::tcp::{Lost, Place, Room};
+use crate::transports::tcp::buffers::{Buffers, PooledBuffer};
+use crate::transports::tcp::carried::DirectionCount;
+use crate::transports::tcp::{Lost, ReadBuffer, ReadTarget};
 use brambling_protocol::frame::{HEADER_BYTES, Header, Incoming};
 use brambling_protocol::greeting::Challenge;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ const BETWEEN_BYTES: usize = 1 << 10;
 const OTHERS_BETWEEN: u32 = 8;
 
 /// What has come and was not handed up.
-pub(super) struct Reader {
+pub(super) struct FrameReader {
     pub(super) greeting: Greeting,
     /// What has come and was not handed up: `bytes[from..to]`.
     pub(super) bytes: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) struct Reader {
     /// Frames that may come before another large one is not expected any more.
     pub(super) expects_large: u32,
     buffers: Buffers,
-    pub(super) received: Arc<Count>,
+    pub(super) received: Arc<DirectionCount>,
 }
 
 /// A large frame that has begun.
@@ -43,9 +43,9 @@ pub(super) struct Large {
 /// Where a large frame is read to.
 enum Within {
     /// All of it.
-    Buffer(Buffer),
+    Buffer(PooledBuffer),
     /// Its last bytes; the first are here.
-    Room(Vec<u8>, Box<dyn Room>),
+    Room(Vec<u8>, Box<dyn ReadBuffer>),
 }
 
 /// A large frame that has come.
@@ -55,7 +55,7 @@ pub(super) enum Whole {
 }
 
 /// A room that is written, for [`Bytes`].
-struct Written(Box<dyn Room>);
+struct Written(Box<dyn ReadBuffer>);
 
 impl AsRef<[u8]> for Written {
     fn as_ref(&self) -> &[u8] {
@@ -97,9 +97,13 @@ impl Whole {
     }
 }
 
-impl Reader {
-    pub(super) fn new(greeting: Greeting, buffers: Buffers, received: Arc<Count>) -> Reader {
-        Reader {
+impl FrameReader {
+    pub(super) fn new(
+        greeting: Greeting,
+        buffers: Buffers,
+        received: Arc<DirectionCount>,
+    ) -> FrameReader {
+        FrameReader {
             greeting,
             bytes: vec![0; size_of::<Challenge>()],
             from: 0,
@@ -162,13 +166,18 @@ impl Reader {
 
     /// A frame of so many bytes has begun, and nothing of another: the rest of it comes into a place that somebody has for its last
     /// bytes, or into a buffer of its own.
-    pub(super) fn begin_large(&mut self, bytes: usize, place: impl FnOnce(&[u8]) -> Option<Place>) {
+    pub(super) fn begin_large(
+        &mut self,
+        bytes: usize,
+        place: impl FnOnce(&[u8]) -> Option<ReadTarget>,
+    ) {
         let begun = &self.bytes[self.from..self.to];
-        let fits =
-            |place: &Place| place.at <= begun.len() && place.at + place.room.bytes().len() == bytes;
+        let fits = |place: &ReadTarget| {
+            place.at <= begun.len() && place.at + place.room.bytes().len() == bytes
+        };
         let (place, at) = match place(begun).filter(fits) {
             // The head stays apart: only the last payload lies in the owner's place.
-            Some(Place { at, room }) => (Within::Room(begun[..at].to_vec(), room), at),
+            Some(ReadTarget { at, room }) => (Within::Room(begun[..at].to_vec(), room), at),
             None => (Within::Buffer(self.buffers.take(bytes)), 0),
         };
         let mut large = Large { place, come: 0 };

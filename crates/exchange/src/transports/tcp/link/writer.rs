@@ -1,7 +1,7 @@
 //! What goes on a link, in the order in which it was said.
 
-use crate::transports::tcp::carried::Count;
-use crate::transports::tcp::wire::{Carrier, Sleep};
+use crate::transports::tcp::carried::DirectionCount;
+use crate::transports::tcp::channel::{ByteChannel, Sleep};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -24,12 +24,12 @@ pub(super) struct Writer {
     /// A small frame was queued since the queue was empty: it may be what somebody waits for.
     pub(super) has_news: bool,
     pub(super) has_ended: bool,
-    pub(super) sent: Arc<Count>,
+    pub(super) sent: Arc<DirectionCount>,
 }
 
 impl Writer {
     /// Writes what the socket takes.
-    pub(super) fn write(&mut self, wire: &dyn Carrier) -> io::Result<()> {
+    pub(super) fn write(&mut self, wire: &dyn ByteChannel) -> io::Result<()> {
         while !self.is_full && (!self.queue.is_empty() || wire.holds_back()) {
             let mut slices = [IoSlice::new(&[]); WRITTEN_AT_ONCE];
             let mut count = 0;

@@ -1,0 +1,276 @@
+//! Turns of which something was spilled: it is brought back by threads that wait for files, and the gather is not ready until all of it is here.
+//!
+//! # States of a turn of which all has come
+//! ```text
+//! some of it is spilled ──► is being read ──► is here ──► gathered
+//!      ▲        └─ others have their chance, and there is none left, or no room
+//!      └────────── one of those was gathered
+//! ```
+//!
+//! # Rules
+//! * A turn is read when there is room for all of it, and nobody spills meanwhile what of it is in memory. It waits for the disk then, and for nothing else.
+//! * No more turns of a job have their chance at once than it has threads, which might all gather at once as well. A turn has it until it was gathered, or
+//!   its shard has left.
+//! * Who finds no room while others have their chance waits until one of them has had it. Who finds none alone never will: its gather is called, and fails.
+//! * Who waits is woken: when something was read, when the queue for files has room, when another turn has had its chance.
+//! * What cannot be read is the gather's failure.
+
+use super::{Charge, ExchangeTurn, Unreturned, WaitingPiece, WaitingRoom, no_room};
+use crate::piece_data::{PieceData, read};
+use brambling_memory::{Reservation, Spilled, held};
+use brambling_program::ShardId;
+use brambling_storage::{FileError, FilePool, Request, Ticket};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+/// Which turns of a job are brought back, and by whom.
+#[derive(Debug)]
+pub(crate) struct Returns {
+    files: Arc<FilePool>,
+    turns_max: usize,
+    chances: Mutex<Chances>,
+}
+
+#[derive(Debug, Default)]
+struct Chances {
+    /// How many turns have theirs, and how many ever had.
+    taken: usize,
+    given: u64,
+    waiting: Vec<Waker>,
+}
+
+/// A turn may be read back.
+#[derive(Debug)]
+pub(crate) struct Chance {
+    /// None when it has stepped back.
+    returns: Option<Arc<Returns>>,
+    /// Which one it is, if nobody else had one when it was given.
+    alone: Option<u64>,
+}
+
+/// What is left to a turn that finds no room.
+enum Refused {
+    /// Others have their chance: the waker is woken when one of them was had.
+    Waits,
+    /// They had one, and what they had is free now.
+    Again,
+    /// Nobody has had one meanwhile.
+    Never,
+}
+
+impl Drop for Chance {
+    fn drop(&mut self) {
+        let Some(returns) = self.returns.take() else {
+            return;
+        };
+        let woken = {
+            let mut chances = held::lock(&returns.chances);
+            chances.taken -= 1;
+            std::mem::take(&mut chances.waiting)
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Returns {
+    pub(super) fn new(files: Arc<FilePool>, turns_max: usize) -> Returns {
+        Returns {
+            files,
+            turns_max,
+            chances: Mutex::default(),
+        }
+    }
+
+    /// None when there is none left: the waker is woken when one was had.
+    fn chance(self: &Arc<Self>, waker: &Waker) -> Option<Chance> {
+        let mut chances = held::lock(&self.chances);
+        if chances.taken == self.turns_max {
+            chances.waiting.push(waker.clone());
+            return None;
+        }
+        let alone = (chances.taken == 0).then_some(chances.given + 1);
+        chances.taken += 1;
+        chances.given += 1;
+        drop(chances);
+        let returns = Some(self.clone());
+        Some(Chance { returns, alone })
+    }
+}
+
+impl Chance {
+    /// There is no room: it is given back. If others have theirs nobody else is woken for that: who waits for room is woken by these others as well, and two
+    /// who find none would wake each other again and again.
+    fn step_back(mut self, waker: &Waker) -> Refused {
+        let returns = self.returns.as_ref().expect("it steps back once");
+        let mut chances = held::lock(&returns.chances);
+        if chances.taken > 1 {
+            chances.taken -= 1;
+            chances.waiting.push(waker.clone());
+            drop(chances);
+            self.returns = None;
+            return Refused::Waits;
+        }
+        match self.alone == Some(chances.given) {
+            true => Refused::Never,
+            false => Refused::Again,
+        }
+    }
+}
+
+/// Reads something back.
+struct ReadBack(Arc<dyn Spilled>);
+
+impl Request for ReadBack {
+    type Done = Vec<u8>;
+
+    fn run(self) -> Result<Vec<u8>, FileError> {
+        Ok(read(&*self.0)?)
+    }
+
+    fn name(&self) -> String {
+        format!("reading {} spilled bytes", self.0.bytes())
+    }
+}
+
+/// A turn that has its chance, or has failed.
+#[derive(Debug)]
+pub(crate) struct Returning {
+    pub(crate) at: ExchangeTurn,
+    /// The places of pieces that are being read.
+    asked: Vec<(usize, Ticket<Vec<u8>>)>,
+    /// The pieces before this one are here, or are being read.
+    next: usize,
+    /// How it counts until it was gathered; or why it cannot be.
+    end: Option<Result<Charge, Unreturned>>,
+}
+
+/// What became of a turn of which all has come.
+pub(crate) enum Begun {
+    /// All of it is in memory.
+    Here,
+    /// Others have their chance: the waker is woken.
+    Later,
+    /// It has its own, or has failed.
+    Now(Returning),
+}
+
+impl WaitingRoom {
+    /// Begins to bring back what of a turn was spilled.
+    pub(crate) fn begin_return(
+        &self,
+        returns: &Arc<Returns>,
+        (at, shard): (ExchangeTurn, ShardId),
+        pieces: &mut [&mut WaitingPiece],
+        waker: &Waker,
+    ) -> Begun {
+        held::forbid("spilled pieces are asked for");
+        let spilled_bytes = |pieces: &[&mut WaitingPiece]| {
+            let spilled = pieces.iter().filter_map(|it| it.cargo.spilled_bytes());
+            spilled.reduce(|all, it| all + it)
+        };
+        if spilled_bytes(pieces).is_none() {
+            return Begun::Here;
+        }
+        loop {
+            let Some(chance) = returns.chance(waker) else {
+                return Begun::Later;
+            };
+            // From here on nobody spills any of it, so this is all that is read.
+            pieces.iter().for_each(|it| it.cargo.pin());
+            let bytes = spilled_bytes(pieces).unwrap_or(0);
+            let source = match self.make_room(bytes) {
+                Ok(Ok(room)) => {
+                    return Begun::Now(Returning::new(at, Ok((room, chance)), pieces));
+                }
+                Err(error) => return Begun::Now(Returning::new(at, Err(error.into()), pieces)),
+                Ok(Err(source)) => source,
+            };
+            match chance.step_back(waker) {
+                Refused::Waits => {
+                    pieces.iter().for_each(|it| it.cargo.unpin());
+                    return Begun::Later;
+                }
+                Refused::Again => pieces.iter().for_each(|it| it.cargo.unpin()),
+                Refused::Never => {
+                    let no_room = no_room(at, shard, source);
+                    return Begun::Now(Returning::new(at, Err(no_room.into()), pieces));
+                }
+            }
+        }
+    }
+}
+
+impl Returning {
+    /// Of pieces that are pinned.
+    fn new(
+        at: ExchangeTurn,
+        begun: Result<(Reservation, Chance), Unreturned>,
+        pieces: &mut [&mut WaitingPiece],
+    ) -> Returning {
+        for kept in pieces {
+            if let Some(in_use) = kept.cargo.take_pinned() {
+                kept.charge = Charge::InUse(in_use);
+            }
+        }
+        let charge = |(room, chance)| Charge::Returned(room, chance);
+        Returning {
+            at,
+            asked: Vec::new(),
+            next: 0,
+            end: Some(begun.map(charge)),
+        }
+    }
+
+    /// Takes what was read, and asks for more; whether all of it is here, or never will be.
+    pub(crate) fn go_on(
+        &mut self,
+        returns: &Returns,
+        pieces: &mut [&mut WaitingPiece],
+        waker: &Waker,
+    ) -> bool {
+        let mut lost = None;
+        self.asked.retain_mut(|(place, ticket)| {
+            let Some(end) = ticket.take() else {
+                return true;
+            };
+            match end {
+                Ok(bytes) => pieces[*place].cargo.returned(bytes),
+                Err(error) => lost = Some(error),
+            }
+            false
+        });
+        if let Some(error) = lost {
+            self.end = Some(Err(error.into()));
+        }
+        if matches!(self.end, Some(Err(_))) {
+            return true;
+        }
+        while let Some(kept) = pieces.get(self.next) {
+            if let PieceData::Spilled(spilled, _) = &kept.cargo {
+                match returns.files.give(ReadBack(spilled.clone()), waker) {
+                    Ok(ticket) => self.asked.push((self.next, ticket)),
+                    Err(_) => return false,
+                }
+            }
+            self.next += 1;
+        }
+        self.asked.is_empty()
+    }
+
+    /// The turn is gathered: how what was read counts.
+    ///
+    /// # Errors
+    /// When it could not be.
+    pub(crate) fn end(mut self) -> Result<Charge, Unreturned> {
+        self.end.take().expect("it ends once")
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        // What nobody needs is not read.
+        for (_, ticket) in &mut self.asked {
+            let _ = ticket.cancel();
+        }
+    }
+}
