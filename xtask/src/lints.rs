@@ -3,6 +3,7 @@
 //! The scan reads tokens, so comments and strings never trigger a rule. It does not resolve names:
 //! a renamed import gets past it, and a review has to catch that.
 
+mod names;
 mod paths;
 mod rules;
 mod scan;
@@ -28,6 +29,7 @@ pub fn check() -> Result<bool, Box<dyn Error>> {
     paths.sort();
     let mut faults = Vec::new();
     let mut argued = Vec::new();
+    let mut names = names::Names::default();
     for path in &paths {
         let name = path
             .strip_prefix(&root)?
@@ -38,10 +40,12 @@ pub fn check() -> Result<bool, Box<dyn Error>> {
             faults.extend(scan::manifest(&name, &text));
         } else {
             faults.extend(scan::source(&name, &text)?);
+            names.read(&name, &text)?;
             argued.extend(scan::allows_unsafe(&text)?.then_some(name));
         }
     }
     faults.extend(unsafe_modules::stale(&argued));
+    faults.extend(names.faults());
     faults.extend(paths::faults(&root)?);
     for fault in &faults {
         eprintln!("{fault}");

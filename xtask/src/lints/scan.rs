@@ -137,7 +137,7 @@ fn begins(tokens: &[Token], pattern: &str) -> bool {
 }
 
 /// Tests, benches, examples and fuzz targets: nothing of them reaches a user's job.
-fn is_test(path: &str) -> bool {
+pub fn is_test(path: &str) -> bool {
     path.starts_with("fuzz/")
         || path.ends_with("/tests.rs")
         || path.contains("/tests/")
