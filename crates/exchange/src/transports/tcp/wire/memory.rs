@@ -133,11 +133,8 @@ impl Carrier for Memory {
     fn accept(&self, byte: u8) -> io::Result<()> {
         let file = self.passed().take();
         match (byte, file) {
-            // It is there already, and is used also where there is no room for it.
-            (SHARES, Some(file)) => {
-                let room = self.budget.reserve(Class::Transfer, ALL_BYTES as u64);
-                self.use_from_now_on(Shared::open(&file)?, room.ok());
-            }
+            // It is there already, and is used also where a small budget has no room for it.
+            (SHARES, Some(file)) => self.use_from_now_on(Shared::open(&file)?, self.room()),
             (SHARES_NOTHING, None) => {}
             _ => {
                 let why = "the other process does not say how it shares memory";
