@@ -121,7 +121,9 @@ impl Carrier for Memory {
     }
 
     fn offer(&self) -> io::Result<()> {
-        let made = self.room().zip(Shared::make().ok());
+        let made = self
+            .room()
+            .and_then(|room| Some((room, Shared::make().ok()?)));
         let Some((room, (shared, file))) = made else {
             return passed::pass(&self.stream, SHARES_NOTHING, None);
         };
