@@ -74,6 +74,16 @@ def eventually(holds):
         time.sleep(0.02)
 
 
+def stop(pid):
+    """Stops a process, and waits until all of its threads have: one that the signal has not reached yet would answer."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def has_stopped(task):
+        return re.search(r"^State:\s+T", (task / "status").read_text(), re.MULTILINE)
+
+    eventually(lambda: all(map(has_stopped, Path(f"/proc/{pid}/task").iterdir())))
+
+
 def doubled():
     p = br.Program("doubled")
     x = p.dataset("x", value=21, partitions=4)

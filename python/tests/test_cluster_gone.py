@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from processes import Process, command, doubled, environment, eventually, running
+from processes import Process, command, doubled, environment, eventually, running, stop
 from test_cluster_faults import counted
 
 import brambling as br
@@ -144,7 +144,7 @@ def few(enough):
 def test_a_stopped_controller_is_not_said_to_be_gone(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with cluster_of(tmp_path, 1) as (controller, address, _), br.connect(address) as cluster:
-        controller.send_signal(signal.SIGSTOP)
+        stop(controller.pid)
         try:
             with pytest.raises(br.ClusterError, match=rf"the controller at {re.escape(address)} is there and has answered nothing for 13 s"):
                 cluster.status()

@@ -12,7 +12,7 @@ import time
 import warnings
 
 import pytest
-from processes import command, doubled, environment, eventually, running
+from processes import command, doubled, environment, eventually, running, stop
 from test_cluster_faults import counted
 
 import brambling as br
@@ -27,7 +27,7 @@ STOPPED_S = 12
 def stopped(*pids):
     """They do nothing meanwhile."""
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
     try:
         yield
     finally:

@@ -76,8 +76,8 @@ SLIPS = {
         ),
         (
             "a parameter that others have",
-            lambda: logistic(penalty="l2"),
-            "LogisticRegression has no parameter 'penalty'; it has C, fit_intercept, tol, max_iter, solver, random_state",
+            lambda: logistic(dual=True),
+            "LogisticRegression has no parameter 'dual'; it has C, fit_intercept, tol, max_iter, solver, penalty, class_weight, warm_start, random_state",
             lambda: logistic(C=1.0),
         ),
         (

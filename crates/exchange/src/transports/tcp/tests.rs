@@ -168,8 +168,10 @@ fn those_who_poll_do_not_see_strangers() {
 #[test]
 fn memory_to_share_counts_and_is_none_where_there_is_little() {
     let budget = |bytes| Budget::new(bytes, Default::default());
-    for (bytes, shares) in [(1 << 30, true), (1 << 27, false)] {
-        let (here, there) = (budget(bytes), budget(bytes));
+    let (much, little) = (1 << 30, 1 << 27);
+    for (here, there) in [(much, much), (little, little), (much, little)] {
+        let shares = [here == much, here == much && there == much];
+        let (here, there) = (budget(here), budget(there));
         let (reader, behind) = net_within(true, true, there.clone());
         let (writer, _) = net_within(false, true, here.clone());
         let id = writer.dial(reader.listens_at().unwrap()).unwrap();
@@ -179,10 +181,7 @@ fn memory_to_share_counts_and_is_none_where_there_is_little() {
         writer.send(id, [ack()]);
         within("comes", || behind.came.load(Ordering::Relaxed) == 1);
         let used = [here.in_use_bytes(), there.in_use_bytes()];
-        assert!(
-            used.iter().all(|used| (*used > 1 << 22) == shares),
-            "{used:?}"
-        );
+        assert_eq!(used.map(|used| used > 1 << 22), shares, "{used:?}");
         drop((reader, writer));
         assert_eq!([here.in_use_bytes(), there.in_use_bytes()], [0, 0]);
     }

@@ -121,7 +121,9 @@ impl ByteChannel for SharedMemoryChannel {
     }
 
     fn offer(&self) -> io::Result<()> {
-        let made = self.room().zip(SharedRings::make().ok());
+        let made = self
+            .room()
+            .and_then(|room| Some((room, SharedRings::make().ok()?)));
         let Some((room, (shared, file))) = made else {
             return passed::pass(&self.stream, SHARES_NOTHING, None);
         };
@@ -133,11 +135,8 @@ impl ByteChannel for SharedMemoryChannel {
     fn accept(&self, byte: u8) -> io::Result<()> {
         let file = self.passed().take();
         match (byte, file) {
-            // It is there already, and is used also where there is no room for it.
-            (SHARES, Some(file)) => {
-                let room = self.budget.reserve(Class::Transfer, ALL_BYTES as u64);
-                self.use_from_now_on(SharedRings::open(&file)?, room.ok());
-            }
+            // It is there already, and is used also where a small budget has no room for it.
+            (SHARES, Some(file)) => self.use_from_now_on(SharedRings::open(&file)?, self.room()),
             (SHARES_NOTHING, None) => {}
             _ => {
                 let why = "the other process does not say how it shares memory";
