@@ -13,5 +13,5 @@ pub mod spill;
 
 pub use budget::{Budget, Reservation};
 pub use class::{Class, Floors, OutOfMemory};
-pub use process::{AdmissionWait, BudgetShare, Memory, Queued};
+pub use process::{AdmissionWait, BudgetShare, Memory, Queued, count_jobs, share_bytes};
 pub use spill::{Spill, SpillError, Spilled};

@@ -62,10 +62,12 @@ impl Admissions {
     }
 }
 
-/// Of a budget the part of one weight among all.
-fn share_bytes(budget_bytes: u64, weight: u32, weights: u64) -> u64 {
-    let part = u128::from(budget_bytes) * u128::from(weight) / u128::from(weights.max(1));
-    u64::try_from(part).expect("a part of a u64")
+/// Of so many bytes the share of one weight among the sum of all, rounded down: of a budget a job's,
+/// of rows a worker's by its threads.
+pub fn share_bytes(bytes: u64, weight: u32, weights: u64) -> u64 {
+    // A sum of none has no shares; it must not end the process.
+    let share = u128::from(bytes) * u128::from(weight) / u128::from(weights.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 impl Memory {
@@ -218,16 +220,16 @@ pub enum AdmissionWait {
     },
 }
 
-/// Things with their number.
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+/// Jobs with their number, for a text: 1 job, 2 jobs.
+pub fn count_jobs(number: usize) -> String {
+    format!("{number} job{}", if number == 1 { "" } else { "s" })
 }
 
 impl fmt::Display for AdmissionWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AdmissionWait::Turn { before } => {
-                write!(f, "waits for memory behind {}", count(*before, "job"))
+                write!(f, "waits for memory behind {}", count_jobs(*before))
             }
             AdmissionWait::Room {
                 floor_bytes,
@@ -238,7 +240,7 @@ impl fmt::Display for AdmissionWait {
                 f,
                 "waits for memory: {floor_bytes} bytes are to be its own, and {claimed_bytes} of {budget_bytes} are taken or kept by {}; raise the \
                  budget with BRAMBLING_MEMORY or memory in brambling.toml",
-                count(*jobs, "job")
+                count_jobs(*jobs)
             ),
             AdmissionWait::OtherBudget {
                 budget_bytes,
@@ -247,7 +249,7 @@ impl fmt::Display for AdmissionWait {
             } => write!(
                 f,
                 "waits for memory: it was given {budget_bytes} bytes, and {other_bytes} were given to {} that {}",
-                count(*jobs, "job"),
+                count_jobs(*jobs),
                 if *jobs == 1 { "runs" } else { "run" }
             ),
         }

@@ -221,9 +221,7 @@ pub struct Brings {
 impl Brings {
     /// Of the rows the part of a worker of so many threads among all.
     pub fn part_bytes(&self, threads: u32, of_threads: u32) -> u64 {
-        let part =
-            u128::from(self.rows_bytes) * u128::from(threads) / u128::from(of_threads.max(1));
-        u64::try_from(part).expect("a part of a u64")
+        brambling_memory::share_bytes(self.rows_bytes, threads, u64::from(of_threads))
     }
 
     /// What a worker needs of its memory for the program and so many bytes of rows. While it makes the program of what it was sent, both are there; the

@@ -9,14 +9,13 @@
 //!   floors as there is: nobody waits on one worker for what waits on another.
 
 use super::{JobState, RegisteredJob, Registry, Worker};
-use brambling_memory::Floors;
+use brambling_memory::{Floors, count_jobs, share_bytes};
 use brambling_protocol::message::program_room_bytes;
 use brambling_protocol::{JobId, JobKey, WorkerId};
 
 /// Of a budget the floors of one weight among all.
 fn floor_bytes(worker: &Worker, weight: u32, weights: u64) -> u64 {
-    let part = u128::from(worker.memory_bytes) * u128::from(weight) / u128::from(weights.max(1));
-    Floors::of(u64::try_from(part).expect("a part of a u64")).sum_bytes()
+    Floors::of(share_bytes(worker.memory_bytes, weight, weights)).sum_bytes()
 }
 
 impl Registry {
@@ -77,7 +76,7 @@ impl Registry {
                 format!(
                     "memory on {id}: it needs {needed_bytes} bytes, and {claimed_bytes} of {budget_bytes} are taken or kept by {}; end one, or give \
                      workers more with --memory",
-                    count(self.running.len(), "job")
+                    count_jobs(self.running.len())
                 )
             })
         })
@@ -92,9 +91,9 @@ impl Registry {
         let before = self.queued.iter().position(|it| *it == id)?;
         // The reason that has to go first: the others may be true as well.
         Some(if self.running.len() >= self.jobs_at_once as usize {
-            format!("one of {} to end", count(self.running.len(), "job"))
+            format!("one of {} to end", count_jobs(self.running.len()))
         } else if before > 0 {
-            format!("{} before it", count(before, "job"))
+            format!("{} before it", count_jobs(before))
         } else if self.taking().next().is_none() {
             "a worker that takes jobs".into()
         } else {
@@ -109,9 +108,4 @@ impl Registry {
             .filter_map(|id| Some((*id, self.waits_of(*id)?)))
             .collect()
     }
-}
-
-/// Things with their number.
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const STEP_BYTES: usize = 1 << 16;
 /// What lies idle at most.
 const IDLE_BYTES: usize = 64 << 20;
-
-/// Or such a part of the process's budget, if that is less.
-const BUDGETS_PART: u64 = 64;
+/// What a process keeps for its links' convenience, idle buffers and memory to share, is at most such
+/// a part of its budget: of a budget of 256 MiB the 4 MiB that two processes share.
+pub(super) const BUDGETS_PART: u64 = 64;
 
 /// The buffers of a net.
 #[derive(Clone)]

@@ -6,6 +6,7 @@ mod shared;
 
 use super::{ByteChannel, Sleep};
 use crate::transports::tcp::Lost;
+use crate::transports::tcp::buffers::BUDGETS_PART;
 use crate::transports::tcp::stream::SocketStream;
 use brambling_memory::{Budget, Class, Reservation};
 use shared::{ALL_BYTES, Moved, SharedRings};
@@ -18,8 +19,6 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 const SHARES: u8 = 1;
 /// Or that there is none, and everything goes over the socket.
 const SHARES_NOTHING: u8 = 0;
-/// Memory to share is at most such a part of a process's budget.
-const BUDGETS_PART: u64 = 64;
 /// Bells read with one call.
 const BELLS: usize = 64;
 
