@@ -38,6 +38,7 @@ pub use metrics::{MetricsEndpoint, MetricsListener};
 pub use rendezvous::{
     CONTROLLER_VARIABLE, Published, Rendezvous, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE,
 };
+use std::time::Duration;
 pub use wire::set_when_input_ends;
 pub use worker::{CAUSE_BYTES_MAX, Prints, Source, WorkerEnd, WorkerOptions, WorkerProcess};
 
@@ -49,3 +50,8 @@ pub const SUBMISSION_VARIABLE: &str = "BRAMBLING_SUBMISSION";
 
 /// What processes compare when they meet.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long a client or a worker dials a controller before it gives up.
+const CONTROLLER_TIME: Duration = Duration::from_secs(10);
+/// How long after its link was lost, or could not be made, a controller or a worker is dialed again.
+const REDIAL: Duration = Duration::from_millis(100);

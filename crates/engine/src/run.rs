@@ -6,10 +6,10 @@ use crate::{Error, Failure, Outcome, Resolved, Settings, TaskTimes};
 use brambling_memory::{BudgetShare, Memory};
 use brambling_operators::simd;
 use brambling_program::{Bindings, Plan, Program};
-use brambling_worker::executor::{Caller, Job, JobOptions, Pool, QuietCaller};
+use brambling_worker::executor::{CALLER_LOOKS, Caller, Job, JobOptions, Pool, QuietCaller};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How a program is run. Unset options come from the environment, `brambling.toml`, and defaults.
 ///
@@ -46,9 +46,6 @@ enum RunsOn {
     /// It does not: whoever wants the program itself takes it from there.
     Nowhere(Arc<Mutex<Option<Program>>>),
 }
-
-/// How often a job that waits for memory asks its caller whether to go on.
-const MEMORY_LOOKS: Duration = Duration::from_millis(20);
 
 thread_local! {
     static IN_JOB: Cell<bool> = const { Cell::new(false) };
@@ -313,7 +310,7 @@ fn share(settings: &Resolved, caller: &mut dyn Caller) -> Result<BudgetShare, Er
         if caller.check().is_err() {
             return Err(Failure::Interrupted.into());
         }
-        queued.wait(MEMORY_LOOKS);
+        queued.wait(CALLER_LOOKS);
     }
 }
 

@@ -10,7 +10,7 @@ pub use table::{ENVIRONMENT, SETTINGS, Setting};
 
 use brambling_machine::cpu::Processor;
 use brambling_operators::simd::{self, Isa};
-use brambling_worker::executor::WEIGHT_MAX;
+use brambling_worker::executor::{STALL, WEIGHT_MAX};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -168,6 +168,15 @@ impl Resolved {
             _ => unreachable!("a setting's key"),
         }
     }
+}
+
+/// How long a kernel may run on after its job's end before its worker ends, unless a setting says
+/// otherwise.
+const STUCK_KERNEL: Duration = Duration::from_secs(60);
+
+/// A setting's seconds, of which a clock cannot add any number: thirty years at most.
+fn seconds(of: f64) -> Duration {
+    Duration::from_secs_f64(of.min(1e9))
 }
 
 /// The budget where nothing limits it.
@@ -392,8 +401,8 @@ impl Settings {
                 .or(limits.default_budget_bytes())
                 .unwrap_or(UNLIMITED),
             spill: (self.spill.as_deref()).and_then(|text| SpillTo::parse(text).ok()),
-            stall: Duration::from_secs_f64(self.stall_seconds.unwrap_or(60.0).min(1e9)),
-            stuck_kernel: Duration::from_secs_f64(self.stuck_kernel_s.unwrap_or(60.0).min(1e9)),
+            stall: self.stall_seconds.map_or(STALL, seconds),
+            stuck_kernel: self.stuck_kernel_s.map_or(STUCK_KERNEL, seconds),
             progress: self.progress.unwrap_or(true),
             log: self.log.as_deref().and_then(Log::named).unwrap_or(Log::Off),
             weight: self.weight.unwrap_or(1),

@@ -5,6 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
+/// Of the memory there is the default budget has so many tenths. The rest is for what no budget counts:
+/// the system, other processes, an interpreter and what was allocated before it was charged.
+const BUDGET_TENTHS: u64 = 7;
+
 /// What this process may use.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct MemoryLimits {
@@ -76,7 +80,7 @@ impl MemoryLimits {
     /// The default budget: 70 % of the memory there is.
     pub fn default_budget_bytes(&self) -> Option<u64> {
         self.memory_bytes()
-            .map(|bytes| bytes / 10 * 7 + bytes % 10 * 7 / 10)
+            .map(|bytes| bytes / 10 * BUDGET_TENTHS + bytes % 10 * BUDGET_TENTHS / 10)
     }
 }
 

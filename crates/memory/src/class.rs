@@ -52,13 +52,20 @@ pub struct Floors {
     pub transfer_bytes: u64,
 }
 
+/// Of a budget such a part is the floor of resident data: without it nothing runs.
+const RESIDENT_PART: u64 = 2;
+/// Such a part that of the lowest open turn of the exchanges: a turn that does not fit it may fail.
+const EXCHANGE_PART: u64 = 8;
+/// And such a part that of transfers: a shard that moves needs some beside what stays.
+const TRANSFER_PART: u64 = 16;
+
 impl Floors {
     /// The default: half for resident data, an eighth for the exchange, a sixteenth for transfers.
     pub fn of(budget_bytes: u64) -> Floors {
         Floors {
-            resident_bytes: budget_bytes / 2,
-            exchange_bytes: budget_bytes / 8,
-            transfer_bytes: budget_bytes / 16,
+            resident_bytes: budget_bytes / RESIDENT_PART,
+            exchange_bytes: budget_bytes / EXCHANGE_PART,
+            transfer_bytes: budget_bytes / TRANSFER_PART,
         }
     }
 

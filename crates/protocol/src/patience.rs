@@ -44,7 +44,7 @@ pub const CUT_OFF_AFTER: Duration = Duration::from_secs(11);
 /// How long a controller may take to answer a question. Shorter: a machine that is cut off is not known to be, and the error cannot say so.
 pub const ANSWERED_WITHIN: Duration = Duration::from_secs(13);
 
-/// How often it is looked what was acknowledged. What is measured is later than it was by so much.
+/// How often it is looked what was acknowledged, and who greets for too long. What is measured is later than it was by so much.
 pub const LOOKED_EACH: Duration = Duration::from_secs(1);
 
 /// Measures time in which its owner ran: what passes between two looks counts as two [`LOOKED_EACH`] at most.

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// How long children may take to end by themselves.
 const ENDING: Duration = Duration::from_secs(5);
+/// How often is looked meanwhile whether they have.
+const LOOKS: Duration = Duration::from_millis(10);
 
 /// What each worker has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +184,7 @@ impl Drop for Children {
         running.for_each(|(_, child)| drop(child.stdin.take()));
         let deadline = Instant::now() + ENDING;
         while !self.running.is_empty() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(LOOKS);
             let _ = self.ended();
         }
         for (_, child) in &mut self.running {

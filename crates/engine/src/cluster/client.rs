@@ -5,7 +5,7 @@ mod talk;
 
 use super::jobs::{WaitReasons, host, ourselves};
 use super::wire::{self, board, epoch, framed};
-use super::{ClusterError, Rendezvous, Status};
+use super::{CONTROLLER_TIME, ClusterError, Rendezvous, Status};
 use crate::Error;
 use brambling_exchange::transports::switchboard::{PartyRefusal, Switchboard};
 use brambling_exchange::transports::tcp::LinkId;
@@ -14,22 +14,19 @@ use brambling_program::ShardId;
 use brambling_protocol::message::{Message, Move};
 use brambling_protocol::patience::ANSWERED_WITHIN;
 use brambling_protocol::{JobId, WorkerId};
-use brambling_worker::executor::{Caller, Failure};
+use brambling_worker::executor::{CALLER_LOOKS, Caller, Failure};
 use link_events::{LinkEvent, LinkEvents, LinkLoss, LossKind};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long it may take to get through to a controller.
-const CONNECTING: Duration = Duration::from_secs(10);
 /// After how long it is tried again at first, where others keep this process out; then twice as long each time, up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(20);
+/// At most: so soon after the others have stopped it is in.
 const RETRY_MAX: Duration = Duration::from_millis(500);
 /// How long the answer to a question may take.
 pub(super) const ANSWER: Duration = ANSWERED_WITHIN;
-/// How often a caller is asked for interruptions.
-const LOOKS: Duration = Duration::from_millis(20);
 /// How long workers that are asked for results may say nothing, unless a client says otherwise: longer than it takes to read one large partition.
 const SILENCE: Duration = Duration::from_secs(300);
 
@@ -196,7 +193,7 @@ impl Cluster {
         self.say(self.controller, question);
         loop {
             look()?;
-            match inbox.recv_timeout(LOOKS) {
+            match inbox.recv_timeout(CALLER_LOOKS) {
                 Ok(LinkEvent::Frame(link, frame)) if link == self.controller => {
                     let said = wire::message(&frame).map_err(|why| self.broken(why))?;
                     if let Some(answer) = answer(said) {
@@ -280,7 +277,7 @@ fn greeted(
         at,
         why: why.into(),
     };
-    let deadline = Instant::now() + CONNECTING;
+    let deadline = Instant::now() + CONTROLLER_TIME;
     let mut pause = RETRY_FIRST;
     loop {
         let link = board.visit(at);

@@ -9,7 +9,7 @@ mod times;
 
 use super::jobs::host;
 use super::wire::{board, epoch, framed, message};
-use super::{ClusterError, Rendezvous, VERSION};
+use super::{BALANCE_EACH, CONTROLLER_TIME, ClusterError, REDIAL, Rendezvous, VERSION};
 use crate::{Error, Settings, SpillTo};
 use brambling_controller::registry::HEARTBEAT;
 use brambling_exchange::transports::local_address_towards;
@@ -35,14 +35,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stuck::Overdue;
 
-/// How often it tells what shards take.
-const TIMES: Duration = Duration::from_secs(1);
+/// How often it tells what shards take: as often as a controller looks.
+const TIMES: Duration = BALANCE_EACH;
 /// How often its jobs are told that time passes.
 const TICK: Duration = Duration::from_millis(5);
-/// How long a controller is dialed before a worker gives up.
-const CONTROLLER_TIME: Duration = Duration::from_secs(10);
-/// How long it waits between two attempts.
-const REDIAL: Duration = Duration::from_millis(100);
 
 /// What makes programs of bytes, and callers for them: the part of a worker that knows what clients send.
 pub trait Source: Send + Sync {

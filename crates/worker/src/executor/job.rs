@@ -58,6 +58,8 @@ pub struct JobOptions {
     pub files: Option<Arc<FilePool>>,
 }
 
+/// How long a job may stand still and wait for a completion, unless it is [told](JobOptions::stall).
+pub const STALL: Duration = Duration::from_secs(60);
 /// The largest [weight](JobOptions::weight) of a job.
 pub const WEIGHT_MAX: u32 = 1_000;
 
@@ -65,7 +67,7 @@ impl Default for JobOptions {
     fn default() -> JobOptions {
         JobOptions {
             budget: Budget::unlimited(),
-            stall: Duration::from_secs(60),
+            stall: STALL,
             timed_calls: None,
             weight: 1,
             files: None,

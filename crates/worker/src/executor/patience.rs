@@ -1,7 +1,7 @@
 //! How long a thread that waits for other workers polls before it sleeps.
 //!
 //! Whoever sleeps is woken by the transport's helper, which has to wake up itself before, and which takes by itself what comes meanwhile: a wait
-//! that is over soon is better polled through. How long waits are depends on what the others compute, so a thread polls for twice as
+//! that is over soon is better polled through. How long waits are depends on what the others compute, so a thread polls [`FACTOR`] times as
 //! long as it had to wait lately. Not where they are longer than [`MOST`], nor where somebody else wants the processor, who may be the one
 //! that is waited for: polling keeps him from it.
 
@@ -9,7 +9,13 @@ use std::time::Duration;
 
 /// What waking up costs, twice: the helper, and then the thread. Both want a processor that a neighbour may have by then.
 const LEAST: Duration = Duration::from_micros(400);
+/// Whoever waits for longer sleeps: a processor that polls for more is dear, and a wake-up is little
+/// beside so long a wait.
 const MOST: Duration = Duration::from_millis(4);
+/// A thread polls for so many times the last wait: the next one may be longer.
+const FACTOR: u32 = 2;
+/// Such a part of its patience a thread loses after a shorter wait.
+const FORGOTTEN_PART: u32 = 8;
 /// Between two looks of who polls there are some microseconds: after so long somebody else had the processor, and not our own helper, who is
 /// quicker than that.
 const AWAY: Duration = Duration::from_micros(500);
@@ -42,12 +48,12 @@ impl Patience {
 
     /// A wait is over, and for so long nothing had come in it.
     pub(super) fn waited(&mut self, time: Duration) {
-        let wanted = time * 2;
+        let wanted = time * FACTOR;
         let is_in_vain = std::mem::take(&mut self.was_away) || wanted > MOST;
         self.now = match is_in_vain {
             true => LEAST,
             // Little by little: one short wait says nothing of the next.
-            false => wanted.max(self.now - self.now / 8).max(LEAST),
+            false => wanted.max(self.now - self.now / FORGOTTEN_PART).max(LEAST),
         };
     }
 }

@@ -17,9 +17,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the calling thread looks for signals and stalls.
-const CALLER_LOOKS: Duration = Duration::from_millis(20);
-/// How long the calling thread runs its stages before it looks for signals.
+/// How often whoever waits for a job asks its [`Caller`] for interruptions and looks for stalls.
+pub const CALLER_LOOKS: Duration = Duration::from_millis(20);
+/// How long the calling thread runs its stages before it looks for signals: within [`CALLER_LOOKS`].
 const CALLER_SLICE: Duration = Duration::from_millis(10);
 
 /// The user asked the job to end.

@@ -25,7 +25,11 @@ use view::ShardView;
 
 /// How long a slice should take: long against a reading of the clock, short against a user's patience.
 const SLICE_NS: u64 = 100_000;
+/// Tasks of a slice at most, however short they are.
 const SLICE_TASKS_MAX: u32 = 1 << 16;
+/// By how much a share grows from one slice to the next: a slice whose tasks were short by accident may
+/// make the next one so many times too long, and no more.
+const SLICE_GROWTH: u32 = 8;
 
 /// Why a slice ended.
 pub(super) enum End {
@@ -39,13 +43,16 @@ pub(super) enum End {
     Failed,
 }
 
-/// How many tasks the next slice may run: as many as fit its time, growing by at most a factor of 8.
+/// How many tasks the next slice may run: as many as fit its time, and not many more than before.
 pub(super) fn next_share(share: u32, tasks: u32, took_ns: u64) -> u32 {
     if tasks == 0 {
         return share;
     }
     let fitting = SLICE_NS.saturating_mul(u64::from(tasks)) / took_ns.max(1);
-    fitting.clamp(1, u64::from(share.saturating_mul(8).min(SLICE_TASKS_MAX))) as u32
+    fitting.clamp(
+        1,
+        u64::from(share.saturating_mul(SLICE_GROWTH).min(SLICE_TASKS_MAX)),
+    ) as u32
 }
 
 pub(super) struct Slice<'a, 's> {

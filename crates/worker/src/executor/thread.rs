@@ -32,6 +32,9 @@ const POLL: Duration = Duration::from_micros(75);
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Polls between two looks at the clock.
 const SPINS: u32 = 64;
+/// Polls after which a thread lets others have its CPU for a moment: one of them may be what it waits
+/// for.
+const POLITE_SPINS: u32 = 16 * SPINS;
 /// How long what is said to other workers may wait for more, while a thread has work.
 const FLUSHED_EACH: Duration = Duration::from_micros(50);
 /// How often, at most, a thread that has work looks what has come: over TCP a look is a system call for each other worker.
@@ -39,9 +42,11 @@ const LOOKED_EACH: Duration = Duration::from_micros(500);
 /// Slices of short tasks between two readings of the clock. A prime: the shard that ran last is taken for all of them, and of any other number of
 /// shards that take turns each is the last one as often.
 const SLICES_UNREAD: u32 = 61;
-/// A share of so many tasks means that a task takes less than half a microsecond.
+/// A share of so many tasks means that a task takes less than half a microsecond: so many of
+/// them fill a slice (`SLICE_NS` in `slice.rs`).
 const SHORT_SHARE: u32 = 256;
-/// Tasks after which a slice is timed by itself.
+/// Tasks after which a slice is timed by itself: a reading of the clock costs as much as a short task,
+/// which is little of so many.
 const TIMED_TASKS: u32 = 16;
 
 /// One thread at work for one job.
@@ -108,7 +113,7 @@ impl<'a> JobThread<'a> {
                 spins += 1;
                 // Others are making their shards: soon it is better to sleep than to take a CPU
                 // from them.
-                if spins < SPINS * 16 {
+                if spins < POLITE_SPINS {
                     std::hint::spin_loop();
                 } else {
                     std::thread::sleep(STEAL_AFTER);

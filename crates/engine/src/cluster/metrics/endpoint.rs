@@ -34,8 +34,9 @@ const CONNECTIONS_MAX: usize = 64;
 const ACCEPTED_AT_ONCE: usize = 16;
 /// How long metrics are given again before they are read anew.
 const FRESH: Duration = Duration::from_millis(500);
-/// How long the thread sleeps at most, and where the system has no room for a connection.
+/// How long the thread sleeps at most, where no connection's time ends before.
 const SLEEP: Duration = Duration::from_secs(1);
+/// After how long it tries again where the system had no room for a connection.
 const NO_ROOM: Duration = Duration::from_millis(100);
 
 const LISTENER: Token = Token(0);

@@ -9,6 +9,7 @@ use super::{GREETING_TIME, LinkId, LinkOrigin, Lost, NetShared, Owner, ReadTarge
 use crate::transports::forks::Own;
 use crate::transports::tls::Tls;
 use brambling_protocol::frame::Incoming;
+use brambling_protocol::patience::LOOKED_EACH;
 use mio::event::Event;
 use mio::{Events, Poll, Registry, Waker};
 use std::collections::BTreeMap;
@@ -119,7 +120,7 @@ impl Door {
             let is_some = |entrance: &Entrance| entrance.accepted == Accepted::Some;
             let is_idle = unread.is_empty() && !self.entrances.iter().any(is_some);
             let patience = match is_idle {
-                true => GREETING_TIME / 5,
+                true => LOOKED_EACH,
                 false => Duration::ZERO,
             };
             match self.poll.poll(&mut events, Some(patience)) {
@@ -146,7 +147,7 @@ impl Door {
                 }
             }
             let now = Instant::now();
-            if now - looked >= GREETING_TIME / 5 {
+            if now - looked >= LOOKED_EACH {
                 looked = now;
                 self.end_slow_greetings(shared, now);
             }

@@ -1,7 +1,7 @@
 //! What a thread does that has nothing to run: it polls for mail and marks and for other workers, steals, and sleeps.
 #![allow(unsafe_code)] // Touches its ready queue under its queue lock.
 
-use super::{JobThread, SLEEP_MAX, SPINS};
+use super::{JobThread, POLITE_SPINS, SLEEP_MAX, SPINS};
 use crate::executor::job::Job;
 use crate::executor::slice::{MissingSource, watch_for};
 use crate::executor::spread;
@@ -12,7 +12,8 @@ use brambling_exchange::in_process::TurnStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Polls of an idle thread's queue between two of what carries frames.
+/// Polls of an idle thread's queue between two of what carries frames: the first reads memory, the
+/// second is a system call for each other worker.
 const POLLED_SPINS: u32 = 8;
 
 impl<'a> JobThread<'a> {
@@ -66,7 +67,7 @@ impl<'a> JobThread<'a> {
                 self.resume();
                 self.clock = Instant::now();
                 since = Some(self.clock);
-            } else if spins.is_multiple_of(SPINS * 16) {
+            } else if spins.is_multiple_of(POLITE_SPINS) {
                 std::thread::yield_now();
             }
         }

@@ -4,19 +4,19 @@ use super::Talk;
 use super::endings::come;
 use crate::Error;
 use crate::cluster::client::link_events::{LinkEvent, LinkLoss};
-use crate::cluster::client::{LOOKS, Silences, refused};
+use crate::cluster::client::{Silences, refused};
 use crate::cluster::{ClusterError, Status, prints, wire};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::DatasetId;
 use brambling_protocol::message::{self, Accepted, Member, Message};
-use brambling_protocol::patience::LEFT_OUT_AFTER;
+use brambling_protocol::patience::{HEARTBEAT, LEFT_OUT_AFTER};
 use brambling_protocol::{JobId, WorkerId};
-use brambling_worker::executor::{Advance, Failure, Origin, Silent, Tally};
+use brambling_worker::executor::{Advance, CALLER_LOOKS, Failure, Origin, Silent, Tally};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// How often the controller is asked how far a job is.
-const ASKS: Duration = Duration::from_millis(250);
+/// How often the controller is asked how far a job is: it hears of that once a heartbeat.
+const ASKS: Duration = HEARTBEAT;
 
 /// What a conversation comes to.
 pub(super) enum Event {
@@ -56,7 +56,7 @@ impl Talk<'_> {
             }
             self.dial_again()?;
             self.expect_ways()?;
-            match self.inbox.recv_timeout(LOOKS) {
+            match self.inbox.recv_timeout(CALLER_LOOKS) {
                 Ok(heard) => return self.understand(heard),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {

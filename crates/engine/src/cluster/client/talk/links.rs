@@ -2,16 +2,15 @@
 
 use super::Talk;
 use crate::Error;
-use crate::cluster::ClusterError;
 use crate::cluster::client::cut_off;
 use crate::cluster::client::link_events::{LinkLoss, LossKind};
+use crate::cluster::{ClusterError, REDIAL};
 use brambling_exchange::transports::tcp::{GREETING_TIME, LinkId, Lost};
 use brambling_protocol::message::{Member, Message, Parts};
 use brambling_protocol::patience::{ACKNOWLEDGED_WITHIN, CUT_OFF_AFTER};
 use std::time::{Duration, Instant};
 
-/// How long after it was lost the link to a worker is made again, and for how long that is tried.
-const REDIAL: Duration = Duration::from_millis(100);
+/// For how long the link to a worker is made again, where nothing says that its machine is cut off.
 pub(super) const REDIALED_FOR: Duration = Duration::from_secs(5);
 
 /// The link to a worker, and what comes on it.
