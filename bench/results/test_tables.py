@@ -50,3 +50,9 @@ def test_what_is_excepted_has_to_be_there():
     assert not list(tables.strays("page.md", "it waits\n5 ms", excepted))
     (fault,) = tables.strays("page.md", "it waits", excepted)
     assert "excepts what is not there" in fault
+
+
+def test_values_of_constants_are_compared_elsewhere():
+    row = "| `POLL` | 75 µs | about 30 µs | a | b | `thread.rs` |\n"
+    (fault,) = tables.strays(tables.CONSTANTS, row, [])
+    assert "30 µs" in fault and len(list(tables.strays("docs/a.md", row, []))) == 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """
-Refuses pages that are hard to read: too long for one sitting, wider than a window, or with file names for texts of links.
+Refuses pages that are hard to read: too long for one sitting, wider than a window, or with file names for texts of links. Of the
+page of constants it also checks that its values are those of the code.
 
     pages.py     fails where a page has one of these, and names it
 """
@@ -8,6 +9,8 @@ Refuses pages that are hard to read: too long for one sitting, wider than a wind
 import re
 import sys
 from pathlib import Path
+
+import constants
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES = 250
@@ -41,6 +44,7 @@ def faults(page, text):
 def main():
     pages = [ROOT / "README.md", ROOT / "python/README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = [fault for page in pages for fault in faults(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8"))]
+    found += constants.faults((ROOT / constants.PAGE).read_text(encoding="utf-8"), constants.sources())
     for fault in found:
         print(fault, file=sys.stderr)
     print(f"pages: {len(pages)} pages, {len(found)} faults")
