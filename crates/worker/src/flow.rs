@@ -77,7 +77,7 @@ impl Flow {
             true => Vec::new(),
             false => std::mem::take(&mut state.waiting),
         };
-        // Who is woken may look here at once.
+        // Unlocked first: a source that is woken may look here at once.
         drop(state);
         if !mutants::is_on("room-is-not-told") {
             waiting.into_iter().for_each(Waker::wake);

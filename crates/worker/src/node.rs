@@ -108,7 +108,8 @@ impl Node {
 
     /// What has to be done since the last call.
     pub fn take_effects(&mut self) -> Vec<NodeEffect> {
-        // Asked for with the effects: whoever runs the node writes them when its lock is free.
+        // Pieces to be spilled are asked for with the effects: whoever runs the node writes them
+        // once the node's lock is free.
         let spills = self.pieces.spills(self.spill()).into_iter();
         self.post.effects.extend(spills.map(NodeEffect::Errand));
         std::mem::take(&mut self.post.effects)
@@ -185,7 +186,7 @@ impl Node {
         if !self.post.members.join(worker) {
             return;
         }
-        // First of all that is said to it: what follows is from a worker that it knows then.
+        // `Joined` goes before all else: the worker has to know the sender of what follows.
         let joined = Body::Joined(Joined { worker: self.me() });
         let credits = self.pieces.retired_here(&self.post).into_iter();
         let ends = self.signals.ends(&self.post).into_iter();
@@ -216,7 +217,7 @@ impl Node {
     /// Tells those whom a peer has left to this node.
     fn hand_on(&mut self, from: WorkerId, relay: &Relay) {
         for (to, body) in self.post.members.handed_on(from, relay) {
-            // A hint may be lost with who hands it on, so nobody is met for it.
+            // A hint may be lost, so this node greets no worker just to hand one on.
             match relay.news.is_hint() {
                 true => self.post.hint(to, body),
                 false => self.say(to, &body),

@@ -97,7 +97,7 @@ impl PieceData {
     pub(crate) fn returned(&mut self, bytes: Vec<u8>) {
         if let PieceData::Spilled(_, once) = self {
             *self = match once.take() {
-                // Those who share it still find what one of them decodes.
+                // The destinations that share the piece still find what one of them decodes.
                 Some(once) => PieceData::First(bytes.into(), once),
                 None => PieceData::Bytes(bytes.into()),
             };

@@ -49,7 +49,8 @@ impl ReadyQueue {
     pub(super) fn insert_urgent(&mut self, shard: u32) {
         self.insert(shard);
         if self.urgent.len() == URGENT_MAX {
-            // Mostly shards that have had their turn since; the others are queued all the same.
+            // Most in the list have had their turn since; the others stay in the queue all the
+            // same.
             self.urgent.clear();
         }
         self.urgent.push(shard);
@@ -59,7 +60,7 @@ impl ReadyQueue {
     fn pop_urgent(&mut self) -> Option<u32> {
         while let Some(shard) = self.urgent.pop() {
             let (word, place) = (shard as usize / 64, shard % 64);
-            // It may have had its turn, or been stolen, since it was woken.
+            // The shard may have had its turn, or been stolen, since it was woken.
             if self.words[word] >> place & 1 == 1 {
                 return Some(self.take(word, place));
             }
@@ -123,8 +124,8 @@ impl ReadyQueue {
             let group = (start + step) % groups;
             let mut bits = self.summary[group];
             if step == 0 {
-                // Of the first group only words behind this one, whose bits ahead are known to be
-                // none; the last step looks at the whole group once more.
+                // In the first group only the words after this one count: this word has no bits
+                // ahead. The last step looks at the whole group once more.
                 bits &= (u64::MAX << (word % 64)) & !(1 << (word % 64));
             }
             if bits != 0 {

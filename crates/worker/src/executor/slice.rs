@@ -147,7 +147,7 @@ impl<'a, 's> Slice<'a, 's> {
         if matches!(end, End::Stalled) {
             self.watch(missing);
         }
-        // Calls that left their task open are no tasks done.
+        // A call that left its task open has not finished a task.
         self.tasks = body.slice_tasks - self.left - self.unfinished;
         let failed = matches!(end, End::Failed);
         if self.may_grow
@@ -170,7 +170,8 @@ impl<'a, 's> Slice<'a, 's> {
         around: &mut ShardView<'a, '_>,
     ) -> End {
         loop {
-            // Also when the shard has stalled: what it has sent itself lies there.
+            // Looked at also after a stall: pieces that the shard has sent to itself lie in its
+            // mailbox.
             if self.resident.mailbox.has_any()
                 && let Err(error) = mailbox::take(self.job, self.number, around.arrivals)
             {
@@ -289,7 +290,7 @@ impl<'a, 's> Slice<'a, 's> {
         around: &mut ShardView<'a, '_>,
     ) -> Ran {
         let (step, args) = body.steps.ready(issue.task, code, &mut body.cells);
-        // What frees has no kernel, and runs on any thread.
+        // An instruction that frees a dataset has no kernel, and runs on any thread.
         let is_elsewhere = step.runner != self.runner && step.kernel.is_some();
         // Before the task begins: one that has begun is never given up.
         if is_elsewhere || self.left == 0 || self.job.stop.load(Ordering::Relaxed) {
@@ -349,7 +350,7 @@ impl<'a, 's> Slice<'a, 's> {
                     .unwrap_or_else(|| "the kernel gave no reason".into());
                 self.failure = Some(Box::new(self.kernel_failure(task, issue.turn, error)));
                 if context.has_seen_cancellation() {
-                    // Nothing of its own went wrong.
+                    // The kernel gave up because the job had ended: nothing of its own went wrong.
                     body.running = None;
                 }
                 Some(End::Failed)

@@ -135,7 +135,8 @@ impl Steps {
 fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cells: &mut [Value]) {
     let args = &mut args[step.start..];
     if task.wants_cells {
-        // What others have found is not to be trusted afterwards, and neither is this next time.
+        // The kernel gets the cells themselves and may put other values into them. Addresses that
+        // other tasks have found do not hold afterwards, nor do these.
         *round += 1;
         for (arg, cell) in args.iter_mut().zip(&task.cells) {
             *arg = (&raw mut cells[*cell as usize]).cast();
@@ -145,7 +146,7 @@ fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cel
     for cell in &task.writes_cells {
         let cell = &mut cells[*cell as usize];
         if cell.is_shared() {
-            // The value lies elsewhere then, for every task that uses the cell.
+            // `make_unique` moves the value, for every task that uses the cell.
             cell.make_unique();
             *round += 1;
         }

@@ -172,8 +172,8 @@ impl<'a> JobThread<'a> {
     /// ([`Job::needs_ringing`]): between the two stands the dear fence. So it does between the start of the job as it is seen here, and the mail
     /// for whoever has not seen it ([`Job::settle`]).
     fn part(&mut self) {
-        // Pairs with the cheap fence of a source that has stamped (`tell_another_thread`): it sees that marks
-        // are not looked at, or its stamp is seen below.
+        // Pairs with the cheap fence of a source that has stamped (`tell_another_thread`): either
+        // the source sees that nobody looks at marks, or its stamp is seen below.
         fences::heavy();
         if self.stage != Stage::Started && !self.begin() {
             return;
@@ -207,7 +207,7 @@ impl<'a> JobThread<'a> {
             return self.next();
         }
         self.clock = Instant::now();
-        // A thief compares with the clock when it last looked, so it is read anew here.
+        // A thief compares with the time of its last look, so the clock is read anew.
         let number = self.thief.steal(self.job, self.clock)?;
         self.take_over(number);
         Some(number)
@@ -247,7 +247,8 @@ impl<'a> JobThread<'a> {
         if let Err(payload) = panics::catch(|| run(self)) {
             // What unwound was a kernel only if a shard was running.
             let Some(number) = self.thread_state.runs() else {
-                // Not a kernel's: an assertion of ours. The job must not wait for this thread.
+                // The panic is not a kernel's, but an assertion of ours. The job must not wait for
+                // this thread.
                 let (message, _) = panics::tell(&*payload);
                 self.job.fail(Rank::After, Failure::Internal { message });
                 return;
@@ -298,7 +299,7 @@ impl<'a> JobThread<'a> {
         // SAFETY: the shard belongs to this thread, by `owners`, and was taken from its ready queue.
         let Some(body) = unsafe { &mut *resident.body.get() }.as_mut() else {
             self.unpack(number);
-            // It is nobody's time.
+            // The time of unpacking counts for no shard.
             self.read_clock();
             return;
         };

@@ -43,8 +43,7 @@ impl<'a> Slice<'a, '_> {
         let progress = self.call_open(open, around.arrivals, (kernel, args), context);
         match progress {
             Progress::More | Progress::Pending => {
-                // One that waits for what has not come slows nobody: its sources may be what it
-                // waits for.
+                // A task that waits for chunks slows nobody: its sources may be what it waits for.
                 let is_busy = progress == Progress::More || open.missing.is_empty();
                 self.set_busy(open, is_busy);
                 progress
@@ -78,7 +77,7 @@ impl<'a> Slice<'a, '_> {
         unsafe { context.lend_open(&mut lent) };
         let progress = self.call(kernel, args, context);
         let state = lent.state;
-        // Chunks that were handed out belong to the call: their memory is used again.
+        // Chunks that were handed out belong to the call: after it their memory is used again.
         ports.let_go();
         if progress == Progress::Done && ports.failed.is_none() {
             ports.end();
@@ -233,7 +232,7 @@ impl<'p> Ports<'p> {
         let mut value = mailbox::value(self.job, (at, self.resident.index), source, taken)?;
         value.make_unique();
         let place = value.as_ptr();
-        // Kept until the next poll, and so is its charge: the kernel reads it where it lies.
+        // The chunk is kept with its charge until the next poll: the kernel reads it where it lies.
         self.given.push(Given {
             from,
             value,

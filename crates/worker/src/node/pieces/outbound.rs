@@ -24,7 +24,7 @@ fn frameful(parcels: &VecDeque<Parcel<PieceBytes>>, frame_bytes: usize) -> usize
         used += parcel.bytes + PARCEL_BYTES;
         used <= frame_bytes as u64
     });
-    // At least one, or what is larger than a frame would never leave.
+    // At least one: a parcel that is larger than a frame would else never leave.
     fits.count().max(1)
 }
 
@@ -98,7 +98,8 @@ impl PieceRouting {
         at: ExchangeTurn,
         pieces: impl IntoIterator<Item = (u32, Option<Encoded>)>,
     ) -> Result<(), NodeError> {
-        // Neighbours that get the same, as all do from a broadcast, share one parcel.
+        // Neighbouring destinations that get equal pieces, as all of a broadcast do, share one
+        // parcel.
         let mut runs: Vec<(Range<u32>, Option<Encoded>)> = Vec::new();
         for (destination, piece) in pieces {
             let is_same = |same: &Option<Encoded>| match (same, &piece) {
@@ -184,7 +185,8 @@ impl PieceRouting {
         routes: &[Route],
     ) {
         if let Some(PieceData::Spilled(..)) = parcel.item.payload_mut() {
-            // Then it is for all of these destinations, as it is now, whatever the routes are by then.
+            // Once read, the piece is for all of these destinations as it is now, whatever the
+            // routes are by then.
             let errand = Errand::Read(parcel, self.outside.clone());
             post.effects.push(NodeEffect::Errand(errand));
             return;
