@@ -285,7 +285,7 @@ fn oldest_versions<P>(parcels: &[Parcel<P>]) -> Vec<VersionRange> {
     edges.sort_unstable();
     // Destinations between two edges have the same parcels, so one version serves them.
     edges.dedup();
-    // Between each edge and the next.
+    // One version for each stretch between an edge and the next.
     let mut oldest: Vec<Option<Version>> = vec![None; edges.len()];
     for parcel in parcels {
         let at = edges.partition_point(|&edge| edge < parcel.destinations.start);

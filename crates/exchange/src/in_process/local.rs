@@ -131,7 +131,7 @@ impl InProcess {
     /// How many turns all destinations of a source have retired, if that gives room for this one.
     #[inline(never)]
     fn look_for_room(&self, turn: Turn, source: u32) -> Option<u64> {
-        // Nobody can lack room in the first K turns.
+        // In the first `OPEN_TURNS` turns nobody can lack room.
         let turns = (turn + 1).saturating_sub(OPEN_TURNS);
         if turns == 0 {
             return Some(0);
@@ -164,7 +164,8 @@ impl InProcess {
     #[inline]
     pub fn retire(&self, turn: Turn, destination: u32, mut wake: impl FnMut(u32)) {
         if let Keeper::Stamped(stamped) = &self.keeper {
-            // Before the room is told: a source that sees it may stamp the turn K later.
+            // Cleared before the room is told: a source that sees the room may stamp a turn that
+            // uses the same place.
             stamped.retire(turn, destination);
         }
         self.room(destination).retire(|source| wake(source as u32));

@@ -157,7 +157,7 @@ impl Link {
     /// Has it watched, for all that may happen.
     pub(super) fn register(&self) -> io::Result<()> {
         let interests = Interest::READABLE | Interest::WRITABLE;
-        // By its descriptor: others read and write the stream meanwhile.
+        // Registered by its descriptor: other threads read and write the stream meanwhile.
         self.watcher().register(
             &mut SourceFd(&self.wire.socket().as_raw_fd()),
             self.token(),
@@ -179,8 +179,8 @@ impl Link {
             return Ok(());
         }
         let fd = self.wire.socket().as_raw_fd();
-        // From the door's watcher to the helper's: between the two no event is lost, since
-        // registering tells what is ready.
+        // The link goes from the door's watcher to the helper's. No event is lost between the two,
+        // since registering reports what is ready.
         self.watcher().deregister(&mut SourceFd(&fd))?;
         self.is_open.store(true, Ordering::Release);
         // As it is registered.

@@ -117,7 +117,7 @@ impl FrameReader {
 
     /// Where to read to: while greeting, no more than a message.
     pub(super) fn room(&mut self) -> &mut [u8] {
-        // Asked twice: what is borrowed in one branch is not free in the other.
+        // Asked twice, because a value that is borrowed in one branch is not free in the other.
         if self.large.is_none() {
             return self.shared_room();
         }
@@ -134,12 +134,12 @@ impl FrameReader {
         let (wanted, most) = match self.greeting {
             Greeting::Over if self.expects_large > 0 => {
                 let next = self.frame_bytes().ok().flatten();
-                // Of a large one, no more than what tells where it is to lie.
+                // Of a large frame no more is read than tells where it is to lie.
                 let next = next.filter(|bytes| *bytes < LARGE_BYTES).unwrap_or(0);
                 (LARGE_BYTES + BETWEEN_BYTES, next.max(begun) + BETWEEN_BYTES)
             }
             Greeting::Over => (LARGE_BYTES + READ_BYTES, usize::MAX),
-            // Bells may follow.
+            // One byte at a time: bells may follow.
             Greeting::Agreeing => (1, 1),
             _ => (size_of::<Challenge>(), usize::MAX),
         };

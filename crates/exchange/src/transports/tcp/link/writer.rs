@@ -45,7 +45,7 @@ impl Writer {
             };
             match wire.write(&slices[..count], wakes) {
                 Ok(bytes) => self.wrote(bytes),
-                // Until an event, or a thread that polls, says that there is room again.
+                // Full until an event, or a thread that polls, says that there is room again.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_full = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
