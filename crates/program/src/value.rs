@@ -102,7 +102,7 @@ impl Value {
         }
         self.make_unique();
         let pointer = self.pointer.cast::<T>();
-        // Its drop would free what is given away.
+        // Dropping the value would free what is given away.
         std::mem::forget(self);
         // SAFETY: owned and of type T; self was forgotten, so nobody else frees it.
         Ok(*unsafe { Box::from_raw(pointer) })
