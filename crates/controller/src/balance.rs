@@ -260,7 +260,7 @@ impl Levelling {
         let from = *places.iter().max_by(by_time)?;
         let takes = |at: &&usize| **at != from && sides[**at].load.takes_shards;
         let to = *places.iter().filter(takes).min_by(by_time)?;
-        // Of a shard's time on the slowest.
+        // The part of a shard's time in that of the slowest worker.
         let time = |shard: &ShardLoad| shard.ran.as_secs_f64() / threads(sides[from].load);
         let each_round = |shard: &ShardLoad| {
             let here = sides[from].seconds - time(shard);

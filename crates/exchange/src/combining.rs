@@ -60,7 +60,8 @@ impl CombiningTree {
     /// The least group that is larger than a node; none at the root.
     fn above(&self, node: TreeNode) -> Option<TreeNode> {
         let level = (node.level / self.bits + 1).checked_mul(self.bits)?;
-        // What would meet at the root goes straight to the destination, which merges anyway.
+        // A group at the root has no relay: its pieces go straight to the destination, which merges
+        // anyway.
         let is_below_root = level < 32 && u64::from(self.sources) > 1 << level;
         is_below_root.then(|| TreeNode {
             level,

@@ -161,7 +161,7 @@ impl Encoder {
         go_on: impl FnOnce(&mut Cursor, &mut Chunk<'a>) -> Result<bool, SpillError>,
     ) -> Result<Option<Chunk<'a>>, SpillError> {
         let mut chunk = Chunk::new(bytes_max);
-        // What had no room in the chunk before comes first.
+        // Bytes that had no room in the chunk before come first.
         let waiting = &self.beyond[self.given_bytes..];
         let now = waiting.len().min(chunk.room());
         chunk.copied.extend_from_slice(&waiting[..now]);
@@ -178,7 +178,7 @@ impl Encoder {
             chunk.copied.truncate(chunk.bytes_max);
         }
         if chunk.copied.len() > chunk.bytes_max {
-            // The larger part stays where it is.
+            // Only the smaller part is copied: the larger one stays where it is.
             if chunk.copied.len() <= 2 * chunk.bytes_max {
                 self.beyond = chunk.copied.split_off(chunk.bytes_max);
             } else {

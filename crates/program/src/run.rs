@@ -114,7 +114,7 @@ impl Run {
         let before = out.len();
         out.resize(before + bytes, 0);
         let read = self.read(start, &mut out[before..]);
-        // What could not be read must not stay behind as zeros.
+        // Bytes that could not be read must not stay behind as zeros.
         out.truncate(before + *read.as_ref().unwrap_or(&0));
         read.map(drop)
     }

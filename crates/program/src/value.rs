@@ -203,7 +203,8 @@ impl Value {
         input: &mut &[u8],
     ) -> Result<bool, ChunkError> {
         self.table.handle("a value is decoded");
-        // What others see must not be overwritten, and what is replaced need not be copied.
+        // A payload that others see must not be overwritten, and one that is replaced need not be
+        // copied.
         self.forget_shared();
         // SAFETY: the pointer is to a value of the table's type, owned now, and borrowed mutably from self.
         unsafe { (self.table.decode_some)(self.pointer, cursor, input) }

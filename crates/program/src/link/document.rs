@@ -131,8 +131,8 @@ pub(super) fn encode(program: &Program, registry: &LinkRegistry) -> Result<Vec<u
                 value.encode(&mut bytes);
                 From::Value(bytes)
             }
-            // What a closure makes cannot travel: whoever sends the program is asked for the
-            // values.
+            // Values that a closure makes cannot travel with it: whoever sends the program is asked
+            // for them.
             Some(InitialValues::Made(_) | InitialValues::Given) => From::Sender,
             Some(InitialValues::Scan(reader)) => {
                 let name = registry.name_of_reader(reader).expect("checked");
@@ -327,7 +327,7 @@ fn sources(
         });
     }
     for (dataset, source) in spec.datasets.iter().zip(&sources) {
-        // A shard would begin with nothing, or with what nobody expects.
+        // Otherwise a shard would begin with nothing, or with a value that nobody expects.
         if dataset.loaded != source.is_some() {
             let name = &dataset.name;
             return Err(malformed(format!(

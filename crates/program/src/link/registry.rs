@@ -183,7 +183,7 @@ impl LinkRegistry {
         signature: Signature,
     ) -> Result<(), LinkError> {
         let takes_parameters = kernel.with_parameters(&kernel.parameters()).is_some();
-        // What a closure has captured cannot travel, so such a kernel gets no name.
+        // The captures of a closure cannot travel, so such a kernel gets no name.
         if !kernel.is_stateless() && !takes_parameters {
             return Ok(());
         }

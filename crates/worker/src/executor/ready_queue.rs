@@ -149,7 +149,7 @@ impl ReadyQueue {
             .flat_map(|(group, bits)| ones(*bits).map(move |bit| group * 64 + bit));
         let shards =
             all.flat_map(|word| ones(self.words[word]).map(move |bit| (word * 64 + bit) as u32));
-        // Those before the cursor come after those beyond it.
+        // Shards before the cursor come after those beyond it.
         let others = shards.filter(|shard| Some(*shard) != runs);
         let last = others.max_by_key(|shard| (before(*shard), *shard))?;
         Some(self.take(last as usize / 64, last % 64))

@@ -357,7 +357,7 @@ impl Job {
         let taken = decoded.and_then(|frame| {
             remote.with(self, |node| {
                 node.on_decoded(from, incoming, frame)?;
-                // What the node forwards would else wait for a thread that perhaps sleeps.
+                // Frames that the node forwards would else wait for a thread that perhaps sleeps.
                 node.flush();
                 Ok(())
             })

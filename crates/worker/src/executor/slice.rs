@@ -196,8 +196,8 @@ impl<'a, 's> Slice<'a, 's> {
                         return end;
                     }
                 }
-                // What the shard has put into its own mailbox wakes nobody (`Slice::wake`): it
-                // looks once more.
+                // A piece that the shard has put into its own mailbox wakes nobody (`Slice::wake`):
+                // the shard looks once more.
                 Ran::End(End::Stalled) if self.resident.mailbox.has_any() => {}
                 Ran::End(End::Stalled) if self.resume(body, code, around.arrivals) => {}
                 Ran::End(End::Leaving)

@@ -106,8 +106,8 @@ impl<'a> JobThread<'a> {
             let mut spins = 0u32;
             while !worker.begin() && !worker.job.calls() {
                 spins += 1;
-                // Others are making their shards: soon it is better to sleep than to take a CPU
-                // from them.
+                // Other threads are making their shards: soon it is better to sleep than to take a
+                // CPU from them.
                 if spins < SPINS * 16 {
                     std::hint::spin_loop();
                 } else {
@@ -331,7 +331,7 @@ impl<'a> JobThread<'a> {
     fn time_slice(&mut self, resident: &ShardCell, body: &mut LoadedShard, tasks: u32) {
         let alone = self.slices == 1;
         let took_ns = self.read_clock();
-        // Of slices that were timed together nobody knows which was the long one: the share stays.
+        // If slices were timed together, nobody knows which was the long one: the share stays.
         if alone || tasks >= TIMED_TASKS {
             body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
         }

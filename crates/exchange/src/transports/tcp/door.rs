@@ -209,7 +209,7 @@ impl Door {
             Err(why) => self.send_away(shared, id, why),
             Ok(_) if link.is_open() => {
                 self.forget(id);
-                // What comes from now on is read by those who carry frames.
+                // Bytes that come from now on are read by those who carry frames.
                 shared.welcome(id);
             }
             Ok(look) => {

@@ -90,7 +90,7 @@ impl Link {
             writer: Mutex::new(Writer {
                 // Nothing goes out before there is a connection.
                 is_full: origin == LinkOrigin::Dialed,
-                // As it is registered.
+                // A link is registered for room to write, too.
                 is_awaited: true,
                 sent: sent.clone(),
                 ..Writer::default()
@@ -183,7 +183,7 @@ impl Link {
         // since registering reports what is ready.
         self.watcher().deregister(&mut SourceFd(&fd))?;
         self.is_open.store(true, Ordering::Release);
-        // As it is registered.
+        // A link is registered for room to write, too.
         writer.is_awaited = true;
         self.register()
     }

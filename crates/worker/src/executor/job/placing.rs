@@ -149,7 +149,7 @@ impl Job {
             let (rank, failure) = *failed;
             self.fail(rank, failure);
         }
-        // AcqRel: the last one has acquired what all others made, and `started` hands it on.
+        // AcqRel: the last thread has acquired what all others made, and `started` hands it on.
         if self.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.threads() {
             let _ = self.started.set(Instant::now());
             self.parkers.wake_all();

@@ -32,7 +32,7 @@ impl Remote {
     ) -> Result<(), NodeError> {
         let resident = &job.residents[number as usize];
         let shard = resident.id();
-        // What the shard was to merge goes on unmerged, with the next flush.
+        // Pieces that the shard was to merge go on unmerged, with the next flush.
         self.say();
         let has_moved = job.has_moved(number);
         self.with(job, |node| {

@@ -428,7 +428,7 @@ impl StreamPorts for Ports<'_> {
         let (at, to, number) = self.to(destination);
         let waker = || job.completion(self.number, self.at);
         let flow = &job.flows[at.0.index()][to.index as usize];
-        // What goes to another process is not slowed here: it is spilled there where it finds no
+        // A chunk for another process is not slowed here: that process spills it where it finds no
         // room.
         job.owner(number).is_none() || flow.has_room(waker)
     }

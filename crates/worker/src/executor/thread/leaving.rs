@@ -34,7 +34,8 @@ impl JobThread<'_> {
         let was_told = ready.remove(number);
         match end {
             End::Stalled if self.job.shares() => self.rest_at(home, number, was_told),
-            // What was posted here meanwhile is posted on; at home the shard looks once more.
+            // Something that was posted here meanwhile is posted on; at home the shard looks once
+            // more.
             End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
                 self.job.hand(number, home)
             }
@@ -86,7 +87,7 @@ impl JobThread<'_> {
         let made = made.map_err(|error| Failure::Internal {
             message: format!("{}: {error}", resident.id()),
         });
-        // What the parts counted is free before the shard counts.
+        // The room of the parts is free before the shard itself counts.
         drop(parts);
         let counted = made.and_then(|(body, arrivals)| {
             let body = job.charge_arrived(resident, body)?;

@@ -126,7 +126,8 @@ impl Members {
         let has_heard = self.received(WorkerId::CONTROLLER) > after;
         self.leavers.has_gone = (has_heard || mutants::is_on("relays-go-before-they-hand-on"))
             && is_idle()
-            // What this worker forwarded last is only safe once it has been acknowledged.
+            // Frames that this worker forwarded last are only safe once they have been
+            // acknowledged.
             && self.peers.values().all(|it| it.session.is_settled());
         self.leavers.has_gone
     }

@@ -134,7 +134,7 @@ impl FrameReader {
         let (wanted, most) = match self.greeting {
             Greeting::Over if self.expects_large > 0 => {
                 let next = self.frame_bytes().ok().flatten();
-                // Of a large frame no more is read than tells where it is to lie.
+                // A large frame is read only as far as it tells where it is to lie.
                 let next = next.filter(|bytes| *bytes < LARGE_BYTES).unwrap_or(0);
                 (LARGE_BYTES + BETWEEN_BYTES, next.max(begun) + BETWEEN_BYTES)
             }
@@ -144,7 +144,7 @@ impl FrameReader {
             _ => (size_of::<Challenge>(), usize::MAX),
         };
         if self.bytes.len() - self.from < wanted {
-            // What has begun moves to the front, so that the rest of it fits behind.
+            // A frame that has begun moves to the front, so that the rest of it fits behind.
             self.bytes.copy_within(self.from..self.to, 0);
             (self.from, self.to) = (0, begun);
             if self.bytes.len() < wanted {
