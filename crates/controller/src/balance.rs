@@ -1,5 +1,7 @@
-//! Which shards should move so that no worker keeps the others waiting. Pure: what workers tell goes in, proposals come out; whoever runs
-//! the controller orders them ([`Controller::order`](crate::Controller::order)), and may refuse.
+//! Owns the policy: which shards should move so that no worker keeps the others waiting. The scales
+//! ask it once a round (`balance/scales.rs`), and whoever runs the controller orders what it
+//! proposes ([`Controller::order`](crate::Controller::order)), and may refuse. Pure: it never
+//! orders a move itself.
 
 mod scales;
 

@@ -1,4 +1,7 @@
-//! A shard's way from one worker to another, as the controller sees it (Canary, §3.3).
+//! Owns a shard's way from one worker to another, as the controller sees it (Canary, §3.3):
+//! ordered, granted room, published, arrived. Balancing, drains and users order moves, and workers
+//! answer. It never publishes a version before there is room (invariant 12), nor orders a move of a
+//! shard that is on its way (invariant 1).
 
 use crate::{Controller, ControllerEffect, ControllerError};
 use brambling_memory::mutants;

@@ -1,4 +1,5 @@
-//! Where a job's shards begin.
+//! Decides where a job's shards begin: ranges by the workers' threads, or columns of a grid. The
+//! registry calls it once, when a job begins. It never asks how busy workers are.
 
 use brambling_program::GroupId;
 use brambling_protocol::{Entry, EntryRange, PartitionMap, WorkerId};

@@ -1,7 +1,7 @@
-//! Who takes part in a cluster, and whose turn it is: workers register, clients submit jobs.
-//!
-//! A pure state machine beside [`Controller`](crate::Controller), which has one job each: messages, lost links and the time go in,
-//! [`Order`]s come out.
+//! Owns who takes part in a cluster, and whose turn it is: workers register, clients submit jobs.
+//! The engine's controller calls it with messages, lost links and the time, and carries out its
+//! [`Order`]s. A pure state machine beside [`Controller`](crate::Controller), which has one job
+//! each: it never sends or waits itself.
 //!
 //! # Rules
 //! * A worker is known by its process: a link that it makes again gives it its name again, a process that was started again is

@@ -1,4 +1,6 @@
-//! The inbox of a shard: the keeper of "a piece is merged exactly once".
+//! Owns what has come for one shard, and the rule that a piece is merged exactly once (invariant
+//! 4). The worker's arrivals call it with each item, and take whole turns from it. It never asks
+//! from which worker an item came.
 //!
 //! # Rules
 //! A piece is named by exchange, turn, source node and chunk. An inbox takes each name once, tells

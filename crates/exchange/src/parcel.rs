@@ -1,4 +1,5 @@
-//! Parcels: what a frame holds, destination by destination, and back.
+//! Owns the step from parcels, one for each run of destinations, to what a frame holds, and back.
+//! The worker's node calls it when it sends and when it receives. It never looks into a piece.
 
 use brambling_memory::{OutOfMemory, Spill, SpillError, mutants};
 use brambling_program::tree::TreeNode;

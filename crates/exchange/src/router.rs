@@ -1,4 +1,5 @@
-//! The router of a worker: what arrives is delivered, forwarded or held.
+//! Owns what becomes of a parcel that arrives at a worker: it is delivered, forwarded, sent back or
+//! held. The worker's node calls it, and carries out its effects. It never decodes a piece.
 //!
 //! # Rules
 //! For each destination of a parcel:

@@ -1,4 +1,7 @@
-//! Large pieces whose chunks are read to where they will lie: nothing of them is copied when they are gathered.
+//! Owns the memory of a large piece whose chunks are read to where they will lie, so that its
+//! gather copies nothing. `executor/remote/assemblies.rs` begins it when a frame has begun, readers
+//! of links fill its parts, and the gather finishes it (`piece_data/taken.rs`). It never decodes:
+//! parts that do not fit are given back as bytes.
 //!
 //! # Rules
 //! * A part of the piece's memory is given to one reader, once. What comes again is read elsewhere.

@@ -1,4 +1,6 @@
-//! What slows the sources of a stream: chunks that wait in this process for a task that has enough to do.
+//! Owns what slows the sources of a stream: the count of chunks that wait in this process for a
+//! task that has enough to do. Tasks of streaming stages call it (`executor/slice/streaming.rs`),
+//! to count chunks and to wait for room. It never slows chunks for another process.
 //!
 //! # Rules
 //! * A chunk that a shard here has sent to another one here counts from then on until it was taken, or is dropped.

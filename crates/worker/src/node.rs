@@ -1,4 +1,6 @@
-//! A worker's node: everything of one job that its shards share, and all that comes from other workers.
+//! Owns everything of one job on one worker that its shards share, and all that comes from other
+//! workers. The executor calls it behind a lock (`executor/remote.rs`), and the simulation without.
+//! It never encodes, decodes or drops a value of a user's, and never touches a file.
 //!
 //! A pure state machine: frames, news and finished tasks go in, [`NodeEffect`]s come out. It routes, numbers and acknowledges, and keeps nothing that a
 //! gather waits for: what comes for a shard that is here is handed over ([`NodeEffect::Deliver`]), and so is what shards wait for.

@@ -1,4 +1,6 @@
-//! What pieces are while they travel: values as they are inside a process, bytes between processes, and what was spilled of either.
+//! Owns the form of a piece while it travels: a value inside a process, bytes between processes,
+//! and what was spilled of either. Slices, nodes and waiting rooms call it. It never decides where
+//! a piece goes.
 
 mod encoded;
 mod spillable;

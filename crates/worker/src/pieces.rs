@@ -1,4 +1,7 @@
-//! Pieces of one task's exchange as values: where they cannot lie in their destination's slots.
+//! Owns the pieces of one task's exchange as values, where they cannot lie in their destination's
+//! slots, and spare values whose memory is used again. Slices call it: a scatter's kernel writes
+//! into a [`PieceMap`], a gather's kernel reads a [`PieceQueue`]. It never sends a piece; the slice
+//! does.
 
 use brambling_memory::held::{self, Held};
 use brambling_memory::{Budget, Class, OutOfMemory, mutants};

@@ -1,8 +1,7 @@
-//! One shard's walk through its group's code, as an out-of-order processor: issue in order, let what cannot
-//! run wait in a small window, go on with what does not depend on it (Canary, §4.1 and 4.3).
-//!
-//! A pure state machine: what has arrived is asked of [`Surroundings`]; whoever runs the shard carries out
-//! what [`Shard::next`] says and reports back with [`Shard::retire`].
+//! Owns one shard's walk through its group's code, as an out-of-order processor does it: issue in
+//! order, let what cannot run wait in a small window, go on with what does not depend on it
+//! (Canary, §4.1 and 4.3). Slices ask it for the next task and report with [`Shard::retire`]. A
+//! pure state machine: it asks [`Surroundings`] what has arrived, and never runs, sends or waits.
 
 mod state;
 

@@ -1,4 +1,7 @@
-//! Room for what waits in a process until it is gathered.
+//! Owns the room for pieces that wait in a process until they are gathered: it counts them, spills
+//! them and reads them back. Arrivals and gathers call it, and whoever delivers pieces of other
+//! workers (`executor/remote/performing.rs`). It never writes or reads a file under a lock that a
+//! task may want.
 //!
 //! # Rules
 //! * A piece counts while it waits, and until its gather has returned: in the exchange's class if its turn is the lowest open one of its destination,

@@ -1,4 +1,5 @@
-//! Workers that are to end: they hold nothing when they do.
+//! Owns the workers that are to end. The registry calls it when a client asks for that, and when
+//! jobs let go of a worker. It never ends one that still holds something of a job.
 
 use super::{Order, OwnedMessage, PeerLink, Registry};
 use brambling_protocol::message::Prepare;

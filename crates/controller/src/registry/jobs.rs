@@ -1,4 +1,6 @@
-//! Jobs on their way through a cluster: they are submitted and wait, begin, end, are released, and at last forgotten.
+//! Owns a job's way through a cluster: it is submitted and waits, begins, ends, is released, and at
+//! last forgotten. The registry calls it for clients' messages, and for ends that a job's
+//! controller reports. It never moves a shard.
 
 use super::drains::Drain;
 use super::{

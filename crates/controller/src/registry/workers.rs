@@ -1,4 +1,6 @@
-//! Workers that come, come back and are lost, and what they hear of the jobs of which they are members.
+//! Owns workers that come, come back and are lost, and what they hear of the jobs of which they are
+//! members. The registry calls it for their messages and their links. It never takes a silent
+//! worker for dead.
 
 use super::drains::Drain;
 use super::{Order, OwnedMessage, PeerLink, Registry, Worker};

@@ -1,4 +1,6 @@
-//! The exchange itself, as one process sees it: who keeps its pieces, and what is asked of it whoever does.
+//! Owns an exchange as one process sees it: which keeper has its pieces, and how many turns each
+//! destination has retired. Slices ask it, whichever keeper serves. It never moves a piece: the
+//! keepers do.
 
 use super::ShardSide;
 use super::retired_turns::RetiredTurns;

@@ -1,4 +1,6 @@
-//! One open turn of one exchange.
+//! Owns one open turn of one exchange in an inbox: which sources are accounted for, their pieces,
+//! and chunks of which others are missing. The inbox calls it (`inbox.rs`). It never ends its turn
+//! by itself: the inbox retires it.
 
 mod seen;
 

@@ -1,4 +1,6 @@
-//! A thread's own ready queue: a set of shards that it goes round. Touched only under its queue lock.
+//! Owns the set of shards that a thread has to run, and goes round it. The thread calls it, and a
+//! thief that has locked the thread out. It is never touched outside of the thread's queue lock,
+//! and never looks into a shard.
 
 /// How many shards are remembered as urgent.
 const URGENT_MAX: usize = 64;

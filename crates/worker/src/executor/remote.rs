@@ -1,4 +1,6 @@
-//! A job's remote side to the other workers of a cluster: its node, what carries frames, and which shards come and go.
+//! Owns a job's remote side to the other workers of a cluster: its node, what carries frames, and
+//! which shards come and go. Slices and idle threads call it, and whoever reads from peers. It
+//! never encodes, decodes, reads or writes anything while the node is locked.
 //!
 //! The node is behind a lock, which neither compute stages nor gathers take. What it asks for is carried out after the lock was
 //! released ([`performing`]), so that nobody waits for a carrier inside, and nothing is encoded, decoded, read or written there. Two threads may then

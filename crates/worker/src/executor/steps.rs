@@ -1,5 +1,6 @@
-//! What running each task of a shard needs, found once: its kernel, its end of an exchange, and where its arguments
-//! lie.
+//! Owns what running each task of a shard needs, found once: its kernel, its end of an exchange,
+//! and where its arguments lie. Slices ask it before each task. It never runs a kernel, and never
+//! keeps an address beyond the round in which it was found.
 //!
 //! # Why what was found holds
 //! A kernel and an end belong to the job, in which the shard lies, and never change. Arguments change their places

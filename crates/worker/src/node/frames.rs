@@ -1,4 +1,6 @@
-//! What comes from other workers and the controller: each frame goes to the machine that answers it, news of the map to all that go by it.
+//! Takes frames of other workers and of the controller: each goes to the machine that answers it,
+//! news of the map to all that go by it. The executor's remote side calls it with each frame that a
+//! link brings. It never acknowledges a frame before what that asks for is done.
 //!
 //! # Rules
 //! * A frame that is numbered is taken once, and acknowledged when what it asks for has been done.

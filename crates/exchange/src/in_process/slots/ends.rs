@@ -1,4 +1,6 @@
-//! The two ends of slots: what a source's thread does with its places, and what a destination's does.
+//! Owns the two ends of slots: what a source's thread does with its places, and what a
+//! destination's does. Slices call them. Neither end ever touches a place that its stamp gives to
+//! the other.
 #![allow(unsafe_code)] // Places are found by addition; the slots' own tables say where.
 
 use super::super::stamp::Stamp;

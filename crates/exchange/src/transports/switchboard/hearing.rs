@@ -1,4 +1,6 @@
-//! What the links of a switchboard say: that they are open, whose they are, frames, and that they are lost.
+//! Takes what the links of a switchboard say: that they are open, whose they are, frames, and that
+//! they are lost. The net calls it, on whichever thread reads a link. It never hands a frame to a
+//! job under the table's lock.
 
 use super::link_table::{LinkState, LinkTable, key_of};
 use super::{Party, PartyRefusal, REDIAL_FIRST, SwitchboardShared};

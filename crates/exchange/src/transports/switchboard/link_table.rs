@@ -1,4 +1,6 @@
-//! What a switchboard knows: the jobs that are here, their peers, and how far each link is. It does nothing itself.
+//! Owns what a switchboard knows: the jobs that are here, their peers, and how far each link is.
+//! The switchboard's other files call it, under its lock. It never dials, sends or closes anything
+//! itself.
 
 use super::{Party, PartyRefusal, REDIAL_MAX};
 use crate::transports::tcp::{GREETING_TIME, LinkId, Lost};

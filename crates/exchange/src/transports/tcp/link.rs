@@ -1,4 +1,6 @@
-//! One connection: its greeting, the frames that come, and those that go.
+//! Owns one connection: its greeting, the frames that come, and those that go. The net calls it
+//! (`tcp.rs`), on its helper, at its door and from threads that poll. It never waits for its
+//! socket, which does not block.
 
 mod greeting;
 mod reader;

@@ -1,4 +1,5 @@
-//! To whom shards belong, and how their owners hear that there is something for them.
+//! Owns the words that say to whom shards belong, and how their owners hear that there is something
+//! for them. Slices and threads call it, and whoever reads from peers. It never looks into a shard.
 #![allow(unsafe_code)] // Run queues lie in cells; their thread's queue lock says who may touch them.
 
 use super::Job;

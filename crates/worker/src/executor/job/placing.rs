@@ -1,5 +1,6 @@
-//! How a job is placed and made: shards are numbered and get homes, and each thread makes those whose home it is. Shards
-//! that come later are counted here, and those that leave.
+//! Owns how a job is placed and made: it numbers shards and gives them homes, and each thread makes
+//! those whose home it is. Whoever begins a job calls it, and then each thread for its shards.
+//! Shards that come later are counted here, and those that leave. It never runs a task.
 #![allow(unsafe_code)] // Fills the cells of shards before any of them is queued.
 
 use super::{AWAY, Job, JobOptions, LoadedShard, ShardCell, ThreadState, WEIGHT_MAX};

@@ -1,4 +1,7 @@
-//! What the node asks for, carried out while it is not locked.
+//! Carries out what the node asks for: frames are sent, pieces delivered, shards settled, errands
+//! run. `remote.rs` calls it after each call of the node, and for mailboxes that have to be open
+//! just before. It never decides where anything goes, and never runs with the node locked but for
+//! these mailboxes.
 
 use super::Remote;
 use crate::arrivals::Delivery;

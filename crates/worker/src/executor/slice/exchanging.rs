@@ -1,4 +1,6 @@
-//! Scatters and gathers: what their kernels are lent, and who hears of it.
+//! Owns the calls of scatters and gathers: what their kernels are lent, how pieces are charged, and
+//! who hears of a turn that has ended. The slice that runs their shard calls it (`slice.rs`). For
+//! pieces that lie in slots it never allocates, locks or hashes.
 #![allow(unsafe_code)] // Lends kernels their ports, and touches the thread's ready queue under its queue lock.
 
 use super::view::ShardView;

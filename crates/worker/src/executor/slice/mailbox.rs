@@ -1,4 +1,6 @@
-//! What comes through the mailbox for a shard, and what it sends that way: who has no place for it, or is elsewhere.
+//! Owns a shard's traffic through mailboxes: what comes for it, and what it sends to destinations
+//! that have no place for it, or are elsewhere. Slices call it for the shard that they run. It
+//! never takes from another shard's mailbox.
 
 use super::Slice;
 use crate::arrivals::{Arrivals, Delivery};

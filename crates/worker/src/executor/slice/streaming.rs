@@ -1,4 +1,6 @@
-//! Streaming stages: their tasks are opened, called, and closed, and what they are lent meanwhile.
+//! Owns the calls of streaming stages: their tasks are opened, called and closed here, and lent
+//! what they need meanwhile. The slice that runs their shard calls it (`slice.rs`). It never keeps
+//! a chunk that was handed out beyond the call.
 #![allow(unsafe_code)] // Lends kernels their ports.
 
 use super::exchanging::told;

@@ -1,4 +1,6 @@
-//! What leaves a node: for shards that are here, for other workers, now or at the next flush.
+//! Owns what leaves a node until it is flushed: pieces for shards that are here, and for other
+//! workers. The other files of `pieces` call it, and the node at a flush. It never calls a carrier:
+//! a frame is an effect like any other.
 
 use super::broadcast::{DestinationGroup, add_routes, clipped, is_handed_on};
 use super::{

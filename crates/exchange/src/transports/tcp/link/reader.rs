@@ -1,4 +1,6 @@
-//! What comes on a link, until it is handed up: small frames side by side, each large one in a place of its own.
+//! Owns what comes on a link until it is handed up: small frames side by side, each large one in a
+//! place of its own. The link calls it, one thread at a time. It never takes memory for a frame
+//! before the checksum of its header is right.
 
 use super::greeting::Greeting;
 use crate::transports::tcp::buffers::{Buffers, PooledBuffer};

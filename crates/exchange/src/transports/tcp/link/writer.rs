@@ -1,4 +1,5 @@
-//! What goes on a link, in the order in which it was said.
+//! Owns what goes on a link, in the order in which it was said. The link calls it, one thread at a
+//! time. It never waits for room in the socket.
 
 use crate::transports::tcp::carried::DirectionCount;
 use crate::transports::tcp::channel::{ByteChannel, Sleep};
