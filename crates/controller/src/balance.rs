@@ -195,7 +195,7 @@ impl Balancer for Levelling {
             let Some(proposal) = self.best(&mut sides, sum) else {
                 break;
             };
-            // One more than the rest: the next round takes one off before it looks.
+            // One more than `rest`: the next round takes one off before it looks.
             self.resting.insert(proposal.shard, self.rest + 1);
             proposals.push(proposal);
         }

@@ -142,7 +142,7 @@ impl<'a> JobThread<'a> {
                     && let Some(number) = worker.find()
                 {
                     if ran.is_none() {
-                        // Before the kernel, which may take its time.
+                        // Cleared before the kernel, which may take its time.
                         worker.thread_state.idle.store(false, Ordering::Release);
                     }
                     worker.run(number);
