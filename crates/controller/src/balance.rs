@@ -1,5 +1,7 @@
-//! Which shards should move so that no worker keeps the others waiting. Pure: what workers tell goes in, proposals come out; whoever runs
-//! the controller orders them ([`Controller::order`](crate::Controller::order)), and may refuse.
+//! Owns the policy: which shards should move so that no worker keeps the others waiting. The scales
+//! ask it once a round (`balance/scales.rs`), and whoever runs the controller orders what it
+//! proposes ([`Controller::order`](crate::Controller::order)), and may refuse. Pure: it never
+//! orders a move itself.
 
 mod scales;
 
@@ -179,7 +181,7 @@ impl Balancer for Levelling {
             let limit = mean * (1.0 + slack);
             sides.iter().any(|side| side.seconds > limit)
         };
-        // Asked in each round, also while nothing may move: it remembers.
+        // Asked in each round, even while nothing may move: it remembers what it has seen.
         let usual = self.usual_swing(loads);
         let slack = self.slack.max(self.swings * usual);
         let rest_slack = self.rest_slack.max(self.rest_swings * usual);
@@ -193,15 +195,15 @@ impl Balancer for Levelling {
             let Some(proposal) = self.best(&mut sides, sum) else {
                 break;
             };
-            // One more: the next round takes one off before it looks.
+            // One more than `rest`: the next round takes one off before it looks.
             self.resting.insert(proposal.shard, self.rest + 1);
             proposals.push(proposal);
         }
         if proposals.is_empty() {
-            // As level as it gets.
+            // No move makes it more level.
             self.goes_on = 0;
         } else if is_new {
-            // What has lasted is used up: after the settling it has to last again.
+            // Slowness that has lasted is used up: after the settling it has to last again.
             self.slow.clear();
             (self.goes_on, self.sum) = (self.settling, sum);
         }
@@ -236,8 +238,8 @@ impl Levelling {
             self.goes_on -= 1;
             return Some(self.sum);
         }
-        // Who is not slow in this round begins at nothing the next time: rounds have to follow each
-        // other.
+        // A worker that is not slow in this round begins at nothing the next time: slow rounds have
+        // to follow each other.
         let before = std::mem::take(&mut self.slow);
         for side in sides {
             let slacks = (side.seconds / mean - 1.0) / slack;
@@ -256,16 +258,16 @@ impl Levelling {
     fn best(&self, sides: &mut [Side<'_>], sum: f64) -> Option<Proposal> {
         let by_time = |a: &&usize, b: &&usize| sides[**a].seconds.total_cmp(&sides[**b].seconds);
         let places: Vec<usize> = (0..sides.len()).collect();
-        // Only the slowest: all wait for it, and a move from any other gains nothing.
+        // Only the slowest worker gives: all wait for it, and a move from any other gains nothing.
         let from = *places.iter().max_by(by_time)?;
         let takes = |at: &&usize| **at != from && sides[**at].load.takes_shards;
         let to = *places.iter().filter(takes).min_by(by_time)?;
-        // Of a shard's time on the slowest.
+        // The part of a shard's time in that of the slowest worker.
         let time = |shard: &ShardLoad| shard.ran.as_secs_f64() / threads(sides[from].load);
         let each_round = |shard: &ShardLoad| {
             let here = sides[from].seconds - time(shard);
-            // What counts is who is slowest afterwards, so a move that only exchanges the two gains
-            // nothing.
+            // What counts is the slowest worker afterwards, so a move that only exchanges the two
+            // gains nothing.
             let there = sides[to].seconds + shard.ran.as_secs_f64() / threads(sides[to].load);
             sides[from].seconds - here.max(there)
         };
@@ -293,7 +295,7 @@ impl Levelling {
         sides[from].left.retain(|shard| shard.shard != moved.shard);
         sides[from].seconds -= ran / threads(sides[from].load);
         sides[to].seconds += ran / threads(sides[to].load);
-        // So that the next proposal does not count on the same room.
+        // Taken off, so that the next proposal does not count on the same room.
         sides[to].free_bytes -= moved.bytes;
         Some(Proposal {
             shard: moved.shard,

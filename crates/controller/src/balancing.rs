@@ -21,7 +21,8 @@ impl Controller {
             return;
         };
         for time in &times.shards {
-            // Who has sent the shard away tells of what was before, and who speaks of no shard of ours is not heard.
+            // A worker that has sent the shard away tells of earlier turns, and one that names a
+            // shard which the map does not know is not heard.
             let entry = self.map.entry(time.shard).ok().flatten();
             if entry.is_some_and(|entry| entry.owner == from) {
                 scales.on_time(from, time);
@@ -59,13 +60,13 @@ impl Controller {
             .filter(stay)
             .map(place)
             .collect();
-        // A shard on its way counts where it goes: else two rounds would fill one worker twice.
+        // A shard on its way counts where it goes: two rounds would else fill one worker twice.
         let at = |shard: ShardId| match self.moves.get(&shard) {
             Some(moving) => Some(ShardLocation::Towards(moving.to)),
             None => Some(ShardLocation::Here(self.map.entry(shard).ok()??.owner)),
         };
         for proposal in scales.round(now, &places, at) {
-            // Whatever forbids it now, the next round sees it.
+            // Whatever forbids the move now, the next round sees it.
             let _ = self.order(proposal.shard, proposal.to, proposal.bytes);
         }
     }

@@ -73,7 +73,8 @@ impl Controller {
         self.tell_news();
         for worker in self.leaving.keys().copied().collect::<Vec<_>>() {
             if let Some(leaving) = self.leaving.get_mut(&worker) {
-                // Room comes and goes: who had none is asked again once a tick, not once a shard.
+                // Room comes and goes: a worker that had none is asked again once a tick, not once
+                // a shard.
                 leaving.full.clear();
             }
             self.empty(worker);
@@ -99,7 +100,8 @@ impl Controller {
         if !matches!(self.leaving[&worker].stage, Stage::Emptying) {
             return;
         }
-        // Shards that come to it count as well: it would be left with one of them.
+        // Shards that are on their way to the worker count as well: it would be left with one of
+        // them.
         let touches = self
             .moves
             .values()
@@ -128,7 +130,7 @@ impl Controller {
         let mut held = self.candidates(worker);
         let bytes = self.leaving[&worker].bytes;
         for shard in here.into_iter().take(MOVES_AT_ONCE - on_their_way) {
-            // Fewest for its threads, once this one has come.
+            // The worker that has the fewest shards for its threads, once this one has come.
             let share = |(to, held): &(&WorkerId, &mut u64)| {
                 let threads = self.threads.get(*to).copied().unwrap_or(1);
                 ((**held + 1) << 32) / u64::from(threads)
@@ -149,7 +151,7 @@ impl Controller {
         let may = |it: &&WorkerId| !self.leaving.contains_key(*it) && !full.contains(*it);
         let mut held: BTreeMap<WorkerId, u64> =
             self.workers.keys().filter(may).map(|it| (*it, 0)).collect();
-        // Silent and stuck workers are better than none: the drain would never end.
+        // Silent and stuck workers are better than none: without any the drain would never end.
         if held.keys().any(|it| !self.left_out.contains(it)) {
             held.retain(|it, _| !self.left_out.contains(it));
         }
@@ -169,7 +171,7 @@ impl Controller {
 
     fn begin_parting(&mut self, worker: WorkerId) {
         let others = self.workers.keys().copied().filter(|it| *it != worker);
-        // Only members of this moment: who joins later is added by `tell_leavers`.
+        // Only the members of this moment: `tell_leavers` adds those that join later.
         let others: BTreeSet<WorkerId> = others.collect();
         for &to in &others {
             self.tell_map(to);
@@ -186,7 +188,7 @@ impl Controller {
         for (worker, leaving) in &mut self.leaving {
             match &mut leaving.stage {
                 Stage::Emptying => continue,
-                // The newcomer has the whole map, but it may hold frames of before: it parts as the
+                // The newcomer has the whole map, but it may hold older frames: it parts as the
                 // others do.
                 Stage::Parting(awaited) => drop(awaited.insert(to)),
                 Stage::Going => {}
@@ -211,7 +213,7 @@ impl Controller {
                 awaited.remove(&from);
                 self.dismiss_if_parted(worker);
             }
-            // All that it forwarded was acknowledged, so it may end.
+            // All frames that it forwarded were acknowledged, so it may end.
             Stage::Going if from == worker => self.let_go(worker),
             Stage::Going | Stage::Emptying => {}
         }
@@ -239,8 +241,8 @@ impl Controller {
         }
         let stays = |(shard, it): (&ShardId, &OrderedMove)| (it.to == worker).then_some(*shard);
         let stay: Vec<ShardId> = self.moves.iter().filter_map(stays).collect();
-        // They never left their holder: nothing was published, or the worker would be among the
-        // holders.
+        // These shards never left their holder: nothing was published, or the worker would be among
+        // the holders.
         for shard in stay {
             self.moves.remove(&shard);
             let to = worker;
@@ -256,12 +258,12 @@ impl Controller {
         self.workers.remove(&worker);
         self.threads.remove(&worker);
         self.gone.insert(worker);
-        // After it is out of the members: nothing is said to it any more.
+        // Told after the worker is out of the members: nothing is said to it any more.
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.send(to, &Body::Gone(Gone { worker }));
         }
         self.effects.push(ControllerEffect::Left { worker });
-        // Others that leave wait for nothing of it: all that it said has come.
+        // Other workers that leave need not wait for it: all that it said has come.
         for other in self.leaving.keys().copied().collect::<Vec<_>>() {
             let parted = Parted { worker: other };
             let stage = &self.leaving[&other].stage;

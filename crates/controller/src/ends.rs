@@ -55,7 +55,7 @@ impl Controller {
         from: WorkerId,
         finished: &Finished,
     ) -> Result<(), ControllerError> {
-        // What an earlier generation has finished says nothing of this one.
+        // Shards that an earlier generation has finished say nothing of this one.
         if JobKey::new(finished.job, finished.generation) != self.key {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl Controller {
                 group: range.group,
                 index,
             });
-            // A set: what is said twice counts once.
+            // A set: a shard that is said twice counts once.
             self.ends.finished.extend(shards);
         }
         let shards: u64 = self.map.counts().into_iter().map(u64::from).sum();
@@ -139,7 +139,7 @@ impl Controller {
             return;
         }
         let failure = over.as_ref().err().cloned();
-        // Before the workers are told: from now on `join` tells newcomers, too.
+        // Noted before the workers are told: from now on `join` tells newcomers, too.
         self.ends.over = Some(over);
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.tell_end(to);

@@ -167,8 +167,8 @@ impl Controller {
     /// A worker joins. Everybody hears of it, and it hears of everybody, where the shards are, and whether the job is over. Shards come to it
     /// when they are ordered to.
     pub fn join(&mut self, worker: WorkerId) {
-        // Whoever has left stays out: the others have forgotten it, and its session would begin
-        // anew.
+        // A worker that has left stays out: the others have forgotten it, and its session would
+        // begin anew.
         if self.workers.contains_key(&worker) || self.gone.contains(&worker) {
             return;
         }
@@ -179,8 +179,8 @@ impl Controller {
             self.send(other, &Body::Joined(Joined { worker }));
             self.send(worker, &Body::Joined(Joined { worker: other }));
         }
-        // The map before who leaves: a worker parts from another only by a map that does not name
-        // it.
+        // The map goes before the workers that leave: a worker parts from another only by a map
+        // that does not name that one.
         self.tell_map(worker);
         self.tell_end(worker);
         self.tell_leavers(worker);
@@ -213,7 +213,7 @@ impl Controller {
     pub fn on_frame(&mut self, from: WorkerId, bytes: &[u8]) -> Result<(), ControllerError> {
         let (frame, _) = Frame::decode(bytes)?;
         if self.gone.contains(&from) {
-            // It had said all that mattered.
+            // The worker had said all that mattered before it left.
             return Ok(());
         }
         let peer = self
@@ -238,8 +238,8 @@ impl Controller {
             Body::Parted(parted) => self.on_parted(from, parted),
             _ => {}
         }
-        // Who has just left is told nothing.
-        // Looked up again: the frame may have been the last word of a worker that left with it.
+        // Looked up again: the frame may have been the last word of a worker, which is told nothing
+        // once it has left.
         let peer = self.workers.get_mut(&from);
         if let Some(received) = peer.and_then(|peer| peer.ack()) {
             let priority = Priority::FIRST;

@@ -1,4 +1,7 @@
-//! A shard's way from one worker to another, as the controller sees it (Canary, §3.3).
+//! Owns a shard's way from one worker to another, as the controller sees it (Canary, §3.3):
+//! ordered, granted room, published, arrived. Balancing, drains and users order moves, and workers
+//! answer. It never publishes a version before there is room (invariant 12), nor orders a move of a
+//! shard that is on its way (invariant 1).
 
 use crate::{Controller, ControllerEffect, ControllerError};
 use brambling_memory::mutants;
@@ -54,7 +57,7 @@ impl Controller {
     /// # Errors
     /// When the order makes no sense. Nothing changes then.
     pub fn order(&mut self, shard: ShardId, to: WorkerId, bytes: u64) -> Result<(), MoveRefusal> {
-        // A shard that travels would keep the job from ending.
+        // A shard on its way would keep the job from ending.
         if self.ends.are_near() {
             return Err(MoveRefusal::Over(self.key.job));
         }
@@ -77,7 +80,7 @@ impl Controller {
         }
         let version = entry.version + u64::from(!mutants::is_on("moves-keep-their-version"));
         let is_published = false;
-        // Noted before the destination is asked: its answer is checked against this.
+        // Noted before the destination is asked: its answer is checked against the note.
         self.moves.insert(
             shard,
             OrderedMove {
@@ -121,11 +124,11 @@ impl Controller {
             self.moves.remove(&shard);
             let to = from;
             self.effects.push(ControllerEffect::Stays { shard, to });
-            // Whoever drains the holder tries another worker until the next tick.
+            // A drain of the holder tries other workers until the next tick.
             self.note_full(ordered.from, to);
             self.go_on();
         } else if self.ends.are_near() && !ordered.is_published {
-            // Its shard stays where it is, as all do from the end on.
+            // The shard stays where it is, as all shards do once the job is near its end.
             self.moves.remove(&shard);
         } else if !ordered.is_published {
             self.depart(shard)?;
@@ -187,7 +190,8 @@ impl Controller {
         version: Version,
     ) -> Result<OrderedMove, ControllerError> {
         let fits =
-            // All of it has to fit: an answer to an earlier order of the same shard may come late.
+            // Key, worker and version have to fit: an answer to an earlier order of the same shard
+            // may come late.
             |ordered: &&OrderedMove| key == self.key && ordered.to == from && ordered.version == version;
         self.moves
             .get(&shard)

@@ -55,7 +55,7 @@ impl Controller {
         for to in movers {
             self.send(to, &update);
         }
-        // A later move of the same shard replaces it: only the newest version matters.
+        // A later move of the same shard replaces this entry: only the newest version matters.
         self.untold.0.insert(shard, movers);
     }
 
@@ -69,7 +69,7 @@ impl Controller {
         let hearers = self.workers.keys().copied();
         let hearers: Vec<WorkerId> = hearers.filter(|it| untold.is_news_for(*it)).collect();
         let (relays, others): (Vec<_>, Vec<_>) =
-            // Who may fall silent is a leaf: what it would have handed on would reach nobody.
+            // A worker that may fall silent hands nothing on: those below it would hear nothing.
             hearers.into_iter().partition(|it| self.hands_on(*it));
         for entries in entries.chunks(ENTRIES_MAX) {
             let news = News::MapUpdate(self.update(entries.to_vec()));

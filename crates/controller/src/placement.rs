@@ -1,4 +1,5 @@
-//! Where a job's shards begin.
+//! Decides where a job's shards begin: ranges by the workers' threads, or columns of a grid. The
+//! registry calls it once, when a job begins. It never asks how busy workers are.
 
 use brambling_program::GroupId;
 use brambling_protocol::{Entry, EntryRange, PartitionMap, WorkerId};
@@ -59,7 +60,7 @@ fn down_columns(columns: u32, shares: &[(Range<u32>, WorkerId)]) -> Vec<(Range<u
     let count = shares.last().map_or(0, |(range, _)| range.end);
     let rows = count / columns;
     let owner = |index: u32| {
-        // Its place if shards were counted down one column after the other.
+        // The index's place if shards were counted down one column after the other.
         let place = index % columns * rows + index / columns;
         let at = shares.partition_point(|(range, _)| range.end <= place);
         shares[at].1

@@ -1,7 +1,7 @@
-//! Who takes part in a cluster, and whose turn it is: workers register, clients submit jobs.
-//!
-//! A pure state machine beside [`Controller`](crate::Controller), which has one job each: messages, lost links and the time go in,
-//! [`Order`]s come out.
+//! Owns who takes part in a cluster, and whose turn it is: workers register, clients submit jobs.
+//! The engine's controller calls it with messages, lost links and the time, and carries out its
+//! [`Order`]s. A pure state machine beside [`Controller`](crate::Controller), which has one job
+//! each: it never sends or waits itself.
 //!
 //! # Rules
 //! * A worker is known by its process: a link that it makes again gives it its name again, a process that was started again is
@@ -259,8 +259,7 @@ impl Registry {
             }
             Message::Unprepared { key, why } => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
-                // What could not be prepared may be an earlier generation: the job goes on without
-                // it.
+                // The worker may speak of an earlier generation: the job goes on without that one.
                 if self.job_in(key).is_some() {
                     self.cancel(key.job, format!("on worker {worker}: {why}"));
                 }
@@ -315,12 +314,12 @@ impl Registry {
         let mut jobs = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.client == Some(caller) {
-                // Before it is ended: nobody is told of its end any more.
+                // Forgotten before the job is ended: nobody is told of its end any more.
                 job.client = None;
                 jobs.push(*id);
             }
         }
-        // Those that wait first: else the end of one would begin the next.
+        // Jobs that wait are ended first: the end of another would else begin them.
         for job in jobs.into_iter().rev() {
             self.cancel(job, why.clone());
             self.release(job, &why);
@@ -330,7 +329,7 @@ impl Registry {
     /// The time passes. To be called a few times in [`RETURN_TIME`].
     pub fn on_tick(&mut self, now: Duration) {
         self.now = now;
-        // A lost link alone ends nothing: the process may dial again within that time.
+        // A lost link alone ends nothing: the process may dial again before the time is over.
         let is_gone = |worker: &Worker| {
             let lost = worker.lost_at;
             lost.is_some_and(|at| now.saturating_sub(at) >= RETURN_TIME)
@@ -370,7 +369,7 @@ impl Registry {
             stuck: worker.stuck.clone(),
             silent_ms: self.silent_for(worker).as_millis() as u64,
         };
-        // Who was drained only has to hear it.
+        // A worker that was drained only has to hear it.
         let there = self
             .workers
             .iter()

@@ -60,7 +60,8 @@ impl CombiningTree {
     /// The least group that is larger than a node; none at the root.
     fn above(&self, node: TreeNode) -> Option<TreeNode> {
         let level = (node.level / self.bits + 1).checked_mul(self.bits)?;
-        // What would meet at the root goes to the destination, which merges anyway.
+        // A group at the root has no relay: its pieces go straight to the destination, which merges
+        // anyway.
         let is_below_root = level < 32 && u64::from(self.sources) > 1 << level;
         is_below_root.then(|| TreeNode {
             level,
@@ -87,7 +88,7 @@ impl CombiningTree {
 
     /// The group in which a relay merges what a node has sent; none when it is the relay of no such group.
     pub fn group(&self, shard: u32, node: TreeNode) -> Option<TreeNode> {
-        // A node beyond the sources is made up.
+        // A node that reaches beyond the sources is no honest one.
         let is_counted = node.leaves()?.end <= u64::from(self.sources).next_power_of_two();
         let mut groups = self.groups_around(node);
         groups.find(|group| relay(*group) == shard && is_counted)
@@ -108,7 +109,8 @@ impl CombiningTree {
         while at < end {
             let leaf = TreeNode::leaf(at);
             let least = self.group(shard, leaf).ok_or(leaf)?;
-            // Marks for all of a group are for the one around it, or they would go on to where they come from.
+            // Marks for all of a group belong to the group around it: within their own group they
+            // would go back to where they come from.
             let is_all =
                 |group: &TreeNode| at == group.start() && self.sources_of(*group).end <= end;
             let around = self.groups_around(least);

@@ -103,7 +103,7 @@ impl Credits {
             .binary_search_by_key(&exchange, |ledger| ledger.exchange);
         let ledger = place.ok().map(|place| &mut self.ledgers[place]);
         let span = destinations.start as usize..destinations.end as usize;
-        // Checked before anything changes: it comes from other workers.
+        // Checked before anything changes: the range comes from other workers.
         let Some(ledger) = ledger.filter(|ledger| ledger.retired.get(span.clone()).is_some())
         else {
             return Err(UnknownDestination {
@@ -114,7 +114,7 @@ impl Credits {
         let mut slowest_moved = 0;
         for retired in &mut ledger.retired[span] {
             if turns > *retired || mutants::is_on("credit-goes-back") {
-                // Only when the last of the slowest moves is the least looked for: else each credit
+                // The least is looked for only when the last of the slowest moves: else each credit
                 // would cost a pass.
                 slowest_moved += u32::from(*retired == ledger.least);
                 *retired = turns;

@@ -1,4 +1,6 @@
-//! The inbox of a shard: the keeper of "a piece is merged exactly once".
+//! Owns what has come for one shard, and the rule that a piece is merged exactly once (invariant
+//! 4). The worker's arrivals call it with each item, and take whole turns from it. It never asks
+//! from which worker an item came.
 //!
 //! # Rules
 //! A piece is named by exchange, turn, source node and chunk. An inbox takes each name once, tells
@@ -172,7 +174,7 @@ impl<P> ShardInbox<P> {
             .place(exchange)
             .ok_or(InboxError::UnknownExchange(exchange))?;
         let lane = &mut self.lanes[place];
-        // Retired turns are known by their number alone: what they have had is not remembered.
+        // Retired turns are known by their number alone: nothing remembers what had come in them.
         if turn < lane.next && !mutants::is_on("inbox-reopens-turns") {
             return Ok(Acceptance::Repeated);
         }
@@ -329,7 +331,7 @@ impl<P> ShardInbox<P> {
         let lane = self.lane(exchange);
         while lane.next < next {
             let turn = lane.next;
-            // Not closed: it was merged elsewhere, so nothing was handed out here.
+            // Not closed: the turn was merged elsewhere, so nothing was handed out here.
             lane.open(turn).reset();
             lane.next += 1;
         }
@@ -357,9 +359,8 @@ impl<P> ShardInbox<P> {
             } = lane;
             let (exchange, next, count) = (*exchange, *next, open.len() as u64);
             (0..).zip(open).flat_map(move |(place, open)| {
-                // The one of the open turns that is kept there.
                 // Open turns lie at their number modulo the count, so the first place is not the
-                // lowest turn.
+                // lowest turn: this is the open turn that lies here.
                 let turn = next.wrapping_add((place + count - next % count) % count);
                 open.pieces_mut().map(move |payload| WaitingItem {
                     exchange,

@@ -1,4 +1,5 @@
-//! Parcels: what a frame holds, destination by destination, and back.
+//! Owns the step from parcels, one for each run of destinations, to what a frame holds, and back.
+//! The worker's node calls it when it sends and when it receives. It never looks into a piece.
 
 use brambling_memory::{OutOfMemory, Spill, SpillError, mutants};
 use brambling_program::tree::TreeNode;
@@ -285,7 +286,7 @@ fn oldest_versions<P>(parcels: &[Parcel<P>]) -> Vec<VersionRange> {
     edges.sort_unstable();
     // Destinations between two edges have the same parcels, so one version serves them.
     edges.dedup();
-    // Between each edge and the next.
+    // One version for each stretch between an edge and the next.
     let mut oldest: Vec<Option<Version>> = vec![None; edges.len()];
     for parcel in parcels {
         let at = edges.partition_point(|&edge| edge < parcel.destinations.start);

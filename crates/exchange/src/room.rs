@@ -75,7 +75,8 @@ impl PieceRoom {
             let bytes = piece.as_ref().map_or(0, |piece| piece.bytes());
             bytes.saturating_add(beside_bytes)
         };
-        // First in memory; what finds no room is spilled, and only what remains of it counts.
+        // Memory is tried first. A piece that finds no room there is spilled, and only what remains
+        // of it in memory counts.
         let source = match self.budget.reserve(class, bytes(&piece)) {
             Ok(room) => return Ok(room),
             Err(refused) => refused,
@@ -94,7 +95,8 @@ impl PieceRoom {
             let spilled = piece.spill(&**to, &source);
             spilled.map_err(|error| no_room(source, Some(error)))?;
         }
-        // What is left is little, and is there because shards are on their way: it may have some of their floor.
+        // What remains is little, and there because shards are on their way: it may have some of
+        // the floor of transfers.
         let left = self.budget.reserve(class, bytes(&piece));
         let left = left.or_else(|_| self.budget.reserve(Class::Transfer, bytes(&piece)));
         left.map_err(|source| no_room(source, None))

@@ -1,4 +1,5 @@
-//! The router of a worker: what arrives is delivered, forwarded or held.
+//! Owns what becomes of a parcel that arrives at a worker: it is delivered, forwarded, sent back or
+//! held. The worker's node calls it, and carries out its effects. It never decodes a piece.
 //!
 //! # Rules
 //! For each destination of a parcel:
@@ -139,8 +140,8 @@ impl<P: Clone + PayloadWeight> Router<P> {
         let entry = self.map.entry(shard).ok().flatten();
         let entry = entry.filter(|entry| entry.owner == self.me)?;
         let was_let_go = from == owner && version >= entry.version;
-        // Smaller than what names this worker: a holder that has let the shard go knows a newer
-        // version, and forwards it.
+        // Smaller than the version that names this worker: a holder that has let the shard go knows
+        // a newer one, and forwards by that.
         let version = entry.version.saturating_sub(1);
         (!was_let_go).then_some(Entry { owner, version })
     }
@@ -179,10 +180,10 @@ impl<P: Clone + PayloadWeight> Router<P> {
         mut parcel: Parcel<P>,
         effects: &mut Vec<RouterEffect<P>>,
     ) -> Result<(), RouterError> {
-        // Before anything is kept: a hostile range must not cost memory.
+        // Looked up before anything is kept: a hostile range must not cost memory.
         let known = self.map.runs(parcel.group, parcel.destinations.clone())?;
         drop(known);
-        // What an ended generation still has on its way is nobody's any more.
+        // Parcels of an ended generation may still be on their way, and belong to nobody.
         if generation < self.generation && !mutants::is_on("router-takes-older-generations") {
             return Ok(());
         }
@@ -198,8 +199,8 @@ impl<P: Clone + PayloadWeight> Router<P> {
             let piece = parcel.item.payload_mut();
             let room = self
                 .room
-                // Nobody waits for it here yet, so it must not take the floor of what is waited
-                // for.
+                // Nobody here waits for the parcel yet, so it must not take the floor of those that
+                // are waited for.
                 .admit(at, Class::Early, piece, held_bytes::<P>())?;
             self.ahead
                 .entry(generation)
@@ -237,7 +238,7 @@ impl<P: Clone + PayloadWeight> Router<P> {
     /// The shard is here now, with its inbox: brings out what was held for it.
     pub fn arrive(&mut self, shard: ShardId, effects: &mut Vec<RouterEffect<P>>) {
         self.here.insert(shard);
-        // Nobody else has it any more, so nothing goes back.
+        // No other worker holds the shard any more, so nothing goes back to one.
         self.holders.remove(&shard);
         self.examine(shard, effects);
     }
@@ -267,7 +268,8 @@ impl<P: Clone + PayloadWeight> Router<P> {
             .split_off(&Generation(generation.0.saturating_add(1)));
         let mut reached = std::mem::replace(&mut self.ahead, later);
         for (from, parcel, room) in reached.remove(&generation).unwrap_or_default() {
-            // It is routed now, and counts where that leads: twice would take room from the floor.
+            // The parcel is routed now, and counts where that leads: counted twice, it would take
+            // room from the floor.
             drop(room);
             self.route(from, parcel, effects)?;
         }
@@ -282,7 +284,7 @@ impl<P: Clone + PayloadWeight> Router<P> {
     ) -> Result<(), RouterError> {
         let mut start = parcel.destinations.start;
         while start < parcel.destinations.end {
-            // As far as the same is to be done.
+            // As far as the decision is the same.
             let way = self.way(from, &parcel, start);
             let mut end = start + 1;
             // One parcel for a run of destinations: a broadcast to a thousand shards here is
@@ -316,8 +318,8 @@ impl<P: Clone + PayloadWeight> Router<P> {
             return RoutingDecision::Deliver;
         }
         match self.map.entry(shard) {
-            // Only by a newer version: two workers of equal knowledge would else send it to and
-            // fro.
+            // Only by a newer version: two workers of equal knowledge would else send the parcel to
+            // and fro.
             Ok(Some(entry)) if entry.owner != self.me && is_newer(entry.version, version) => {
                 RoutingDecision::Forward(entry)
             }
@@ -340,23 +342,24 @@ impl<P: Clone + PayloadWeight> Router<P> {
             .filter(same)
             .map(|held| held.parcel.turn)
             .min();
-        // What was the lowest turn until now is no longer waited for first.
+        // The turn that was the lowest until now is no longer the first that is waited for.
         if lowest.is_some_and(|lowest| turn < lowest) {
             for later in held.iter_mut().filter(same) {
-                // Where early pieces have no room it stays: it was admitted.
+                // A parcel that finds no room among early pieces keeps the room that it was
+                // granted.
                 let _ = later
                     .room
                     .move_to(PieceRoom::class(later.parcel.turn, turn));
             }
         }
         let lowest = lowest.map_or(turn, |lowest| lowest.min(turn));
-        // Where it can be spilled, it leaves the floor to what is here and is waited for.
+        // A piece that can be spilled leaves the floor to pieces that are waited for here.
         let class = match self.room.spill() {
             Some(_) => Class::Early,
             None => PieceRoom::class(turn, lowest),
         };
         let piece = parcel.item.payload_mut();
-        // For several destinations it is spilled once.
+        // A piece for several destinations is spilled once.
         let room = (self.room).admit((exchange, turn, shard), class, piece, held_bytes::<P>())?;
         let parcel = Parcel {
             destinations: index..index + 1,

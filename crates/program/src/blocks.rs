@@ -39,6 +39,8 @@ impl<R: Default> Blocks<R> {
     /// Takes the shape of other blocks, keeping buffers.
     pub(crate) fn prepare(&mut self, first: u64, count: usize) {
         self.first = first;
+        // Values keep their buffers of the turn before: the map overwrites each, or marks its block
+        // empty.
         self.values.resize_with(count, Default::default);
     }
 
@@ -115,6 +117,8 @@ impl<R: Payload> Blocked for Blocks<R> {
 
 /// The blocks of one partition: contiguous, as even as whole blocks allow.
 pub fn blocks_of(partition: u32, partitions: u32, blocks: u64) -> Range<u64> {
+    // Both ends come from one formula, so that partitions tile the blocks. In 128 bits, since the
+    // product may exceed 64.
     let edge =
         |index: u32| (u128::from(blocks) * u128::from(index) / u128::from(partitions)) as u64;
     edge(partition)..edge(partition + 1)
@@ -123,6 +127,8 @@ pub fn blocks_of(partition: u32, partitions: u32, blocks: u64) -> Range<u64> {
 /// How many partitions a blocked dataset has when nobody says: a function of the data, never of the machine.
 pub fn default_partitions(blocks: u64, bytes: u64) -> u32 {
     const MIB: u64 = 1 << 20;
+    // At most one partition for each block, since others would hold nothing; and one where there is
+    // no block.
     blocks.min((bytes / (16 * MIB)).clamp(64, 16_384)).max(1) as u32
 }
 

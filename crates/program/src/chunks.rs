@@ -75,8 +75,8 @@ impl<'a> Chunk<'a> {
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         match self.lent {
             [] => &mut self.copied,
-            // Behind what is lent nothing can stand in this chunk: it goes to the front of the
-            // next.
+            // After what is lent nothing can stand in this chunk: later bytes go to the front of
+            // the next one.
             _ => &mut self.beyond,
         }
     }
@@ -161,7 +161,7 @@ impl Encoder {
         go_on: impl FnOnce(&mut Cursor, &mut Chunk<'a>) -> Result<bool, SpillError>,
     ) -> Result<Option<Chunk<'a>>, SpillError> {
         let mut chunk = Chunk::new(bytes_max);
-        // What had no room in the chunk before comes first.
+        // Bytes that had no room in the chunk before come first.
         let waiting = &self.beyond[self.given_bytes..];
         let now = waiting.len().min(chunk.room());
         chunk.copied.extend_from_slice(&waiting[..now]);
@@ -169,7 +169,7 @@ impl Encoder {
         if !chunk.is_full() && !self.is_done {
             self.is_done = go_on(&mut self.cursor, &mut chunk)?;
         }
-        // All of it is given, so its memory is free for what has no room now.
+        // All of `beyond` is given, so its memory is free for what has no room now.
         if self.given_bytes == self.beyond.len() {
             self.beyond = std::mem::take(&mut chunk.beyond);
             self.given_bytes = 0;
@@ -178,7 +178,7 @@ impl Encoder {
             chunk.copied.truncate(chunk.bytes_max);
         }
         if chunk.copied.len() > chunk.bytes_max {
-            // The larger part stays where it is.
+            // Only the smaller part is copied: the larger one stays where it is.
             if chunk.copied.len() <= 2 * chunk.bytes_max {
                 self.beyond = chunk.copied.split_off(chunk.bytes_max);
             } else {
@@ -200,7 +200,7 @@ pub struct Decoder {
 impl Decoder {
     /// Into this value, which becomes another one; memory that it owns is used again.
     pub fn new(mut value: Value) -> Decoder {
-        // Others may see the payload; it is written over here.
+        // Others may see the payload, and decoding writes over it.
         value.forget_shared();
         let pending = Pending::new(value.payload_type().name_of());
         Decoder { value, pending }
@@ -341,7 +341,7 @@ impl Pending {
     /// How many of these bytes are read.
     fn read(&mut self, bytes: &[u8], go_on: GoOn<'_>) -> Result<usize, ChunkError> {
         let left = |all: u64| all.saturating_sub(self.read_bytes);
-        // So that a length in the bytes is compared with what can still come.
+        // Counted down, so that a length in the bytes is compared with what can still come.
         self.cursor.expected_bytes = self.expected_bytes.map(left);
         let mut input = bytes;
         self.is_done = go_on(&mut self.cursor, &mut input)?;
@@ -384,7 +384,8 @@ impl Pending {
         match fed.and_then(|()| pending.finish(go_on)) {
             Ok(()) => Ok(()),
             Err(ChunkError::Decode(error)) => Err(error),
-            // It stays in memory where nobody has said where else.
+            // No place to spill to was given, so everything stays in memory and this error does not
+            // come up.
             Err(ChunkError::Spill(error)) => Err(pending.error(error.to_string())),
         }
     }
@@ -403,7 +404,7 @@ pub fn decode_front<T: Payload>(value: &mut T, input: &mut &[u8]) -> Result<(), 
         Ok(true) => Ok(()),
         Ok(false) => Err(DecodeError::of::<T>("they end before it does")),
         Err(ChunkError::Decode(error)) => Err(error),
-        // It stays in memory.
+        // No place to spill to was given, as above.
         Err(ChunkError::Spill(error)) => Err(DecodeError::of::<T>(error.to_string())),
     }
 }

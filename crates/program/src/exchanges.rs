@@ -242,8 +242,8 @@ impl<T: Payload> Blocks<T> {
             for index in node.start()..node.start() + (1 << node.level) {
                 if let Some(value) = self.block((index - range.start) as usize) {
                     let leaf = TreeNode::leaf(index);
-                    // Before the value is pushed: what is merged by then frees the last buffer, and
-                    // the value is written there.
+                    // Merged before the value is pushed: that frees the last buffer, and the value
+                    // is written there.
                     folding.settle(leaf, |l, r| fold(out, l, r));
                     folding.push(leaf, out.used, |_, _| unreachable!("settled"));
                     out.push(leaf, value);
@@ -264,7 +264,7 @@ fn merge<T: Payload>(
     right: usize,
 ) {
     let (head, tail) = entries.split_at_mut(right);
-    // Into the left one: its place is that of their parent.
+    // Merged into the left one, whose place is that of their parent.
     op.combine(&mut head[left].1, &tail[0].1);
 }
 
@@ -382,7 +382,7 @@ impl Program {
             |inbox: &mut Inbox<'_, BroadcastValue<T>>, to: &mut Value| {
                 for (_, piece) in inbox {
                     match piece {
-                        // Into the buffers that are there, unless somebody else sees them.
+                        // Copied into the buffers that are there, unless somebody else sees them.
                         BroadcastValue::Copied(value) if !to.is_shared() => {
                             to.get_mut::<T>()
                                 .expect("the dataset's type")
@@ -538,7 +538,7 @@ impl Program {
             |rows: &Rows<K, V>, out: &mut Outbox<'_, Rows<K, V>>| {
                 let partitions = out.fan_out();
                 if partitions == 1 {
-                    // All there is, or where the rows are already.
+                    // One partition is all that there is, or the one where the rows lie already.
                     return out.piece(out.destination(0)).clone_from(rows);
                 }
                 let mut started = vec![false; partitions as usize];

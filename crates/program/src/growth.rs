@@ -108,6 +108,7 @@ impl Program {
         let block = self.current_block();
         self.spec.blocks.truncate(mark.blocks);
         self.spec.blocks[block.index()].truncate(mark.nodes);
+        // An exchange from before the mark may have got its scatter since: it waits for one again.
         for (id, stage) in self.spec.stages.iter().enumerate().skip(mark.stages) {
             if let StageKind::Scatter(exchange) = stage.kind
                 && self.scatters[exchange.index()] == Some(StageId(id as u32))

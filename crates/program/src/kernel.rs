@@ -266,6 +266,8 @@ impl<'a> Context<'a> {
     /// kernel, it gives further ones.
     pub fn rng(&self) -> Rng {
         let before = self.rngs.get();
+        // A second generator of the same call begins 2³² blocks further on, which no first one
+        // reaches: else it would give the same numbers again.
         self.rngs.set(before.wrapping_add(1));
         self.rng_of_row(u64::from(self.index)).far_on(before)
     }
@@ -278,6 +280,7 @@ impl<'a> Context<'a> {
 
     /// Whether the job has been cancelled; a long kernel may ask now and then, and return early.
     pub fn is_cancelled(&self) -> bool {
+        // Relaxed: a kernel that sees the flag late only runs on for a while.
         let cancelled = self.cancel.load(Ordering::Relaxed);
         if cancelled {
             self.saw_cancellation.set(true);

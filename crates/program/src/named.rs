@@ -49,6 +49,7 @@ impl Named<'_> {
         test: impl Fn(&T) -> bool + Send + Sync + 'static,
         body: impl FnOnce(&mut Program),
     ) {
+        // The kernel of the test is pushed before those of the body, so this is its number.
         let kernel = self.program.spec.kernels.len();
         self.program.repeat_while(name, on, test, body);
         let kernel = &mut self.program.spec.kernels[kernel];
@@ -113,6 +114,8 @@ impl Named<'_> {
 
     /// Adds a statement and names every kernel that it brought.
     fn statement(self, add: impl FnOnce(&mut Program)) {
+        // A statement may bring several kernels, as a reduction brings its scatter and its gather:
+        // each may capture what the parameters describe.
         let first = self.program.spec.kernels.len();
         add(self.program);
         for kernel in &mut self.program.spec.kernels[first..] {

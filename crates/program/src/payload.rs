@@ -165,6 +165,7 @@ pub(crate) fn decode_all_of<T: Payload>(mut bytes: &[u8]) -> Result<T, DecodeErr
 pub fn decode_plain<T: Payload>(count: usize, input: &mut &[u8]) -> Result<Vec<T>, DecodeError> {
     let bytes = count.checked_mul(size_of::<T>());
     let bytes = bytes.ok_or_else(|| DecodeError::of::<T>("a length beyond this machine"))?;
+    // Taken before the vector is made: a hostile length must not cost memory.
     let bytes = built_in::take::<T>(input, bytes)?;
     let mut values = vec![T::default(); count];
     let place = T::plain_mut(&mut values).expect("values lie as they are encoded");
@@ -292,6 +293,7 @@ pub mod payload_serde {
         type Output = ();
 
         fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+            // Chunks before this one have had these bytes.
             let skipped = self.skipped_bytes.min(bytes.len() as u64);
             self.skipped_bytes -= skipped;
             let bytes = &bytes[skipped as usize..];
@@ -299,6 +301,7 @@ pub mod payload_serde {
             *self.room_bytes -= written;
             self.out.extend_from_slice(&bytes[..written]);
             match written < bytes.len() {
+                // The error stops the serialiser: nothing that follows would fit.
                 true => Err(postcard::Error::SerializeBufferFull),
                 false => Ok(()),
             }
@@ -318,6 +321,9 @@ pub mod payload_serde {
         cursor: &mut Cursor,
         chunk: &mut Chunk<'_>,
     ) -> bool {
+        // Each call serialises the value from its beginning and drops what has gone already. So a
+        // chunk of a large value may be larger than it should: with many small ones the work would
+        // be quadratic.
         let mut room_bytes = chunk.room().max(value.heap_bytes() / WINDOWS);
         let window = Window {
             skipped_bytes: *cursor.step(),
@@ -330,7 +336,7 @@ pub mod payload_serde {
         match written {
             Ok(()) => true,
             Err(postcard::Error::SerializeBufferFull) => false,
-            // As in `encode`.
+            // As in `encode`: a type whose own Serialize fails has broken its contract.
             Err(error) => panic!("a payload serialises into memory: {error}"),
         }
     }

@@ -63,7 +63,7 @@ impl Placement {
             }
             _ => false,
         };
-        // What a shuffle writes lies by key: that is what this is about.
+        // A shuffle lays its rows by key, so what it writes is not scattered.
         if shuffles {
             return;
         }
@@ -88,7 +88,7 @@ impl Placement {
 
     /// What was added since is no longer there.
     pub(crate) fn take_back(&mut self, mark: &PlacementMark, spec: &mut Spec) {
-        // Last first, as they were added: each is the last one of its dataset's readers then.
+        // Taken back from the last to the first: each is then the last of its dataset's readers.
         for shuffle in self.shuffles.split_off(mark.shuffles).into_iter().rev() {
             self.is_shuffle[shuffle.exchange.index()] = false;
             self.rows(shuffle.from).read_by.pop();

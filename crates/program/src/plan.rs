@@ -62,7 +62,7 @@ impl Plan {
     pub fn compile(program: Arc<Program>, bindings: &Bindings) -> Result<Plan, BuildError> {
         let structure = program.structure()?;
         let spec = program.spec();
-        // A shard of it could not be made, on whichever worker it is.
+        // A shard of such a dataset could be made on no worker.
         if let Some(dataset) = program.to_be_given().next() {
             let dataset = spec.datasets[dataset.index()].name.clone();
             return Err(BuildError::NotGiven { dataset });
@@ -79,7 +79,7 @@ impl Plan {
             })
             .collect::<Result<Vec<u32>, _>>()?;
         let hints = hint::of_groups(&program.hints, &structure.groups);
-        // Once counts are bound: a relation between symbols could not be checked before.
+        // Linked once counts are bound: a relation between symbols could not be checked before.
         let exchanges = link_exchanges(spec, &structure, &counts)?;
         let codes = Compiler::new(&program, &structure).compile();
         let is_loop = |node: &&ProgramNode| {
@@ -136,6 +136,7 @@ fn link_exchanges(
     counts: &[u32],
 ) -> Result<Vec<Option<ExchangePlan>>, BuildError> {
     let link = |(id, pair): (usize, &Option<(StageId, StageId)>)| {
+        // An exchange that no stage uses has no ends to link.
         let Some((scatter, gather)) = *pair else {
             return Ok(None);
         };

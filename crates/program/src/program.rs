@@ -634,6 +634,7 @@ impl Program {
         if self.is_too_deep() {
             return self.open_nothing();
         }
+        // The test has a block of its own, because it is entered once more than the body.
         let test_block = self.new_block();
         let body = self.new_block();
         let test = self.push_stage(
@@ -698,6 +699,8 @@ impl Program {
     fn open_nothing(&mut self) {
         let depth = self.open.len();
         self.errors.push(BuildError::TooDeep { depth });
+        // Pushed all the same: the `end` of this statement has to close something, and must not
+        // close the block around it.
         self.open.push(self.current_block());
     }
 
@@ -741,6 +744,7 @@ impl Program {
             block,
         });
         let id = StageId(self.spec.stages.len() as u32 - 1);
+        // Only the first scatter is noted. A second one is a mistake, which validation names.
         if let Some(exchange) = self.spec.sends_to(id) {
             self.scatters[exchange.index()].get_or_insert(id);
         }
@@ -765,6 +769,8 @@ impl Program {
 
     /// What is found out by checking the whole program.
     pub(crate) fn structure(&self) -> Result<Structure, BuildError> {
+        // Errors of the builder go first: it has left out what it refused, and checks of the rest
+        // would only find what follows from that.
         match self.errors.first() {
             Some(error) => Err(error.clone()),
             None => crate::validate::validate(&self.spec),

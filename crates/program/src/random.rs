@@ -53,6 +53,7 @@ impl Rng {
 
     /// Uniform in [0, 1), a multiple of 2⁻⁵³.
     pub fn next_f64(&mut self) -> f64 {
+        // 53 bits, as many as the significand of a double has: each result is exact.
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
@@ -62,6 +63,7 @@ impl Rng {
         // Lemire's method: reject the few low products that would favour some results.
         loop {
             let product = u128::from(self.next_u64()) * u128::from(bound);
+            // 2⁶⁴ modulo the bound is how many low products are left over.
             if product as u64 >= bound.wrapping_neg() % bound {
                 return (product >> 64) as u64;
             }

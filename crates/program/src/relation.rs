@@ -74,6 +74,7 @@ impl Relation {
             Relation::Offsets { .. } if sources != destinations => Err(format!(
                 "neighbours need equal partition counts, not {sources} and {destinations}"
             )),
+            // Only a pass over all tables shows whether they fit.
             Relation::Tables { .. } => self.link(sources, destinations).map(|_| ()),
             Relation::OneToAll
             | Relation::AllToOne
@@ -127,6 +128,7 @@ fn offsets_table(offsets: &[i64], wrap: bool, partitions: u32) -> RelationTable 
             .map(|offset| destination - offset)
             .map(|source| {
                 if wrap {
+                    // `%` would be negative for a source before the first.
                     source.rem_euclid(count)
                 } else {
                     source
@@ -155,7 +157,8 @@ impl Phase {
         }
         let mut reverse = vec![Vec::new(); sources as usize];
         for (destination, list) in table.sources.iter().enumerate() {
-            // Ascending: merging in the order of a list is merging in source order then.
+            // Sources must ascend: pieces are merged in the order of this list, and that has to be
+            // source order.
             if !list.is_sorted_by(|a, b| a < b) {
                 return Err(format!(
                     "the sources of destination {destination} must ascend without repeats"
@@ -167,7 +170,7 @@ impl Phase {
                     .ok_or_else(|| {
                         format!("destination {destination} lists source {source} of only {sources}")
                     })?
-                    // With its ordinal, so that a source finds its slot without a search.
+                    // Kept with its ordinal, so that a source finds its slot without a search.
                     .push((destination as u32, ordinal as u32));
             }
         }

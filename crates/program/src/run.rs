@@ -83,7 +83,7 @@ impl Run {
 
     fn append(&mut self, bytes: Arc<dyn Spilled>) {
         let end = self.len() + bytes.bytes();
-        // An empty one would never be read.
+        // An empty part would never be read.
         if end > self.len() {
             self.parts.push(Part { end, bytes });
         }
@@ -114,6 +114,7 @@ impl Run {
         let before = out.len();
         out.resize(before + bytes, 0);
         let read = self.read(start, &mut out[before..]);
+        // Bytes that could not be read must not stay behind as zeros.
         out.truncate(before + *read.as_ref().unwrap_or(&0));
         read.map(drop)
     }
@@ -144,6 +145,7 @@ impl Payload for Run {
         let before = out.len();
         out.push(WHOLE);
         self.len().encode(out);
+        // `encode` cannot fail, so the error travels in place of the bytes, and fails the decoding.
         if let Err(error) = self.read_to(0, self.len() as usize, out) {
             out.truncate(before);
             out.push(LOST);
@@ -185,7 +187,7 @@ impl Payload for Run {
             match input.first() {
                 None => return Ok(false),
                 Some(&WHOLE) => *input = &input[1..],
-                // There are only words then.
+                // Any other form is a short text, which says why the bytes are lost.
                 Some(_) => {
                     let lost: Option<Run> = decode_whole(cursor, input)?;
                     return Ok(lost.is_some());

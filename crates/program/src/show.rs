@@ -184,6 +184,8 @@ impl Picture<'_> {
                         other = self.block(otherwise, depth + 1, other);
                         self.end(depth);
                     }
+                    // An empty side ends where the branch began: an end that both sides have gets
+                    // one arrow.
                     other.retain(|stage| !taken.contains(stage));
                     taken.extend(other);
                     self.gathered(taken, depth)

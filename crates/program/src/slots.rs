@@ -146,6 +146,8 @@ impl SlotsIn {
             // SAFETY: the caller's promise: slots follow each other, and there is a source for each.
             unsafe {
                 self.at = slot.add(SlotHeader::stride(size, align));
+                // Under another stamp lies an older piece: the source has sent nothing in this
+                // turn.
                 if (*slot.cast::<SlotHeader>()).written == self.stamp {
                     let source = if self.sources.is_null() {
                         ordinal

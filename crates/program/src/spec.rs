@@ -225,6 +225,8 @@ impl Spec {
             stages: self.streams.clone(),
         };
         let streams = !streamed.exchanges.is_empty() || !streamed.stages.is_empty();
+        // A program without streams keeps the older format: older builds can read it, and its hash
+        // stays.
         let version = if streams { FORMAT_VERSION } else { 1 };
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&version.to_le_bytes());
@@ -359,7 +361,10 @@ impl Spec {
                 within("exchange", exchange.index(), self.exchanges.len())?;
             }
         }
+        // The program's own block has to be there: whoever walks a program begins with it.
         within("block", 0, self.blocks.len())?;
+        // Each block has one place. If several could share a block, whoever walks a program of
+        // hostile bytes might take time exponential in their number.
         let mut entered = vec![0usize; self.blocks.len()];
         entered[0] = 1;
         let mut depths = vec![0usize; self.blocks.len()];
@@ -390,6 +395,8 @@ impl Spec {
                     }
                     entered[block.index()] += 1;
                     depths[block.index()] = depths[at] + 1;
+                    // Whoever walks blocks recurses as deep: hostile bytes must not overflow the
+                    // stack.
                     if depths[at] == crate::DEPTH_MAX {
                         return Err(format!(
                             "blocks stand deeper in each other than {}",

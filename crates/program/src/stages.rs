@@ -60,6 +60,8 @@ impl<'p> StageDraft<'p> {
         self.finished = true;
         let named = self.kernel.take();
         let (name, mut parameters) = named.unwrap_or_else(|| (type_name.to_owned(), Vec::new()));
+        // Parameters that were given by `with` are what the kernel runs with: they go before those
+        // that were only told.
         let own = kernel.parameters();
         if !own.is_empty() {
             parameters = own;
@@ -70,6 +72,7 @@ impl<'p> StageDraft<'p> {
             runner: Runner::Native,
         };
         let block = self.program.current_block();
+        // Taken out, since the draft has a `Drop` and cannot be moved apart.
         let (name, uses) = (
             std::mem::take(&mut self.name),
             std::mem::take(&mut self.uses),
@@ -77,6 +80,7 @@ impl<'p> StageDraft<'p> {
         let stage = self
             .program
             .push_stage(name, self.kind, uses, self.cells, spec, kernel, block);
+        // Checked once the stage is there: the error names it.
         for owner in std::mem::take(&mut self.owners) {
             self.program.check_owner(stage, owner);
         }
@@ -221,6 +225,7 @@ writes!(Stream;);
 
 impl<A: 'static> Stream<'_, A> {
     fn spec(&mut self) -> &mut StreamSpec {
+        // The draft borrows the program, so nobody can have added another stream since.
         let streams = &mut self.draft.program.spec.streams;
         streams.last_mut().expect("made with the draft")
     }
@@ -299,6 +304,7 @@ impl<T: Blocked, A: 'static> Map<'_, T, A> {
     /// Gives the kernel, called once per block that is not empty: block, datasets read, and `&mut R`, the
     /// block's result, whose buffers come from the turn before.
     pub fn into<R: Payload, F: MapFn<T, A, R>>(self, results: &Dataset<Blocks<R>>, kernel: F) {
+        // Declared last: `for_each_block` expects the results behind all other arguments.
         let draft = self.draft.uses(results, Use::Write);
         draft.finish(
             type_name::<F>(),
@@ -357,6 +363,7 @@ impl<S, Par> Parameterised<S, Par> {
     fn parts<F: Copy>(self, function: F) -> (S, With<F, Par>) {
         const {
             assert!(
+                // Another process has the function, and not what this one has captured.
                 size_of::<F>() == 0,
                 "a function that captures nothing: what it needs are parameters"
             )

@@ -242,6 +242,7 @@ where
         // SAFETY: the caller's promise.
         let progress = unsafe { self.1.invoke(&mut state, &mut streams, args) };
         if matches!(progress, Progress::More | Progress::Pending) {
+            // Kept for the next call; a task that is done, or has failed, drops its state here.
             open.state = Some(state);
         }
         progress

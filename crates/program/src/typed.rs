@@ -227,6 +227,7 @@ unsafe fn for_each_block<T: Blocked, R: Payload>(
 ) -> Progress {
     // SAFETY: the caller's promise.
     let (blocks, results) = unsafe { (&*(*args).cast::<T>(), &mut *results.cast::<Blocks<R>>()) };
+    // Results keep the global indexes of their blocks, along which reductions add.
     results.prepare(blocks.first_block(), blocks.block_count());
     for index in 0..blocks.block_count() {
         let Some(block) = blocks.block(index) else {

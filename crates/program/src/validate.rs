@@ -33,7 +33,7 @@ pub(crate) fn validate(spec: &Spec) -> Result<Structure, BuildError> {
         check_stage(spec, stage)?;
     }
     check_streams(spec)?;
-    // Before groups are made: relations need to know whose ends they join.
+    // Paired before groups are made: the check of relations needs both ends.
     let exchanges = pair_exchanges(spec)?;
     check_signals(spec)?;
     let structure = group(spec, exchanges)?;
@@ -126,6 +126,8 @@ fn check_streams(spec: &Spec) -> Result<(), BuildError> {
                 problem,
             });
         }
+        // A chunk is taken once, so a task that takes some cannot be begun anew where its shard
+        // arrives.
         if let StageKind::Stream(stream) = stage.kind
             && let StreamSpec {
                 inputs,
@@ -180,6 +182,8 @@ fn pair_exchanges(spec: &Spec) -> Result<Vec<Option<(StageId, StageId)>>, BuildE
             (_, None) => "it has a scatter but no gather",
             _ if scatters.count > 1 => "it has more than one scatter",
             _ if gathers.count > 1 => "it has more than one gather",
+            // In one block both ends run equally often, so each turn of one has its turn of the
+            // other.
             (Some((scatter, _)), Some((gather, _))) if block(scatter) != block(gather) => {
                 "its scatter and its gather stand in different blocks"
             }

@@ -102,7 +102,7 @@ impl Value {
         }
         self.make_unique();
         let pointer = self.pointer.cast::<T>();
-        // Its drop would free what is given away.
+        // Dropping the value would free what is given away.
         std::mem::forget(self);
         // SAFETY: owned and of type T; self was forgotten, so nobody else frees it.
         Ok(*unsafe { Box::from_raw(pointer) })
@@ -203,7 +203,8 @@ impl Value {
         input: &mut &[u8],
     ) -> Result<bool, ChunkError> {
         self.table.handle("a value is decoded");
-        // What others see must not be overwritten, and what is replaced need not be copied.
+        // A payload that others see must not be overwritten, and one that is replaced need not be
+        // copied.
         self.forget_shared();
         // SAFETY: the pointer is to a value of the table's type, owned now, and borrowed mutably from self.
         unsafe { (self.table.decode_some)(self.pointer, cursor, input) }

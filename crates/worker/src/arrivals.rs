@@ -1,4 +1,5 @@
-//! What has come for one shard and was not gathered: part of the shard, which moves with it. Only whoever runs the shard touches it.
+//! Owns what has come for one shard and was not gathered: part of the shard, which moves with it.
+//! Only whoever runs the shard calls it, so it has no lock. It never sends anything.
 //!
 //! # Rules
 //! * What comes through the mailbox is taken here once for each name ([`ShardInbox`]), whatever order it comes in.

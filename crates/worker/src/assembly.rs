@@ -1,4 +1,7 @@
-//! Large pieces whose chunks are read to where they will lie: nothing of them is copied when they are gathered.
+//! Owns the memory of a large piece whose chunks are read to where they will lie, so that its
+//! gather copies nothing. `executor/remote/assemblies.rs` begins it when a frame has begun, readers
+//! of links fill its parts, and the gather finishes it (`piece_data/taken.rs`). It never decodes:
+//! parts that do not fit are given back as bytes.
 //!
 //! # Rules
 //! * A part of the piece's memory is given to one reader, once. What comes again is read elsewhere.
@@ -54,7 +57,8 @@ impl std::fmt::Debug for Assembly {
 impl Assembly {
     /// A piece whose encoding begins with `head`; none where its type cannot be read to where it lies, or it is too large.
     pub fn begin(spares: &Arc<Spares>, head: &[u8]) -> Option<Arc<Assembly>> {
-        // Readers let go of it under whatever lock.
+        // A reader may drop the last reference under any lock, and a value of an interpreter must
+        // not be dropped under one.
         if spares.are_interpreted() {
             return None;
         }
@@ -120,7 +124,9 @@ impl Assembly {
             return Err(parts);
         }
         drop(parts);
-        // Whoever has read the last part lets go of it a moment after it was told; what is shared, others may gather for long.
+        // The reader of the last part drops its reference a moment after it has reported that part:
+        // waiting for it saves a copy. A shared piece is not waited for, since other destinations
+        // may gather it for long.
         let mut looks = if self.spares.are_shared() {
             LOOKS_MAX
         } else {
@@ -132,7 +138,7 @@ impl Assembly {
         }
         let value = match Arc::try_unwrap(self) {
             Ok(mut alone) => alone.value.take(),
-            // Others read it, and nobody writes.
+            // Others still hold the piece, and nobody writes it any more.
             Err(shared) => shared.value.clone(),
         };
         Ok(value.expect("taken by the last one"))

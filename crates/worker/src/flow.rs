@@ -1,4 +1,6 @@
-//! What slows the sources of a stream: chunks that wait in this process for a task that has enough to do.
+//! Owns what slows the sources of a stream: the count of chunks that wait in this process for a
+//! task that has enough to do. Tasks of streaming stages call it (`executor/slice/streaming.rs`),
+//! to count chunks and to wait for room. It never slows chunks for another process.
 //!
 //! # Rules
 //! * A chunk that a shard here has sent to another one here counts from then on until it was taken, or is dropped.
@@ -77,7 +79,7 @@ impl Flow {
             true => Vec::new(),
             false => std::mem::take(&mut state.waiting),
         };
-        // Who is woken may look here at once.
+        // Unlocked first: a source that is woken may look here at once.
         drop(state);
         if !mutants::is_on("room-is-not-told") {
             waiting.into_iter().for_each(Waker::wake);

@@ -5,7 +5,7 @@
 //! shards of a worker: what comes from other workers, and what goes to them.
 
 pub mod arrivals;
-// The executor asks for places, of which its models have none.
+// Only the executor begins assemblies, and under loom its models have none.
 #[cfg_attr(loom, allow(dead_code))]
 mod assembly;
 #[cfg(not(loom))]

@@ -1,4 +1,6 @@
-//! A worker's node: everything of one job that its shards share, and all that comes from other workers.
+//! Owns everything of one job on one worker that its shards share, and all that comes from other
+//! workers. The executor calls it behind a lock (`executor/remote.rs`), and the simulation without.
+//! It never encodes, decodes or drops a value of a user's, and never touches a file.
 //!
 //! A pure state machine: frames, news and finished tasks go in, [`NodeEffect`]s come out. It routes, numbers and acknowledges, and keeps nothing that a
 //! gather waits for: what comes for a shard that is here is handed over ([`NodeEffect::Deliver`]), and so is what shards wait for.
@@ -108,7 +110,8 @@ impl Node {
 
     /// What has to be done since the last call.
     pub fn take_effects(&mut self) -> Vec<NodeEffect> {
-        // Asked for with the effects: whoever runs the node writes them when its lock is free.
+        // Pieces to be spilled are asked for with the effects: whoever runs the node writes them
+        // once the node's lock is free.
         let spills = self.pieces.spills(self.spill()).into_iter();
         self.post.effects.extend(spills.map(NodeEffect::Errand));
         std::mem::take(&mut self.post.effects)
@@ -185,7 +188,7 @@ impl Node {
         if !self.post.members.join(worker) {
             return;
         }
-        // First of all that is said to it: what follows is from a worker that it knows then.
+        // `Joined` goes before all else: the worker has to know the sender of what follows.
         let joined = Body::Joined(Joined { worker: self.me() });
         let credits = self.pieces.retired_here(&self.post).into_iter();
         let ends = self.signals.ends(&self.post).into_iter();
@@ -216,7 +219,7 @@ impl Node {
     /// Tells those whom a peer has left to this node.
     fn hand_on(&mut self, from: WorkerId, relay: &Relay) {
         for (to, body) in self.post.members.handed_on(from, relay) {
-            // A hint may be lost with who hands it on, so nobody is met for it.
+            // A hint may be lost, so this node greets no worker just to hand one on.
             match relay.news.is_hint() {
                 true => self.post.hint(to, body),
                 false => self.say(to, &body),

@@ -1,4 +1,6 @@
-//! What pieces are while they travel: values as they are inside a process, bytes between processes, and what was spilled of either.
+//! Owns the form of a piece while it travels: a value inside a process, bytes between processes,
+//! and what was spilled of either. Slices, nodes and waiting rooms call it. It never decides where
+//! a piece goes.
 
 mod encoded;
 mod spillable;
@@ -97,7 +99,7 @@ impl PieceData {
     pub(crate) fn returned(&mut self, bytes: Vec<u8>) {
         if let PieceData::Spilled(_, once) = self {
             *self = match once.take() {
-                // Those who share it still find what one of them decodes.
+                // The destinations that share the piece still find what one of them decodes.
                 Some(once) => PieceData::First(bytes.into(), once),
                 None => PieceData::Bytes(bytes.into()),
             };

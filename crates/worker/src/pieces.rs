@@ -1,4 +1,7 @@
-//! Pieces of one task's exchange as values: where they cannot lie in their destination's slots.
+//! Owns the pieces of one task's exchange as values, where they cannot lie in their destination's
+//! slots, and spare values whose memory is used again. Slices call it: a scatter's kernel writes
+//! into a [`PieceMap`], a gather's kernel reads a [`PieceQueue`]. It never sends a piece; the slice
+//! does.
 
 use brambling_memory::held::{self, Held};
 use brambling_memory::{Budget, Class, OutOfMemory, mutants};
@@ -54,8 +57,8 @@ impl Spares {
         if !self.are_shared() {
             return self.take();
         }
-        // Of pieces that are lent none with memory: their senders overwrite the place, and the
-        // memory would be lost.
+        // A piece that destinations share starts without memory: its sender overwrites the value,
+        // and memory in it would be lost.
         let spare = self.lists().empty.pop();
         spare.unwrap_or_else(|| Value::default_of(self.piece))
     }
@@ -165,7 +168,7 @@ impl<'a> PieceMap<'a> {
             }
             self.charge(self.weight_bytes)?;
         }
-        // What counts goes with the pieces.
+        // The pieces take their charge with them.
         self.charged_bytes = 0;
         let begun = std::mem::take(&mut self.begun);
         Ok(Sent {
@@ -180,8 +183,8 @@ impl<'a> PieceMap<'a> {
     fn piece(&mut self, place: u32) -> *mut u8 {
         if let Some(last) = self.last {
             let Begun { asked, weighed, .. } = self.begun[last];
-            // Weighing looks at the whole piece, so it is done when it has been asked for an eighth
-            // more often, and once at the end.
+            // Weighing looks at the whole piece. So a piece is weighed again only when it has been
+            // asked for an eighth more often than before, and once at the end.
             if asked - weighed > asked / 8 {
                 self.weigh(last);
             }

@@ -1,8 +1,7 @@
-//! One shard's walk through its group's code, as an out-of-order processor: issue in order, let what cannot
-//! run wait in a small window, go on with what does not depend on it (Canary, §4.1 and 4.3).
-//!
-//! A pure state machine: what has arrived is asked of [`Surroundings`]; whoever runs the shard carries out
-//! what [`Shard::next`] says and reports back with [`Shard::retire`].
+//! Owns one shard's walk through its group's code, as an out-of-order processor does it: issue in
+//! order, let what cannot run wait in a small window, go on with what does not depend on it
+//! (Canary, §4.1 and 4.3). Slices ask it for the next task and report with [`Shard::retire`]. A
+//! pure state machine: it asks [`Surroundings`] what has arrived, and never runs, sends or waits.
 
 mod state;
 
@@ -179,8 +178,8 @@ impl Shard {
 
     /// What to do next where [`Shard::next_in_order`] does not say it.
     pub fn next_general(&mut self, code: &Code, around: &mut impl Surroundings) -> Next {
-        // Oldest first: what stands in the window comes before what the shard stands at, and others
-        // may wait for it.
+        // Oldest first: tasks in the window come before the one that the shard stands at, and other
+        // shards may wait for them.
         if let Some(issue) = self.ready_in_window(code, around, self.window.len()) {
             return Next::Run(issue);
         }
@@ -189,10 +188,11 @@ impl Shard {
                 Op::Task { index, block } => {
                     let task = &code.tasks[index as usize];
                     let turn = self.turn(block);
-                    // What waits for a completion may stand one place beyond the window; then that is full for all.
+                    // A task that waits for a completion may take one place beyond the window. Then
+                    // the window is full for every other task.
                     let all = self.window.len();
-                    // Also when it could run: a stalled task before it may have to read what this
-                    // one writes.
+                    // Looked at even if the task could run: a stalled task before it may have to
+                    // read what this one writes.
                     let free = all <= WINDOW && !self.is_blocked(code, task, all);
                     if free && is_ready(task, turn, around) {
                         return Next::Run(Issue {
@@ -317,8 +317,8 @@ impl Shard {
                 wait,
             } = self.window[place];
             let task = &code.tasks[index as usize];
-            // What waits for its completion is called again only when that has come, whatever else
-            // has.
+            // A suspended task is called again only when its completion has come, whatever else has
+            // come for it.
             let ready = wait == Wait::Arrival
                 && !self.is_blocked(code, task, place)
                 && is_ready(task, turn, around);
@@ -357,7 +357,7 @@ impl Shard {
                 }
             }
             IssueSlot::Window(place) => {
-                // The order of the others stays: it is the program's.
+                // `remove` keeps the order of the other tasks, which is the program's.
                 self.window.remove(place);
             }
         }
@@ -399,7 +399,7 @@ impl Shard {
         around: &mut impl Surroundings,
         is_held: impl Fn(Position) -> bool,
     ) -> Option<Issue> {
-        // What frees has the name of a stage, too.
+        // An instruction that frees a dataset also bears a stage's name, and nothing holds it.
         let is_held = |task: u32, turn| {
             let task = &code.tasks[task as usize];
             let stage = task.stage;

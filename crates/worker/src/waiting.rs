@@ -1,4 +1,7 @@
-//! Room for what waits in a process until it is gathered.
+//! Owns the room for pieces that wait in a process until they are gathered: it counts them, spills
+//! them and reads them back. Arrivals and gathers call it, and whoever delivers pieces of other
+//! workers (`executor/remote/performing.rs`). It never writes or reads a file under a lock that a
+//! task may want.
 //!
 //! # Rules
 //! * A piece counts while it waits, and until its gather has returned: in the exchange's class if its turn is the lowest open one of its destination,
@@ -200,15 +203,15 @@ impl WaitingRoom {
         lowest: Turn,
         mut cargo: PieceData,
     ) -> Result<impl Iterator<Item = WaitingPiece> + use<>, NoRoom> {
-        // It may wait for the disk.
+        // To admit a piece may spill others, which waits for the disk.
         held::forbid("pieces are spilled");
         let mut charge = Charge::Nothing;
         if cargo.bytes() > 0 && !mutants::is_on("inbox-counts-nothing") {
             let class = PieceRoom::class(at.1, lowest);
             let room = (self.room).admit((at.0, at.1, first), class, Some(&mut cargo), 0)?;
             match self.room.spill() {
-                // Where pieces may be spilled they are remembered, so that others can have their
-                // room.
+                // Where pieces may be spilled, the parked ones are remembered, so that others can
+                // have their room.
                 Some(_) if room.bytes() > 0 => cargo = self.park(cargo, room),
                 _ => charge = Charge::new(room, destinations),
             }
@@ -237,7 +240,8 @@ impl WaitingRoom {
         item: Item<PieceData>,
     ) -> Result<impl Iterator<Item = Item<WaitingPiece>> + use<>, NoRoom> {
         let mut admitted = None;
-        // Of a piece for several the first chunk knows where they find what one of them has decoded.
+        // The first chunk of a piece for several destinations brings the cell in which they share
+        // what one of them has decoded.
         let is_first = matches!(item, Item::Piece { chunk: 0, .. });
         let item = item.try_map(|cargo| {
             let cargo = match is_first && destinations > 1 {
@@ -317,7 +321,7 @@ impl WaitingRoom {
         let mut spilled_bytes = None;
         for piece in &mut *pieces {
             let WaitingPiece { cargo, charge, .. } = &mut piece.payload;
-            // First of all: what is in use is not spilled by whoever makes room below.
+            // Every piece is taken into use first, so that making room below spills none of them.
             if let Some(in_use) = cargo.unpark() {
                 *charge = Charge::InUse(in_use);
             }

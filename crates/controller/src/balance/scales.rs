@@ -70,13 +70,13 @@ impl ShardTiming {
             std::mem::take(&mut self.turns),
             std::mem::take(&mut self.ran_ns),
         );
-        // A turn that is longer than a round: what was known before still holds.
+        // The turn is longer than a round: what was known before still holds.
         if turns == 0 {
             return None;
         }
         let turn_ns = ran_ns as f64 / turns as f64;
         let before = std::mem::replace(&mut self.turn_ns, turn_ns);
-        // The first turn after a move is compared with nothing: it ran elsewhere before.
+        // The first turn after a move is compared with nothing: the turns before it ran elsewhere.
         if std::mem::replace(&mut self.is_settled, true) {
             self.usual_ns = NEW * turn_ns + (1.0 - NEW) * self.usual_ns;
             Some((before, turn_ns))
@@ -178,7 +178,7 @@ impl Scales {
             usual_ns: 0.0,
             bytes: 0,
         });
-        // It has moved: times of two workers are not added up, and what was usual there is kept
+        // The shard has moved: times of two workers are not added up, and its usual time is kept
         // until it has ended a turn here.
         if weight.by != by {
             (weight.by, weight.turns, weight.ran_ns) = (by, 0, 0);
@@ -207,7 +207,7 @@ impl Scales {
         places: &[WorkerCapacity],
         at: impl Fn(ShardId) -> Option<ShardLocation>,
     ) -> Vec<Proposal> {
-        // Until somebody tells something no period begins, however long programs take to build.
+        // No period begins before some worker tells times, however long programs take to build.
         if self.known.is_empty() {
             self.since = now;
             return Vec::new();
@@ -223,13 +223,13 @@ impl Scales {
         }
         let before = std::mem::replace(&mut self.since, now);
         self.told.clear();
-        // Who has not told anything yet is still preparing itself.
+        // A worker that has not told anything yet is still preparing itself.
         let known = places.iter().filter(|it| self.known.contains(&it.worker));
         let places: Vec<WorkerCapacity> = known.copied().collect();
         let mut turns = BTreeMap::<GroupId, u64>::new();
         for (shard, weight) in &self.weights {
             let most = turns.entry(shard.group).or_default();
-            // The furthest shard stands for its group: the others are in the midst of that turn.
+            // The furthest shard stands for its group: the others are still within that turn.
             *most = weight.turns.max(*most);
         }
         let groups = turns.into_iter().filter(|(_, turns)| *turns >= TURNS);
@@ -281,7 +281,7 @@ impl Scales {
                 continue;
             };
             if matches!(at, ShardLocation::Towards(_)) || self.pinned.contains(shard) {
-                // It counts, and is not offered to the policy.
+                // The shard's time counts, but no move of it is offered to the policy.
                 load.stays += ran;
             } else {
                 let (shard, bytes) = (*shard, weight.bytes);

@@ -140,7 +140,7 @@ impl Registry {
                 return self.refuse(from, why);
             }
         }
-        // Whose job it is hears of its end anyway.
+        // The job's own client hears of the end anyway.
         if job.client != Some(from) && !self.clients.enders.contains(&(id, from)) {
             self.clients.enders.push((id, from));
         }

@@ -1,4 +1,5 @@
-//! Workers that are to end: they hold nothing when they do.
+//! Owns the workers that are to end. The registry calls it when a client asks for that, and when
+//! jobs let go of a worker. It never ends one that still holds something of a job.
 
 use super::{Order, OwnedMessage, PeerLink, Registry};
 use brambling_protocol::message::Prepare;
@@ -27,7 +28,7 @@ impl Registry {
                 format!("there is no worker {id}; `brambling status` lists those that there are");
             return self.refuse(from, why);
         };
-        // Its shards would have nowhere to go.
+        // The last worker cannot go: its shards would have nowhere to go to.
         if worker.drain == Drain::No && !others_stay {
             let why = format!(
                 "worker {id} is the last one that takes shards; start another first, with `brambling worker`"
@@ -38,7 +39,7 @@ impl Registry {
         if before == Drain::No {
             worker.drain = Drain::Asked;
         }
-        // Several may ask for the same worker, and all are told.
+        // Several clients may ask for the same worker, and all are told.
         self.drains.push((id, from));
         let jobs = self.jobs_of(id);
         if jobs.is_empty() {
@@ -95,8 +96,8 @@ impl Registry {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        // Said once; a worker that loses the link before it has heard is told when it registers
-        // again.
+        // Told once: a worker that loses the link before it has heard is told again when it
+        // registers.
         worker.drain = Drain::Done;
         let caller = worker.caller;
         let (those, others) = std::mem::take(&mut self.drains)

@@ -1,4 +1,6 @@
-//! Jobs on their way through a cluster: they are submitted and wait, begin, end, are released, and at last forgotten.
+//! Owns a job's way through a cluster: it is submitted and waits, begins, ends, is released, and at
+//! last forgotten. The registry calls it for clients' messages, and for ends that a job's
+//! controller reports. It never moves a shard.
 
 use super::drains::Drain;
 use super::{
@@ -18,8 +20,8 @@ impl Registry {
         from: PeerLink,
         submit: &Submit<'_>,
     ) -> Result<(), RegistryError> {
-        // Taken first, whatever becomes of the submission: they belong to this one and not to the
-        // next.
+        // Taken first, whatever becomes of the submission: both were said for this one, and not for
+        // the next.
         let columns = self.clients.arranged(from, submit.shards.len())?;
         let brings = self.clients.brought(from);
         let shards = submit.shards.iter().copied().map(u64::from).sum();
@@ -73,8 +75,7 @@ impl Registry {
                 .taking()
                 .map(|(id, worker)| (id, worker.threads))
                 .collect();
-            // Only the first is looked at: a small job behind a large one would else overtake it
-            // for ever.
+            // Only the first job is looked at: small jobs would else overtake a large one for ever.
             if members.is_empty() || self.lacks_room(self.queued[0]).is_some() {
                 return;
             }
@@ -87,7 +88,7 @@ impl Registry {
     /// The workers that take new jobs.
     pub(super) fn taking(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
         let takes = |worker: &Worker| {
-            // Without a link it could not be told, and the others would wait for it.
+            // A worker without a link could not be told, and the others would wait for it.
             worker.caller.is_some()
                 && worker.drain == Drain::No
                 && worker.stuck.is_empty()
@@ -110,7 +111,7 @@ impl Registry {
             at: self.workers[worker].listens_at,
         };
         let to_reach: Vec<Member> = members.iter().map(member).collect();
-        // The job's machine before anybody is told: their first frames find it.
+        // The job's controller begins before the members are told: their first frames find it.
         self.orders.push(Order::Begin {
             key,
             members: members.iter().map(|(id, _)| *id).collect(),
@@ -141,7 +142,7 @@ impl Registry {
         };
         let key = JobKey::new(id, job.generation);
         match job.state {
-            // Its members are told, and the end comes from there.
+            // The job's members are told, and its end comes from there.
             JobState::Running => self.orders.push(Order::Cancel { key, why }),
             JobState::Queued => {
                 self.queued.retain(|queued| *queued != id);
@@ -159,7 +160,7 @@ impl Registry {
     }
 
     fn end(&mut self, id: JobId, failure: Option<String>) {
-        // Before the state changes: what has ended already is not counted again.
+        // Counted before the state changes: a job that has ended already is not counted again.
         self.count_end(id, failure.is_none());
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -181,7 +182,7 @@ impl Registry {
         if self
             .jobs
             .get(&id)
-            // Anybody may end a job, but only its client may have it forgotten.
+            // Anybody may end a job, but only its own client may have it forgotten.
             .is_some_and(|job| job.client == Some(from))
         {
             let why = "its client is done with it";
@@ -198,7 +199,7 @@ impl Registry {
             job.client = None;
             if !matches!(job.state, JobState::Succeeded) {
                 job.state = JobState::Failed;
-                // What has ended it first is what people read.
+                // The first failure is the one that people read.
                 job.failure.get_or_insert_with(|| why.to_owned());
             }
         }
@@ -216,7 +217,7 @@ impl Registry {
             self.end_drains();
         }
         self.forget_old();
-        // At last: the room and the place of this one are free.
+        // Begun last: by now the room and the place of this job are free.
         self.begin_next();
     }
 

@@ -42,7 +42,7 @@ impl Registry {
 
     /// The worker that has no room for the floor of a job that waits, and what is missing; nothing when it may begin.
     pub(super) fn lacks_room(&self, id: JobId) -> Option<String> {
-        // A job that is alone begins, whatever it needs: nobody's end would give it more.
+        // A job that is alone begins, whatever it needs: no other job's end would give it more.
         if self.running.is_empty() {
             return None;
         }
@@ -64,8 +64,8 @@ impl Registry {
             let claimed = |(key, it): (JobKey, &RegisteredJob)| {
                 let floor = floor_bytes(worker, it.weight, weights);
                 let brought = it.brings.program_bytes.saturating_add(part(it));
-                // The most of the three: what it was promised, what it has, and what is still on
-                // its way to it.
+                // The largest of three: what the job was promised, what it has, and what is still
+                // on its way to it.
                 floor.max(used(key)).max(brought)
             };
             let claimed_bytes: u64 = running().map(claimed).sum();
@@ -89,7 +89,7 @@ impl Registry {
             return None;
         }
         let before = self.queued.iter().position(|it| *it == id)?;
-        // The reason that has to go first: the others may be true as well.
+        // The reason that has to end first is told; others may hold as well.
         Some(if self.running.len() >= self.jobs_at_once as usize {
             format!("one of {} to end", count_jobs(self.running.len()))
         } else if before > 0 {

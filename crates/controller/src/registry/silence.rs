@@ -26,13 +26,13 @@ impl Registry {
 
     /// A worker has told something.
     pub(super) fn note_heard(&mut self, id: WorkerId, now: Duration) {
-        // The time is what callers say, and never goes back.
+        // Callers say what time it is, and time never goes back here.
         self.now = self.now.max(now);
         let now = self.now;
         let Some(worker) = self.workers.get(&id) else {
             return;
         };
-        // Asked before it is noted as heard: afterwards nobody is silent.
+        // Asked before the worker is noted as heard: afterwards it would not be silent.
         let was_left_out = self.is_left_out(worker);
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.heard_at = now;

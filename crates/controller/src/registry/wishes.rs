@@ -11,7 +11,7 @@ impl Registry {
         match self.movable(&wish) {
             Ok(key) => {
                 let Move { shard, to, .. } = wish;
-                // Before the order: its answer may come at once.
+                // Noted before the order is given: the answer may come at once.
                 self.wishes.insert((key, shard), from);
                 self.orders.push(Order::Move { key, shard, to });
             }
@@ -61,7 +61,7 @@ impl Registry {
             ));
         }
         let key = JobKey::new(id, job.generation);
-        // One answer would else reach only the later of two clients.
+        // Two wishes for a shard would get one answer, which only the later client would hear.
         if self.wishes.contains_key(&(key, shard)) {
             return Err(format!(
                 "shard {shard} is on its way already; move it again when it has arrived"

@@ -1,4 +1,6 @@
-//! Workers that come, come back and are lost, and what they hear of the jobs of which they are members.
+//! Owns workers that come, come back and are lost, and what they hear of the jobs of which they are
+//! members. The registry calls it for their messages and their links. It never takes a silent
+//! worker for dead.
 
 use super::drains::Drain;
 use super::{Order, OwnedMessage, PeerLink, Registry, Worker};
@@ -22,17 +24,17 @@ impl Registry {
         }
         let known = register.known_as.filter(|id| {
             let worker = self.workers.get(id);
-            // The same process: one that was started again under its name holds nothing of what the
-            // other held.
+            // Only the same process: one that was started again under its name holds nothing of
+            // what the other one held.
             worker.is_some_and(|worker| worker.epoch == register.epoch)
         });
-        // Who registers twice on one link keeps its name.
+        // A worker that registers twice on one link keeps its name.
         let known = known.or_else(|| self.worker_of(from));
         let id = known.unwrap_or_else(|| {
             self.next_worker += 1;
             WorkerId(self.next_worker)
         });
-        // What was said of it still holds until it says something newer.
+        // What was known of the worker still holds until it says something newer.
         let (load, uses, stuck, drain) = match self.workers.remove(&id) {
             Some(before) => (before.load, before.uses, before.stuck, before.drain),
             None => {
@@ -62,13 +64,14 @@ impl Registry {
         };
         self.workers.insert(id, worker);
         self.tell(from, OwnedMessage::Registered(Registered { worker: id }));
-        // Before it is admitted to more: it releases first what nobody asks for any more.
+        // Caught up before it is admitted to more: first it releases jobs that nobody asks for any
+        // more.
         self.catch_up(from, id, &register.jobs);
         match self.workers[&id].drain {
             Drain::No if self.workers[&id].stuck.is_empty() => self.admit(id),
             Drain::No => {}
             Drain::Asked => {}
-            // It was told, and perhaps has not heard it.
+            // The worker was told, and perhaps has not heard it.
             Drain::Done => self.tell(from, OwnedMessage::Drained(id)),
         }
         self.begin_next();

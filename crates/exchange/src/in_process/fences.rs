@@ -37,7 +37,7 @@ mod real {
 
     #[cfg(target_os = "linux")]
     fn register() -> bool {
-        // Registered and tried: without a barrier that works both sides have to be full fences.
+        // Registered and tried: if the barrier does not work, both sides have to be full fences.
         let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
             && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
         EXPEDITED.store(registered, Ordering::SeqCst);
@@ -62,8 +62,8 @@ mod real {
     /// The cheap side: an order for the compiler, once the dear side can do the rest.
     #[inline(always)]
     pub fn light() {
-        // Relaxed: set once, and a thread that does not see it yet passes the full fence, which is
-        // never wrong.
+        // Relaxed: the flag is set once, and a thread that does not see it yet passes the full
+        // fence, which is never wrong.
         if EXPEDITED.load(Ordering::Relaxed) {
             compiler_fence(Ordering::SeqCst);
         } else {
@@ -74,7 +74,7 @@ mod real {
     /// The dear side: about a microsecond.
     pub fn heavy() {
         fence(Ordering::SeqCst);
-        // Where the system has no such call the fence alone has to do: `light` is a full one then.
+        // Where the system has no such call this fence alone has to do, and `light` is a full one.
         if is_expedited() {
             #[cfg(target_os = "linux")]
             membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);

@@ -1,4 +1,6 @@
-//! The exchange itself, as one process sees it: who keeps its pieces, and what is asked of it whoever does.
+//! Owns an exchange as one process sees it: which keeper has its pieces, and how many turns each
+//! destination has retired. Slices ask it, whichever keeper serves. It never moves a piece: the
+//! keepers do.
 
 use super::ShardSide;
 use super::retired_turns::RetiredTurns;
@@ -131,7 +133,7 @@ impl InProcess {
     /// How many turns all destinations of a source have retired, if that gives room for this one.
     #[inline(never)]
     fn look_for_room(&self, turn: Turn, source: u32) -> Option<u64> {
-        // Nobody can lack room in the first K turns.
+        // In the first `OPEN_TURNS` turns nobody can lack room.
         let turns = (turn + 1).saturating_sub(OPEN_TURNS);
         if turns == 0 {
             return Some(0);
@@ -164,7 +166,8 @@ impl InProcess {
     #[inline]
     pub fn retire(&self, turn: Turn, destination: u32, mut wake: impl FnMut(u32)) {
         if let Keeper::Stamped(stamped) = &self.keeper {
-            // Before the room is told: a source that sees it may stamp the turn K later.
+            // Cleared before the room is told: a source that sees the room may stamp a turn that
+            // uses the same place.
             stamped.retire(turn, destination);
         }
         self.room(destination).retire(|source| wake(source as u32));

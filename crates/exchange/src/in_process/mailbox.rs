@@ -26,9 +26,9 @@ pub struct Mailbox<T> {
     head: AtomicPtr<MailboxEntry<T>>,
 }
 
-// SAFETY: an entry is owned by the box it lies in, and then by whoever takes it.
+// SAFETY: an entry is owned by the mailbox in which it lies, and then by whoever takes it.
 unsafe impl<T: Send> Send for Mailbox<T> {}
-// SAFETY: as above: a shared box only takes things in, and gives them out once.
+// SAFETY: as above: a shared mailbox only takes entries in, and gives each out once.
 unsafe impl<T: Send> Sync for Mailbox<T> {}
 
 /// The head of a closed box: no entry lies there.
@@ -73,17 +73,19 @@ impl<T> Mailbox<T> {
     }
 
     fn push(&self, content: T, tells: bool) -> Result<bool, T> {
-        // Relaxed: the exchange below compares it again, and nothing behind it is read.
+        // Relaxed: `compare_exchange_weak` below compares the head again, and nothing that it
+        // points to is read.
         let mut top = self.head.load(Ordering::Relaxed);
         if top == closed() {
             return Err(content);
         }
-        // Without the bit, which is the head's alone.
+        // Without the bit `TOLD`, which only the head has.
         let next = entry(top);
         let added = Box::into_raw(Box::new(MailboxEntry { next, content }));
         loop {
             let was_told = is_told(top);
-            // The bit says that the owner was told of something here; it stays until all is taken.
+            // The bit says that the owner was told of some entry here. It stays until all are
+            // taken.
             let head = match tells || was_told {
                 true => added.map_addr(|at| at | TOLD),
                 false => added,
@@ -95,7 +97,7 @@ impl<T> Mailbox<T> {
             match put {
                 Ok(_) => return Ok(tells && !was_told),
                 Err(now) if now == closed() => {
-                    // SAFETY: made above, and never published.
+                    // SAFETY: the entry was made above, and never published.
                     return Err(unsafe { Box::from_raw(added) }.content);
                 }
                 Err(now) => {
@@ -127,18 +129,18 @@ impl<T> Mailbox<T> {
 
     /// Takes things in from now on. Called while it is closed.
     pub fn open(&self) {
-        // Release: who puts something in sees what was made ready for it. A store does: a closed
-        // box is changed by nobody else.
+        // Release: whoever puts something in sees what was made ready for it. A store does, since
+        // nobody else changes a closed mailbox.
         self.head.store(ptr::null_mut(), Ordering::Release);
     }
 
     fn empty(&self, head: *mut MailboxEntry<T>) -> Drained<T> {
-        // Acquire: pairs with the Release in `push`; the letters can be read. Release: who finds
-        // the box closed sees what its owner did before.
+        // Acquire: pairs with the Release in `push`, so the entries can be read. Release: whoever
+        // finds the mailbox closed sees what its owner did before.
         let before = self.head.swap(head, Ordering::AcqRel);
         Drained {
             next: match before == closed() {
-                // Closing twice finds no letters; the mark of a closed box is no address.
+                // Closing twice finds no entries; the mark of a closed mailbox is no address.
                 true => ptr::null_mut(),
                 false => entry(before),
             },
@@ -164,7 +166,7 @@ impl<T> Iterator for Drained<T> {
         if self.next.is_null() {
             return None;
         }
-        // SAFETY: made in `put`, taken from the box once, and given out once.
+        // SAFETY: the entry was made in `push`, taken from the mailbox once, and is given out once.
         let entry = unsafe { Box::from_raw(self.next) };
         self.next = entry.next;
         Some(entry.content)

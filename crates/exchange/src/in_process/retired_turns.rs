@@ -40,7 +40,7 @@ impl RetiredTurns {
     /// Whether at least `turns` turns have been retired.
     #[inline]
     pub fn has_retired(&self, turns: u64) -> bool {
-        // Acquire: pairs with the release in `retire`; the places are no longer read.
+        // Acquire: pairs with the Release in `retire`. The destination no longer reads the places.
         self.retired.load(Ordering::Acquire) >= turns
     }
 
@@ -54,7 +54,7 @@ impl RetiredTurns {
     /// As [`RetiredTurns::has_retired`]; on a no the source is woken when the next turn is retired.
     pub fn await_retired(&self, turns: u64, source: usize) -> bool {
         self.waiting.add(source);
-        // After the source has joined: whoever sees the flag finds it in the set.
+        // Set after the source has joined: whoever sees the flag finds the source in the set.
         self.anybody.store(true, Ordering::SeqCst);
         fences::heavy();
         self.has_retired(turns)
@@ -63,7 +63,8 @@ impl RetiredTurns {
     /// Retires a turn. Called by the destination. Calls `wake` for each source that waits.
     #[inline(always)]
     pub fn retire(&self, wake: impl FnMut(usize)) {
-        // Only the destination writes the word while it is here, beside what was told before it came. Release: its places are free.
+        // A load and a store do: only the destination writes the word while it is here, and
+        // `retire_to` only while it is elsewhere. Release: its places are free.
         self.retired
             .store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
         fences::light();
@@ -76,7 +77,7 @@ impl RetiredTurns {
 
     /// A destination that is elsewhere has retired all turns before this one: told late, and perhaps twice. Calls `wake` as [`RetiredTurns::retire`].
     pub fn retire_to(&self, turns: u64, wake: impl FnMut(usize)) {
-        // The larger count wins: news come late, twice, and in any order.
+        // The larger count wins: news comes late, twice, and in any order.
         if self.retired.fetch_max(turns, Ordering::SeqCst) < turns {
             fences::heavy();
             if self.anybody.load(Ordering::SeqCst) {
@@ -87,7 +88,7 @@ impl RetiredTurns {
 
     #[cold]
     fn wake_all(&self, wake: impl FnMut(usize)) {
-        // Before the set is emptied: a source that joins meanwhile raises it again.
+        // Lowered before the set is emptied: a source that joins meanwhile raises the flag again.
         self.anybody.store(false, Ordering::SeqCst);
         self.waiting.take(wake);
     }

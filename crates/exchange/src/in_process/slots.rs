@@ -144,14 +144,15 @@ impl Slots {
         }
         let width_bytes = links.fan_in_max() as usize * stride;
         let mut next = 0;
-        // Only destinations that start here have places: memory follows those.
+        // Only destinations that start here have places, so memory grows with those alone.
         let offset = |to| {
             let starts_here = destination(to).starts_here;
             let offset = starts_here.then_some(next);
             next += if starts_here { width_bytes } else { 0 };
             offset
         };
-        // By destination, where it has places: bytes from the first of a turn to its first.
+        // Each destination that has places: how many bytes its first place lies from the first of
+        // the turn.
         let offsets: Vec<Option<usize>> = (0..links.destination_count()).map(offset).collect();
         let phases = 0..links.phase_count() as Turn;
         let (offsets, source, destination) = (&offsets, &source, &destination);
@@ -286,7 +287,8 @@ impl Slots {
         let at = unsafe { self.turn(turn).add(offset) };
         // SAFETY: as above; what is claimed is this thread's alone.
         let header = unsafe { &mut *at.cast::<Header>() };
-        // Somebody else has it: the source takes back, or the destination collects.
+        // Somebody else has claimed the piece: a source that takes it back, or a destination that
+        // collects.
         if !header.arrived.claim(turn) {
             return None;
         }

@@ -27,7 +27,7 @@ impl Stamp {
     /// Whether a turn, or a later one that uses the same place, has ended.
     #[inline]
     pub fn has_ended(&self, turn: u64) -> bool {
-        // Acquire: the piece is visible.
+        // Acquire: the piece is visible. Pairs with the Release in `end`.
         self.0.load(Ordering::Acquire) > turn
     }
 

@@ -32,7 +32,8 @@ impl SourceStamps {
     }
 
     fn has_left(&self, turn: Turn) -> bool {
-        // Acquire: what it said of later turns comes through the mailbox.
+        // Acquire: what the source said of later turns comes through the mailbox. Pairs with the
+        // Release in `leave`.
         turn >= self.left.load(Ordering::Acquire)
     }
 }
@@ -147,12 +148,12 @@ impl Stamped {
     ) {
         let links = self.links.at(turn);
         let places = || (0..links.fan_out(source)).map(|place| links.destination(source, place));
-        // Asked before anybody can see the stamp, as with slots.
+        // Looked up before anybody can see the stamp, as with slots.
         let mut lacking = Vec::new();
         for (destination, ordinal) in places() {
             let ShardSide { number, .. } = self.destinations[destination as usize];
             let known = self.arrived[destination as usize].of(turn);
-            // One that has not looked as far as this source lacks another one as well.
+            // A destination that has not looked as far as this source lacks another source as well.
             if destinations.is_on_this_thread(number) && known.load(Ordering::Relaxed) == ordinal {
                 lacking.push((destination, number));
             }
@@ -161,7 +162,8 @@ impl Stamped {
         for (destination, number) in lacking {
             destinations.reached(number, || self.heard(turn, destination));
         }
-        // As with slots: who goes to sleep, or leaves, sees the stamp, or is seen here.
+        // As with slots: a thread that goes to sleep, or a shard that leaves, sees the stamp, or is
+        // seen here.
         fences::light();
         for (destination, _) in places() {
             let ShardSide {
@@ -183,8 +185,8 @@ impl Stamped {
         if mutants::is_on("who-leaves-is-waited-for") {
             return;
         }
-        // Release: pairs with the Acquire in `has_left`. One more than the last turn that it has
-        // stamped: the first that it says by mail.
+        // Release: pairs with the Acquire in `has_left`. `last` is one more than the last turn that
+        // the source has stamped: the first that it says by mail.
         left.store(last, Ordering::Release);
     }
 

@@ -21,7 +21,8 @@ impl Waiters {
     /// Empties the set.
     pub fn take(&self, mut each: impl FnMut(usize)) {
         for (place, word) in self.0.iter().enumerate() {
-            // Most words are empty, and a swap would take their lines.
+            // A load first: most words are empty, and a swap would take their lines from whoever
+            // joins.
             if word.load(Ordering::Acquire) == 0 {
                 continue;
             }

@@ -1,4 +1,6 @@
-//! One open turn of one exchange.
+//! Owns one open turn of one exchange in an inbox: which sources are accounted for, their pieces,
+//! and chunks of which others are missing. The inbox calls it (`inbox.rs`). It never ends its turn
+//! by itself: the inbox retires it.
 
 mod seen;
 
@@ -183,12 +185,12 @@ impl<P> OpenTurn<P> {
         for place in places {
             let (word, mask) = (place as usize / 64, 1 << (place % 64));
             let only = u64::from(place)..u64::from(place) + 1;
-            // A source of which something came has its bit, or chunks that are missing: the rest of
-            // it is still to come.
+            // A source that has its bit, or of which chunks are missing, has sent something: the
+            // rest of it is still to come.
             if self.covered[word] & mask == 0 && self.fits_partials(&only, None) {
                 self.covered_count += 1;
                 self.covered[word] |= mask;
-                // Nothing of it came: wherever this goes, that is known.
+                // Nothing of this source came, and the mark says so wherever the turn is merged.
                 let leaf = sources.leaf(place);
                 self.add_empty(leaf..leaf + 1);
             }
@@ -214,7 +216,7 @@ impl<P> OpenTurn<P> {
             places.is_none_or(|places| !partials.contains_key(&places.start))
         };
         let mut whole: Vec<_> = match partials.is_empty() {
-            // Nothing is half here, so all of it goes at once.
+            // No piece is here in part, so all pieces go at once.
             true => std::mem::take(&mut self.pieces),
             false => self.pieces.extract_if(.., is_whole).collect(),
         };
@@ -247,9 +249,9 @@ impl<P> OpenTurn<P> {
         }
         match self.covered(&places) {
             Covered::All if mutants::is_on("inbox-merges-twice") => {}
-            // A repetition, whoever sends it: the places say that all of it was taken.
+            // A repetition, whoever sends it: all of these places were taken.
             Covered::All => return Ok(false),
-            // Two nodes that share a source would merge it twice (invariant 4).
+            // Two nodes that share a source would merge that source twice (invariant 4).
             Covered::Some => return Err(Fault::Overlap(source)),
             Covered::None => {}
         }
@@ -285,8 +287,8 @@ impl<P> OpenTurn<P> {
         let chunks = partial.chunks.or(named);
         let end = partial.seen.end().max(u64::from(piece.chunk) + 1);
         let beyond = |chunks: u64| end > chunks;
-        // Two ends, or a chunk behind the end: whoever sends that breaks the rules, and nothing may
-        // be merged of it.
+        // Two ends, or a chunk after the end: the sender breaks the rules, and nothing of the piece
+        // may be merged.
         if (named.is_some() && named != chunks) || chunks.is_some_and(beyond) {
             return None;
         }
@@ -334,16 +336,16 @@ impl<P> OpenTurn<P> {
             sorted,
         } = &mut **self.streamed.get_or_insert_default();
         let arrived = self.pieces.drain(..);
-        // Sorted as they are asked for: what has come since the last call is little.
+        // Sorted at each call: little has come since the last one.
         sorted.extend(arrived.map(|piece| ((piece.source.start(), piece.chunk), piece)));
         while u64::from(*place) < sources.count() {
             let leaf = sources.leaf(*place);
             let first = sorted.first_key_value().filter(|(key, _)| key.0 == leaf);
             match first {
                 Some(((_, at), piece)) if at == chunk && !piece.last => return true,
-                // It has sent so many, and ends.
+                // The source has sent so many chunks, and ends.
                 Some(((_, at), _)) if at == chunk => drop(sorted.pop_first()),
-                // A later chunk is here and the next one is not: order is the promise.
+                // A later chunk is here and the next one is not: chunks are handed out in order.
                 Some(_) => return false,
                 None if self.covered[*place as usize / 64] & (1 << (*place % 64)) == 0 => {
                     return false;
@@ -434,7 +436,7 @@ impl<P> OpenTurn<P> {
     fn covered(&self, places: &Range<u64>) -> Covered {
         let (mut any, mut all) = (false, true);
         for (word, mask) in words(places) {
-            // Word by word: an aligned node of 4,096 sources is 64 of them.
+            // Word by word: an aligned node of 4,096 sources takes 64 looks, not 4,096.
             any |= self.covered[word] & mask != 0;
             all &= self.covered[word] & mask == mask;
         }
@@ -447,7 +449,7 @@ impl<P> OpenTurn<P> {
 
     fn cover(&mut self, places: &Range<u64>) {
         for (word, mask) in words(places) {
-            // Only bits that are new: empty marks may cover what came before.
+            // Only new bits are counted: empty marks may cover what came before.
             self.covered_count += u64::from((mask & !self.covered[word]).count_ones());
             self.covered[word] |= mask;
         }

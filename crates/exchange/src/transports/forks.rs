@@ -33,7 +33,8 @@ impl Places {
     }
 
     fn take(&self, descriptor: RawFd) -> &AtomicI32 {
-        // Release: whatever the child reads here was a socket before.
+        // Release: a child that reads a number here knows that it was a socket. Pairs with the
+        // Acquire in `on_child`.
         let taken = self.all.iter().find(|place| {
             let (ok, no) = (Ordering::AcqRel, Ordering::Relaxed);
             place.compare_exchange(FREE, descriptor, ok, no).is_ok()
@@ -86,7 +87,8 @@ extern "C" fn on_child() {
         for place in &places.all {
             let socket = place.load(Ordering::Acquire);
             if socket != FREE {
-                // SAFETY: both are open here, as they were in the parent. It fails only where that is not so, and then there is nothing to take.
+                // SAFETY: both are open here, as they were in the parent. `dup3` fails only where
+                // they are not, and then nothing has to be taken from the child.
                 unsafe { libc::dup3(nobody.as_raw_fd(), socket, libc::O_CLOEXEC) };
             }
         }

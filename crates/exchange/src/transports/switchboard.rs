@@ -217,7 +217,7 @@ impl Switchboard {
     /// # Errors
     /// When the system has no socket to give.
     pub fn visit(&self, at: SocketAddr) -> io::Result<LinkId> {
-        // Under the lock: the link must be known before it is heard of.
+        // Dialed under the lock: the link must be in the table before anything is heard of it.
         let mut lines = self.shared.lines();
         let link = self.shared.net().dial(at)?;
         lines.links.insert(link, LinkState::Visits);

@@ -318,7 +318,7 @@ impl Drop for Net {
         if let Some(waker) = &self.shared.at_door {
             let _ = waker.wake();
         }
-        // One of them may be the last to let go of the net: it ends without being waited for.
+        // A thread of the net may be the last to drop it: that one ends without being waited for.
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut self.threads) {
             if thread.thread().id() != me {
@@ -382,13 +382,14 @@ impl NetShared {
 
     fn shut(&self, link: &Link, why: Lost) {
         link.shut();
-        // Whoever panics here has heard of it.
+        // An owner that panics here has heard of the loss all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| self.owner.lost(link.id(), why)));
     }
 
     /// Takes what has come. `waits` says whether to wait for another thread that is at it.
     fn read(&self, link: &Link, waits: bool) -> Look {
-        // A panic may leave what the owner holds broken, which the owner's own locks tell it; the link is sound, and ends.
+        // A panic may leave the owner's state broken, which its own locks then tell. The link
+        // itself is sound, and ends.
         let read = AssertUnwindSafe(|| link.read(&*self.owner, waits));
         match catch_unwind(read).unwrap_or(Err(Lost::Panicked)) {
             Ok(read) => read,

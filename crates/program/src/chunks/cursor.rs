@@ -344,7 +344,8 @@ pub(crate) fn decode_whole<T: Payload>(
             *input = rest;
             Ok(Some(value))
         }
-        // With enough bytes, or none to come, it is wrong; otherwise the rest is in the next chunk.
+        // With enough bytes, or none to come, the value is wrong. Otherwise the rest of it is in
+        // the next chunk.
         Err(error) if cursor.is_last || input.len() >= T::ENCODED_BYTES_MAX => Err(error),
         Err(_) => Ok(None),
     }

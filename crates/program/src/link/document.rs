@@ -131,8 +131,8 @@ pub(super) fn encode(program: &Program, registry: &LinkRegistry) -> Result<Vec<u
                 value.encode(&mut bytes);
                 From::Value(bytes)
             }
-            // What a closure makes cannot travel: whoever sends the program is asked for the
-            // values.
+            // Values that a closure makes cannot travel with it: whoever sends the program is asked
+            // for them.
             Some(InitialValues::Made(_) | InitialValues::Given) => From::Sender,
             Some(InitialValues::Scan(reader)) => {
                 let name = registry.name_of_reader(reader).expect("checked");
@@ -227,6 +227,8 @@ fn kernels(
     registry: &LinkRegistry,
     (types, pieces): (&[&'static PayloadType], &[&'static PayloadType]),
 ) -> Result<Vec<Arc<dyn Kernel>>, LinkError> {
+    // The spec has checked its numbers of kernels against its own list alone, and below they index
+    // this one.
     if document.kernels.len() != spec.kernels.len() {
         return Err(malformed("not as many names as kernels"));
     }
@@ -235,7 +237,8 @@ fn kernels(
         let KernelId(at) = stage.kernel;
         let name = name_at(document, document.kernels[at as usize])?;
         let known = registry.kernel(name)?;
-        // What the bytes say of a stage decides what its kernel is handed: it has to be what the kernel was compiled for.
+        // The bytes say which datasets and pieces a stage hands its kernel: they have to be those
+        // for which the kernel was compiled.
         if !known
             .signature
             .fits(&Signature::of(spec, id, types, pieces))
@@ -258,7 +261,7 @@ fn kernels(
         linked[at as usize] = Some(kernel);
     }
     let all = linked.into_iter().collect::<Option<Vec<_>>>();
-    // Such a kernel was checked against no signature.
+    // A kernel that no stage names was checked against no signature.
     all.ok_or_else(|| malformed("a kernel of no stage"))
 }
 
@@ -324,7 +327,7 @@ fn sources(
         });
     }
     for (dataset, source) in spec.datasets.iter().zip(&sources) {
-        // A shard would begin with nothing, or with what nobody expects.
+        // Otherwise a shard would begin with nothing, or with a value that nobody expects.
         if dataset.loaded != source.is_some() {
             let name = &dataset.name;
             return Err(malformed(format!(

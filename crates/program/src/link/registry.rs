@@ -57,6 +57,8 @@ impl Signature {
             spec.takes_from(id).iter().map(piece).collect(),
             spec.sends_to(id).iter().map(piece).collect(),
         ];
+        // A kernel's argument is `&T` or `&mut T`: nothing else of how a dataset is used reaches
+        // it.
         let held =
             |&(dataset, how): &(crate::DatasetId, Use)| (how == Use::Read, types[dataset.index()]);
         Signature {
@@ -76,7 +78,7 @@ impl Signature {
         let are_same = |(a, b): (&Vec<&'static PayloadType>, &Vec<&'static PayloadType>)| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_same(b))
         };
-        // Of the kind without its numbers: those are the program's.
+        // Kinds are compared without their numbers, which are the program's.
         discriminant(&self.kind) == discriminant(&other.kind)
             && self.cells == other.cells
             && self.uses.len() == other.uses.len()
@@ -112,7 +114,8 @@ pub(super) fn registry() -> Result<&'static LinkRegistry, LinkError> {
     static REGISTRY: OnceLock<Result<LinkRegistry, LinkError>> = OnceLock::new();
     let made = REGISTRY.get_or_init(|| {
         let mut samples: Vec<&Sample> = inventory::iter::<Sample>.into_iter().collect();
-        // Whatever order the linker has put them in: a function that several have is called after the same one everywhere.
+        // Sorted, whatever order the linker has put the samples in: a function that several samples
+        // have is named after the same one everywhere.
         samples.sort_by_key(|sample| (sample.name, sample.version));
         let mut registry = LinkRegistry::default();
         samples
@@ -166,8 +169,7 @@ impl LinkRegistry {
             let (name, version) = name;
             return Err(LinkError::Twice { name, version });
         }
-        // The first name of a function is the one it is called by: samples are taken in one order
-        // everywhere.
+        // A function is called by its first name: samples are taken in one order everywhere.
         self.names.entry(of_type).or_insert_with(|| name.clone());
         self.readers.insert(name, reader.clone());
         Ok(())
@@ -181,7 +183,7 @@ impl LinkRegistry {
         signature: Signature,
     ) -> Result<(), LinkError> {
         let takes_parameters = kernel.with_parameters(&kernel.parameters()).is_some();
-        // What a closure has captured cannot travel, so such a kernel gets no name.
+        // The captures of a closure cannot travel, so such a kernel gets no name.
         if !kernel.is_stateless() && !takes_parameters {
             return Ok(());
         }

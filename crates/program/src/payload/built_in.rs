@@ -29,6 +29,8 @@ fn decode_len<T: Payload>(
     least_bytes_each: usize,
 ) -> Result<usize, DecodeError> {
     let len = u64::decode(input)?;
+    // Compared before anything is allocated: whoever has written the bytes may have written any
+    // length.
     if len > (input.len() / least_bytes_each.max(1)) as u64 && least_bytes_each > 0 {
         return Err(DecodeError::of::<T>(format!(
             "a length of {len} exceeds the {} bytes left",
@@ -220,6 +222,7 @@ impl<T: Payload> Payload for Vec<T> {
     }
     fn receive(&mut self, head: &[u8], bytes_max: usize) -> Option<&mut [u8]> {
         let len = usize::try_from(u64::from_le_bytes(head.try_into().ok()?)).ok()?;
+        // The head comes from another process, so its length is bounded before memory is taken.
         let fits = len
             .checked_mul(size_of::<T>())
             .is_some_and(|bytes| bytes <= bytes_max);
@@ -280,6 +283,7 @@ impl<T: Payload> Payload for Option<T> {
                 return Ok(true);
             }
         }
+        // A value that is there is decoded into, so its buffers are used again.
         let value = self.get_or_insert_default();
         cursor.inside(|cursor| value.decode_some(cursor, input))
     }
@@ -316,6 +320,7 @@ impl<T: Payload> Payload for Arc<T> {
         if Arc::get_mut(self).is_none() {
             *self = Arc::default();
         }
+        // Now this handle is the only one: others must not see a payload change while they read it.
         let own = Arc::get_mut(self).expect("nobody else has it");
         own.decode_some(cursor, input)
     }

@@ -24,6 +24,7 @@ impl Bindings {
             Count::Fixed(count) => count,
             Count::Symbol(symbol) => {
                 let symbol = &spec.symbols[symbol as usize];
+                // The last binding of a symbol counts, so a caller can replace one.
                 let found = self.0.iter().rev().find(|(name, _)| name == symbol);
                 found
                     .ok_or_else(|| BuildError::Unbound {

@@ -148,7 +148,7 @@ impl Code {
     /// How many tasks a shard that walks this code retires; none where signals decide it.
     pub(super) fn task_count(&self) -> Option<u64> {
         let mut count = 0u64;
-        // How often what is looked at runs, for each loop around it.
+        // For each loop around the instruction at hand: how often it runs.
         let mut times = vec![1u64];
         for op in &self.ops {
             let now = *times.last()?;
@@ -158,6 +158,7 @@ impl Code {
                 Op::Again { .. } => {
                     times.pop();
                 }
+                // A signal decides how often what follows runs, and only the run shows that.
                 Op::Test { .. } | Op::Jump(_) => return None,
                 Op::Enter(_) | Op::Announce(_) | Op::AwaitEnd(_) | Op::Finish => {}
             }

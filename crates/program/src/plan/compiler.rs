@@ -81,8 +81,8 @@ impl<'a> Compiler<'a> {
 
     /// The code of each group.
     pub(super) fn compile(mut self) -> Vec<Code> {
-        // Found before anything is compiled: a dataset is freed behind its last use, wherever in
-        // the program that stands.
+        // Found before anything is compiled: a dataset is freed after its last use, wherever in the
+        // program that stands.
         let frees = frees::last_uses(self.spec);
         for (place, node) in self.spec.blocks[0].iter().enumerate() {
             self.node(*node);
@@ -103,7 +103,7 @@ impl<'a> Compiler<'a> {
             let mut code = lane.code;
             for at in 0..code.ops.len() {
                 if let Op::Task { index, .. } = code.ops[at] {
-                    // Only when all code is there: what follows decides.
+                    // Asked only when all code is there: the instructions after a task decide.
                     code.tasks[index as usize].look_past = code.has_independent_after(at);
                 }
             }
@@ -226,7 +226,7 @@ impl<'a> Compiler<'a> {
             }
             ProgramNode::While { test, .. } => {
                 let block = lane.enter();
-                // The others only read the outcome.
+                // Groups that do not decide only read the outcome.
                 if self.structure.group_of_stage[test.index()] == group {
                     self.stage_in(group, test, block);
                 }
@@ -312,7 +312,7 @@ impl Lane {
                     counter,
                     turns,
                     block,
-                    // Behind `Begin` and the `Enter` of the first turn: `Again` enters the block
+                    // After `Begin` and the `Enter` of the first turn: `Again` enters the block
                     // itself.
                     body: begin + 2,
                 });

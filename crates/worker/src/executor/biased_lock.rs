@@ -74,7 +74,7 @@ impl BiasedLock {
     /// The owner goes into a kernel.
     #[inline]
     pub fn leave(&self) {
-        // Release: a thief that sees it also sees what the owner did inside.
+        // Release: a thief that sees the store also sees what the owner did inside.
         self.owner.0.store(false, Ordering::Release);
     }
 
@@ -86,7 +86,7 @@ impl BiasedLock {
             // one builds on. Two thieves at once would both hold `&mut` to the queue.
             .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
             .ok()?;
-        // Before the look: the guard unlocks also when the owner is found inside.
+        // Made before the look: the guard also unlocks if the owner is found inside.
         let guard = Locked(self);
         fences::heavy();
         // Acquire: pairs with the Release in `leave`. Who sees the owner outside sees all that it

@@ -98,11 +98,12 @@ impl Board {
                 .unwrap_or_else(PoisonError::into_inner)
                 .known
                 .push((turn, outcome));
-            // Release: whoever reads this run and not the count yet takes the slow way, which has it.
+            // Release: a reader that sees this run before the count goes the slow way, which finds
+            // its turn. Pairs with the Acquire in `outcome`.
             self.last_run
                 .store(turn << 1 | u64::from(outcome), Ordering::Release);
         }
-        // AcqRel: publishes the run; sees the mark of whoever looked before.
+        // AcqRel: publishes the run, and sees the mark of a shard that looked before.
         if self.published.0.fetch_add(1, Ordering::AcqRel) & WAITED_FOR != 0 {
             // Cleared before the set is emptied: a shard that joins in between is woken by `take`,
             // or its mark stays for the next outcome.
@@ -120,7 +121,7 @@ impl Board {
         if turns.end <= known {
             return;
         }
-        // News repeat and grow: of those with one beginning the longest counts.
+        // News repeats and grows: of the ranges with one beginning the longest counts.
         let end = runs.beyond.entry(turns.start).or_insert((0, outcome));
         end.0 = end.0.max(turns.end);
         let mut next = known;
@@ -138,7 +139,8 @@ impl Board {
                 next = end;
             }
         }
-        // AcqRel: as in `publish`. Whoever marks it meanwhile looks again at what it had.
+        // AcqRel: as in `publish`. A shard that sets the mark meanwhile compares with the count
+        // that `fetch_or` gives it.
         let waited = next > known
             && self.published.0.fetch_add(next - known, Ordering::AcqRel) & WAITED_FOR != 0;
         drop(runs);

@@ -76,8 +76,8 @@ impl Doorbell {
 
     /// Takes everything that was posted.
     pub fn take(&self, mut each: impl FnMut(u32)) {
-        // Before the bits: a bit that is set after they were read puts the flag up again. The other
-        // way round it would be left lying.
+        // The flag is lowered before the bits are read: whoever sets a bit later raises the flag
+        // again. In the other order that bit would be left lying.
         self.first.flag.swap(false, Ordering::SeqCst);
         for index in 0..FIRST_WORDS + self.lines.len() * 16 {
             let word = self.word(index);

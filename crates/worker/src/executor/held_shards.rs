@@ -30,7 +30,7 @@ impl HeldShards {
             since: Instant::now(),
             is_told: false,
         };
-        // The time of the first order stays: since then the shard is kept.
+        // A later order keeps the time of the first: the shard has been held since then.
         held::lock(&self.0).entry(number).or_insert_with(stay).by = by;
     }
 

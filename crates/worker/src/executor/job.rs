@@ -300,14 +300,16 @@ impl Job {
     /// Ends the job early. Of the failures until the threads have left it the one of the least rank is told; to a
     /// cluster, the first.
     pub(super) fn fail(&self, rank: Rank, failure: Failure) {
-        // Before the lock: whoever explains may wait for an interpreter, whose thread may wait here.
+        // Explained before the lock is taken: explaining may wait for the interpreter, and the
+        // thread that has the interpreter may wait for this lock.
         let text = self
             .remote
             .as_ref()
             .and_then(|remote| remote.explain(&failure));
         let mut told = held::lock(&self.failure);
         let text = text.filter(|_| told.is_none());
-        // Either may have an exception of an interpreter's, and is dropped when the lock is free.
+        // Either failure may hold an interpreter's exception, so the one that is not told is
+        // dropped after the lock.
         let untold = match &*told {
             Some((least, _)) if rank >= *least => Some((rank, failure)),
             _ => told.replace((rank, failure)),
@@ -354,13 +356,13 @@ impl Job {
     /// Other jobs run on its threads from now on, or no longer do.
     pub(super) fn share(&self, shares: bool) {
         let ring_from = if shares { 0 } else { self.threads() };
-        // SeqCst: before whatever makes a thread turn to another job. Pairs with the load in
-        // `needs_ringing`.
+        // SeqCst: the store comes before whatever makes a thread turn to another job. Pairs with
+        // the load in `needs_ringing`.
         self.ring_from.store(ring_from, Ordering::SeqCst);
     }
 
     pub(super) fn stop(&self) {
-        // Before anybody is woken: whoever wakes looks at it.
+        // Set before anybody is woken: a thread that wakes looks at `stop`.
         self.stop.store(true, Ordering::SeqCst);
         self.parkers.wake_all();
         self.wake_caller();
@@ -419,7 +421,7 @@ impl Job {
             partition,
             exchange,
             source,
-            // In a cluster it would have been spilled, if there were a place.
+            // In a cluster the piece would have been spilled if there were a place to spill to.
             spill: (self.remote.is_some()).then(|| Box::new(SpillError::Nowhere)),
         }
     }

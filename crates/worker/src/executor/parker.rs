@@ -81,7 +81,8 @@ impl Parker {
                 // lock: loom's, and only a flag is inside.
                 .lock()
                 .unwrap_or_else(|poison| poison.into_inner());
-            // A wake-up between the look and the lock has set it: waiting now would miss that one.
+            // A wake-up between the look and the lock has set the flag: waiting now would miss that
+            // wake-up.
             if !*woken {
                 woken = self.wait(woken, at_most);
             }

@@ -122,8 +122,8 @@ impl PoolShared {
         let mut job_list = self.job_list();
         loop {
             for running in &mut job_list.running {
-                // A job that is over must get no new place: whoever ended it has emptied those that
-                // it saw.
+                // A job that is over must get no new place: whoever ended it has emptied the places
+                // that were there, and would miss this one.
                 if running.ticket > *seen && !running.is_over {
                     let place = thread_jobs.attach(running.ticket, running.job.clone());
                     running.places.push(place);
@@ -220,7 +220,7 @@ impl Pool {
     /// Threads take the job from now on; its ticket.
     fn begin(&self, job: &Arc<Job>) -> u64 {
         let mut job_list = self.shared.job_list();
-        // Under the lock, so no two jobs have one.
+        // Read under the list's lock, so no two jobs get the same ticket.
         let ticket = self.shared.tickets.load(Ordering::SeqCst) + 1;
         job_list.running.push(Running {
             ticket,
@@ -228,7 +228,8 @@ impl Pool {
             places: Vec::new(),
             is_over: false,
         });
-        // Before a thread can turn to it: what the others find by their marks is told by doorbell then.
+        // Told before a thread can turn to the new job: from then on the shards of the other jobs
+        // have to be told by doorbell, since nobody may look at their marks.
         job_list.tell_shares();
         self.shared.tickets.store(ticket, Ordering::SeqCst);
         drop(job_list);
@@ -260,12 +261,13 @@ impl Drop for Leaving<'_> {
         let places = std::mem::take(&mut job_list.running[at].places);
         drop(job_list);
         places.iter().for_each(Attachment::clear);
-        // Only now: as long as a thread is in a kernel of this job, the others have what is told by doorbell.
+        // Told only now: while a thread is still in a kernel of this job, the shards of the other
+        // jobs are told by doorbell.
         let mut job_list = self.shared.job_list();
         let at = find(&job_list);
         let left = job_list.running.swap_remove(at);
         job_list.tell_shares();
-        // With the lock free: it may be the last to have the job.
+        // Dropped after the lock: this may be the last reference to the job.
         drop(job_list);
         drop(left);
     }
@@ -294,7 +296,8 @@ fn attend(job: &Job, caller: &mut dyn Caller) -> Option<Duration> {
     let tasks_total = job.plan.task_count();
     while !job.stop.load(Ordering::SeqCst) {
         if left_over || thread_state.doorbell.has_any() {
-            // Stages without a caller's own are not here, so this is not entered for each of its slices.
+            // Only stages that need the caller come to this queue. So the caller's code is entered
+            // once for a queue of them, and not for each slice of the job.
             caller.run_stages(&mut || left_over = JobThread::new(job, own).work_for(CALLER_SLICE));
         } else {
             // Unparked when something is posted here, or the job ends.

@@ -1,4 +1,6 @@
-//! A thread's own ready queue: a set of shards that it goes round. Touched only under its queue lock.
+//! Owns the set of shards that a thread has to run, and goes round it. The thread calls it, and a
+//! thief that has locked the thread out. It is never touched outside of the thread's queue lock,
+//! and never looks into a shard.
 
 /// How many shards are remembered as urgent.
 const URGENT_MAX: usize = 64;
@@ -49,7 +51,8 @@ impl ReadyQueue {
     pub(super) fn insert_urgent(&mut self, shard: u32) {
         self.insert(shard);
         if self.urgent.len() == URGENT_MAX {
-            // Mostly shards that have had their turn since; the others are queued all the same.
+            // Most in the list have had their turn since; the others stay in the queue all the
+            // same.
             self.urgent.clear();
         }
         self.urgent.push(shard);
@@ -59,7 +62,7 @@ impl ReadyQueue {
     fn pop_urgent(&mut self) -> Option<u32> {
         while let Some(shard) = self.urgent.pop() {
             let (word, place) = (shard as usize / 64, shard % 64);
-            // It may have had its turn, or been stolen, since it was woken.
+            // The shard may have had its turn, or been stolen, since it was woken.
             if self.words[word] >> place & 1 == 1 {
                 return Some(self.take(word, place));
             }
@@ -123,8 +126,8 @@ impl ReadyQueue {
             let group = (start + step) % groups;
             let mut bits = self.summary[group];
             if step == 0 {
-                // Of the first group only words behind this one, whose bits ahead are known to be
-                // none; the last step looks at the whole group once more.
+                // In the first group only the words after this one count: this word has no bits
+                // ahead. The last step looks at the whole group once more.
                 bits &= (u64::MAX << (word % 64)) & !(1 << (word % 64));
             }
             if bits != 0 {
@@ -148,7 +151,7 @@ impl ReadyQueue {
             .flat_map(|(group, bits)| ones(*bits).map(move |bit| group * 64 + bit));
         let shards =
             all.flat_map(|word| ones(self.words[word]).map(move |bit| (word * 64 + bit) as u32));
-        // Those before the cursor come after those beyond it.
+        // Shards before the cursor come after those beyond it.
         let others = shards.filter(|shard| Some(*shard) != runs);
         let last = others.max_by_key(|shard| (before(*shard), *shard))?;
         Some(self.take(last as usize / 64, last % 64))

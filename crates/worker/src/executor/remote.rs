@@ -1,4 +1,6 @@
-//! A job's remote side to the other workers of a cluster: its node, what carries frames, and which shards come and go.
+//! Owns a job's remote side to the other workers of a cluster: its node, what carries frames, and
+//! which shards come and go. Slices and idle threads call it, and whoever reads from peers. It
+//! never encodes, decodes, reads or writes anything while the node is locked.
 //!
 //! The node is behind a lock, which neither compute stages nor gathers take. What it asks for is carried out after the lock was
 //! released ([`performing`]), so that nobody waits for a carrier inside, and nothing is encoded, decoded, read or written there. Two threads may then
@@ -197,7 +199,7 @@ impl Remote {
     /// Something waits for a flush from now on.
     #[inline]
     fn say(&self) {
-        // Looked at first: the line is everybody's.
+        // A load first: every thread has this line, and a store would take it from the others.
         if !self.unsent.load(Ordering::Relaxed) {
             self.unsent.store(true, Ordering::Relaxed);
         }
@@ -279,10 +281,11 @@ impl Remote {
     }
 
     fn flush_all(&self, job: &Job) {
-        // Before the flush: what is said meanwhile raises it again.
+        // Lowered before the flush: what is said meanwhile raises the flag again.
         self.unsent.store(false, Ordering::Relaxed);
-        // One by one, so that the first is on its way while the next is made, and what comes meanwhile is taken: large pieces
-        // both ways would fill the sockets' buffers else, which lie beyond the cache.
+        // Frames go one by one: the first is on its way while the next is made. Arrivals are taken
+        // in between: large pieces in both directions would else fill the sockets' buffers, which
+        // lie outside of the cache.
         while self.with(job, Node::flush_pieces) {
             self.look();
         }
@@ -350,18 +353,18 @@ impl Job {
         frame: impl Into<Incoming<'a>>,
     ) -> Result<(), NodeError> {
         let incoming = frame.into();
-        // Before the node is locked: its checksum takes a while.
+        // Decoded before the node is locked: the frame's checksum takes a while.
         let decoded = Frame::come(incoming).map_err(NodeError::from);
         let remote = self.remote();
         let taken = decoded.and_then(|frame| {
             remote.with(self, |node| {
                 node.on_decoded(from, incoming, frame)?;
-                // What it forwards would wait for a thread that perhaps sleeps.
+                // Frames that the node forwards would else wait for a thread that perhaps sleeps.
                 node.flush();
                 Ok(())
             })
         });
-        // And so would what has been merged meanwhile.
+        // So would what was merged meanwhile.
         if remote.unsent.load(Ordering::Relaxed) {
             remote.flush_all(self);
         }

@@ -154,7 +154,7 @@ impl<'a, 's> Slice<'a, 's> {
         if matches!(end, End::Stalled) {
             self.watch(missing);
         }
-        // Calls that left their task open are no tasks done.
+        // A call that left its task open has not finished a task.
         self.tasks = body.slice_tasks - self.left - self.unfinished;
         let failed = matches!(end, End::Failed);
         if self.may_grow
@@ -177,7 +177,8 @@ impl<'a, 's> Slice<'a, 's> {
         around: &mut ShardView<'a, '_>,
     ) -> End {
         loop {
-            // Also when the shard has stalled: what it has sent itself lies there.
+            // Looked at also after a stall: pieces that the shard has sent to itself lie in its
+            // mailbox.
             if self.resident.mailbox.has_any()
                 && let Err(error) = mailbox::take(self.job, self.number, around.arrivals)
             {
@@ -202,8 +203,8 @@ impl<'a, 's> Slice<'a, 's> {
                         return end;
                     }
                 }
-                // What the shard has put into its own mailbox wakes nobody (`Slice::wake`): it
-                // looks once more.
+                // A piece that the shard has put into its own mailbox wakes nobody (`Slice::wake`):
+                // the shard looks once more.
                 Ran::End(End::Stalled) if self.resident.mailbox.has_any() => {}
                 Ran::End(End::Stalled) if self.resume(body, code, around.arrivals) => {}
                 Ran::End(End::Leaving)
@@ -296,7 +297,7 @@ impl<'a, 's> Slice<'a, 's> {
         around: &mut ShardView<'a, '_>,
     ) -> Ran {
         let (step, args) = body.steps.ready(issue.task, code, &mut body.cells);
-        // What frees has no kernel, and runs on any thread.
+        // An instruction that frees a dataset has no kernel, and runs on any thread.
         let is_elsewhere = step.runner != self.runner && step.kernel.is_some();
         // Before the task begins: one that has begun is never given up.
         if is_elsewhere || self.left == 0 || self.job.stop.load(Ordering::Relaxed) {
@@ -356,7 +357,7 @@ impl<'a, 's> Slice<'a, 's> {
                     .unwrap_or_else(|| "the kernel gave no reason".into());
                 self.failure = Some(Box::new(self.kernel_failure(task, issue.turn, error)));
                 if context.has_seen_cancellation() {
-                    // Nothing of its own went wrong.
+                    // The kernel gave up because the job had ended: nothing of its own went wrong.
                     body.running = None;
                 }
                 Some(End::Failed)

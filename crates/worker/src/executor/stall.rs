@@ -33,7 +33,8 @@ impl Watchdog {
     /// job: the job stands still when every thread has looked for something to do for it, and found nothing.
     pub(super) fn look(&mut self, job: &Job) -> Option<Duration> {
         if job.remote.is_some() {
-            // What comes from elsewhere may take its time: who is alive there, the controller knows.
+            // Frames of other workers may take their time; the controller knows which workers are
+            // alive.
             return None;
         }
         let pulses = job.thread_states.iter();

@@ -1,5 +1,6 @@
-//! What running each task of a shard needs, found once: its kernel, its end of an exchange, and where its arguments
-//! lie.
+//! Owns what running each task of a shard needs, found once: its kernel, its end of an exchange,
+//! and where its arguments lie. Slices ask it before each task. It never runs a kernel, and never
+//! keeps an address beyond the round in which it was found.
 //!
 //! # Why what was found holds
 //! A kernel and an end belong to the job, in which the shard lies, and never change. Arguments change their places
@@ -135,7 +136,8 @@ impl Steps {
 fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cells: &mut [Value]) {
     let args = &mut args[step.start..];
     if task.wants_cells {
-        // What others have found is not to be trusted afterwards, and neither is this next time.
+        // The kernel gets the cells themselves and may put other values into them. Addresses that
+        // other tasks have found do not hold afterwards, nor do these.
         *round += 1;
         for (arg, cell) in args.iter_mut().zip(&task.cells) {
             *arg = (&raw mut cells[*cell as usize]).cast();
@@ -145,7 +147,7 @@ fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cel
     for cell in &task.writes_cells {
         let cell = &mut cells[*cell as usize];
         if cell.is_shared() {
-            // The value lies elsewhere then, for every task that uses the cell.
+            // `make_unique` moves the value, for every task that uses the cell.
             cell.make_unique();
             *round += 1;
         }

@@ -111,8 +111,8 @@ impl<'a> JobThread<'a> {
             let mut spins = 0u32;
             while !worker.begin() && !worker.job.calls() {
                 spins += 1;
-                // Others are making their shards: soon it is better to sleep than to take a CPU
-                // from them.
+                // Other threads are making their shards: soon it is better to sleep than to take a
+                // CPU from them.
                 if spins < POLITE_SPINS {
                     std::hint::spin_loop();
                 } else {
@@ -147,7 +147,7 @@ impl<'a> JobThread<'a> {
                     && let Some(number) = worker.find()
                 {
                     if ran.is_none() {
-                        // Before the kernel, which may take its time.
+                        // Cleared before the kernel, which may take its time.
                         worker.thread_state.idle.store(false, Ordering::Release);
                     }
                     worker.run(number);
@@ -177,8 +177,8 @@ impl<'a> JobThread<'a> {
     /// ([`Job::needs_ringing`]): between the two stands the dear fence. So it does between the start of the job as it is seen here, and the mail
     /// for whoever has not seen it ([`Job::settle`]).
     fn part(&mut self) {
-        // Pairs with the cheap fence of a source that has stamped (`tell_another_thread`): it sees that marks
-        // are not looked at, or its stamp is seen below.
+        // Pairs with the cheap fence of a source that has stamped (`tell_another_thread`): either
+        // the source sees that nobody looks at marks, or its stamp is seen below.
         fences::heavy();
         if self.stage != Stage::Started && !self.begin() {
             return;
@@ -212,7 +212,7 @@ impl<'a> JobThread<'a> {
             return self.next();
         }
         self.clock = Instant::now();
-        // A thief compares with the clock when it last looked, so it is read anew here.
+        // A thief compares with the time of its last look, so the clock is read anew.
         let number = self.thief.steal(self.job, self.clock)?;
         self.take_over(number);
         Some(number)
@@ -252,7 +252,8 @@ impl<'a> JobThread<'a> {
         if let Err(payload) = panics::catch(|| run(self)) {
             // What unwound was a kernel only if a shard was running.
             let Some(number) = self.thread_state.runs() else {
-                // Not a kernel's: an assertion of ours. The job must not wait for this thread.
+                // The panic is not a kernel's, but an assertion of ours. The job must not wait for
+                // this thread.
                 let (message, _) = panics::tell(&*payload);
                 self.job.fail(Rank::After, Failure::Internal { message });
                 return;
@@ -303,7 +304,7 @@ impl<'a> JobThread<'a> {
         // SAFETY: the shard belongs to this thread, by `owners`, and was taken from its ready queue.
         let Some(body) = unsafe { &mut *resident.body.get() }.as_mut() else {
             self.unpack(number);
-            // It is nobody's time.
+            // The time of unpacking counts for no shard.
             self.read_clock();
             return;
         };
@@ -335,7 +336,7 @@ impl<'a> JobThread<'a> {
     fn time_slice(&mut self, resident: &ShardCell, body: &mut LoadedShard, tasks: u32) {
         let alone = self.slices == 1;
         let took_ns = self.read_clock();
-        // Of slices that were timed together nobody knows which was the long one: the share stays.
+        // If slices were timed together, nobody knows which was the long one: the share stays.
         if alone || tasks >= TIMED_TASKS {
             body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
         }

@@ -28,7 +28,8 @@ struct Had(u128);
 impl Had {
     /// After so long more, at this weight.
     fn and(self, time: Duration, weight: u32) -> Had {
-        // Wide enough for what is left of a nanosecond at any weight.
+        // 128 bits: the time is scaled by the largest weight, so that no weight divides it to
+        // nothing.
         Had(self.0 + time.as_nanos() * u128::from(super::WEIGHT_MAX) / u128::from(weight.max(1)))
     }
 }
@@ -58,7 +59,8 @@ impl Attachment {
     }
 
     fn enter(&self) -> MutexGuard<'_, Option<AttachedThread>> {
-        // lock: held for a turn, in which kernels run; whoever else waits for it ends the job, and holds nothing.
+        // lock: held for a turn, in which kernels run. Only a thread that ends the job waits for
+        // it, and that thread holds no other lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,7 +140,8 @@ impl ThreadJobs {
             let mut attached = thread_job.place.enter();
             let goes_on = attached.as_ref().is_some_and(|it| !it.job.has_stopped());
             if !goes_on {
-                // Inside: whoever ends the job has it alone when the place is empty.
+                // Emptied under the lock: whoever ends the job has it alone once the place is
+                // empty.
                 *attached = None;
             }
             goes_on

@@ -51,7 +51,7 @@ pub(super) fn pack(
     arrivals: Arrivals,
 ) -> Result<Vec<PieceBytes>, SpillError> {
     let budget = &job.options.budget;
-    // Whatever goes wrong, it is given back.
+    // Taken over by a guard: whatever goes wrong, the room is given back.
     let mut charged = budget.take_over(Class::Resident, body.charged_bytes);
     let mut packing = job.remote().packing(job);
     let mut cells = Vec::with_capacity(body.cells.len());

@@ -26,7 +26,8 @@ impl Woken {
         let is_news = !tasks.contains(&at);
         if is_news {
             tasks.push(at);
-            // Under the lock: who takes the tasks says that there are none, and must not say it of this one.
+            // Set under the lock: a thread that takes the tasks clears the flag, and must not clear
+            // it for a task that it has not taken.
             self.has_any.store(true, Ordering::Release);
         }
         is_news
@@ -35,8 +36,8 @@ impl Woken {
     /// Whether any task was woken.
     #[inline]
     pub(super) fn has_any(&self) -> bool {
-        // Acquire: pairs with the Release in `note`. A stale no is harmless: the waker posts the
-        // shard afterwards.
+        // Acquire: pairs with the Release in `note`. A stale `false` is harmless: the waker posts
+        // the shard afterwards.
         self.has_any.load(Ordering::Acquire)
     }
 

@@ -1,4 +1,6 @@
-//! What comes from other workers and the controller: each frame goes to the machine that answers it, news of the map to all that go by it.
+//! Takes frames of other workers and of the controller: each goes to the machine that answers it,
+//! news of the map to all that go by it. The executor's remote side calls it with each frame that a
+//! link brings. It never acknowledges a frame before what that asks for is done.
 //!
 //! # Rules
 //! * A frame that is numbered is taken once, and acknowledged when what it asks for has been done.
@@ -33,13 +35,14 @@ impl Node {
         incoming: Incoming<'_>,
         frame: Frame<'_>,
     ) -> Result<(), NodeError> {
-        // Repetitions of what it said before it left: all of that has been taken.
+        // A worker that has left only repeats what it had said before, and all of that was taken.
         if self.post.members.have_left(from) {
             return Ok(());
         }
-        // Whoever has a connection was let in: a worker that is news here.
+        // A worker with a connection was let in by the cluster: one that is not known here is new.
         self.greet(from);
-        // Before the body is looked at: what was taken once changes nothing any more.
+        // Asked before the body is looked at: a frame that was taken once must change nothing
+        // again.
         if let Some(sequence) = frame.sequence
             && self.post.members.peer(from)?.receive(sequence)? == Received::Repeated
         {
@@ -154,7 +157,7 @@ impl Node {
         for (source, credit) in self.pieces.take_noted(&self.post, update) {
             self.say_credit(source, credit);
         }
-        // After the map has changed: what it names elsewhere now has to leave.
+        // After the map has changed: shards here that it now names elsewhere have to leave.
         let elsewhere = self.pieces.given_away(self.me(), update);
         self.moves.flag(&mut self.post, elsewhere);
         let calls = self.moves.calls(self.post.me(), self.pieces.map(), update);
@@ -178,7 +181,7 @@ impl Node {
             return Ok(());
         }
         if !members.know(peer) && peer != self.me() {
-            // Nothing was said to it.
+            // This node has said nothing to the worker, so a fresh session stands for it.
             let _ = FrameSession::default().on_reconnect(received)?;
             self.greet(peer);
             return Ok(());

@@ -83,7 +83,8 @@ impl Members {
             return false;
         }
         self.peers.insert(worker, Peer::default());
-        // News of its leaving may come before it does: it is known, and no news is said to it.
+        // The news that a worker leaves may come before the worker does: then it is known, and no
+        // news is said to it.
         let stays = !self.leavers.leave(worker);
         if stays {
             self.others.push(worker);

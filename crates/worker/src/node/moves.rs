@@ -80,7 +80,7 @@ impl Node {
     /// # Panics
     /// If the shard is not here, or not flagged.
     pub fn leave(&mut self, shard: ShardId) {
-        // Before the shard is gone here: what it was to merge goes on as it came.
+        // Flushed while the shard is still here: pieces that it was to merge go on as they came.
         let past = self.pieces.flush_relay(&mut self.post, shard);
         if !mutants::is_on("departed-shards-stay") {
             self.pieces.leave(shard);
@@ -105,7 +105,8 @@ impl Node {
             retired,
             past,
             credits: self.pieces.credits_along(&self.post, shard),
-            // All that is known here: who decided them may have left before the new worker came.
+            // All outcomes that are known here: the worker that decided one may have left before
+            // the new worker came.
             outcomes: self.signals.runs(),
             members: self.post.members.others().to_vec(),
             // The new worker may have heard nothing of the controller since (invariant 10).
@@ -116,7 +117,7 @@ impl Node {
         let Entry { owner, version } = entry.expect("flagged by a version");
         let parts = parts(&metadata, body, self.post.options.part_bytes);
         let (job, generation) = self.post.key();
-        // It may have joined after the last news that came here.
+        // The new owner may have joined after the last news that came here.
         self.hear_of(owner);
         for (at, bytes) in parts.iter().enumerate() {
             let part = ShardPart {
@@ -130,7 +131,8 @@ impl Node {
             };
             let body = Body::ShardPart(part);
             let payloads = std::slice::from_ref(bytes);
-            // Behind pieces: those that wait for them run, and this shard does not.
+            // Sent after pieces: shards that wait for pieces could run, and this one runs nowhere
+            // until it has arrived.
             self.post.send_with(owner, Priority::LAST, &body, payloads);
         }
         Ok(())
@@ -307,11 +309,12 @@ impl Node {
         self.pieces
             .unpack_credits(&mut self.post, shard, metadata.credits)?;
         for (exchange, turns) in metadata.retired {
-            // Who joined while the shard was on its way has not heard it from its last holder.
+            // A worker that joined while the shard was on its way has not heard this from the last
+            // holder.
             self.retired(shard, exchange, turns)?;
         }
-        // Before the router says that it is here: what was held for the shard is delivered behind
-        // this.
+        // Settled before the router says that the shard is here: what was held for the shard is
+        // delivered after this.
         self.post.effects.push(NodeEffect::Settle { shard, body });
         self.settle(shard, version)?;
         let (job, generation) = self.post.key();

@@ -123,7 +123,8 @@ impl PieceRouting {
             && self.outgoing.is_empty()
             && !self.outside.is_any()
             && self.due.is_empty()
-            // What was noted for a source that was to come here goes where it is.
+            // Credit that was noted for a source that was to come here still has to be sent to
+            // where the source is.
             && self.noted.is_empty()
     }
 
@@ -194,7 +195,8 @@ impl PieceRouting {
         let mut effects = Vec::new();
         let owner = post.me();
         let here = one(shard, Entry { owner, version });
-        // News may be late: without it an older version would send the shard away again.
+        // Without this entry an older version would send the shard away again, since the news of it
+        // may be late.
         let _ = self.router.on_update(&here, &mut effects)?;
         self.router.arrive(shard, &mut effects);
         self.perform(post, effects);
@@ -214,14 +216,14 @@ impl PieceRouting {
     /// Whether a version is news of a shard that is not here: who sends here by it knows that it names this worker.
     pub(super) fn is_news(&self, shard: ShardId, version: Version) -> Result<bool, NodeError> {
         let known = self.entry(shard)?.map_or(0, |entry| entry.version);
-        // Who holds the shard was named by the version that brought it: nobody knows a newer one
-        // that names this worker.
+        // If the shard is here, the version that brought it named this worker, and nobody knows a
+        // newer one that does.
         Ok(known < version && !self.is_here(shard))
     }
 
     /// Shards here that the map gives to another worker, of those that an update is about.
     pub(super) fn given_away(&self, me: WorkerId, update: &EntryRange) -> Vec<ShardId> {
-        // Asked of the map, not of the update: that may have been older than what is known.
+        // Asked of the map, not of the update: the update may have been older than what is known.
         let is_away = |shard: &ShardId| {
             let entry = self.map().entry(*shard).ok().flatten();
             entry.is_some_and(|entry| entry.owner != me)

@@ -1,4 +1,6 @@
-//! What whoever runs shards says of them and of their tasks.
+//! Takes what whoever runs shards says of them and of their tasks, and passes it to the part of the
+//! node that it concerns. The executor's remote side calls it (`executor/remote.rs`). It never runs
+//! anything itself.
 
 use super::{Node, NodeError};
 use crate::piece_data::{Encoded, PieceData, items};

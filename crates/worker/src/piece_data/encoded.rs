@@ -40,7 +40,8 @@ impl Encoded {
     pub fn of(value: Value, spares: &Arc<Spares>, shared_bytes: usize) -> Encoded {
         let mut head = Vec::new();
         let tail = value.encode_head(&mut head);
-        // Whoever sends or acknowledges drops the last of it, under whatever lock: nothing that needs an interpreter for that.
+        // The last reference is dropped by whoever sends or acknowledges, under any lock. So the
+        // bytes of a value that needs an interpreter are copied.
         let is_copied = value.payload_type().is_interpreted();
         if is_copied || tail.len() < shared_bytes.max(1) {
             head.extend_from_slice(tail);

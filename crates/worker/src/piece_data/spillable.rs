@@ -82,7 +82,7 @@ impl PieceData {
         let what = {
             let mut stay = parked.stay();
             match Arc::strong_count(parked) {
-                // The last one takes it without a copy.
+                // The last handle takes the content without a copy.
                 1 => std::mem::replace(&mut stay.what, What::Gone),
                 _ => stay.what.clone(),
             }
@@ -90,7 +90,8 @@ impl PieceData {
         let in_use = GatheringRoom(parked.clone());
         *self = match what {
             What::Value(value) => {
-                // Others may have it, too: shards that get the same, or whoever was about to spill it.
+                // Others may hold the value, too: shards that get the same, or whoever was about to
+                // spill it.
                 let value = Arc::try_unwrap(value).unwrap_or_else(|shared| Value::clone(&shared));
                 PieceData::Value(value)
             }
@@ -148,8 +149,8 @@ impl SpillablePiece {
             What::Written(..) | What::Gone => return Ok(0),
         };
         let mut stay = self.stay();
-        // Somebody took it while it was written: the bytes on the disk are dropped, and nothing is
-        // freed.
+        // Somebody took the piece while it was written: the bytes on the disk are dropped, and
+        // nothing is freed.
         if stay.users > 0 || matches!(stay.what, What::Written(..) | What::Gone) {
             return Ok(0);
         }

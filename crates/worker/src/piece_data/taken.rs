@@ -91,7 +91,8 @@ impl Taken {
             value.decode_parts(&parts)?;
             Ok(value)
         };
-        // Who waits for another's decoding has a lock for it, so what needs an interpreter is decoded for each.
+        // A destination that waits for another's decoding waits on a lock, and nobody may wait for
+        // an interpreter under a lock. So what needs one is decoded for each destination.
         match once.filter(|_| spares.are_shared() && !spares.are_interpreted()) {
             Some(once) => Once::get_or(once, decode),
             None => decode(),
@@ -122,7 +123,7 @@ impl Once {
         decode: impl FnOnce() -> Result<Value, DecodeError>,
     ) -> Result<Value, DecodeError> {
         let this = match Arc::try_unwrap(this) {
-            // The last who shares it needs no copy of what another has decoded.
+            // The last destination that shares the piece needs no copy of what another has decoded.
             Ok(Once(last)) => {
                 let decoded = last.into_inner().unwrap_or_else(PoisonError::into_inner);
                 return decoded.map_or_else(decode, Ok);

@@ -175,7 +175,7 @@ impl WaitingRoom {
             let Some(chance) = returns.chance(waker) else {
                 return Begun::Later;
             };
-            // From here on nobody spills any of it, so this is all that is read.
+            // Pinned pieces are not spilled, so what is spilled now is all that has to be read.
             pieces.iter().for_each(|it| it.cargo.pin());
             let bytes = spilled_bytes(pieces).unwrap_or(0);
             let source = match self.make_room(bytes) {
@@ -268,7 +268,7 @@ impl Returning {
 
 impl Drop for Returning {
     fn drop(&mut self) {
-        // What nobody needs is not read.
+        // Nobody needs these reads any more.
         for (_, ticket) in &mut self.asked {
             let _ = ticket.cancel();
         }

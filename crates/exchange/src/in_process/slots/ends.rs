@@ -1,4 +1,6 @@
-//! The two ends of slots: what a source's thread does with its places, and what a destination's does.
+//! Owns the two ends of slots: what a source's thread does with its places, and what a
+//! destination's does. Slices call them. Neither end ever touches a place that its stamp gives to
+//! the other.
 #![allow(unsafe_code)] // Places are found by addition; the slots' own tables say where.
 
 use super::super::stamp::Stamp;
@@ -74,16 +76,15 @@ impl<'a> SourceEnd<'a> {
     /// their threads again; when it does not suffice, [`InProcess::has_room`](super::super::InProcess::has_room) looks.
     #[inline(always)]
     pub fn has_seen_room(&self, turn: Turn) -> bool {
-        // Nobody can lack room in the first K turns.
-        // Relaxed: the source's own note. What it stands for was acquired when it was taken
-        // (`RetiredTurns::retired`).
+        // In the first `OPEN_TURNS` turns nobody can lack room. Relaxed: the source's own note; the
+        // count in it was acquired when it was read (`RetiredTurns::retired`).
         let retired = self.outgoing.retired.load(Ordering::Relaxed);
         turn < retired + OPEN_TURNS
     }
 
     /// Notes how many turns all destinations have retired: without any, more than there are.
     pub(in super::super) fn saw_room(&self, retired: u64) {
-        // So that the turns that may be open beyond them can be added.
+        // Bounded, so that `OPEN_TURNS` can be added.
         let retired = retired.min(Turn::MAX - OPEN_TURNS);
         self.outgoing.retired.store(retired, Ordering::Relaxed);
     }
@@ -124,7 +125,7 @@ impl<'a> SourceEnd<'a> {
         let arrived = &*slots.arrived;
         let mut any_on_another_thread = false;
         for routes in self.outgoing.routes.chunks(ROUTES_TOGETHER) {
-            // Told behind the loop, which then calls nothing.
+            // Told after the loop, which so calls nothing.
             let mut lacking = 0u64;
             for (place, route) in routes.iter().enumerate() {
                 let near = destinations.is_on_this_thread(route.number);
@@ -134,8 +135,8 @@ impl<'a> SourceEnd<'a> {
                 let known = arrived[route.destination as usize].of(turn);
                 if !near {
                     any_on_another_thread = true;
-                // It has looked as far as this source, and no further: this stamp may be the last
-                // that it lacks.
+                // The destination has looked as far as this source, and no further: this stamp may
+                // be the last that it lacks.
                 } else if known.load(Ordering::Relaxed) == route.ordinal {
                     lacking |= 1 << place;
                 }
@@ -155,11 +156,12 @@ impl<'a> SourceEnd<'a> {
 
     /// Whether some do not look here.
     fn sent_to_another_thread(&self, destinations: &mut impl Destinations<'a>) -> bool {
-        // Whoever goes to sleep says so, passes the dear fence, and looks at its marks: it sees the stamps, or the
-        // caller sees below that it sleeps. Whoever leaves does likewise: it collects, or is seen to be away.
+        // A thread that goes to sleep says so, passes the dear fence, and looks at its marks:
+        // either it sees the stamps, or the caller sees below that it sleeps. A shard that leaves
+        // does likewise: it collects, or is seen to be away.
         fences::light();
         let mut any_away = false;
-        // One that has become near since is on its way home, by mail.
+        // A destination that has come to this thread since is on its way home, which mail tells.
         for route in &self.outgoing.routes {
             if !destinations.is_on_this_thread(route.number) {
                 any_away |= !destinations.sent_to_another_thread(route.number);
@@ -268,7 +270,8 @@ impl<'a> DestinationEnd<'a> {
     /// Puts what has come through the mailbox of a source into its place: its turn has ended. The value is another one then.
     pub fn put(&self, turn: Turn, source: u32, piece: Option<&mut Value>) {
         let at = self.place(turn, self.ordinal(source));
-        // SAFETY: the place of a source that does not write it itself in this turn; the destination's thread does, before it stamps it.
+        // SAFETY: the source does not write its place itself in this turn; the destination's thread
+        // does, before it stamps the place.
         unsafe {
             if let Some(piece) = piece {
                 self.slots.exchange(turn, at, piece);
@@ -301,7 +304,7 @@ impl<'a> DestinationEnd<'a> {
                 Some(list) => list[ordinal as usize],
             };
             let offset = self.incoming.offset + ordinal as usize * self.slots.stride;
-            // SAFETY: the place of a source of this destination, which reads it no more.
+            // SAFETY: the place of a source of this destination, which no longer reads it.
             if let Some(left) = unsafe { self.slots.claim(turn, offset) } {
                 each(source, left);
             }
@@ -312,8 +315,8 @@ impl<'a> DestinationEnd<'a> {
     /// Ends a turn, which has been read, and opens the one K later. Calls `wake` for each source that waits for room.
     #[inline(always)]
     pub fn retire(&self, turn: Turn, mut wake: impl FnMut(u32)) {
-        // Before the room is told: from then on the place belongs to the turn that follows it
-        // there.
+        // Cleared before the room is told: from then on the place belongs to the next turn that
+        // uses it.
         self.arrived.of(turn).store(0, Ordering::Relaxed);
         self.room.retire(|source| wake(source as u32));
     }

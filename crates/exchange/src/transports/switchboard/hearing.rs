@@ -1,4 +1,6 @@
-//! What the links of a switchboard say: that they are open, whose they are, frames, and that they are lost.
+//! Takes what the links of a switchboard say: that they are open, whose they are, frames, and that
+//! they are lost. The net calls it, on whichever thread reads a link. It never hands a frame to a
+//! job under the table's lock.
 
 use super::link_table::{LinkState, LinkTable, key_of};
 use super::{Party, PartyRefusal, REDIAL_FIRST, SwitchboardShared};
@@ -92,7 +94,7 @@ impl SwitchboardShared {
             Some(LinkState::Serves((key, peer))) => {
                 let party = lines.jobs.get(&key).map(|job| job.party.clone());
                 drop(lines);
-                // A job that is over has left; its link is being closed.
+                // A job that is over is no longer in the table; its link is being closed.
                 party.map_or(Ok(()), |party| party.on_frame(peer, frame))
             }
             Some(LinkState::Visits) => {
@@ -100,7 +102,7 @@ impl SwitchboardShared {
                 self.received(link, frame)
             }
             Some(state) => self.greeted(lines, link, state, frame),
-            // It was closed here meanwhile.
+            // The link was closed here meanwhile.
             None => Ok(()),
         }
     }
@@ -150,7 +152,7 @@ impl SwitchboardShared {
             matches!(state, LinkState::Called(_)).then(|| self.call(line.0, me, line.1, &*party));
         let mut lines = self.lines();
         let peer = lines.caller(&call, link)?;
-        // Before anybody finds the link: nothing may go before it.
+        // Sent before anybody finds the link: no frame may go before the reply.
         if let Some(reply) = reply {
             self.net().send(link, [reply]);
         }

@@ -1,4 +1,6 @@
-//! What a switchboard knows: the jobs that are here, their peers, and how far each link is. It does nothing itself.
+//! Owns what a switchboard knows: the jobs that are here, their peers, and how far each link is.
+//! The switchboard's other files call it, under its lock. It never dials, sends or closes anything
+//! itself.
 
 use super::{Party, PartyRefusal, REDIAL_MAX};
 use crate::transports::tcp::{GREETING_TIME, LinkId, Lost};
@@ -75,7 +77,7 @@ impl LinkTable {
         let Some(job) = self.jobs.get(&key) else {
             return Err(format!("there is no job {key} here").into());
         };
-        // Who dialed knows whom it wants; who was called learns it here.
+        // A side that has dialed knows its peer; a side that was called learns it here.
         let expected = match state {
             LinkState::Dialing(expected) => expected == (key, call.worker),
             _ => true,
@@ -100,7 +102,7 @@ impl LinkTable {
             return Err(format!("job {key} is over here").into());
         }
         if !self.links.contains_key(&link) {
-            // It was lost while nobody held the lock, and nobody will hear of that again.
+            // The link was lost while nobody held the lock, and that will not be reported again.
             return Err("the link has ended".into());
         }
         let peer = self.peers.entry((key, call.worker)).or_default();

@@ -43,7 +43,7 @@ impl SwitchboardShared {
     }
 
     fn dial(&self, line: LinkKey, at: SocketAddr) {
-        // Under the lock: the link must be known before it is heard of.
+        // Dialed under the lock: the link must be in the table before anything is heard of it.
         let mut lines = self.lines();
         match self.net().dial(at) {
             Ok(link) => {

@@ -21,12 +21,12 @@ pub(super) struct Acknowledged {
 impl Acknowledged {
     /// None where the system does not say, as of what is no connection of TCP.
     pub(super) fn of(socket: BorrowedFd<'_>) -> Option<Acknowledged> {
-        // SAFETY: numbers, of which any is one.
+        // SAFETY: a struct of numbers, for which zero bytes are values.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
         let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
         let place = (&raw mut info).cast::<libc::c_void>();
         let socket = socket.as_raw_fd();
-        // SAFETY: the system writes at most `bytes` there, and an older one less.
+        // SAFETY: the system writes at most `bytes` there; an older one writes less.
         let told = unsafe {
             libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, place, &mut bytes)
         };
@@ -59,7 +59,7 @@ impl Owed {
         let awaited = found.filter(|it| it.is_awaited);
         let is_new = |since: &Since| {
             let meanwhile = at.saturating_duration_since(since.at);
-            // Something was acknowledged since: what is under way now is younger.
+            // Something was acknowledged since then: what is under way now was sent later.
             awaited.is_none_or(|it| it.ago < meanwhile)
         };
         if self.0.as_ref().is_none_or(is_new) {

@@ -54,6 +54,6 @@ pub(super) fn both(sent: &DirectionCount, received: &DirectionCount) -> Carried 
 
 fn add(counter: &AtomicU64, more: u64) {
     let before = counter.load(Ordering::Relaxed);
-    // A load and a store do: one thread at a time has the lock of a direction.
+    // A load and a store do: each direction has a lock, so one thread at a time counts.
     counter.store(before.wrapping_add(more), Ordering::Relaxed);
 }

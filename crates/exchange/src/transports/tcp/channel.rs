@@ -130,7 +130,7 @@ impl ByteChannel for Bare {
 
 /// A link's channel, whose socket is not for processes that this one forks.
 pub(super) struct LinkChannel {
-    // Before the socket: it is let go while that is open.
+    // Declared before the socket, so that it is dropped while the socket is open.
     _own: Own,
     carrier: Box<dyn ByteChannel>,
 }
@@ -143,7 +143,8 @@ impl LinkChannel {
     ) -> LinkChannel {
         match session {
             Some(session) => LinkChannel::of(Encrypted::new(stream, session)),
-            // Once there is some: both sides have to trust each other for that.
+            // A channel for shared memory: it uses the socket until both sides have memory to
+            // share, and only without TLS, since both have to trust each other.
             None if stream.is_local() => {
                 LinkChannel::of(SharedMemoryChannel::beside(stream, budget))
             }
@@ -161,7 +162,7 @@ impl LinkChannel {
     /// Takes what the other side said and nobody will read: without that the system breaks the connection off, and our last word may be
     /// lost with it.
     pub(super) fn drain(&self) {
-        // Nothing is missed if it fails.
+        // Nothing is lost if the read fails.
         let _ = self.socket().read(&mut [0; STEP_BYTES]);
     }
 
@@ -171,7 +172,7 @@ impl LinkChannel {
             return;
         }
         self.drain();
-        // It fits into any socket's buffer; who does not take it is gone.
+        // The answer fits into any socket's buffer; a dialer that does not take it is gone.
         let _ = self.socket().write(&Listener::busy());
     }
 }

@@ -38,7 +38,7 @@ enum Accepted {
 
 /// Where others connect, and whether all were taken who have.
 struct Entrance {
-    // Before the listener: it is let go while that is open.
+    // Declared before the listener, so that it is dropped while the listener is open.
     _own: Own,
     listener: SocketListener,
     token: mio::Token,
@@ -113,7 +113,7 @@ impl Door {
     /// Greets until the net ends.
     pub(super) fn greet(mut self, shared: &NetShared) {
         let mut events = Events::with_capacity(1_024);
-        // Those of whom not all was read.
+        // Links that may have more to read.
         let mut unread: Vec<LinkId> = Vec::new();
         let mut looked = Instant::now();
         while !shared.ends.load(Ordering::SeqCst) {
@@ -166,11 +166,11 @@ impl Door {
                         self.add(shared, LinkChannel::new(stream, it, &shared.budget), from)
                     });
                 }
-                // Nobody of another user comes this way who is honest.
+                // No honest process of another user comes this way.
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Accepted::All,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // No descriptors, or no memory. No event will tell that there are some again.
+                // No descriptors, or no memory, and no event tells when there are some again.
                 Err(_) => match self.slots.make_room() {
                     Some(gone) => self.put_out(shared, gone),
                     None => return Accepted::NoRoom,
@@ -210,7 +210,7 @@ impl Door {
             Err(why) => self.send_away(shared, id, why),
             Ok(_) if link.is_open() => {
                 self.forget(id);
-                // Whatever has come since is for those who carry frames.
+                // Bytes that come from now on are read by those who carry frames.
                 shared.welcome(id);
             }
             Ok(look) => {
@@ -285,7 +285,7 @@ fn heard(shared: &NetShared, link: &Arc<Link>, event: Option<&Event>) -> Result<
         return Err(Lost::Io(error));
     }
     let owner = LetIn { shared, link };
-    // As for any link: what the owner holds may be broken, and the link ends.
+    // As for any link: a panic may leave the owner's state broken, and the link ends.
     let read = AssertUnwindSafe(|| link.read(&owner, true));
     catch_unwind(read).unwrap_or(Err(Lost::Panicked))
 }

@@ -32,7 +32,7 @@ struct Home(IpAddr);
 impl Home {
     fn of(from: SocketAddr) -> Home {
         match from.ip().to_canonical() {
-            // Whoever has one address of such a network has all of them.
+            // Whoever has one address of a /64 network has all of them.
             IpAddr::V6(ip) => Home(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into()),
             ip => Home(ip),
         }
@@ -63,7 +63,7 @@ impl<T: Copy + PartialEq> GreetingSlots<T> {
 
     /// Who has to go where there is no room for more than there are; none where nobody is.
     pub(super) fn make_room(&mut self) -> Option<T> {
-        // Whoever has said nothing first.
+        // Dialers that have said nothing go first.
         let places = self.0.values_mut().find(|places| !places.is_empty())?;
         Some(crowded_out(places))
     }

@@ -66,7 +66,8 @@ impl Helper {
             self.unread.retain(|link| {
                 shared.links.get(*link).is_some_and(|link| {
                     let is_left = is_polled && link.is_open();
-                    // No event tells again that the socket takes more: whoever was at the link may have seen it full before that.
+                    // No event tells again that the socket takes more: another thread at the link
+                    // may have found it full before the event came.
                     link.write_on(!is_left);
                     is_left || shared.read(&link, true).has_more
                 })
@@ -115,7 +116,7 @@ impl Helper {
             self.unread.clear();
             let unread = all.iter().filter(|link| link.sleep(sleeps));
             self.unread.extend(unread.map(|link| link.id()));
-            // Whoever rests from now on sees to it that the sleep is deep.
+            // A thread that rests from now on sees to it that the sleep is deep.
             if sleeps == Sleep::Sleeps || shared.resting.load(Ordering::SeqCst) == 0 {
                 return sleeps;
             }
@@ -124,7 +125,7 @@ impl Helper {
 
     /// Something is to be done on a link. What comes is left to those who poll, if somebody does.
     fn hear(&mut self, shared: &NetShared, event: &Event, is_polled: bool) {
-        // The waker is none.
+        // The waker's event has no link.
         let Some(link) = shared.links.get(LinkId(event.token().0 as u64)) else {
             return;
         };

@@ -1,4 +1,6 @@
-//! One connection: its greeting, the frames that come, and those that go.
+//! Owns one connection: its greeting, the frames that come, and those that go. The net calls it
+//! (`tcp.rs`), on its helper, at its door and from threads that poll. It never waits for its
+//! socket, which does not block.
 
 mod greeting;
 mod reader;
@@ -90,7 +92,7 @@ impl Link {
             writer: Mutex::new(Writer {
                 // Nothing goes out before there is a connection.
                 is_full: origin == LinkOrigin::Dialed,
-                // As it is registered.
+                // A link is registered for room to write, too.
                 is_awaited: true,
                 sent: sent.clone(),
                 ..Writer::default()
@@ -157,7 +159,7 @@ impl Link {
     /// Has it watched, for all that may happen.
     pub(super) fn register(&self) -> io::Result<()> {
         let interests = Interest::READABLE | Interest::WRITABLE;
-        // By its descriptor: others read and write the stream meanwhile.
+        // Registered by its descriptor: other threads read and write the stream meanwhile.
         self.watcher().register(
             &mut SourceFd(&self.wire.socket().as_raw_fd()),
             self.token(),
@@ -179,11 +181,11 @@ impl Link {
             return Ok(());
         }
         let fd = self.wire.socket().as_raw_fd();
-        // From the door's watcher to the helper's: between the two no event is lost, since
-        // registering tells what is ready.
+        // The link goes from the door's watcher to the helper's. No event is lost between the two,
+        // since registering reports what is ready.
         self.watcher().deregister(&mut SourceFd(&fd))?;
         self.is_open.store(true, Ordering::Release);
-        // As it is registered.
+        // A link is registered for room to write, too.
         writer.is_awaited = true;
         self.register()
     }

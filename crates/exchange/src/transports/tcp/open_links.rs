@@ -22,8 +22,8 @@ struct Table {
 
 impl Table {
     fn note(&mut self) {
-        // Made when a link comes or goes, so that whoever polls takes one pointer, and holds no
-        // lock while it reads.
+        // The list is made when a link comes or goes, so that whoever polls takes one pointer, and
+        // holds no lock while it reads.
         self.all = Arc::new(self.by_id.values().cloned().collect());
     }
 }
@@ -54,7 +54,8 @@ impl OpenLinks {
     pub(super) fn remove(&self, link: LinkId) -> Option<Arc<Link>> {
         let mut table = self.write();
         let link = table.by_id.remove(&link)?;
-        // With its end, so that whoever adds up finds it once: among the links or here.
+        // Added in the same step in which the link goes, so that whoever adds up finds its bytes
+        // once: among the links or here.
         table.ended += link.carried();
         table.note();
         Some(link)

@@ -47,15 +47,18 @@ impl SocketStream {
     pub(super) fn tune(&self) {
         match self {
             SocketStream::Tcp(stream) => {
-                // A frame is a whole thing to say: nothing is won by waiting for more. Where it is refused, it is slower.
+                // A frame is a whole message: waiting for more gains nothing. Where the option is
+                // refused, the connection is only slower.
                 let _ = stream.set_nodelay(true);
-                // Where it is refused, a connection that dies without a word is noticed when something is sent.
+                // Where keepalive is refused, a connection that dies silently is noticed when
+                // something is sent.
                 let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
                 let keepalive = keepalive.with_interval(KEEPALIVE_EACH);
                 let keepalive = keepalive.with_retries(KEEPALIVE_TRIES);
                 let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
             }
-            // The system gives as much of it as it gives anybody. TCP's buffers grow by themselves.
+            // The system grants as large a buffer as it grants anybody. TCP's buffers grow by
+            // themselves.
             SocketStream::Local(stream) => {
                 let _ = SockRef::from(stream).set_send_buffer_size(LOCAL_SEND_BYTES);
             }
@@ -156,7 +159,8 @@ impl SocketListener {
         let listener = TcpListener::bind(at)?;
         let at = listener.local_addr()?;
         let mut listeners = vec![SocketListener::Tcp(listener)];
-        // Who dials would not name an address that stands for all of them. Where somebody else has the name, they use TCP.
+        // Nobody dials an address that stands for all of them, so it gets no name. Where somebody
+        // else has the name, dialers use TCP.
         if local
             && !at.ip().is_unspecified()
             && let Ok(listener) = name(at).and_then(|name| UnixListener::bind_addr(&name))
@@ -182,9 +186,9 @@ impl SocketListener {
             }
             SocketListener::Local(listener, at) => {
                 let (stream, _) = listener.accept()?;
-                // It is on this machine, and has no port.
+                // The dialer is on this machine, and has no port.
                 let from = SocketAddr::new(at.ip(), 0);
-                // Whose user is unknown is not ours.
+                // A dialer whose user is unknown is refused.
                 let is_ours = is_of_our_user(&stream).unwrap_or(false);
                 Ok(is_ours.then_some((SocketStream::Local(stream), from)))
             }
@@ -221,6 +225,6 @@ fn dial_local(to: SocketAddr) -> Option<UnixStream> {
             false => Err(io::Error::from(ErrorKind::PermissionDenied)),
         }
     };
-    // Whatever is wrong with it: TCP shows whether anybody is there.
+    // Whatever is wrong with the Unix socket: dialing TCP shows whether anybody is there.
     connect().ok()
 }

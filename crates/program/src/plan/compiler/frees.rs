@@ -52,7 +52,7 @@ pub(super) fn last_uses(spec: &Spec) -> LastUses {
         }
     }
     let freed = last.into_iter().enumerate().filter_map(|(id, last)| {
-        // What is kept is somebody's result.
+        // A dataset that is kept is somebody's result.
         let freed = last.filter(|_| !spec.datasets[id].keep);
         freed.map(|place| (place, DatasetId(id as u32)))
     });

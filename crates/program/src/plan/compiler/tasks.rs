@@ -93,7 +93,8 @@ impl Lane {
             block: 0,
             writes_cells: cells.clone(),
             cells,
-            // It puts other values into the cells, so addresses that were found are found anew.
+            // Freeing puts other values into the cells, so addresses that were found are found
+            // anew.
             wants_cells: true,
             runner: Runner::Native,
             look_past: false,

@@ -1,4 +1,5 @@
-//! To whom shards belong, and how their owners hear that there is something for them.
+//! Owns the words that say to whom shards belong, and how their owners hear that there is something
+//! for them. Slices and threads call it, and whoever reads from peers. It never looks into a shard.
 #![allow(unsafe_code)] // Run queues lie in cells; their thread's queue lock says who may touch them.
 
 use super::Job;
@@ -80,8 +81,8 @@ impl Job {
         let Some((owner, _)) = self.owner(number) else {
             return;
         };
-        // Between the two a thief may have taken the shard: whoever takes the bit posts it on
-        // (`answer_doorbell`).
+        // Between the look and the post a thief may take the shard: whoever takes the bit then
+        // posts it on (`answer_doorbell`).
         if self.thread_states[owner as usize].doorbell.post(number) {
             self.rouse(owner);
         }
@@ -123,7 +124,7 @@ impl Job {
                 // SAFETY: the caller's promise; the reference ends with the statement.
                 unsafe { self.ready(thread) }.insert_urgent(number);
             } else {
-                // It was handed on after the sender looked.
+                // The shard was handed on after the sender had looked.
                 self.post(number);
             }
         });

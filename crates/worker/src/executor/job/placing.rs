@@ -1,5 +1,6 @@
-//! How a job is placed and made: shards are numbered and get homes, and each thread makes those whose home it is. Shards
-//! that come later are counted here, and those that leave.
+//! Owns how a job is placed and made: it numbers shards and gives them homes, and each thread makes
+//! those whose home it is. Whoever begins a job calls it, and then each thread for its shards.
+//! Shards that come later are counted here, and those that leave. It never runs a task.
 #![allow(unsafe_code)] // Fills the cells of shards before any of them is queued.
 
 use super::{AWAY, Job, JobOptions, LoadedShard, ShardCell, ThreadState, WEIGHT_MAX};
@@ -60,7 +61,8 @@ impl Job {
         let notebooks = match options.timed_calls {
             None => Box::default(),
             Some(calls) => {
-                // Before kernels are linked into steps: these keep addresses of what the plan has.
+                // Wrapped before kernels are linked into steps: steps keep the addresses of the
+                // plan's kernels.
                 time_kernels(&mut plan);
                 (0..=threads).map(|_| Notebook::new(calls)).collect()
             }
@@ -148,11 +150,12 @@ impl Job {
             let (rank, failure) = *failed;
             self.fail(rank, failure);
         }
-        // AcqRel: the last one has acquired what all others made, and `started` hands it on.
+        // AcqRel: the last thread has acquired what all others made, and `started` hands it on.
         if self.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.threads() {
             let _ = self.started.set(Instant::now());
             self.parkers.wake_all();
-            // Whoever has turned to another job meanwhile has not queued its shards: thieves find them in its mail.
+            // A thread that has turned to another job meanwhile has not queued its shards. Posting
+            // them puts them where thieves look.
             fence(Ordering::SeqCst);
             if self.shares() {
                 (0..self.residents.len() as u32).for_each(|number| self.post(number));
@@ -175,8 +178,9 @@ impl Job {
             if placed != maker {
                 // Relaxed: the store of the owner below publishes it.
                 self.homes[number as usize].store(maker, Ordering::Relaxed);
-                // Sequentially consistent: whoever has something for the shard leaves it there first, and then asks who is told. Either the
-                // maker is, or finds it when the shard runs first.
+                // SeqCst: whoever has something for the shard leaves it there first, and then asks
+                // for the owner. So either the maker is told, or the first slice of the shard finds
+                // it.
                 self.owners[number as usize].store(maker, Ordering::SeqCst);
             }
             let rank = Rank::Load(resident.group, resident.index);
@@ -314,7 +318,8 @@ fn exchanges(
     let exchange = |(id, exchange): (u32, &Option<ExchangePlan>)| {
         let (id, exchange) = (ExchangeId(id), exchange.as_ref()?);
         let piece = plan.program.piece_type(id);
-        // What is merged on its way, or may be spilled, has no place; nor have chunks, of which nobody knows how many there are.
+        // Exchanges that are merged on their way, or whose pieces may be spilled, have no slots.
+        // Nor have streams, since nobody knows how many chunks come.
         let by_mailbox = is_streamed(plan, id)
             || remote
                 .is_some_and(|remote| remote.merges(id) || (remote.spills() && !piece.is_fixed()));
@@ -388,8 +393,8 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
                 true => (&mut here, all_here),
                 false => (&mut elsewhere, count - all_here),
             };
-            // Contiguous ranges, those that are here and the others each by themselves: a worker's
-            // share is spread over its own threads.
+            // Shards that are here and shards that are elsewhere are cut into contiguous ranges
+            // apart from each other: so a worker's share is spread over its own threads.
             let home = u64::from(*seen) * u64::from(threads) / u64::from(of);
             *seen += 1;
             home as u32

@@ -93,7 +93,8 @@ impl Remote {
         };
         let spares = &self.spares[exchange.index()];
         let exchanges = &job.plan().program.spec().exchanges;
-        // A chunk of a stream is a piece by itself.
+        // Not for streams: each of their chunks is a piece by itself, and the key below tells
+        // pieces of one turn apart by their source alone.
         let is_sound = !exchanges[exchange.index()].streamed
             && group == ends.destination
             && ending.source.level == 0

@@ -108,7 +108,7 @@ impl Remote {
             .take_to_merge(at, merged_at(sources, group), pieces);
         let (taken, _charges) = taken.map_err(|error| refused(error.into()))?;
         let program = &job.plan().program;
-        // Users' code, as a kernel is.
+        // Merging calls code of users, as a kernel is: it may panic.
         let merged = panics::catch(|| self.merge(job, at, taken));
         let piece = merged
             .map_err(|payload| {

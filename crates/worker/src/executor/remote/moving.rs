@@ -32,11 +32,12 @@ impl Remote {
     ) -> Result<(), NodeError> {
         let resident = &job.residents[number as usize];
         let shard = resident.id();
-        // What it was to merge goes on.
+        // Pieces that the shard was to merge go on unmerged, with the next flush.
         self.say();
         let has_moved = job.has_moved(number);
         self.with(job, |node| {
-            // Inside the lock: the next order can only come after the shard has come back.
+            // Cleared under the node's lock: the next order can only come after the shard has come
+            // back.
             self.leaving[number as usize].store(false, Ordering::Relaxed);
             node.leave(shard);
         });
@@ -47,7 +48,7 @@ impl Remote {
             fences::heavy();
             ended = self::ended(job, shard, arrivals);
         }
-        // Sequentially consistent with the fence: who stamps later sees it.
+        // SeqCst, with the fence: a source that stamps later sees that the shard is away.
         owner.store(AWAY, Ordering::SeqCst);
         fences::heavy();
         let deliveries = resident.mailbox.close();
@@ -127,7 +128,7 @@ fn collect(job: &Job, id: ExchangeId, shard: ShardId, arrivals: &mut Arrivals) {
     match exchange.keeper() {
         Keeper::Stamped(_) => {}
         Keeper::Slots(_) => {
-            // By phase: a place is the same pair's in each of them.
+            // By phase: in every phase a place belongs to the same pair of source and destination.
             let first = exchange.room(shard.index).retired();
             for turn in first..first + OPEN_TURNS {
                 let Some(end) = exchange.destination(turn, shard.index) else {

@@ -1,4 +1,7 @@
-//! What the node asks for, carried out while it is not locked.
+//! Carries out what the node asks for: frames are sent, pieces delivered, shards settled, errands
+//! run. `remote.rs` calls it after each call of the node, and for mailboxes that have to be open
+//! just before. It never decides where anything goes, and never runs with the node locked but for
+//! these mailboxes.
 
 use super::Remote;
 use crate::arrivals::Delivery;
@@ -96,7 +99,7 @@ impl Remote {
                 // told.
                 held::lock(&self.arrived).insert(number, body);
                 let home = job.home(number) | BY_MAILBOX;
-                // Release: its thread finds what has come.
+                // Release: the owner's thread finds the body. Pairs with the Acquire in `owner`.
                 job.owners[number as usize].store(home, Ordering::Release);
                 job.post(number);
             }
@@ -114,8 +117,8 @@ impl Remote {
         let (first, count) = (parcel.destinations.start, parcel.destinations.len());
         let exchange = job.exchange(at.0);
         let rooms = parcel.destinations.clone();
-        // The lowest open turn of one of those that share it.
-        // What several share counts once, so it counts for the one that is furthest.
+        // A piece that several destinations share counts once, by the lowest open turn of the one
+        // that is furthest.
         let lowest = rooms.map(|index| exchange.room(index).retired()).max();
         let lowest = lowest.unwrap_or(0);
         let items = job
@@ -221,7 +224,7 @@ impl Remote {
 
     /// Does what the node has left to whoever asked it.
     fn run(&self, job: &Job, errand: Errand) -> Result<(), NodeError> {
-        // Nobody will ask for it, and the disk may be slow.
+        // Nobody will ask for the result any more, and the disk may be slow.
         if job.has_stopped() {
             return Ok(());
         }

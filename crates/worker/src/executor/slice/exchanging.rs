@@ -1,4 +1,6 @@
-//! Scatters and gathers: what their kernels are lent, and who hears of it.
+//! Owns the calls of scatters and gathers: what their kernels are lent, how pieces are charged, and
+//! who hears of a turn that has ended. The slice that runs their shard calls it (`slice.rs`). For
+//! pieces that lie in slots it never allocates, locks or hashes.
 #![allow(unsafe_code)] // Lends kernels their ports, and touches the thread's ready queue under its queue lock.
 
 use super::view::ShardView;
@@ -95,7 +97,8 @@ impl<'a> Slice<'a, '_> {
         let (job, source) = (self.job, self.resident.index);
         let piece = job.plan.program.piece_type(id);
         let spares = job.remote.as_ref().map(|remote| &**remote.spares(id));
-        // In a cluster what finds no room is spilled, so it counts when it has been written.
+        // In a cluster pieces without room are spilled, so they are charged after the kernel has
+        // written them.
         let budget = job.remote.is_none().then_some(&job.options.budget);
         let links = exchange.links().at(turn);
         let mut pieces = PieceMap::new(source, links, piece, spares, budget);
@@ -156,8 +159,8 @@ impl<'a> Slice<'a, '_> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        // After the kernel: it has read the places, and a source writes them again once it sees
-        // this.
+        // Retired after the kernel, which reads the places: a source writes them again once it sees
+        // the turn retired.
         end.retire(turn, |source| self.has_made_room(id, source));
         Progress::Done
     }
@@ -237,11 +240,12 @@ impl<'a> Slice<'a, '_> {
         if progress != Progress::Done {
             return cannot_continue(context, progress);
         }
-        // What they held is given back before their sources hear of room.
+        // The values' memory is recycled before their sources hear of room.
         pieces
             .into_values()
             .for_each(|value| mailbox::recycle(job, at.0, value));
-        // Before the sources hear of it: what they send next finds the room that this gives back.
+        // The arrivals give back their room before the sources hear that the turn is retired: what
+        // these send next finds that room.
         arrivals.retire(at, &job.waits);
         exchange.retire(at.1, index, |source| self.has_made_room(at.0, source));
         told(context, self.has_gathered(at, arrivals, by))

@@ -61,7 +61,7 @@ impl Slice<'_, '_> {
     #[cold]
     pub(super) fn kernel_failure(&self, task: &Task, turn: Turn, error: KernelError) -> Failure {
         let cause = std::error::Error::source(&error);
-        // Of `pieces_error`.
+        // `pieces_error` has made this error.
         if let Some(source) = cause.and_then(|cause| cause.downcast_ref::<OutOfMemory>()) {
             let index = self.resident.index;
             return match source.class {
@@ -70,7 +70,7 @@ impl Slice<'_, '_> {
             };
         }
         let stage = self.stage_name(task.stage);
-        // Of `told`.
+        // `told` has made this error.
         if let Some(error) = cause.and_then(|cause| cause.downcast_ref::<NodeError>()) {
             let stage = match task.action {
                 Action::Stage(StageKind::Gather(_)) => "return of spilled pieces",

@@ -1,4 +1,6 @@
-//! What comes through the mailbox for a shard, and what it sends that way: who has no place for it, or is elsewhere.
+//! Owns a shard's traffic through mailboxes: what comes for it, and what it sends to destinations
+//! that have no place for it, or are elsewhere. Slices call it for the shard that they run. It
+//! never takes from another shard's mailbox.
 
 use super::Slice;
 use crate::arrivals::{Arrivals, Delivery};
@@ -26,8 +28,8 @@ pub(in crate::executor) fn take(
     for delivery in resident.mailbox.take() {
         let (id, _) = delivery.at;
         if !touched.contains(&id) && job.gathers_by(id, number) == GatherKeeper::Slots {
-            // Gathers from slots do not ask the inbox: it learns here which turns they have
-            // retired, and takes none of them again.
+            // Gathers from slots do not ask the inbox. So the inbox learns here which turns they
+            // have retired, and accepts no item of those again.
             arrivals.catch_up(id, job.exchange(id).room(resident.index).retired());
             touched.push(id);
         }
@@ -78,7 +80,8 @@ pub(super) fn is_complete(
     if known < fan_in
         && let Keeper::Stamped(stamped) = exchange.keeper()
     {
-        // After the stamps were seen: what they speak of lies in the mailbox now, or was taken out of it.
+        // Taken after the stamps were seen: the items that they announce lie in the mailbox by now,
+        // or were taken before.
         for delivery in resident.mailbox.take() {
             if let Err(error) = arrivals.accept(delivery, job) {
                 job.fail_by(error.into());
@@ -134,7 +137,7 @@ impl<'a> Slice<'a, '_> {
         if let Some(remote) = &job.remote
             && remote.merges(id)
         {
-            // It has one destination, whoever merges on the way.
+            // An exchange that is merged has one destination, whoever merges on the way.
             let piece = sent.take(0).map(|(value, _)| value);
             return remote
                 .scattered_to_merge(job, self.resident.id(), at, piece)
@@ -163,7 +166,7 @@ impl<'a> Slice<'a, '_> {
                 }
                 continue;
             };
-            // Elsewhere: it is encoded here, outside of the node's lock.
+            // A piece for another worker is encoded here, outside of the node's lock.
             if owner.is_none() {
                 elsewhere.push((destination, Some(self.encoded(id, value))));
                 continue;

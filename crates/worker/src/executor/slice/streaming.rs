@@ -1,4 +1,6 @@
-//! Streaming stages: their tasks are opened, called, and closed, and what they are lent meanwhile.
+//! Owns the calls of streaming stages: their tasks are opened, called and closed here, and lent
+//! what they need meanwhile. The slice that runs their shard calls it (`slice.rs`). It never keeps
+//! a chunk that was handed out beyond the call.
 #![allow(unsafe_code)] // Lends kernels their ports.
 
 use super::exchanging::told;
@@ -43,8 +45,7 @@ impl<'a> Slice<'a, '_> {
         let progress = self.call_open(open, around.arrivals, (kernel, args), context);
         match progress {
             Progress::More | Progress::Pending => {
-                // One that waits for what has not come slows nobody: its sources may be what it
-                // waits for.
+                // A task that waits for chunks slows nobody: its sources may be what it waits for.
                 let is_busy = progress == Progress::More || open.missing.is_empty();
                 self.set_busy(open, is_busy);
                 progress
@@ -78,7 +79,7 @@ impl<'a> Slice<'a, '_> {
         unsafe { context.lend_open(&mut lent) };
         let progress = self.call(kernel, args, context);
         let state = lent.state;
-        // Chunks that were handed out belong to the call: their memory is used again.
+        // Chunks that were handed out belong to the call: after it their memory is used again.
         ports.let_go();
         if progress == Progress::Done && ports.failed.is_none() {
             ports.end();
@@ -233,7 +234,7 @@ impl<'p> Ports<'p> {
         let mut value = mailbox::value(self.job, (at, self.resident.index), source, taken)?;
         value.make_unique();
         let place = value.as_ptr();
-        // Kept until the next poll, and so is its charge: the kernel reads it where it lies.
+        // The chunk is kept with its charge until the next poll: the kernel reads it where it lies.
         self.given.push(Given {
             from,
             value,
@@ -429,7 +430,7 @@ impl StreamPorts for Ports<'_> {
         let (at, to, number) = self.to(destination);
         let waker = || job.completion(self.number, self.at);
         let flow = &job.flows[at.0.index()][to.index as usize];
-        // What goes to another process is not slowed here: it is spilled there where it finds no
+        // A chunk for another process is not slowed here: that process spills it where it finds no
         // room.
         job.owner(number).is_none() || flow.has_room(waker)
     }

@@ -48,7 +48,8 @@ impl JobThread<'_> {
                 // SAFETY: under our own queue lock; the reference ends with the statement.
                 unsafe { job.ready(self.me) }.insert(number);
             }
-            // Before the first kernel, which may take its time: a thread that comes late has none of its own then.
+            // Told before the first kernel, which may be long: a thread that comes late may have no
+            // shards of its own, and looks here.
             self.tell_queued();
             self.share_work();
             self.clock = Instant::now();

@@ -27,7 +27,8 @@ impl<'a> JobThread<'a> {
         while !self.has_work() {
             spins += 1;
             if self.poll(spins) && since.is_some() {
-                // More of it is likely: who sleeps in the middle of a large piece is woken for its end.
+                // More is likely to come: a thread that sleeps in the middle of a large piece would
+                // be woken for its end.
                 let now = Instant::now();
                 longest = longest.max(passed(quiet.replace(now), now));
                 (since, self.clock) = (Some(now), now);
@@ -38,7 +39,8 @@ impl<'a> JobThread<'a> {
                 continue;
             }
             if since.is_none() {
-                // The slices before, and a wait too short to matter, were work.
+                // Up to here the time counts as work: the slices before, and a wait too short to
+                // matter.
                 self.read_clock();
                 (since, quiet) = (Some(self.clock), Some(self.clock));
                 self.spread();
@@ -61,7 +63,8 @@ impl<'a> JobThread<'a> {
                         || self.job.calls()
                         || self.watches.is_any_set()
                 };
-                // Before it sleeps: from here on the transport's helper has to see to what comes.
+                // Said before the thread sleeps: from here on the transport's helper has to look
+                // after arrivals.
                 self.rest();
                 self.job.parkers.of(self.me).park(SLEEP_MAX, has_work);
                 self.resume();
@@ -147,7 +150,7 @@ impl<'a> JobThread<'a> {
     pub(in crate::executor) fn spread(&self) {
         let here = self.thread_state.cpu.load(Ordering::Relaxed);
         let pool = &self.job.thread_states[..self.job.threads() as usize];
-        // Those that sleep take no CPU from anybody.
+        // Threads that sleep take no CPU from anybody.
         let others = || {
             let awake = pool
                 .iter()
@@ -183,7 +186,8 @@ fn passed(since: Option<Instant>, now: Instant) -> Duration {
 pub(super) fn follow<'a>(job: &'a Job, me: u32, watches: &mut Watches<'a>, watch: StampWatch<'a>) {
     let StampWatch { number, .. } = watch;
     let resident = &job.residents[number as usize];
-    // It may have run since, or run elsewhere now: what it lacks then is another watch's, or its owner's.
+    // The shard may have run since, or run elsewhere now. Then another watch, or its owner, looks
+    // after what it lacks.
     if !job.belongs_to(number, me) || resident.slices.load(Ordering::Relaxed) != watch.slices {
         return;
     }

@@ -29,12 +29,13 @@ impl JobThread<'_> {
             End::UsedUp if at_home => return ready.insert(number),
             _ => {}
         }
-        // A thief that took this thread's mail meanwhile has queued it, and it does not stay.
-        // Left in the queue the number would be run here after the shard is another thread's.
+        // A thief that took this thread's mail meanwhile may have queued the number here. It must
+        // not stay: this thread would run the shard after it is another thread's.
         let was_told = ready.remove(number);
         match end {
             End::Stalled if self.job.shares() => self.rest_at(home, number, was_told),
-            // What was posted here meanwhile is posted on; at home the shard looks once more.
+            // Something that was posted here meanwhile is posted on; at home the shard looks once
+            // more.
             End::Stalled | End::UsedUp | End::Elsewhere(Runner::Native) => {
                 self.job.hand(number, home)
             }
@@ -58,7 +59,8 @@ impl JobThread<'_> {
     fn rest_at(&self, home: u32, number: u32, was_told: bool) {
         let job = self.job;
         job.rest_at(number, home);
-        // Whoever has set a mark since, or has put something into its mailbox, sees that the shard rests, or is seen here.
+        // Whoever has set a mark since, or has put something into the mailbox, sees that the shard
+        // rests; or this thread sees the mark or the mail below.
         fences::heavy();
         let resident = &job.residents[number as usize];
         let has_come = || {
@@ -85,7 +87,7 @@ impl JobThread<'_> {
         let made = made.map_err(|error| Failure::Internal {
             message: format!("{}: {error}", resident.id()),
         });
-        // What the parts counted is free before the shard counts.
+        // The room of the parts is free before the shard itself counts.
         drop(parts);
         let counted = made.and_then(|(body, arrivals)| {
             let body = job.charge_arrived(resident, body)?;

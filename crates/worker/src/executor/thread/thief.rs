@@ -70,15 +70,15 @@ impl Thief {
             thread_state.queue_lock.request(self.me);
             return None;
         };
-        // The owner may be in a kernel of another job, and would not take its mail for long.
+        // The owner may be in a kernel of another job, and take no mail for a long time.
         if job.shares() && thread_state.doorbell.has_any() {
             // SAFETY: the lock keeps the owner off its queue.
             unsafe { job.answer_doorbell(self.victim) };
         }
         // SAFETY: as above.
         let ready = unsafe { job.ready(self.victim) };
-        // Not what the owner runs: it was woken meanwhile and stands in the queue, and its body is
-        // in use.
+        // The shard that the owner runs may stand in the queue, since it was woken meanwhile. It
+        // must not be taken: its body is in use.
         let Some(number) = ready.pop_last(thread_state.runs()) else {
             // All that is left there is what the owner runs.
             thread_state.queued.0.store(0, Ordering::Relaxed);

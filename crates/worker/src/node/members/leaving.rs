@@ -110,8 +110,8 @@ impl Members {
             return true;
         }
         let peer = self.peers.get(&worker);
-        // Its map is in what the controller said before: without that an older version could still
-        // send there.
+        // The controller told a map that no longer names the worker before `after`: without that
+        // map an older version could still send there.
         self.received(WorkerId::CONTROLLER) > after
             && peer.is_none_or(|it| it.session.is_settled())
             && is_done(worker)
@@ -126,7 +126,8 @@ impl Members {
         let has_heard = self.received(WorkerId::CONTROLLER) > after;
         self.leavers.has_gone = (has_heard || mutants::is_on("relays-go-before-they-hand-on"))
             && is_idle()
-            // What it forwarded last is only safe once it has been acknowledged.
+            // Frames that this worker forwarded last are only safe once they have been
+            // acknowledged.
             && self.peers.values().all(|it| it.session.is_settled());
         self.leavers.has_gone
     }

@@ -133,7 +133,8 @@ fn part_routes(
             keep(first..end);
             continue;
         }
-        // What is here is not handed on: whom the map names may take that for the word that it has left.
+        // A piece for a shard that is here is not handed on: the worker that the map names may take
+        // that for the news that the shard has left here.
         let shard = |index| ShardId {
             group: parcel.group,
             index,

@@ -112,7 +112,7 @@ impl PieceRouting {
         };
         let (tree, _) = post.relations.combining(at.0).ok_or_else(unknown)?;
         if !self.is_here(relay) {
-            // It has left since.
+            // The relay has left since the sender looked.
             self.let_pass(post, at, Some(relay.index), item);
             return Ok(());
         }
@@ -121,7 +121,8 @@ impl PieceRouting {
             relay: relay.index,
             leaf: source.start(),
         };
-        // The relay sends itself, so the destination is at most so many turns beyond what was told here, and others as many beyond that.
+        // The relay is a source too, so the destination is at most the open turns ahead of the
+        // credit that is known here, and other sources are as many ahead of the destination.
         let lowest = self.credits.lowest_open(at.0);
         if at.1 < lowest {
             return Ok(());

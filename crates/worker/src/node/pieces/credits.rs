@@ -42,7 +42,7 @@ impl PieceRouting {
         let mut told = Vec::new();
         for (exchange, due) in std::mem::take(&mut self.due) {
             if self.slower_ones_count(post, exchange, &due) {
-                // It waits for the slower ones here: then one message tells of all.
+                // The credit waits for the slower destinations here: then one message tells of all.
                 self.due.insert(exchange, due);
                 continue;
             }
@@ -72,10 +72,11 @@ impl PieceRouting {
             return false;
         }
         let group = post.relations.destination_group(exchange);
-        // A source of a dense exchange waits for the slowest destination, so more than its number
-        // helps nobody.
+        // A source of a dense exchange waits for its slowest destination, so to tell more than the
+        // least helps nobody.
         let least = due.values().copied().min().unwrap_or(0);
-        // Others say so only at every so many turns.
+        // Destinations are due only every so many turns, so the slower ones are waited for no
+        // further than that.
         let least = least - least % (post.options.open_turns / 2).max(1);
         let all = ShardId { group, index: 0 }..=ShardId {
             group,
@@ -107,11 +108,11 @@ impl PieceRouting {
                 post.send_entry(from, one(source, entry));
                 return Ok(Some((entry, credit)));
             }
-            // A task of the source may wait for it before that leaves.
+            // A task of the source may wait for this credit before the source leaves its holder.
             if let Some(holder) = self.router.holder(source, (from, version)) {
                 return Ok(Some((holder, credit)));
             }
-            // Taken and noted: if the source does not come after all, it is sent after it.
+            // Taken and noted: if the source does not come after all, the credit is sent after it.
             self.note(credit.exchange, source);
         }
         self.on_credit(post, credit)?;

@@ -1,4 +1,6 @@
-//! What leaves a node: for shards that are here, for other workers, now or at the next flush.
+//! Owns what leaves a node until it is flushed: pieces for shards that are here, and for other
+//! workers. The other files of `pieces` call it, and the node at a flush. It never calls a carrier:
+//! a frame is an effect like any other.
 
 use super::broadcast::{DestinationGroup, add_routes, clipped, is_handed_on};
 use super::{
@@ -24,7 +26,7 @@ fn frameful(parcels: &VecDeque<Parcel<PieceBytes>>, frame_bytes: usize) -> usize
         used += parcel.bytes + PARCEL_BYTES;
         used <= frame_bytes as u64
     });
-    // At least one, or what is larger than a frame would never leave.
+    // At least one: a parcel that is larger than a frame would else never leave.
     fits.count().max(1)
 }
 
@@ -98,7 +100,8 @@ impl PieceRouting {
         at: ExchangeTurn,
         pieces: impl IntoIterator<Item = (u32, Option<Encoded>)>,
     ) -> Result<(), NodeError> {
-        // Neighbours that get the same, as all do from a broadcast, share one parcel.
+        // Neighbouring destinations that get equal pieces, as all of a broadcast do, share one
+        // parcel.
         let mut runs: Vec<(Range<u32>, Option<Encoded>)> = Vec::new();
         for (destination, piece) in pieces {
             let is_same = |same: &Option<Encoded>| match (same, &piece) {
@@ -184,7 +187,8 @@ impl PieceRouting {
         routes: &[Route],
     ) {
         if let Some(PieceData::Spilled(..)) = parcel.item.payload_mut() {
-            // Then it is for all of these destinations, as it is now, whatever the routes are by then.
+            // Once read, the piece is for all of these destinations as it is now, whatever the
+            // routes are by then.
             let errand = Errand::Read(parcel, self.outside.clone());
             post.effects.push(NodeEffect::Errand(errand));
             return;

@@ -89,7 +89,7 @@ impl ByteChannel for SharedMemoryChannel {
             }
             return Ok(bytes);
         };
-        // Asked first: what was written before the end is there now.
+        // Asked before the read: what was written before the end is in the ring by now.
         let has_ended = self.has_ended.load(Ordering::Acquire);
         let Moved { bytes, rings } = shared.read(place)?;
         if rings {
@@ -134,7 +134,7 @@ impl ByteChannel for SharedMemoryChannel {
     fn accept(&self, byte: u8) -> io::Result<()> {
         let file = self.passed().take();
         match (byte, file) {
-            // It is there already, and is used also where a small budget has no room for it.
+            // The memory exists already, so it is used even if a small budget has no room for it.
             (SHARES, Some(file)) => self.use_from_now_on(SharedRings::open(&file)?, self.room()),
             (SHARES_NOTHING, None) => {}
             _ => {

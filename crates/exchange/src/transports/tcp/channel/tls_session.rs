@@ -140,11 +140,11 @@ impl TlsSession {
         let first = &self.come[..self.to];
         self.begun = match &self.connection {
             Connection::Client(_) if begins_greeting(first) => Begun::Plainly,
-            // Also an alert: the connection knows what to make of it.
+            // An alert counts as TLS, too: the connection knows what to do with it.
             Connection::Client(_) if TLS_KINDS.contains(&first[0]) => Begun::Tls,
             Connection::Server(_) if begins_tls(first) => Begun::Tls,
             Connection::Server(_) if begins_greeting(first) => {
-                // It fits into any socket's buffer; who does not take it is gone.
+                // The answer fits into any socket's buffer; a dialer that does not take it is gone.
                 let _ = stream.write(&Listener::tls_needed());
                 return Err(GreetingError::TlsNeeded.into());
             }
@@ -171,13 +171,13 @@ impl TlsSession {
         let mut rest = &self.come[self.from..self.to];
         let bytes = self.connection.read_tls(&mut rest)?;
         if bytes == 0 {
-            // It has said that it ends, and goes on.
+            // The other side has said that it ends, and yet sends more.
             return Err(Lost::Ended);
         }
         self.from += bytes;
         let done = self.connection.process_new_packets();
-        // Also when that failed: the other side is to know why. What does not go now goes when the socket takes more, and that the
-        // connection is broken shows when it is read.
+        // Flushed even if that failed: the other side is to know why. What the socket does not take
+        // now goes later, and the next read shows whether the connection is broken.
         let _ = self.flush(stream);
         done.map(drop).map_err(|error| TlsError::from(error).into())
     }
@@ -199,11 +199,11 @@ impl TlsSession {
         }
         let bytes = self.connection.writer().write_vectored(slices)?;
         if bytes == 0 && slices.iter().any(|slice| !slice.is_empty()) {
-            // Before the handshake is over no more is kept than this, which no greeting comes near.
+            // Before the handshake is over only so much is kept; no greeting comes near it.
             return Err(ErrorKind::WouldBlock.into());
         }
         match self.flush(stream) {
-            // It was taken; that the socket is full shows when it is given more.
+            // The bytes were taken; the next write shows that the socket is full.
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
             _ => Ok(bytes),
         }

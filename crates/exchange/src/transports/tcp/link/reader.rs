@@ -1,4 +1,6 @@
-//! What comes on a link, until it is handed up: small frames side by side, each large one in a place of its own.
+//! Owns what comes on a link until it is handed up: small frames side by side, each large one in a
+//! place of its own. The link calls it, one thread at a time. It never takes memory for a frame
+//! before the checksum of its header is right.
 
 use super::greeting::Greeting;
 use crate::transports::tcp::buffers::{Buffers, PooledBuffer};
@@ -117,7 +119,7 @@ impl FrameReader {
 
     /// Where to read to: while greeting, no more than a message.
     pub(super) fn room(&mut self) -> &mut [u8] {
-        // Asked twice: what is borrowed in one branch is not free in the other.
+        // Asked twice, because a value that is borrowed in one branch is not free in the other.
         if self.large.is_none() {
             return self.shared_room();
         }
@@ -134,17 +136,17 @@ impl FrameReader {
         let (wanted, most) = match self.greeting {
             Greeting::Over if self.expects_large > 0 => {
                 let next = self.frame_bytes().ok().flatten();
-                // Of a large one, no more than what tells where it is to lie.
+                // A large frame is read only as far as it tells where it is to lie.
                 let next = next.filter(|bytes| *bytes < LARGE_BYTES).unwrap_or(0);
                 (LARGE_BYTES + BETWEEN_BYTES, next.max(begun) + BETWEEN_BYTES)
             }
             Greeting::Over => (LARGE_BYTES + READ_BYTES, usize::MAX),
-            // Bells may follow.
+            // One byte at a time: bells may follow.
             Greeting::Agreeing => (1, 1),
             _ => (size_of::<Challenge>(), usize::MAX),
         };
         if self.bytes.len() - self.from < wanted {
-            // What has begun moves to the front, so that the rest of it fits behind.
+            // A frame that has begun moves to the front, so that the rest of it fits behind.
             self.bytes.copy_within(self.from..self.to, 0);
             (self.from, self.to) = (0, begun);
             if self.bytes.len() < wanted {

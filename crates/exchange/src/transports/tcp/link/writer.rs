@@ -1,4 +1,5 @@
-//! What goes on a link, in the order in which it was said.
+//! Owns what goes on a link, in the order in which it was said. The link calls it, one thread at a
+//! time. It never waits for room in the socket.
 
 use crate::transports::tcp::carried::DirectionCount;
 use crate::transports::tcp::channel::{ByteChannel, Sleep};
@@ -45,7 +46,7 @@ impl Writer {
             };
             match wire.write(&slices[..count], wakes) {
                 Ok(bytes) => self.wrote(bytes),
-                // Until an event, or a thread that polls, says that there is room again.
+                // Full until an event, or a thread that polls, says that there is room again.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_full = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -60,7 +60,8 @@ pub(super) struct SharedRings {
     read: AtomicU64,
 }
 
-// SAFETY: the memory belongs to nobody's thread; what is not atomic in it is touched as `read` and `write` say.
+// SAFETY: no thread owns the memory; the parts that are not atomic are touched as `read` and
+// `write` say.
 unsafe impl Send for SharedRings {}
 // SAFETY: as above.
 unsafe impl Sync for SharedRings {}
@@ -91,7 +92,8 @@ impl SharedRings {
     /// # Errors
     /// When it is not what [`make`](SharedRings::make) makes, or the system does not map it.
     pub(super) fn open(file: &OwnedFd) -> io::Result<SharedRings> {
-        // Other files have no seals, and touching what was cut off them later would end the process.
+        // A file without this seal could be cut off later, and touching the memory beyond its new
+        // end would end this process.
         let seals = fcntl_get_seals(file).unwrap_or(SealFlags::empty());
         if !seals.contains(SealFlags::SHRINK) || fstat(file)?.st_size != ALL_BYTES as i64 {
             let why = "the other process passed on a file that is no memory to share";
@@ -102,7 +104,8 @@ impl SharedRings {
 
     fn map(file: &OwnedFd, out: usize) -> io::Result<SharedRings> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the system's choice, of as much as the file holds and will hold.
+        // SAFETY: a new mapping, where the system puts it, of as many bytes as the file has; it is
+        // sealed, so it keeps them.
         let memory = unsafe { mmap(null_mut(), ALL_BYTES, access, MapFlags::SHARED, file, 0)? };
         Ok(SharedRings {
             memory: NonNull::new(memory.cast()).expect("a mapping lies somewhere"),
@@ -141,8 +144,9 @@ impl SharedRings {
         }
         let (from, to_end) = self.place(number, read);
         let first = bytes.min(to_end);
-        // SAFETY: `first` bytes lie from there to the ring's end, the rest at its beginning; the writer does not touch them before it
-        // hears that they were read. If it breaks that rule, they are bytes all the same.
+        // SAFETY: `first` bytes lie from there to the ring's end, the rest at its beginning. The
+        // writer does not touch them before it hears that they were read; if it breaks that rule,
+        // they are bytes all the same.
         unsafe {
             copy_nonoverlapping(from, into.as_mut_ptr(), first);
             let (start, _) = self.place(number, 0);
@@ -175,8 +179,8 @@ impl SharedRings {
             let bytes = room.min(slice.len());
             let (to, to_end) = self.place(self.out, written);
             let first = bytes.min(to_end);
-            // SAFETY: there is room for so many bytes, at that place to the ring's end and then at its beginning; the reader does not
-            // look there before it hears that they were written.
+            // SAFETY: there is room for so many bytes, from there to the ring's end and then at its
+            // beginning. The reader does not look there before it hears that they were written.
             unsafe {
                 copy_nonoverlapping(slice.as_ptr(), to, first);
                 let (start, _) = self.place(self.out, 0);
