@@ -14,6 +14,7 @@ pub struct Mark {
     datasets: usize,
     exchanges: usize,
     stages: usize,
+    streams: usize,
     blocks: usize,
     open: usize,
     /// Nodes of the innermost open block.
@@ -43,6 +44,7 @@ impl Program {
             datasets: self.spec.datasets.len(),
             exchanges: self.spec.exchanges.len(),
             stages: self.spec.stages.len(),
+            streams: self.spec.streams.len(),
             blocks: self.spec.blocks.len(),
             open: self.open.len(),
             nodes: self.spec.blocks[self.current_block().index()].len(),
@@ -109,14 +111,16 @@ impl Program {
         self.spec.blocks.truncate(mark.blocks);
         self.spec.blocks[block.index()].truncate(mark.nodes);
         // An exchange from before the mark may have got its scatter since: it waits for one again.
-        for (id, stage) in self.spec.stages.iter().enumerate().skip(mark.stages) {
-            if let StageKind::Scatter(exchange) = stage.kind
-                && self.scatters[exchange.index()] == Some(StageId(id as u32))
+        for id in mark.stages..self.spec.stages.len() {
+            let id = StageId(id as u32);
+            if let Some(exchange) = self.spec.sends_to(id)
+                && self.scatters[exchange.index()] == Some(id)
             {
                 self.scatters[exchange.index()] = None;
             }
         }
         self.spec.stages.truncate(mark.stages);
+        self.spec.streams.truncate(mark.streams);
         self.spec.kernels.truncate(mark.stages);
         self.kernels.truncate(mark.stages);
         self.spec.exchanges.truncate(mark.exchanges);
@@ -133,5 +137,36 @@ impl Program {
         self.errors.truncate(mark.errors);
         self.placement.take_back(&mark.placed, &mut self.spec);
         datasets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Relation, Streams};
+
+    #[test]
+    fn a_stream_that_is_taken_back_can_be_added_again() {
+        let mut p = Program::new("streams");
+        let (from, to) = (p.dataset::<u64>("from", 2), p.dataset::<u64>("to", 2));
+        let chunks = p.streamed::<u64>("chunks", Relation::AllToAll);
+        let send = |p: &mut Program| {
+            let send = p.stream("send").send(&chunks).read(&from);
+            send.run(|_| (), |(): &mut (), _: &mut Streams<'_, '_>, _: &u64| {});
+        };
+        let mark = p.mark();
+        let without = p.spec().encode();
+        send(&mut p);
+        let with = p.spec().encode();
+        p.take_back(&mark);
+        assert_eq!(p.spec().encode(), without);
+        send(&mut p);
+        assert_eq!(p.spec().encode(), with);
+        let take = p.stream("take").take(&chunks).write(&to);
+        take.run(
+            |_| (),
+            |(): &mut (), _: &mut Streams<'_, '_>, _: &mut u64| {},
+        );
+        assert!(p.validate().is_ok());
     }
 }
