@@ -146,7 +146,7 @@ fn is_path(text: &str) -> bool {
         file.strip_prefix(*folder)
             .is_some_and(|it| it.starts_with('/'))
     };
-    is_plain && (ENDINGS.iter().any(|it| ends(it)) || FOLDERS.iter().any(|it| begins(it)))
+    is_plain && (ENDINGS.iter().any(ends) || FOLDERS.iter().any(begins))
 }
 
 #[cfg(test)]
