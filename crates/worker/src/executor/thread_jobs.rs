@@ -59,8 +59,8 @@ impl Attachment {
     }
 
     fn enter(&self) -> MutexGuard<'_, Option<AttachedThread>> {
-        // lock: held for a turn, in which kernels run. Only a thread that ends the job waits for
-        // it, and that thread holds no other lock.
+        // Held for a turn, in which kernels run.
+        // lock: only a thread that ends the job waits for it, and that thread holds no other lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
