@@ -3,8 +3,10 @@
 //! (Canary, §4.1 and 4.3). Slices ask it for the next task and report with [`Shard::retire`]. A
 //! pure state machine: it asks [`Surroundings`] what has arrived, and never runs, sends or waits.
 
+mod issue;
 mod state;
 
+pub use issue::{InOrder, Issue, IssueSlot, Next};
 pub use state::{BadState, ShardState};
 
 use brambling_memory::mutants;
@@ -31,50 +33,6 @@ pub trait Surroundings {
     fn has_ended(&mut self, outermost: LoopId) -> bool;
     /// Announces the end of an outermost loop to everybody. May be called again.
     fn announce(&mut self, outermost: LoopId);
-}
-
-/// Where an issued instruction stands in its shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IssueSlot {
-    /// At the shard's own place in the code.
-    InOrder,
-    /// In the window.
-    Window(usize),
-}
-
-/// An instruction to be run now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Issue {
-    /// Its place among the group's tasks.
-    pub task: u32,
-    /// Its turn.
-    pub turn: Turn,
-    /// Where it stands.
-    pub place: IssueSlot,
-}
-
-/// What a shard does next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
-    /// Run this, then retire it.
-    Run(Issue),
-    /// Nothing can run until something arrives.
-    Stalled,
-    /// Walked far without a task: ask again, after others had their turn.
-    Yield,
-    /// The program has ended here.
-    Finished,
-}
-
-/// What a shard does next, where that is the ordinary.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum InOrder {
-    /// Run this task, at this turn.
-    Run(u32, Turn),
-    /// As [`Next::Stalled`].
-    Stalled,
-    /// Something else: [`Shard::next_general`] says what.
-    Other,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,14 +2,16 @@
 //! and chunks of which others are missing. The inbox calls it (`inbox.rs`). It never ends its turn
 //! by itself: the inbox retires it.
 
+mod fault;
 mod seen;
 
-use super::{Acceptance, InboxError};
+pub(crate) use fault::Fault;
+
+use super::Acceptance;
 use crate::parcel::Item;
 use crate::sources::Sources;
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
-use brambling_program::{ExchangeId, Turn};
 use seen::Seen;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -99,29 +101,6 @@ impl<P> Default for Streamed<P> {
             place: 0,
             chunk: 0,
             sorted: BTreeMap::new(),
-        }
-    }
-}
-
-/// What is wrong with an arrival; the inbox knows where.
-pub(crate) enum Fault {
-    Stranger(TreeNode),
-    Overlap(TreeNode),
-}
-
-impl Fault {
-    pub(super) fn at(self, exchange: ExchangeId, turn: Turn) -> InboxError {
-        match self {
-            Fault::Stranger(source_node) => InboxError::Stranger {
-                exchange,
-                turn,
-                source_node,
-            },
-            Fault::Overlap(source_node) => InboxError::Overlap {
-                exchange,
-                turn,
-                source_node,
-            },
         }
     }
 }

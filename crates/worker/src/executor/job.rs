@@ -2,10 +2,12 @@
 //! whoever reads from peers call it. Its shards and ready queues lie in cells; it never takes a lock to reach them.
 #![allow(unsafe_code)] // Shards and ready queues lie in cells; their thread's queue lock says who may touch them.
 
+mod options;
 mod owners;
 mod placing;
 mod results;
 
+pub use options::{JobOptions, STALL, WEIGHT_MAX};
 pub(super) use owners::{AWAY, BY_MAILBOX};
 pub use placing::initial;
 
@@ -41,39 +43,6 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
-
-/// How a job is run.
-#[derive(Clone, Debug)]
-pub struct JobOptions {
-    /// What its datasets and pieces may take.
-    pub budget: Budget,
-    /// After how long without any progress a job that waits for completions is ended.
-    pub stall: Duration,
-    /// For how many calls of kernels a thread has room to note how long they took; none: nothing is timed.
-    pub timed_calls: Option<usize>,
-    /// Its share of the threads while other jobs run on them: a job of weight 2 gets twice the time of one of weight 1. 1 to
-    /// [`WEIGHT_MAX`]; [`Job::weigh`] changes it.
-    pub weight: u32,
-    /// Who reads back what was spilled. None: the threads that gather it, which wait for that.
-    pub files: Option<Arc<FilePool>>,
-}
-
-/// How long a job may stand still and wait for a completion, unless it is [told](JobOptions::stall).
-pub const STALL: Duration = Duration::from_secs(60);
-/// The largest [weight](JobOptions::weight) of a job.
-pub const WEIGHT_MAX: u32 = 1_000;
-
-impl Default for JobOptions {
-    fn default() -> JobOptions {
-        JobOptions {
-            budget: Budget::unlimited(),
-            stall: STALL,
-            timed_calls: None,
-            weight: 1,
-            files: None,
-        }
-    }
-}
 
 /// A shard with its data. Touched only by its owner.
 pub(super) struct LoadedShard {

@@ -11,6 +11,9 @@ mod assemblies;
 mod merging;
 mod moving;
 mod performing;
+mod transport;
+
+pub use transport::{Membership, Transport};
 
 use super::failure::{Failure, Rank};
 use super::held_shards::HeldShards;
@@ -34,40 +37,6 @@ use std::sync::{Arc, Mutex};
 
 /// Sources are told of every so many turns that a destination has retired: they may be K ahead of what they were told.
 const TOLD_EACH: u64 = if OPEN_TURNS < 2 { 1 } else { OPEN_TURNS / 2 };
-
-/// Carries frames to other workers and to the controller.
-pub trait Transport: Send + Sync {
-    /// Sends whole frames, each to a peer. Called from any thread; it must not wait for peers, and may lose frames only
-    /// together with their connection: a new one is greeted by [`Job::on_reconnect`].
-    fn send(&self, frames: Vec<(WorkerId, Priority, Packet)>);
-    /// Takes what has come and hands it to the job; whether anything came or went. Called by threads that have nothing else to do,
-    /// again and again.
-    fn poll(&self) -> bool {
-        false
-    }
-    /// Takes what has come, too. Called by threads between two tasks, not too often.
-    fn look(&self) {}
-    /// A thread that polled does so no longer: it goes to sleep.
-    fn rest(&self) {}
-    /// It has woken.
-    fn resume(&self) {}
-    /// A worker has left the job: its link is not needed any more.
-    fn forget(&self, _worker: WorkerId) {}
-    /// A failure of this worker's as the cluster should read it.
-    fn explain(&self, failure: &Failure) -> String {
-        failure.to_string()
-    }
-}
-
-/// This worker's part in a job of a cluster.
-pub struct Membership {
-    /// Its node, with no shard here yet.
-    pub node: Node,
-    /// What carries its frames.
-    pub carrier: Arc<dyn Transport>,
-    /// The shards that start here, with the versions of their entries.
-    pub placed: Vec<(ShardId, Version)>,
-}
 
 pub(super) struct Remote {
     node: Mutex<Node>,

@@ -429,20 +429,6 @@ impl<'a, 's> Slice<'a, 's> {
         queue_lock.enter();
         progress
     }
-
-    fn publish(&self, at: Position, context: &mut Context<'_>) -> Progress {
-        let outcome = context.outcome();
-        let board = self.job.board(at.stage);
-        let wake = |shard| self.wake(shard as u32);
-        // Alone, one shard decides in order of turns, so the board appends. In a cluster outcomes
-        // come from the node as well, in any order.
-        let Some(remote) = &self.job.remote else {
-            board.publish(outcome, wake);
-            return Progress::Done;
-        };
-        board.learn(at.turn..at.turn + 1, outcome, wake);
-        told(context, remote.decided(self.job, at, outcome))
-    }
 }
 
 #[cold]

@@ -58,15 +58,8 @@ impl Job {
         membership: Option<Membership>,
     ) -> Result<Arc<Job>, NodeError> {
         let threads = parkers.threads();
-        let notebooks = match options.timed_calls {
-            None => Box::default(),
-            Some(calls) => {
-                // Wrapped before kernels are linked into steps: steps keep the addresses of the
-                // plan's kernels.
-                time_kernels(&mut plan);
-                (0..=threads).map(|_| Notebook::new(calls)).collect()
-            }
-        };
+        // Before kernels are linked into steps: steps keep the addresses of the plan's kernels.
+        let notebooks = notebooks(&mut plan, threads, options.timed_calls);
         let placed = membership.as_ref().map(|it| it.placed.iter());
         let placed = placed.map(|all| all.map(|(shard, _)| *shard).collect::<BTreeSet<_>>());
         let is_here = |shard| placed.as_ref().is_none_or(|placed| placed.contains(&shard));
@@ -89,13 +82,7 @@ impl Job {
                 .as_ref()
                 .is_none_or(|remote| remote.starts_here(number))
         };
-        let owner = |(number, home): (u32, &u32)| match starts_here(number) {
-            // A shard belongs to its home before it is made, so that what comes early is posted
-            // there.
-            true => AtomicU32::new(*home),
-            false => AtomicU32::new(AWAY),
-        };
-        let owners = (0..).zip(&homes).map(owner).collect();
+        let owners = first_owners(&homes, starts_here);
         let here = (0..)
             .zip(&residents)
             .filter(|(number, _)| starts_here(*number));
@@ -433,4 +420,23 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
         }
     }
     (residents.into(), homes.into(), numbers.into())
+}
+
+/// Room for each thread, the calling one included, to note its calls; then all kernels are timed.
+fn notebooks(plan: &mut Plan, threads: u32, timed_calls: Option<usize>) -> Box<[Notebook]> {
+    let Some(calls) = timed_calls else {
+        return Box::default();
+    };
+    time_kernels(plan);
+    (0..=threads).map(|_| Notebook::new(calls)).collect()
+}
+
+/// Whom each shard belongs to at first. A shard belongs to its home before it is made, so that what
+/// comes early is posted there.
+fn first_owners(homes: &[u32], starts_here: impl Fn(u32) -> bool) -> Box<[AtomicU32]> {
+    let owner = |(number, home): (u32, &u32)| match starts_here(number) {
+        true => AtomicU32::new(*home),
+        false => AtomicU32::new(AWAY),
+    };
+    (0..).zip(homes).map(owner).collect()
 }

@@ -17,12 +17,27 @@ use brambling_exchange::in_process::{
 };
 use brambling_memory::{Class, OutOfMemory};
 use brambling_program::{
-    Context, ExchangeId, GatherPieces, Kernel, KernelError, Progress, Sink, Turn,
+    Context, ExchangeId, GatherPieces, Kernel, KernelError, Position, Progress, Sink, Turn,
 };
 use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 impl<'a> Slice<'a, '_> {
+    /// A signal has its outcome: all shards here learn it, and those of other workers from the node.
+    pub(super) fn publish(&self, at: Position, context: &mut Context<'_>) -> Progress {
+        let outcome = context.outcome();
+        let board = self.job.board(at.stage);
+        let wake = |shard| self.wake(shard as u32);
+        // Alone, one shard decides in order of turns, so the board appends. In a cluster outcomes
+        // come from the node as well, in any order.
+        let Some(remote) = &self.job.remote else {
+            board.publish(outcome, wake);
+            return Progress::Done;
+        };
+        board.learn(at.turn..at.turn + 1, outcome, wake);
+        told(context, remote.decided(self.job, at, outcome))
+    }
+
     /// A scatter to places within this process.
     #[inline(always)]
     pub(super) fn scatter(

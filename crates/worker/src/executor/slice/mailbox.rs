@@ -134,14 +134,12 @@ impl<'a> Slice<'a, '_> {
         let exchange = job.exchange(id);
         let links = exchange.links().at(turn);
         let group = job.ends(id).destination;
-        if let Some(remote) = &job.remote
-            && remote.merges(id)
-        {
+        if job.remote.as_ref().is_some_and(|it| it.merges(id)) {
             // An exchange that is merged has one destination, whoever merges on the way.
             let piece = sent.take(0).map(|(value, _)| value);
-            return remote
-                .scattered_to_merge(job, self.resident.id(), at, piece)
-                .map(|()| Vec::new());
+            let remote = job.remote();
+            remote.scattered_to_merge(job, self.resident.id(), at, piece)?;
+            return Ok(Vec::new());
         }
         let stamps = match exchange.keeper() {
             Keeper::Stamped(stamped) if !job.has_moved(self.number) => Some(stamped),
@@ -171,25 +169,14 @@ impl<'a> Slice<'a, '_> {
                 elsewhere.push((destination, Some(self.encoded(id, value))));
                 continue;
             }
-            let kept = self.kept(
-                at,
-                ShardId {
-                    group,
-                    index: destination,
-                },
-                value,
-                bytes,
-            )?;
+            let shard = ShardId {
+                group,
+                index: destination,
+            };
+            let kept = self.kept(at, shard, value, bytes)?;
             let item = Item::whole(TreeNode::leaf(source.into()), kept);
             if let Some(item) = self.put(at, number, item, !looks_at_stamps) {
-                self.send_back(
-                    at,
-                    ShardId {
-                        group,
-                        index: destination,
-                    },
-                    item,
-                )?;
+                self.send_back(at, shard, item)?;
             }
         }
         if !elsewhere.is_empty() {

@@ -1,0 +1,39 @@
+//! Owns how a job is run: what whoever starts it may choose.
+
+use brambling_memory::Budget;
+use brambling_storage::FilePool;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a job is run.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// What its datasets and pieces may take.
+    pub budget: Budget,
+    /// After how long without any progress a job that waits for completions is ended.
+    pub stall: Duration,
+    /// For how many calls of kernels a thread has room to note how long they took; none: nothing is timed.
+    pub timed_calls: Option<usize>,
+    /// Its share of the threads while other jobs run on them: a job of weight 2 gets twice the time of one of weight 1. 1 to
+    /// [`WEIGHT_MAX`]; [`Job::weigh`](super::Job::weigh) changes it.
+    pub weight: u32,
+    /// Who reads back what was spilled. None: the threads that gather it, which wait for that.
+    pub files: Option<Arc<FilePool>>,
+}
+
+/// How long a job may stand still and wait for a completion, unless it is [told](JobOptions::stall).
+pub const STALL: Duration = Duration::from_secs(60);
+/// The largest [weight](JobOptions::weight) of a job.
+pub const WEIGHT_MAX: u32 = 1_000;
+
+impl Default for JobOptions {
+    fn default() -> JobOptions {
+        JobOptions {
+            budget: Budget::unlimited(),
+            stall: STALL,
+            timed_calls: None,
+            weight: 1,
+            files: None,
+        }
+    }
+}
