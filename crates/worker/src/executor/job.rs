@@ -31,15 +31,14 @@ use crate::shard::Shard;
 use crate::waiting::WaitingRoom;
 use brambling_exchange::in_process::{InProcess, Keeper, Mailbox};
 use brambling_exchange::{SourceRelation, Sources};
-use brambling_memory::{Budget, Class, OutOfMemory, SpillError, held};
+use brambling_memory::{Class, OutOfMemory, SpillError, held};
 use brambling_program::{
     ExchangeId, ExchangePlan, GroupId, Plan, Position, ShardId, StageId, Turn, Value,
 };
-use brambling_storage::FilePool;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::thread::Thread;
 use std::time::{Duration, Instant};

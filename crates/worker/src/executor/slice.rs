@@ -19,7 +19,6 @@ use super::steps::StepKind;
 use super::watch::Watches;
 use crate::shard::{InOrder, Issue, IssueSlot, Next};
 use brambling_program::{Code, Context, Kernel, Position, Progress, Runner, Task, Value};
-use exchanging::told;
 use std::sync::atomic::Ordering;
 use view::ShardView;
 
