@@ -3,11 +3,11 @@
 
 mod cluster;
 mod described;
-pub mod limits;
+mod limits;
 mod report;
 mod session;
 mod sweep;
-pub mod task_graph;
+mod task_graph;
 mod task_times;
 mod uniform;
 
@@ -18,7 +18,8 @@ use std::ops::RangeInclusive;
 
 pub use brambling::graph::Precision;
 pub use described::program;
-pub use report::{Figures, Limit, Line, PatternFigures, Report, SizeFigures, SweepFigures, Table};
+pub use report::{Figures, Limit, Line, OwnFigures, PatternFigures, Report, SizeFigures, Subject};
+pub use report::{SweepFigures, Table};
 pub use task_times::{Spread, StageFigures, TaskTimesFigures};
 
 /// How a bench is run.

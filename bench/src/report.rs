@@ -93,42 +93,22 @@ pub enum Figures {
         /// One per pattern and width.
         patterns: Vec<PatternFigures>,
     },
-    /// `logistic`
-    Logistic {
-        /// Of the samples.
+    /// `logistic`, `kmeans` and `pagerank`
+    Iterations {
+        /// What is iterated over.
+        #[serde(flatten)]
+        subject: Subject,
+        /// Of the samples; in `pagerank` of vertices, and as many of edges.
         partitions: u32,
-        /// One pass over the data, one update of the weights.
+        /// One pass over the data, and what follows from it: an update of the weights, a move of the centres, the rule.
         ms_per_iteration: Figure,
-        /// One gradient by the loop that anyone would write first, on one thread.
-        plain_loop_ms: Figure,
-        /// One gradient by the best bare loop, on as many threads.
-        bare_loop_ms: Figure,
-        /// The input's bytes ÷ the best read-only bandwidth of the run.
-        ideal_ms: Figure,
-        /// Ideal ÷ ours.
-        share_of_ideal: Figure,
-        /// Tasks that the engine ran per second, over all threads.
-        tasks_per_s: Figure,
-        /// Which limit is nearer.
-        bound_by: &'static str,
-        /// Most memory that was resident at once.
-        peak_rss_bytes: u64,
-    },
-    /// `kmeans`
-    KMeans {
-        /// Centres.
-        k: usize,
-        /// Of the samples.
-        partitions: u32,
-        /// One pass over the data, one move of the centres.
-        ms_per_iteration: Figure,
-        /// One iteration by the loop that anyone would write first, on one thread. It takes so long that it
+        /// One iteration by the loop that anyone would write first, on one thread. In `kmeans` it takes so long that it
         /// has fewer samples where centres are many.
         plain_loop_ms: Figure,
         /// One iteration by the best bare loop, on as many threads.
         bare_loop_ms: Figure,
-        /// The longer of two: the input's bytes ÷ the best read-only bandwidth of the run, and an iteration's
-        /// arithmetic ÷ the run's peak.
+        /// The input's bytes ÷ the best read-only bandwidth of the run; in `kmeans` an iteration's arithmetic ÷ the run's
+        /// peak, where that is longer; in `pagerank` as many gathers as there are edges, from a table of 1 MB.
         ideal_ms: Figure,
         /// Ideal ÷ ours.
         share_of_ideal: Figure,
@@ -136,47 +116,11 @@ pub enum Figures {
         tasks_per_s: Figure,
         /// Which limit is nearer.
         bound_by: &'static str,
-        /// Arithmetic of an iteration ÷ its median time.
-        gflops: f64,
-        /// Most memory that was resident at once.
+        /// Most memory that was resident at once; in `pagerank` during the first run.
         peak_rss_bytes: u64,
-    },
-    /// `pagerank`
-    PageRank {
-        /// Which graph.
-        graph: &'static str,
-        /// Of ranks, of the table that is gathered from, and of the loops.
-        dtype: &'static str,
-        /// Vertices.
-        vertices: usize,
-        /// Directed edges.
-        edges: usize,
-        /// Partitions of vertices, and as many of edges.
-        partitions: u32,
-        /// One pass over the edges, and the rule.
-        ms_per_iteration: Figure,
-        /// One iteration by the loop that anyone would write first, on one thread.
-        plain_loop_ms: Figure,
-        /// One iteration by the best bare pull loop, on as many threads.
-        bare_loop_ms: Figure,
-        /// As many gathers as there are edges, from a table of 1 MB, by the best loop on as many threads.
-        ideal_ms: Figure,
-        /// Ideal ÷ ours.
-        share_of_ideal: Figure,
-        /// Edges ÷ the time of an iteration.
-        edges_per_s: Figure,
-        /// Gathers from a table of 1 MB, by the best loop on as many threads.
-        gathers_per_s: Figure,
-        /// Tasks that the engine ran per second, over all threads.
-        tasks_per_s: Figure,
-        /// From the arrays to the edges in their partitions.
-        dealing_ms: Figure,
-        /// Most memory beyond the arrays of sources and targets at once ÷ edges, in the first run.
-        added_bytes_per_edge: f64,
-        /// Which limit is nearer.
-        bound_by: &'static str,
-        /// Most memory that was resident at once during that run.
-        peak_rss_bytes: u64,
+        /// What one of them has beside.
+        #[serde(flatten)]
+        own: Option<OwnFigures>,
     },
     /// `logistic`, `kmeans` and `pagerank` on workers
     OnWorkers {
@@ -184,15 +128,9 @@ pub enum Figures {
         workers: u32,
         /// Of each.
         threads_per_worker: u32,
-        /// Centres of `kmeans`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        k: Option<usize>,
-        /// Which graph of `pagerank`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        graph: Option<&'static str>,
-        /// Of ranks in `pagerank`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        dtype: Option<&'static str>,
+        /// What is iterated over.
+        #[serde(flatten)]
+        subject: Subject,
         /// Of the samples, or of vertices.
         partitions: u32,
         /// On the workers.
@@ -256,21 +194,55 @@ pub enum Figures {
     },
     /// `logistic`, `kmeans` and `pagerank` with several numbers of partitions
     Sweep {
-        /// Centres of `kmeans`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        k: Option<usize>,
-        /// Which graph of `pagerank`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        graph: Option<&'static str>,
-        /// Of ranks and of the table that is gathered from, in `pagerank`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        dtype: Option<&'static str>,
+        /// What is iterated over.
+        #[serde(flatten)]
+        subject: Subject,
         /// As in the bench without a sweep.
         ideal_ms: Figure,
         /// Which limit that is.
         bound_by: &'static str,
         /// From few partitions to many.
         sweep: Vec<SweepFigures>,
+    },
+}
+
+/// What `logistic`, `kmeans` and `pagerank` iterate over: those of a bench's options that say it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Subject {
+    /// Centres of `kmeans`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k: Option<usize>,
+    /// Which graph of `pagerank`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<&'static str>,
+    /// In `pagerank`, of ranks, of the table that is gathered from, and of the loops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<&'static str>,
+}
+
+/// Figures of iterations that one bench has.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum OwnFigures {
+    /// `kmeans`
+    KMeans {
+        /// Arithmetic of an iteration ÷ its median time.
+        gflops: f64,
+    },
+    /// `pagerank`
+    PageRank {
+        /// Vertices.
+        vertices: usize,
+        /// Directed edges.
+        edges: usize,
+        /// Edges ÷ the time of an iteration.
+        edges_per_s: Figure,
+        /// Gathers from a table of 1 MB, by the best loop on as many threads.
+        gathers_per_s: Figure,
+        /// From the arrays to the edges in their partitions.
+        dealing_ms: Figure,
+        /// Most memory beyond the arrays of sources and targets at once ÷ edges, in the first run.
+        added_bytes_per_edge: f64,
     },
 }
 
@@ -429,6 +401,13 @@ pub(crate) fn share_of_ideal(measured: &Measured, ours: &str, ideal: &str, scale
         })
         .collect();
     Figure::of(&shares)
+}
+
+/// The one ÷ the other, within each round.
+pub(crate) fn over(measured: &Measured, one: &str, other: &str) -> Figure {
+    let pairs = measured.samples(one).iter().zip(measured.samples(other));
+    let ratios: Vec<f64> = pairs.map(|(one, other)| one / other).collect();
+    Figure::of(&ratios)
 }
 
 /// The loops of limits, in another unit.

@@ -11,7 +11,9 @@ use brambling::program::Program;
 use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings, TaskTimes};
 use brambling_machine::cpu::{self, Processor};
 use brambling_machine::measure::Measured;
+use brambling_machine::probes::{indirect_call_ns, polled_round_trip_us, spin_round_trip_us};
 use brambling_machine::{IsaLevel, Rounds};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// What the closures of the rounds share.
@@ -71,20 +73,16 @@ impl<'a> Session<'a> {
     }
 
     /// Seven rounds; one when only the bench itself is tried.
-    pub(crate) fn rounds<'r>(&self) -> Rounds<'r, Session<'a>> {
-        if self.options.smoke {
-            Rounds::new().rounds(1).repeats_max(0)
-        } else {
-            Rounds::new()
-        }
+    pub(crate) fn rounds<'r>(&self) -> Samples<'r, 'a> {
+        Samples(match self.options.smoke {
+            true => Rounds::new().rounds(1).repeats_max(0),
+            false => Rounds::new(),
+        })
     }
 
     /// Runs rounds to their end, or to the first error.
-    pub(crate) fn measure(
-        &mut self,
-        rounds: Rounds<'_, Session<'a>>,
-    ) -> Result<Measured, BenchError> {
-        let measured = rounds.run(self);
+    pub(crate) fn measure(&mut self, rounds: Samples<'_, 'a>) -> Result<Measured, BenchError> {
+        let measured = rounds.0.run(self);
         match self.failed.take() {
             Some(error) => Err(error),
             None => Ok(measured),
@@ -92,10 +90,7 @@ impl<'a> Session<'a> {
     }
 
     /// Takes a sample, unless something has gone wrong before.
-    pub(crate) fn sample(
-        &mut self,
-        take: impl FnOnce(&mut Self) -> Result<f64, BenchError>,
-    ) -> f64 {
+    fn sample(&mut self, take: impl FnOnce(&mut Self) -> Result<f64, BenchError>) -> f64 {
         if self.failed.is_none() && (self.interrupted)() {
             self.failed = Some(BenchError::Interrupted);
         }
@@ -266,6 +261,101 @@ impl<'a> Session<'a> {
             tables: Vec::new(),
         }
     }
+}
+
+/// Rounds of samples of which each can fail: after the first that does nothing is measured.
+pub(crate) struct Samples<'r, 'a>(Rounds<'r, Session<'a>>);
+
+impl<'r, 'a> Samples<'r, 'a> {
+    /// A loop of a group of limits, of which the best counts.
+    pub(crate) fn limit(
+        self,
+        group: &str,
+        name: &str,
+        mut take: impl FnMut(&mut Session<'a>) -> Result<f64, BenchError> + 'r,
+    ) -> Self {
+        let sample = move |session: &mut Session<'a>| session.sample(&mut take);
+        Samples(self.0.limit(group, name, sample))
+    }
+
+    /// The limit that a probe measures.
+    pub(crate) fn beside(self, probe: &Probe) -> Self {
+        let take = probe.take;
+        self.limit(probe.name, probe.name, move |session| {
+            take().map_err(|error| session.system(error))
+        })
+    }
+
+    /// What is measured once a round.
+    pub(crate) fn ours(
+        self,
+        name: &str,
+        mut take: impl FnMut(&mut Session<'a>) -> Result<f64, BenchError> + 'r,
+    ) -> Self {
+        let sample = move |session: &mut Session<'a>| session.sample(&mut take);
+        Samples(self.0.ours(name, sample))
+    }
+
+    /// What an earlier sample of the round has noted.
+    pub(crate) fn noted(self, name: &str, noted: &'r Cell<f64>) -> Self {
+        self.ours(name, |_| Ok(noted.get()))
+    }
+
+    /// No round is repeated.
+    pub(crate) fn no_repeats(self) -> Self {
+        Samples(self.0.repeats_max(0))
+    }
+}
+
+/// A limit that one probe of the machine measures.
+pub(crate) struct Probe {
+    pub(crate) name: &'static str,
+    line: &'static str,
+    take: fn() -> std::io::Result<f64>,
+}
+
+/// In microseconds.
+pub(crate) const SPIN: Probe = Probe {
+    name: "spin-round-trip",
+    line: "limit: a word to another core and back",
+    take: || Ok(spin_round_trip_us()),
+};
+
+/// In microseconds.
+pub(crate) const POLLED: Probe = Probe {
+    name: "polled-round-trip",
+    line: "limit: a word over loopback TCP and back, polled",
+    take: polled_round_trip_us,
+};
+
+/// In nanoseconds.
+pub(crate) const CALL: Probe = Probe {
+    name: "indirect-call",
+    line: "limit: an indirect call",
+    take: || Ok(indirect_call_ns()),
+};
+
+impl Probe {
+    /// What it found, as a limit and as a line, in a unit that is `scale` times the probe's.
+    pub(crate) fn found(
+        &self,
+        measured: &Measured,
+        scale: f64,
+        unit: &'static str,
+    ) -> (Limit, Line) {
+        let limit = limit(measured, self.name, scale, unit);
+        let line = Line::new(self.line, limit.figure, unit);
+        (limit, line)
+    }
+}
+
+/// What a turn takes, by two jobs of so many turns: what a job costs to begin is in both.
+pub(crate) fn of_a_turn(
+    [few, many]: [u64; 2],
+    mut job: impl FnMut(u64) -> Result<f64, BenchError>,
+) -> Result<f64, BenchError> {
+    let (short, long) = (job(few)?, job(many)?);
+    Ok((long - short) / (many - few) as f64)
 }
 
 /// Rounds of one or several measurements.

@@ -10,10 +10,10 @@ use crate::BenchError;
 use crate::cluster::Running;
 use crate::described::Described;
 use crate::report::{Figures, Line, Report, ratio};
-use crate::session::{Counts, Session, limit};
+use crate::session::{Counts, POLLED, SPIN, Session, of_a_turn};
 use brambling::prelude::*;
+use brambling_machine::Figure;
 use brambling_machine::measure::Measured;
-use brambling_machine::probes::{polled_round_trip_us, spin_round_trip_us};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
@@ -26,113 +26,86 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
         // What a job costs to begin varies by milliseconds: as much as thousands of turns.
         return on_workers(session, workers, turns * 20);
     }
-    let mut rounds =
-        session
-            .rounds()
-            .limit("spin", "spin-round-trip", |session: &mut Session<'_>| {
-                session.sample(|_| Ok(spin_round_trip_us()))
-            });
+    let mut rounds = session.rounds().beside(&SPIN);
     for (shards, name) in SHARDS {
         // Not a limit of the machine: it costs nothing to wait for nobody.
         rounds = rounds
-            .ours(&format!("plain-loop-{name}"), move |session| {
-                session.sample(|session| plain_loop_us(session, shards, turns * 20))
+            .ours(&plain(name), move |session| {
+                plain_loop_us(session, shards, turns * 20)
             })
             .ours(name, move |session| {
-                session.sample(|session| us_per_iteration(session, shards, turns))
+                us_per_iteration(session, shards, turns)
             });
     }
     let measured = session.measure(rounds)?;
-    let spin = measured.figure("spin-round-trip");
-    let by_shards = |figure: &dyn Fn(&Measured, &str) -> brambling_machine::Figure| {
-        SHARDS
-            .map(|(_, name)| (name, figure(&measured, name)))
-            .into_iter()
-            .collect::<BTreeMap<_, _>>()
-    };
-    let ours = by_shards(&|measured, name| measured.figure(name));
-    let plain = by_shards(&|measured, name| measured.figure(&format!("plain-loop-{name}")));
-    let mut lines = Vec::new();
-    for (name, figure) in &ours {
-        let line = Line::new(format!("an iteration of {name} shards"), *figure, "us");
-        lines.push(line.note(ratio(*figure, spin, "a spin round trip")));
-    }
-    for (name, figure) in &plain {
-        let line = Line::new(
-            format!("one thread, plain loop, {name} values"),
-            *figure,
-            "us",
-        );
-        lines.push(line.note("waits for nobody"));
-    }
-    lines.push(Line::new(
-        "limit: a word to another core and back",
-        spin,
-        "us",
-    ));
+    let (limit, limit_line) = SPIN.found(&measured, 1.0, "us");
+    let (us_per_iteration, mut lines) = iterations(&measured, limit.figure, "a spin round trip");
+    let plain_loop_us = SHARDS.map(|(_, name)| (name, measured.figure(&plain(name))));
+    lines.extend(plain_loop_us.iter().map(|(name, figure)| {
+        let name = format!("one thread, plain loop, {name} values");
+        Line::new(name, *figure, "us").note("waits for nobody")
+    }));
+    lines.push(limit_line);
     let figures = Figures::Barrier {
-        us_per_iteration: ours,
-        spin_round_trip_us: spin,
-        plain_loop_us: plain,
+        us_per_iteration,
+        spin_round_trip_us: limit.figure,
+        plain_loop_us: plain_loop_us.into(),
     };
-    let limits = vec![limit(&measured, "spin-round-trip", 1.0, "us")];
-    Ok(session.report(Counts::of([&measured]), figures, limits, lines))
+    Ok(session.report(Counts::of([&measured]), figures, vec![limit], lines))
+}
+
+fn plain(name: &str) -> String {
+    format!("plain-loop-{name}")
+}
+
+/// Iterations by number of shards, and a line for each.
+fn iterations(
+    measured: &Measured,
+    trip: Figure,
+    of: &str,
+) -> (BTreeMap<&'static str, Figure>, Vec<Line>) {
+    let figures = SHARDS.map(|(_, name)| (name, measured.figure(name)));
+    let line = |(name, figure): &(&str, Figure)| {
+        let line = Line::new(format!("an iteration of {name} shards"), *figure, "us");
+        line.note(ratio(*figure, trip, of))
+    };
+    let lines = figures.iter().map(line).collect();
+    (figures.into(), lines)
 }
 
 /// The same loop over the workers of a cluster.
 fn on_workers(session: &mut Session<'_>, workers: u32, turns: u64) -> Result<Report, BenchError> {
     let running = &session.start_workers(workers)?;
-    let mut rounds = session.rounds().limit(
-        "round-trip",
-        "polled-round-trip",
-        |session: &mut Session<'_>| {
-            session.sample(|session| polled_round_trip_us().map_err(|error| session.system(error)))
-        },
-    );
+    let mut rounds = session.rounds().beside(&POLLED);
     for (shards, name) in SHARDS {
         rounds = rounds.ours(name, move |session| {
-            session.sample(|session| us_on_workers(session, running, shards, turns))
+            us_on_workers(session, running, shards, turns)
         });
     }
     let measured = session.measure(rounds)?;
-    let trip = measured.figure("polled-round-trip");
-    let figures = SHARDS.map(|(_, name)| (name, measured.figure(name)));
-    let mut lines: Vec<Line> = figures
-        .iter()
-        .map(|(name, figure)| {
-            let line = Line::new(format!("an iteration of {name} shards"), *figure, "us");
-            line.note(ratio(*figure, trip, "a polled round trip"))
-        })
-        .collect();
-    lines.push(Line::new(
-        "limit: a word over loopback TCP and back, polled",
-        trip,
-        "us",
-    ));
+    let (limit, limit_line) = POLLED.found(&measured, 1.0, "us");
+    let (us_per_iteration, mut lines) = iterations(&measured, limit.figure, "a polled round trip");
+    lines.push(limit_line);
     let figures = Figures::BarrierOnWorkers {
         workers,
-        us_per_iteration: figures.into_iter().collect(),
-        polled_round_trip_us: trip,
+        us_per_iteration,
+        polled_round_trip_us: limit.figure,
     };
-    let limits = vec![limit(&measured, "polled-round-trip", 1.0, "us")];
-    Ok(session.report(Counts::of([&measured]), figures, limits, lines))
+    Ok(session.report(Counts::of([&measured]), figures, vec![limit], lines))
 }
 
-/// The difference of two jobs of which one has ten times as many turns: what a job costs to begin is in both.
 fn us_on_workers(
     session: &mut Session<'_>,
     running: &Running,
     shards: u32,
     turns: u64,
 ) -> Result<f64, BenchError> {
-    let mut took = [0.0; 2];
-    for (took, turns) in took.iter_mut().zip([turns / 10, turns]) {
+    of_a_turn([turns / 10, turns], |turns| {
         let (p, shared) = program(shards, turns);
         let described = Described::Barrier { shards, turns };
         let outcome = session.run_on(running, p, &described)?;
-        *took = check(session, outcome, &shared, shards, turns)?;
-    }
-    Ok((took[1] - took[0]) * 1e6 / (turns - turns / 10) as f64)
+        Ok(check(session, outcome, &shared, shards, turns)? * 1e6)
+    })
 }
 
 fn us_per_iteration(session: &mut Session<'_>, shards: u32, turns: u64) -> Result<f64, BenchError> {

@@ -11,10 +11,9 @@ use crate::BenchError;
 use crate::cluster::{Load, Running};
 use crate::described::Described;
 use crate::report::{Figures, Line, LoadFigures, Report};
-use crate::session::{Counts, Session, limit};
+use crate::session::{CALL, Counts, Session};
 use brambling_machine::Figure;
 use brambling_machine::measure::Measured;
-use brambling_machine::probes::indirect_call_ns;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -72,22 +71,14 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
 
 fn measure(session: &mut Session<'_>, cases: &[Case<'_>]) -> Result<Measured, BenchError> {
     // What is counted does not change when the machine slows down.
-    let mut rounds = session.rounds().repeats_max(0).limit(
-        "call",
-        "indirect-call",
-        |session: &mut Session<'_>| session.sample(|_| Ok(indirect_call_ns())),
-    );
+    let mut rounds = session.rounds().no_repeats().beside(&CALL);
     for case in cases {
         rounds = rounds
             .ours(&case.name("messages"), |session| {
-                session.sample(|session| messages_per_s(session, case))
+                messages_per_s(session, case)
             })
-            .ours(&case.name("cpu"), |session| {
-                session.sample(|_| Ok(case.cpu_share.get()))
-            })
-            .ours(&case.name("moves"), |session| {
-                session.sample(|_| Ok(case.moves_per_s.get()))
-            });
+            .noted(&case.name("cpu"), &case.cpu_share)
+            .noted(&case.name("moves"), &case.moves_per_s);
     }
     session.measure(rounds)
 }
@@ -168,8 +159,8 @@ fn report(session: &Session<'_>, measured: &Measured, cases: &[Case<'_>]) -> Rep
         messages_over_tasks,
         cpu_over_tasks,
     };
-    let limits = vec![limit(measured, "indirect-call", 1.0, "ns")];
-    session.report(Counts::of([measured]), figures, limits, lines)
+    let (limit, _) = CALL.found(measured, 1.0, "ns");
+    session.report(Counts::of([measured]), figures, vec![limit], lines)
 }
 
 /// The most ÷ the least over numbers of tasks, of the workers for which that is most.

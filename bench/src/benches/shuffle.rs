@@ -10,10 +10,11 @@ use crate::cluster::Running;
 use crate::described::Described;
 use crate::limits::sockets::{self, Kind, Loop};
 use crate::report::{Figures, Line, Report, SizeFigures};
-use crate::session::{Counts, Session};
+use crate::session::{Counts, Session, of_a_turn};
 use brambling::operators::{numerics, simd};
 use brambling::prelude::*;
 use brambling_machine::Figure;
+use brambling_machine::measure::Measured;
 use std::sync::Arc;
 
 const WORKERS: u32 = 2;
@@ -61,20 +62,18 @@ fn measure(
     session: &mut Session<'_>,
     running: &Running,
     size: &Size,
-) -> Result<(brambling_machine::measure::Measured, SizeFigures), BenchError> {
+) -> Result<(Measured, SizeFigures), BenchError> {
     let places = &session.places.clone();
     let mut rounds = session.rounds();
     let loops = [Kind::Tcp, Kind::Unix].map(Loop::all);
     for raw in loops.into_iter().flatten() {
-        rounds = rounds.limit("raw", raw.name(), move |session: &mut Session<'_>| {
-            session.sample(|session| {
-                let seconds = sockets::exchange(raw, places, size.message_bytes, size.turns);
-                seconds.map_err(|error| session.system(error))
-            })
+        rounds = rounds.limit("raw", raw.name(), move |session| {
+            let seconds = sockets::exchange(raw, places, size.message_bytes, size.turns);
+            seconds.map_err(|error| session.system(error))
         });
     }
     let rounds = rounds.ours("engine", move |session| {
-        session.sample(|session| seconds_a_turn(session, running, size))
+        seconds_a_turn(session, running, size)
     });
     let measured = session.measure(rounds)?;
     let [tcp, unix] = loops.map(|all| measured.best(all.iter().map(|raw| raw.name())).1);
@@ -119,16 +118,13 @@ fn lines_of(size: &SizeFigures) -> [Line; 3] {
     ]
 }
 
-/// The difference of two jobs of which one has three times as many turns: what a job costs to begin is in both.
 fn seconds_a_turn(
     session: &mut Session<'_>,
     running: &Running,
     size: &Size,
 ) -> Result<f64, BenchError> {
     let words = size.message_bytes / size_of::<f64>();
-    let mut took = [0.0; 2];
-    let turns = [size.turns / 2, size.turns + size.turns / 2];
-    for (took, turns) in took.iter_mut().zip(turns) {
+    of_a_turn([size.turns / 2, size.turns + size.turns / 2], |turns| {
         let (program, sums) = program(words, turns);
         let described = Described::Shuffle { words, turns };
         let mut outcome = session.run_on(running, program, &described)?;
@@ -139,9 +135,8 @@ fn seconds_a_turn(
         session.check(sums == expected, || {
             format!("the pieces add up to {sums:?}, not {expected:?}")
         })?;
-        *took = outcome.tally().wall.as_secs_f64();
-    }
-    Ok((took[1] - took[0]) / (turns[1] - turns[0]) as f64)
+        Ok(outcome.tally().wall.as_secs_f64())
+    })
 }
 
 /// What the pieces of a shard are full of.

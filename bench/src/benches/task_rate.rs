@@ -11,12 +11,12 @@ use crate::BenchError;
 use crate::cluster::Running;
 use crate::described::Described;
 use crate::report::{Figures, Line, Report, ratio};
-use crate::session::{Counts, Session, limit};
+use crate::session::{CALL, Counts, Session, limit, of_a_turn};
 use crate::sweep::{Point, Sweep};
 use brambling::Tally;
 use brambling::prelude::*;
 use brambling_machine::crew;
-use brambling_machine::probes::{indirect_call_ns, process_cpu_time};
+use brambling_machine::probes::process_cpu_time;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -30,39 +30,35 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     }
     let rounds = session
         .rounds()
-        .limit("call", "indirect-call", |session: &mut Session<'_>| {
-            session.sample(|_| Ok(indirect_call_ns()))
+        .beside(&CALL)
+        .limit("plain", "plain-loop", move |session| {
+            plain_loop_ns(session, turns)
         })
-        .limit("plain", "plain-loop", |session| {
-            session.sample(|session| plain_loop_ns(session, turns))
-        })
-        .ours("task", |session| {
-            session.sample(|session| ns_per_task(session, turns))
-        })
-        .ours("task-at-10pct", |session| {
-            session.sample(ns_per_task_at_10pct)
-        });
+        .ours("task", move |session| core_ns(session, turns, 0))
+        .ours("task-at-10pct", |session| ns_per_task_at_10pct(session));
     let measured = session.measure(rounds)?;
-    let call = measured.figure("indirect-call");
-    let plain = measured.figure("plain-loop");
+    let (call, call_line) = CALL.found(&measured, 1.0, "ns");
+    let plain = limit(&measured, "plain-loop", 1.0, "ns");
     let task = measured.figure("task");
     let rate = measured.figure("task-at-10pct").rate(1e9);
     let figures = Figures::TaskRate {
         ns_per_task: task,
         tasks_per_s_per_core_at_10pct: rate,
-        indirect_call_ns: call,
-        plain_loop_ns: plain,
+        indirect_call_ns: call.figure,
+        plain_loop_ns: plain.figure,
     };
-    let limits = vec![
-        limit(&measured, "indirect-call", 1.0, "ns"),
-        limit(&measured, "plain-loop", 1.0, "ns"),
-    ];
     let lines = vec![
-        Line::new("a task, of one core", task, "ns").note(ratio(task, call, "an indirect call")),
+        Line::new("a task, of one core", task, "ns").note(ratio(
+            task,
+            call.figure,
+            "an indirect call",
+        )),
         Line::new("tasks a core at 10 % overhead", rate.scaled(1e-6), "M/s"),
-        Line::new("one thread, plain loop", plain, "ns").note("the same kernels, called in a row"),
-        Line::new("limit: an indirect call", call, "ns"),
+        Line::new("one thread, plain loop", plain.figure, "ns")
+            .note("the same kernels, called in a row"),
+        call_line,
     ];
+    let limits = vec![call, plain];
     Ok(session.report(Counts::of([&measured]), figures, limits, lines))
 }
 
@@ -72,16 +68,14 @@ fn on_workers(session: &mut Session<'_>, workers: u32, turns: u64) -> Result<Rep
     let per_worker = session.options.threads.unwrap_or(1) * SHARDS_PER_CORE;
     let rounds = session
         .rounds()
-        .limit("call", "indirect-call", |session: &mut Session<'_>| {
-            session.sample(|_| Ok(indirect_call_ns()))
-        })
+        .beside(&CALL)
         .ours("one", move |session| {
-            session.sample(|session| cpu_ns_per_task(session, one, per_worker, turns))
+            cpu_ns_per_task(session, one, per_worker, turns)
         })
         .ours("all", move |session| {
             // As long a job: all of them share this machine's CPUs.
             let turns = (turns / u64::from(workers)).max(1);
-            session.sample(|session| cpu_ns_per_task(session, all, workers * per_worker, turns))
+            cpu_ns_per_task(session, all, workers * per_worker, turns)
         });
     let measured = session.measure(rounds)?;
     let (one, all) = (measured.figure("one"), measured.figure("all"));
@@ -90,7 +84,7 @@ fn on_workers(session: &mut Session<'_>, workers: u32, turns: u64) -> Result<Rep
         cpu_ns_per_task: all,
         one_worker_cpu_ns_per_task: one,
     };
-    let limits = vec![limit(&measured, "indirect-call", 1.0, "ns")];
+    let (limit, _) = CALL.found(&measured, 1.0, "ns");
     let lines = vec![
         Line::new(
             format!("CPU time of a task on {workers} workers"),
@@ -100,18 +94,16 @@ fn on_workers(session: &mut Session<'_>, workers: u32, turns: u64) -> Result<Rep
         .note(ratio(all, one, "that on one")),
         Line::new("on one worker", one, "ns"),
     ];
-    Ok(session.report(Counts::of([&measured]), figures, limits, lines))
+    Ok(session.report(Counts::of([&measured]), figures, vec![limit], lines))
 }
 
-/// The difference of two jobs of which one has three times as many turns: what a job costs to begin is in both.
 fn cpu_ns_per_task(
     session: &mut Session<'_>,
     running: &Running,
     shards: u32,
     turns: u64,
 ) -> Result<f64, BenchError> {
-    let mut spent = [0.0; 2];
-    for (spent, turns) in spent.iter_mut().zip([turns, 3 * turns]) {
+    let of_a_turn = of_a_turn([turns, 3 * turns], |turns| {
         let before = cpu_ns(session, running)?;
         let (program, counters) = program(shards, turns, 0);
         let described = Described::TaskRate {
@@ -121,9 +113,9 @@ fn cpu_ns_per_task(
         };
         let outcome = session.run_on(running, program, &described)?;
         check(session, outcome, &counters, shards, turns)?;
-        *spent = cpu_ns(session, running)? - before;
-    }
-    Ok((spent[1] - spent[0]) / (2 * turns * STAGES * u64::from(shards)) as f64)
+        Ok(cpu_ns(session, running)? - before)
+    })?;
+    Ok(of_a_turn / (STAGES * u64::from(shards)) as f64)
 }
 
 /// CPU time of all workers since they began, in nanoseconds.
@@ -178,10 +170,6 @@ pub(crate) fn check(
         format!("{} tasks were retired, not {tasks}", tally.tasks)
     })?;
     Ok((tally, tasks))
-}
-
-fn ns_per_task(session: &mut Session<'_>, turns: u64) -> Result<f64, BenchError> {
-    core_ns(session, turns, 0)
 }
 
 /// One thread, one call after another through a table: what the program says, without an engine.

@@ -3,12 +3,9 @@
 use super::data::Data;
 use crate::BenchError;
 use crate::benches::iterations;
-use crate::limits::kmeans::{
-    BareLoop, Centre, FEATURES, Members, Problem, agree, plain_labels, plain_loop,
-};
+use crate::limits::kmeans::{BareLoop, Centre, FEATURES, Members, agree, plain_labels, plain_loop};
 use crate::session::{How, Session};
 use brambling::ml::{FittedKMeans, KMeans};
-use brambling_machine::IsaLevel;
 
 /// By how much results may differ: additions in another order, and nothing else.
 pub(super) const AGREEMENT: f64 = 1e-9;
@@ -28,20 +25,15 @@ pub(super) fn fit(
     session: &mut Session<'_>,
     data: &Data,
     start: &[Centre],
-    iterations: u64,
+    count: u64,
     how: &How,
 ) -> Result<FittedKMeans, BenchError> {
-    let model = model(iterations);
+    let model = model(count);
     let (x, centres) = (data.x.clone(), start.as_flattened().to_vec());
     let fitted = session.fit(how, |options, caller| {
         model.fit(x, FEATURES, centres, options, caller)
     })?;
-    session.check(fitted.iterations == iterations, || {
-        format!(
-            "{} iterations were done, not {iterations}",
-            fitted.iterations
-        )
-    })?;
+    iterations::all_done(session, fitted.iterations, count)?;
     Ok(fitted)
 }
 
@@ -49,16 +41,16 @@ pub(super) fn fit(
 pub(super) fn all_agree(
     session: &mut Session<'_>,
     data: &Data,
-    problem: &Problem<'_>,
     start: &[Centre],
 ) -> Result<Members, BenchError> {
     labels_agree(session, data, start)?;
-    let right = plain_loop(problem, start);
+    let right = plain_loop(data.rows(), start);
     moves_agree(session, data, start, 1, &right.means(start))?;
     // Later iterations need another witness: the plain loop would take too long for many centres.
-    let third = widest().iterate(problem, start, &session.places, 3);
+    let widest = BareLoop::widest();
+    let third = widest.iterate(data.rows(), start, &session.places, 3);
     session.check(third.first.agrees_with(&right, AGREEMENT), || {
-        disagreement(widest(), &third.first, &right)
+        disagreement(widest, &third.first, &right)
     })?;
     moves_agree(session, data, start, 3, &third.centres)?;
     Ok(right)
@@ -66,13 +58,12 @@ pub(super) fn all_agree(
 
 fn labels_agree(session: &Session<'_>, data: &Data, start: &[Centre]) -> Result<(), BenchError> {
     let rows = &data.rows()[..LABELLED_ROWS.min(data.rows().len())];
-    let problem = Problem::new(rows.as_flattened());
-    let right = plain_labels(&problem, start);
+    let right = plain_labels(rows, start);
     for bare in BareLoop::available() {
-        let labels = bare.labels(&problem, start);
+        let labels = bare.labels(rows, start);
         let wrong = labels.iter().zip(&right).position(|(a, b)| a != b);
         session.check(labels.len() == right.len() && wrong.is_none(), || {
-            format!("{} labels row {wrong:?} differently", bare.name())
+            format!("{} labels row {wrong:?} differently", bare.name)
         })?;
     }
     Ok(())
@@ -97,15 +88,6 @@ fn moves_agree(
 pub(super) fn disagreement(bare: BareLoop, found: &Members, right: &Members) -> String {
     let pairs = found.counts.iter().zip(&right.counts);
     let differing = pairs.filter(|(a, b)| a != b).count();
-    let name = bare.name();
+    let name = bare.name;
     format!("{name}: {differing} counts differ from the plain loop's, or a sum does")
-}
-
-/// The loop for the best instruction set.
-fn widest() -> BareLoop {
-    match IsaLevel::detect() {
-        IsaLevel::V4 => BareLoop::Avx512Columns,
-        IsaLevel::V3 => BareLoop::Avx2,
-        IsaLevel::V2 => BareLoop::Scalar,
-    }
 }

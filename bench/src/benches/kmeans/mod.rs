@@ -9,26 +9,22 @@
 mod check;
 mod data;
 
-use super::iterations::{self, Ideal, Job, Subject};
+use super::iterations::{self, Ideal, Iterative, Job, Own, Summary};
 use crate::BenchError;
 use crate::benches::made::Made;
 use crate::described::Described;
-use crate::limits::kmeans::{BareLoop, Centre, FEATURES, Members, Problem, plain_loop};
-use crate::report::{
-    Figures, Line, Report, limit_lines, limits, memory_line, ratio, share_of_ideal,
-};
-use crate::session::{Counts, How, Session};
+use crate::limits::CHUNK_ROWS;
+use crate::limits::kmeans::{BareLoop, Centre, FEATURES, Members, plain_loop};
+use crate::report::{Limit, OwnFigures, Report, Subject, limits, ratio};
+use crate::session::{How, Samples, Session};
 use brambling::RunOptions;
-use brambling::operators::ml::logistic_regression::partitions_of;
 use brambling::program::Program;
 use brambling_machine::measure::Measured;
-use brambling_machine::probes::{
-    ReadLoop, flops_per_ns, peak_rss_bytes, read_bandwidth, reset_peak_rss,
-};
-use brambling_machine::{Figure, IsaLevel, Rounds};
+use brambling_machine::probes::{flops_per_ns, peak_rss_bytes, reset_peak_rss};
+use brambling_machine::{Figure, IsaLevel};
 use check::AGREEMENT;
 use data::Data;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
@@ -73,124 +69,41 @@ impl Sizes {
     }
 }
 
-/// What all closures of the rounds read.
+/// What all closures of the rounds read, and what they note.
 struct Given<'d> {
     sizes: Sizes,
     data: &'d Data,
-    problem: Problem<'d>,
+    slices: Vec<&'d [f64]>,
     start: Vec<Centre>,
     /// What the plain loop found by these centres.
     right: Members,
-}
-
-/// What the rounds gave, and what is measured beside them.
-struct Found {
-    measured: Measured,
-    plain: Figure,
-    /// Bare loops that were not measured again, once one had been twice as fast.
-    skipped: HashSet<&'static str>,
+    plain_ms: RefCell<Vec<f64>>,
+    slow: RefCell<Slow>,
 }
 
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
     let sizes = Sizes::of(session);
     reset_peak_rss();
-    let data = Data::generate(sizes.rows, session.threads as usize);
-    let (problem, start) = (Problem::new(&data.x), data.start(sizes.k));
-    let right = check::all_agree(session, &data, &problem, &start)?;
-    if iterations::is_sweep(session) {
-        return sweep(session, &sizes, &data, &problem, &start);
-    }
-    if session.options.workers.is_some() {
-        return on_workers(session, &sizes, &data, &problem, &start);
-    }
+    let data = &Data::generate(sizes.rows, session.threads as usize);
+    let start = data.start(sizes.k);
     let given = Given {
+        right: check::all_agree(session, data, &start)?,
         sizes,
-        data: &data,
-        problem,
+        data,
+        slices: data.x.chunks(CHUNK_ROWS * FEATURES).collect(),
         start,
-        right,
+        plain_ms: RefCell::default(),
+        slow: RefCell::default(),
     };
+    if let Some(report) = iterations::elsewhere(session, &given)? {
+        return Ok(report);
+    }
     let how = iterations::how(session);
-    let found = measure(session, &given, &how)?;
+    let measured = iterations::measure(session, &given, &how)?;
     let peak_rss = peak_rss_bytes().unwrap_or(0);
-    let times = iterations::task_times(session, &how, &|session, how| {
-        ours(session, &given.sizes, &data, &given.start, how)
-    })?;
-    let report = report(session, &given, &found, &how, peak_rss);
+    let times = iterations::task_times(session, &given, &how)?;
+    let report = report(session, &given, &measured, given.partitions(&how), peak_rss);
     Ok(report.with_task_times(times))
-}
-
-fn partitions(sizes: &Sizes, how: &How) -> u32 {
-    let own = || partitions_of(sizes.rows, FEATURES);
-    how.partitions.unwrap_or_else(own)
-}
-
-/// One search of as many iterations as a round has.
-fn ours(
-    session: &mut Session<'_>,
-    sizes: &Sizes,
-    data: &Data,
-    start: &[Centre],
-    how: &How,
-) -> Result<Job, BenchError> {
-    let fitted = check::fit(session, data, start, sizes.iterations, how)?;
-    Ok(Job {
-        ms_per_iteration: fitted.seconds_per_iteration() * 1e3,
-        tally: fitted.tally,
-        partitions: partitions(sizes, how),
-        found: fitted.centres,
-    })
-}
-
-/// Ours with several numbers of partitions, which must not change a bit, beside what reading and arithmetic take.
-fn sweep(
-    session: &mut Session<'_>,
-    sizes: &Sizes,
-    data: &Data,
-    problem: &Problem<'_>,
-    start: &[Centre],
-) -> Result<Report, BenchError> {
-    let (slices, places) = (problem.slices(), session.places.clone());
-    let rounds = with_ideals(session.rounds(), sizes, data, &slices, &places);
-    let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, start, how);
-    let (measured, sweep) = iterations::sweep(session, rounds, 0.0, &ours)?;
-    let limits = limits(&measured, reads().chain([ARITHMETIC]), 1.0, "ms");
-    let subject = Subject {
-        k: Some(sizes.k),
-        ..Subject::default()
-    };
-    Ok(iterations::sweep_report(
-        session,
-        subject,
-        &measured,
-        sweep,
-        &ideal(&measured),
-        limits,
-    ))
-}
-
-/// Ours on workers beside ours in one process, and what reading and arithmetic take.
-fn on_workers(
-    session: &mut Session<'_>,
-    sizes: &Sizes,
-    data: &Data,
-    problem: &Problem<'_>,
-    start: &[Centre],
-) -> Result<Report, BenchError> {
-    let (slices, places) = (problem.slices(), session.places.clone());
-    let rounds = with_ideals(session.rounds(), sizes, data, &slices, &places);
-    let described = |partitions| Described::KMeans {
-        k: sizes.k,
-        rows: sizes.rows,
-        iterations: sizes.iterations,
-        partitions,
-    };
-    let subject = Subject {
-        k: Some(sizes.k),
-        ..Subject::default()
-    };
-    let ours = |session: &mut Session<'_>, how: &How| ours(session, sizes, data, start, how);
-    iterations::on_workers(session, rounds, described, subject, &ours)
 }
 
 /// What a worker runs: it makes the data once.
@@ -210,91 +123,127 @@ pub(crate) fn program(
     program.map_err(|refused| format!("the fit was refused: {refused:?}"))
 }
 
-fn reads() -> impl Iterator<Item = &'static str> {
-    ReadLoop::available().into_iter().map(|read| read.name())
-}
-
-/// What an iteration has to do: to read the input, and to calculate.
-fn with_ideals<'r, 'a>(
-    mut rounds: Rounds<'r, Session<'a>>,
-    sizes: &Sizes,
-    data: &Data,
-    slices: &'r [&[f64]],
-    places: &'r [usize],
-) -> Rounds<'r, Session<'a>> {
-    let (bytes, flops) = (data.bytes(), sizes.flops());
-    for read in ReadLoop::available() {
-        rounds = rounds.limit("read", read.name(), move |session: &mut Session<'a>| {
-            // A byte per nanosecond is a gigabyte a second.
-            session.sample(|_| Ok(bytes / read_bandwidth(read, slices, places) / 1e6))
-        });
+impl Given<'_> {
+    fn partitions(&self, how: &How) -> u32 {
+        iterations::partitions_of_rows(self.sizes.rows, FEATURES, how)
     }
-    rounds.limit("flops", ARITHMETIC, move |session| {
-        session.sample(|_| Ok(flops / flops_per_ns(IsaLevel::detect(), places) / 1e6))
-    })
-}
 
-/// An iteration has to read and to calculate: both overlap, so the longer one counts.
-fn ideal(measured: &Measured) -> Ideal {
-    let (limit, ms) = measured.best(reads());
-    let arithmetic = measured.figure(ARITHMETIC);
-    if ms.median >= arithmetic.median {
-        let bound_by = "memory bandwidth";
-        return Ideal {
-            limit,
-            ms,
-            bound_by,
-        };
+    /// Mean milliseconds of a bare loop's iteration.
+    fn bare_ms(
+        &self,
+        session: &Session<'_>,
+        bare: BareLoop,
+        places: &[usize],
+    ) -> Result<f64, BenchError> {
+        let iterations = self.sizes.bare_iterations;
+        let found = bare.iterate(self.data.rows(), &self.start, places, iterations);
+        session.check(found.first.agrees_with(&self.right, AGREEMENT), || {
+            check::disagreement(bare, &found.first, &self.right)
+        })?;
+        Ok(iterations::mean_ms(&found.seconds))
     }
-    Ideal {
-        limit: ARITHMETIC,
-        ms: arithmetic,
-        bound_by: "compute",
+
+    /// Measures the plain loop in the first rounds, until it has its samples.
+    fn plain_if_due(&self, session: &Session<'_>) -> Result<f64, BenchError> {
+        let mut samples = self.plain_ms.borrow_mut();
+        if samples.len() < self.sizes.plain_samples {
+            let begin = Instant::now();
+            let members = plain_loop(self.data.rows(), &self.start);
+            let centres = members.means(&self.start);
+            let took = begin.elapsed();
+            let is_same = members == self.right && centres == self.right.means(&self.start);
+            session.check(is_same, || "the plain loop changed".into())?;
+            samples.push(took.as_secs_f64() * 1e3);
+        }
+        Ok(samples.last().copied().unwrap_or(1.0))
     }
 }
 
-fn measure(session: &mut Session<'_>, given: &Given<'_>, how: &How) -> Result<Found, BenchError> {
-    let places = &session.places.clone();
-    let slices = &given.problem.slices();
-    let seconds_per_task = &Cell::new(0.0);
-    let plain_ms = &RefCell::new(Vec::new());
-    let slow = &RefCell::new(Slow::default());
-    let mut rounds = with_ideals(session.rounds(), &given.sizes, given.data, slices, places);
-    for bare in BareLoop::available() {
-        rounds = rounds.limit("bare", bare.name(), move |session| {
-            session.sample(|session| {
-                let known = slow.borrow_mut().skip(bare);
-                if let Some(ms) = known {
+impl Iterative for Given<'_> {
+    /// Partitions must not change a bit.
+    const AGREEMENT: f64 = 0.0;
+
+    fn subject(&self) -> Subject {
+        Subject {
+            k: Some(self.sizes.k),
+            ..Subject::default()
+        }
+    }
+
+    fn described(&self, partitions: u32) -> Described {
+        Described::KMeans {
+            k: self.sizes.k,
+            rows: self.sizes.rows,
+            iterations: self.sizes.iterations,
+            partitions,
+        }
+    }
+
+    fn ours(&self, session: &mut Session<'_>, how: &How) -> Result<Job, BenchError> {
+        let fitted = check::fit(session, self.data, &self.start, self.sizes.iterations, how)?;
+        Ok(Job {
+            ms_per_iteration: fitted.seconds_per_iteration() * 1e3,
+            tally: fitted.tally,
+            partitions: self.partitions(how),
+            found: fitted.centres,
+            dealing_ms: 0.0,
+        })
+    }
+
+    /// To read the input, and to calculate.
+    fn with_ideals<'r, 'a>(
+        &'r self,
+        rounds: Samples<'r, 'a>,
+        places: &'r [usize],
+    ) -> Samples<'r, 'a> {
+        let flops = self.sizes.flops();
+        let rounds = iterations::with_reads(rounds, &self.slices, places);
+        rounds.limit("flops", ARITHMETIC, move |_| {
+            Ok(flops / flops_per_ns(IsaLevel::detect(), places) / 1e6)
+        })
+    }
+
+    fn limits(&self, measured: &Measured) -> Vec<Limit> {
+        let names = iterations::reads().chain([ARITHMETIC]);
+        limits(measured, names, 1.0, "ms")
+    }
+
+    /// Reading and arithmetic overlap, so the longer one counts.
+    fn ideal(&self, measured: &Measured) -> Ideal {
+        let (read, arithmetic) = (iterations::best_read(measured), measured.figure(ARITHMETIC));
+        if read.ms.median >= arithmetic.median {
+            return read;
+        }
+        Ideal {
+            limit: ARITHMETIC,
+            ms: arithmetic,
+            bound_by: "compute",
+            ..read
+        }
+    }
+
+    fn bares(&self) -> Vec<&'static str> {
+        BareLoop::available().iter().map(|bare| bare.name).collect()
+    }
+
+    fn with_loops<'r, 'a>(
+        &'r self,
+        mut rounds: Samples<'r, 'a>,
+        places: &'r [usize],
+    ) -> Samples<'r, 'a> {
+        for bare in BareLoop::available() {
+            rounds = rounds.limit("bare", bare.name, move |session| {
+                let mut slow = self.slow.borrow_mut();
+                if let Some(ms) = slow.skip(bare.name) {
                     return Ok(ms);
                 }
-                let ms = bare_ms(session, bare, given, places)?;
-                slow.borrow_mut().note(bare, ms);
+                let ms = self.bare_ms(session, bare, places)?;
+                slow.note(bare.name, ms);
                 Ok(ms)
-            })
-        });
+            });
+        }
+        rounds.ours("plain-loop", |session| self.plain_if_due(session))
     }
-    let rounds = rounds
-        .ours("plain-loop", move |session| {
-            session.sample(|session| plain_if_due(session, given, &mut plain_ms.borrow_mut()))
-        })
-        .ours("engine", move |session| {
-            session.sample(|session| {
-                let job = ours(session, &given.sizes, given.data, &given.start, how)?;
-                seconds_per_task.set(job.seconds_per_task());
-                Ok(job.ms_per_iteration)
-            })
-        })
-        .ours("task", move |session| {
-            session.sample(|_| Ok(seconds_per_task.get()))
-        });
-    let measured = session.measure(rounds)?;
-    let plain = Figure::of(&plain_ms.borrow());
-    let skipped = slow.take().skipped.iter().map(|bare| bare.name()).collect();
-    Ok(Found {
-        measured,
-        plain,
-        skipped,
-    })
 }
 
 /// Loops that cannot be the best one: their least figure so far stands for all later rounds, which with many
@@ -302,8 +251,8 @@ fn measure(session: &mut Session<'_>, given: &Given<'_>, how: &How) -> Result<Fo
 #[derive(Default)]
 struct Slow {
     best_ms: Option<f64>,
-    least: HashMap<BareLoop, f64>,
-    skipped: HashSet<BareLoop>,
+    least: HashMap<&'static str, f64>,
+    skipped: HashSet<&'static str>,
 }
 
 /// How many times as long as the best of the others a loop takes that is not measured again.
@@ -311,118 +260,62 @@ const SLOW: f64 = 2.0;
 
 impl Slow {
     /// What stands for a loop that is not measured again.
-    fn skip(&mut self, bare: BareLoop) -> Option<f64> {
+    fn skip(&mut self, bare: &'static str) -> Option<f64> {
         let best = self.best_ms?;
-        let least = self.least.get(&bare).copied();
+        let least = self.least.get(bare).copied();
         let known = least.filter(|ms| *ms > SLOW * best)?;
         self.skipped.insert(bare);
         Some(known)
     }
 
-    fn note(&mut self, bare: BareLoop, ms: f64) {
+    fn note(&mut self, bare: &'static str, ms: f64) {
         let least = self.least.entry(bare).or_insert(ms);
         *least = least.min(ms);
         self.best_ms = Some(self.best_ms.map_or(ms, |best| best.min(ms)));
     }
 }
 
-/// Mean milliseconds of a bare loop's iteration.
-fn bare_ms(
-    session: &Session<'_>,
-    bare: BareLoop,
-    given: &Given<'_>,
-    places: &[usize],
-) -> Result<f64, BenchError> {
-    let iterations = given.sizes.bare_iterations;
-    let found = bare.iterate(&given.problem, &given.start, places, iterations);
-    session.check(found.first.agrees_with(&given.right, AGREEMENT), || {
-        check::disagreement(bare, &found.first, &given.right)
-    })?;
-    let total: f64 = found.seconds.iter().sum();
-    Ok(total * 1e3 / found.seconds.len() as f64)
-}
-
-/// Measures the plain loop in the first rounds, until it has its samples.
-fn plain_if_due(
-    session: &Session<'_>,
-    given: &Given<'_>,
-    samples: &mut Vec<f64>,
-) -> Result<f64, BenchError> {
-    if samples.len() < given.sizes.plain_samples {
-        let begin = Instant::now();
-        let members = plain_loop(&given.problem, &given.start);
-        let centres = members.means(&given.start);
-        let took = begin.elapsed();
-        let is_same = members == given.right && centres == given.right.means(&given.start);
-        session.check(is_same, || "the plain loop changed".into())?;
-        samples.push(took.as_secs_f64() * 1e3);
-    }
-    Ok(samples.last().copied().unwrap_or(1.0))
-}
-
-fn bares() -> impl Iterator<Item = &'static str> {
-    BareLoop::available().into_iter().map(|bare| bare.name())
-}
-
 fn report(
     session: &Session<'_>,
     given: &Given<'_>,
-    found: &Found,
-    how: &How,
+    measured: &Measured,
+    partitions: u32,
     peak_rss_bytes: u64,
 ) -> Report {
-    let measured = &found.measured;
-    let (best_read, read) = measured.best(reads());
-    let (best_bare, bare) = measured.best(bares());
-    let (ours, arithmetic) = (measured.figure("engine"), measured.figure(ARITHMETIC));
-    let ideal = ideal(measured);
-    let share = share_of_ideal(measured, "engine", ideal.limit, 1.0);
-    let gflops = given.sizes.flops() / ours.median / 1e6;
-    let figures = Figures::KMeans {
-        k: given.sizes.k,
-        partitions: partitions(&given.sizes, how),
-        ms_per_iteration: ours,
-        plain_loop_ms: found.plain,
-        bare_loop_ms: bare,
-        ideal_ms: ideal.ms,
-        share_of_ideal: share,
-        tasks_per_s: measured.figure("task").rate(1.0),
-        bound_by: ideal.bound_by,
-        gflops,
-        peak_rss_bytes,
-    };
-    let names = reads().chain([ARITHMETIC]).chain(bares());
-    let limits = limits(measured, names, 1.0, "ms");
-    let mut lines = vec![
-        Line::new("an iteration", ours, "ms").note(format!(
-            "{}; {}; {gflops:.0} GFLOP/s; bound by {}",
-            ratio(ours, ideal.ms, "the ideal"),
-            ratio(ours, bare, "the best bare loop"),
-            ideal.bound_by,
-        )),
-        Line::new("share of the ideal", share.scaled(100.0), "%"),
-        Line::new("one thread, plain loop", found.plain, "ms"),
-    ];
+    let mut summary = Summary::new(given, measured);
+    summary.plain = Figure::of(&given.plain_ms.borrow());
+    let (read, ideal) = (iterations::best_read(measured), &summary.ideal);
+    let flops = given.sizes.flops();
+    let gflops = flops / summary.ours.median / 1e6;
     let gb = given.data.bytes() / 1e9;
-    lines.extend(limit_lines(&limits, |name| match name {
-        name if name == best_read => {
-            let rate = gb * 1e3 / read.median;
-            Some(format!("reading alone: {rate:.1} GB/s"))
-        }
-        ARITHMETIC => {
-            let rate = given.sizes.flops() / arithmetic.median / 1e6;
-            Some(format!("arithmetic alone: {rate:.0} GFLOP/s"))
-        }
-        name if name == best_bare => Some("the best bare loop".to_owned()),
-        name if found.skipped.contains(name) => {
-            Some("not measured again: it is far from the best".to_owned())
-        }
-        _ => None,
-    }));
-    lines.push(memory_line(peak_rss_bytes, |peak| {
-        format!("{:.2} × the input", peak / gb)
-    }));
-    session.report(Counts::of([measured]), figures, limits, lines)
+    let skipped = &given.slow.borrow().skipped;
+    let own = Own {
+        partitions,
+        figures: Some(OwnFigures::KMeans { gflops }),
+        note: format!(
+            "{}; {}; {gflops:.0} GFLOP/s; bound by {}",
+            ratio(summary.ours, ideal.ms, "the ideal"),
+            ratio(summary.ours, summary.bare, "the best bare loop"),
+            ideal.bound_by,
+        ),
+        lines: [None, None],
+        limit: &|name| match name {
+            name if name == read.limit => {
+                let rate = gb * 1e3 / read.ms.median;
+                Some(format!("reading alone: {rate:.1} GB/s"))
+            }
+            ARITHMETIC => {
+                let rate = flops / measured.figure(ARITHMETIC).median / 1e6;
+                Some(format!("arithmetic alone: {rate:.0} GFLOP/s"))
+            }
+            name => skipped
+                .contains(name)
+                .then(|| "not measured again: it is far from the best".to_owned()),
+        },
+        peak_rss_bytes,
+        memory: &|peak| format!("{:.2} × the input", peak / gb),
+    };
+    summary.report(session, given, own)
 }
 
 #[cfg(test)]
@@ -432,7 +325,7 @@ mod tests {
     #[test]
     fn a_loop_far_from_the_best_is_not_measured_again() {
         let mut slow = Slow::default();
-        let [first, second] = [BareLoop::Scalar, BareLoop::Avx2];
+        let [first, second] = ["first", "second"];
         assert_eq!(slow.skip(first), None);
         slow.note(first, 30.0);
         assert_eq!(slow.skip(first), None);

@@ -29,20 +29,15 @@ pub(super) fn model(iterations: u64) -> LogisticRegression {
 pub(super) fn fit(
     session: &mut Session<'_>,
     data: &Data,
-    iterations: u64,
+    count: u64,
     how: &How,
 ) -> Result<Fitted, BenchError> {
-    let model = model(iterations);
+    let model = model(count);
     let (x, y) = (data.x.clone(), data.y.clone());
     let fitted = session.fit(how, |options, caller| {
         model.fit(x, y, FEATURES, options, caller)
     })?;
-    session.check(fitted.iterations == iterations, || {
-        format!(
-            "{} iterations were done, not {iterations}",
-            fitted.iterations
-        )
-    })?;
+    iterations::all_done(session, fitted.iterations, count)?;
     Ok(fitted)
 }
 

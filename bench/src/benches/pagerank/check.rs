@@ -2,42 +2,40 @@
 
 use super::Given;
 use crate::BenchError;
-use crate::limits::pagerank::{BareLoop, InEdges, Real, plain_loop};
+use crate::limits::pagerank::{BareLoop, Real, plain_loop};
 use crate::session::Session;
 use brambling::graph::Ranked;
 
 /// By how much a rank may differ, as a share of it: additions in another order, and nothing else.
-pub(super) fn agreement<R: Real>() -> f64 {
+pub(super) const fn agreement<R: Real>() -> f64 {
     // Of eight bytes or of four.
     if size_of::<R>() == 8 { 1e-9 } else { 1e-3 }
 }
 
-/// Ours after its iterations, and every bare loop after as many.
-pub(super) fn all_agree<R: Real>(
+/// What a plain loop finds; ours agrees with it.
+pub(super) fn ours_agrees<R: Real>(
     session: &Session<'_>,
     given: &Given<'_, R>,
     ours: &Ranked,
-) -> Result<(), BenchError> {
-    let iterations = given.sizes.compared as usize;
-    let right = plain_loop::<f64>(&given.in_edges, iterations);
+) -> Result<Vec<f64>, BenchError> {
+    let right = plain_loop::<f64>(&given.in_edges, given.sizes.compared as usize);
     agree::<R>(session, "the engine", ours.ranks.iter().copied(), &right)?;
-    for bare in BareLoop::available() {
-        let found = bare.iterate::<R>(&given.in_edges, &session.places, iterations);
-        let ranks = found.ranks.iter().map(|&rank| rank.into());
-        agree::<R>(session, bare.name(), ranks, &right)?;
-    }
-    Ok(())
+    Ok(right)
 }
 
-/// Ours alone, after so many iterations.
-pub(super) fn ours_agrees<R: Real>(
+/// Every bare loop, after as many iterations.
+pub(super) fn loops_agree<R: Real>(
     session: &Session<'_>,
-    in_edges: &InEdges,
-    iterations: u64,
-    ours: &Ranked,
+    given: &Given<'_, R>,
+    right: &[f64],
 ) -> Result<(), BenchError> {
-    let right = plain_loop::<f64>(in_edges, iterations as usize);
-    agree::<R>(session, "the engine", ours.ranks.iter().copied(), &right)
+    for bare in BareLoop::<R>::available() {
+        let iterations = given.sizes.compared as usize;
+        let found = bare.iterate(&given.in_edges, &session.places, iterations);
+        let ranks = found.ranks.iter().map(|&rank| rank.into());
+        agree::<R>(session, bare.name, ranks, right)?;
+    }
+    Ok(())
 }
 
 fn agree<R: Real>(

@@ -147,41 +147,31 @@ fn measure(
     let (places, round) = (&places, &Round::default());
     let mut rounds = session
         .rounds()
-        .limit("peak", "peak", move |session: &mut Session<'_>| {
-            session.sample(|session| {
-                let sample = ns_per_flop(places, session.options.smoke);
-                round.ns_per_flop.set(sample);
-                Ok(sample)
-            })
+        .limit("peak", "peak", move |session| {
+            let sample = ns_per_flop(places, session.options.smoke);
+            round.ns_per_flop.set(sample);
+            Ok(sample)
         })
         .limit("bare", PINNED, move |session| {
-            session.sample(|session| bare_us(session, graph, places))
+            bare_us(session, graph, places)
         })
         .ours("plain-loop", move |session| {
-            session.sample(|session| bare_us(session, graph, &places[..1]))
+            bare_us(session, graph, &places[..1])
         })
         .ours("engine", move |session| {
-            session.sample(|session| {
-                let wall = engine::run(session, graph, Kernel::Empty, cores)?;
-                let sample = core_ns(wall, cores, graph) / 1e3;
-                round.overhead_us.set(sample);
-                Ok(sample)
-            })
+            let wall = engine::run(session, graph, Kernel::Empty, cores)?;
+            let sample = core_ns(wall, cores, graph) / 1e3;
+            round.overhead_us.set(sample);
+            Ok(sample)
         })
         .ours(METG[0].0, move |session| {
-            session.sample(|session| {
-                sweep(session, graph, cores, round)?;
-                Ok(round.metg[0].get())
-            })
+            sweep(session, graph, cores, round)?;
+            Ok(round.metg[0].get())
         })
-        .ours(METG[1].0, move |session| {
-            session.sample(|_| Ok(round.metg[1].get()))
-        });
+        .noted(METG[1].0, &round.metg[1]);
     if let Some(mpi) = mpi {
         // As ours: a rival whose ranks are disturbed is no reason to repeat a round.
-        rounds = rounds.ours("mpi", move |session| {
-            session.sample(|session| mpi_us(session, mpi, graph, cores))
-        });
+        rounds = rounds.ours("mpi", move |session| mpi_us(session, mpi, graph, cores));
     }
     session.measure(rounds)
 }

@@ -4,11 +4,10 @@ use super::{core_ns, engine};
 use crate::BenchError;
 use crate::cluster::Running;
 use crate::described::Described;
-use crate::report::{Figures, Line, PatternOnWorkers, Report, ratio};
+use crate::report::{Figures, Line, PatternOnWorkers, Report, over, ratio};
 use crate::session::{Counts, Session};
 use crate::task_graph::{Graph, Kernel, Pattern};
 use brambling::program::Program;
-use brambling_machine::Figure;
 use brambling_machine::measure::Measured;
 use std::time::Duration;
 
@@ -35,11 +34,6 @@ pub(super) fn run(session: &mut Session<'_>, workers: u32) -> Result<Report, Ben
     for pattern in Pattern::ALL {
         let measured = measure(session, &running, (pattern, width), threads)?;
         let (one, ours) = (measured.figure("one"), measured.figure("workers"));
-        let samples = measured
-            .samples("workers")
-            .iter()
-            .zip(measured.samples("one"));
-        let over: Vec<f64> = samples.map(|(ours, one)| ours / one).collect();
         let name = format!("{} {width} on {workers} workers", pattern.name());
         lines.push(Line::new(name, ours, "us").note(ratio(ours, one, "one process")));
         lines.push(Line::new("  in one process of as many threads", one, "us"));
@@ -48,7 +42,7 @@ pub(super) fn run(session: &mut Session<'_>, workers: u32) -> Result<Report, Ben
             width,
             overhead_us: ours,
             one_process_us: one,
-            over_one_process: Figure::of(&over),
+            over_one_process: over(&measured, "workers", "one"),
         });
         all.push(measured);
     }
@@ -73,17 +67,13 @@ fn measure(
     let graphs = &[1, LONGER].map(|times| Graph::new(pattern, width, times * timesteps));
     let rounds = session
         .rounds()
-        .ours("one", move |session: &mut Session<'_>| {
-            session.sample(|session| {
-                let run = |graph: &Graph| engine::run(session, graph, Kernel::Empty, threads);
-                overhead_us(graphs, threads, run)
-            })
+        .ours("one", move |session| {
+            let run = |graph: &Graph| engine::run(session, graph, Kernel::Empty, threads);
+            overhead_us(graphs, threads, run)
         })
         .ours("workers", move |session| {
-            session.sample(|session| {
-                let run = |graph: &Graph| run_on(session, running, graph);
-                overhead_us(graphs, threads, run)
-            })
+            let run = |graph: &Graph| run_on(session, running, graph);
+            overhead_us(graphs, threads, run)
         });
     session.measure(rounds)
 }

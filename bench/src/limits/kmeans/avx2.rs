@@ -10,7 +10,7 @@ use super::{Centre, FEATURES, Part, Sums};
 
 const ROWS: usize = 8;
 const GROUP: usize = 5;
-pub(super) const SHAPES: [usize; 1] = [GROUP];
+pub(super) const GROUPS: [usize; 1] = [GROUP];
 const PREFETCH_AHEAD_ROWS: usize = 64;
 
 /// Columns of a tile: the values of eight rows, feature by feature.
@@ -24,7 +24,7 @@ pub(super) fn add_rows<const PREFETCH: bool>(
     part: &mut Part,
 ) -> usize {
     debug_assert!(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"));
-    // SAFETY: `BareLoop` asserted that the CPU has them.
+    // SAFETY: `Bare::kernel` asserted that the CPU has them.
     unsafe { add_rows_avx2::<PREFETCH>(rows, centres, part) }
 }
 

@@ -5,12 +5,9 @@
 //! near centres the first counts. Every variant computes all of it, so that the bench can hold them
 //! against each other.
 
+use super::{Bare, CHUNK_ROWS, turns};
+use brambling_machine::IsaLevel::{self, *};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
-
-use brambling_machine::IsaLevel;
-use brambling_machine::crew::{self, CacheAligned};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -19,26 +16,16 @@ mod avx512;
 mod packed;
 mod scalar;
 
-use packed::{Packed, Shape};
+use packed::Packed;
 
 /// Features of a row.
 pub const FEATURES: usize = 20;
 
-// What a thread claims at a time: 1.3 MB. Large for the hardware's prefetcher, small enough that the
-// threads finish together when one of them is disturbed.
-const CHUNK_ROWS: usize = 8 << 10;
-
 /// A centre.
 pub type Centre = [f64; FEATURES];
 
-/// Rows, in one piece or in several (the blocks of a dataset).
-#[derive(Clone, Debug)]
-pub struct Problem<'a> {
-    chunks: Vec<&'a [f64]>,
-}
-
 /// What the rows of each centre add up to, and how many they are.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Members {
     /// By centre.
     pub sums: Vec<Centre>,
@@ -46,22 +33,58 @@ pub struct Members {
     pub counts: Vec<u64>,
 }
 
-/// A bare loop: what pinned threads can do with nothing in their way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BareLoop {
-    /// Plain Rust over groups of centres, as the compiler makes it for the baseline CPU.
-    Scalar,
-    /// Eight rows turned into columns, five centres at a time, in 256-bit vectors.
-    Avx2,
-    /// The same with a software prefetch.
-    Avx2Prefetch,
-    /// Sixteen rows turned into columns, a group of centres at a time, in 512-bit vectors.
-    Avx512Columns,
-    /// The same with a software prefetch.
-    Avx512ColumnsPrefetch,
-    /// Centres in the lanes of 512-bit vectors; the values of a few rows are spread over all lanes.
-    Avx512Lanes,
+/// Adds whole tiles of rows, and returns how many rows that were.
+type AddRows = fn(&[Centre], &Packed, &mut Part) -> usize;
+
+/// How a loop takes centres and rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// How many centres a group can have.
+    groups: &'static [usize],
+    add_rows: AddRows,
 }
+
+/// A bare loop that searches and adds.
+pub type BareLoop = Bare<Kernel>;
+
+const fn bare(
+    name: &'static str,
+    isa: IsaLevel,
+    groups: &'static [usize],
+    add_rows: AddRows,
+) -> BareLoop {
+    Bare::new(name, isa, Kernel { groups, add_rows })
+}
+
+const ALL: &[BareLoop] = &[
+    // Plain Rust over groups of centres, as the compiler makes it for the baseline CPU.
+    bare("bare-scalar", V2, &scalar::GROUPS, scalar::add_rows),
+    // Eight rows turned into columns, five centres at a time, in 256-bit vectors; with a software prefetch.
+    #[cfg(target_arch = "x86_64")]
+    bare("bare-avx2", V3, &avx2::GROUPS, avx2::add_rows::<false>),
+    #[cfg(target_arch = "x86_64")]
+    bare(
+        "bare-avx2-prefetch",
+        V3,
+        &avx2::GROUPS,
+        avx2::add_rows::<true>,
+    ),
+    // Sixteen rows turned into columns, a group of centres at a time, in 512-bit vectors; with a software prefetch.
+    #[cfg(target_arch = "x86_64")]
+    bare(
+        "bare-avx512-columns",
+        V4,
+        &avx512::GROUPS,
+        avx512::add_rows::<false>,
+    ),
+    #[cfg(target_arch = "x86_64")]
+    bare(
+        "bare-avx512-columns-prefetch",
+        V4,
+        &avx512::GROUPS,
+        avx512::add_rows::<true>,
+    ),
+];
 
 /// What a bare loop found, and how long it took.
 #[derive(Clone, Debug)]
@@ -88,39 +111,6 @@ struct Part {
 struct Sums {
     values: Centre,
     count: u64,
-}
-
-impl<'a> Problem<'a> {
-    /// All rows in one slice.
-    ///
-    /// # Panics
-    /// When `x` does not hold whole rows.
-    pub fn new(x: &'a [f64]) -> Problem<'a> {
-        Problem::of_pieces([x])
-    }
-
-    /// Rows in several slices.
-    ///
-    /// # Panics
-    /// When some piece does not hold whole rows.
-    pub fn of_pieces(pieces: impl IntoIterator<Item = &'a [f64]>) -> Problem<'a> {
-        let mut chunks = Vec::new();
-        for x in pieces {
-            assert!(x.len().is_multiple_of(FEATURES), "whole rows");
-            chunks.extend(x.chunks(CHUNK_ROWS * FEATURES));
-        }
-        Problem { chunks }
-    }
-
-    /// How many rows there are.
-    pub fn rows(&self) -> usize {
-        self.chunks.iter().map(|x| x.len() / FEATURES).sum()
-    }
-
-    /// The slices that hold the input, for measuring how fast they can be read at all.
-    pub fn slices(&self) -> Vec<&'a [f64]> {
-        self.chunks.clone()
-    }
 }
 
 impl Members {
@@ -171,9 +161,9 @@ pub fn agree(ours: &[Centre], others: &[Centre], relative: f64) -> bool {
 }
 
 /// The loop that anyone would write first: one thread, row after row, centre after centre.
-pub fn plain_loop(problem: &Problem<'_>, centres: &[Centre]) -> Members {
+pub fn plain_loop(rows: &[Centre], centres: &[Centre]) -> Members {
     let mut members = Members::zero(centres.len());
-    for row in rows_of(problem) {
+    for row in rows {
         let nearest = plain_nearest(row, centres);
         for (sum, x) in members.sums[nearest].iter_mut().zip(row) {
             *sum += x;
@@ -184,15 +174,9 @@ pub fn plain_loop(problem: &Problem<'_>, centres: &[Centre]) -> Members {
 }
 
 /// Each row's nearest centre, by the plain loop.
-pub fn plain_labels(problem: &Problem<'_>, centres: &[Centre]) -> Vec<u32> {
-    rows_of(problem)
-        .map(|row| plain_nearest(row, centres) as u32)
-        .collect()
-}
-
-fn rows_of<'p>(problem: &'p Problem<'_>) -> impl Iterator<Item = &'p Centre> {
-    let rows = |x: &'p &[f64]| x.as_chunks::<FEATURES>().0;
-    problem.chunks.iter().flat_map(rows)
+pub fn plain_labels(rows: &[Centre], centres: &[Centre]) -> Vec<u32> {
+    let label = |row| plain_nearest(row, centres) as u32;
+    rows.iter().map(label).collect()
 }
 
 fn plain_nearest(row: &Centre, centres: &[Centre]) -> usize {
@@ -223,175 +207,81 @@ impl Part {
     }
 }
 
-impl BareLoop {
-    /// All loops.
-    pub const ALL: [BareLoop; 6] = [
-        BareLoop::Scalar,
-        BareLoop::Avx2,
-        BareLoop::Avx2Prefetch,
-        BareLoop::Avx512Columns,
-        BareLoop::Avx512ColumnsPrefetch,
-        BareLoop::Avx512Lanes,
-    ];
+impl Kernel {
+    fn pack(self, centres: &[Centre]) -> Packed {
+        Packed::new(self.groups, centres)
+    }
 
+    fn add_chunk(self, rows: &[Centre], centres: &Packed, part: &mut Part) {
+        let done = (self.add_rows)(rows, centres, part);
+        scalar::add_few_rows(&rows[done..], centres, part);
+    }
+}
+
+impl BareLoop {
     /// The loops this CPU can run.
     pub fn available() -> Vec<BareLoop> {
-        super::available(&Self::ALL, Self::isa)
+        super::available(ALL)
     }
 
-    /// The instruction set it needs.
-    pub fn isa(self) -> IsaLevel {
-        match self {
-            BareLoop::Scalar => IsaLevel::V2,
-            BareLoop::Avx2 | BareLoop::Avx2Prefetch => IsaLevel::V3,
-            BareLoop::Avx512Columns | BareLoop::Avx512ColumnsPrefetch | BareLoop::Avx512Lanes => {
-                IsaLevel::V4
-            }
-        }
-    }
-
-    /// A stable name, for tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            BareLoop::Scalar => "bare-scalar",
-            BareLoop::Avx2 => "bare-avx2",
-            BareLoop::Avx2Prefetch => "bare-avx2-prefetch",
-            BareLoop::Avx512Columns => "bare-avx512-columns",
-            BareLoop::Avx512ColumnsPrefetch => "bare-avx512-columns-prefetch",
-            BareLoop::Avx512Lanes => "bare-avx512-lanes",
-        }
-    }
-
-    /// How the centres lie for this loop: groups that leave the fewest places empty.
-    fn shape(self, count: usize) -> Shape {
-        match self {
-            BareLoop::Scalar => Shape::least_waste(count, &scalar::SHAPES),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2 | BareLoop::Avx2Prefetch => Shape::least_waste(count, &avx2::SHAPES),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512Columns | BareLoop::Avx512ColumnsPrefetch => {
-                Shape::least_waste(count, &avx512::columns::SHAPES)
-            }
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512Lanes => Shape::least_waste(count, &avx512::lanes::SHAPES),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => unreachable!("asserted to be available"),
-        }
-    }
-
-    // The CPU has the instruction set: `iterate` and `labels` asserted it.
-    fn add_chunk(self, x: &[f64], centres: &Packed, part: &mut Part) {
-        let (rows, _) = x.as_chunks::<FEATURES>();
-        let done = match self {
-            BareLoop::Scalar => 0,
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2 => avx2::add_rows::<false>(rows, centres, part),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2Prefetch => avx2::add_rows::<true>(rows, centres, part),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512Columns => avx512::columns::add_rows::<false>(rows, centres, part),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512ColumnsPrefetch => {
-                avx512::columns::add_rows::<true>(rows, centres, part)
-            }
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512Lanes => avx512::lanes::add_rows(rows, centres, part),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => unreachable!("asserted to be available"),
-        };
-        if self == BareLoop::Scalar {
-            scalar::add_rows(rows, centres, part);
-        } else {
-            scalar::add_few_rows(&rows[done..], centres, part);
-        }
-    }
-
-    fn assert_available(self) {
-        assert!(
-            self.isa().is_available(),
-            "{} needs {}",
-            self.name(),
-            self.isa()
-        );
+    /// A loop for the best instruction set.
+    pub fn widest() -> BareLoop {
+        super::widest(ALL)
     }
 
     /// Each row's nearest centre, found on this thread.
     ///
     /// # Panics
     /// When this CPU lacks the loop's instruction set, or there is no centre.
-    pub fn labels(self, problem: &Problem<'_>, centres: &[Centre]) -> Vec<u32> {
-        self.assert_available();
-        let packed = Packed::new(self.shape(centres.len()), centres);
+    pub fn labels(self, rows: &[Centre], centres: &[Centre]) -> Vec<u32> {
+        let kernel = self.kernel();
+        let packed = kernel.pack(centres);
         let mut part = Part::zero(centres.len());
         part.labels = Some(Vec::new());
-        for chunk in &problem.chunks {
-            self.add_chunk(chunk, &packed, &mut part);
+        for chunk in rows.chunks(CHUNK_ROWS) {
+            kernel.add_chunk(chunk, &packed, &mut part);
         }
         part.labels.unwrap_or_default()
     }
 
-    /// Does `iterations` iterations from `start` with one thread per entry of `places` (see
-    /// [`brambling_machine::cpu::places`]). The threads are pinned, stay for all iterations and meet at
-    /// a spinning barrier after each, where the first adds up their parts and moves the centres.
+    /// Does `iterations` iterations from `start`, as [`turns`] says: the first thread moves the centres.
     ///
     /// # Panics
     /// When this CPU lacks the loop's instruction set, there is no centre, or `iterations` is 0.
     pub fn iterate(
         self,
-        problem: &Problem<'_>,
+        rows: &[Centre],
         start: &[Centre],
         places: &[usize],
         iterations: usize,
     ) -> Iterated {
-        self.assert_available();
-        assert!(iterations > 0);
-        let shape = self.shape(start.len());
-        let claims: Vec<CacheAligned<AtomicUsize>> =
-            (0..iterations).map(|_| CacheAligned::default()).collect();
-        let parts: Vec<CacheAligned<Mutex<Part>>> =
-            places.iter().map(|_| CacheAligned::default()).collect();
-        let centres = Mutex::new(Packed::new(shape, start));
-        let mut results = crew::run(places, |member| {
-            let mut iterated = Iterated {
-                first: Members::default(),
-                centres: start.to_vec(),
-                seconds: Vec::new(),
-            };
-            for claim in &claims {
-                member.barrier();
-                let begin = Instant::now();
-                let packed = centres.lock().expect("no panic holds it").clone();
-                let mut part = Part::zero(start.len());
-                // Relaxed: only the claims must be distinct.
-                while let Some(chunk) = problem.chunks.get(claim.0.fetch_add(1, Ordering::Relaxed))
-                {
-                    self.add_chunk(chunk, &packed, &mut part);
-                }
-                *parts[member.index()].0.lock().expect("no panic holds it") = part;
-                member.barrier();
-                if member.index() == 0 {
-                    let members = combined(start.len(), &parts);
-                    iterated.centres = members.means(&iterated.centres);
-                    *centres.lock().expect("no panic holds it") =
-                        Packed::new(shape, &iterated.centres);
-                    iterated.seconds.push(begin.elapsed().as_secs_f64());
-                    if iterated.seconds.len() == 1 {
-                        iterated.first = members;
-                    }
-                }
-            }
-            iterated
-        });
-        results.swap_remove(0)
+        let kernel = self.kernel();
+        let chunks: Vec<&[Centre]> = rows.chunks(CHUNK_ROWS).collect();
+        let packed = Mutex::new(kernel.pack(start));
+        let (mut first, mut centres) = (None, start.to_vec());
+        let seconds = turns(
+            places,
+            iterations,
+            chunks.len(),
+            |_| {
+                let packed = packed.lock().expect("no panic holds it").clone();
+                (packed, Part::zero(start.len()))
+            },
+            |chunk, (packed, part)| kernel.add_chunk(chunks[chunk], packed, part),
+            |parts| {
+                let mut members = Members::zero(start.len());
+                parts.iter().for_each(|(_, part)| members.add(part));
+                centres = members.means(&centres);
+                *packed.lock().expect("no panic holds it") = kernel.pack(&centres);
+                first.get_or_insert(members);
+            },
+        );
+        Iterated {
+            first: first.expect("there was an iteration"),
+            centres,
+            seconds,
+        }
     }
-}
-
-fn combined(count: usize, parts: &[CacheAligned<Mutex<Part>>]) -> Members {
-    let mut members = Members::zero(count);
-    for part in parts {
-        members.add(&part.0.lock().expect("no panic holds it"));
-    }
-    members
 }
 
 #[cfg(test)]

@@ -2,28 +2,11 @@
 
 use super::{Centre, FEATURES};
 
-/// How centres are grouped: a group's scores stay in registers while a row's values pass by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// Centres of a group.
-    pub(super) group: usize,
-}
-
-impl Shape {
-    /// The group that leaves the fewest places empty; of equal ones the first.
-    pub(super) fn least_waste(count: usize, groups: &[usize]) -> Shape {
-        let places = |group: &usize| count.next_multiple_of(*group);
-        let group = groups.iter().copied().min_by_key(places);
-        Shape {
-            group: group.expect("a loop has a group"),
-        }
-    }
-}
-
 /// A row's score for a centre is half the centre's square less the product of both: it differs from half
 /// the squared distance by what all centres have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
+    /// Centres of a group, whose scores stay in registers while a row's values pass by.
     pub(super) group: usize,
     /// As they were given.
     pub(super) centres: Vec<Centre>,
@@ -34,10 +17,13 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn new(shape: Shape, centres: &[Centre]) -> Packed {
+    /// In groups that leave the fewest places empty; of equal ones the first.
+    pub(super) fn new(groups: &[usize], centres: &[Centre]) -> Packed {
         assert!(!centres.is_empty(), "no centre");
-        let group = shape.group;
-        let places = centres.len().next_multiple_of(group);
+        let places = |group: &usize| centres.len().next_multiple_of(*group);
+        let group = groups.iter().copied().min_by_key(places);
+        let group = group.expect("a loop has a group");
+        let places = places(&group);
         let mut packed = Packed {
             group,
             centres: centres.to_vec(),

@@ -4,9 +4,9 @@ use super::packed::Packed;
 use super::{Centre, Part};
 
 const GROUP: usize = 8;
-pub(super) const SHAPES: [usize; 1] = [GROUP];
+pub(super) const GROUPS: [usize; 1] = [GROUP];
 
-pub(super) fn add_rows(rows: &[Centre], centres: &Packed, part: &mut Part) {
+pub(super) fn add_rows(rows: &[Centre], centres: &Packed, part: &mut Part) -> usize {
     for row in rows {
         let (mut nearest, mut least, mut first) = (0, f64::INFINITY, 0);
         for (group, halves) in centres.groups::<GROUP>() {
@@ -25,6 +25,7 @@ pub(super) fn add_rows(rows: &[Centre], centres: &Packed, part: &mut Part) {
         }
         add(row, nearest, part);
     }
+    rows.len()
 }
 
 /// The rows at a chunk's end that do not fill a tile, with centres in any groups.

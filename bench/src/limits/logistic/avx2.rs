@@ -17,7 +17,7 @@ pub(super) fn add_rows<const PREFETCH: bool, const STREAMS: usize>(
     gradient: &mut Gradient,
 ) -> usize {
     debug_assert!(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"));
-    // SAFETY: `BareLoop::evaluate` asserted that the CPU has them.
+    // SAFETY: `Bare::kernel` asserted that the CPU has them.
     unsafe { add_rows_avx2::<PREFETCH, STREAMS>(x, y, model, gradient) }
 }
 

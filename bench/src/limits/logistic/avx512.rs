@@ -18,7 +18,7 @@ pub(super) fn add_rows<const PREFETCH: bool, const STREAMS: usize>(
     gradient: &mut Gradient,
 ) -> usize {
     debug_assert!(is_x86_feature_detected!("avx512f"));
-    // SAFETY: `BareLoop::evaluate` asserted that the CPU has it.
+    // SAFETY: `Bare::kernel` asserted that the CPU has it.
     unsafe { add_rows_avx512::<PREFETCH, STREAMS>(x, y, model, gradient) }
 }
 

@@ -4,12 +4,8 @@
 //! log-loss, without a penalty. Every variant computes all of it, so that the bench can hold them
 //! against each other.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
-
-use brambling_machine::IsaLevel;
-use brambling_machine::crew::{self, CacheAligned};
+use super::{Bare, CHUNK_ROWS, turns};
+use brambling_machine::IsaLevel::*;
 
 #[cfg(target_arch = "x86_64")]
 mod ahead;
@@ -20,14 +16,6 @@ mod avx512;
 
 /// Features of a row.
 pub const FEATURES: usize = 20;
-
-// What a thread claims at a time: 1.3 MB. Large for the hardware's prefetcher, small enough that the
-// threads finish together when one of them is disturbed.
-const CHUNK_ROWS: usize = 8 << 10;
-
-// Places of its chunk that a loop with streams goes through at once.
-#[cfg(target_arch = "x86_64")]
-const STREAMS: usize = 4;
 
 // ln 2 in two parts: the first has so many zeros at its end that small multiples of it are exact.
 #[cfg(target_arch = "x86_64")]
@@ -79,28 +67,39 @@ pub struct Gradient {
     pub intercept: f64,
 }
 
-/// A bare loop: what pinned threads can do with nothing in their way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BareLoop {
-    /// The plain loop, on every thread.
-    Plain,
-    /// Four rows at a time in 256-bit vectors.
-    Avx2,
-    /// The same with a software prefetch.
-    Avx2Prefetch,
-    /// The same from two places at once.
-    Avx2PrefetchHalves,
-    /// Without one, from four places at once.
-    Avx2Streams,
-    /// Eight rows at a time in 512-bit vectors.
-    Avx512,
-    /// The same with a software prefetch.
-    Avx512Prefetch,
-    /// The same from two places at once.
-    Avx512PrefetchHalves,
-    /// Without one, from four places at once.
-    Avx512Streams,
-}
+/// Adds the gradient of whole groups of rows, and returns how many rows that were.
+type AddRows = fn(&[f64], &[f64], &Model, &mut Gradient) -> usize;
+
+/// A bare loop that evaluates the gradient.
+pub type BareLoop = Bare<AddRows>;
+
+const ALL: &[BareLoop] = &[
+    // The plain loop, on every thread.
+    Bare::new("bare-plain", V2, |_, _, _, _| 0),
+    // Four rows at a time in 256-bit vectors; with a software prefetch; the same from two places at once; without one,
+    // from four places at once.
+    #[cfg(target_arch = "x86_64")]
+    Bare::new("bare-avx2", V3, avx2::add_rows::<false, 1>),
+    #[cfg(target_arch = "x86_64")]
+    Bare::new("bare-avx2-prefetch", V3, avx2::add_rows::<true, 1>),
+    #[cfg(target_arch = "x86_64")]
+    Bare::new("bare-avx2-prefetch-halves", V3, avx2::add_rows::<true, 2>),
+    #[cfg(target_arch = "x86_64")]
+    Bare::new("bare-avx2-streams", V3, avx2::add_rows::<false, 4>),
+    // Eight rows at a time in 512-bit vectors, in the same four ways.
+    #[cfg(target_arch = "x86_64")]
+    Bare::new("bare-avx512", V4, avx512::add_rows::<false, 1>),
+    #[cfg(target_arch = "x86_64")]
+    Bare::new("bare-avx512-prefetch", V4, avx512::add_rows::<true, 1>),
+    #[cfg(target_arch = "x86_64")]
+    Bare::new(
+        "bare-avx512-prefetch-halves",
+        V4,
+        avx512::add_rows::<true, 2>,
+    ),
+    #[cfg(target_arch = "x86_64")]
+    Bare::new("bare-avx512-streams", V4, avx512::add_rows::<false, 4>),
+];
 
 /// What a bare loop found, and how long it took.
 #[derive(Clone, Debug)]
@@ -203,84 +202,17 @@ fn order<const STREAMS: usize>(groups: usize) -> impl Iterator<Item = usize> {
 }
 
 impl BareLoop {
-    /// All loops.
-    pub const ALL: [BareLoop; 9] = [
-        BareLoop::Plain,
-        BareLoop::Avx2,
-        BareLoop::Avx2Prefetch,
-        BareLoop::Avx2PrefetchHalves,
-        BareLoop::Avx2Streams,
-        BareLoop::Avx512,
-        BareLoop::Avx512Prefetch,
-        BareLoop::Avx512PrefetchHalves,
-        BareLoop::Avx512Streams,
-    ];
-
     /// The loops this CPU can run.
     pub fn available() -> Vec<BareLoop> {
-        super::available(&Self::ALL, Self::isa)
+        super::available(ALL)
     }
 
-    /// The instruction set it needs.
-    pub fn isa(self) -> IsaLevel {
-        match self {
-            BareLoop::Plain => IsaLevel::V2,
-            BareLoop::Avx2
-            | BareLoop::Avx2Prefetch
-            | BareLoop::Avx2PrefetchHalves
-            | BareLoop::Avx2Streams => IsaLevel::V3,
-            BareLoop::Avx512
-            | BareLoop::Avx512Prefetch
-            | BareLoop::Avx512PrefetchHalves
-            | BareLoop::Avx512Streams => IsaLevel::V4,
-        }
+    /// The loop for the best instruction set, without prefetches that a cache does not need.
+    pub fn widest() -> BareLoop {
+        super::widest(ALL)
     }
 
-    /// A stable name, for tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            BareLoop::Plain => "bare-plain",
-            BareLoop::Avx2 => "bare-avx2",
-            BareLoop::Avx2Prefetch => "bare-avx2-prefetch",
-            BareLoop::Avx2PrefetchHalves => "bare-avx2-prefetch-halves",
-            BareLoop::Avx2Streams => "bare-avx2-streams",
-            BareLoop::Avx512 => "bare-avx512",
-            BareLoop::Avx512Prefetch => "bare-avx512-prefetch",
-            BareLoop::Avx512PrefetchHalves => "bare-avx512-prefetch-halves",
-            BareLoop::Avx512Streams => "bare-avx512-streams",
-        }
-    }
-
-    // The CPU has the instruction set: `evaluate` asserted it.
-    fn add_chunk(self, chunk: Chunk<'_>, model: &Model, gradient: &mut Gradient) {
-        let Chunk { x, y } = chunk;
-        let rest = match self {
-            BareLoop::Plain => 0,
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2 => avx2::add_rows::<false, 1>(x, y, model, gradient),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2Prefetch => avx2::add_rows::<true, 1>(x, y, model, gradient),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2PrefetchHalves => avx2::add_rows::<true, 2>(x, y, model, gradient),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx2Streams => avx2::add_rows::<false, STREAMS>(x, y, model, gradient),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512 => avx512::add_rows::<false, 1>(x, y, model, gradient),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512Prefetch => avx512::add_rows::<true, 1>(x, y, model, gradient),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512PrefetchHalves => avx512::add_rows::<true, 2>(x, y, model, gradient),
-            #[cfg(target_arch = "x86_64")]
-            BareLoop::Avx512Streams => avx512::add_rows::<false, STREAMS>(x, y, model, gradient),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => unreachable!("asserted to be available"),
-        };
-        plain_chunk(&x[rest * FEATURES..], &y[rest..], model, gradient);
-    }
-
-    /// Evaluates the gradient `evaluations` times with one thread per entry of `places` (see
-    /// [`brambling_machine::cpu::places`]). The threads are pinned, stay for all evaluations and
-    /// meet at a spinning barrier after each, where the first adds up their parts.
+    /// Evaluates the gradient `evaluations` times, as [`turns`] says.
     ///
     /// # Panics
     /// When this CPU lacks the loop's instruction set, or `evaluations` is 0.
@@ -291,46 +223,24 @@ impl BareLoop {
         places: &[usize],
         evaluations: usize,
     ) -> Evaluated {
-        assert!(
-            self.isa().is_available(),
-            "{} needs {}",
-            self.name(),
-            self.isa()
+        let add_rows = self.kernel();
+        let mut gradient = Gradient::default();
+        let seconds = turns(
+            places,
+            evaluations,
+            problem.chunks.len(),
+            |_| Gradient::default(),
+            |chunk, part| {
+                let Chunk { x, y } = problem.chunks[chunk];
+                let done = add_rows(x, y, model, part);
+                plain_chunk(&x[done * FEATURES..], &y[done..], model, part);
+            },
+            |parts| {
+                gradient = Gradient::default();
+                parts.iter().for_each(|part| gradient.add(part));
+            },
         );
-        assert!(evaluations > 0);
-        let claims: Vec<CacheAligned<AtomicUsize>> =
-            (0..evaluations).map(|_| CacheAligned::default()).collect();
-        let parts: Vec<CacheAligned<Mutex<Gradient>>> =
-            places.iter().map(|_| CacheAligned::default()).collect();
-        let mut results = crew::run(places, |member| {
-            let mut evaluated = Evaluated {
-                gradient: Gradient::default(),
-                seconds: Vec::new(),
-            };
-            for claim in &claims {
-                member.barrier();
-                let start = Instant::now();
-                let mut part = Gradient::default();
-                // Relaxed: only the claims must be distinct.
-                while let Some(&chunk) = problem.chunks.get(claim.0.fetch_add(1, Ordering::Relaxed))
-                {
-                    self.add_chunk(chunk, model, &mut part);
-                }
-                *parts[member.index()].0.lock().expect("no panic holds it") = part;
-                member.barrier();
-                if member.index() == 0 {
-                    evaluated.gradient = Gradient::default();
-                    for part in &parts {
-                        evaluated
-                            .gradient
-                            .add(&part.0.lock().expect("no panic holds it"));
-                    }
-                    evaluated.seconds.push(start.elapsed().as_secs_f64());
-                }
-            }
-            evaluated
-        });
-        results.swap_remove(0)
+        Evaluated { gradient, seconds }
     }
 }
 
@@ -391,7 +301,7 @@ mod tests {
                 assert!(
                     evaluated.gradient.agrees_with(&expected, 1e-13),
                     "{} of {count} rows: {:?}, expected {expected:?}",
-                    bare.name(),
+                    bare.name,
                     evaluated.gradient,
                 );
                 assert_eq!(evaluated.seconds.len(), 2);
@@ -412,7 +322,7 @@ mod tests {
             assert!(
                 evaluated.gradient.agrees_with(&expected, 1e-13),
                 "{}",
-                bare.name()
+                bare.name
             );
         }
     }
@@ -428,7 +338,7 @@ mod tests {
                 let y = [label; 8];
                 let problem = Problem::new(&x, &y);
                 let found = bare.evaluate(&problem, &model(weight), &cpu::places(1).unwrap(), 1);
-                assert!(found.gradient.intercept.abs() < 1e-200, "{}", bare.name());
+                assert!(found.gradient.intercept.abs() < 1e-200, "{}", bare.name);
             }
         }
     }

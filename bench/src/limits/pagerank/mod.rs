@@ -5,8 +5,9 @@
 //! of it, so that the bench can hold them against each other. What a source brings is computed once, when its
 //! rank is: one pass, one barrier.
 
-use brambling_machine::IsaLevel;
-use brambling_machine::crew::{self, CacheAligned};
+use super::{Bare, turns};
+use brambling_machine::IsaLevel::{self, V2, V4};
+use brambling_machine::crew;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -82,16 +83,6 @@ impl InEdges {
         self.out_degrees.len()
     }
 
-    /// How many edges there are.
-    pub fn len(&self) -> usize {
-        self.sources.len() - AHEAD
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// What each vertex sends along an out-edge for a rank of 1.
     fn inverses<R: Real>(&self) -> Vec<R> {
         let inverse = |&degree: &u32| match degree {
@@ -144,19 +135,28 @@ fn base(lost: f64, vertices: usize) -> f64 {
     (DAMPING * lost + (1.0 - DAMPING)) / vertices as f64
 }
 
-/// A bare loop: what pinned threads can do with nothing in their way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BareLoop {
-    /// One sum.
-    Scalar,
-    /// Eight sums side by side.
-    Unrolled,
-    /// The same with a software prefetch.
-    UnrolledPrefetch,
-    /// Gathers of 512 bits, four sums side by side.
-    Avx512,
-    /// The same with a software prefetch.
-    Avx512Prefetch,
+/// The sums of rows `bounds[i]..bounds[i + 1]` of places into the last. Places lie in the table, and [`AHEAD`] more
+/// follow the last row.
+type SumRows<R> = fn(&[R], &[u32], &[usize], &mut [R]);
+
+/// How a loop gathers.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather<R> {
+    /// The name of gathers from a table in the cache: where a prefetch has nothing to do, there are none.
+    cached: Option<&'static str>,
+    sum_rows: SumRows<R>,
+}
+
+/// A bare pull loop.
+pub type BareLoop<R> = Bare<Gather<R>>;
+
+const fn bare<R: Copy>(
+    name: &'static str,
+    cached: Option<&'static str>,
+    isa: IsaLevel,
+    sum_rows: SumRows<R>,
+) -> BareLoop<R> {
+    Bare::new(name, isa, Gather { cached, sum_rows })
 }
 
 /// What a bare loop found, and how long it took.
@@ -170,106 +170,74 @@ pub struct Iterated<R> {
     pub seconds: Vec<f64>,
 }
 
-impl BareLoop {
-    /// All loops.
-    pub const ALL: [BareLoop; 5] = [
-        BareLoop::Scalar,
-        BareLoop::Unrolled,
-        BareLoop::UnrolledPrefetch,
-        BareLoop::Avx512,
-        BareLoop::Avx512Prefetch,
+impl<R: Real> BareLoop<R> {
+    const ALL: &[BareLoop<R>] = &[
+        // One sum; eight side by side; with a software prefetch.
+        bare(
+            "bare-scalar",
+            Some("gather-scalar"),
+            V2,
+            scalar::sum_rows::<R, 1, false>,
+        ),
+        bare(
+            "bare-unrolled",
+            Some("gather-unrolled"),
+            V2,
+            scalar::sum_rows::<R, 8, false>,
+        ),
+        bare(
+            "bare-unrolled-prefetch",
+            None,
+            V2,
+            scalar::sum_rows::<R, 8, true>,
+        ),
+        // Gathers of 512 bits, four sums side by side; with a software prefetch.
+        bare(
+            "bare-avx512",
+            Some("gather-avx512"),
+            V4,
+            R::sum_rows_avx512::<false>,
+        ),
+        bare("bare-avx512-prefetch", None, V4, R::sum_rows_avx512::<true>),
     ];
 
     /// The loops this CPU can run.
-    pub fn available() -> Vec<BareLoop> {
-        super::available(&Self::ALL, Self::isa)
+    pub fn available() -> Vec<BareLoop<R>> {
+        super::available(Self::ALL)
     }
 
-    /// The instruction set it needs.
-    pub fn isa(self) -> IsaLevel {
-        match self {
-            BareLoop::Scalar | BareLoop::Unrolled | BareLoop::UnrolledPrefetch => IsaLevel::V2,
-            BareLoop::Avx512 | BareLoop::Avx512Prefetch => IsaLevel::V4,
-        }
+    /// The loops that gather from a table in the cache, and their names there.
+    pub fn cached() -> impl Iterator<Item = (&'static str, BareLoop<R>)> {
+        let named = |bare: BareLoop<R>| Some((bare.kernel.cached?, bare));
+        Self::available().into_iter().filter_map(named)
     }
 
-    /// Whether it asks for values ahead of time.
-    pub fn has_prefetch(self) -> bool {
-        matches!(self, BareLoop::UnrolledPrefetch | BareLoop::Avx512Prefetch)
-    }
-
-    /// A stable name of the pull loop, for tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            BareLoop::Scalar => "bare-scalar",
-            BareLoop::Unrolled => "bare-unrolled",
-            BareLoop::UnrolledPrefetch => "bare-unrolled-prefetch",
-            BareLoop::Avx512 => "bare-avx512",
-            BareLoop::Avx512Prefetch => "bare-avx512-prefetch",
-        }
-    }
-
-    /// A stable name of the gathers from a table in the cache.
-    pub fn gather_name(self) -> &'static str {
-        match self {
-            BareLoop::Scalar => "gather-scalar",
-            BareLoop::Unrolled => "gather-unrolled",
-            BareLoop::UnrolledPrefetch => "gather-unrolled-prefetch",
-            BareLoop::Avx512 => "gather-avx512",
-            BareLoop::Avx512Prefetch => "gather-avx512-prefetch",
-        }
-    }
-
-    fn assert_available(self) {
-        let (name, isa) = (self.name(), self.isa());
-        assert!(isa.is_available(), "{name} needs {isa}");
-    }
-
-    /// The sums of rows `bounds[i]..bounds[i + 1]` of `places` into `sums`. The CPU has the instruction set,
-    /// places lie in the table, and [`AHEAD`] more follow the last row.
-    fn sum_rows<R: Real>(self, table: &[R], places: &[u32], bounds: &[usize], sums: &mut [R]) {
-        match self {
-            BareLoop::Scalar => scalar::sum_rows::<R, 1, false>(table, places, bounds, sums),
-            BareLoop::Unrolled => scalar::sum_rows::<R, 8, false>(table, places, bounds, sums),
-            BareLoop::UnrolledPrefetch => {
-                scalar::sum_rows::<R, 8, true>(table, places, bounds, sums);
-            }
-            BareLoop::Avx512 => R::sum_rows_avx512::<false>(table, places, bounds, sums),
-            BareLoop::Avx512Prefetch => R::sum_rows_avx512::<true>(table, places, bounds, sums),
-        }
-    }
-
-    /// Does `iterations` iterations from equal ranks with one thread per entry of `places` (see
-    /// [`brambling_machine::cpu::places`]). The threads are pinned, claim vertices in chunks, stay for all
-    /// iterations and meet at a spinning barrier after each.
+    /// Does `iterations` iterations from equal ranks, as [`turns`] says.
     ///
     /// # Panics
     /// When this CPU lacks the loop's instruction set, or `iterations` is 0.
-    pub fn iterate<R: Real>(
-        self,
-        edges: &InEdges,
-        places: &[usize],
-        iterations: usize,
-    ) -> Iterated<R> {
-        self.assert_available();
-        assert!(iterations > 0);
-        let state = State::<R>::new(edges, places.len(), iterations);
-        let mut results = crew::run(places, |member| {
-            let mut sums = vec![R::default(); CHUNK_VERTICES];
-            let mut mass = state.first_mass();
-            let mut seconds = Vec::new();
-            for turn in 0..iterations {
-                member.barrier();
-                let begin = Instant::now();
-                let part = state.turn(self, turn, mass[1], &mut sums);
-                *state.parts[member.index()].0.lock().expect("no panic") = part;
-                member.barrier();
-                mass = state.total();
-                seconds.push(begin.elapsed().as_secs_f64());
-            }
-            (seconds, mass[0])
-        });
-        let (seconds, change) = results.swap_remove(0);
+    pub fn iterate(self, edges: &InEdges, places: &[usize], iterations: usize) -> Iterated<R> {
+        let Gather { sum_rows, .. } = self.kernel();
+        let state = State::<R>::new(edges);
+        let mass = Mutex::new(state.first_mass());
+        let seconds = turns(
+            places,
+            iterations,
+            edges.vertices().div_ceil(CHUNK_VERTICES),
+            |turn| Part {
+                turn,
+                lost: mass.lock().expect("no panic holds it")[1],
+                mass: [0.0; 2],
+                sums: vec![R::default(); CHUNK_VERTICES],
+            },
+            |chunk, part| state.turn(sum_rows, chunk * CHUNK_VERTICES, part),
+            |parts| {
+                let parts = parts.iter().map(|part| part.mass);
+                *mass.lock().expect("no panic holds it") =
+                    parts.fold([0.0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+            },
+        );
+        let [change, _] = mass.into_inner().expect("no panic held it");
         Iterated {
             ranks: state.ranks.into_values(),
             change,
@@ -281,8 +249,8 @@ impl BareLoop {
     ///
     /// # Panics
     /// When this CPU lacks the loop's instruction set, or a place is not in the table.
-    pub fn gather<R: Real>(self, table: &[R], at: &Gathers, places: &[usize]) -> (f64, f64) {
-        self.assert_available();
+    pub fn gather(self, table: &[R], at: &Gathers, places: &[usize]) -> (f64, f64) {
+        let Gather { sum_rows, .. } = self.kernel();
         assert!(at.below <= table.len());
         let next = AtomicUsize::new(0);
         let results = crew::run(places, |member| {
@@ -299,7 +267,7 @@ impl BareLoop {
                 }
                 let bounds = [start, at.len().min(start + CHUNK_GATHERS)];
                 let mut sum = [R::default()];
-                self.sum_rows(table, &at.places, &bounds, &mut sum);
+                sum_rows(table, &at.places, &bounds, &mut sum);
                 total += sum[0].into();
             }
             member.barrier();
@@ -330,11 +298,6 @@ impl Gathers {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.places.len() - AHEAD
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -372,6 +335,17 @@ impl<R: Real> Shared<R> {
     }
 }
 
+/// What one thread does in a turn.
+struct Part<R> {
+    turn: usize,
+    /// The rank of vertices without out-edges, before the turn.
+    lost: f64,
+    /// Changes, and the rank of vertices without out-edges.
+    mass: [f64; 2],
+    /// Room for the sums of a chunk.
+    sums: Vec<R>,
+}
+
 /// What the threads of a crew share.
 struct State<'e, R> {
     edges: &'e InEdges,
@@ -379,12 +353,10 @@ struct State<'e, R> {
     ranks: Shared<R>,
     /// What a vertex brings: read in a turn, and written for the next.
     shares: [Shared<R>; 2],
-    claims: Vec<CacheAligned<AtomicUsize>>,
-    parts: Vec<CacheAligned<Mutex<[f64; 2]>>>,
 }
 
 impl<'e, R: Real> State<'e, R> {
-    fn new(edges: &'e InEdges, threads: usize, iterations: usize) -> State<'e, R> {
+    fn new(edges: &'e InEdges) -> State<'e, R> {
         let n = edges.vertices();
         let inverses: Vec<R> = edges.inverses();
         let first = R::of(1.0 / n as f64);
@@ -394,8 +366,6 @@ impl<'e, R: Real> State<'e, R> {
             inverses,
             ranks: Shared::new(vec![first; n]),
             shares: [Shared::new(shares), Shared::new(vec![R::default(); n])],
-            claims: (0..iterations).map(|_| CacheAligned::default()).collect(),
-            parts: (0..threads).map(|_| CacheAligned::default()).collect(),
         }
     }
 
@@ -406,43 +376,28 @@ impl<'e, R: Real> State<'e, R> {
         [0.0, lost as f64 / degrees.len() as f64]
     }
 
-    fn total(&self) -> [f64; 2] {
-        let parts = self.parts.iter().map(|p| *p.0.lock().expect("no panic"));
-        parts.fold([0.0; 2], |a, b| [a[0] + b[0], a[1] + b[1]])
-    }
-
-    /// Does vertices as long as there are any. Between two barriers.
+    /// Does a chunk of vertices, which one thread claimed. Between two barriers.
     #[allow(unsafe_code)]
-    fn turn(&self, bare: BareLoop, turn: usize, lost: f64, sums: &mut [R]) -> [f64; 2] {
+    fn turn(&self, sum_rows: SumRows<R>, start: usize, part: &mut Part<R>) {
         let n = self.edges.vertices();
-        let (damping, base) = (R::of(DAMPING), R::of(base(lost, n)));
+        let (damping, base) = (R::of(DAMPING), R::of(base(part.lost, n)));
+        let own = start..n.min(start + CHUNK_VERTICES);
+        let sums = &mut part.sums[..own.len()];
+        let bounds = &self.edges.starts[start..=own.end];
         // SAFETY: this half is written in other turns only, which a barrier is between.
-        let shares = unsafe { self.shares[turn % 2].read() };
-        let mut mass = [0.0; 2];
-        loop {
-            // Relaxed: only the claims must be distinct.
-            let start = self.claims[turn]
-                .0
-                .fetch_add(CHUNK_VERTICES, Ordering::Relaxed);
-            if start >= n {
-                return mass;
+        let shares = unsafe { self.shares[part.turn % 2].read() };
+        sum_rows(shares, &self.edges.sources, bounds, sums);
+        // SAFETY: a chunk is claimed by one thread.
+        let ranks = unsafe { self.ranks.part(own.clone()) };
+        // SAFETY: as above, and this half is not read in this turn.
+        let next = unsafe { self.shares[1 - part.turn % 2].part(own.clone()) };
+        for (at, &inverse) in self.inverses[own].iter().enumerate() {
+            let rank = damping * sums[at] + base;
+            part.mass[0] += (rank - ranks[at]).into().abs();
+            if inverse == R::default() {
+                part.mass[1] += rank.into();
             }
-            let own = start..n.min(start + CHUNK_VERTICES);
-            let sums = &mut sums[..own.len()];
-            let bounds = &self.edges.starts[start..=own.end];
-            bare.sum_rows(shares, &self.edges.sources, bounds, sums);
-            // SAFETY: a chunk is claimed by one thread.
-            let ranks = unsafe { self.ranks.part(own.clone()) };
-            // SAFETY: as above, and this half is not read in this turn.
-            let next = unsafe { self.shares[1 - turn % 2].part(own.clone()) };
-            for (at, &inverse) in self.inverses[own].iter().enumerate() {
-                let rank = damping * sums[at] + base;
-                mass[0] += (rank - ranks[at]).into().abs();
-                if inverse == R::default() {
-                    mass[1] += rank.into();
-                }
-                (ranks[at], next[at]) = (rank, rank * inverse);
-            }
+            (ranks[at], next[at]) = (rank, rank * inverse);
         }
     }
 }

@@ -47,7 +47,7 @@ macro_rules! real {
                 sums: &mut [$real],
             ) {
                 debug_assert!(is_x86_feature_detected!("avx512f"));
-                // SAFETY: `BareLoop` asserted that the CPU has it.
+                // SAFETY: `Bare::kernel` asserted that the CPU has it.
                 unsafe { super::avx512::$gather::<PREFETCH>(table, places, bounds, sums) }
             }
 

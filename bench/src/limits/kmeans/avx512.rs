@@ -1,17 +1,16 @@
 //! Sixteen rows at a time, turned into columns, against a group of centres at a time: twenty vectors of
 //! scores for ten centres, two of rows and one of a centre's value.
-#![allow(unsafe_code)] // Vector loads, and calls of functions compiled for AVX-512.
+#![allow(unsafe_code)] // Vector loads and stores, and calls of functions compiled for AVX-512.
 #![allow(clippy::needless_range_loop)] // An index runs over registers, in several arrays at once.
 
 use std::arch::x86_64::*;
 
-use super::add;
-use crate::limits::kmeans::packed::Packed;
-use crate::limits::kmeans::{Centre, FEATURES, Part};
+use super::packed::Packed;
+use super::{Centre, FEATURES, Part, Sums};
 
 const ROWS: usize = 16;
 // Twelve centres are as many as the 32 registers hold.
-pub(in crate::limits::kmeans) const SHAPES: [usize; 3] = [12, 10, 8];
+pub(super) const GROUPS: [usize; 3] = [12, 10, 8];
 const PREFETCH_AHEAD_ROWS: usize = 64;
 
 /// Columns of a tile: the values of sixteen rows, feature by feature.
@@ -19,13 +18,13 @@ type Tile = [[__m512d; 2]; FEATURES];
 
 /// Adds whole tiles of sixteen rows to `part`, and returns how many rows that were. The CPU must have
 /// AVX-512 F, DQ and VL.
-pub(in crate::limits::kmeans) fn add_rows<const PREFETCH: bool>(
+pub(super) fn add_rows<const PREFETCH: bool>(
     rows: &[Centre],
     centres: &Packed,
     part: &mut Part,
 ) -> usize {
     debug_assert!(is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq"));
-    // SAFETY: `BareLoop` asserted that the CPU has them.
+    // SAFETY: `Bare::kernel` asserted that the CPU has them.
     unsafe {
         match centres.group {
             8 => add_tiles::<PREFETCH, 8>(rows, centres, part),
@@ -124,6 +123,23 @@ fn nearest<const PREFETCH: bool, const GROUP: usize>(
         labels[half * 8..half * 8 + 8].copy_from_slice(&store(label[half]));
     }
     labels
+}
+
+/// Adds a row to sums: two vectors and a half.
+#[target_feature(enable = "avx512f")]
+fn add(row: &Centre, sums: &mut Sums) {
+    const { assert!(FEATURES == 20) };
+    sums.count += 1;
+    let (x, sums) = (row.as_ptr(), sums.values.as_mut_ptr());
+    // SAFETY: both have twenty values, and these reach to the twentieth; the sums begin a line.
+    unsafe {
+        let low = _mm512_add_pd(_mm512_load_pd(sums), _mm512_loadu_pd(x));
+        let middle = _mm512_add_pd(_mm512_load_pd(sums.add(8)), _mm512_loadu_pd(x.add(8)));
+        let high = _mm256_add_pd(_mm256_load_pd(sums.add(16)), _mm256_loadu_pd(x.add(16)));
+        _mm512_store_pd(sums, low);
+        _mm512_store_pd(sums.add(8), middle);
+        _mm256_store_pd(sums.add(16), high);
+    }
 }
 
 /// Four values of each of two rows.
