@@ -8,10 +8,12 @@ pub mod cpu;
 pub mod crew;
 pub mod exit;
 pub mod isa;
+pub mod ledger;
 pub mod measure;
 pub mod network;
 pub mod pin;
 pub mod probes;
 
 pub use isa::IsaLevel;
+pub use ledger::Ledger;
 pub use measure::{Figure, Rounds};
