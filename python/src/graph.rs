@@ -1,6 +1,7 @@
 //! Algorithms on graphs over arrays of Python, borrowed for as long as they run.
 
 use crate::borrowed::borrowed;
+use crate::ledger::{self, PyLedger};
 use crate::run::{PyCaller, options_in_use};
 use brambling::graph::{
     self as analysis, AnalysisError, EdgeList, GraphError, Ids, PageRank, Precision, VertexResults,
@@ -29,14 +30,16 @@ fn edge_list(
 fn run<T: Send>(
     py: Python<'_>,
     analyse: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, AnalysisError> + Send,
-) -> PyResult<T> {
+) -> PyResult<(T, Option<Py<PyLedger>>)> {
     let options = options_in_use(py, None)?;
     let mut caller = PyCaller::default();
     let found = py.detach(|| analyse(&options, &mut caller));
-    found.map_err(|error| match error {
+    let found = found.map_err(|error| match error {
         AnalysisError::Run(error) => caller.raise(py, error),
         other => crate::raise("BuildError", other.to_string()),
-    })
+    })?;
+    let ledger = ledger::tell(py, &options)?;
+    Ok((found, ledger))
 }
 
 fn values<'py, V: Element>(py: Python<'py>, found: VertexResults<V>) -> Bound<'py, PyArray1<V>> {
@@ -95,7 +98,7 @@ fn pagerank<'py>(
             Precision::F64
         },
     };
-    let ranked = run(py, |options, caller| {
+    let (ranked, ledger) = run(py, |options, caller| {
         analysis::pagerank_with(&edges, &how, options, caller)
     })?;
     let result = PyDict::new(py);
@@ -104,6 +107,7 @@ fn pagerank<'py>(
     result.set_item("change", ranked.change)?;
     result.set_item("seconds_per_iteration", ranked.seconds_per_iteration())?;
     result.set_item("tally", crate::tally(py, &ranked.tally)?)?;
+    result.set_item("ledger", ledger)?;
     result.set_item("ranks", PyArray1::from_vec(py, ranked.ranks))?;
     Ok(result)
 }
@@ -117,7 +121,7 @@ fn connected_components<'py>(
     weights: Option<&Bound<'py, PyArray1<f64>>>,
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let edges = edge_list(vertices, sources, targets, weights)?;
-    let found = run(py, |options, caller| {
+    let (found, _) = run(py, |options, caller| {
         analysis::connected_components(&edges, options, caller)
     })?;
     Ok(values(py, found))
@@ -135,7 +139,7 @@ fn bfs<'py>(
     start: usize,
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let edges = edge_list(vertices, sources, targets, weights)?;
-    let found = run(py, |options, caller| {
+    let (found, _) = run(py, |options, caller| {
         analysis::bfs(&edges, start, options, caller)
     })?;
     let hops = found.values.into_iter();
@@ -158,7 +162,7 @@ fn sssp<'py>(
     start: usize,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let edges = edge_list(vertices, sources, targets, weights)?;
-    let found = run(py, |options, caller| {
+    let (found, _) = run(py, |options, caller| {
         let found = analysis::sssp(&edges, start, options, caller);
         found.map_err(|error| as_given(error, &edges, given))
     })?;
@@ -187,7 +191,7 @@ fn label_propagation<'py>(
     turns: u64,
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let edges = edge_list(vertices, sources, targets, weights)?;
-    let found = run(py, |options, caller| {
+    let (found, _) = run(py, |options, caller| {
         analysis::label_propagation(&edges, turns, options, caller)
     })?;
     Ok(values(py, found))
@@ -202,7 +206,7 @@ fn local_clustering<'py>(
     weights: Option<&Bound<'py, PyArray1<f64>>>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let edges = edge_list(vertices, sources, targets, weights)?;
-    let found = run(py, |options, caller| {
+    let (found, _) = run(py, |options, caller| {
         analysis::local_clustering(&edges, options, caller)
     })?;
     Ok(values(py, found))

@@ -1,6 +1,6 @@
 //! The one place where the package's threads ask for the interpreter.
 
-use brambling::held;
+use brambling::{InterpreterWait, held};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 
@@ -14,7 +14,9 @@ pub fn attach<R>(act: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     held::forbid("the interpreter is asked for");
     let place = std::panic::Location::caller();
     let _attached = held::attached();
+    let wait = InterpreterWait::begin();
     Python::attach(|py| {
+        wait.end();
         if is_fault {
             tell(py, place);
         }

@@ -16,6 +16,7 @@ mod hash;
 mod interpreter;
 mod interrupts;
 mod kernels;
+mod ledger;
 mod loads;
 mod ml;
 mod prints;
@@ -83,6 +84,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("silence_told_after_s", told_after_s)?;
     module.add_class::<builder::Builder>()?;
     module.add_class::<run::Outcome>()?;
+    module.add_class::<ledger::PyLedger>()?;
     module.add_class::<cluster::PyCluster>()?;
     module.add_class::<prints::PrintPlace>()?;
     module.add_function(wrap_pyfunction!(prints::print_place, module)?)?;

@@ -1,6 +1,7 @@
 //! Models over arrays of Python, borrowed for as long as they are fitted.
 
 use crate::borrowed::borrowed;
+use crate::ledger;
 use crate::run::{PyCaller, options_in_use};
 use brambling::ml::{
     self, FitError, Given, KMeans, KMeansStart, LogisticRegression, Solver, Table,
@@ -79,6 +80,7 @@ pub fn fit_logistic<'py>(
             result.set_item("converged", $fitted.converged)?;
             result.set_item("largest_gradient", $fitted.largest_gradient)?;
             result.set_item("tally", crate::tally(py, &$fitted.tally)?)?;
+            result.set_item("ledger", ledger::tell(py, &options)?)?;
         }};
     }
     if classes == 2 {
@@ -121,6 +123,7 @@ pub fn start_k_means<'py>(
         start.centres_weighted(x, weights, columns, clusters, seed, &options, &mut caller)
     });
     let centres = centres.map_err(|error| raise(py, &mut caller, error))?;
+    ledger::tell(py, &options)?;
     Ok(PyArray1::from_vec(py, centres))
 }
 
@@ -152,6 +155,7 @@ pub fn fit_k_means<'py>(
     result.set_item("iterations", fitted.iterations)?;
     result.set_item("converged", fitted.converged)?;
     result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
+    result.set_item("ledger", ledger::tell(py, &options)?)?;
     Ok(result)
 }
 
@@ -201,6 +205,7 @@ pub fn fit_model<'py>(
         result.set_item(name, PyArray1::from_vec(py, values))?;
     }
     result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
+    result.set_item("ledger", ledger::tell(py, &options)?)?;
     Ok(result)
 }
 

@@ -3,13 +3,14 @@
 use crate::builder::{Handle, build_error};
 use crate::cluster::PyCluster;
 use crate::interpreter::attach;
+use crate::ledger::{self, PyLedger};
 use crate::prints;
 use crate::value::{PyBlocks, PyValue};
 use brambling::cluster::ClusterError;
 use brambling::program::Program;
 use brambling::{
-    Advance, Caller, Error, Failure, FailureKind, Interrupted, Origin, Printed, RunOptions,
-    SettingsError,
+    Advance, Caller, Error, Failure, FailureKind, Interrupted, Ledgers, Origin, Printed,
+    RunOptions, SettingsError,
 };
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
@@ -265,7 +266,7 @@ pub fn settings_error(error: SettingsError) -> PyErr {
 }
 
 pub fn options(threads: Option<u32>, weight: Option<u32>) -> RunOptions {
-    let options = RunOptions::new();
+    let options = RunOptions::new().ledgers(&Ledgers::default());
     let options = threads.map_or(options.clone(), |threads| options.threads(threads));
     weight.map_or(options.clone(), |weight| options.weight(weight))
 }
@@ -308,11 +309,22 @@ pub fn options_in_use(py: Python<'_>, threads: Option<u32>) -> PyResult<RunOptio
 pub struct Outcome {
     outcome: brambling::Outcome,
     handles: Vec<Handle>,
+    ledger: Py<PyLedger>,
 }
 
 impl Outcome {
-    pub fn new(outcome: brambling::Outcome, handles: Vec<Handle>) -> Outcome {
-        Outcome { outcome, handles }
+    /// Of a job that has ended. Python is told what it did.
+    pub fn new(
+        py: Python<'_>,
+        mut outcome: brambling::Outcome,
+        handles: Vec<Handle>,
+    ) -> PyResult<Outcome> {
+        let ledger = ledger::tell_of(py, outcome.ledger())?;
+        Ok(Outcome {
+            outcome,
+            handles,
+            ledger,
+        })
     }
 }
 
@@ -326,7 +338,7 @@ pub fn run(
     let mut caller = PyCaller::default();
     let outcome = py.detach(|| options.run_with(program, &mut caller));
     match outcome {
-        Ok(outcome) => Ok(Outcome::new(outcome, handles)),
+        Ok(outcome) => Outcome::new(py, outcome, handles),
         Err(error) => Err(caller.raise(py, error)),
     }
 }
@@ -358,5 +370,10 @@ impl Outcome {
     /// What the job did.
     fn tally<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         crate::tally(py, &self.outcome.tally())
+    }
+
+    /// What it did, and where its threads' time went.
+    fn ledger(&self, py: Python<'_>) -> Py<PyLedger> {
+        self.ledger.clone_ref(py)
     }
 }

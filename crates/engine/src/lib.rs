@@ -23,6 +23,7 @@ pub mod cluster;
 mod error;
 pub mod graph;
 mod interrupt;
+mod ledger;
 pub mod ml;
 mod outcome;
 mod run;
@@ -33,6 +34,8 @@ mod task_times;
 /// Which locks a thread holds that tasks may want: whoever has an interpreter for host asks.
 #[doc(hidden)]
 pub use brambling_memory::held;
+#[doc(hidden)]
+pub use brambling_worker::executor::InterpreterWait;
 
 pub use brambling_machine as machine;
 pub use brambling_operators as operators;
@@ -43,6 +46,7 @@ pub use brambling_worker::executor::{
     Silent, Tally, WaitsFor,
 };
 pub use error::Error;
+pub use ledger::Ledgers;
 pub use outcome::Outcome;
 pub use run::{RunOptions, run};
 pub use settings::{

@@ -1,5 +1,7 @@
 //! What a finished job leaves: its kept datasets, and what it did.
 
+use crate::ledger;
+use brambling_machine::Ledger;
 use brambling_program::{Dataset, DatasetId, Payload, Plan, Value};
 use brambling_worker::executor::{Job, Tally};
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ enum Left {
         plan: Box<Plan>,
         values: BTreeMap<(DatasetId, u32), Value>,
         tally: Tally,
+        ledger: Box<Ledger>,
     },
 }
 
@@ -43,12 +46,14 @@ impl Outcome {
         plan: Plan,
         values: BTreeMap<(DatasetId, u32), Value>,
         tally: Tally,
+        ledger: Ledger,
     ) -> Outcome {
         let plan = Box::new(plan);
         let left = Left::Fetched {
             plan,
             values,
             tally,
+            ledger: Box::new(ledger),
         };
         Outcome { left }
     }
@@ -130,6 +135,29 @@ impl Outcome {
         match &self.left {
             Left::Here(job) => job.tally(),
             Left::Fetched { tally, .. } => *tally,
+        }
+    }
+}
+
+impl Outcome {
+    /// What the job did and where its threads' time went: the input of a report.
+    ///
+    /// ```
+    /// use brambling::prelude::*;
+    ///
+    /// let mut p = Program::new("count");
+    /// let counts = p.dataset::<u64>("counts", 4);
+    /// p.compute("bump").update(&counts).run(|count: &mut u64| *count += 1);
+    /// let ledger = RunOptions::new().threads(2).run(p)?.ledger();
+    /// assert_eq!((ledger.workers.len(), ledger.workers[0].tasks), (1, 4));
+    /// let thread = &ledger.workers[0].threads[0];
+    /// assert!((thread.parts.total() - thread.wall_s).abs() <= 0.02 * thread.wall_s);
+    /// # Ok::<(), brambling::Error>(())
+    /// ```
+    pub fn ledger(&mut self) -> Ledger {
+        match &mut self.left {
+            Left::Here(job) => ledger::here(job),
+            Left::Fetched { ledger, .. } => (**ledger).clone(),
         }
     }
 }

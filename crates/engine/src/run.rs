@@ -2,7 +2,8 @@
 
 use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
-use crate::{Error, Failure, Outcome, Resolved, Settings, TaskTimes};
+use crate::{Error, Failure, Ledgers, Outcome, Resolved, Settings, TaskTimes};
+use brambling_machine::Ledger;
 use brambling_memory::{BudgetShare, Memory};
 use brambling_operators::simd;
 use brambling_program::{Bindings, Plan, Program};
@@ -30,6 +31,7 @@ pub struct RunOptions {
     settings: Settings,
     bindings: Bindings,
     task_times: Option<TaskTimes>,
+    ledgers: Option<Ledgers>,
     place: RunsOn,
     pub(crate) grid: Option<u32>,
 }
@@ -131,6 +133,18 @@ impl RunOptions {
         self
     }
 
+    /// Has each job leave what it did, and where its threads' time went, in `ledgers`.
+    #[must_use]
+    pub fn ledgers(mut self, ledgers: &Ledgers) -> Self {
+        self.ledgers = Some(ledgers.clone());
+        self
+    }
+
+    /// Takes what is in [`RunOptions::ledgers`], if anything was given there.
+    pub fn kept_ledgers(&self) -> Vec<Ledger> {
+        self.ledgers.as_ref().map(Ledgers::take).unwrap_or_default()
+    }
+
     /// Runs on a cluster's workers instead of this process's threads: models of [`ml`](crate::ml), analyses of [`graph`](crate::graph), programs that
     /// are registered with [`links!`](crate::program::links) and those that are [described](RunOptions::described_by). What this process's program makes,
     /// such as the rows of an array, goes once to the worker that holds it.
@@ -202,6 +216,14 @@ impl RunOptions {
     /// # Errors
     /// As [`RunOptions::run`].
     pub fn run_with(&self, program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
+        let mut outcome = self.run_there(program, caller)?;
+        if let Some(ledgers) = &self.ledgers {
+            ledgers.keep(outcome.ledger());
+        }
+        Ok(outcome)
+    }
+
+    fn run_there(&self, program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
         match &self.place {
             RunsOn::Here => self.run_here(program, caller),
             RunsOn::On { cluster, described } => {
@@ -238,6 +260,7 @@ impl RunOptions {
     }
 
     fn run_here(&self, program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
+        let asked = Instant::now();
         if IN_JOB.get() || on_worker_thread() {
             return Err(Error::Nested);
         }
@@ -252,6 +275,8 @@ impl RunOptions {
             timed_calls: self.task_times.as_ref().map(TaskTimes::tasks_per_thread),
             weight: settings.weight,
             files: None,
+            asked: Some(asked),
+            spilled: Arc::default(),
         };
         let job = Job::new(plan, pool.parkers(), options);
         let in_job = InJob::enter();

@@ -3,7 +3,7 @@
 
 use crate::slots::{SlotsIn, SlotsOut};
 use crate::streams::OpenTask;
-use crate::{DecodeError, KernelError, Position, Rng, StageId, Turn};
+use crate::{DecodeError, KernelError, Position, Rng, StageId, Turn, Work};
 use brambling_memory::{Budget, Class, OutOfMemory, Reservation};
 use std::any::Any;
 use std::cell::Cell;
@@ -162,6 +162,8 @@ pub struct Context<'a> {
     pub(crate) open: Option<NonNull<OpenTask<'static>>>,
     outcome: bool,
     error: Option<KernelError>,
+    /// By stage; nothing where nobody sums it.
+    works: Option<&'a mut [Work]>,
 }
 
 impl<'a> Context<'a> {
@@ -193,6 +195,20 @@ impl<'a> Context<'a> {
             open: None,
             outcome: false,
             error: None,
+            works: None,
+        }
+    }
+
+    /// Has what kernels say of their [`Work`] summed, by stage. For whoever runs kernels.
+    pub fn sum_work(&mut self, by_stage: &'a mut [Work]) {
+        self.works = Some(by_stage);
+    }
+
+    /// Says what the kernel has moved and computed: for one that does not return it.
+    pub fn worked(&mut self, work: Work) {
+        let works = self.works.as_deref_mut();
+        if let Some(sum) = works.and_then(|works| works.get_mut(self.at.stage.index())) {
+            sum.add(work);
         }
     }
 

@@ -32,6 +32,7 @@ pub mod tree;
 mod typed;
 mod validate;
 mod value;
+mod work;
 
 pub use blocks::{BLOCK_ROWS, Blocked, Blocks, blocks_of, default_partitions};
 pub use brambling_memory::{OutOfMemory, Reservation, SpillError};
@@ -69,3 +70,4 @@ pub use stages::{Compute, Gather, Map, Parameterised, Scatter, SignalStage, Stre
 pub use streams::{CHUNK_BYTES_MAX, OpenTask, Polled, StreamPorts, Streams};
 pub use validate::{Group, Structure};
 pub use value::{PayloadType, Value};
+pub use work::Work;

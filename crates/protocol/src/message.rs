@@ -207,6 +207,9 @@ pub enum Message<'a> {
     /// The controller to a client, before [`Status`](Message::Status) and [`Jobs`](Message::Jobs) where there are any: what jobs wait for
     /// before they begin.
     Waits(#[serde(borrow)] Vec<(JobId, &'a str)>),
+    /// A worker to a client, before [`Fetched`](Message::Fetched): a part of what its threads did for the job, and for how long. Parts come
+    /// in order.
+    Ledger(#[serde(borrow)] Part<'a>),
 }
 
 /// What a client sends to the workers of a job.

@@ -10,7 +10,7 @@ use super::rows;
 use super::source_block::SourceBlock;
 use super::vertex_cut::{SlotEdge, VertexCut};
 use crate::simd::Isa;
-use brambling_program::Payload;
+use brambling_program::{Payload, Work};
 use std::borrow::Cow;
 
 /// The sources of the smallest blocks, unless there are no more.
@@ -106,6 +106,18 @@ impl BlockedEdges {
     /// How many edges there are.
     pub fn len(&self) -> usize {
         self.blocks.iter().map(|block| block.places.len()).sum()
+    }
+
+    /// What it takes to pass all of them once, where a source has `value_bytes`: each edge is read in order, its source's value out
+    /// of a block's table.
+    pub(super) fn work(&self, value_bytes: usize) -> Work {
+        let edges = self.len() as u64;
+        let sources = self.blocks.iter().map(|block| block.sources.len());
+        let table = sources.clone().max().unwrap_or_default() * value_bytes;
+        let filled = sources.sum::<usize>() as u64;
+        Work::streamed(self.heap_bytes as u64 + 16 * self.targets.len() as u64)
+            .and_random(edges + filled, table as u64)
+            .and_flops(2 * edges)
     }
 
     /// Whether there are none.

@@ -11,7 +11,9 @@ use super::lending::{Lending, LentValues};
 use super::meeting::{Real, Sums};
 use super::travel::{Doors, Gates, Roads, Ways, add_up, deal};
 use super::vertex_cut::VertexCut;
-use brambling_program::{Dataset, Foreign, Inbox, KernelError, Outbox, Partitioner, Program, Sum};
+use brambling_program::{
+    Dataset, Foreign, Inbox, KernelError, Outbox, Partitioner, Program, Sum, Work,
+};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -213,6 +215,9 @@ impl PageRank {
                     .run(
                         |vertices: &Vertices, gates: &Gates, shares: &mut Lending<R>| {
                             vertices.share(gates, shares);
+                            // A rank, an inverse and a share.
+                            Work::streamed(24 * vertices.ranks.len() as u64)
+                                .and_flops(vertices.ranks.len() as u64)
                         },
                     );
                 roads.travel(p, &shares, |p, exchange| {
@@ -232,6 +237,9 @@ impl PageRank {
                              mass: &mut Mass| {
                                 vertices.sum::<R>(inbox, doors);
                                 *mass = vertices.apply(search.dangling, *damping);
+                                let count = vertices.ranks.len() as u64;
+                                // Old and new ranks are read, and new ones written.
+                                Work::streamed(24 * count).and_flops(6 * count)
                             },
                         );
                 });

@@ -298,6 +298,7 @@ impl<M: EdgeFold> Roads<M> {
                     let met = met.filled(edges.targets().len(), M::NOTHING);
                     edges.meet_into::<M>(simd::active(), share, met);
                     lent.into_iter().for_each(LentValues::return_it);
+                    edges.work(size_of::<M::Value>())
                 },
             );
         let exchange = p.exchange::<LentValues<M::Met>>("met", cut.along_columns());

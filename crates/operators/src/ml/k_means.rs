@@ -2,10 +2,11 @@
 
 use super::columns::{ColumnStats, column_stats_block};
 use super::model::refused;
+use super::moments::MOMENT_FLOPS;
 use super::nearest::{CentreSums, Centres, farthest_block, members_block, weighted_members_block};
 use super::samples::{SampleBlock, SampleTable, Samples, SamplesError};
 use crate::simd;
-use brambling_program::{Blocks, Combine, Dataset, KernelError, Program, Sum};
+use brambling_program::{Blocks, Combine, Dataset, KernelError, Program, Sum, Work};
 use serde::{Deserialize, Serialize};
 
 /// When to stop.
@@ -234,7 +235,7 @@ brambling_program::payload!(Statistics, |statistics| (statistics.means.capacity(
     * size_of::<f64>());
 
 impl Statistics {
-    fn of_block(block: SampleBlock<'_>, statistics: &mut Statistics) {
+    fn of_block(block: SampleBlock<'_>, statistics: &mut Statistics) -> Work {
         let found = column_stats_block(simd::active(), block.x, block.columns);
         let first = &block.x[..block.columns];
         let small = found.squares.iter().sum::<f64>() < VARIANCE_MIN * found.weight;
@@ -250,6 +251,7 @@ impl Statistics {
             first: first.to_vec(),
             differ: small && block.x.chunks(block.columns).any(|row| row != first),
         };
+        block.work(MOMENT_FLOPS, 0)
     }
 
     fn stats(&self) -> ColumnStats {
@@ -433,15 +435,17 @@ impl Combine<CentreSums> for Sum {
     }
 }
 
-fn members_of_block(block: SampleBlock<'_>, centres: &Centres, members: &mut CentreSums) {
+fn members_of_block(block: SampleBlock<'_>, centres: &Centres, members: &mut CentreSums) -> Work {
     let (isa, x) = (simd::active(), block.x);
     match block.weights {
         [] => members_block(isa, x, centres, members),
         weights => weighted_members_block(isa, x, weights, centres, members),
     }
+    // A multiply-add for each value and centre, and the value is added to its centre's sum.
+    block.work(2 * centres.count() as u64 + 1, 0)
 }
 
-fn farthest_of_block(block: SampleBlock<'_>, centres: &Centres, farthest: &mut Farthest) {
+fn farthest_of_block(block: SampleBlock<'_>, centres: &Centres, farthest: &mut Farthest) -> Work {
     farthest.rows.clear();
     let (isa, x) = (simd::active(), block.x);
     let mut insert = |distance, row: &[f64]| farthest.insert(distance, row);
@@ -457,4 +461,5 @@ fn farthest_of_block(block: SampleBlock<'_>, centres: &Centres, farthest: &mut F
             });
         }
     }
+    block.work(2 * centres.count() as u64, 0)
 }

@@ -11,7 +11,7 @@ use super::samples::{SampleBlock, SampleTable, Samples};
 use crate::numerics::log1p;
 use crate::simd::{self, Isa};
 use brambling_program::{
-    BLOCK_ROWS, Blocked, Blocks, Combine, Context, Dataset, Program, Rng, StageId, Sum,
+    BLOCK_ROWS, Blocked, Blocks, Combine, Context, Dataset, Program, Rng, StageId, Sum, Work,
 };
 use serde::{Deserialize, Serialize};
 
@@ -321,7 +321,8 @@ fn try_candidates(
     seeding: &Seeding,
     near: &Vec<f64>,
     potentials: &mut Blocks<Vec<f64>>,
-) {
+) -> Work {
+    let mut work = Work::default();
     let sums = (0..samples.block_count()).map(|place| {
         let block = samples.block(place)?;
         let rows = block.x.len() / block.columns;
@@ -329,6 +330,8 @@ fn try_candidates(
         let mut sums = Vec::new();
         let (isa, x, columns) = (simd::active(), block.x, block.columns);
         let (candidates, out) = (&seeding.candidates, &mut sums);
+        // A squared difference for each value and candidate.
+        work.add(block.work(3 * (candidates.len() / columns) as u64, 0));
         match block.weights {
             [] => potentials_block(isa, x, columns, candidates, near, out),
             weights => weighted_potentials_block(isa, x, weights, columns, candidates, near, out),
@@ -336,6 +339,7 @@ fn try_candidates(
         Some(sums)
     });
     *potentials = Blocks::new(samples.first_block(), sums);
+    work
 }
 
 #[cfg(test)]

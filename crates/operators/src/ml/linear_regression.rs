@@ -10,7 +10,7 @@ use super::samples::{SampleBlock, Samples, SamplesError};
 use super::triangle::{Columns, Solution, absorb, solve};
 use crate::numerics::canonical;
 use crate::simd;
-use brambling_program::{Blocks, Combine, Dataset, KernelError, Program, Sum};
+use brambling_program::{Blocks, Combine, Dataset, KernelError, Program, Sum, Work};
 use serde::{Deserialize, Serialize};
 
 /// Finds `coef` (target by target), an `intercept` for each target, the `rank` of the columns and their `singular` values. Directions
@@ -94,14 +94,19 @@ brambling_program::payload!(Normal, |normal| (normal.means.capacity()
     * size_of::<f64>());
 
 impl Normal {
-    fn of_block(&about_means: &bool, block: SampleBlock<'_>, normal: &mut Normal) {
+    fn of_block(&about_means: &bool, block: SampleBlock<'_>, normal: &mut Normal) -> Work {
+        // A triangle of products of columns and targets.
+        let order = (block.columns + block.y.len() / block.rows()) as u64;
+        let work = block.work(0, order * (order + 1));
         if !about_means {
-            return normal.take(block, Vec::new());
+            normal.take(block, Vec::new());
+            return work;
         }
         let (isa, targets) = (simd::active(), block.y.len() / block.rows());
         let x = weighted_stats_block(isa, block.x, block.columns, block.weights);
         let y = weighted_stats_block(isa, block.y, targets, block.weights);
         normal.take(block, [x.means, y.means].concat());
+        work
     }
 
     fn take(&mut self, block: SampleBlock<'_>, means: Vec<f64>) {

@@ -3,6 +3,7 @@
 use super::columns::ColumnStats;
 use super::lbfgs::{LbfgsSearch, SearchLimits, SearchState};
 use super::logistic::{ComputeLoss, Labelled, Linear, gradient_block_into};
+use super::logistic_regression::EXP_FLOPS;
 use super::logistic_regression::LogisticRegression;
 use super::logistic_weighted::weighted_gradient_block;
 use super::model::refused;
@@ -12,7 +13,7 @@ use super::softmax::{self, Classified, Linears};
 use super::units::Units;
 use crate::numerics::add_into;
 use crate::simd::{self, TableValue};
-use brambling_program::{Blocks, Combine, Dataset, KernelError, Payload, Program, Sum};
+use brambling_program::{Blocks, Combine, Dataset, KernelError, Payload, Program, Sum, Work};
 use serde::{Deserialize, Serialize};
 
 /// How a model of several classes is laid out: weights class by class, then the intercepts. Two classes share one row
@@ -279,8 +280,10 @@ fn sums_of_block<E: TableValue + Payload>(
     block: SampleBlock<'_, E>,
     trial: &Trial,
     sums: &mut Sums,
-) {
+) -> Work {
+    let classes = shape.weight_rows() as u64;
     sums.take_block(block, trial, *shape);
+    block.work(4 * classes, EXP_FLOPS * classes)
 }
 
 fn advance(

@@ -10,7 +10,7 @@ use crate::numerics::add_into;
 use crate::simd;
 use brambling_program::{
     Blocks, Chunk, Combine, Cursor, Dataset, DecodeError, KernelError, Payload, Program,
-    SpillError, Sum, default_partitions,
+    SpillError, Sum, Work, default_partitions,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -105,6 +105,9 @@ impl LogisticRegression {
         model
     }
 }
+
+/// Operations of an exponential and what goes with it, for each row.
+pub(super) const EXP_FLOPS: u64 = 25;
 
 /// How many partitions a table has when nobody says.
 pub fn partitions_of(rows: usize, columns: usize) -> u32 {
@@ -261,7 +264,7 @@ impl Combine<Gram> for Sum {
     }
 }
 
-fn gram_of_block(block: SampleBlock<'_>, gram: &mut Gram) {
+fn gram_of_block(block: SampleBlock<'_>, gram: &mut Gram) -> Work {
     let order = block.columns + 1;
     gram.matrix.resize(order * order, 0.0);
     let (isa, columns, out) = (simd::active(), block.columns, &mut gram.matrix);
@@ -272,6 +275,8 @@ fn gram_of_block(block: SampleBlock<'_>, gram: &mut Gram) {
     // A value that is not finite shows in the matrix.
     let finite = gram.matrix.iter().all(|value| value.is_finite());
     gram.refusal = block.refusal(2, finite);
+    // Half of the products: the matrix is symmetric.
+    block.work(order as u64, 0)
 }
 
 fn step_size(gram: &Gram, columns: usize, c: f64, fit_intercept: bool) -> Result<f64, KernelError> {
@@ -362,7 +367,11 @@ impl Combine<Gradient> for Sum {
     }
 }
 
-fn gradient_of_block(block: SampleBlock<'_>, model: &LogisticModel, gradient: &mut Gradient) {
+fn gradient_of_block(
+    block: SampleBlock<'_>,
+    model: &LogisticModel,
+    gradient: &mut Gradient,
+) -> Work {
     gradient.reshape(block.columns);
     let rows = Labelled {
         x: block.x,
@@ -378,4 +387,6 @@ fn gradient_of_block(block: SampleBlock<'_>, model: &LogisticModel, gradient: &m
         [] => gradient_block(isa, rows, model, ComputeLoss::Skipped, out),
         weights => weighted_gradient_block(isa, rows, weights, model, out.values_mut()),
     }
+    // Two multiply-adds for each value, and an exponential for each row.
+    block.work(4, EXP_FLOPS)
 }

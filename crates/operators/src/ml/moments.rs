@@ -6,7 +6,7 @@
 use super::columns::{ColumnStats, column_stats_block};
 use super::samples::{SampleBlock, SamplesError};
 use crate::simd::{self, F64x8, Isa, RowMatrix, SimdKernel, TableValue, dispatch};
-use brambling_program::{Combine, Sum};
+use brambling_program::{Combine, Sum, Work};
 use serde::{Deserialize, Serialize};
 
 /// The statistics of a block whose rows count by their weights: [`column_stats_block`] where there are none.
@@ -107,9 +107,12 @@ brambling_program::payload!(Moments, |moments| (moments.stats.means.capacity()
     + moments.stats.squares.capacity())
     * size_of::<f64>());
 
+/// Operations of a mean and a square, for each value.
+pub(super) const MOMENT_FLOPS: u64 = 5;
+
 impl Moments {
     /// Those of a block.
-    pub fn of_block(block: SampleBlock<'_>, moments: &mut Moments) {
+    pub fn of_block(block: SampleBlock<'_>, moments: &mut Moments) -> Work {
         let isa = simd::active();
         let stats = weighted_stats_block(isa, block.x, block.columns, block.weights);
         let refusal = if stats.finite {
@@ -118,6 +121,7 @@ impl Moments {
             block.not_finite()
         };
         *moments = Moments { stats, refusal };
+        block.work(MOMENT_FLOPS, 0)
     }
 
     /// The statistics, if they can be used.

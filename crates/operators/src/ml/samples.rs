@@ -3,7 +3,7 @@
 use crate::simd::TableValue;
 use brambling_program::{
     BLOCK_ROWS, Blocked, Chunk, ChunkError, Cursor, DecodeError, Foreign, Payload, PayloadPart,
-    SpillError,
+    SpillError, Work,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -34,6 +34,16 @@ pub struct SampleBlock<'a, E = f64> {
     pub columns: usize,
     /// Index of the first row in the whole table.
     pub first_row: u64,
+}
+
+impl<E> SampleBlock<'_, E> {
+    /// What a pass over it reads, and so many operations for each of its values and each of its rows.
+    pub(super) fn work(&self, flops_per_value: u64, flops_per_row: u64) -> Work {
+        let bytes = size_of_val(self.x) + size_of_val(self.y) + size_of_val(self.weights);
+        let rows = self.x.len() / self.columns.max(1);
+        Work::streamed(bytes as u64)
+            .and_flops(flops_per_value * self.x.len() as u64 + flops_per_row * rows as u64)
+    }
 }
 
 impl Samples {

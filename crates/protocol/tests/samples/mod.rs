@@ -637,6 +637,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("all-printed", Message::AllPrinted(key)),
         ("stuck", Message::Stuck(vec![stuck.clone()])),
         ("all-stuck", Message::AllStuck(vec![(worker, stuck)])),
+        ("ledger", Message::Ledger(part)),
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),
         ("silences", Message::Silences(vec![(worker, 12_300)])),

@@ -2,6 +2,7 @@
 //! whoever reads from peers call it. Its shards and ready queues lie in cells; it never takes a lock to reach them.
 #![allow(unsafe_code)] // Shards and ready queues lie in cells; their thread's queue lock says who may touch them.
 
+mod accounts;
 mod options;
 mod owners;
 mod placing;
@@ -13,6 +14,7 @@ pub use placing::initial;
 
 use super::biased_lock::BiasedLock;
 use super::board::Board;
+use super::book::Book;
 use super::doorbell::Doorbell;
 use super::failure::{Failure, Rank};
 use super::meter::{Meter, ShardGauge};
@@ -57,6 +59,8 @@ pub(super) struct LoadedShard {
     /// What runs, for whoever must say where it went wrong.
     pub(super) running: Option<Position>,
     pub(super) meter: Meter,
+    /// How long it ran here: a sample where tasks are short, as [`Meter`] has it.
+    pub(super) ran_ns: u64,
     pub(super) done: bool,
     /// Its tasks that will be called again and keep something meanwhile.
     pub(super) open: Vec<OpenStreamTask>,
@@ -175,6 +179,13 @@ pub struct Job {
     pub(super) parkers: Parkers,
     /// Where each station's thread keeps how long kernels ran; none when the job is not timed.
     pub(super) notebooks: Box<[Notebook]>,
+    /// What each thread knows of its time, while it does not work; none before it begins.
+    pub(super) books: Box<[Mutex<Option<Box<Book>>>]>,
+    /// When whoever wants the job asked for it, and how many nanoseconds later it ended: 0 before.
+    pub(super) asked: Instant,
+    pub(super) ended_ns: AtomicU64,
+    /// Open tasks of streams that found no room at their destination.
+    pub(super) lacking_room: AtomicU32,
     /// What remote side the job to other workers; none when all of it is in this process.
     pub(super) remote: Option<Box<Remote>>,
     /// The exchanges; none for those that no stage uses.
@@ -353,6 +364,8 @@ impl Job {
         let took = started.map_or(Duration::ZERO, Instant::elapsed);
         self.wall_ns
             .store(took.as_nanos() as usize, Ordering::Relaxed);
+        let ns = self.asked.elapsed().as_nanos() as u64;
+        self.ended_ns.store(ns, Ordering::Relaxed);
     }
 
     /// What wakes the task of a shard at a position.

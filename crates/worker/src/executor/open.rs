@@ -27,6 +27,8 @@ pub(super) struct OpenStreamTask {
     pub(super) missing: Vec<ExchangeId>,
     /// What its destinations are told: see [`Flow::set_busy`].
     pub(super) is_busy: bool,
+    /// Whether it found no room at a destination in its last call.
+    pub(super) lacks_room: bool,
 }
 
 /// What an open task has for one destination.
@@ -47,6 +49,17 @@ impl OpenStreamTask {
             outlets: (0..fan_out).map(|_| Outlet::default()).collect(),
             missing: Vec::new(),
             is_busy: false,
+            lacks_room: false,
+        }
+    }
+
+    /// Found no room, or is called again: the job counts such tasks, for whoever tells what its threads wait for.
+    pub(super) fn set_lacks_room(&mut self, lacks_room: bool, job: &Job) {
+        if std::mem::replace(&mut self.lacks_room, lacks_room) != lacks_room {
+            match lacks_room {
+                true => job.lacking_room.fetch_add(1, Ordering::Relaxed),
+                false => job.lacking_room.fetch_sub(1, Ordering::Relaxed),
+            };
         }
     }
 
@@ -68,7 +81,8 @@ impl LoadedShard {
 
     /// The shard leaves: what is open is begun anew where it arrives.
     pub(super) fn close_all(&mut self, job: &Job, code: &Code) {
-        for open in self.open.drain(..) {
+        for mut open in self.open.drain(..) {
+            open.set_lacks_room(false, job);
             if self.shard.complete(code, open.at) {
                 job.pending.fetch_sub(1, Ordering::AcqRel);
             }

@@ -32,7 +32,7 @@ use brambling_program::{ExchangeId, GroupId, Plan, Position, ShardId, StageId};
 use brambling_protocol::frame::{Frame, Incoming};
 use brambling_protocol::{Sequence, WorkerId};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Sources are told of every so many turns that a destination has retired: they may be K ahead of what they were told.
@@ -67,6 +67,9 @@ pub(super) struct Remote {
     part_bytes: usize,
     /// Shards that are to leave, and that a task keeps.
     pub(super) kept: HeldShards,
+    /// Bytes of frames that were sent, and that have come.
+    pub(super) sent_bytes: AtomicU64,
+    pub(super) received_bytes: AtomicU64,
 }
 
 impl Remote {
@@ -111,6 +114,8 @@ impl Remote {
             arrived: Mutex::default(),
             unsent: AtomicBool::new(true),
             is_due: AtomicBool::new(false),
+            sent_bytes: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
             kept: HeldShards::default(),
             assemblies: Mutex::default(),
             reads_in_place,
@@ -322,9 +327,11 @@ impl Job {
         frame: impl Into<Incoming<'a>>,
     ) -> Result<(), NodeError> {
         let incoming = frame.into();
+        let bytes = incoming.len() as u64;
         // Decoded before the node is locked: the frame's checksum takes a while.
         let decoded = Frame::come(incoming).map_err(NodeError::from);
         let remote = self.remote();
+        remote.received_bytes.fetch_add(bytes, Ordering::Relaxed);
         let taken = decoded.and_then(|frame| {
             remote.with(self, |node| {
                 node.on_decoded(from, incoming, frame)?;

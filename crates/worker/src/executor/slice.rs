@@ -12,13 +12,14 @@ mod view;
 pub(super) use exchanging::watch_for;
 pub(super) use view::MissingSource;
 
+use super::book::{SAMPLED_CALLS, Sample, TimedCall};
 use super::failure::Failure;
 use super::job::{Job, LoadedShard, ShardCell, ThreadState};
 use super::open::OpenStreamTask;
 use super::steps::StepKind;
 use super::watch::Watches;
 use crate::shard::{InOrder, Issue, IssueSlot, Next};
-use brambling_program::{Code, Context, Kernel, Position, Progress, Runner, Task, Value};
+use brambling_program::{Code, Context, Kernel, Position, Progress, Runner, Task, Value, Work};
 use std::sync::atomic::Ordering;
 use view::ShardView;
 
@@ -63,6 +64,8 @@ pub(super) struct Slice<'a, 's> {
     runner: Runner,
     /// What the thread looks at for its stalled shards.
     watches: &'s mut Watches<'a>,
+    /// Calls that are timed, when this slice is a sampled one.
+    sample: &'s mut Sample,
     /// Calls of kernels that it may still make.
     left: u32,
     /// Calls after which their tasks were not done.
@@ -93,6 +96,7 @@ impl<'a, 's> Slice<'a, 's> {
         thread: u32,
         runner: Runner,
         watches: &'s mut Watches<'a>,
+        sample: &'s mut Sample,
     ) -> Self {
         Slice {
             job,
@@ -102,6 +106,7 @@ impl<'a, 's> Slice<'a, 's> {
             thread,
             runner,
             watches,
+            sample,
             left: 0,
             unfinished: 0,
             may_grow: false,
@@ -110,11 +115,14 @@ impl<'a, 's> Slice<'a, 's> {
         }
     }
 
+    /// `SAMPLED`: each call of a kernel is timed, and a slice of short tasks ends after a few of them. A parameter, so that the
+    /// code of other slices has nothing of it.
     #[inline]
-    pub(super) fn run(
+    pub(super) fn run<const SAMPLED: bool>(
         &mut self,
         body: &mut LoadedShard,
         missing: &mut Vec<MissingSource<'a>>,
+        works: &mut [Work],
     ) -> End {
         let job = self.job;
         let slices = &self.resident.slices;
@@ -143,18 +151,23 @@ impl<'a, 's> Slice<'a, 's> {
             &completion,
             &job.options.budget,
         );
+        context.sum_work(works);
         // Tasks, not time: a reading of the clock per task would cost as much as the task.
-        self.left = body.slice_tasks;
+        let calls = match SAMPLED {
+            true => body.slice_tasks.min(SAMPLED_CALLS),
+            false => body.slice_tasks,
+        };
+        self.left = calls;
         // A look per slice: whoever wakes a task posts the shard, which begins another slice.
         if self.resident.woken.has_any() {
             self.complete(body, code);
         }
-        let end = self.go_on(body, code, &mut context, &mut around);
+        let end = self.go_on::<SAMPLED>(body, code, &mut context, &mut around);
         if matches!(end, End::Stalled) {
             self.watch(missing);
         }
         // A call that left its task open has not finished a task.
-        self.tasks = body.slice_tasks - self.left - self.unfinished;
+        self.tasks = calls - self.left - self.unfinished;
         let failed = matches!(end, End::Failed);
         if self.may_grow
             && !failed
@@ -168,7 +181,7 @@ impl<'a, 's> Slice<'a, 's> {
 
     /// Runs until the slice ends, and takes what comes through the mailbox meanwhile.
     #[inline(always)]
-    fn go_on(
+    fn go_on<const SAMPLED: bool>(
         &mut self,
         body: &mut LoadedShard,
         code: &Code,
@@ -188,9 +201,9 @@ impl<'a, 's> Slice<'a, 's> {
             if !body.open.is_empty() {
                 self.resume(body, code, around.arrivals);
             }
-            let ran = match self.run_in_order(body, code, context, around) {
-                Ran::Other => self.run_general(body, code, context, around),
-                Ran::End(End::Leaving) => self.run_held(body, code, context, around),
+            let ran = match self.run_in_order::<SAMPLED>(body, code, context, around) {
+                Ran::Other => self.run_general::<SAMPLED>(body, code, context, around),
+                Ran::End(End::Leaving) => self.run_held::<SAMPLED>(body, code, context, around),
                 ran => ran,
             };
             match ran {
@@ -217,7 +230,7 @@ impl<'a, 's> Slice<'a, 's> {
     /// Runs what comes in order, for as long as that is all there is to do. A function of its own, into which scatters and
     /// gathers in slots are inlined: the slice's other state is not in its registers.
     #[inline(never)]
-    fn run_in_order(
+    fn run_in_order<const SAMPLED: bool>(
         &mut self,
         body: &mut LoadedShard,
         code: &Code,
@@ -242,7 +255,7 @@ impl<'a, 's> Slice<'a, 's> {
                 InOrder::Stalled => return Ran::End(End::Stalled),
                 InOrder::Other => return Ran::Other,
             };
-            match self.run_task(body, code, issue, context, around) {
+            match self.run_task::<SAMPLED>(body, code, issue, context, around) {
                 Ran::Done => {}
                 ran => return ran,
             }
@@ -251,7 +264,7 @@ impl<'a, 's> Slice<'a, 's> {
 
     /// One step of a shard where something is stalled, or where the program turns.
     #[inline(never)]
-    fn run_general(
+    fn run_general<const SAMPLED: bool>(
         &mut self,
         body: &mut LoadedShard,
         code: &Code,
@@ -260,7 +273,7 @@ impl<'a, 's> Slice<'a, 's> {
     ) -> Ran {
         around.missing.clear();
         match body.shard.next_general(code, around) {
-            Next::Run(issue) => self.run_task(body, code, issue, context, around),
+            Next::Run(issue) => self.run_task::<SAMPLED>(body, code, issue, context, around),
             Next::Stalled => Ran::End(End::Stalled),
             Next::Yield => Ran::End(End::UsedUp),
             Next::Finished => Ran::End(End::Finished),
@@ -270,7 +283,7 @@ impl<'a, 's> Slice<'a, 's> {
     /// The shard has to leave: of its tasks those go on that keep it here, and what they may wait for.
     #[cold]
     #[inline(never)]
-    fn run_held(
+    fn run_held<const SAMPLED: bool>(
         &mut self,
         body: &mut LoadedShard,
         code: &Code,
@@ -280,14 +293,14 @@ impl<'a, 's> Slice<'a, 's> {
         let is_held = |at| body.open.iter().any(|it| it.at == at && it.holds());
         around.missing.clear();
         match body.shard.next_held(code, around, is_held) {
-            Some(issue) => self.run_task(body, code, issue, context, around),
+            Some(issue) => self.run_task::<SAMPLED>(body, code, issue, context, around),
             None => Ran::End(End::Leaving),
         }
     }
 
     /// Calls what was issued, unless the slice ends before it, and retires it when it is done.
     #[inline(always)]
-    fn run_task(
+    fn run_task<const SAMPLED: bool>(
         &mut self,
         body: &mut LoadedShard,
         code: &Code,
@@ -321,7 +334,17 @@ impl<'a, 's> Slice<'a, 's> {
             return Ran::Done;
         };
         context.enter(at);
-        match self.run_stage(step.way, at, around, &mut body.open, kernel, args, context) {
+        // SAFETY: the kernel lives as long as the plan.
+        let timed = SAMPLED.then(|| unsafe { TimedCall::new(kernel) });
+        let kernel: &dyn Kernel = match &timed {
+            Some(timed) => timed,
+            None => kernel,
+        };
+        let progress = self.run_stage(step.way, at, around, &mut body.open, kernel, args, context);
+        if let Some(timed) = timed {
+            self.sample.add(at.stage, timed.ns());
+        }
+        match progress {
             Progress::Done => {
                 body.shard.retire(issue);
                 Ran::Done

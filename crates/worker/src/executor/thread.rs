@@ -3,11 +3,13 @@
 //! touches a shard that does not belong to its thread.
 #![allow(unsafe_code)] // Touches its ready queue and its shards under its queue lock.
 
+mod accounting;
 mod beginning;
 mod idle;
 mod leaving;
 mod thief;
 
+use super::book::{Book, LONG_SHARE};
 use super::failure::{Failure, Rank};
 use super::job::{Job, LoadedShard, NONE, ShardCell, ThreadState};
 use super::panics;
@@ -69,6 +71,10 @@ pub(super) struct JobThread<'a> {
     watches: Watches<'a>,
     /// What the last shard to stall lacked: here for its memory only.
     missing: Vec<MissingSource<'a>>,
+    /// While it works.
+    book: Option<Box<Book>>,
+    /// Tasks that ended since the clock was last read.
+    untold_tasks: u64,
 }
 
 impl<'a> JobThread<'a> {
@@ -93,6 +99,8 @@ impl<'a> JobThread<'a> {
             patience: Patience::default(),
             watches: Watches::default(),
             missing: Vec::new(),
+            book: None,
+            untold_tasks: 0,
         }
     }
 
@@ -211,7 +219,7 @@ impl<'a> JobThread<'a> {
         if self.has_arrivals() || (self.poll(0) && self.has_arrivals()) {
             return self.next();
         }
-        self.clock = Instant::now();
+        self.read_clock();
         // A thief compares with the time of its last look, so the clock is read anew.
         let number = self.thief.steal(self.job, self.clock)?;
         self.take_over(number);
@@ -242,7 +250,9 @@ impl<'a> JobThread<'a> {
         self.job.exchange_notes(self.me);
         self.clock = Instant::now();
         self.slices = 0;
+        self.open_book();
         self.guarded(work);
+        self.close_book();
         self.job.exchange_notes(self.me);
         self.thread_state.queue_lock.leave();
     }
@@ -313,16 +323,38 @@ impl<'a> JobThread<'a> {
         }
         // Relaxed: a thief reads it under the lock, which orders it; a panic is this thread's own.
         self.thread_state.current.store(number, Ordering::Relaxed);
-        let mut slice = Slice::new(self.job, number, self.me, self.runner, &mut self.watches);
-        let end = slice.run(body, &mut self.missing);
+        let is_short = body.slice_tasks > LONG_SHARE;
+        let is_sampled = !is_short || self.is_due();
+        if is_sampled && self.slices > 0 {
+            // What was run before is no part of the sample.
+            self.read_clock();
+        }
+        let (sample, works) = self.book.as_mut().expect("it works").lend(is_short);
+        let mut slice = Slice::new(
+            self.job,
+            number,
+            self.me,
+            self.runner,
+            &mut self.watches,
+            sample,
+        );
+        let end = match is_sampled {
+            true => slice.run::<true>(body, &mut self.missing, works),
+            false => slice.run::<false>(body, &mut self.missing, works),
+        };
         let (tasks, failure) = (slice.tasks, slice.failure);
         self.thread_state.current.store(NONE, Ordering::Relaxed);
         self.slices += 1;
+        self.untold_tasks += u64::from(tasks);
         count(&self.thread_state.tally.tasks, u64::from(tasks));
         count(&self.thread_state.tally.slices, 1);
         // Reading the clock costs as much as a short task, so short slices are timed together.
-        if tasks >= TIMED_TASKS || body.slice_tasks < SHORT_SHARE || self.slices >= SLICES_UNREAD {
-            self.time_slice(resident, body, tasks);
+        if is_sampled
+            || tasks >= TIMED_TASKS
+            || body.slice_tasks < SHORT_SHARE
+            || self.slices >= SLICES_UNREAD
+        {
+            self.time_slice(resident, body, tasks, is_sampled && is_short);
         }
         if matches!(end, End::Leaving) {
             self.depart(number);
@@ -333,11 +365,19 @@ impl<'a> JobThread<'a> {
         self.tell_queued();
     }
 
-    fn time_slice(&mut self, resident: &ShardCell, body: &mut LoadedShard, tasks: u32) {
+    fn time_slice(
+        &mut self,
+        resident: &ShardCell,
+        body: &mut LoadedShard,
+        tasks: u32,
+        is_sample: bool,
+    ) {
         let alone = self.slices == 1;
         let took_ns = self.read_clock();
+        body.ran_ns += took_ns;
         // If slices were timed together, nobody knows which was the long one: the share stays.
-        if alone || tasks >= TIMED_TASKS {
+        // And timing calls took longer than short tasks do.
+        if (alone || tasks >= TIMED_TASKS) && !is_sample {
             body.slice_tasks = super::slice::next_share(body.slice_tasks, tasks, took_ns);
         }
         self.share_work();
@@ -369,6 +409,7 @@ impl<'a> JobThread<'a> {
         let now = Instant::now();
         let took_ns = now.duration_since(self.clock).as_nanos() as u64;
         count(&self.thread_state.tally.busy_ns, took_ns);
+        self.account(now);
         let cpu = spread::here();
         if self.thread_state.cpu.load(Ordering::Relaxed) != cpu {
             self.thread_state.cpu.store(cpu, Ordering::Relaxed);

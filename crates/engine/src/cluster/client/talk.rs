@@ -16,7 +16,7 @@ use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
 use brambling_protocol::message::{Brings, Message, Submit, parts};
 use brambling_protocol::{JobId, JobKey, WorkerId};
-use brambling_worker::executor::{Caller, Tally};
+use brambling_worker::executor::{Caller, JobLedger, Tally};
 use endings::elsewhere;
 use hearing::Event;
 use links::{REDIALED_FOR, WorkerLink};
@@ -28,6 +28,7 @@ use std::time::Instant;
 /// What a job left on its workers.
 struct Fetched {
     values: BTreeMap<(DatasetId, u32), Value>,
+    ledgers: BTreeMap<WorkerId, JobLedger>,
     tally: Tally,
 }
 
@@ -70,10 +71,15 @@ impl Cluster {
         let result = talk.run(bytes, weight);
         talk.part();
         let sent_bytes = talk.sent_bytes;
-        let Fetched { values, mut tally } = result?;
+        let Fetched {
+            values,
+            ledgers,
+            mut tally,
+        } = result?;
         tally.wall = started.elapsed();
         tally.sent_bytes = sent_bytes;
-        Ok(Outcome::fetched(plan, values, tally))
+        let ledger = crate::ledger::of_workers(&plan, tally.wall, ledgers);
+        Ok(Outcome::fetched(plan, values, tally, ledger))
     }
 }
 
@@ -202,6 +208,7 @@ impl Talk<'_> {
         }
         let mut fetched = Fetched {
             values: BTreeMap::new(),
+            ledgers: BTreeMap::new(),
             tally: Tally::default(),
         };
         self.heard = Instant::now();
@@ -217,6 +224,14 @@ impl Talk<'_> {
                 Event::Partition(dataset, index, bytes) => {
                     let value = self.decode(dataset, &bytes)?;
                     fetched.values.insert((dataset, index), value);
+                }
+                Event::Ledger(worker, bytes) => {
+                    let ledger = JobLedger::decode(&bytes);
+                    let ledger = ledger.map_err(|why| ClusterError::Broken {
+                        who: format!("worker {worker}"),
+                        why: why.to_string(),
+                    })?;
+                    fetched.ledgers.insert(worker, ledger);
                 }
                 Event::Fetched(link, tally) => {
                     (self.worker(link).is_done, self.worker(link).lost) = (true, None);

@@ -1,9 +1,10 @@
 //! Owns how a job is run: what whoever starts it may choose.
 
+use crate::executor::spilling::SpilledBytes;
 use brambling_memory::Budget;
 use brambling_storage::FilePool;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a job is run.
 #[derive(Clone, Debug)]
@@ -19,6 +20,10 @@ pub struct JobOptions {
     pub weight: u32,
     /// Who reads back what was spilled. None: the threads that gather it, which wait for that.
     pub files: Option<Arc<FilePool>>,
+    /// When whoever wants it asked for it: its ledger begins there. None: when it is made.
+    pub asked: Option<Instant>,
+    /// Where what it spills is counted.
+    pub spilled: Arc<SpilledBytes>,
 }
 
 /// How long a job may stand still and wait for a completion, unless it is [told](JobOptions::stall).
@@ -34,6 +39,8 @@ impl Default for JobOptions {
             timed_calls: None,
             weight: 1,
             files: None,
+            asked: None,
+            spilled: Arc::default(),
         }
     }
 }

@@ -27,7 +27,9 @@ use brambling_program::{
 };
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -102,6 +104,10 @@ impl Job {
             thread_states,
             parkers: parkers.clone(),
             notebooks,
+            books: (0..=threads).map(|_| Mutex::default()).collect(),
+            asked: options.asked.unwrap_or_else(Instant::now),
+            ended_ns: AtomicU64::new(0),
+            lacking_room: AtomicU32::new(0),
             settled: AtomicU32::new(0),
             unfinished: AtomicUsize::new(shards),
             stop: AtomicBool::new(false),
@@ -238,6 +244,7 @@ impl Job {
             slice_tasks: 1,
             running: None,
             meter: Meter::new(0),
+            ran_ns: 0,
             done: false,
             open: Vec::new(),
         })

@@ -64,6 +64,8 @@ impl Remote {
         }
         // One call for all frames: the carrier may write them together.
         if !frames.is_empty() {
+            let bytes = frames.iter().map(|(_, _, packet)| packet.bytes() as u64);
+            self.sent_bytes.fetch_add(bytes.sum(), Ordering::Relaxed);
             self.carrier.send(frames);
         }
         self.combine_all(job, complete);

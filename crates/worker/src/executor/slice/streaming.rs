@@ -41,6 +41,7 @@ impl<'a> Slice<'a, '_> {
         });
         let open = &mut opened[place];
         self.set_busy(open, true);
+        open.set_lacks_room(false, self.job);
         open.missing.clear();
         let progress = self.call_open(open, around.arrivals, (kernel, args), context);
         match progress {
@@ -108,6 +109,7 @@ impl<'a> Slice<'a, '_> {
 
     /// A task has ended that took from these: what is left of them is not wanted.
     fn close(&self, mut open: OpenStreamTask, arrivals: &mut Arrivals) -> Result<(), NodeError> {
+        open.set_lacks_room(false, self.job);
         self.set_busy(&mut open, false);
         for &id in &open.stream.inputs {
             let at = (id, open.at.turn);
@@ -432,7 +434,11 @@ impl StreamPorts for Ports<'_> {
         let flow = &job.flows[at.0.index()][to.index as usize];
         // A chunk for another process is not slowed here: that process spills it where it finds no
         // room.
-        job.owner(number).is_none() || flow.has_room(waker)
+        let has_room = job.owner(number).is_none() || flow.has_room(waker);
+        if !has_room {
+            self.open.set_lacks_room(true, job);
+        }
+        has_room
     }
 
     fn fan_out(&self) -> u32 {

@@ -53,6 +53,7 @@ impl JobThread<'_> {
             self.tell_queued();
             self.share_work();
             self.clock = Instant::now();
+            self.has_begun();
         }
         self.stage == Stage::Started
     }

@@ -32,6 +32,7 @@ impl<'a> JobThread<'a> {
                 let now = Instant::now();
                 longest = longest.max(passed(quiet.replace(now), now));
                 (since, self.clock) = (Some(now), now);
+                self.account(now);
             }
             // A look at the clock costs more than a poll of the own queue.
             if !spins.is_multiple_of(SPINS) {
@@ -46,6 +47,7 @@ impl<'a> JobThread<'a> {
                 self.spread();
             }
             let before = std::mem::replace(&mut self.clock, Instant::now());
+            self.account(self.clock);
             // A long time between two looks means that somebody else had the processor.
             self.patience.looks_after(self.clock - before);
             if let Some(number) = self.thief.steal(self.job, self.clock) {
@@ -69,6 +71,7 @@ impl<'a> JobThread<'a> {
                 self.job.parkers.of(self.me).park(SLEEP_MAX, has_work);
                 self.resume();
                 self.clock = Instant::now();
+                self.account(self.clock);
                 since = Some(self.clock);
             } else if spins.is_multiple_of(POLITE_SPINS) {
                 std::thread::yield_now();
@@ -77,6 +80,7 @@ impl<'a> JobThread<'a> {
         if since.is_some() {
             self.thread_state.idle.store(false, Ordering::Release);
             self.clock = Instant::now();
+            self.account(self.clock);
             self.patience.waited(longest.max(passed(quiet, self.clock)));
         }
     }

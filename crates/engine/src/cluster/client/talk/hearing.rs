@@ -31,6 +31,7 @@ pub(super) enum Event {
     Lost(LinkId, LinkLoss),
     Partition(DatasetId, u32, Vec<u8>),
     Wanted(LinkId, DatasetId, u32),
+    Ledger(WorkerId, Vec<u8>),
     Fetched(LinkId, Tally),
     Origin(LinkId, Option<Origin>),
     AllPrinted(LinkId),
@@ -185,6 +186,11 @@ impl Talk<'_> {
                 part,
             } if self.key == Some(part.key) => match worker.parts.take(&part) {
                 Ok(Some(whole)) => Event::Partition(dataset, index, whole),
+                Ok(None) => Event::None,
+                Err(why) => return Err(broken(why.to_string()).into()),
+            },
+            Message::Ledger(part) if self.key == Some(part.key) => match worker.parts.take(&part) {
+                Ok(Some(whole)) => Event::Ledger(worker.member.worker, whole),
                 Ok(None) => Event::None,
                 Err(why) => return Err(broken(why.to_string()).into()),
             },

@@ -15,10 +15,10 @@ use brambling_program::{Bindings, DatasetId, Plan, Program, ShardId};
 use brambling_protocol::frame::FAN_OUT;
 use brambling_protocol::message::{Message, Prepare, parts};
 use brambling_protocol::{PartitionMap, WorkerId};
-use brambling_worker::executor::{Failure, Job, JobOptions, Membership};
+use brambling_worker::executor::{Failure, Job, JobOptions, JobSpill, Membership, SpilledBytes};
 use brambling_worker::node::{Node, NodeOptions};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Larger pieces are cut.
 const CHUNK_BYTES: usize = 1 << 17;
@@ -125,6 +125,7 @@ impl Hosted {
         prepare: &Prepare,
         program: Vec<u8>,
     ) -> Result<Arc<Job>, String> {
+        let asked = Instant::now();
         let budget = self.take_share(shared);
         let given = Arc::new(GivenPartitions::default());
         let plan = self.plan(shared, prepare, &program, &given)?;
@@ -144,8 +145,9 @@ impl Hosted {
             key: self.key,
             shared: Arc::downgrade(shared),
         };
+        let spilled = Arc::<SpilledBytes>::default();
         let membership = Membership {
-            node: self.node(shared, me, prepare, &plan, &budget)?,
+            node: self.node(shared, me, prepare, &plan, (&budget, &spilled))?,
             carrier: Arc::new(wire),
             placed: placed.collect(),
         };
@@ -155,6 +157,8 @@ impl Hosted {
             timed_calls: None,
             weight: self.state().weight.max(1),
             files: (shared.spilling.as_ref()).map(|spilling| spilling.files.clone()),
+            asked: Some(asked),
+            spilled,
         };
         Job::member(plan, shared.pool.parkers(), options, membership)
             .map_err(|error| error.to_string())
@@ -193,7 +197,7 @@ impl Hosted {
         me: WorkerId,
         prepare: &Prepare,
         plan: &Plan,
-        budget: &Budget,
+        (budget, spilled): (&Budget, &Arc<SpilledBytes>),
     ) -> Result<Node, String> {
         let mut map = PartitionMap::new(prepare.shards.iter().copied());
         for range in &prepare.map {
@@ -212,7 +216,9 @@ impl Hosted {
             fan_out: FAN_OUT,
             combining: CombiningOptions::USUAL,
             budget: budget.clone(),
-            spill: (shared.spilling.clone()).map(|spilling| spilling as Arc<dyn Spill>),
+            spill: (shared.spilling.clone()).map(|spilling| {
+                Arc::new(JobSpill::new(spilling, spilled.clone())) as Arc<dyn Spill>
+            }),
         };
         Ok(Node::new(plan, map, options))
     }
@@ -282,6 +288,9 @@ impl Hosted {
             }
         }
         let tally = left.tally();
+        let ledger = left.ledger().encode();
+        let ledger = parts(self.key, &ledger).map(|part| framed(Message::Ledger(part)));
+        shared.board().say(to, ledger);
         // The client compares before it hands anything over.
         shared.board().say(to, self.packages());
         let fetched = Message::Fetched {

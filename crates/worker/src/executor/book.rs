@@ -1,0 +1,411 @@
+//! Owns one thread's account of its time for one job: every nanosecond from the job's begin to its end is put to a part, once a
+//! slice and once a wait. The thread's loop calls it; a job keeps it while the thread is elsewhere. No task touches it, but
+//! those of a slice that is sampled.
+//!
+//! # How kernels and scheduling are told apart
+//! Two readings of the clock around a call would cost as much as a short task. So each call is timed only in slices of long tasks;
+//! of short ones a few calls are timed about once a millisecond, and slices until the next sample are taken for alike.
+#![allow(unsafe_code)] // Passes a kernel's arguments on.
+
+use super::inside::{self, Waited};
+use super::ledger::{Moment, PARTS, Part, PartTimes};
+use super::tally::count;
+use brambling_program::{Context, Kernel, Progress, StageId, Work};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Moments that a thread keeps. At the last one each two become one, and from then on a moment takes twice as long.
+pub(super) const MOMENTS_MAX: usize = 1024;
+/// How long a moment takes at least: half a slice, so that a short job is shown slice by slice.
+const MOMENT_NS: u64 = 50_000;
+/// How often short tasks are sampled: a sample costs some five microseconds, half a percent of this.
+const SAMPLED_EACH: Duration = Duration::from_millis(1);
+/// Calls that a sample of short tasks times at most.
+pub(super) const SAMPLED_CALLS: u32 = 64;
+/// A share of at most so many tasks means long ones, of twelve microseconds and more: each is timed, for a hundredth of that.
+pub(super) const LONG_SHARE: u32 = 8;
+
+/// One thread's account.
+pub(super) struct Book {
+    /// Up to where the thread's time is accounted for.
+    until: Instant,
+    /// When its last task ended.
+    last_task: Option<Instant>,
+    moments: Vec<Moment>,
+    least_ns: u64,
+    /// For what it has waited since its last task. At the job's end it turns out to be for stragglers.
+    waited: PartTimes,
+    /// Nanoseconds in kernels, by stage.
+    kernels: Box<[u64]>,
+    works: Box<[Work]>,
+    sample: Sample,
+    /// Of the time of slices of short tasks, which part each stage's kernels took.
+    mix: Vec<(u32, f64)>,
+    sampled: Option<Instant>,
+}
+
+/// Calls of kernels that were timed.
+pub(super) struct Sample {
+    /// By stage, nanoseconds.
+    ns: Box<[u64]>,
+    /// Stages with a time.
+    touched: Vec<u32>,
+    calls: u64,
+    /// Whether they are a few short ones of many alike.
+    is_short: bool,
+}
+
+/// A kernel whose calls are timed while this lives.
+pub(super) struct TimedCall {
+    /// A pointer, because a kernel borrows nothing: its trait says so.
+    kernel: NonNull<dyn Kernel>,
+    /// Atomic only because a kernel must be `Sync`: one thread has this.
+    ns: AtomicU64,
+}
+
+// SAFETY: what it points to is a kernel, which is both.
+unsafe impl Send for TimedCall {}
+// SAFETY: as above.
+unsafe impl Sync for TimedCall {}
+
+impl TimedCall {
+    /// # Safety
+    /// The kernel lives as long as this.
+    pub(super) unsafe fn new(kernel: &(dyn Kernel + 'static)) -> TimedCall {
+        TimedCall {
+            kernel: NonNull::from(kernel),
+            ns: AtomicU64::new(0),
+        }
+    }
+
+    /// How long its calls took: at least a nanosecond.
+    pub(super) fn ns(&self) -> u64 {
+        self.ns.load(Ordering::Relaxed).max(1)
+    }
+}
+
+impl Kernel for TimedCall {
+    unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
+        let begun = Instant::now();
+        // SAFETY: it lives, by the promise given to `new`; and the caller's promise.
+        let progress = unsafe { self.kernel.as_ref().call(context, args) };
+        let ns = begun.elapsed().as_nanos() as u64;
+        // Between two readings lies the cost of one.
+        count(&self.ns, ns.saturating_sub(clock_ns()));
+        progress
+    }
+}
+
+impl Sample {
+    /// Adds a call.
+    pub(super) fn add(&mut self, stage: StageId, ns: u64) {
+        let sum = &mut self.ns[stage.index()];
+        if *sum == 0 {
+            self.touched.push(stage.0);
+        }
+        *sum += ns;
+        self.calls += 1;
+    }
+
+    fn clear(&mut self) {
+        for stage in self.touched.drain(..) {
+            self.ns[stage as usize] = 0;
+        }
+        self.calls = 0;
+    }
+}
+
+impl Book {
+    /// Of a program of so many stages, for a job that began then.
+    pub(super) fn new(begun: Instant, stages: usize) -> Book {
+        Book {
+            until: begun,
+            last_task: None,
+            moments: Vec::new(),
+            least_ns: MOMENT_NS,
+            waited: [0; PARTS],
+            kernels: vec![0; stages].into(),
+            works: vec![Work::default(); stages].into(),
+            sample: Sample {
+                ns: vec![0; stages].into(),
+                touched: Vec::new(),
+                calls: 0,
+                is_short: false,
+            },
+            mix: Vec::new(),
+            sampled: None,
+        }
+    }
+
+    /// What a sampled slice, and a slice's kernels, write to.
+    pub(super) fn lend(&mut self, is_short: bool) -> (&mut Sample, &mut [Work]) {
+        self.sample.is_short = is_short;
+        (&mut self.sample, &mut self.works)
+    }
+
+    /// Whether the next slice of short tasks is to be sampled. `now` may be some slices old.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.sampled
+            .is_none_or(|at| now.duration_since(at) >= SAMPLED_EACH)
+    }
+
+    /// The time until now was for this, without a task.
+    pub(super) fn wait(&mut self, now: Instant, part: Part) {
+        self.waited[part as usize] += self.pass(now);
+    }
+
+    /// The time until now was for slices, in which so many tasks ended. What was timed of them is in the sample, when they were sampled.
+    pub(super) fn ran(&mut self, now: Instant, tasks: u64) {
+        let waited = std::mem::replace(&mut self.waited, [0; PARTS]);
+        if waited.iter().any(|ns| *ns > 0) {
+            self.add(Moment {
+                parts: waited,
+                ..Moment::default()
+            });
+        }
+        let ns = self.pass(now);
+        self.last_task = Some(now);
+        let inside = inside::take();
+        let mut moment = Moment {
+            tasks,
+            ..Moment::default()
+        };
+        for (part, ns) in inside.parts() {
+            moment.parts[part as usize] = ns;
+        }
+        let rest = ns.saturating_sub(inside.ns());
+        let kernels = if self.sample.calls > 0 {
+            self.split_sampled(rest, inside, &mut moment)
+        } else {
+            self.split_alike(rest, &mut moment)
+        };
+        moment.parts[Part::Kernels as usize] = kernels;
+        moment.parts[Part::Scheduling as usize] = rest - kernels;
+        self.add(moment);
+    }
+
+    /// The kernels' part of a slice whose calls were timed.
+    fn split_sampled(&mut self, rest: u64, inside: Waited, moment: &mut Moment) -> u64 {
+        let timed: u64 = self
+            .sample
+            .touched
+            .iter()
+            .map(|it| self.sample.ns[*it as usize])
+            .sum();
+        // What was waited for inside a call is not the kernel's; and readings of the clock are not the slice's.
+        let scale = timed.saturating_sub(inside.ns()) as f64 / timed.max(1) as f64;
+        let slice = rest
+            .saturating_sub(2 * self.sample.calls * clock_ns())
+            .max(1) as f64;
+        let is_short = self.sample.is_short;
+        if is_short {
+            self.sampled = Some(self.until);
+            self.mix.clear();
+        }
+        let mut kernels = 0;
+        for at in 0..self.sample.touched.len() {
+            let stage = self.sample.touched[at];
+            let ns = (self.sample.ns[stage as usize] as f64 * scale) as u64;
+            let ns = ns.min(rest - kernels);
+            if is_short {
+                self.mix.push((stage, (ns as f64 / slice).min(1.0)));
+            }
+            self.ran_in(stage, ns, moment);
+            kernels += ns;
+        }
+        if is_short {
+            // Samples of very short calls are noisy: their shares must not be more than the whole.
+            let sum: f64 = self.mix.iter().map(|(_, share)| share).sum();
+            if sum > 1.0 {
+                self.mix.iter_mut().for_each(|(_, share)| *share /= sum);
+            }
+        }
+        self.sample.clear();
+        kernels
+    }
+
+    /// The kernels' part of slices that are taken for like the last sample.
+    fn split_alike(&mut self, rest: u64, moment: &mut Moment) -> u64 {
+        let mut kernels = 0;
+        for at in 0..self.mix.len() {
+            let (stage, share) = self.mix[at];
+            let ns = ((rest as f64 * share) as u64).min(rest - kernels);
+            self.ran_in(stage, ns, moment);
+            kernels += ns;
+        }
+        kernels
+    }
+
+    fn ran_in(&mut self, stage: u32, ns: u64, moment: &mut Moment) {
+        self.kernels[stage as usize] += ns;
+        if moment.stage.is_none_or(|(_, most)| ns > most) {
+            moment.stage = Some((stage, ns));
+        }
+    }
+
+    fn pass(&mut self, now: Instant) -> u64 {
+        let ns = now.saturating_duration_since(self.until).as_nanos() as u64;
+        self.until = self.until.max(now);
+        ns
+    }
+
+    fn add(&mut self, moment: Moment) {
+        match self.moments.last_mut() {
+            Some(last) if last.ns() < self.least_ns => return last.add(&moment),
+            _ => {}
+        }
+        if self.moments.len() == MOMENTS_MAX {
+            for at in 0..MOMENTS_MAX / 2 {
+                let mut two = self.moments[2 * at];
+                two.add(&self.moments[2 * at + 1]);
+                self.moments[at] = two;
+            }
+            self.moments.truncate(MOMENTS_MAX / 2);
+            self.least_ns *= 2;
+        }
+        self.moments.push(moment);
+    }
+
+    /// The thread's moments when the job has ended then, so that they take as long as the job. What it waited for since its last task
+    /// was for stragglers, unless it was before the first one.
+    pub(super) fn close(&self, end: Instant) -> Vec<Moment> {
+        let mut moments = self.moments.clone();
+        let mut parts = self.waited;
+        let tail = end.saturating_duration_since(self.until).as_nanos() as u64;
+        // It woke to leave, a moment after the end.
+        let mut late = self.until.saturating_duration_since(end).as_nanos() as u64;
+        cut(&mut parts, &mut late);
+        for moment in moments.iter_mut().rev() {
+            cut(&mut moment.parts, &mut late);
+        }
+        parts[Part::Stragglers as usize] +=
+            tail + std::mem::take(&mut parts[Part::Exchange as usize]);
+        if parts.iter().any(|ns| *ns > 0) {
+            moments.push(Moment {
+                parts,
+                ..Moment::default()
+            });
+        }
+        moments
+    }
+
+    pub(super) fn kernels(&self) -> &[u64] {
+        &self.kernels
+    }
+
+    pub(super) fn works(&self) -> &[Work] {
+        &self.works
+    }
+
+    pub(super) fn last_task(&self) -> Option<Instant> {
+        self.last_task
+    }
+}
+
+/// Takes nanoseconds away, as many as there are.
+fn cut(parts: &mut PartTimes, ns: &mut u64) {
+    for part in parts.iter_mut().rev() {
+        let less = (*part).min(*ns);
+        *part -= less;
+        *ns -= less;
+    }
+}
+
+/// What a reading of the clock costs here, measured once: the least of some.
+fn clock_ns() -> u64 {
+    static CLOCK_NS: OnceLock<u64> = OnceLock::new();
+    *CLOCK_NS.get_or_init(|| {
+        let reading = || {
+            let begun = Instant::now();
+            (0..8).for_each(|_| {
+                std::hint::black_box(Instant::now());
+            });
+            begun.elapsed().as_nanos() as u64 / 9
+        };
+        (0..16).map(|_| reading()).min().unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A book, and its times by part when the job ends at `end`.
+    fn parts(book: &Book, end: Instant) -> PartTimes {
+        let mut sum = Moment::default();
+        book.close(end).iter().for_each(|moment| sum.add(moment));
+        sum.parts
+    }
+
+    #[test]
+    fn every_nanosecond_is_somewhere_and_waiting_for_the_end_is_for_stragglers() {
+        let begun = Instant::now();
+        let mut book = Book::new(begun, 2);
+        book.wait(begun + MS, Part::Startup);
+        book.ran(begun + 3 * MS, 5);
+        book.wait(begun + 4 * MS, Part::Exchange);
+        book.ran(begun + 5 * MS, 1);
+        book.wait(begun + 9 * MS, Part::Exchange);
+        let parts = parts(&book, begun + 10 * MS);
+        assert_eq!(parts.iter().sum::<u64>(), 10_000_000);
+        let of = |part: Part| parts[part as usize];
+        assert_eq!(
+            (of(Part::Startup), of(Part::Exchange)),
+            (1_000_000, 1_000_000)
+        );
+        assert_eq!(
+            (of(Part::Scheduling), of(Part::Stragglers)),
+            (3_000_000, 5_000_000)
+        );
+    }
+
+    #[test]
+    fn slices_of_short_tasks_are_like_the_last_sample() {
+        let begun = Instant::now();
+        let mut book = Book::new(begun, 3);
+        // As if half of a slice had gone to stage 2.
+        book.sample.ns[2] = 500_000;
+        book.sample.touched.push(2);
+        book.sample.calls = 1;
+        book.sample.is_short = true;
+        book.ran(begun + MS, 1);
+        book.ran(begun + 3 * MS, 7);
+        let kernels = book.kernels()[2];
+        assert!((1_490_000..1_510_000).contains(&kernels), "{kernels}");
+        assert!(book.is_due(begun + 2 * MS) && !book.is_due(begun + MS));
+    }
+
+    #[test]
+    fn a_thread_that_left_late_has_the_time_of_the_job() {
+        let begun = Instant::now();
+        let mut book = Book::new(begun, 1);
+        book.ran(begun + 5 * MS, 1);
+        book.wait(begun + 9 * MS, Part::Exchange);
+        for ms in [8, 4] {
+            let sum: u64 = parts(&book, begun + ms * MS).iter().sum();
+            assert_eq!(sum, u64::from(ms) * 1_000_000);
+        }
+    }
+
+    #[test]
+    fn moments_are_bounded_and_lose_no_time() {
+        let begun = Instant::now();
+        let mut book = Book::new(begun, 1);
+        let steps = 3 * MOMENTS_MAX as u32;
+        for step in 1..=steps {
+            book.ran(begun + step * MS, 1);
+        }
+        let end = begun + steps * MS;
+        assert!(book.close(end).len() <= MOMENTS_MAX);
+        assert_eq!(
+            parts(&book, end).iter().sum::<u64>(),
+            u64::from(steps) * 1_000_000
+        );
+        let tasks: u64 = book.close(end).iter().map(|moment| moment.tasks).sum();
+        assert_eq!(tasks, u64::from(steps));
+    }
+}

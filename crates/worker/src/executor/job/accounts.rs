@@ -1,0 +1,80 @@
+//! What a job's threads say of their time, put together when it has ended.
+
+use super::Job;
+use crate::executor::ledger::{JobLedger, Moment, Part, StageTimes, ThreadTimes};
+use brambling_memory::held;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+impl Job {
+    /// What the job did and where its threads' time went. To be called when it has ended: well, or with a failure.
+    pub fn ledger(&mut self) -> JobLedger {
+        let tally = self.tally();
+        let end = self.ended();
+        let mut ledger = JobLedger {
+            wall_ns: (end - self.asked).as_nanos() as u64,
+            tasks: tally.tasks,
+            budget_bytes: self.options.budget.budget_bytes(),
+            peak_bytes: tally.peak_bytes,
+            ..JobLedger::default()
+        };
+        (ledger.spilled_bytes, ledger.read_back_bytes) = self.options.spilled.totals();
+        if let Some(remote) = &self.remote {
+            ledger.sent_bytes = remote.sent_bytes.load(Ordering::Relaxed);
+            ledger.received_bytes = remote.received_bytes.load(Ordering::Relaxed);
+        }
+        self.tell_threads(end, &mut ledger);
+        for resident in &mut self.residents {
+            if let Some(body) = resident.body.get_mut() {
+                ledger.shards += 1;
+                ledger.shards_ns += body.ran_ns;
+                ledger.longest_shard_ns = ledger.longest_shard_ns.max(body.ran_ns);
+            }
+        }
+        ledger
+    }
+
+    /// When it ended; a job that failed before it was noted ends now.
+    fn ended(&self) -> Instant {
+        match self.ended_ns.load(Ordering::Relaxed) {
+            0 => Instant::now(),
+            ns => self.asked + Duration::from_nanos(ns),
+        }
+    }
+
+    fn tell_threads(&self, end: Instant, ledger: &mut JobLedger) {
+        let mut stages = vec![StageTimes::default(); self.plan.program.spec().stages.len()];
+        for (thread, book) in self.books.iter().enumerate() {
+            let is_caller = thread == self.threads() as usize;
+            let book = held::lock(book);
+            let moments = match &*book {
+                Some(book) => book.close(end),
+                // The calling thread has run nothing, and a thread of the pool came too late for all.
+                None if is_caller => continue,
+                None => vec![absent(ledger.wall_ns)],
+            };
+            ledger.threads.push(ThreadTimes { is_caller, moments });
+            let Some(book) = &*book else { continue };
+            for ((sum, ns), work) in stages.iter_mut().zip(book.kernels()).zip(book.works()) {
+                sum.kernel_ns += ns;
+                sum.work.add(*work);
+            }
+            let last = book
+                .last_task()
+                .map(|at| at.saturating_duration_since(self.asked));
+            let last_ns = last.map_or(0, |last| last.as_nanos() as u64);
+            ledger.last_task_ns = ledger.last_task_ns.max(last_ns.min(ledger.wall_ns));
+        }
+        let stages = (0..).zip(stages);
+        ledger.stages = stages
+            .filter(|(_, times)| *times != StageTimes::default())
+            .collect();
+    }
+}
+
+/// Of a thread that never came to the job: it was waking up.
+fn absent(wall_ns: u64) -> Moment {
+    let mut moment = Moment::default();
+    moment.parts[Part::Startup as usize] = wall_ns;
+    moment
+}

@@ -1,0 +1,86 @@
+//! How a thread keeps its book: what it waits for when it has nothing to run, and whose time it was while it was elsewhere.
+
+use super::{JobThread, Stage};
+use crate::executor::book::Book;
+use crate::executor::ledger::Part;
+use brambling_memory::held;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+impl JobThread<'_> {
+    /// The thread begins to work for the job, at the time that it has just read.
+    pub(super) fn open_book(&mut self) {
+        let kept = held::lock(&self.job.books[self.me as usize]).take();
+        let stages = self.job.plan.program.spec().stages.len();
+        let book = kept.unwrap_or_else(|| Box::new(Book::new(self.job.asked, stages)));
+        let book = self.book.insert(book);
+        let part = match self.job.started.get() {
+            None => Part::Startup,
+            // The calling thread has nothing else to do: its stages wait for others.
+            Some(_) if self.me == self.job.threads() => Part::Exchange,
+            Some(_) if self.job.shares() => Part::OtherJobs,
+            Some(_) => Part::Exchange,
+        };
+        book.wait(self.clock, part);
+    }
+
+    /// It turns to something else. What it ran and has not accounted for goes to the book.
+    pub(super) fn close_book(&mut self) {
+        if self.slices > 0 {
+            self.read_clock();
+        }
+        *held::lock(&self.job.books[self.me as usize]) = self.book.take();
+    }
+
+    /// Whether the next slice of short tasks is to be sampled.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.book
+            .as_ref()
+            .is_some_and(|book| book.is_due(self.clock))
+    }
+
+    /// The time up to now goes to the book: slices, when some have run since the last time.
+    pub(super) fn account(&mut self, now: Instant) {
+        let tasks = std::mem::take(&mut self.untold_tasks);
+        let has_run = self.slices > 0;
+        let part = match has_run {
+            true => Part::Kernels,
+            false => self.waits_for(),
+        };
+        let Some(book) = &mut self.book else {
+            return;
+        };
+        match has_run {
+            true => book.ran(now, tasks),
+            false => book.wait(now, part),
+        }
+    }
+
+    /// All shards are made, as the clock has just told: what was before was the job's startup.
+    pub(super) fn has_begun(&mut self) {
+        if let Some(book) = &mut self.book {
+            book.wait(self.clock, Part::Startup);
+        }
+    }
+
+    /// What a thread that has nothing to run waits for, as far as it can see.
+    fn waits_for(&self) -> Part {
+        let job = self.job;
+        if self.stage != Stage::Started && self.me < job.threads() {
+            return Part::Startup;
+        }
+        let caller = &job.thread_states[job.threads() as usize];
+        // Relaxed, all of them: an estimate.
+        let is_at_work = caller.runs().is_some() || caller.doorbell.has_any();
+        if is_at_work || caller.queued.0.load(Ordering::Relaxed) > 0 {
+            Part::Interpreter
+        } else if job.lacking_room.load(Ordering::Relaxed) > 0 {
+            Part::Memory
+        } else if job.options.spilled.is_reading() {
+            Part::Disk
+        } else {
+            Part::Exchange
+        }
+    }
+}
