@@ -38,7 +38,7 @@ fn run<T: Send>(
         AnalysisError::Run(error) => caller.raise(py, error),
         other => crate::raise("BuildError", other.to_string()),
     })?;
-    let ledger = ledger::tell(py, &options)?;
+    let ledger = ledger::longest(py, &options)?;
     Ok((found, ledger))
 }
 

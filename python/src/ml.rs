@@ -80,7 +80,7 @@ pub fn fit_logistic<'py>(
             result.set_item("converged", $fitted.converged)?;
             result.set_item("largest_gradient", $fitted.largest_gradient)?;
             result.set_item("tally", crate::tally(py, &$fitted.tally)?)?;
-            result.set_item("ledger", ledger::tell(py, &options)?)?;
+            result.set_item("ledger", ledger::longest(py, &options)?)?;
         }};
     }
     if classes == 2 {
@@ -123,7 +123,6 @@ pub fn start_k_means<'py>(
         start.centres_weighted(x, weights, columns, clusters, seed, &options, &mut caller)
     });
     let centres = centres.map_err(|error| raise(py, &mut caller, error))?;
-    ledger::tell(py, &options)?;
     Ok(PyArray1::from_vec(py, centres))
 }
 
@@ -155,7 +154,7 @@ pub fn fit_k_means<'py>(
     result.set_item("iterations", fitted.iterations)?;
     result.set_item("converged", fitted.converged)?;
     result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
-    result.set_item("ledger", ledger::tell(py, &options)?)?;
+    result.set_item("ledger", ledger::longest(py, &options)?)?;
     Ok(result)
 }
 
@@ -205,7 +204,7 @@ pub fn fit_model<'py>(
         result.set_item(name, PyArray1::from_vec(py, values))?;
     }
     result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
-    result.set_item("ledger", ledger::tell(py, &options)?)?;
+    result.set_item("ledger", ledger::longest(py, &options)?)?;
     Ok(result)
 }
 

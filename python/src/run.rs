@@ -3,7 +3,7 @@
 use crate::builder::{Handle, build_error};
 use crate::cluster::PyCluster;
 use crate::interpreter::attach;
-use crate::ledger::{self, PyLedger};
+use crate::ledger::PyLedger;
 use crate::prints;
 use crate::value::{PyBlocks, PyValue};
 use brambling::cluster::ClusterError;
@@ -313,13 +313,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a job that has ended. Python is told what it did.
+    /// Of a job that has ended.
     pub fn new(
         py: Python<'_>,
         mut outcome: brambling::Outcome,
         handles: Vec<Handle>,
     ) -> PyResult<Outcome> {
-        let ledger = ledger::tell_of(py, outcome.ledger())?;
+        let ledger = Py::new(py, PyLedger(outcome.ledger()))?;
         Ok(Outcome {
             outcome,
             handles,

@@ -1,5 +1,9 @@
 //! The command line: what it accepts, and help that teaches.
 
+mod reports;
+
+pub(crate) use reports::REPORT_ENDS;
+
 use crate::Host;
 use crate::certs::CertsArguments;
 use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
@@ -14,6 +18,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::{generate, shells};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -33,7 +38,10 @@ const RUN_HELP: &str = "\
 Examples:
   brambling run flights
   brambling run train.py --rows 1000
+  brambling run train.py --report            then: how near its jobs came to what the machine can do
+  brambling run train.py --report r.html --trace t.json
   BRAMBLING_THREADS=4 brambling run train.py
+  brambling run train.py -- --report         an option of the script's own of that name
 
 The exit code is the script's.";
 
@@ -197,8 +205,17 @@ struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a script, or an example by its name
-    #[command(after_help = RUN_HELP, override_usage = "brambling run FILE.py|EXAMPLE [ARGS]...")]
+    #[command(
+        after_help = RUN_HELP,
+        override_usage = "brambling run FILE.py|EXAMPLE [--report [FILE.html]] [--trace FILE.json] [ARGS]..."
+    )]
     Run {
+        /// Tell how near its jobs came to what the machine can do: on the terminal, or in FILE.html, .json or .txt
+        #[arg(long, value_name = "FILE.html", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+        report: Option<PathBuf>,
+        /// Write what each thread did when, for ui.perfetto.dev: JSON, or packets when the name does not end with .json
+        #[arg(long, value_name = "FILE.json")]
+        trace: Option<PathBuf>,
         /// A Python file, or the name of an example
         #[arg(value_name = "FILE.py|EXAMPLE")]
         script: String,
@@ -355,7 +372,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>, host: &dyn Host) -
         return Parsed::Help(versions(host));
     }
     let names_a_script = |arg: &OsString| !arg.to_string_lossy().starts_with('-');
-    if (args[1] == "run" || args[1] == "run-detached") && args.get(2).is_some_and(names_a_script) {
+    if args[1] == "run" {
+        let behind = args.split_off(2);
+        args.extend(reports::sorted(behind));
+    }
+    if args[1] == "run-detached" && args.get(2).is_some_and(names_a_script) {
         // What follows the script is the script's, `--help` included.
         args.insert(3, "--".into());
     }

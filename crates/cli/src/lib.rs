@@ -22,6 +22,7 @@ mod jobs;
 mod logs;
 mod metrics;
 mod nearest;
+mod reports;
 mod run;
 mod shards;
 mod submit;
@@ -157,7 +158,15 @@ fn with_streams(
         }
     };
     match command {
-        Command::Run { script, args } => run::run(&script, &args, host, &mut streams),
+        Command::Run {
+            script,
+            args,
+            report,
+            trace,
+        } => {
+            let wanted = reports::Wanted { report, trace };
+            run::run(&script, &args, &wanted, host, &mut streams)
+        }
         Command::Bench {
             name,
             threads,

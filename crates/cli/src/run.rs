@@ -1,23 +1,41 @@
 //! `brambling run`: a script, or an example by its name.
 
 use crate::nearest::nearest;
+use crate::reports::Wanted;
 use crate::{Host, Streams, USAGE};
+use brambling::machine::report::Report;
 use std::path::Path;
 
 pub(crate) fn run(
     script: &str,
     args: &[String],
+    wanted: &Wanted,
     host: &mut dyn Host,
     streams: &mut Streams<'_>,
 ) -> u8 {
-    match find("run", script, host) {
-        Ok(Is::File) => host.run_script(Path::new(script), args),
-        Ok(Is::Example) => host.run_example(script, args),
-        Err(why) => {
-            streams.err(why);
-            USAGE
-        }
+    let found = find("run", script, host);
+    let refusal = found.as_ref().err().cloned().or_else(|| wanted.refusal());
+    if let Some(why) = refusal {
+        streams.err(why);
+        return USAGE;
     }
+    if wanted.is_any() {
+        brambling::record_ledgers();
+    }
+    let code = match found {
+        Ok(Is::Example) => host.run_example(script, args),
+        _ => host.run_script(Path::new(script), args),
+    };
+    match wanted.is_any() {
+        true => wanted.tell(code, streams),
+        false => code,
+    }
+}
+
+/// Reports of the jobs that have ended here since somebody asked for reports.
+pub(crate) fn recorded() -> Vec<Report> {
+    let ledgers = brambling::recorded_ledgers().into_iter();
+    ledgers.map(Report::of).collect()
 }
 
 /// What a script is.

@@ -1,6 +1,7 @@
 //! Owns the way from what the executor counts to what the machine's report reads: names for numbers, seconds for nanoseconds.
 //! It decides nothing.
 
+use crate::Outcome;
 use brambling_machine::ledger::{
     Ledger, Moment, Parts, StageEntry, StageWork, ThreadEntry, WorkerEntry,
 };
@@ -39,6 +40,35 @@ impl Ledgers {
 
     pub(crate) fn keep(&self, ledger: Ledger) {
         held::lock(&self.0).push(ledger);
+    }
+}
+
+/// Those of all jobs of this process, since somebody asked for them.
+static RECORDED: Mutex<Option<Vec<Ledger>>> = Mutex::new(None);
+
+/// From now on every job that this process runs, or a cluster for it, leaves what it did: for whoever runs a script that is somebody
+/// else's.
+pub fn record_ledgers() {
+    held::lock(&RECORDED).get_or_insert_default();
+}
+
+/// Takes what was recorded since the last call, in the order in which jobs ended.
+pub fn recorded_ledgers() -> Vec<Ledger> {
+    held::lock(&RECORDED)
+        .as_mut()
+        .map(std::mem::take)
+        .unwrap_or_default()
+}
+
+/// A job has ended.
+pub(crate) fn record(outcome: &mut Outcome) {
+    // The ledger is made only when somebody asked: it is a copy of each thread's.
+    if held::lock(&RECORDED).is_none() {
+        return;
+    }
+    let ledger = outcome.ledger();
+    if let Some(recorded) = &mut *held::lock(&RECORDED) {
+        recorded.push(ledger);
     }
 }
 

@@ -46,7 +46,7 @@ pub use brambling_worker::executor::{
     Silent, Tally, WaitsFor,
 };
 pub use error::Error;
-pub use ledger::Ledgers;
+pub use ledger::{Ledgers, record_ledgers, recorded_ledgers};
 pub use outcome::Outcome;
 pub use run::{RunOptions, run};
 pub use settings::{

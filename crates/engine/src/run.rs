@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
+use crate::ledger;
 use crate::{Error, Failure, Ledgers, Outcome, Resolved, Settings, TaskTimes};
 use brambling_machine::Ledger;
 use brambling_memory::{BudgetShare, Memory};
@@ -286,7 +287,9 @@ impl RunOptions {
         if let Some(times) = &self.task_times {
             times.keep(&job);
         }
-        Ok(Outcome::new(job))
+        let mut outcome = Outcome::new(job);
+        ledger::record(&mut outcome);
+        Ok(outcome)
     }
 }
 

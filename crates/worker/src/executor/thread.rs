@@ -75,6 +75,8 @@ pub(super) struct JobThread<'a> {
     book: Option<Box<Book>>,
     /// Tasks that ended since the clock was last read.
     untold_tasks: u64,
+    /// Whether the next slice of short tasks is to be sampled.
+    is_due: bool,
 }
 
 impl<'a> JobThread<'a> {
@@ -101,6 +103,7 @@ impl<'a> JobThread<'a> {
             missing: Vec::new(),
             book: None,
             untold_tasks: 0,
+            is_due: true,
         }
     }
 
@@ -324,7 +327,7 @@ impl<'a> JobThread<'a> {
         // Relaxed: a thief reads it under the lock, which orders it; a panic is this thread's own.
         self.thread_state.current.store(number, Ordering::Relaxed);
         let is_short = body.slice_tasks > LONG_SHARE;
-        let is_sampled = !is_short || self.is_due();
+        let is_sampled = !is_short || self.is_due;
         if is_sampled && self.slices > 0 {
             // What was run before is no part of the sample.
             self.read_clock();

@@ -79,7 +79,9 @@ impl Cluster {
         tally.wall = started.elapsed();
         tally.sent_bytes = sent_bytes;
         let ledger = crate::ledger::of_workers(&plan, tally.wall, ledgers);
-        Ok(Outcome::fetched(plan, values, tally, ledger))
+        let mut outcome = Outcome::fetched(plan, values, tally, ledger);
+        crate::ledger::record(&mut outcome);
+        Ok(outcome)
     }
 }
 

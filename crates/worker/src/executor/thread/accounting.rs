@@ -32,14 +32,6 @@ impl JobThread<'_> {
         *held::lock(&self.job.books[self.me as usize]) = self.book.take();
     }
 
-    /// Whether the next slice of short tasks is to be sampled.
-    #[inline]
-    pub(super) fn is_due(&self) -> bool {
-        self.book
-            .as_ref()
-            .is_some_and(|book| book.is_due(self.clock))
-    }
-
     /// The time up to now goes to the book: slices, when some have run since the last time.
     pub(super) fn account(&mut self, now: Instant) {
         let tasks = std::mem::take(&mut self.untold_tasks);
@@ -55,6 +47,7 @@ impl JobThread<'_> {
             true => book.ran(now, tasks),
             false => book.wait(now, part),
         }
+        self.is_due = book.is_due(now);
     }
 
     /// All shards are made, as the clock has just told: what was before was the job's startup.
