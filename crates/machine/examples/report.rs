@@ -4,7 +4,7 @@
 //!
 //! FOLDER gets report.html, fragment.html, report.txt, report.json, ledger.json, trace.json and trace.pftrace.
 
-#[path = "../tests/made/mod.rs"]
+#[path = "../tests/report/made.rs"]
 mod made;
 
 use std::error::Error;

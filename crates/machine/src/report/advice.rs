@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ideal::{Resource, StageReport, share};
 use super::threads::WorkerReport;
 use super::units::{bytes, count, percent, rate, seconds, setting};
-use super::{CALLER, Report, Roofs, balance, phases};
+use super::{CALLER, Report, Roofs, balance, phases, units};
 
 /// Less lost time than this is not worth a sentence, as a share of all threads' time.
 const WORTH_A_WORD: f64 = 0.10;
@@ -172,7 +172,7 @@ fn memory(report: &Report) -> Found {
     } else {
         "is the next to try"
     };
-    let budget = setting(worker.budget_bytes);
+    let budget = units::memory(worker.budget_bytes);
     let text = format!(
         "{went}: its memory budget of {budget} is too small; memory = \"{advised}\" {verb} (BRAMBLING_MEMORY={advised})"
     );

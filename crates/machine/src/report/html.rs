@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::ideal::{Phase, Resource, ResourceUse, share};
 use super::threads::WorkerReport;
 use super::timeline::Timeline;
-use super::units::{bytes, count, percent, rate, scaled, seconds};
+use super::units::{bytes, count, memory, percent, rate, scaled, seconds};
 use super::{PhaseReport, Report, StageReport};
 use crate::ledger::Parts;
 
@@ -73,7 +73,7 @@ struct Page<'a> {
     actual: String,
     ideal: String,
     bound_by: &'static str,
-    advice: Vec<&'a str>,
+    advice: Vec<String>,
     went: Vec<PartRow>,
     spoken: String,
     mark: Option<String>,
@@ -84,7 +84,8 @@ struct Page<'a> {
     more_stages: Option<String>,
     workers: Vec<WorkerRow<'a>>,
     more_workers: Option<String>,
-    notes: &'a [String],
+    bounded: bool,
+    notes: Vec<String>,
     data: String,
 }
 
@@ -178,16 +179,15 @@ impl<'a> Page<'a> {
             advice: report
                 .advice
                 .iter()
-                .map(|advice| advice.text.as_str())
+                .map(|advice| capital(&advice.text) + ".")
                 .collect(),
             went,
             spoken,
             mark: mark.map(width),
             mark_right: mark.is_some_and(|share| share > 0.6),
-            balance: capital(&report.balance_sentence()),
-            resources: report
-                .resources
-                .iter()
+            balance: report.balance_sentence(),
+            resources: sorted(&report.resources)
+                .into_iter()
                 .map(|used| resource_row(report, used))
                 .collect(),
             phases: report
@@ -202,7 +202,8 @@ impl<'a> Page<'a> {
                 Vec::new()
             },
             more_workers: more(report.workers.len(), "worker"),
-            notes: &report.notes,
+            bounded: report.bound_by.is_some(),
+            notes: report.notes.iter().map(|note| capital(note)).collect(),
             data,
         }
     }
@@ -246,6 +247,14 @@ fn parts(shares: &Parts) -> Vec<PartRow> {
         seconds: String::new(),
     })
     .collect()
+}
+
+/// The longest first; those that nobody probed last.
+fn sorted(uses: &[ResourceUse]) -> Vec<&ResourceUse> {
+    let mut sorted: Vec<_> = uses.iter().collect();
+    let least = |used: &ResourceUse| used.ideal_seconds.unwrap_or(-1.0);
+    sorted.sort_by(|one, other| least(other).total_cmp(&least(one)));
+    sorted
 }
 
 fn resource_row(report: &Report, used: &ResourceUse) -> ResourceRow {
@@ -322,11 +331,11 @@ fn stage_row(stage: &StageReport) -> StageRow<'_> {
 }
 
 fn worker_row(worker: &WorkerReport) -> WorkerRow<'_> {
-    let memory = if worker.budget_bytes > 0 {
+    let held = if worker.budget_bytes > 0 {
         format!(
             "{} of {}",
-            bytes(worker.peak_bytes as f64),
-            bytes(worker.budget_bytes as f64)
+            memory(worker.peak_bytes),
+            memory(worker.budget_bytes)
         )
     } else {
         String::new()
@@ -339,7 +348,7 @@ fn worker_row(worker: &WorkerReport) -> WorkerRow<'_> {
         shards: worker.shards,
         sent: bytes(worker.sent_bytes as f64),
         received: bytes(worker.received_bytes as f64),
-        memory,
+        memory: held,
         last_task: seconds(worker.last_task_seconds),
     }
 }
@@ -357,7 +366,7 @@ fn width(share: f64) -> String {
 fn capital(sentence: &str) -> String {
     let mut letters = sentence.chars();
     letters.next().map_or(String::new(), |first| {
-        format!("{}{}.", first.to_uppercase(), letters.as_str())
+        first.to_uppercase().chain(letters).collect()
     })
 }
 

@@ -61,7 +61,7 @@ impl Roofs {
             return Some(last.accesses_per_s);
         };
         let small = probed[above - 1];
-        let log = |bytes: u64| (bytes.max(1) as f64).ln();
+        let log = |bytes: u64| (bytes.max(1) as f64).log2();
         // Caches are left one after the other as a table doubles, so sizes count by their logarithm.
         let way = (log(table_bytes) - log(small.table_bytes))
             / (log(large.table_bytes) - log(small.table_bytes));

@@ -11,6 +11,8 @@ use super::{PhaseReport, Report, StageReport};
 const WIDTH: usize = 100;
 /// A bar that stands for all of the time.
 const BAR: usize = 40;
+/// What is no further from even than this counts as even.
+const EVEN: f64 = 0.05;
 /// Rows of a table before the rest is summed up.
 const ROWS: usize = 24;
 
@@ -124,36 +126,36 @@ impl Report {
         }
         let balance = self.balance_sentence();
         if !balance.is_empty() {
-            wrapped(text, "  ", &balance);
+            wrapped(text, "  ", &format!("balance: {balance}"));
         }
     }
 
-    /// How evenly the work lay, in a sentence; empty where there is nothing to tell.
+    /// How unevenly the work lay, in a sentence; empty where it lay evenly.
     pub(super) fn balance_sentence(&self) -> String {
         let balance = &self.balance;
-        let mut even = Vec::new();
-        even.extend(
-            balance
-                .slowest_worker
-                .map(|times| format!("the busiest worker worked {times:.2} × the mean")),
+        let mut uneven = Vec::new();
+        let times = |times: Option<f64>| times.filter(|times| *times >= 1.0 + EVEN);
+        uneven.extend(
+            times(balance.slowest_worker)
+                .map(|times| format!("the busiest worker's kernels took {times:.1} × the mean")),
         );
-        even.extend(
-            balance
-                .slowest_shard
-                .map(|times| format!("the longest shard took {times:.2} × the mean")),
+        uneven.extend(
+            times(balance.slowest_shard)
+                .map(|times| format!("the longest shard took {times:.1} × the mean")),
         );
-        even.extend(
-            balance
-                .split_imbalance
-                .map(|share| format!("one worker received {} more than the mean", percent(share))),
+        let split = balance.split_imbalance.filter(|share| *share >= EVEN);
+        uneven.extend(
+            split.map(|share| format!("one worker received {} more than the mean", percent(share))),
         );
-        if balance.stragglers_seconds > 0.0 {
-            even.push(format!(
+        if balance.stragglers_seconds >= EVEN * self.actual_seconds
+            && balance.stragglers_seconds > 0.0
+        {
+            uneven.push(format!(
                 "the last one was waited for {}",
                 seconds(balance.stragglers_seconds)
             ));
         }
-        even.join(", ")
+        uneven.join(", ")
     }
 
     fn table_of_workers(&self, text: &mut String) {

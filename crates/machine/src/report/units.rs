@@ -36,6 +36,18 @@ pub(super) fn rate(per_s: f64, unit: &str) -> String {
     format!("{}/s", scaled(per_s, unit))
 }
 
+/// "2.9 GB" of 1,024 MB each, as budgets are written.
+pub(super) fn memory(bytes: u64) -> String {
+    const MB: f64 = (1 << 20) as f64;
+    let bytes = bytes as f64;
+    let (value, unit) = if bytes < 999.5 * MB {
+        (bytes / MB, "MB")
+    } else {
+        (bytes / MB / 1024.0, "GB")
+    };
+    format!("{} {unit}", figures(value))
+}
+
 /// A number with a prefix of powers of 1,000 before its unit.
 pub(super) fn scaled(value: f64, unit: &str) -> String {
     let mut rest = value;
@@ -93,7 +105,7 @@ pub(super) fn setting(bytes: u64) -> String {
     const GB: u64 = 1 << 30;
     if bytes > 10 * GB {
         format!("{}GB", bytes.div_ceil(GB))
-    } else if bytes > GB {
+    } else if bytes >= GB {
         // Half gigabytes are near enough, and easy to remember.
         let halves = bytes.div_ceil(GB / 2);
         if halves.is_multiple_of(2) {
@@ -152,8 +164,8 @@ mod tests {
             ["1 thread", "2 threads"]
         );
         assert_eq!(
-            [3 << 20, 3 << 29, 4 << 30, 33 << 30].map(setting),
-            ["8MB", "1536MB", "4GB", "33GB"]
+            [3 << 20, 1 << 30, 3 << 29, 4 << 30, 33 << 30].map(setting),
+            ["8MB", "1GB", "1536MB", "4GB", "33GB"]
         );
     }
 }
