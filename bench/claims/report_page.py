@@ -1,10 +1,11 @@
+#!/usr/bin/env python3
 """
 The HTML report in headless Chromium, as JSON: seconds to the first paint, the 95th percentile of its frames while scrolling in
 milliseconds, and console errors. The worst of light and dark, at 360, 768 and 1,600 pixels.
 
 The report has 20,000 tasks. A page that scrolls sideways, asks for anything else, or draws no timeline fails.
 
-    report_page.py [--shots FOLDER]    also keeps a picture of each; needs PyPI's playwright and a Chromium
+    report_page.py [--shots FOLDER]    also keeps a picture of each; needs a Chromium
 """
 
 import argparse
@@ -15,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from packages import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = (360, 768, 1600)
@@ -89,6 +92,7 @@ def used(page):
 
 
 def main():
+    needs("playwright", "playwright>=1.50,<2")
     from playwright.sync_api import sync_playwright
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """
 The trace of a report, decoded packet by packet with the schema that PyPI's perfetto ships, as JSON: the largest difference between a
 thread's sum of a part and the ledger's, as a share of the ledger's.
@@ -15,8 +16,11 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from google.protobuf.unknown_fields import UnknownFieldSet
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+from packages import needs
+
+needs("perfetto", "perfetto>=0.50,<1")
+from google.protobuf.unknown_fields import UnknownFieldSet  # noqa: E402
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 

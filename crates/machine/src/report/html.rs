@@ -7,7 +7,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
-use super::ideal::{Phase, Resource, ResourceUse, share};
+use super::ideal::{Resource, ResourceUse, share};
 use super::threads::WorkerReport;
 use super::timeline::Timeline;
 use super::units::{bytes, count, memory, percent, rate, scaled, seconds};
@@ -298,11 +298,7 @@ fn phase_row<'a>(report: &'a Report, phase: &PhaseReport) -> PhaseRow<'a> {
         stages.truncate(ROWS);
     }
     PhaseRow {
-        name: if phase.name == Phase::Setup {
-            "setup, outside loops"
-        } else {
-            "loop"
-        },
+        name: phase.name.name(),
         actual: seconds(phase.actual_seconds),
         ideal: seconds(phase.ideal_seconds),
         share: phase.share_of_ideal.map_or(String::new(), percent),

@@ -50,7 +50,7 @@
       const value = (name) => style.getPropertyValue(name).trim();
       return {
         parts: data.parts.map((part) => value(`--${part}`)), stages: [0, 1, 2, 3, 4, 5, 6, 7].map((index) => value(`--stage-${index}`)),
-        ink: value("--ink"), muted: value("--muted"), track: value("--track"), line: value("--line"),
+        idle: value("--stragglers"), ink: value("--ink"), muted: value("--muted"), track: value("--track"), line: value("--line"),
       };
     }
 
@@ -81,7 +81,7 @@
     }
 
     function axis(pen, at, palette) {
-      const span = view.to - view.from, wanted = Math.max(2, Math.floor(at.inner / 110));
+      const span = view.to - view.from, wanted = Math.max(3, Math.floor(at.inner / 110));
       const step = nice(span / wanted), unit = step >= 0.5 ? [1, "s"] : step >= 0.0005 ? [1e3, "ms"] : [1e6, "µs"];
       pen.font = "12px system-ui, sans-serif";
       pen.textBaseline = "alphabetic";
@@ -135,7 +135,8 @@
       }
       const order = [];
       for (let slot = data.parts.length; slot < slots; slot += 1) order.push([slot, palette.stages[slot - data.parts.length]]);
-      palette.parts.forEach((colour, slot) => order.push([slot, colour]));
+      // Stages have the colours for themselves: whatever is no kernel is grey.
+      palette.parts.forEach((colour, slot) => order.push([slot, view.byStage && slot > 0 ? palette.idle : colour]));
       for (let x = 0; x < columns;) {
         let next = x + 1;
         while (next < columns && alike(sums, x * slots, next * slots, slots)) next += 1;
@@ -177,7 +178,7 @@
       tip.replaceChildren();
       const stage = lane.stages[index] >= 0 ? data.stages[lane.stages[index]] : "no kernel";
       add(tip, "b", lane.stages[index] >= 0 ? `mostly ${stage}` : stage);
-      add(tip, "span", `${data.named ? `${lane.worker}, ` : ""}${lane.name}, at ${written(lane.begins[index])} for ${written(length)}, ${lane.tasks[index]} tasks`);
+      add(tip, "span", `${data.named ? `${lane.worker}, ` : ""}${lane.name}, at ${written(lane.begins[index])} for ${written(length)}, ${lane.tasks[index]} task${lane.tasks[index] === 1 ? "" : "s"}`);
       for (let piece = lane.firsts[index]; piece < lane.firsts[index + 1]; piece += 1) {
         const row = add(tip, "div", "");
         add(row, "i", "").className = `swatch p-${data.parts[lane.kinds[piece]]}`;
@@ -227,12 +228,11 @@
         draw();
       });
     }
-    data.stages.forEach((stage, index) => {
+    [...data.stages, null].forEach((stage, index) => {
       const item = add(legend, "li", "");
       add(item, "i", "").className = "swatch";
-      item.firstChild.style.background = `var(--stage-${index % 8})`;
-      const name = add(item, "span", stage);
-      name.className = "name";
+      item.firstChild.style.background = stage === null ? "var(--stragglers)" : `var(--stage-${index % 8})`;
+      add(item, "span", stage === null ? "no kernel" : stage).className = "name";
     });
 
     new ResizeObserver(() => { if (canvas.width !== Math.round(shape().width * (window.devicePixelRatio || 1))) draw(); }).observe(place);
