@@ -27,6 +27,8 @@ pub struct Ledger {
 pub struct WorkerEntry {
     /// "here" for a process alone, else the worker's name, such as "w3".
     pub name: String,
+    /// The name of its machine; empty where nobody knows, which counts as a machine of its own.
+    pub host: String,
     /// CPUs that its threads may use.
     pub cpus: u32,
     /// Its threads, those of the pool first, then the calling thread when that ran stages.

@@ -1,6 +1,8 @@
 //! What the hardware can do: the CPUs this process may use, the limits its control group sets, and
 //! probes that measure memory bandwidth, calls, the distance between two cores, small messages and flops.
 //!
+//! A ledger counts what a job did, and a report judges it by what the hardware can do.
+//!
 //! This crate stands alone: it knows nothing of programs, and nothing of the engine.
 
 pub mod cgroup;
@@ -13,7 +15,9 @@ pub mod measure;
 pub mod network;
 pub mod pin;
 pub mod probes;
+pub mod report;
 
 pub use isa::IsaLevel;
 pub use ledger::Ledger;
 pub use measure::{Figure, Rounds};
+pub use report::{Report, Roofs};

@@ -1,0 +1,7 @@
+//! Reports of ledgers made by hand: figures, advice, the page and the trace.
+
+mod advice;
+mod figures;
+mod made;
+mod page;
+mod trace;
