@@ -15,7 +15,7 @@ import numpy as np
 from brambling import _arrow, _native
 from brambling._arrow import TableLike
 from brambling._errors import BuildError, BuildTypeError, MissingExtra, NotFitted, refuse_unreadable
-from brambling._report import Report, Work, report
+from brambling._report import ModelReport, Work
 from brambling._texts import count, named, shown
 
 
@@ -37,6 +37,7 @@ class Estimator:
     seconds_per_iteration_: float
     tally_: dict[str, float]
     _work: Work
+    _ledger: _native.Ledger
 
     def __init_subclass__(cls) -> None:
         """Makes `__init__` answer parameters that it does not have."""
@@ -86,11 +87,11 @@ class Estimator:
             )
 
     @property
-    def report_(self) -> Report:
-        """How fast the fit was, beside what this machine can do. The first look measures that: a second at most."""
+    def report_(self) -> ModelReport:
+        """How near the fit came to what this machine can do. The first look measures that: a second at most."""
         if "_work" not in vars(self):
             raise AttributeError(f"report_: {self._not_fitted()}")
-        return report(self.seconds_per_iteration_, self.tally_, self._work)
+        return ModelReport(self._ledger, self.seconds_per_iteration_, self.tally_, self._work)
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
@@ -137,7 +138,7 @@ class Estimator:
         table = rows.values
         found: dict[str, Any] = _native.fit_model(self._model, table, table.shape[1], y, weights, parameters)
         self._keep_columns(rows)
-        self.tally_ = found["tally"]
+        self.tally_, self._ledger = found["tally"], found["ledger"]
         self.seconds_per_iteration_ = self.tally_["wall_s"]
         return found
 

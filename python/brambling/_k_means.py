@@ -144,7 +144,7 @@ class KMeans(Transformer, Estimator):
         self.n_iter_ = best["iterations"]
         self._keep_columns(rows)
         self.seconds_per_iteration_ = best["seconds_per_iteration"]
-        self.tally_ = best["tally"]
+        self.tally_, self._ledger = best["tally"], best["ledger"]
         # A product with each centre, the sums of rows, and what is read.
         self._work = Work(table.nbytes, 2.0 * table.size * int(self.n_clusters) + table.size)
         self._warn(best["converged"])

@@ -152,7 +152,7 @@ class LogisticRegression(Estimator):
         self.classes_ = classes
         self.n_iter_ = np.array([fitted["iterations"]], dtype=np.int32)
         self.seconds_per_iteration_ = fitted["seconds_per_iteration"]
-        self.tally_ = fitted["tally"]
+        self.tally_, self._ledger = fitted["tally"], fitted["ledger"]
         # A product and a sum for each weight, and a power for each margin.
         self._work = Work(table.nbytes + labels.nbytes, len(table) * (4.0 * self.coef_.size + 25.0 * len(self.coef_)))
         if not fitted["converged"] and self.tol > 0:

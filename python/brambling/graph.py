@@ -19,6 +19,7 @@ import numpy.typing as npt
 from brambling import _native
 from brambling._edges import Edges, number, whole
 from brambling._errors import BuildError, ConvergenceWarning
+from brambling._report import Report
 from brambling._table import Table
 
 UNREACHED = np.iinfo(np.int64).max
@@ -51,6 +52,12 @@ class Ranks(Table):
         self.iterations: int = found["iterations"]
         self.seconds_per_iteration: float = found["seconds_per_iteration"]
         self.tally: dict[str, float] = found["tally"]
+        self._ledger: _native.Ledger = found["ledger"]
+
+    @property
+    def report(self) -> Report:
+        """How near the search came to what the machine can do."""
+        return Report(self._ledger)
 
 
 def pagerank(

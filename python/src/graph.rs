@@ -1,7 +1,7 @@
 //! Algorithms on graphs over arrays of Python, borrowed for as long as they run.
 
 use crate::borrowed::borrowed;
-use crate::ledger::{self, PyLedger};
+use crate::report::{self, PyLedger};
 use crate::run::{PyCaller, options_in_use};
 use brambling::graph::{
     self as analysis, AnalysisError, EdgeList, GraphError, Ids, PageRank, Precision, VertexResults,
@@ -38,7 +38,7 @@ fn run<T: Send>(
         AnalysisError::Run(error) => caller.raise(py, error),
         other => crate::raise("BuildError", other.to_string()),
     })?;
-    let ledger = ledger::longest(py, &options)?;
+    let ledger = report::longest(py, &options)?;
     Ok((found, ledger))
 }
 

@@ -1,7 +1,7 @@
 //! Models over arrays of Python, borrowed for as long as they are fitted.
 
 use crate::borrowed::borrowed;
-use crate::ledger;
+use crate::report;
 use crate::run::{PyCaller, options_in_use};
 use brambling::ml::{
     self, FitError, Given, KMeans, KMeansStart, LogisticRegression, Solver, Table,
@@ -80,7 +80,7 @@ pub fn fit_logistic<'py>(
             result.set_item("converged", $fitted.converged)?;
             result.set_item("largest_gradient", $fitted.largest_gradient)?;
             result.set_item("tally", crate::tally(py, &$fitted.tally)?)?;
-            result.set_item("ledger", ledger::longest(py, &options)?)?;
+            result.set_item("ledger", report::longest(py, &options)?)?;
         }};
     }
     if classes == 2 {
@@ -154,7 +154,7 @@ pub fn fit_k_means<'py>(
     result.set_item("iterations", fitted.iterations)?;
     result.set_item("converged", fitted.converged)?;
     result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
-    result.set_item("ledger", ledger::longest(py, &options)?)?;
+    result.set_item("ledger", report::longest(py, &options)?)?;
     Ok(result)
 }
 
@@ -204,7 +204,7 @@ pub fn fit_model<'py>(
         result.set_item(name, PyArray1::from_vec(py, values))?;
     }
     result.set_item("tally", crate::tally(py, &fitted.tally)?)?;
-    result.set_item("ledger", ledger::longest(py, &options)?)?;
+    result.set_item("ledger", report::longest(py, &options)?)?;
     Ok(result)
 }
 

@@ -42,11 +42,3 @@ pub fn read_bandwidth(
         best * 1e9
     }))
 }
-
-/// Floating-point operations per second of so many threads: multiply-adds in registers, each counted as two.
-#[pyfunction]
-pub fn arithmetic_rate(py: Python<'_>, threads: usize) -> PyResult<f64> {
-    let places = cpu::places(threads).map_err(|error| PyOSError::new_err(error.to_string()))?;
-    // Measured per nanosecond.
-    Ok(py.detach(|| probes::flops_per_ns(IsaLevel::detect(), &places) * 1e9))
-}

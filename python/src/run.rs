@@ -3,8 +3,8 @@
 use crate::builder::{Handle, build_error};
 use crate::cluster::PyCluster;
 use crate::interpreter::attach;
-use crate::ledger::PyLedger;
 use crate::prints;
+use crate::report::PyLedger;
 use crate::value::{PyBlocks, PyValue};
 use brambling::cluster::ClusterError;
 use brambling::program::Program;

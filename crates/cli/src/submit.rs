@@ -2,6 +2,7 @@
 
 use crate::cluster::{Where, fail};
 use crate::logs::{self, NewLog};
+use crate::reports::Wanted;
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE, run};
 use brambling::cluster::{
     CONTROLLER_VARIABLE, Cluster, ClusterError, JobId, Rendezvous, SUBMISSION_VARIABLE,
@@ -201,5 +202,5 @@ pub(crate) fn run_detached(
         streams.err(format!("error: no session of its own: {error}"));
         return FAILED;
     }
-    run::run(script, args, host, streams)
+    run::run(script, args, &Wanted::default(), host, streams)
 }

@@ -81,7 +81,7 @@ pub(crate) fn here(job: &mut Job) -> Ledger {
         wall_s: seconds(counted.wall_ns),
         succeeded: true,
         stages: stages(plan),
-        workers: vec![worker("here".into(), plan, &counted, 0)],
+        workers: vec![worker(("here".into(), String::new()), plan, &counted, 0)],
     }
 }
 
@@ -90,12 +90,12 @@ pub(crate) fn here(job: &mut Job) -> Ledger {
 pub(crate) fn of_workers(
     plan: &Plan,
     wall: Duration,
-    ledgers: BTreeMap<WorkerId, JobLedger>,
+    ledgers: BTreeMap<WorkerId, (String, JobLedger)>,
 ) -> Ledger {
     let wall_ns = wall.as_nanos() as u64;
-    let entry = |(id, counted): (WorkerId, JobLedger)| {
+    let entry = |(id, (host, counted)): (WorkerId, (String, JobLedger))| {
         let before_ns = wall_ns.saturating_sub(counted.wall_ns);
-        worker(id.to_string(), plan, &counted, before_ns)
+        worker((id.to_string(), host), plan, &counted, before_ns)
     };
     Ledger {
         program: plan.program.spec().name.clone(),
@@ -128,7 +128,12 @@ fn stages(plan: &Plan) -> Vec<StageEntry> {
     stages.map(entry).collect()
 }
 
-fn worker(name: String, plan: &Plan, counted: &JobLedger, before_ns: u64) -> WorkerEntry {
+fn worker(
+    (name, host): (String, String),
+    plan: &Plan,
+    counted: &JobLedger,
+    before_ns: u64,
+) -> WorkerEntry {
     let mut works = vec![StageWork::default(); plan.program.spec().stages.len()];
     for (stage, times) in &counted.stages {
         // What came from elsewhere may say anything.
@@ -140,6 +145,7 @@ fn worker(name: String, plan: &Plan, counted: &JobLedger, before_ns: u64) -> Wor
     let thread = |(number, times)| thread(number, times, before_ns);
     WorkerEntry {
         name,
+        host,
         cpus: counted.threads.iter().filter(|it| !it.is_caller).count() as u32,
         threads: named.map(thread).collect(),
         stages: works,

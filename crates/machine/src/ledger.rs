@@ -167,3 +167,18 @@ impl Parts {
         self.named().iter().map(|(_, seconds)| seconds).sum()
     }
 }
+
+impl Ledger {
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a ledger has no keys but strings")
+    }
+
+    /// From JSON. What is missing is nothing.
+    ///
+    /// # Errors
+    /// When it is none of a ledger.
+    pub fn from_json(text: &str) -> Result<Ledger, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}

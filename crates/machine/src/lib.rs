@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod crew;
 pub mod exit;
 pub mod isa;
+pub mod least;
 pub mod ledger;
 pub mod measure;
 pub mod network;

@@ -11,6 +11,7 @@ import numpy as np
 from brambling import _native
 from brambling._errors import BuildError, ClusterError, NotKept
 from brambling._program.handles import Dataset
+from brambling._report import Report
 from brambling._table import Table
 from brambling._texts import short
 
@@ -43,6 +44,14 @@ class Result(Mapping[str, Any]):
         self._kept = kept
         self._values: dict[str, Any] = {}
         self.tally: dict[str, float] = outcome.tally()
+        self._report: Report | None = None
+
+    @property
+    def report(self) -> Report:
+        """How near the run came to what the machine can do, and where the rest of its time went."""
+        if self._report is None:
+            self._report = Report(self._outcome.ledger())
+        return self._report
 
     def __getitem__(self, dataset: Dataset | str) -> Any:
         name = dataset.name if isinstance(dataset, Dataset) else dataset

@@ -14,6 +14,8 @@ use super::units::{bytes, count, memory, percent, rate, scaled, seconds};
 use super::{PhaseReport, Report, StageReport};
 use crate::ledger::Parts;
 
+/// Jobs on one page.
+const JOBS: usize = 12;
 /// Rows of a table before the rest is left to the JSON.
 const ROWS: usize = 100;
 
@@ -25,6 +27,22 @@ impl Report {
             program: &self.program,
             headline: self.headline(),
             fragment,
+        };
+        rendered("document.html", include_str!("page/document.html"), &page)
+    }
+
+    /// A page of several jobs, the longest first: no more than twelve, since nobody looks at more.
+    pub fn html_of(reports: &[Report]) -> String {
+        let mut longest: Vec<&Report> = reports.iter().collect();
+        longest.sort_by(|one, other| other.actual_seconds.total_cmp(&one.actual_seconds));
+        let Some(first) = longest.first() else {
+            return String::new();
+        };
+        let shown = longest.iter().take(JOBS);
+        let page = Document {
+            program: &first.program,
+            headline: first.headline(),
+            fragment: shown.map(|report| report.to_html_fragment()).collect(),
         };
         rendered("document.html", include_str!("page/document.html"), &page)
     }

@@ -7,6 +7,7 @@ mod advice;
 mod balance;
 mod html;
 mod ideal;
+mod known;
 mod perfetto;
 mod phases;
 mod roofs;

@@ -30,13 +30,18 @@ struct Slice {
 impl Report {
     /// The timeline as a file of Perfetto's own format.
     pub fn to_trace(&self) -> Vec<u8> {
+        Report::trace_of(std::slice::from_ref(self))
+    }
+
+    /// The timelines of several jobs, one after another, as one such file.
+    pub fn trace_of(reports: &[Report]) -> Vec<u8> {
         let mut packets = Vec::new();
-        for (pid, worker) in (1..).zip(&self.ledger().workers) {
+        for (pid, after_s, report, worker) in processes(reports) {
             let process = track(pid, 0);
             packets.push(described(
                 process,
                 None,
-                Some(process_of(pid, self, worker)),
+                Some(process_of(pid, report, worker)),
                 None,
             ));
             for (tid, thread) in (1..).zip(&worker.threads) {
@@ -51,7 +56,7 @@ impl Report {
                     None,
                     Some(descriptor),
                 ));
-                for slice in slices(self.ledger(), thread) {
+                for slice in slices(report.ledger(), thread, after_s) {
                     push(&mut packets, track(pid, tid), slice);
                 }
             }
@@ -61,22 +66,43 @@ impl Report {
 
     /// The timeline as JSON of Chrome's trace events, which Perfetto opens as well. Times are in microseconds.
     pub fn to_trace_json(&self) -> String {
+        Report::trace_json_of(std::slice::from_ref(self))
+    }
+
+    /// The timelines of several jobs, one after another, as one such text.
+    pub fn trace_json_of(reports: &[Report]) -> String {
         let mut events = Vec::new();
-        for (pid, worker) in (1..).zip(&self.ledger().workers) {
-            let name = process_of(pid, self, worker).process_name;
+        for (pid, after_s, report, worker) in processes(reports) {
+            let name = process_of(pid, report, worker).process_name;
             events.push(
                 json!({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}),
             );
             for (tid, thread) in (1..).zip(&worker.threads) {
                 let tid = thread_id(pid, tid);
                 events.push(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": text::plain(&thread.name)}}));
-                for slice in slices(self.ledger(), thread) {
+                for slice in slices(report.ledger(), thread, after_s) {
                     push_json(&mut events, pid, tid, slice);
                 }
             }
         }
         json!({"displayTimeUnit": "ms", "traceEvents": events}).to_string()
     }
+}
+
+/// Each worker of each job: its number in the trace, when its job begins there in seconds, and whose it is.
+fn processes(reports: &[Report]) -> impl Iterator<Item = (i32, f64, &Report, &WorkerEntry)> {
+    let begins = reports.iter().scan(0.0, |end_s, report| {
+        let begin_s = *end_s;
+        *end_s += report.ledger().wall_s.max(0.0);
+        Some((begin_s, report))
+    });
+    let workers = begins.flat_map(|(begin_s, report)| {
+        let workers = report.ledger().workers.iter();
+        workers.map(move |worker| (begin_s, report, worker))
+    });
+    (1..)
+        .zip(workers)
+        .map(|(pid, (begin_s, report, worker))| (pid, begin_s, report, worker))
 }
 
 /// The same number nowhere else in the trace.
@@ -98,10 +124,11 @@ fn process_of(pid: i32, report: &Report, worker: &WorkerEntry) -> ProcessDescrip
 }
 
 /// The slices of a thread, in order: each ends before the next begins, and holds those within.
-fn slices(ledger: &Ledger, thread: &ThreadEntry) -> Vec<Slice> {
+fn slices(ledger: &Ledger, thread: &ThreadEntry, after_s: f64) -> Vec<Slice> {
     let mut free_ns = 0;
     let mut slices = Vec::new();
-    for moment in moments(thread) {
+    for mut moment in moments(thread) {
+        moment.begin_s += after_s;
         let slice = of_moment(ledger, &moment, free_ns);
         free_ns = slice.end_ns;
         slices.push(slice);

@@ -14,7 +14,7 @@ use crate::cluster::{ClusterError, VERSION};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
-use brambling_protocol::message::{Brings, Message, Submit, parts};
+use brambling_protocol::message::{Brings, Member, Message, Submit, parts};
 use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, JobLedger, Tally};
 use endings::elsewhere;
@@ -28,7 +28,8 @@ use std::time::Instant;
 /// What a job left on its workers.
 struct Fetched {
     values: BTreeMap<(DatasetId, u32), Value>,
-    ledgers: BTreeMap<WorkerId, JobLedger>,
+    /// Where each worker is, and what it tells of its threads.
+    ledgers: BTreeMap<WorkerId, (String, JobLedger)>,
     tally: Tally,
 }
 
@@ -227,13 +228,16 @@ impl Talk<'_> {
                     let value = self.decode(dataset, &bytes)?;
                     fetched.values.insert((dataset, index), value);
                 }
-                Event::Ledger(worker, bytes) => {
+                Event::Ledger(member, bytes) => {
+                    let Member { worker, at } = member;
                     let ledger = JobLedger::decode(&bytes);
                     let ledger = ledger.map_err(|why| ClusterError::Broken {
                         who: format!("worker {worker}"),
                         why: why.to_string(),
                     })?;
-                    fetched.ledgers.insert(worker, ledger);
+                    fetched
+                        .ledgers
+                        .insert(worker, (at.ip().to_string(), ledger));
                 }
                 Event::Fetched(link, tally) => {
                     (self.worker(link).is_done, self.worker(link).lost) = (true, None);

@@ -31,7 +31,8 @@ pub(super) enum Event {
     Lost(LinkId, LinkLoss),
     Partition(DatasetId, u32, Vec<u8>),
     Wanted(LinkId, DatasetId, u32),
-    Ledger(WorkerId, Vec<u8>),
+    /// Of a worker at an address.
+    Ledger(Member, Vec<u8>),
     Fetched(LinkId, Tally),
     Origin(LinkId, Option<Origin>),
     AllPrinted(LinkId),
@@ -190,7 +191,7 @@ impl Talk<'_> {
                 Err(why) => return Err(broken(why.to_string()).into()),
             },
             Message::Ledger(part) if self.key == Some(part.key) => match worker.parts.take(&part) {
-                Ok(Some(whole)) => Event::Ledger(worker.member.worker, whole),
+                Ok(Some(whole)) => Event::Ledger(worker.member, whole),
                 Ok(None) => Event::None,
                 Err(why) => return Err(broken(why.to_string()).into()),
             },
