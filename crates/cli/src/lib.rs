@@ -21,6 +21,7 @@ mod doctor;
 mod jobs;
 mod logs;
 mod metrics;
+mod model;
 mod nearest;
 mod run;
 mod shards;
@@ -180,6 +181,7 @@ fn with_streams(
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
         Command::Config { json } => config::run(json, &mut streams),
+        Command::Model(arguments) => model::model(&arguments, &mut streams),
         Command::Certs(arguments) => certs::certs(&arguments, &mut streams),
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),
         Command::Worker(arguments) => cluster::worker(arguments, host, &mut streams),

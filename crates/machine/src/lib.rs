@@ -1,5 +1,6 @@
 //! What the hardware can do: the CPUs this process may use, the limits its control group sets, and
 //! probes that measure memory bandwidth, calls, the distance between two cores, small messages and flops.
+//! [`ideal`] says how long a job would take on hardware that is used to the full.
 //!
 //! This crate stands alone: it knows nothing of programs, and nothing of the engine.
 
@@ -7,12 +8,14 @@ pub mod cgroup;
 pub mod cpu;
 pub mod crew;
 pub mod exit;
+pub mod ideal;
 pub mod isa;
 pub mod ledger;
 pub mod measure;
 pub mod network;
 pub mod pin;
 pub mod probes;
+pub mod units;
 
 pub use isa::IsaLevel;
 pub use ledger::Ledger;
