@@ -30,6 +30,7 @@ mod table;
 mod top;
 
 pub use cluster::status_json;
+pub use model::model_json;
 
 use args::{Command, Parsed};
 use brambling::cluster::Source;

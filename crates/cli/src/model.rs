@@ -80,7 +80,7 @@ pub(crate) fn model(arguments: &ModelArguments, streams: &mut Streams<'_>) -> u8
     match arguments.setup().answer(arguments.took) {
         Ok(answer) => {
             streams.out(match arguments.json {
-                true => json(&answer),
+                true => model_json(&answer) + "\n",
                 false => answer.to_string(),
             });
             OK
@@ -93,8 +93,9 @@ pub(crate) fn model(arguments: &ModelArguments, streams: &mut Streams<'_>) -> u8
     }
 }
 
-fn json(answer: &Answer) -> String {
-    serde_json::to_string(answer).expect("names and finite numbers") + "\n"
+/// The answer as one line of JSON; its keys are stable.
+pub fn model_json(answer: &Answer) -> String {
+    serde_json::to_string(answer).expect("names and finite numbers")
 }
 
 fn size(text: &str) -> Result<f64, String> {
