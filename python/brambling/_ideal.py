@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from brambling import _native
 from brambling._errors import BuildError, BuildTypeError
@@ -114,10 +114,11 @@ class IdealTime:
     bound_by: str | None
     nodes_for: int | None
     over_provisioned: OverProvisioned
-    _text: str = field(repr=False, compare=False)
+    # No field: it has no key, and follows from what was given.
+    _text: ClassVar[str] = ""
 
     def __str__(self) -> str:
-        return self._text
+        return self._text or repr(self)
 
 
 def model(
@@ -209,7 +210,9 @@ def _answer(found: dict[str, Any], text: str) -> IdealTime:
         for phase in found["phases"]
     )
     spare = OverProvisioned(**found["over_provisioned"])
-    return IdealTime(**found | {"phases": phases, "over_provisioned": spare}, _text=text)
+    answer = IdealTime(**found | {"phases": phases, "over_provisioned": spare})
+    object.__setattr__(answer, "_text", text)
+    return answer
 
 
 def _quantity(name: str, given: object, kind: str) -> float:

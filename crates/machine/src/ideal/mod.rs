@@ -196,7 +196,7 @@ pub enum SetupError {
     OutOfRange,
     /// No number of nodes is as fast.
     #[error(
-        "took is {took_seconds} s, which no number of nodes below 2^53 reaches; give a longer time"
+        "took is {took_seconds:e} s, which no number of nodes below 2^53 reaches; give a longer time"
     )]
     TookTooShort {
         /// What was given.
