@@ -4,7 +4,7 @@
 
 use crate::raise;
 use brambling::machine::ideal::{Setup, SetupError};
-use brambling::machine::units::{self, Kind};
+use brambling::machine::units::{self, Quantity};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -13,9 +13,9 @@ use pyo3::prelude::*;
 #[pyfunction]
 pub fn quantity(text: &str, kind: &str) -> PyResult<f64> {
     let kind = match kind {
-        "size" => Kind::Size,
-        "rate" => Kind::Rate,
-        "time" => Kind::Time,
+        "size" => Quantity::Size,
+        "rate" => Quantity::Rate,
+        "time" => Quantity::Time,
         _ => return Err(PyValueError::new_err(format!("no kind {kind}"))),
     };
     units::parse(text, kind).map_err(|error| PyValueError::new_err(error.to_string()))
@@ -50,7 +50,7 @@ pub fn ideal_time(
         external,
         backup,
     };
-    let answer = setup.answer(took).map_err(refused)?;
+    let answer = setup.ideal_time(took).map_err(refused)?;
     Ok((brambling_cli::model_json(&answer), answer.to_string()))
 }
 

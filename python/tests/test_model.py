@@ -4,14 +4,18 @@ import copy
 import dataclasses
 import json
 import pickle
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import brambling as br
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 TERASORT = {"nodes": 1460, "input": "1TB", "disk_read": "260MB/s", "disk_write": "260MB/s", "network": "110MB/s"}
 
 
@@ -108,3 +112,31 @@ def test_what_is_of_another_kind_is_refused(name, value, says):
     with pytest.raises(br.BuildTypeError) as refused:
         br.model(**TERASORT | {name: value})
     assert says in str(refused.value)
+
+
+# ---- what docs/model.md shows
+
+
+def test_the_page_shows_what_the_command_prints():
+    page = (DOCS / "model.md").read_text(encoding="utf-8")
+    typed, printed = re.search(r"^```sh\n(.*?)```\n```text\n(.*?)```$", page, re.MULTILINE | re.DOTALL).groups()
+    program, name, *options = shlex.split(typed.replace("\\\n", ""))
+    assert (program, name) == ("brambling", "model")
+    assert command(*options) == printed
+
+
+def test_the_pictures_are_those_of_the_model():
+    one_disk = {"disk_read": "108MB/s", "disk_write": "97MB/s"}
+    shares = br.model(**TERASORT).ideal_seconds / 62
+    slow = br.model(nodes=25, input="100GB", network="11MB/s", **one_disk).ideal_seconds
+    fast = br.model(nodes=25, input="100GB", network="110MB/s", **one_disk).ideal_seconds
+    backup = br.model(nodes=25, input="100GB", network="110MB/s", backup=True, **one_disk).ideal_seconds
+    for picture, texts in [
+        ("model-shares.svg", [f"{100 * shares:.1f} %"]),
+        ("model-hadoop.svg", [f"{fast:.1f} s", f"{backup:.1f} s with"]),
+        ("model-networks.svg", [f"{fast:.1f} s", f"{slow:.1f} s"]),
+    ]:
+        drawn = (DOCS / "pictures" / picture).read_text(encoding="utf-8")
+        assert all(f">{text}<" in drawn for text in texts), (picture, texts)
+        # Both palettes are in it.
+        assert "prefers-color-scheme: dark" in drawn and not re.search(r"(fill|stroke): ?#", drawn)

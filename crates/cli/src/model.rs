@@ -4,8 +4,8 @@
 //! computes or measures.
 
 use crate::{OK, Streams, USAGE};
-use brambling_machine::ideal::{Answer, Setup};
-use brambling_machine::units::{self, Kind};
+use brambling_machine::ideal::{IdealTime, Setup};
+use brambling_machine::units::{self, Quantity};
 
 pub(crate) const HELP: &str = "\
 Examples:
@@ -77,7 +77,7 @@ impl ModelArguments {
 }
 
 pub(crate) fn model(arguments: &ModelArguments, streams: &mut Streams<'_>) -> u8 {
-    match arguments.setup().answer(arguments.took) {
+    match arguments.setup().ideal_time(arguments.took) {
         Ok(answer) => {
             streams.out(match arguments.json {
                 true => model_json(&answer) + "\n",
@@ -94,23 +94,23 @@ pub(crate) fn model(arguments: &ModelArguments, streams: &mut Streams<'_>) -> u8
 }
 
 /// The answer as one line of JSON; its keys are stable.
-pub fn model_json(answer: &Answer) -> String {
+pub fn model_json(answer: &IdealTime) -> String {
     serde_json::to_string(answer).expect("names and finite numbers")
 }
 
 fn size(text: &str) -> Result<f64, String> {
-    quantity(text, Kind::Size)
+    quantity(text, Quantity::Size)
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    quantity(text, Kind::Rate)
+    quantity(text, Quantity::Rate)
 }
 
 fn time(text: &str) -> Result<f64, String> {
-    quantity(text, Kind::Time)
+    quantity(text, Quantity::Time)
 }
 
-fn quantity(text: &str, kind: Kind) -> Result<f64, String> {
+fn quantity(text: &str, kind: Quantity) -> Result<f64, String> {
     units::parse(text, kind).map_err(|error| error.to_string())
 }
 

@@ -6,7 +6,7 @@
 //! Units are decimal, as those of disks and networks are: 1 TB is 10¹² bytes. Powers of 1,024 have
 //! names of their own, such as GiB. A small b is a bit, so networks may be given as `1Gbit/s`.
 
-use Kind::{Rate, Size, Time};
+use Quantity::{Rate, Size, Time};
 
 const SIZES: &[(&str, f64)] = &[
     ("B", 1.0),
@@ -51,7 +51,7 @@ const TIMES: &[(&str, f64)] = &[
 
 /// What a text says how much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Quantity {
     /// Bytes.
     Size,
     /// Bytes per second.
@@ -60,7 +60,7 @@ pub enum Kind {
     Time,
 }
 
-impl Kind {
+impl Quantity {
     /// What it is called, and how it is written.
     fn example(self) -> &'static str {
         match self {
@@ -98,36 +98,36 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// It does not begin with a number.
-    #[error("there is no number at its beginning; {}", .kind.example())]
+    #[error("there is no number at its beginning; {}", .quantity.example())]
     NoNumber {
         /// What was wanted.
-        kind: Kind,
+        quantity: Quantity,
     },
     /// There is a number alone.
-    #[error("the unit is missing; {}", .kind.example())]
+    #[error("the unit is missing; {}", .quantity.example())]
     NoUnit {
         /// What was wanted.
-        kind: Kind,
+        quantity: Quantity,
     },
     /// What follows the number is no unit of this kind.
-    #[error("`{unit}` is not one of the units {}; {}", .kind.units(), .kind.example())]
+    #[error("`{unit}` is not one of the units {}; {}", .quantity.units(), .quantity.example())]
     UnknownUnit {
         /// What was wanted.
-        kind: Kind,
+        quantity: Quantity,
         /// What stands there.
         unit: String,
     },
     /// It is below zero.
-    #[error("it is negative; {}", .kind.example())]
+    #[error("it is negative; {}", .quantity.example())]
     Negative {
         /// What was wanted.
-        kind: Kind,
+        quantity: Quantity,
     },
     /// It is beyond what a number can hold.
-    #[error("it is too large; {}", .kind.example())]
+    #[error("it is too large; {}", .quantity.example())]
     TooLarge {
         /// What was wanted.
-        kind: Kind,
+        quantity: Quantity,
     },
 }
 
@@ -136,22 +136,24 @@ pub enum UnitError {
 ///
 /// # Errors
 /// When the number or the unit is missing, unknown, negative or too large.
-pub fn parse(text: &str, kind: Kind) -> Result<f64, UnitError> {
+pub fn parse(text: &str, quantity: Quantity) -> Result<f64, UnitError> {
     let text = text.trim();
-    let (number, unit) = split(text).ok_or(UnitError::NoNumber { kind })?;
+    let (number, unit) = split(text).ok_or(UnitError::NoNumber { quantity })?;
     if number < 0.0 {
-        return Err(UnitError::Negative { kind });
+        return Err(UnitError::Negative { quantity });
     }
     if unit.is_empty() {
-        return Err(UnitError::NoUnit { kind });
+        return Err(UnitError::NoUnit { quantity });
     }
-    let factor = kind.factor(unit).ok_or_else(|| UnitError::UnknownUnit {
-        kind,
-        unit: unit.to_owned(),
-    })?;
+    let factor = quantity
+        .factor(unit)
+        .ok_or_else(|| UnitError::UnknownUnit {
+            quantity,
+            unit: unit.to_owned(),
+        })?;
     let value = number * factor;
     if !value.is_finite() {
-        return Err(UnitError::TooLarge { kind });
+        return Err(UnitError::TooLarge { quantity });
     }
     Ok(value)
 }
@@ -224,19 +226,19 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(kind: Kind, cases: &[(&str, f64)]) {
+    fn check(quantity: Quantity, cases: &[(&str, f64)]) {
         for &(text, value) in cases {
-            let read = parse(text, kind).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let read = parse(text, quantity).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert!((read - value).abs() <= value * 1e-12, "{text}: {read}");
         }
     }
 
     #[track_caller]
-    fn refused(kind: Kind, cases: &[(&str, &str)]) {
+    fn refused(quantity: Quantity, cases: &[(&str, &str)]) {
         for (text, says) in cases {
-            let error = parse(text, kind).expect_err(text).to_string();
+            let error = parse(text, quantity).expect_err(text).to_string();
             assert!(error.starts_with(says), "{text}: {error}");
-            assert!(error.ends_with(kind.example()), "{text}: {error}");
+            assert!(error.ends_with(quantity.example()), "{text}: {error}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! How many nodes would have been enough.
 //!
 //! This module owns both rules: the exact one, and the proportion with which the paper counts.
-//! `answer` calls the first, the tests of published cases both. It never prints.
+//! `time` calls the first, the tests of published cases both. It never prints.
 
 use super::{Setup, SetupError};
 

@@ -1,7 +1,7 @@
 //! Table 1: what each phase moves, and how long disk and network need for it.
 //!
 //! This module owns the operations and the time of a phase, the larger of its disk time and its
-//! network time. `answer` calls it; it never searches for other setups.
+//! network time. `time` calls it; it never searches for other setups.
 
 use super::Setup;
 use serde::Serialize;

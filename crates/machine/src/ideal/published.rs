@@ -115,7 +115,7 @@ fn measured(nodes: u64, network_bytes_per_s: f64) -> Setup {
 }
 
 fn ideal(setup: Setup) -> f64 {
-    setup.answer(None).unwrap().ideal_seconds
+    setup.ideal_time(None).unwrap().ideal_seconds
 }
 
 #[track_caller]
@@ -192,7 +192,7 @@ fn published_ideal_times_of_all_four_variants() {
 #[test]
 fn published_node_counts() {
     for case in cases() {
-        let answer = case.setup.answer(Some(case.took_s)).unwrap();
+        let answer = case.setup.ideal_time(Some(case.took_s)).unwrap();
         assert_eq!(answer.nodes_for, Some(case.nodes), "{}", case.name);
         let nodes = nodes_by_proportion(case.setup.nodes, answer.ideal_seconds, case.took_s);
         assert_eq!(nodes, case.nodes_by_proportion, "{}", case.name);
@@ -201,9 +201,9 @@ fn published_node_counts() {
         assert!(nodes == case.nodes_printed || is_rounded, "{}", case.name);
     }
     // With the minute that it took to start.
-    let answer = grep().answer(Some(150.0)).unwrap();
+    let answer = grep().ideal_time(Some(150.0)).unwrap();
     assert_eq!(answer.nodes_for, Some(84));
-    assert_eq!(grep().answer(None).unwrap().nodes_for, None);
+    assert_eq!(grep().ideal_time(None).unwrap().nodes_for, None);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn published_figures_6_line_of_the_ideal_at_100_mbps() {
 #[test]
 fn published_figures_of_disks_that_could_be_absent() {
     let [_, _, petasort, _, _] = cases();
-    let spare = petasort.setup.answer(None).unwrap().over_provisioned;
+    let spare = petasort.setup.ideal_time(None).unwrap().over_provisioned;
     let enough = 780.0 * (1.0 - spare.disk);
     prints(enough, 330.0, 0.5);
     assert_eq!((enough / 65.0).ceil(), 6.0);

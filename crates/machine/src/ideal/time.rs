@@ -12,7 +12,7 @@ use std::fmt;
 /// The ideal time of a setup, and what follows from it. Serialised, its keys are stable; what was
 /// given is not among them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Answer {
+pub struct IdealTime {
     /// The equation of Table 3, in seconds.
     pub ideal_seconds: f64,
     /// Map and reduce.
@@ -62,10 +62,10 @@ impl Setup {
     /// # Errors
     /// When a speed, the input or the time is not above zero, a ratio is negative, or there are no
     /// nodes or too few of them for the replicas.
-    pub fn answer(&self, took_seconds: Option<f64>) -> Result<Answer, SetupError> {
+    pub fn ideal_time(&self, took_seconds: Option<f64>) -> Result<IdealTime, SetupError> {
         self.check(took_seconds)?;
         let phases = self.phases();
-        Ok(Answer {
+        Ok(IdealTime {
             ideal_seconds: self.seconds(),
             bound_by: longest(&phases).bound_by,
             nodes_for: took_seconds.map(|took| self.nodes_for(took)).transpose()?,
@@ -87,7 +87,7 @@ fn longest(phases: &[Phase; 2]) -> &Phase {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for IdealTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.setup.nodes;
         let on = if nodes == 1 { "node" } else { "nodes" };
@@ -119,7 +119,7 @@ fn fmt_phase(phase: &Phase, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-impl Answer {
+impl IdealTime {
     fn fmt_took(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Some(took), Some(enough)) = (self.took_seconds, self.nodes_for) else {
             return Ok(());
