@@ -26,7 +26,8 @@ def main():
             wanted[hashlib.sha256(block.encode()).hexdigest()[:12] + ".svg"] = block
     pictures = DOCS / "pictures"
     pictures.mkdir(exist_ok=True)
-    for old in pictures.glob("*.svg"):
+    # Others, such as those of draw_model.py, have names of another kind.
+    for old in pictures.glob("[0-9a-f]" * 12 + ".svg"):
         if old.name not in wanted:
             old.unlink()
     missing = {name: block for name, block in wanted.items() if not (pictures / name).exists()}

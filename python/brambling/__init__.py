@@ -33,6 +33,7 @@ from brambling._errors import (
     Stalled,
     VersionMismatch,
 )
+from brambling._ideal import IdealOperation, IdealPhase, IdealTime, OverProvisioned, model
 from brambling._kernel import Context
 from brambling._native import __version__
 from brambling._program import Dataset, Exchange, Program, Result, Signal
@@ -53,11 +54,15 @@ __all__ = [
     "Dataset",
     "Error",
     "Exchange",
+    "IdealOperation",
+    "IdealPhase",
+    "IdealTime",
     "KernelError",
     "MissingExtra",
     "NotFitted",
     "NotKept",
     "OutOfMemory",
+    "OverProvisioned",
     "Program",
     "Result",
     "SettingsError",
@@ -70,6 +75,7 @@ __all__ = [
     "graph",
     "kernels",
     "ml",
+    "model",
 ]
 
 _ON_FIRST_USE = frozenset({"graph", "kernels", "ml"})

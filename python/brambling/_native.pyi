@@ -22,6 +22,7 @@ __all__ = [
     "fit_k_means",
     "fit_logistic",
     "fit_model",
+    "ideal_time",
     "label_propagation",
     "least_seconds",
     "local_clustering",
@@ -36,6 +37,7 @@ __all__ = [
     "print_here",
     "print_place",
     "processor",
+    "quantity",
     "read_bandwidth",
     "Reserved",
     "relabel",
@@ -176,6 +178,21 @@ def logistic_gradient(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.n
 def read_bandwidth(array: np.ndarray, threads: int, rounds: int) -> float: ...
 def least_seconds(read_bytes: float, flops: float, threads: int) -> tuple[float, str]: ...
 def processor() -> tuple[str, str]: ...
+def quantity(text: str, kind: str) -> float: ...
+def ideal_time(
+    *,
+    nodes: int,
+    input: float,
+    disk_read: float,
+    disk_write: float,
+    network: float,
+    replication: int,
+    map_ratio: float,
+    reduce_ratio: float,
+    external: bool,
+    backup: bool,
+    took: float | None,
+) -> tuple[str, str]: ...
 def fit_logistic(
     x: np.ndarray,
     y: np.ndarray,

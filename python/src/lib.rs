@@ -13,6 +13,7 @@ mod compiled;
 mod forks;
 mod graph;
 mod hash;
+mod ideal;
 mod interpreter;
 mod interrupts;
 mod kernels;
@@ -101,6 +102,8 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(probes::read_bandwidth, module)?)?;
     module.add_function(wrap_pyfunction!(report::least_seconds, module)?)?;
     module.add_function(wrap_pyfunction!(probes::processor, module)?)?;
+    module.add_function(wrap_pyfunction!(ideal::quantity, module)?)?;
+    module.add_function(wrap_pyfunction!(ideal::ideal_time, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_logistic, module)?)?;
     module.add_function(wrap_pyfunction!(ml::start_k_means, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_k_means, module)?)?;

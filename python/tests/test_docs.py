@@ -10,7 +10,7 @@ PROGRAM = [f"brambling._program.{part}" for part in ("program", "data", "stages"
 
 
 @pytest.mark.parametrize(
-    "name", ["brambling", "brambling._kernel", "brambling._prefetch", "brambling._progress", *PROGRAM, "brambling.graph", "brambling.kernels", "brambling.ml"]
+    "name", ["brambling", "brambling._ideal", "brambling._kernel", "brambling._prefetch", "brambling._progress", *PROGRAM, "brambling.graph", "brambling.kernels", "brambling.ml"]
 )
 def test_examples_of(name):
     module = importlib.import_module(name)

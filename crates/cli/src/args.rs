@@ -9,6 +9,7 @@ use crate::certs::CertsArguments;
 use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
 use crate::jobs::{CancelArguments, JobsArguments};
 use crate::logs::LogsArguments;
+use crate::model::{self, ModelArguments};
 use crate::shards::{DrainArguments, MoveArguments};
 use crate::submit::SubmitArguments;
 use crate::top::TopArguments;
@@ -271,6 +272,9 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say how long a job would take on hardware that is used to the full
+    #[command(after_help = model::HELP)]
+    Model(ModelArguments),
     /// Start workers on this machine, and a controller for them
     #[command(after_help = CLUSTER_HELP)]
     Cluster(ClusterArguments),

@@ -21,6 +21,7 @@ mod doctor;
 mod jobs;
 mod logs;
 mod metrics;
+mod model;
 mod nearest;
 mod reports;
 mod run;
@@ -30,6 +31,7 @@ mod table;
 mod top;
 
 pub use cluster::status_json;
+pub use model::model_json;
 
 use args::{Command, Parsed};
 use brambling::cluster::Source;
@@ -189,6 +191,7 @@ fn with_streams(
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
         Command::Config { json } => config::run(json, &mut streams),
+        Command::Model(arguments) => model::model(&arguments, &mut streams),
         Command::Certs(arguments) => certs::certs(&arguments, &mut streams),
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),
         Command::Worker(arguments) => cluster::worker(arguments, host, &mut streams),

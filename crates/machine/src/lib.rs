@@ -1,5 +1,6 @@
 //! What the hardware can do: the CPUs this process may use, the limits its control group sets, and
 //! probes that measure memory bandwidth, calls, the distance between two cores, small messages and flops.
+//! [`ideal`] says how long a job would take on hardware that is used to the full.
 //!
 //! A ledger counts what a job did, and a report judges it by what the hardware can do.
 //!
@@ -9,6 +10,7 @@ pub mod cgroup;
 pub mod cpu;
 pub mod crew;
 pub mod exit;
+pub mod ideal;
 pub mod isa;
 pub mod least;
 pub mod ledger;
@@ -17,6 +19,7 @@ pub mod network;
 pub mod pin;
 pub mod probes;
 pub mod report;
+pub mod units;
 
 pub use isa::IsaLevel;
 pub use ledger::Ledger;

@@ -92,9 +92,18 @@ def errors(p: br.Program) -> str | None:
     return None
 
 
+def ideal() -> tuple[float, int | None, list[str]]:
+    answer: br.IdealTime = br.model(
+        nodes=8, input="1TB", disk_read="1GB/s", disk_write=1e9, network="10Gbit/s", external=True, took=600
+    )
+    moved = [operation.name for phase in answer.phases for operation in phase.operations]
+    return answer.ideal_seconds + answer.over_provisioned.disk, answer.nodes_for, moved
+
+
 def slips(p: br.Program) -> None:
     p.run(2)  # type: ignore[call-arg]  # options are named
     p.loop("ten")  # type: ignore[arg-type]
     p.map(len, X)  # type: ignore[arg-type]  # an array is no dataset
     p.map(len, p.load(X), per="row")  # type: ignore[arg-type]
+    br.model(8, "1TB")  # type: ignore[call-arg]  # options are named
     p.run().weights  # type: ignore[attr-defined]
