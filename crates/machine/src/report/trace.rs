@@ -6,7 +6,7 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::perfetto::{
-    DebugAnnotation, Kind, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
+    DebugAnnotation, ProcessDescriptor, SliceEdge, ThreadDescriptor, Trace, TracePacket,
     TrackDescriptor, TrackEvent,
 };
 use super::threads::moments;
@@ -176,13 +176,13 @@ fn push(packets: &mut Vec<TracePacket>, track: u64, slice: Slice) {
     });
     let begin = TrackEvent {
         debug_annotations: tasks.into_iter().collect(),
-        r#type: Some(Kind::SliceBegin as i32),
+        r#type: Some(SliceEdge::SliceBegin as i32),
         track_uuid: Some(track),
         categories: vec![slice.category.into()],
         name: Some(slice.name),
     };
     let end = TrackEvent {
-        r#type: Some(Kind::SliceEnd as i32),
+        r#type: Some(SliceEdge::SliceEnd as i32),
         track_uuid: Some(track),
         ..TrackEvent::default()
     };
