@@ -203,15 +203,22 @@ fn slow_worker(report: &Report) -> Found {
 fn slow_shard(report: &Report) -> Found {
     let ledger = report.ledger();
     let (worker, multiple) = balance::slowest_shard(ledger)?;
+    // All shards of a slow worker are slow.
+    if report.workers.iter().any(|other| {
+        other.name == worker.name && other.speed.is_some_and(|speed| speed <= SLOW_WORKER)
+    }) {
+        return None;
+    }
     let waited = report.shares.exchange + report.shares.stragglers;
-    let lost = share(worker.longest_shard_s - worker.mean_shard_s, ledger.wall_s);
+    let mean = worker.longest_shard_s / multiple;
+    let lost = share(worker.longest_shard_s - mean, ledger.wall_s);
     (multiple >= SLOW_SHARD && waited >= WORTH_A_WORD && lost >= WORTH_A_WORD).then(|| {
         let whose = if report.worker_count > 1 { format!(" of worker {}", worker.name) } else { String::new() };
         let text = format!(
             "one shard{whose} takes {multiple:.1} × the mean: {} instead of {}, and {} of all time is spent waiting; more \
              partitions, or a key that spreads its rows, would even it out",
             seconds(worker.longest_shard_s),
-            seconds(worker.mean_shard_s),
+            seconds(mean),
             percent(waited)
         );
         (Cause::SlowShard, text)

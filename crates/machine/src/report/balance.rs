@@ -47,11 +47,22 @@ fn over_mean(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     (count > 1 && sum > 0.0).then(|| largest / (sum / count as f64))
 }
 
-/// The worker with the most uneven shards, and how long its longest is beside their mean.
+/// The worker with the most uneven shards, and how long its longest is beside their mean; of a worker's only shard,
+/// beside those of all workers.
 pub(super) fn slowest_shard(ledger: &Ledger) -> Option<(&WorkerEntry, f64)> {
+    let shards: u32 = ledger.workers.iter().map(|worker| worker.shards).sum();
+    let seconds: f64 = ledger
+        .workers
+        .iter()
+        .map(|worker| worker.mean_shard_s * f64::from(worker.shards))
+        .sum();
     let uneven = |worker: &WorkerEntry| {
-        (worker.shards > 1 && worker.mean_shard_s > 0.0)
-            .then(|| worker.longest_shard_s / worker.mean_shard_s)
+        let mean = if worker.shards > 1 {
+            worker.mean_shard_s
+        } else {
+            seconds / f64::from(shards)
+        };
+        (shards > 1 && worker.shards > 0 && mean > 0.0).then(|| worker.longest_shard_s / mean)
     };
     let all = ledger
         .workers
@@ -94,26 +105,46 @@ fn stragglers(ledger: &Ledger) -> f64 {
     )
 }
 
-/// How fast a worker's shards run beside those of the others. Its longest shard counts for nothing: one shard of more
-/// rows makes no slow worker.
+/// How fast a worker is beside the others: by the bytes that its kernels stream, or by how long its shards run where
+/// nobody counts most of them. One shard of more rows makes no slow worker.
 pub(super) fn speed(ledger: &Ledger, worker: &WorkerEntry) -> Option<f64> {
-    let mut others: Vec<f64> = ledger
+    let others: Vec<&WorkerEntry> = ledger
         .workers
         .iter()
         .filter(|other| other.name != worker.name)
-        .filter_map(usual_shard_s)
         .collect();
-    others.sort_by(f64::total_cmp);
-    let middle = *others.get(others.len().checked_sub(1)? / 2)?;
-    Some(middle / usual_shard_s(worker)?)
+    streaming_speed(&others, worker).or_else(|| {
+        let middle = middle(others.iter().filter_map(|other| usual_shard_s(other)))?;
+        Some(middle / usual_shard_s(worker)?)
+    })
 }
 
+/// The seconds in which the others would have streamed its bytes, stage by stage, beside those that it took. `None` where
+/// stages that stream are less than half of its kernels' time.
+fn streaming_speed(others: &[&WorkerEntry], worker: &WorkerEntry) -> Option<f64> {
+    let (mut of_others, mut own, mut all) = (0.0, 0.0, 0.0);
+    for (index, work) in worker.stages.iter().enumerate() {
+        all += work.kernel_s;
+        let of_stage = others.iter().filter_map(|other| other.stages.get(index));
+        let streaming = of_stage.filter(|work| work.streamed_bytes > 0 && work.kernel_s > 0.0);
+        let s_per_byte = middle(streaming.map(|work| work.kernel_s / work.streamed_bytes as f64));
+        if let (Some(s_per_byte), true) = (s_per_byte, work.streamed_bytes > 0) {
+            of_others += work.streamed_bytes as f64 * s_per_byte;
+            own += work.kernel_s;
+        }
+    }
+    (own > 0.0 && own >= 0.5 * all).then(|| of_others / own)
+}
+
+/// How long a shard runs, without the longest: it may have more rows. Nobody can tell of one shard.
 fn usual_shard_s(worker: &WorkerEntry) -> Option<f64> {
     let shards = f64::from(worker.shards);
-    let without_longest = if worker.shards > 1 {
-        (worker.mean_shard_s * shards - worker.longest_shard_s) / (shards - 1.0)
-    } else {
-        worker.mean_shard_s
-    };
-    Some(without_longest).filter(|seconds| *seconds > 0.0)
+    let all_but_one = worker.mean_shard_s * shards - worker.longest_shard_s;
+    Some(all_but_one / (shards - 1.0)).filter(|seconds| worker.shards > 1 && *seconds > 0.0)
+}
+
+fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
 }

@@ -32,6 +32,9 @@ use ideal::{Size, share};
 /// The thread that called the job, as a ledger names it. It is none of the pool's.
 const CALLER: &str = "caller";
 
+/// A share that is no more than sums of rounded numbers leave.
+const NOISE: f64 = 1e-6;
+
 /// The version of the keys of [`Report::to_json`]. A key that goes or changes its meaning raises it; a new one does not.
 pub const VERSION: u32 = 1;
 
@@ -228,7 +231,7 @@ fn rest(
         .chain(parts)
         .chain([("unattributed", unattributed)]);
     let mut all: Vec<_> = all
-        .filter(|(_, share)| *share > 0.0)
+        .filter(|(_, share)| *share > NOISE)
         .map(|(what, share)| Rest {
             what,
             seconds: share * ledger.wall_s,

@@ -60,7 +60,7 @@ pub(super) struct ThreadDescriptor {
 pub(super) struct TrackEvent {
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
-    #[prost(enumeration = "Kind", optional, tag = "9")]
+    #[prost(enumeration = "SliceEdge", optional, tag = "9")]
     pub r#type: Option<i32>,
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
@@ -81,7 +81,7 @@ pub(super) struct DebugAnnotation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
-pub(super) enum Kind {
+pub(super) enum SliceEdge {
     Unspecified = 0,
     SliceBegin = 1,
     SliceEnd = 2,

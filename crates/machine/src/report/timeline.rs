@@ -18,7 +18,7 @@ const PIECES: usize = 1_000;
 #[derive(Serialize)]
 pub(super) struct Timeline<'a> {
     wall: f64,
-    /// Whether rows are told apart by their worker.
+    /// Whether rows stand below their worker's name.
     named: bool,
     parts: Vec<&'static str>,
     stages: Vec<&'a str>,
@@ -54,7 +54,7 @@ impl<'a> Timeline<'a> {
                 let mean = pieced(&worker.threads, wall, pieces);
                 lanes.push(lane(
                     &worker.name,
-                    format!("{} threads", worker.threads.len()),
+                    worker.name.clone(),
                     &worker.threads,
                     &mean,
                 ));
@@ -76,7 +76,7 @@ impl<'a> Timeline<'a> {
         }
         Timeline {
             wall,
-            named: ledger.workers.len() > 1,
+            named: ledger.workers.len() > 1 && all <= LANES,
             parts: Parts::default().named().map(|(name, _)| name).to_vec(),
             stages: ledger
                 .stages

@@ -3,10 +3,10 @@
 //! other as they are listed.
 
 use prost::Message;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::perfetto::{
-    DebugAnnotation, Kind, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
+    DebugAnnotation, ProcessDescriptor, SliceEdge, ThreadDescriptor, Trace, TracePacket,
     TrackDescriptor, TrackEvent,
 };
 use super::threads::moments;
@@ -27,6 +27,31 @@ struct Slice {
     within: Vec<Slice>,
 }
 
+/// One of Chrome's trace events. Times are in microseconds.
+#[derive(Serialize)]
+struct Event<'a> {
+    /// "X" for a slice, "M" for the name of a process or a thread.
+    ph: &'a str,
+    name: &'a str,
+    pid: i32,
+    tid: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cat: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<f64>,
+    args: Arguments<'a>,
+}
+
+#[derive(Default, Serialize)]
+struct Arguments<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<u64>,
+}
+
 impl Report {
     /// The timeline as a file of Perfetto's own format.
     pub fn to_trace(&self) -> Vec<u8> {
@@ -35,57 +60,69 @@ impl Report {
 
     /// The timelines of several jobs, one after another, as one such file.
     pub fn trace_of(reports: &[Report]) -> Vec<u8> {
-        let mut packets = Vec::new();
+        let mut file = Vec::new();
+        // A file of files that follow each other is one of all their packets, so no more than a slice is held twice.
+        let mut write = |packet| Trace { packet }.encode_raw(&mut file);
         for (pid, after_s, report, worker) in processes(reports) {
-            let process = track(pid, 0);
-            packets.push(described(
-                process,
-                None,
-                Some(process_of(pid, report, worker)),
-                None,
-            ));
+            let process = ProcessDescriptor {
+                pid: Some(pid),
+                process_name: Some(process_name(report, worker)),
+            };
+            write(vec![described(track(pid, 0), None, Some(process), None)]);
             for (tid, thread) in (1..).zip(&worker.threads) {
+                let name = Some(text::plain(&thread.name));
                 let descriptor = ThreadDescriptor {
                     pid: Some(pid),
                     tid: Some(thread_id(pid, tid)),
-                    thread_name: Some(text::plain(&thread.name)),
+                    thread_name: name,
                 };
-                packets.push(described(
+                write(vec![described(
                     track(pid, tid),
-                    Some(process),
+                    Some(track(pid, 0)),
                     None,
                     Some(descriptor),
-                ));
+                )]);
                 for slice in slices(report.ledger(), thread, after_s) {
+                    let mut packets = Vec::new();
                     push(&mut packets, track(pid, tid), slice);
+                    write(packets);
                 }
             }
         }
-        Trace { packet: packets }.encode_to_vec()
+        file
     }
 
-    /// The timeline as JSON of Chrome's trace events, which Perfetto opens as well. Times are in microseconds.
+    /// The timeline as JSON of Chrome's trace events, which Perfetto opens as well.
     pub fn to_trace_json(&self) -> String {
         Report::trace_json_of(std::slice::from_ref(self))
     }
 
     /// The timelines of several jobs, one after another, as one such text.
     pub fn trace_json_of(reports: &[Report]) -> String {
-        let mut events = Vec::new();
+        let mut events = String::new();
         for (pid, after_s, report, worker) in processes(reports) {
-            let name = process_of(pid, report, worker).process_name;
-            events.push(
-                json!({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}),
+            named(
+                &mut events,
+                "process_name",
+                pid,
+                0,
+                &process_name(report, worker),
             );
             for (tid, thread) in (1..).zip(&worker.threads) {
                 let tid = thread_id(pid, tid);
-                events.push(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": text::plain(&thread.name)}}));
+                named(
+                    &mut events,
+                    "thread_name",
+                    pid,
+                    tid,
+                    &text::plain(&thread.name),
+                );
                 for slice in slices(report.ledger(), thread, after_s) {
-                    push_json(&mut events, pid, tid, slice);
+                    push_json(&mut events, pid, tid, &slice);
                 }
             }
         }
-        json!({"displayTimeUnit": "ms", "traceEvents": events}).to_string()
+        format!("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[{events}]}}")
     }
 }
 
@@ -115,25 +152,19 @@ fn thread_id(pid: i32, tid: i32) -> i32 {
     pid * 10_000 + tid
 }
 
-fn process_of(pid: i32, report: &Report, worker: &WorkerEntry) -> ProcessDescriptor {
-    let name = format!("{} on {}", report.program, worker.name);
-    ProcessDescriptor {
-        pid: Some(pid),
-        process_name: Some(text::plain(&name)),
-    }
+fn process_name(report: &Report, worker: &WorkerEntry) -> String {
+    text::plain(&format!("{} on {}", report.program, worker.name))
 }
 
 /// The slices of a thread, in order: each ends before the next begins, and holds those within.
-fn slices(ledger: &Ledger, thread: &ThreadEntry, after_s: f64) -> Vec<Slice> {
+fn slices(ledger: &Ledger, thread: &ThreadEntry, after_s: f64) -> impl Iterator<Item = Slice> {
     let mut free_ns = 0;
-    let mut slices = Vec::new();
-    for mut moment in moments(thread) {
+    moments(thread).into_iter().map(move |mut moment| {
         moment.begin_s += after_s;
         let slice = of_moment(ledger, &moment, free_ns);
         free_ns = slice.end_ns;
-        slices.push(slice);
-    }
-    slices
+        slice
+    })
 }
 
 /// Begins no earlier than the one before has ended: both were rounded.
@@ -203,13 +234,13 @@ fn push(packets: &mut Vec<TracePacket>, track: u64, slice: Slice) {
     });
     let begin = TrackEvent {
         debug_annotations: tasks.into_iter().collect(),
-        r#type: Some(Kind::SliceBegin as i32),
+        r#type: Some(SliceEdge::SliceBegin as i32),
         track_uuid: Some(track),
         categories: vec![slice.category.into()],
         name: Some(slice.name),
     };
     let end = TrackEvent {
-        r#type: Some(Kind::SliceEnd as i32),
+        r#type: Some(SliceEdge::SliceEnd as i32),
         track_uuid: Some(track),
         ..TrackEvent::default()
     };
@@ -229,14 +260,57 @@ fn at(timestamp_ns: u64, event: TrackEvent) -> TracePacket {
     }
 }
 
-fn push_json(events: &mut Vec<Value>, pid: i32, tid: i32, slice: Slice) {
-    let microseconds = |ns: u64| ns as f64 / 1e3;
-    events.push(json!({
-        "ph": "X", "name": slice.name, "cat": slice.category, "pid": pid, "tid": tid,
-        "ts": microseconds(slice.begin_ns), "dur": microseconds(slice.end_ns - slice.begin_ns),
-        "args": slice.tasks.map_or(json!({}), |tasks| json!({"tasks": tasks})),
-    }));
-    for part in slice.within {
+fn push_json(events: &mut String, pid: i32, tid: i32, slice: &Slice) {
+    let microseconds = |ns: u64| Some(ns as f64 / 1e3);
+    let (ts, dur) = (
+        microseconds(slice.begin_ns),
+        microseconds(slice.end_ns - slice.begin_ns),
+    );
+    let args = Arguments {
+        tasks: slice.tasks,
+        name: None,
+    };
+    write_json(
+        events,
+        &Event {
+            ph: "X",
+            name: &slice.name,
+            pid,
+            tid,
+            cat: Some(slice.category),
+            ts,
+            dur,
+            args,
+        },
+    );
+    for part in &slice.within {
         push_json(events, pid, tid, part);
     }
+}
+
+fn named(events: &mut String, what: &str, pid: i32, tid: i32, name: &str) {
+    let args = Arguments {
+        name: Some(name),
+        tasks: None,
+    };
+    write_json(
+        events,
+        &Event {
+            ph: "M",
+            name: what,
+            pid,
+            tid,
+            cat: None,
+            ts: None,
+            dur: None,
+            args,
+        },
+    );
+}
+
+fn write_json(events: &mut String, event: &Event) {
+    if !events.is_empty() {
+        events.push_str(",\n");
+    }
+    events.push_str(&serde_json::to_string(event).expect("an event has no keys but strings"));
 }

@@ -1,6 +1,6 @@
 //! Each cause is named where it costs time, and nowhere else.
 
-use brambling_machine::ledger::{Ledger, Parts, StageWork, ThreadEntry};
+use brambling_machine::ledger::{Ledger, Parts, StageWork, ThreadEntry, WorkerEntry};
 use brambling_machine::report::{Cause, Report, Roofs};
 
 use crate::made;
@@ -100,41 +100,99 @@ fn a_long_shard_that_nobody_waits_for() {
     assert_eq!(advice(ledger, &made::roofs()), []);
 }
 
+/// A worker whose kernels and shards take so many times as long.
+fn slower(worker: &mut WorkerEntry, times: f64) {
+    worker
+        .stages
+        .iter_mut()
+        .for_each(|work| work.kernel_s *= times);
+    worker.mean_shard_s *= times;
+    worker.longest_shard_s *= times;
+}
+
+/// Shards alike on all workers, and much waiting.
+fn even(workers: usize, shards: u32) -> Ledger {
+    let mut ledger = made::healthy(workers, 2, 400);
+    lost(&mut ledger, 0.3, |parts| &mut parts.exchange);
+    let stages = ledger.workers[0].stages.clone();
+    for worker in &mut ledger.workers {
+        (worker.shards, worker.mean_shard_s, worker.longest_shard_s) = (shards, 0.2, 0.2);
+        worker.stages.clone_from(&stages);
+    }
+    ledger
+}
+
 #[test]
 fn one_slow_worker_of_three() {
-    let mut ledger = made::healthy(3, 2, 400);
-    lost(&mut ledger, 0.3, |parts| &mut parts.exchange);
-    for worker in &mut ledger.workers {
-        // Alike, so that the shares of the sentence are round.
-        (worker.mean_shard_s, worker.longest_shard_s) = (0.2, 0.2);
+    for shards in [1, 4] {
+        let mut ledger = even(3, shards);
+        slower(&mut ledger.workers[2], 2.5);
+        ledger.workers[2].host = "old".into();
+        check(
+            ledger,
+            Cause::SlowWorker,
+            &["worker w3 on old runs at 40 % of the others' speed"],
+        );
     }
-    (
-        ledger.workers[2].mean_shard_s,
-        ledger.workers[2].longest_shard_s,
-    ) = (0.5, 0.5);
-    ledger.workers[2].host = "old".into();
+}
+
+#[test]
+fn one_slow_worker_whose_kernels_nobody_counts() {
+    let mut ledger = even(2, 4);
+    ledger
+        .workers
+        .iter_mut()
+        .flat_map(|worker| &mut worker.stages)
+        .for_each(|work| work.streamed_bytes = 0);
+    slower(&mut ledger.workers[1], 2.5);
     check(
         ledger,
         Cause::SlowWorker,
-        &["worker w3 on old runs at 40 % of the others' speed"],
+        &["worker w2 runs at 40 % of the others' speed"],
     );
 }
 
 #[test]
-fn a_worker_whose_one_long_shard_is_no_slow_worker() {
+fn a_slow_worker_that_nobody_waits_for() {
     let mut ledger = made::healthy(2, 2, 400);
-    lost(&mut ledger, 0.3, |parts| &mut parts.exchange);
-    for worker in &mut ledger.workers {
-        (worker.shards, worker.mean_shard_s, worker.longest_shard_s) = (4, 0.2, 0.2);
+    slower(&mut ledger.workers[1], 2.5);
+    assert_eq!(advice(ledger, &made::roofs()), []);
+}
+
+#[test]
+fn a_worker_with_one_long_shard_is_no_slow_worker() {
+    for counted in [true, false] {
+        let mut ledger = even(2, 4);
+        for worker in ledger.workers.iter_mut().filter(|_| !counted) {
+            worker
+                .stages
+                .iter_mut()
+                .for_each(|work| work.streamed_bytes = 0);
+        }
+        (
+            ledger.workers[1].mean_shard_s,
+            ledger.workers[1].longest_shard_s,
+        ) = (0.4, 1.0);
+        check(
+            ledger,
+            Cause::SlowShard,
+            &["one shard of worker w2 takes 2.5 × the mean"],
+        );
     }
-    (
-        ledger.workers[1].mean_shard_s,
-        ledger.workers[1].longest_shard_s,
-    ) = (0.4, 1.0);
+}
+
+#[test]
+fn a_worker_whose_only_shard_has_more_rows() {
+    let mut ledger = even(3, 1);
+    slower(&mut ledger.workers[1], 4.0);
+    ledger.workers[1]
+        .stages
+        .iter_mut()
+        .for_each(|work| work.streamed_bytes *= 4);
     check(
         ledger,
         Cause::SlowShard,
-        &["one shard of worker w2 takes 2.5 × the mean"],
+        &["one shard of worker w2 takes 2.0 × the mean"],
     );
 }
 
@@ -200,6 +258,27 @@ fn python_on_the_calling_thread_while_the_pool_waits() {
             "stage \"assign\"",
         ],
     );
+}
+
+#[test]
+fn a_caller_that_is_busy_with_other_kernels_than_python() {
+    let mut ledger = made::healthy(1, 2, 400);
+    ledger.stages[3].python = true;
+    lost(&mut ledger, 0.9, |parts| &mut parts.exchange);
+    let worker = &mut ledger.workers[0];
+    let parts = Parts {
+        kernels: 1.9,
+        scheduling: 0.2,
+        ..Parts::default()
+    };
+    worker.threads.push(ThreadEntry {
+        name: "caller".into(),
+        wall_s: 2.1,
+        parts,
+        moments: Vec::new(),
+    });
+    worker.stages[2].kernel_s += 1.9;
+    assert_eq!(advice(ledger, &made::roofs()), []);
 }
 
 #[test]

@@ -51,7 +51,6 @@ fn small() -> Ledger {
                 random_accesses: 300,
                 table_bytes: 1 << 30,
                 flops: 50,
-                ..StageWork::default()
             },
         ],
         ..WorkerEntry::default()
@@ -216,6 +215,16 @@ fn without_a_probe_the_best_stage_stands_in() {
         "{}",
         report.headline()
     );
+}
+
+#[test]
+fn without_a_probe_reading_out_of_order_is_judged_by_nothing_in_order() {
+    let mut ledger = small();
+    ledger.workers[0].stages[0].kernel_s = 1.0;
+    let report = Report::new(ledger, &Roofs::default());
+    // load streams 2,000 bytes a second, which would make 2 s of rank's 6.
+    near(report.stages[1].ideal_seconds, 6.0);
+    assert!(report.stages[1].at_most);
 }
 
 #[test]
