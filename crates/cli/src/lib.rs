@@ -22,6 +22,7 @@ mod jobs;
 mod logs;
 mod metrics;
 mod nearest;
+mod probe;
 mod run;
 mod shards;
 mod submit;
@@ -179,6 +180,7 @@ fn with_streams(
             bench::run(name.as_deref(), &options, json, host, &mut streams)
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
+        Command::Probe(arguments) => probe::probe(&arguments, host, &mut streams),
         Command::Config { json } => config::run(json, &mut streams),
         Command::Certs(arguments) => certs::certs(&arguments, &mut streams),
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),

@@ -131,8 +131,8 @@ pub struct PairRate {
     pub from: usize,
     /// The index of the receiver.
     pub to: usize,
-    /// As the receiver has counted: the median of what it was in some rounds.
-    pub bytes_per_s: f64,
+    /// As the receiver has counted.
+    pub bytes_per_s: Settled,
 }
 
 /// A host's disk while those of all hosts are at work.
@@ -143,9 +143,9 @@ pub struct HostDisk {
     /// As that host calls it.
     pub dir: String,
     /// Synced.
-    pub write_bytes_per_s: f64,
+    pub write_bytes_per_s: Settled,
     /// From the disk.
-    pub read_bytes_per_s: f64,
+    pub read_bytes_per_s: Settled,
 }
 
 impl Profile {
@@ -230,8 +230,50 @@ impl Profile {
         });
         let flows = self.loopback.iter().flat_map(|it| &it.flows);
         let flows = flows.map(|it| (format!("{} loopback flows", it.flows), it.bytes_per_s));
-        let all = disks.chain(memory).chain(tables).chain(flops).chain(flows);
+        let pairs = self.network.iter().flat_map(NetworkRates::settled);
+        let all = disks.chain(memory).chain(tables).chain(flops);
+        let all = all.chain(flows).chain(pairs);
         all.collect::<Vec<_>>().into_iter()
+    }
+}
+
+impl NetworkRates {
+    /// The slowest and the fastest flow when all hosts send to all.
+    pub fn extremes(&self) -> Option<(&PairRate, &PairRate)> {
+        let by = |a: &&PairRate, b: &&PairRate| {
+            a.bytes_per_s.median().total_cmp(&b.bytes_per_s.median())
+        };
+        let flows = || self.all_to_all.iter();
+        Some((flows().min_by(by)?, flows().max_by(by)?))
+    }
+
+    fn settled(&self) -> Vec<(String, Settled)> {
+        let between = |it: &PairRate| format!("{} to {}", self.hosts[it.from], self.hosts[it.to]);
+        let pairs = self.pairs.iter().map(|it| (between(it), it.bytes_per_s));
+        let at_once = |it| {
+            (
+                format!("{} when all send to all", between(it)),
+                it.bytes_per_s,
+            )
+        };
+        let at_once = self.all_to_all.iter().map(at_once);
+        let disks = self.disks_at_once.iter().flat_map(|it| {
+            let disk = format!("{} on {}, all hosts at once", it.dir, self.hosts[it.host]);
+            [
+                (format!("writing {disk}"), it.write_bytes_per_s),
+                (format!("reading {disk}"), it.read_bytes_per_s),
+            ]
+        });
+        pairs.chain(at_once).chain(disks).collect()
+    }
+
+    /// Whether every index is that of a host.
+    fn is_whole(&self) -> bool {
+        let flows = self.pairs.iter().chain(&self.all_to_all);
+        let mut hosts = flows
+            .flat_map(|it| [it.from, it.to])
+            .chain(self.disks_at_once.iter().map(|it| it.host));
+        hosts.all(|it| it < self.hosts.len())
     }
 }
 

@@ -65,32 +65,59 @@ impl Noise {
     /// # Errors
     /// The first that a sample ends with.
     pub fn settle<E>(&self, mut sample: impl FnMut() -> Result<f64, E>) -> Result<Settled, E> {
-        let mut best = (f64::INFINITY, self.samples(&mut sample)?);
-        best.0 = spread(&best.1);
-        let mut repeated = 0;
-        while best.0 > self.tolerance && repeated < REPEATS && Instant::now() < self.repeats_until {
-            let samples = self.samples(&mut sample)?;
-            repeated += 1;
-            let spread = spread(&samples);
-            if spread < best.0 {
-                best = (spread, samples);
-            }
-        }
-        Ok(Settled {
-            figure: Figure::of(&best.1),
-            rounds: best.1.len(),
-            repeated,
-            noisy: best.0 > self.tolerance,
-        })
+        let all = self.settle_all(|| Ok(vec![sample()?]))?;
+        Ok(all[0])
     }
 
-    fn samples<E>(&self, sample: &mut impl FnMut() -> Result<f64, E>) -> Result<Vec<f64>, E> {
-        let mut samples = vec![sample()?];
-        while samples.len() < ROUNDS && Instant::now() < self.ends {
-            samples.push(sample()?);
+    /// The same for several figures that one sample gives at once, as many each time: the one that is spread furthest decides.
+    ///
+    /// # Errors
+    /// The first that a sample ends with.
+    pub fn settle_all<E>(
+        &self,
+        mut sample: impl FnMut() -> Result<Vec<f64>, E>,
+    ) -> Result<Vec<Settled>, E> {
+        let mut best = self.samples(&mut sample)?;
+        let mut repeated = 0;
+        while worst(&best) > self.tolerance
+            && repeated < REPEATS
+            && Instant::now() < self.repeats_until
+        {
+            let samples = self.samples(&mut sample)?;
+            repeated += 1;
+            if worst(&samples) < worst(&best) {
+                best = samples;
+            }
+        }
+        let settled = |samples: &Vec<f64>| Settled {
+            figure: Figure::of(samples),
+            rounds: samples.len(),
+            repeated,
+            noisy: spread(samples) > self.tolerance,
+        };
+        Ok(best.iter().map(settled).collect())
+    }
+
+    /// The samples of each figure.
+    fn samples<E>(
+        &self,
+        sample: &mut impl FnMut() -> Result<Vec<f64>, E>,
+    ) -> Result<Vec<Vec<f64>>, E> {
+        let mut samples: Vec<Vec<f64>> = sample()?.into_iter().map(|it| vec![it]).collect();
+        for _ in 1..ROUNDS {
+            if Instant::now() >= self.ends {
+                break;
+            }
+            for (samples, one) in samples.iter_mut().zip(sample()?) {
+                samples.push(one);
+            }
         }
         Ok(samples)
     }
+}
+
+fn worst(samples: &[Vec<f64>]) -> f64 {
+    samples.iter().map(|it| spread(it)).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -174,6 +201,21 @@ mod tests {
             (settled.rounds, settled.repeated, settled.noisy),
             (1, 0, true)
         );
+    }
+
+    #[test]
+    fn of_several_figures_the_noisiest_decides() {
+        let mut round = 0.0;
+        let settled = noise(Duration::from_secs(60)).settle_all(|| {
+            round += 1.0;
+            Ok::<_, Infallible>(vec![7.0, if round > 5.0 { 3.0 } else { round }])
+        });
+        let told: Vec<_> = settled
+            .unwrap()
+            .iter()
+            .map(|it| (it.median(), it.repeated, it.noisy))
+            .collect();
+        assert_eq!(told, [(7.0, 1, false), (3.0, 1, false)]);
     }
 
     #[test]

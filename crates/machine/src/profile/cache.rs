@@ -177,6 +177,9 @@ fn parsed(path: &Path, text: &[u8], ours: MachineName) -> Result<Profile, Profil
     if profile.version != VERSION {
         return Err(damaged(format!("there is no version {version}")));
     }
+    if profile.network.as_ref().is_some_and(|it| !it.is_whole()) {
+        return Err(damaged("a flow is of a host that is not listed".into()));
+    }
     let is_speed = |value: f64| value.is_finite() && value > 0.0;
     if let Some((what, _)) = profile.settled().find(|(_, it)| !is_speed(it.median())) {
         return Err(damaged(format!("the figure for {what} is no speed")));
@@ -194,7 +197,7 @@ fn parsed(path: &Path, text: &[u8], ours: MachineName) -> Result<Profile, Profil
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::lookup::tests::sample;
+    use crate::profile::lookup::tests::{network, sample};
 
     fn told(text: &str) -> String {
         let dir = tempfile::tempdir().unwrap();
@@ -276,6 +279,26 @@ mod tests {
         let answer = told(&serde_json::to_string(&profile).unwrap());
         assert!(
             answer.contains("the figure for reading memory by 1 thread is no speed"),
+            "{answer}"
+        );
+    }
+
+    #[test]
+    fn a_flow_of_no_host_is_damage() {
+        let mut profile = sample();
+        profile.network = Some(network());
+        assert!(
+            parsed(
+                Path::new("it"),
+                &serde_json::to_vec(&profile).unwrap(),
+                profile.machine.clone()
+            )
+            .is_ok()
+        );
+        profile.network.as_mut().unwrap().all_to_all[0].to = 3;
+        let answer = told(&serde_json::to_string(&profile).unwrap());
+        assert!(
+            answer.contains("a flow is of a host that is not listed"),
             "{answer}"
         );
     }

@@ -65,7 +65,7 @@ impl Profile {
         let network = self.network.as_ref()?;
         let sent = |host: usize| {
             let flows = network.all_to_all.iter().filter(|it| it.from == host);
-            flows.map(|it| it.bytes_per_s).sum::<f64>()
+            flows.map(|it| it.bytes_per_s.median()).sum::<f64>()
         };
         (0..network.hosts.len())
             .map(sent)
@@ -183,6 +183,30 @@ pub(super) mod tests {
         profile
     }
 
+    /// Three hosts that send to each other.
+    pub fn network() -> NetworkRates {
+        let pair = |(from, to, rate)| PairRate {
+            from,
+            to,
+            bytes_per_s: settled(rate),
+        };
+        let flows = [
+            (0, 1, 5.0),
+            (0, 2, 5.0),
+            (1, 0, 3.0),
+            (1, 2, 4.0),
+            (2, 0, 9.0),
+            (2, 1, 1.0),
+        ];
+        NetworkRates {
+            congestion: vec!["cubic".into(); 3],
+            hosts: ["a", "b", "c"].map(str::to_owned).into(),
+            pairs: Vec::new(),
+            all_to_all: flows.map(pair).into(),
+            disks_at_once: Vec::new(),
+        }
+    }
+
     #[test]
     fn threads_between_those_measured_are_interpolated_and_more_do_not_help() {
         let profile = sample();
@@ -232,26 +256,14 @@ pub(super) mod tests {
         let mut profile = sample();
         assert_eq!(profile.network_bytes_per_s(), None);
         assert_eq!(profile.loopback_bytes_per_s(3), Some(5e9));
-        let pair = |from, to, bytes_per_s| PairRate {
-            from,
-            to,
-            bytes_per_s,
-        };
-        profile.network = Some(NetworkRates {
-            congestion: vec!["cubic".into(); 3],
-            hosts: ["a", "b", "c"].map(str::to_owned).into(),
-            pairs: Vec::new(),
-            all_to_all: vec![
-                pair(0, 1, 5.0),
-                pair(0, 2, 5.0),
-                pair(1, 0, 3.0),
-                pair(1, 2, 4.0),
-                pair(2, 0, 9.0),
-                pair(2, 1, 1.0),
-            ],
-            disks_at_once: Vec::new(),
-        });
+        profile.network = Some(network());
         assert_eq!(profile.network_bytes_per_s(), Some(7.0));
+        let network = network();
+        let (slowest, fastest) = network.extremes().unwrap();
+        assert_eq!(
+            ((slowest.from, slowest.to), (fastest.from, fastest.to)),
+            ((2, 1), (2, 0))
+        );
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! Runs the probes of one host, one after the other: which, how long each may take, and when they are to end.
 
+mod steps;
+
+pub use steps::{MeasureError, Measuring, Part};
+
 use super::{FlopRate, FlowRate, LoopbackRates, MemoryRate, Profile, TableRate};
 use crate::crew;
-use crate::isa::IsaLevel;
 use crate::network::flow::loopback_flows;
-use crate::probes::disk::{DiskError, best_of};
+use crate::probes::disk::best_of;
 use crate::probes::settled::Noise;
 use crate::probes::{
     ReadLoop, copy_bandwidth, flops_per_ns, random_accesses_per_s, read_bandwidth,
 };
 use crate::{cpu, network};
-use std::io;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use steps::{Step, steps};
 
 /// All probes of a host are over after this time.
 pub const TIME_MOST: Duration = Duration::from_secs(110);
@@ -45,108 +47,6 @@ const TABLES: [u64; 9] = [
     1 << 30,
 ];
 const TABLE_SAMPLE: Duration = Duration::from_millis(25);
-/// More flows than a machine's threads say nothing new.
-const FLOWS_MOST: usize = 16;
-
-/// What can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// Directories' disks.
-    Disk,
-    /// Memory in order.
-    Memory,
-    /// Memory in no order.
-    Table,
-    /// Arithmetic.
-    Flops,
-    /// The network within the host.
-    Loopback,
-}
-
-impl Part {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Part; 5] = [
-        Part::Disk,
-        Part::Memory,
-        Part::Table,
-        Part::Flops,
-        Part::Loopback,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Disk => "disk",
-            Part::Memory => "memory",
-            Part::Table => "table",
-            Part::Flops => "flops",
-            Part::Loopback => "loopback",
-        }
-    }
-}
-
-/// Why a host could not be measured.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MeasureError {
-    /// A directory's disk cannot be.
-    #[error("{0}")]
-    Disk(#[from] DiskError),
-    /// The system gives no sockets.
-    #[error(
-        "the network within this machine cannot be measured: {0}; look whether the device lo is up (`ip link set lo up`)"
-    )]
-    Loopback(io::Error),
-    /// The system does not tell which CPUs there are.
-    #[error(
-        "the CPUs of this process cannot be read: {0}; let it call sched_getaffinity (a seccomp filter may forbid it)"
-    )]
-    Machine(io::Error),
-    /// Whoever watches has said so.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-/// What is to be measured.
-#[derive(Clone, Debug)]
-pub struct Measuring {
-    /// The parts.
-    pub parts: Vec<Part>,
-    /// Whose disks.
-    pub dirs: Vec<PathBuf>,
-}
-
-/// One thing to measure.
-enum Step {
-    Disk(PathBuf),
-    Memory(usize),
-    Tables(Vec<usize>),
-    Flops(IsaLevel, usize),
-    Messages(Vec<usize>),
-}
-
-impl Step {
-    fn name(&self) -> String {
-        match self {
-            Step::Disk(dir) => format!("disk of {}", dir.display()),
-            Step::Memory(threads) => format!("memory by {}", super::threads(*threads)),
-            Step::Tables(_) => "random access".to_owned(),
-            Step::Flops(isa, threads) => format!("flops of {isa} by {}", super::threads(*threads)),
-            Step::Messages(_) => "loopback".to_owned(),
-        }
-    }
-
-    /// About what it takes on a calm machine, in seconds.
-    fn weight(&self) -> f64 {
-        match self {
-            Step::Disk(_) => 14.0,
-            Step::Memory(_) => 3.0,
-            Step::Tables(threads) => 3.0 + 1.2 * threads.len() as f64,
-            Step::Flops(..) => 0.2,
-            Step::Messages(flows) => 3.5 * flows.len() as f64,
-        }
-    }
-}
 
 /// Told of what is measured next and the share of the whole that is done, before each sample; false: the user has had enough.
 pub type Watch<'a> = &'a mut dyn FnMut(&str, f64) -> bool;
@@ -186,44 +86,6 @@ impl Profile {
         run.profile.measured_at = super::now();
         Ok(run.profile)
     }
-}
-
-fn steps(what: &Measuring) -> Result<Vec<Step>, MeasureError> {
-    let threads = cpu::Processor::read()
-        .map_err(MeasureError::Machine)?
-        .default_threads();
-    let counts = counts(threads);
-    let mut steps = Vec::new();
-    let mut parts = what.parts.clone();
-    parts.sort();
-    parts.dedup();
-    for part in parts {
-        match part {
-            Part::Disk => steps.extend(what.dirs.iter().cloned().map(Step::Disk)),
-            Part::Memory => steps.extend(counts.iter().copied().map(Step::Memory)),
-            Part::Table => steps.push(Step::Tables(counts.clone())),
-            Part::Flops => {
-                let available = IsaLevel::ALL.into_iter().filter(|it| it.is_available());
-                for isa in available {
-                    steps.extend(counts.iter().map(|&threads| Step::Flops(isa, threads)));
-                }
-            }
-            Part::Loopback => {
-                let flows = counts.iter().copied().filter(|&it| it <= FLOWS_MOST);
-                steps.push(Step::Messages(flows.collect()));
-            }
-        }
-    }
-    Ok(steps)
-}
-
-/// One thread, each power of two, and all.
-fn counts(threads: usize) -> Vec<usize> {
-    let powers = (0..usize::BITS).map(|it| 1 << it);
-    powers
-        .take_while(|&it| it < threads)
-        .chain([threads])
-        .collect()
 }
 
 impl Run<'_> {
@@ -394,14 +256,7 @@ fn fastest<T>(of: Vec<T>, mut rate: impl FnMut(&T) -> f64) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn threads_are_powers_of_two_and_all() {
-        assert_eq!(counts(1), [1]);
-        assert_eq!(counts(2), [1, 2]);
-        assert_eq!(counts(6), [1, 2, 4, 6]);
-        assert_eq!(counts(8), [1, 2, 4, 8]);
-    }
+    use crate::isa::IsaLevel;
 
     #[test]
     fn what_is_asked_for_is_measured_and_the_share_grows_to_the_whole() {
