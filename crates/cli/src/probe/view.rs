@@ -1,6 +1,6 @@
 //! What a probe has found, as text.
 
-use crate::table::{number, rows};
+use crate::table::{self, number};
 use brambling_machine::Profile;
 use brambling_machine::probes::disk::{BestDisk, DiskMode, DiskRate};
 use brambling_machine::profile::{LoopbackRates, NetworkRates, PairRate};
@@ -46,6 +46,14 @@ pub(super) fn text(profile: &Profile, json: bool) -> String {
     text
 }
 
+/// Rows below their title.
+fn rows<const N: usize>(of: &[[String; N]]) -> String {
+    table::rows(of)
+        .lines()
+        .map(|line| format!("  {line}\n"))
+        .collect()
+}
+
 fn section(text: &mut String, title: &str, found: Vec<Row>) {
     if !found.is_empty() {
         text.push_str(&format!("{title}\n{}", rows(&found)));
@@ -74,7 +82,11 @@ pub(super) fn noise(profile: &Profile) -> Option<String> {
 fn list(names: &[String]) -> String {
     match names.len() {
         count if count <= TOLD => names.join(", "),
-        count => format!("{} and {} others", names[..TOLD].join(", "), count - TOLD),
+        count => format!(
+            "{}, and {}",
+            names[..TOLD].join(", "),
+            self::count(count - TOLD, "other")
+        ),
     }
 }
 
@@ -285,7 +297,7 @@ mod tests {
     #[test]
     fn of_many_noisy_figures_some_are_named() {
         let names: Vec<String> = (0..9).map(|it| format!("n{it}")).collect();
-        assert_eq!(list(&names), "n0, n1, n2, n3, n4, n5 and 3 others");
+        assert_eq!(list(&names), "n0, n1, n2, n3, n4, n5, and 3 others");
         assert_eq!(list(&names[..2]), "n0, n1");
     }
 }

@@ -213,6 +213,9 @@ mod tests {
         let path = dir.path().join("brambling").join("machine.json");
         assert_eq!(Profile::read(&path).unwrap(), None);
         let mut profile = sample();
+        // Not every decimal number reads back to the bits that it was written of.
+        profile.memory[0].read_bytes_per_s.figure.max = 28_514_812_665.477_806;
+        profile.memory[0].read_bytes_per_s.figure.min = 1e10 / 3.0;
         profile.write(&path).unwrap();
         assert_eq!(Profile::read(&path).unwrap(), Some(profile.clone()));
         profile.memory.clear();
