@@ -10,6 +10,7 @@ use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArgumen
 use crate::jobs::{CancelArguments, JobsArguments};
 use crate::logs::LogsArguments;
 use crate::model::{self, ModelArguments};
+use crate::probe::ProbeArguments;
 use crate::shards::{DrainArguments, MoveArguments};
 use crate::submit::SubmitArguments;
 use crate::top::TopArguments;
@@ -62,6 +63,19 @@ measured in turn within each round; a round in which a limit moved by over 10 % 
 
 const DOCTOR_HELP: &str = "\
 Every problem comes with its fix. Exit code 1 says that there is one.";
+
+const PROBE_HELP: &str = "\
+Examples:
+  brambling probe                               this machine, in two minutes at most
+  brambling probe --dir /nvme --dir /data       the disks of these directories
+  brambling probe --only disk --dir /nvme       nothing else; the rest stays as it was measured
+  brambling probe --show --json                 what was measured last
+  brambling probe --listen 10.0.0.7:7078 --token-file token      on each host; then, on one of them:
+  brambling probe --hosts 10.0.0.7:7078,10.0.0.8:7078 --token-file token
+
+It reads and writes files without names, which are gone when it ends, however it ends. What it found is kept for this host in
+~/.cache/brambling/machine.json (or below $XDG_CACHE_HOME). Nothing else should run on the machine meanwhile.
+A listener ends with Ctrl-C or SIGTERM.";
 
 const CONFIG_HELP: &str = "\
 A source is the environment with the variable's name, brambling.toml with the line, or the default.
@@ -265,6 +279,9 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure disks, memory, arithmetic and network of this machine, or the network between hosts
+    #[command(after_help = PROBE_HELP)]
+    Probe(ProbeArguments),
     /// Show every setting, its value, and where that comes from
     #[command(after_help = CONFIG_HELP)]
     Config {
@@ -350,7 +367,7 @@ pub(crate) fn completions(shell: Shell) -> String {
 }
 
 /// Takes one of some values by its name.
-fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+pub(crate) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {

@@ -53,6 +53,12 @@ pub(crate) struct TokenFile {
     token_file: Option<PathBuf>,
 }
 
+impl TokenFile {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.token_file.as_deref()
+    }
+}
+
 #[derive(clap::Args)]
 pub(crate) struct TlsFolder {
     /// The folder with the cluster's certificates, as `brambling certs` makes it: all connections are encrypted, and whoever has none of them
@@ -185,7 +191,7 @@ impl StopRequest {
 
 /// Takes the token out of the environment, where kernels, whoever they start, and others who look at the process would find it. Done before
 /// there are threads.
-fn forget_token(host: &mut dyn Host) {
+pub(crate) fn forget_token(host: &mut dyn Host) {
     forget_variable(TOKEN_VARIABLE);
     host.forget_variable(TOKEN_VARIABLE);
 }

@@ -4,11 +4,12 @@ mod problems;
 
 pub(crate) use problems::causes;
 
+use crate::probe::age;
 use crate::table::two_columns;
 use crate::{FAILED, Host, OK, Streams};
 use brambling::{ENVIRONMENT, FILE_NAME, Settings};
-use brambling_machine::IsaLevel;
 use brambling_machine::cpu::Processor;
+use brambling_machine::{IsaLevel, Profile};
 use serde::Serialize;
 use std::path::Path;
 
@@ -35,6 +36,10 @@ struct Findings {
     environment: Vec<Named>,
     /// Whether there is a settings file in the working directory.
     has_settings_file: bool,
+    /// When `brambling probe` measured this machine, in seconds since 1970.
+    probed_at: Option<u64>,
+    /// Why what it kept cannot be used.
+    probe_error: Option<String>,
     problems: Vec<Problem>,
 }
 
@@ -95,6 +100,7 @@ fn look(host: &dyn Host) -> Findings {
         memory_budget_bytes: settings.memory_bytes,
         stall_seconds: settings.stall.as_secs_f64(),
     });
+    let probed = Profile::cached();
     let isa = IsaLevel::detect();
     let processor = processor.ok();
     let limits = processor.as_ref().map(|processor| processor.limits);
@@ -116,6 +122,8 @@ fn look(host: &dyn Host) -> Findings {
         settings,
         environment,
         has_settings_file: Path::new(FILE_NAME).exists(),
+        probe_error: probed.as_ref().err().map(ToString::to_string),
+        probed_at: probed.ok().flatten().map(|it| it.measured_at),
         problems,
     }
 }
@@ -147,6 +155,7 @@ fn render(findings: &Findings) -> String {
         "none in this directory"
     };
     rows.push((FILE_NAME.into(), file.into()));
+    rows.push(("probe".into(), probe(findings)));
     let mut text = two_columns(
         rows.iter()
             .map(|(name, value)| (name.as_str(), value.as_str())),
@@ -158,6 +167,14 @@ fn render(findings: &Findings) -> String {
         text.push_str(&format!("\nproblem: {problem}\n    fix: {fix}\n"));
     }
     text
+}
+
+fn probe(findings: &Findings) -> String {
+    match (&findings.probe_error, findings.probed_at) {
+        (Some(error), _) => error.clone(),
+        (None, Some(at)) => format!("measured {}; `brambling probe --show` prints it", age(at)),
+        (None, None) => "not probed: `brambling probe` (2 min)".to_owned(),
+    }
 }
 
 fn instruction_sets(findings: &Findings) -> String {

@@ -23,6 +23,7 @@ mod logs;
 mod metrics;
 mod model;
 mod nearest;
+mod probe;
 mod reports;
 mod run;
 mod shards;
@@ -190,6 +191,7 @@ fn with_streams(
             bench::run(name.as_deref(), &options, json, host, &mut streams)
         }
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
+        Command::Probe(arguments) => probe::probe(&arguments, host, &mut streams),
         Command::Config { json } => config::run(json, &mut streams),
         Command::Model(arguments) => model::model(&arguments, &mut streams),
         Command::Certs(arguments) => certs::certs(&arguments, &mut streams),

@@ -15,6 +15,7 @@ mod jobs;
 mod leave;
 mod metrics;
 mod prints;
+mod probing;
 mod rendezvous;
 mod wire;
 mod worker;
@@ -35,6 +36,7 @@ pub use error::{ClusterError, PackagesDiffer};
 pub use jobs::ourselves;
 pub use leave::leave;
 pub use metrics::{MetricsEndpoint, MetricsListener};
+pub use probing::{PROBE_PORT, ProbeError, ProbeListener, probe_hosts};
 pub use rendezvous::{
     CONTROLLER_VARIABLE, Published, Rendezvous, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE,
 };

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::pin;
 
@@ -102,6 +103,17 @@ impl Drop for BreakOnPanic<'_> {
     }
 }
 
+/// From the first that began to the last that ended: who looks at one thread alone misses what the others did while it got no CPU.
+///
+/// # Panics
+/// When there is none.
+pub fn span(of: &[(Instant, Instant)]) -> Duration {
+    let begin = of.iter().map(|it| it.0).min();
+    let end = of.iter().map(|it| it.1).max();
+    let (begin, end) = begin.zip(end).expect("a crew has a thread");
+    end - begin
+}
+
 /// Runs `work` on one new thread per entry of `places`, each pinned to the CPU of its entry, and
 /// returns what they returned, in order. The caller sleeps meanwhile.
 ///
@@ -157,6 +169,21 @@ mod tests {
             member.index()
         });
         assert_eq!(order, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_span_is_from_the_first_begin_to_the_last_end() {
+        let base = Instant::now();
+        let of = |from, to| {
+            (
+                base + Duration::from_millis(from),
+                base + Duration::from_millis(to),
+            )
+        };
+        assert_eq!(
+            span(&[of(5, 9), of(2, 4), of(3, 12)]),
+            Duration::from_millis(10)
+        );
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::str::FromStr;
 ///
 /// `V2` is the floor: it is assumed, not detected, and stands for "no vectors wider than 128 bits,
 /// no FMA" on other architectures too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum IsaLevel {
     /// SSE4.2; 128-bit vectors, no FMA.

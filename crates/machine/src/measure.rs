@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A measured quantity: its median and its spread over the rounds. The unit is in the name of the
 /// field that holds it.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Figure {
     /// The middle sample, or the mean of the middle two.
     pub median: f64,

@@ -1,5 +1,6 @@
-//! What a small message costs over TCP between two threads of this machine.
+//! What a small message costs over TCP between two threads of this machine, and how fast many bytes flow.
 
+pub mod flow;
 pub mod polled;
 
 use crate::measure::Figure;

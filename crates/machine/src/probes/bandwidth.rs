@@ -147,17 +147,16 @@ pub fn read_bandwidth(read_loop: ReadLoop, slices: &[&[f64]], places: &[usize]) 
         .collect();
     let bytes: usize = slices.iter().map(|slice| size_of_val(*slice)).sum();
     let next = AtomicUsize::new(0);
-    let elapsed_ns = crew::run(places, |member| {
+    let times = crew::run(places, |member| {
         member.barrier();
         let start = Instant::now();
         // Relaxed: the data does not change, only the claims must be distinct.
         while let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
             black_box(read_loop.or_of(chunk));
         }
-        member.barrier();
-        start.elapsed().as_secs_f64() * 1e9
+        (start, Instant::now())
     });
-    bytes as f64 / elapsed_ns[0]
+    bytes as f64 / (crew::span(&times).as_secs_f64() * 1e9)
 }
 
 fn scalar<const PREFETCH: bool>(data: &[f64]) -> u64 {

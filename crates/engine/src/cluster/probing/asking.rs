@@ -1,0 +1,432 @@
+//! Orders flows between hosts: each pair by itself, then all at once, and the disks of all.
+
+use super::greeting::{Unmet, dial};
+use super::messages::{Order, Reply, hear, say};
+use super::{ANSWER_TIME, ProbeError};
+use crate::cluster::VERSION;
+use brambling_machine::probes::settled::{Noise, ROUNDS};
+use brambling_machine::profile::{HostDisk, NetworkRates, PairRate};
+use brambling_protocol::greeting::Token;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// All is over after this time.
+const TIME_MOST: Duration = Duration::from_secs(110);
+/// Nothing is repeated after this one.
+const REPEATS_TIME: Duration = Duration::from_secs(80);
+/// What the pairs may take, repetitions aside.
+const PAIRS_TIME: Duration = Duration::from_secs(50);
+/// A flow takes so long, at most and at least.
+const FLOW: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(800));
+/// The disks write so long, and read so long.
+const DISKS: Duration = Duration::from_millis(1_000);
+/// Above so many flows pairs have their turns together, so that no host sends two flows or receives two.
+const ALONE_MOST: usize = 30;
+/// A network that others use, too, is not as steady as memory is.
+const TOLERANCE: f64 = 0.15;
+const DISK_TOLERANCE: f64 = 0.25;
+
+/// A listener that takes orders.
+struct Asked {
+    host: String,
+    stream: TcpStream,
+    dirs: Vec<String>,
+}
+
+/// Flows at once: who sends to whom.
+type Step = Vec<(usize, usize)>;
+
+/// Measures the network between hosts on which a [`ProbeListener`](super::ProbeListener) listens, at these addresses, and the disks with which
+/// those were started, all at once. `watch` is told what is measured next and the share that is done, before each sample; if it says no, that
+/// was the last one.
+///
+/// # Errors
+/// Names the host that is not there, has another token, or does not reach another one.
+pub fn probe_hosts(
+    hosts: &[String],
+    token: &Token,
+    watch: &mut dyn FnMut(&str, f64) -> bool,
+) -> Result<NetworkRates, ProbeError> {
+    let addresses = addresses(hosts)?;
+    let mut asked = Vec::new();
+    for (host, at) in hosts.iter().zip(addresses) {
+        asked.push(Asked::dial(host, at, token)?);
+    }
+    let mut talk = Talk {
+        congestion: vec![String::new(); asked.len()],
+        asked,
+        begin: Instant::now(),
+        watch,
+    };
+    let steps = steps(hosts.len());
+    let with_disks = talk.asked.iter().any(|it| !it.dirs.is_empty());
+    let all = (steps.len() + 1 + usize::from(with_disks)) as f64;
+    let per_step = PAIRS_TIME / (steps.len() * ROUNDS) as u32;
+    let flow = per_step.clamp(FLOW.0, FLOW.1);
+    let mut pairs = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        let (from, to) = step[0];
+        let what = match step.len() {
+            1 => format!("{} to {}", hosts[from], hosts[to]),
+            count => format!("{count} pairs"),
+        };
+        pairs.extend(talk.flows(&what, at as f64 / all, step, flow)?);
+    }
+    pairs.sort_by_key(|it| (it.from, it.to));
+    let everyone: Step = each_to_each(hosts.len()).collect();
+    let all_to_all = talk.flows("all to all", steps.len() as f64 / all, &everyone, FLOW.1)?;
+    let disks_at_once = match with_disks {
+        true => talk.disks((steps.len() + 1) as f64 / all)?,
+        false => Vec::new(),
+    };
+    Ok(NetworkRates {
+        congestion: talk.congestion,
+        hosts: hosts.to_vec(),
+        pairs,
+        all_to_all,
+        disks_at_once,
+    })
+}
+
+fn addresses(hosts: &[String]) -> Result<Vec<SocketAddr>, ProbeError> {
+    if hosts.len() < 2 {
+        return Err(ProbeError::TooFew);
+    }
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for host in hosts {
+        let at = host.to_socket_addrs().ok().and_then(|mut it| it.next());
+        let at = at.ok_or_else(|| ProbeError::Address { text: host.clone() })?;
+        if found.contains(&at) {
+            return Err(ProbeError::Twice { host: host.clone() });
+        }
+        found.push(at);
+    }
+    Ok(found)
+}
+
+fn each_to_each(hosts: usize) -> impl Iterator<Item = (usize, usize)> {
+    let to_each = move |from| (0..hosts).map(move |to| (from, to));
+    (0..hosts).flat_map(to_each).filter(|(from, to)| from != to)
+}
+
+/// Each flow by itself, or as many as there are hosts, where each host sends one and receives one.
+fn steps(hosts: usize) -> Vec<Step> {
+    if hosts * (hosts - 1) <= ALONE_MOST {
+        return each_to_each(hosts).map(|it| vec![it]).collect();
+    }
+    let shifted = |by| (0..hosts).map(|from| (from, (from + by) % hosts)).collect();
+    (1..hosts).map(shifted).collect()
+}
+
+impl Asked {
+    fn dial(host: &str, at: SocketAddr, token: &Token) -> Result<Asked, ProbeError> {
+        let stream = dial(at, token).map_err(|unmet| {
+            let host = host.to_owned();
+            match unmet {
+                Unmet::Io(why) => ProbeError::Unreachable { host, why },
+                Unmet::Greeting(why) => ProbeError::Unwelcome { host, why },
+            }
+        })?;
+        let mut asked = Asked {
+            host: host.to_owned(),
+            stream,
+            dirs: Vec::new(),
+        };
+        match asked.order(&Order::Hello, Duration::ZERO)? {
+            Reply::Hello { version, dirs } if version == VERSION => asked.dirs = dirs,
+            Reply::Hello { version, .. } => {
+                return Err(ProbeError::Version {
+                    host: asked.host,
+                    theirs: version,
+                });
+            }
+            other => return Err(asked.strange(&other)),
+        }
+        Ok(asked)
+    }
+
+    /// Orders something that takes some time; the answer.
+    fn order(&mut self, order: &Order, takes: Duration) -> Result<Reply, ProbeError> {
+        let mut talk = || {
+            self.stream.set_read_timeout(Some(takes + ANSWER_TIME))?;
+            self.stream.set_write_timeout(Some(ANSWER_TIME))?;
+            say(&mut self.stream, order)?;
+            hear(&mut self.stream)
+        };
+        let answered: std::io::Result<Option<Reply>> = talk();
+        let why = match answered {
+            Ok(Some(reply)) => return Ok(reply),
+            Ok(None) => "it has ended the connection".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let host = self.host.clone();
+        Err(ProbeError::Gone { host, why })
+    }
+
+    fn strange(&self, reply: &Reply) -> ProbeError {
+        let why = match reply {
+            Reply::Failed { why } => why.clone(),
+            other => format!("it answers what was not asked: {other:?}"),
+        };
+        let host = self.host.clone();
+        ProbeError::Gone { host, why }
+    }
+}
+
+struct Talk<'w> {
+    asked: Vec<Asked>,
+    congestion: Vec<String>,
+    begin: Instant,
+    watch: &'w mut dyn FnMut(&str, f64) -> bool,
+}
+
+impl Talk<'_> {
+    fn noise(&self, tolerance: f64) -> Noise {
+        Noise {
+            tolerance,
+            repeats_until: self.begin + REPEATS_TIME,
+            ends: self.begin + TIME_MOST,
+        }
+    }
+
+    fn go_on(&mut self, what: &str, done: f64) -> Result<(), ProbeError> {
+        match (self.watch)(what, done) {
+            true => Ok(()),
+            false => Err(ProbeError::Interrupted),
+        }
+    }
+
+    fn flows(
+        &mut self,
+        what: &str,
+        done: f64,
+        step: &Step,
+        time: Duration,
+    ) -> Result<Vec<PairRate>, ProbeError> {
+        let noise = self.noise(TOLERANCE);
+        let settled = noise.settle_all(|| {
+            self.go_on(what, done)?;
+            self.sample(step, time)
+        })?;
+        let pairs = step.iter().zip(settled);
+        Ok(pairs
+            .map(|(&(from, to), bytes_per_s)| PairRate {
+                from,
+                to,
+                bytes_per_s,
+            })
+            .collect())
+    }
+
+    /// What each flow of a step carries, all at once.
+    fn sample(&mut self, step: &Step, time: Duration) -> Result<Vec<f64>, ProbeError> {
+        let hosts: Vec<String> = self.asked.iter().map(|it| it.host.clone()).collect();
+        let order = |from: usize| {
+            let to = step
+                .iter()
+                .filter(|it| it.0 == from)
+                .map(|it| hosts[it.1].clone());
+            let to: Vec<String> = to.collect();
+            let millis = time.as_millis() as u64;
+            (!to.is_empty()).then_some(Order::Send { to, millis })
+        };
+        let mut rates = vec![0.0; step.len()];
+        for (from, reply) in self.at_once(order, time)? {
+            let Reply::Sent { flows, congestion } = reply else {
+                return Err(self.asked[from].strange(&reply));
+            };
+            self.congestion[from] = congestion;
+            let places = step.iter().enumerate().filter(|(_, it)| it.0 == from);
+            for ((at, &(_, to)), flow) in places.zip(flows) {
+                let cut_off = |why| ProbeError::CutOff {
+                    from: hosts[from].clone(),
+                    to: hosts[to].clone(),
+                    why,
+                };
+                rates[at] = flow.map_err(cut_off)?;
+            }
+        }
+        Ok(rates)
+    }
+
+    fn disks(&mut self, done: f64) -> Result<Vec<HostDisk>, ProbeError> {
+        let noise = self.noise(DISK_TOLERANCE);
+        let millis = DISKS.as_millis() as u64;
+        let settled = noise.settle_all(|| {
+            self.go_on("disks of all hosts", done)?;
+            let mut rates = self.disk_rates(|| Order::WriteDisks { millis })?;
+            rates.extend(self.disk_rates(|| Order::ReadDisks { millis })?);
+            Ok(rates)
+        })?;
+        let (writes, reads) = settled.split_at(settled.len() / 2);
+        let of = |(host, asked): (usize, &Asked)| {
+            asked
+                .dirs
+                .iter()
+                .map(move |dir| (host, dir.clone()))
+                .collect::<Vec<_>>()
+        };
+        let dirs = self.asked.iter().enumerate().flat_map(of);
+        let rates = writes.iter().zip(reads);
+        Ok(dirs
+            .zip(rates)
+            .map(|((host, dir), (write, read))| HostDisk {
+                host,
+                dir,
+                write_bytes_per_s: *write,
+                read_bytes_per_s: *read,
+            })
+            .collect())
+    }
+
+    /// Of all directories of all hosts, in their order.
+    fn disk_rates(&mut self, order: impl Fn() -> Order) -> Result<Vec<f64>, ProbeError> {
+        let with_dirs: Vec<bool> = self.asked.iter().map(|it| !it.dirs.is_empty()).collect();
+        let mut rates = Vec::new();
+        for (host, reply) in self.at_once(|at| with_dirs[at].then(&order), DISKS)? {
+            match reply {
+                Reply::Disks { bytes_per_s } => rates.extend(bytes_per_s),
+                Reply::Failed { why } => {
+                    let host = self.asked[host].host.clone();
+                    return Err(ProbeError::Disk { host, why });
+                }
+                other => return Err(self.asked[host].strange(&other)),
+            }
+        }
+        Ok(rates)
+    }
+
+    /// Gives each host its order, all at once; the answers of those that got one.
+    fn at_once(
+        &mut self,
+        order: impl Fn(usize) -> Option<Order>,
+        takes: Duration,
+    ) -> Result<Vec<(usize, Reply)>, ProbeError> {
+        thread::scope(|scope| {
+            let asked = self.asked.iter_mut().enumerate();
+            let ordered = asked.filter_map(|(at, asked)| Some((at, asked, order(at)?)));
+            let threads: Vec<_> = ordered
+                .map(|(at, asked, order)| {
+                    scope.spawn(move || Ok((at, asked.order(&order, takes)?)))
+                })
+                .collect();
+            let joined = threads.into_iter().map(|it| it.join());
+            joined
+                .map(|it| it.expect("asking does not panic"))
+                .collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ProbeListener;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn listen(token: u8, dirs: &[&std::path::Path]) -> ProbeListener {
+        let dirs = dirs.iter().map(|it| it.to_path_buf()).collect();
+        ProbeListener::start(
+            "127.0.0.1:0".parse().unwrap(),
+            Token::new([token; 32]),
+            dirs,
+        )
+        .unwrap()
+    }
+
+    fn told(hosts: &[String], token: u8) -> String {
+        let probed = probe_hosts(hosts, &Token::new([token; 32]), &mut |_, _| true);
+        probed.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_pair_has_its_turn_and_no_host_two_at_once() {
+        for hosts in [2, 3, 6, 7, 16] {
+            let steps = steps(hosts);
+            let all: BTreeSet<_> = steps.iter().flatten().copied().collect();
+            assert_eq!(all, each_to_each(hosts).collect());
+            assert_eq!(steps.iter().map(Vec::len).sum::<usize>(), all.len());
+            for step in steps {
+                let senders: BTreeSet<_> = step.iter().map(|it| it.0).collect();
+                let receivers: BTreeSet<_> = step.iter().map(|it| it.1).collect();
+                assert_eq!((senders.len(), receivers.len()), (step.len(), step.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn two_hosts_are_measured_in_both_directions_with_their_disks() {
+        let (one, other) = (listen(1, &[&std::env::temp_dir()]), listen(1, &[]));
+        let hosts = [&one, &other].map(|it| it.address().to_string());
+        let mut shares = Vec::new();
+        let found = probe_hosts(&hosts, &Token::new([1; 32]), &mut |_, share| {
+            shares.push(share);
+            true
+        });
+        let found = found.unwrap();
+        assert!(shares.is_sorted() && shares[0] == 0.0);
+        let ends: Vec<_> = found.pairs.iter().map(|it| (it.from, it.to)).collect();
+        assert_eq!(ends, [(0, 1), (1, 0)]);
+        assert!(
+            found
+                .pairs
+                .iter()
+                .chain(&found.all_to_all)
+                .all(|it| it.bytes_per_s.median() > 1e6)
+        );
+        assert_eq!((found.all_to_all.len(), found.disks_at_once.len()), (2, 1));
+        assert!(found.congestion.iter().all(|it| !it.is_empty()));
+        assert!(found.disks_at_once[0].read_bytes_per_s.median() > 0.0);
+    }
+
+    #[test]
+    fn whoever_has_another_token_is_told() {
+        let (one, other) = (listen(1, &[]), listen(2, &[]));
+        let hosts = [&one, &other].map(|it| it.address().to_string());
+        let answer = told(&hosts, 1);
+        assert!(
+            answer.starts_with(&format!(
+                "{} does not take part: it has another token; ",
+                hosts[1]
+            )),
+            "{answer}"
+        );
+        // A stranger's order is not heard.
+        let mut stranger = TcpStream::connect(one.address()).unwrap();
+        say(&mut stranger, &Order::Hello).unwrap();
+        stranger.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(hear::<Reply>(&mut stranger).unwrap_or(None), None);
+    }
+
+    #[test]
+    fn hosts_that_cannot_be_probed_are_named_with_the_way_out() {
+        let one = listen(1, &[]).address().to_string();
+        // It is gone by now.
+        let living = listen(1, &[]);
+        let here = living.address().to_string();
+        let answer = told(&[here.clone(), one.clone()], 1);
+        assert!(
+            answer.starts_with(&format!("nobody can be reached at {one}: ")),
+            "{answer}"
+        );
+        assert!(told(&[here.clone()], 1).starts_with("a network is between two hosts"));
+        assert!(
+            told(&[here.clone(), here.clone()], 1).ends_with("is given twice; give each host once")
+        );
+        assert!(told(&[here, "nowhere".into()], 1).starts_with("`nowhere` is no address; "));
+    }
+
+    #[test]
+    fn whoever_has_had_enough_is_heard() {
+        let (one, other) = (listen(1, &[]), listen(1, &[]));
+        let hosts = [&one, &other].map(|it| it.address().to_string());
+        let mut asked = 0;
+        let stopped = probe_hosts(&hosts, &Token::new([1; 32]), &mut |_, _| {
+            asked += 1;
+            asked < 2
+        });
+        assert!(matches!(stopped, Err(ProbeError::Interrupted)));
+        assert_eq!(asked, 2);
+    }
+}
