@@ -3,12 +3,12 @@
 
 use crate::Outcome;
 use brambling_machine::ledger::{
-    Ledger, Moment, Parts, StageEntry, StageWork, ThreadEntry, WorkerEntry,
+    Ledger, Moment, StageEntry, StageWork, ThreadEntry, TimeParts, WorkerEntry,
 };
 use brambling_memory::held;
 use brambling_program::{Plan, Runner, StageKind};
 use brambling_protocol::WorkerId;
-use brambling_worker::executor::{self, Job, JobLedger, Part, PartTimes, ThreadTimes};
+use brambling_worker::executor::{self, Job, JobLedger, PartTimes, ThreadTimes, TimePart};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -164,7 +164,7 @@ fn worker(
     }
 }
 
-fn stage_work(times: &executor::StageTimes) -> StageWork {
+fn stage_work(times: &executor::StageTotals) -> StageWork {
     StageWork {
         kernel_s: seconds(times.kernel_ns),
         streamed_bytes: times.work.streamed_bytes,
@@ -175,8 +175,8 @@ fn stage_work(times: &executor::StageTimes) -> StageWork {
 }
 
 fn thread(number: u32, times: &ThreadTimes, before_ns: u64) -> ThreadEntry {
-    let mut before = executor::Moment::default();
-    before.parts[Part::Startup as usize] = before_ns;
+    let mut before = executor::BookedMoment::default();
+    before.parts[TimePart::Startup as usize] = before_ns;
     let before = (before_ns > 0).then_some(before);
     let (mut begin_ns, mut sum) = (0, [0; executor::PARTS]);
     let mut moments = Vec::with_capacity(times.moments.len() + 1);
@@ -203,19 +203,19 @@ fn thread(number: u32, times: &ThreadTimes, before_ns: u64) -> ThreadEntry {
     }
 }
 
-fn parts(ns: &PartTimes) -> Parts {
-    let of = |part: Part| seconds(ns[part as usize]);
-    Parts {
-        kernels: of(Part::Kernels),
-        scheduling: of(Part::Scheduling),
-        exchange: of(Part::Exchange),
-        memory: of(Part::Memory),
-        disk: of(Part::Disk),
-        interpreter: of(Part::Interpreter),
-        spilling: of(Part::Spilling),
-        startup: of(Part::Startup),
-        stragglers: of(Part::Stragglers),
-        other_jobs: of(Part::OtherJobs),
+fn parts(ns: &PartTimes) -> TimeParts {
+    let of = |part: TimePart| seconds(ns[part as usize]);
+    TimeParts {
+        kernels: of(TimePart::Kernels),
+        scheduling: of(TimePart::Scheduling),
+        exchange: of(TimePart::Exchange),
+        memory: of(TimePart::Memory),
+        disk: of(TimePart::Disk),
+        interpreter: of(TimePart::Interpreter),
+        spilling: of(TimePart::Spilling),
+        startup: of(TimePart::Startup),
+        stragglers: of(TimePart::Stragglers),
+        other_jobs: of(TimePart::OtherJobs),
     }
 }
 

@@ -17,7 +17,7 @@ const ROUNDS: u32 = 3;
 
 /// A least time, and what decides it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Least {
+pub struct LeastTime {
     /// Seconds.
     pub seconds: f64,
     /// Memory bandwidth or arithmetic.
@@ -29,15 +29,15 @@ pub struct Least {
 ///
 /// # Errors
 /// When the CPUs that may be used cannot be asked for.
-pub fn least(read_bytes: f64, flops: f64, threads: usize) -> io::Result<Least> {
+pub fn least(read_bytes: f64, flops: f64, threads: usize) -> io::Result<LeastTime> {
     let memory = read_bytes / read_bytes_per_s(threads, read_bytes)?;
     let arithmetic = flops / flops_per_s(threads)?;
     Ok(match memory >= arithmetic {
-        true => Least {
+        true => LeastTime {
             seconds: memory,
             bound_by: Resource::MemoryBandwidth,
         },
-        false => Least {
+        false => LeastTime {
             seconds: arithmetic,
             bound_by: Resource::Arithmetic,
         },

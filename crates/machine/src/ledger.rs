@@ -70,7 +70,7 @@ pub struct ThreadEntry {
     /// Seconds from the job's begin to its end.
     pub wall_s: f64,
     /// Where they went.
-    pub parts: Parts,
+    pub parts: TimeParts,
     /// The same in pieces of time, in order and without gaps; the parts of all of them sum to `parts`.
     pub moments: Vec<Moment>,
 }
@@ -78,7 +78,7 @@ pub struct ThreadEntry {
 /// Seconds by what a thread did, or waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Parts {
+pub struct TimeParts {
     /// In kernels.
     pub kernels: f64,
     /// Finding, issuing and retiring tasks, waking shards.
@@ -108,7 +108,7 @@ pub struct Moment {
     /// Seconds since the job's begin.
     pub begin_s: f64,
     /// How long it took: the sum of `parts`.
-    pub parts: Parts,
+    pub parts: TimeParts,
     /// The stage whose kernels took most of it, as an index of [`Ledger::stages`].
     pub stage: Option<u32>,
     /// Tasks that ended in it.
@@ -145,7 +145,7 @@ pub struct StageWork {
     pub flops: u64,
 }
 
-impl Parts {
+impl TimeParts {
     /// Names and values, in the order in which they are shown. The names are the keys of the JSON.
     pub fn named(&self) -> [(&'static str, f64); 10] {
         [

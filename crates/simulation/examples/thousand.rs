@@ -8,7 +8,7 @@
 mod measured;
 
 use brambling_simulation::costed::{
-    Change, Costs, Lengths, LinkCosts, LocalOutcome, Scenario, SpreadShape, Work, local,
+    Change, CostedWork, Costs, Lengths, LinkCosts, LocalOutcome, Scenario, SpreadShape, local,
 };
 use serde_json::{Value, json};
 use std::error::Error;
@@ -50,8 +50,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn work(workers: u32) -> Work {
-    Work {
+fn work(workers: u32) -> CostedWork {
+    CostedWork {
         workers,
         cores: 18,
         shards_per_core: 10,

@@ -4,14 +4,14 @@
 //! the end, the simulation itself asserts.
 
 use brambling_simulation::costed::{
-    Change, Costs, Lengths, LinkCosts, LocalOutcome, Scale, Scenario, SpreadShape, Work, central,
-    figure_5, figure_6, figure_8, local,
+    Change, CostedWork, Costs, Lengths, LinkCosts, LocalOutcome, Scale, Scenario, SpreadShape,
+    central, figure_5, figure_6, figure_8, local,
 };
 
 const RELAYED: SpreadShape = SpreadShape::Relayed { fan_out: 3 };
 
-fn work(workers: u32) -> Work {
-    Work {
+fn work(workers: u32) -> CostedWork {
+    CostedWork {
         workers,
         cores: 3,
         shards_per_core: 4,
@@ -25,7 +25,7 @@ fn work(workers: u32) -> Work {
     }
 }
 
-fn run(work: Work, spread: SpreadShape, changes: &[Change]) -> LocalOutcome {
+fn run(work: CostedWork, spread: SpreadShape, changes: &[Change]) -> LocalOutcome {
     local(&Scenario {
         changes: changes.to_vec(),
         ..Scenario::quiet(work, Costs::of_our_machine(), spread)
@@ -93,16 +93,16 @@ fn a_run_is_the_same_each_time() {
 fn the_controller_hears_nothing_of_tasks() {
     let quiet = |work| run(work, RELAYED, &[]).controller;
     let few = quiet(work(7));
-    let more_tasks = Work {
+    let more_tasks = CostedWork {
         stages: 100,
         stage_ns: 1e4,
         ..work(7)
     };
-    let more_iterations = Work {
+    let more_iterations = CostedWork {
         iterations: 300,
         ..work(7)
     };
-    let more_shards = Work {
+    let more_shards = CostedWork {
         shards_per_core: 40,
         stage_ns: 1e5,
         ..work(7)
@@ -117,7 +117,7 @@ fn the_controller_hears_nothing_of_tasks() {
 /// Reports follow the clock: four a second from each worker.
 #[test]
 fn workers_report_four_times_a_second() {
-    let long = Work {
+    let long = CostedWork {
         iterations: 600,
         ..work(7)
     };
@@ -165,7 +165,7 @@ fn a_central_scheduler_saturates_at_its_rate() {
         assert!(ran.tasks_per_s() >= 0.85 * rate.min(cores_could), "{ran:?}");
     }
     // Fast enough, it is as good as any: what is left is the network's.
-    let even = Work {
+    let even = CostedWork {
         lengths: Lengths::Even,
         ..work(8)
     };

@@ -1,7 +1,9 @@
 //! What a job tells of its threads' time and of its work.
 
 use brambling_program::{Bindings, Plan, Program, Sum, Work};
-use brambling_worker::executor::{Job, JobLedger, JobOptions, Moment, Part, Pool, QuietCaller};
+use brambling_worker::executor::{
+    BookedMoment, Job, JobLedger, JobOptions, Pool, QuietCaller, TimePart,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,9 +23,9 @@ fn run(program: Program, threads: u32) -> JobLedger {
         .ledger()
 }
 
-fn sums(ledger: &JobLedger) -> Vec<Moment> {
-    let sum = |moments: &Vec<Moment>| {
-        let mut sum = Moment::default();
+fn sums(ledger: &JobLedger) -> Vec<BookedMoment> {
+    let sum = |moments: &Vec<BookedMoment>| {
+        let mut sum = BookedMoment::default();
         for moment in moments {
             sum.tasks += moment.tasks;
             for (part, ns) in sum.parts.iter_mut().zip(moment.parts) {
@@ -36,7 +38,7 @@ fn sums(ledger: &JobLedger) -> Vec<Moment> {
 }
 
 /// Of a part, over all threads.
-fn of(ledger: &JobLedger, part: Part) -> u64 {
+fn of(ledger: &JobLedger, part: TimePart) -> u64 {
     sums(ledger).iter().map(|it| it.parts[part as usize]).sum()
 }
 
@@ -69,7 +71,7 @@ fn parts_sum_to_the_wall_time_and_tasks_to_the_tasks() {
     assert_eq!(tasks, ledger.tasks);
     assert!(ledger.last_task_ns > 0 && ledger.last_task_ns <= ledger.wall_ns);
     assert!(
-        of(&ledger, Part::Scheduling) > 0,
+        of(&ledger, TimePart::Scheduling) > 0,
         "short tasks are scheduled for long"
     );
 }
@@ -89,7 +91,7 @@ fn kernels_have_their_time_and_a_slow_shard_shows() {
         },
     );
     let ledger = run(p, 2);
-    let kernels = of(&ledger, Part::Kernels);
+    let kernels = of(&ledger, TimePart::Kernels);
     let asked = 55_000_000;
     assert!((asked..asked * 2).contains(&kernels), "{kernels}");
     let [(0, stage)] = ledger.stages[..] else {
@@ -103,7 +105,7 @@ fn kernels_have_their_time_and_a_slow_shard_shows() {
     );
     // Whoever was done first waits for the other.
     assert!(
-        of(&ledger, Part::Stragglers) >= 10_000_000,
+        of(&ledger, TimePart::Stragglers) >= 10_000_000,
         "{:?}",
         sums(&ledger)
     );

@@ -10,13 +10,13 @@
 //! them for itself. So no job can be faster on that hardware, and its ideal time is a bound.
 //!
 //! ```
-//! use brambling_machine::ideal::{Resource, Setup};
+//! use brambling_machine::ideal::{ModelResource, Setup};
 //!
 //! // The TeraSort of Hadoop, §4: 62 s on 1,460 nodes of four disks.
 //! let setup = Setup { nodes: 1460, ..Setup::sort(1e12, 260e6, 110e6) };
 //! let answer = setup.ideal_time(Some(62.0))?;
 //! assert_eq!(format!("{:.2}", answer.ideal_seconds), "8.86");
-//! assert_eq!(answer.bound_by, Some(Resource::Network));
+//! assert_eq!(answer.bound_by, Some(ModelResource::Network));
 //! assert_eq!(answer.nodes_for, Some(208));
 //! # Ok::<(), brambling_machine::ideal::SetupError>(())
 //! ```
@@ -28,7 +28,7 @@ mod published;
 mod time;
 
 pub use nodes::nodes_by_proportion;
-pub use phases::{Operation, Phase, Resource};
+pub use phases::{ModelPhase, ModelResource, Operation};
 pub use time::{IdealTime, OverProvisioned};
 
 /// A job and the cluster that it runs on: the symbols of Table 2, and the variant of Table 3.

@@ -9,19 +9,19 @@ use serde::Serialize;
 /// What a phase waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Resource {
+pub enum ModelResource {
     /// The disks of a node, for reads and writes together.
     Disk,
     /// The network of a node.
     Network,
 }
 
-impl Resource {
+impl ModelResource {
     /// As JSON and texts call it.
     pub fn name(self) -> &'static str {
         match self {
-            Resource::Disk => "disk",
-            Resource::Network => "network",
+            ModelResource::Disk => "disk",
+            ModelResource::Network => "network",
         }
     }
 }
@@ -32,7 +32,7 @@ pub struct Operation {
     /// As Table 1 calls it, such as `disk read (input)`.
     pub name: &'static str,
     /// Which resource it uses.
-    pub resource: Resource,
+    pub resource: ModelResource,
     /// What one node moves, in bytes.
     pub bytes: f64,
     /// How long its resource needs for it.
@@ -41,7 +41,7 @@ pub struct Operation {
 
 /// One of the two phases, between which the sort waits for its last record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Phase {
+pub struct ModelPhase {
     /// `map` is phase 1, `reduce` is phase 2.
     pub name: &'static str,
     /// The larger of the next two.
@@ -52,25 +52,26 @@ pub struct Phase {
     pub network_seconds: f64,
     /// Which of the two is used for longer; the disks where both are used as long, and none where
     /// the phase moves nothing.
-    pub bound_by: Option<Resource>,
+    pub bound_by: Option<ModelResource>,
     /// What the phase moves, zeros included.
     pub operations: Vec<Operation>,
 }
 
-impl Phase {
-    fn of(name: &'static str, operations: Vec<Operation>) -> Phase {
+impl ModelPhase {
+    fn of(name: &'static str, operations: Vec<Operation>) -> ModelPhase {
         let sum = |resource| {
             let of_it = operations.iter().filter(|it| it.resource == resource);
             of_it.fold(0.0, |sum, it| sum + it.seconds)
         };
-        let (disk_seconds, network_seconds) = (sum(Resource::Disk), sum(Resource::Network));
+        let (disk_seconds, network_seconds) =
+            (sum(ModelResource::Disk), sum(ModelResource::Network));
         let seconds = f64::max(disk_seconds, network_seconds);
         let bound_by = match seconds {
             0.0 => None,
-            _ if disk_seconds >= network_seconds => Some(Resource::Disk),
-            _ => Some(Resource::Network),
+            _ if disk_seconds >= network_seconds => Some(ModelResource::Disk),
+            _ => Some(ModelResource::Network),
         };
-        Phase {
+        ModelPhase {
             name,
             seconds,
             disk_seconds,
@@ -81,10 +82,10 @@ impl Phase {
     }
 
     /// How long this phase uses a resource.
-    pub(super) fn seconds_of(&self, resource: Resource) -> f64 {
+    pub(super) fn seconds_of(&self, resource: ModelResource) -> f64 {
         match resource {
-            Resource::Disk => self.disk_seconds,
-            Resource::Network => self.network_seconds,
+            ModelResource::Disk => self.disk_seconds,
+            ModelResource::Network => self.network_seconds,
         }
     }
 }
@@ -98,22 +99,22 @@ impl Setup {
     }
 
     fn read(&self, name: &'static str, bytes: f64) -> Operation {
-        let (resource, speed) = (Resource::Disk, self.disk_read_bytes_per_s);
+        let (resource, speed) = (ModelResource::Disk, self.disk_read_bytes_per_s);
         operation(name, resource, bytes, speed)
     }
 
     fn write(&self, name: &'static str, bytes: f64) -> Operation {
-        let (resource, speed) = (Resource::Disk, self.disk_write_bytes_per_s);
+        let (resource, speed) = (ModelResource::Disk, self.disk_write_bytes_per_s);
         operation(name, resource, bytes, speed)
     }
 
     fn send(&self, name: &'static str, bytes: f64) -> Operation {
-        let (resource, speed) = (Resource::Network, self.network_bytes_per_s);
+        let (resource, speed) = (ModelResource::Network, self.network_bytes_per_s);
         operation(name, resource, bytes, speed)
     }
 
     /// Table 1, for the sort and the backup of this setup.
-    pub(super) fn phases(&self) -> [Phase; 2] {
+    pub(super) fn phases(&self) -> [ModelPhase; 2] {
         let (d1, d2, d3) = self.flow();
         let (n, r) = (self.nodes as f64, self.replication as f64);
 
@@ -134,11 +135,11 @@ impl Setup {
         // Its own output goes to others, and as much of theirs comes in to be stored.
         reduce.push(self.send("network (replicas)", (r - 1.0) * d3));
         reduce.push(self.write("disk write (output)", r * d3));
-        [Phase::of("map", map), Phase::of("reduce", reduce)]
+        [ModelPhase::of("map", map), ModelPhase::of("reduce", reduce)]
     }
 }
 
-fn operation(name: &'static str, resource: Resource, bytes: f64, speed: f64) -> Operation {
+fn operation(name: &'static str, resource: ModelResource, bytes: f64, speed: f64) -> Operation {
     Operation {
         name,
         resource,

@@ -4,7 +4,7 @@
 //! it never prints.
 
 use super::nodes::nodes_by_proportion;
-use super::{Phase, Resource, Setup, SetupError};
+use super::{ModelPhase, ModelResource, Setup, SetupError};
 use crate::units::{bytes, rate, seconds};
 use serde::Serialize;
 use std::fmt;
@@ -16,9 +16,9 @@ pub struct IdealTime {
     /// The equation of Table 3, in seconds.
     pub ideal_seconds: f64,
     /// Map and reduce.
-    pub phases: [Phase; 2],
+    pub phases: [ModelPhase; 2],
     /// What bounds the longest phase.
-    pub bound_by: Option<Resource>,
+    pub bound_by: Option<ModelResource>,
     /// The smallest number of nodes whose ideal time is at most the time that the job took; none
     /// where that is not given.
     pub nodes_for: Option<u64>,
@@ -41,7 +41,7 @@ pub struct OverProvisioned {
 }
 
 impl OverProvisioned {
-    fn of(phases: &[Phase; 2]) -> OverProvisioned {
+    fn of(phases: &[ModelPhase; 2]) -> OverProvisioned {
         // A slower resource stretches its own part of each phase, until one phase is longer.
         let spare = |resource| {
             let moving = phases.iter().filter(|phase| phase.seconds > 0.0);
@@ -49,8 +49,8 @@ impl OverProvisioned {
             1.0 - used.fold(0.0, f64::max)
         };
         OverProvisioned {
-            disk: spare(Resource::Disk),
-            network: spare(Resource::Network),
+            disk: spare(ModelResource::Disk),
+            network: spare(ModelResource::Network),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Setup {
 }
 
 /// The first of two that are as long.
-fn longest(phases: &[Phase; 2]) -> &Phase {
+fn longest(phases: &[ModelPhase; 2]) -> &ModelPhase {
     let [map, reduce] = phases;
     if reduce.seconds > map.seconds {
         reduce
@@ -105,7 +105,7 @@ impl fmt::Display for IdealTime {
     }
 }
 
-fn fmt_phase(phase: &Phase, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn fmt_phase(phase: &ModelPhase, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (name, time) = (phase.name, seconds(phase.seconds));
     let Some(by) = phase.bound_by else {
         return writeln!(f, "\n{name:<11}  {time}; a node moves nothing");

@@ -12,7 +12,7 @@ use super::threads::WorkerReport;
 use super::timeline::Timeline;
 use super::units::{bytes, count, memory, percent, rate, scaled, seconds};
 use super::{PhaseReport, Report, StageReport};
-use crate::ledger::Parts;
+use crate::ledger::TimeParts;
 
 /// Jobs on one page.
 const JOBS: usize = 12;
@@ -255,7 +255,7 @@ fn went(report: &Report) -> Vec<PartRow> {
         .collect()
 }
 
-fn parts(shares: &Parts) -> Vec<PartRow> {
+fn parts(shares: &TimeParts) -> Vec<PartRow> {
     let all = shares.named().into_iter().filter(|(_, share)| *share > 0.0);
     all.map(|(name, share)| PartRow {
         class: format!("p-{name}"),

@@ -26,7 +26,7 @@ pub use phases::PhaseReport;
 pub use roofs::{RandomRoof, Roofs};
 pub use threads::{ThreadReport, WorkerReport};
 
-use crate::ledger::{Ledger, Parts};
+use crate::ledger::{Ledger, TimeParts};
 use ideal::{Size, share};
 
 /// The thread that called the job, as a ledger names it. It is none of the pool's.
@@ -76,7 +76,7 @@ pub struct Report {
     /// What the whole job used.
     pub resources: Vec<ResourceUse>,
     /// Shares of all threads' time by part, 0 to 1.
-    pub shares: Parts,
+    pub shares: TimeParts,
     /// Share of all threads' time that no part explains.
     pub unattributed: f64,
     /// The same of the thread that has the largest.
@@ -216,7 +216,7 @@ fn of_job(phases: &[PhaseReport], stages: &[StageReport]) -> Vec<ResourceUse> {
 fn rest(
     ledger: &Ledger,
     stages: &[StageReport],
-    shares: Parts,
+    shares: TimeParts,
     unattributed: f64,
     size: Size,
 ) -> Vec<Rest> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ideal::{Phase, Size, share};
-use crate::ledger::{Ledger, Moment, Parts, ThreadEntry, WorkerEntry};
+use crate::ledger::{Ledger, Moment, ThreadEntry, TimeParts, WorkerEntry};
 
 /// One thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub struct ThreadReport {
     /// Seconds from the job's begin to its end.
     pub wall_seconds: f64,
     /// Seconds by part.
-    pub parts: Parts,
+    pub parts: TimeParts,
     /// Share of its wall time that no part explains, 0 to 1.
     pub unattributed: f64,
 }
@@ -28,7 +28,7 @@ pub struct WorkerReport {
     /// Its threads.
     pub threads: Vec<ThreadReport>,
     /// Shares of its threads' time by part, 0 to 1.
-    pub shares: Parts,
+    pub shares: TimeParts,
     /// How fast it works, as a share of the others: 0.4 where its shards take 2.5 times as long. Null where nobody can tell.
     pub speed: Option<f64>,
     /// Tasks retired.
@@ -97,8 +97,8 @@ pub(super) fn unattributed(thread: &ThreadEntry) -> f64 {
 }
 
 /// The parts of threads together, as shares of their wall times.
-pub(super) fn shares<'a>(threads: impl Iterator<Item = &'a ThreadEntry>) -> Parts {
-    let (mut sum, mut wall) = (Parts::default(), 0.0);
+pub(super) fn shares<'a>(threads: impl Iterator<Item = &'a ThreadEntry>) -> TimeParts {
+    let (mut sum, mut wall) = (TimeParts::default(), 0.0);
     for thread in threads {
         sum = together(sum, thread.parts);
         wall += thread.wall_s;
@@ -169,8 +169,8 @@ pub(super) fn moments(thread: &ThreadEntry) -> Vec<Moment> {
 }
 
 /// The sums of two.
-pub(super) fn together(one: Parts, other: Parts) -> Parts {
-    Parts {
+pub(super) fn together(one: TimeParts, other: TimeParts) -> TimeParts {
+    TimeParts {
         kernels: one.kernels + other.kernels,
         scheduling: one.scheduling + other.scheduling,
         exchange: one.exchange + other.exchange,
@@ -185,8 +185,8 @@ pub(super) fn together(one: Parts, other: Parts) -> Parts {
 }
 
 /// Each part by itself.
-pub(super) fn each(parts: Parts, of: impl Fn(f64) -> f64) -> Parts {
-    Parts {
+pub(super) fn each(parts: TimeParts, of: impl Fn(f64) -> f64) -> TimeParts {
+    TimeParts {
         kernels: of(parts.kernels),
         scheduling: of(parts.scheduling),
         exchange: of(parts.exchange),

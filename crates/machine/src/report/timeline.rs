@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::ideal::share;
 use super::threads::{each, moments, shares, together};
 use super::units::percent;
-use crate::ledger::{Ledger, Moment, Parts, ThreadEntry};
+use crate::ledger::{Ledger, Moment, ThreadEntry, TimeParts};
 
 /// More rows are no picture: then each worker has one, the mean of its threads.
 const LANES: usize = 64;
@@ -77,7 +77,7 @@ impl<'a> Timeline<'a> {
         Timeline {
             wall,
             named: ledger.workers.len() > 1 && all <= LANES,
-            parts: Parts::default().named().map(|(name, _)| name).to_vec(),
+            parts: TimeParts::default().named().map(|(name, _)| name).to_vec(),
             stages: ledger
                 .stages
                 .iter()
@@ -169,10 +169,10 @@ mod tests {
     fn pieces_of_time_keep_the_sums() {
         let moment = |begin_s, kernels, exchange, tasks| Moment {
             begin_s,
-            parts: Parts {
+            parts: TimeParts {
                 kernels,
                 exchange,
-                ..Parts::default()
+                ..TimeParts::default()
             },
             stage: Some(0),
             tasks,
@@ -184,9 +184,9 @@ mod tests {
             ..ThreadEntry::default()
         };
         let pieces = pieced(&[thread.clone(), thread], 1.0, 7);
-        let sum = pieces
-            .iter()
-            .fold(Parts::default(), |sum, piece| together(sum, piece.parts));
+        let sum = pieces.iter().fold(TimeParts::default(), |sum, piece| {
+            together(sum, piece.parts)
+        });
         assert!(
             (sum.kernels - 0.8).abs() < 1e-9 && (sum.exchange - 0.2).abs() < 1e-9,
             "{sum:?}"

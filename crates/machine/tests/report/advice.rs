@@ -1,6 +1,6 @@
 //! Each cause is named where it costs time, and nowhere else.
 
-use brambling_machine::ledger::{Ledger, Parts, StageWork, ThreadEntry, WorkerEntry};
+use brambling_machine::ledger::{Ledger, StageWork, ThreadEntry, TimeParts, WorkerEntry};
 use brambling_machine::report::{Cause, Report, Roofs};
 
 use crate::made;
@@ -32,7 +32,7 @@ fn check(ledger: Ledger, cause: Cause, words: &[&str]) {
 }
 
 /// Takes a share of every thread's kernels and gives it to another part.
-fn lost(ledger: &mut Ledger, share: f64, to: fn(&mut Parts) -> &mut f64) {
+fn lost(ledger: &mut Ledger, share: f64, to: fn(&mut TimeParts) -> &mut f64) {
     for worker in &mut ledger.workers {
         for thread in &mut worker.threads {
             lost_by(thread, share, to);
@@ -43,7 +43,7 @@ fn lost(ledger: &mut Ledger, share: f64, to: fn(&mut Parts) -> &mut f64) {
     }
 }
 
-fn lost_by(thread: &mut ThreadEntry, share: f64, to: fn(&mut Parts) -> &mut f64) {
+fn lost_by(thread: &mut ThreadEntry, share: f64, to: fn(&mut TimeParts) -> &mut f64) {
     thread.moments.clear();
     let taken = thread.parts.kernels * share;
     thread.parts.kernels -= taken;
@@ -237,10 +237,10 @@ fn python_on_the_calling_thread_while_the_pool_waits() {
     ledger.stages[2].python = true;
     lost(&mut ledger, 0.9, |parts| &mut parts.exchange);
     let worker = &mut ledger.workers[0];
-    let parts = Parts {
+    let parts = TimeParts {
         kernels: 1.9,
         scheduling: 0.2,
-        ..Parts::default()
+        ..TimeParts::default()
     };
     worker.threads.push(ThreadEntry {
         name: "caller".into(),
@@ -266,10 +266,10 @@ fn a_caller_that_is_busy_with_other_kernels_than_python() {
     ledger.stages[3].python = true;
     lost(&mut ledger, 0.9, |parts| &mut parts.exchange);
     let worker = &mut ledger.workers[0];
-    let parts = Parts {
+    let parts = TimeParts {
         kernels: 1.9,
         scheduling: 0.2,
-        ..Parts::default()
+        ..TimeParts::default()
     };
     worker.threads.push(ThreadEntry {
         name: "caller".into(),

@@ -1,7 +1,7 @@
 //! The figures of a report, worked out by hand, and the text and JSON that tell them.
 
 use brambling_machine::ledger::{
-    Ledger, Moment, Parts, StageEntry, StageWork, ThreadEntry, WorkerEntry,
+    Ledger, Moment, StageEntry, StageWork, ThreadEntry, TimeParts, WorkerEntry,
 };
 use brambling_machine::report::{Phase, RandomRoof, Report, Resource, Roofs};
 
@@ -11,11 +11,11 @@ use crate::made;
 fn small() -> Ledger {
     let moment = |begin_s, kernels, exchange, startup, stage| Moment {
         begin_s,
-        parts: Parts {
+        parts: TimeParts {
             kernels,
             exchange,
             startup,
-            ..Parts::default()
+            ..TimeParts::default()
         },
         stage,
         tasks: 1,
@@ -28,11 +28,11 @@ fn small() -> Ledger {
     let thread = |name: &str| ThreadEntry {
         name: name.into(),
         wall_s: 10.0,
-        parts: Parts {
+        parts: TimeParts {
             kernels: 8.0,
             exchange: 1.0,
             startup: 1.0,
-            ..Parts::default()
+            ..TimeParts::default()
         },
         moments: moments.clone(),
     };

@@ -1,7 +1,7 @@
 //! Ledgers made by hand: what an executor would have written of a job that nothing hinders, and of hindered ones.
 
 use brambling_machine::ledger::{
-    Ledger, Moment, Parts, StageEntry, StageWork, ThreadEntry, WorkerEntry,
+    Ledger, Moment, StageEntry, StageWork, ThreadEntry, TimeParts, WorkerEntry,
 };
 use brambling_machine::report::{RandomRoof, Roofs};
 
@@ -114,18 +114,18 @@ fn worker(
 fn thread(index: usize, count: usize, wall_s: f64, chance: &mut Chance) -> ThreadEntry {
     let lengths: Vec<f64> = (0..count).map(|_| 0.6 + 0.8 * chance.next()).collect();
     let scale = wall_s / lengths.iter().sum::<f64>();
-    let (mut begin_s, mut sum, mut moments) = (0.0, Parts::default(), Vec::new());
+    let (mut begin_s, mut sum, mut moments) = (0.0, TimeParts::default(), Vec::new());
     for (number, length) in lengths.into_iter().enumerate() {
         let length = length * scale;
         let (shares, stage) = kept_busy(number as f64 / count as f64, chance);
-        let parts = Parts {
+        let parts = TimeParts {
             kernels: shares.kernels * length,
             scheduling: shares.scheduling * length,
             exchange: shares.exchange * length,
             disk: shares.disk * length,
             startup: shares.startup * length,
             stragglers: shares.stragglers * length,
-            ..Parts::default()
+            ..TimeParts::default()
         };
         moments.push(Moment {
             begin_s,
@@ -150,21 +150,21 @@ fn thread(index: usize, count: usize, wall_s: f64, chance: &mut Chance) -> Threa
 }
 
 /// What a thread does at a point of the job, 0 to 1: shares of a moment, and the stage.
-fn kept_busy(at: f64, chance: &mut Chance) -> (Parts, Option<u32>) {
+fn kept_busy(at: f64, chance: &mut Chance) -> (TimeParts, Option<u32>) {
     if at < 0.015 {
         return (
-            Parts {
+            TimeParts {
                 startup: 1.0,
-                ..Parts::default()
+                ..TimeParts::default()
             },
             None,
         );
     }
     if at > 0.985 + 0.012 * chance.next() {
         return (
-            Parts {
+            TimeParts {
                 stragglers: 1.0,
-                ..Parts::default()
+                ..TimeParts::default()
             },
             None,
         );
@@ -173,21 +173,21 @@ fn kept_busy(at: f64, chance: &mut Chance) -> (Parts, Option<u32>) {
     if at < 0.06 {
         let disk = 0.35 * chance.next();
         return (
-            Parts {
+            TimeParts {
                 kernels: 1.0 - lost - disk,
                 scheduling: lost,
                 disk,
-                ..Parts::default()
+                ..TimeParts::default()
             },
             Some(0),
         );
     }
     if at < 0.12 {
         return (
-            Parts {
+            TimeParts {
                 kernels: 1.0 - lost,
                 scheduling: lost,
-                ..Parts::default()
+                ..TimeParts::default()
             },
             Some(1),
         );
@@ -201,11 +201,11 @@ fn kept_busy(at: f64, chance: &mut Chance) -> (Parts, Option<u32>) {
         _ => (5, 0.3 * chance.next()),
     };
     (
-        Parts {
+        TimeParts {
             kernels: 1.0 - lost - exchange,
             scheduling: lost,
             exchange,
-            ..Parts::default()
+            ..TimeParts::default()
         },
         Some(stage),
     )

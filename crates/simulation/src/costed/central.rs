@@ -5,7 +5,7 @@
 //! dispatch more tasks than its rate. Spark gives a core its next task when it knows that the last one has ended, and so does this one.
 
 use super::outcome::{CentralOutcome, DurationSummary};
-use super::{LinkCosts, Nanos, Work};
+use super::{CostedWork, LinkCosts, Nanos};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 ///
 /// # Panics
 /// When the rate is not positive.
-pub fn central(work: &Work, network: &LinkCosts, tasks_per_s: f64) -> CentralOutcome {
+pub fn central(work: &CostedWork, network: &LinkCosts, tasks_per_s: f64) -> CentralOutcome {
     assert!(tasks_per_s > 0.0, "a scheduler that never dispatches");
     let dispatch = 1e9 / tasks_per_s;
     let slots = work.workers * work.cores;

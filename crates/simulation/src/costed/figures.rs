@@ -1,7 +1,7 @@
 //! Figures 5, 6 and 8 of the paper, redrawn: local against central scheduling of the same work.
 
 use super::{
-    Costs, Lengths, LinkCosts, SPARK_TASKS_PER_S, Scenario, SpreadShape, Work, central, local,
+    CostedWork, Costs, Lengths, LinkCosts, SPARK_TASKS_PER_S, Scenario, SpreadShape, central, local,
 };
 use serde::Serialize;
 
@@ -72,18 +72,18 @@ pub fn figure_5(costs: &Costs, scale: Scale) -> Vec<Figure5> {
             task_ns: 700.0,
             ..*costs
         };
-        let paper_work = Work {
+        let paper_work = CostedWork {
             stage_ns: 6_600.0,
             ..work
         };
         let cores = f64::from(workers * CORES);
-        let rate = |work: Work, costs: Costs, spread| {
+        let rate = |work: CostedWork, costs: Costs, spread| {
             local(&Scenario::quiet(work, costs, spread)).tasks_per_s()
         };
         let centrally = |rate| {
             let network = LinkCosts::of_the_paper();
             // A stage of a shard is a task, and each is dispatched: one stage says it all.
-            let work = Work { stages: 1, ..work };
+            let work = CostedWork { stages: 1, ..work };
             central(&work, &network, rate).tasks_per_s()
         };
         Figure5 {
@@ -100,8 +100,8 @@ pub fn figure_5(costs: &Costs, scale: Scale) -> Vec<Figure5> {
 }
 
 /// The paper's micro-benchmark: stages that keep the core busy, ten partitions a core (Canary, §5.2).
-fn micro(task_ns: f64, workers: u32, scale: Scale) -> Work {
-    Work {
+fn micro(task_ns: f64, workers: u32, scale: Scale) -> CostedWork {
+    CostedWork {
         workers,
         cores: CORES,
         shards_per_core: 10,
@@ -117,13 +117,13 @@ fn micro(task_ns: f64, workers: u32, scale: Scale) -> Work {
 
 /// The paper's logistic regression: a billion vectors of 20 numbers, of which eight workers each take 0.47 s for an iteration with one
 /// partition a core (Canary, Table 1 and §5.1), the slowest task of each deciding.
-pub fn logistic(workers: u32, partitions: u32, iterations: u32) -> Work {
+pub fn logistic(workers: u32, partitions: u32, iterations: u32) -> CostedWork {
     fixed(0.47, 8 * 21, workers, partitions, iterations)
 }
 
 /// The paper's k-means over the same vectors: 13,000 tasks a second on 64 workers (Canary, §5.3), three for each of 1,152 partitions and
 /// four more, are 0.27 s for an iteration there, and eight times that on eight. Ten centres.
-pub fn kmeans(workers: u32, partitions: u32, iterations: u32) -> Work {
+pub fn kmeans(workers: u32, partitions: u32, iterations: u32) -> CostedWork {
     fixed(
         8.0 * 3_460.0 / 13_000.0,
         8 * 210,
@@ -133,11 +133,17 @@ pub fn kmeans(workers: u32, partitions: u32, iterations: u32) -> Work {
     )
 }
 
-/// Work that takes eight workers so many seconds when the slowest task takes 4⁄3 of the mean.
-fn fixed(slowest_s: f64, model_bytes: u64, workers: u32, partitions: u32, iterations: u32) -> Work {
+/// CostedWork that takes eight workers so many seconds when the slowest task takes 4⁄3 of the mean.
+fn fixed(
+    slowest_s: f64,
+    model_bytes: u64,
+    workers: u32,
+    partitions: u32,
+    iterations: u32,
+) -> CostedWork {
     let core_seconds = slowest_s * 0.75 * f64::from(8 * CORES);
     let shards = f64::from(workers * CORES * partitions);
-    Work {
+    CostedWork {
         workers,
         cores: CORES,
         shards_per_core: partitions,
@@ -184,13 +190,13 @@ pub struct FigureRow {
     pub spark_idle: f64,
 }
 
-fn point(work: Work, costs: &Costs) -> FigureRow {
+fn point(work: CostedWork, costs: &Costs) -> FigureRow {
     let network = LinkCosts::of_the_paper();
     let relayed = local(&Scenario::quiet(work, *costs, RELAYED));
     let direct = local(&Scenario::quiet(work, *costs, SpreadShape::Direct));
     let rpc = central(&work, &network, costs.rpc_tasks_per_s());
     let ours = central(&work, &network, SPARK_TASKS_PER_S);
-    let slow = Work {
+    let slow = CostedWork {
         stage_ns: work.stage_ns * SPARK_KERNELS,
         ..work
     };
@@ -224,7 +230,7 @@ pub struct Figure6 {
 
 /// Iteration time over workers. PageRank is left out: the paper does not say what its exchange carries.
 pub fn figure_6(costs: &Costs, scale: Scale) -> Figure6 {
-    let row = |work: fn(u32, u32, u32) -> Work| {
+    let row = |work: fn(u32, u32, u32) -> CostedWork| {
         let of = |workers| point(work(workers, 1, scale.iterations), costs);
         powers(scale.workers).map(of).collect()
     };

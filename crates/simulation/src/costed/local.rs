@@ -8,7 +8,7 @@ use super::control::{Control, CostedFrame};
 use super::hosts::Hosts;
 use super::outcome::{DurationSummary, LocalOutcome};
 use super::worker::{Core, CostedWorker};
-use super::{Costs, LinkCosts, Nanos, Work};
+use super::{CostedWork, Costs, LinkCosts, Nanos};
 use brambling_exchange::{CombiningOptions, CombiningTree};
 use brambling_program::tree::TreeNode;
 use brambling_program::{GroupId, ShardId};
@@ -53,7 +53,7 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scenario {
     /// The job.
-    pub work: Work,
+    pub work: CostedWork,
     /// What things cost.
     pub costs: Costs,
     /// The links.
@@ -68,7 +68,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// The job on the paper's network, nothing happening to its cluster.
-    pub fn quiet(work: Work, costs: Costs, spread: SpreadShape) -> Scenario {
+    pub fn quiet(work: CostedWork, costs: Costs, spread: SpreadShape) -> Scenario {
         Scenario {
             work,
             costs,

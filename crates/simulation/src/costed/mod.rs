@@ -46,7 +46,7 @@ pub use figures::{
 };
 pub use local::{Change, Scenario, SpreadShape, local};
 pub use outcome::{CentralOutcome, ControllerLoad, DurationSummary, LocalOutcome};
-pub use work::{Lengths, Work};
+pub use work::{CostedWork, Lengths};
 
 /// Virtual time, in nanoseconds.
 pub type Nanos = u64;

@@ -16,7 +16,7 @@ pub enum Lengths {
 /// An iterative job: a model of one partition is broadcast, every shard computes, what they found is reduced, and a signal decides
 /// whether to go on. Logistic regression, k-means and the paper's micro-benchmark are of this kind (Canary, Figure 2 and §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Work {
+pub struct CostedWork {
     /// Workers at the beginning.
     pub workers: u32,
     /// Cores, and threads, of each.
@@ -39,7 +39,7 @@ pub struct Work {
     pub seed: u64,
 }
 
-impl Work {
+impl CostedWork {
     /// All shards of the group that computes.
     pub fn shards(&self) -> u32 {
         self.workers * self.cores * self.shards_per_core

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)] // Passes a kernel's arguments on.
 
 use super::inside::{self, Waited};
-use super::ledger::{Moment, PARTS, Part, PartTimes};
+use super::ledger::{BookedMoment, PARTS, PartTimes, TimePart};
 use super::tally::count;
 use brambling_program::{Context, Kernel, Progress, StageId, Work};
 use std::ptr::NonNull;
@@ -33,21 +33,21 @@ pub(super) struct Book {
     until: Instant,
     /// When its last task ended.
     last_task: Option<Instant>,
-    moments: Vec<Moment>,
+    moments: Vec<BookedMoment>,
     least_ns: u64,
     /// For what it has waited since its last task. At the job's end it turns out to be for stragglers.
     waited: PartTimes,
     /// Nanoseconds in kernels, by stage.
     kernels: Box<[u64]>,
     works: Box<[Work]>,
-    sample: Sample,
+    sample: TimedSample,
     /// Of the time of slices of short tasks, which part each stage's kernels took.
     mix: Vec<(u32, f64)>,
     sampled: Option<Instant>,
 }
 
 /// Calls of kernels that were timed.
-pub(super) struct Sample {
+pub(super) struct TimedSample {
     /// By stage, nanoseconds.
     ns: Box<[u64]>,
     /// Stages with a time.
@@ -98,7 +98,7 @@ impl Kernel for TimedCall {
     }
 }
 
-impl Sample {
+impl TimedSample {
     /// Adds a call.
     pub(super) fn add(&mut self, stage: StageId, ns: u64) {
         let sum = &mut self.ns[stage.index()];
@@ -128,7 +128,7 @@ impl Book {
             waited: [0; PARTS],
             kernels: vec![0; stages].into(),
             works: vec![Work::default(); stages].into(),
-            sample: Sample {
+            sample: TimedSample {
                 ns: vec![0; stages].into(),
                 touched: Vec::new(),
                 calls: 0,
@@ -140,7 +140,7 @@ impl Book {
     }
 
     /// What a sampled slice, and a slice's kernels, write to.
-    pub(super) fn lend(&mut self, is_short: bool) -> (&mut Sample, &mut [Work]) {
+    pub(super) fn lend(&mut self, is_short: bool) -> (&mut TimedSample, &mut [Work]) {
         self.sample.is_short = is_short;
         (&mut self.sample, &mut self.works)
     }
@@ -152,7 +152,7 @@ impl Book {
     }
 
     /// The time until now was for this, without a task.
-    pub(super) fn wait(&mut self, now: Instant, part: Part) {
+    pub(super) fn wait(&mut self, now: Instant, part: TimePart) {
         self.waited[part as usize] += self.pass(now);
     }
 
@@ -160,17 +160,17 @@ impl Book {
     pub(super) fn ran(&mut self, now: Instant, tasks: u64) {
         let waited = std::mem::replace(&mut self.waited, [0; PARTS]);
         if waited.iter().any(|ns| *ns > 0) {
-            self.add(Moment {
+            self.add(BookedMoment {
                 parts: waited,
-                ..Moment::default()
+                ..BookedMoment::default()
             });
         }
         let ns = self.pass(now);
         self.last_task = Some(now);
         let inside = inside::take();
-        let mut moment = Moment {
+        let mut moment = BookedMoment {
             tasks,
-            ..Moment::default()
+            ..BookedMoment::default()
         };
         for (part, ns) in inside.parts() {
             moment.parts[part as usize] = ns;
@@ -181,13 +181,13 @@ impl Book {
         } else {
             self.split_alike(rest, &mut moment)
         };
-        moment.parts[Part::Kernels as usize] = kernels;
-        moment.parts[Part::Scheduling as usize] = rest - kernels;
+        moment.parts[TimePart::Kernels as usize] = kernels;
+        moment.parts[TimePart::Scheduling as usize] = rest - kernels;
         self.add(moment);
     }
 
     /// The kernels' part of a slice whose calls were timed.
-    fn split_sampled(&mut self, rest: u64, inside: Waited, moment: &mut Moment) -> u64 {
+    fn split_sampled(&mut self, rest: u64, inside: Waited, moment: &mut BookedMoment) -> u64 {
         let timed: u64 = self
             .sample
             .touched
@@ -227,7 +227,7 @@ impl Book {
     }
 
     /// The kernels' part of slices that are taken for like the last sample.
-    fn split_alike(&mut self, rest: u64, moment: &mut Moment) -> u64 {
+    fn split_alike(&mut self, rest: u64, moment: &mut BookedMoment) -> u64 {
         let mut kernels = 0;
         for at in 0..self.mix.len() {
             let (stage, share) = self.mix[at];
@@ -238,7 +238,7 @@ impl Book {
         kernels
     }
 
-    fn ran_in(&mut self, stage: u32, ns: u64, moment: &mut Moment) {
+    fn ran_in(&mut self, stage: u32, ns: u64, moment: &mut BookedMoment) {
         self.kernels[stage as usize] += ns;
         if moment.stage.is_none_or(|(_, most)| ns > most) {
             moment.stage = Some((stage, ns));
@@ -251,7 +251,7 @@ impl Book {
         ns
     }
 
-    fn add(&mut self, moment: Moment) {
+    fn add(&mut self, moment: BookedMoment) {
         match self.moments.last_mut() {
             Some(last) if last.ns() < self.least_ns => return last.add(&moment),
             _ => {}
@@ -270,7 +270,7 @@ impl Book {
 
     /// The thread's moments when the job has ended then, so that they take as long as the job. What it waited for since its last task
     /// was for stragglers, unless it was before the first one.
-    pub(super) fn close(&self, end: Instant) -> Vec<Moment> {
+    pub(super) fn close(&self, end: Instant) -> Vec<BookedMoment> {
         let mut moments = self.moments.clone();
         let mut parts = self.waited;
         let tail = end.saturating_duration_since(self.until).as_nanos() as u64;
@@ -280,12 +280,12 @@ impl Book {
         for moment in moments.iter_mut().rev() {
             cut(&mut moment.parts, &mut late);
         }
-        parts[Part::Stragglers as usize] +=
-            tail + std::mem::take(&mut parts[Part::Exchange as usize]);
+        parts[TimePart::Stragglers as usize] +=
+            tail + std::mem::take(&mut parts[TimePart::Exchange as usize]);
         if parts.iter().any(|ns| *ns > 0) {
-            moments.push(Moment {
+            moments.push(BookedMoment {
                 parts,
-                ..Moment::default()
+                ..BookedMoment::default()
             });
         }
         moments
@@ -336,7 +336,7 @@ mod tests {
 
     /// A book, and its times by part when the job ends at `end`.
     fn parts(book: &Book, end: Instant) -> PartTimes {
-        let mut sum = Moment::default();
+        let mut sum = BookedMoment::default();
         book.close(end).iter().for_each(|moment| sum.add(moment));
         sum.parts
     }
@@ -345,20 +345,20 @@ mod tests {
     fn every_nanosecond_is_somewhere_and_waiting_for_the_end_is_for_stragglers() {
         let begun = Instant::now();
         let mut book = Book::new(begun, 2);
-        book.wait(begun + MS, Part::Startup);
+        book.wait(begun + MS, TimePart::Startup);
         book.ran(begun + 3 * MS, 5);
-        book.wait(begun + 4 * MS, Part::Exchange);
+        book.wait(begun + 4 * MS, TimePart::Exchange);
         book.ran(begun + 5 * MS, 1);
-        book.wait(begun + 9 * MS, Part::Exchange);
+        book.wait(begun + 9 * MS, TimePart::Exchange);
         let parts = parts(&book, begun + 10 * MS);
         assert_eq!(parts.iter().sum::<u64>(), 10_000_000);
-        let of = |part: Part| parts[part as usize];
+        let of = |part: TimePart| parts[part as usize];
         assert_eq!(
-            (of(Part::Startup), of(Part::Exchange)),
+            (of(TimePart::Startup), of(TimePart::Exchange)),
             (1_000_000, 1_000_000)
         );
         assert_eq!(
-            (of(Part::Scheduling), of(Part::Stragglers)),
+            (of(TimePart::Scheduling), of(TimePart::Stragglers)),
             (3_000_000, 5_000_000)
         );
     }
@@ -384,7 +384,7 @@ mod tests {
         let begun = Instant::now();
         let mut book = Book::new(begun, 1);
         book.ran(begun + 5 * MS, 1);
-        book.wait(begun + 9 * MS, Part::Exchange);
+        book.wait(begun + 9 * MS, TimePart::Exchange);
         for ms in [8, 4] {
             let sum: u64 = parts(&book, begun + ms * MS).iter().sum();
             assert_eq!(sum, u64::from(ms) * 1_000_000);

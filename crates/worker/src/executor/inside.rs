@@ -1,7 +1,7 @@
 //! Owns what a thread waited for in the middle of a task: it is no time of the kernel's. Whoever waits notes it; the thread's
 //! book takes it at the end of a slice.
 
-use super::ledger::Part;
+use super::ledger::TimePart;
 use std::cell::Cell;
 use std::time::Instant;
 
@@ -22,10 +22,10 @@ impl Waited {
         self.interpreter_ns + self.spilling_ns
     }
 
-    pub(super) fn parts(self) -> [(Part, u64); 2] {
+    pub(super) fn parts(self) -> [(TimePart, u64); 2] {
         [
-            (Part::Interpreter, self.interpreter_ns),
-            (Part::Spilling, self.spilling_ns),
+            (TimePart::Interpreter, self.interpreter_ns),
+            (TimePart::Spilling, self.spilling_ns),
         ]
     }
 }

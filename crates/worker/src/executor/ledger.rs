@@ -5,10 +5,10 @@ use super::book::MOMENTS_MAX;
 use brambling_program::Work;
 use serde::{Deserialize, Serialize};
 
-/// What a thread did, or waited for. The numbers are places in [`Moment::parts`].
+/// What a thread did, or waited for. The numbers are places in [`BookedMoment::parts`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
-pub enum Part {
+pub enum TimePart {
     /// In kernels.
     Kernels,
     /// Finding, issuing and retiring tasks, waking shards.
@@ -32,14 +32,14 @@ pub enum Part {
 }
 
 /// How many parts there are.
-pub const PARTS: usize = Part::OtherJobs as usize + 1;
+pub const PARTS: usize = TimePart::OtherJobs as usize + 1;
 
 /// Nanoseconds by part.
 pub type PartTimes = [u64; PARTS];
 
 /// A piece of a thread's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Moment {
+pub struct BookedMoment {
     /// How long it took, by part.
     pub parts: PartTimes,
     /// The stage whose kernels took most of it, and how long.
@@ -48,14 +48,14 @@ pub struct Moment {
     pub tasks: u64,
 }
 
-impl Moment {
+impl BookedMoment {
     /// Nanoseconds, all parts together.
     pub fn ns(&self) -> u64 {
         self.parts.iter().sum()
     }
 
     /// Adds what comes after it.
-    pub(super) fn add(&mut self, next: &Moment) {
+    pub(super) fn add(&mut self, next: &BookedMoment) {
         for (sum, more) in self.parts.iter_mut().zip(next.parts) {
             *sum += more;
         }
@@ -72,12 +72,12 @@ pub struct ThreadTimes {
     /// Whether it is the thread that called, which runs the stages that are its own.
     pub is_caller: bool,
     /// In order, without gaps.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<BookedMoment>,
 }
 
 /// What the tasks of a stage took and moved, over all threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct StageTimes {
+pub struct StageTotals {
     /// Nanoseconds in its kernels: counted for long tasks, estimated from samples for short ones.
     pub kernel_ns: u64,
     /// What kernels have said.
@@ -94,7 +94,7 @@ pub struct JobLedger {
     /// Those of the pool, then the calling thread when it ran stages.
     pub threads: Vec<ThreadTimes>,
     /// Stages of the program that took time or did work: by their place in it.
-    pub stages: Vec<(u32, StageTimes)>,
+    pub stages: Vec<(u32, StageTotals)>,
     /// Tasks retired.
     pub tasks: u64,
     /// Shards that are here at the end.
@@ -165,13 +165,13 @@ mod tests {
             wall_ns: 7,
             threads: vec![ThreadTimes {
                 is_caller: true,
-                moments: vec![Moment {
+                moments: vec![BookedMoment {
                     parts: [1; PARTS],
                     stage: Some((3, 1)),
                     tasks: 9,
                 }],
             }],
-            stages: vec![(3, StageTimes::default())],
+            stages: vec![(3, StageTotals::default())],
             ..JobLedger::default()
         };
         let mut bytes = ledger.encode();

@@ -43,7 +43,9 @@ pub use doorbell::Doorbell;
 pub use failure::{Failure, FailureKind, Origin, WaitsFor};
 pub use inside::InterpreterWait;
 pub use job::{Job, JobOptions, STALL, WEIGHT_MAX, initial};
-pub use ledger::{JobLedger, LedgerError, Moment, PARTS, Part, PartTimes, StageTimes, ThreadTimes};
+pub use ledger::{
+    BookedMoment, JobLedger, LedgerError, PARTS, PartTimes, StageTotals, ThreadTimes, TimePart,
+};
 pub use meter::Reading;
 pub use parker::{Parker, Parkers};
 pub use pool::{Advance, CALLER_LOOKS, Caller, Interrupted, Pool, QuietCaller, Silent};

@@ -12,7 +12,7 @@ mod view;
 pub(super) use exchanging::watch_for;
 pub(super) use view::MissingSource;
 
-use super::book::{SAMPLED_CALLS, Sample, TimedCall};
+use super::book::{SAMPLED_CALLS, TimedCall, TimedSample};
 use super::failure::Failure;
 use super::job::{Job, LoadedShard, ShardCell, ThreadState};
 use super::open::OpenStreamTask;
@@ -65,7 +65,7 @@ pub(super) struct Slice<'a, 's> {
     /// What the thread looks at for its stalled shards.
     watches: &'s mut Watches<'a>,
     /// Calls that are timed, when this slice is a sampled one.
-    sample: &'s mut Sample,
+    sample: &'s mut TimedSample,
     /// Calls of kernels that it may still make.
     left: u32,
     /// Calls after which their tasks were not done.
@@ -96,7 +96,7 @@ impl<'a, 's> Slice<'a, 's> {
         thread: u32,
         runner: Runner,
         watches: &'s mut Watches<'a>,
-        sample: &'s mut Sample,
+        sample: &'s mut TimedSample,
     ) -> Self {
         Slice {
             job,

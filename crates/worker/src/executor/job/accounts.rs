@@ -1,7 +1,7 @@
 //! What a job's threads say of their time, put together when it has ended.
 
 use super::Job;
-use crate::executor::ledger::{JobLedger, Moment, Part, StageTimes, ThreadTimes};
+use crate::executor::ledger::{BookedMoment, JobLedger, StageTotals, ThreadTimes, TimePart};
 use brambling_memory::held;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl Job {
     }
 
     fn tell_threads(&self, end: Instant, ledger: &mut JobLedger) {
-        let mut stages = vec![StageTimes::default(); self.plan.program.spec().stages.len()];
+        let mut stages = vec![StageTotals::default(); self.plan.program.spec().stages.len()];
         for (thread, book) in self.books.iter().enumerate() {
             let is_caller = thread == self.threads() as usize;
             let book = held::lock(book);
@@ -67,14 +67,14 @@ impl Job {
         }
         let stages = (0..).zip(stages);
         ledger.stages = stages
-            .filter(|(_, times)| *times != StageTimes::default())
+            .filter(|(_, times)| *times != StageTotals::default())
             .collect();
     }
 }
 
 /// Of a thread that never came to the job: it was waking up.
-fn absent(wall_ns: u64) -> Moment {
-    let mut moment = Moment::default();
-    moment.parts[Part::Startup as usize] = wall_ns;
+fn absent(wall_ns: u64) -> BookedMoment {
+    let mut moment = BookedMoment::default();
+    moment.parts[TimePart::Startup as usize] = wall_ns;
     moment
 }

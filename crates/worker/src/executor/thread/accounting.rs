@@ -2,7 +2,7 @@
 
 use super::{JobThread, Stage};
 use crate::executor::book::Book;
-use crate::executor::ledger::Part;
+use crate::executor::ledger::TimePart;
 use brambling_memory::held;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -15,11 +15,11 @@ impl JobThread<'_> {
         let book = kept.unwrap_or_else(|| Box::new(Book::new(self.job.asked, stages)));
         let book = self.book.insert(book);
         let part = match self.job.started.get() {
-            None => Part::Startup,
+            None => TimePart::Startup,
             // The calling thread has nothing else to do: its stages wait for others.
-            Some(_) if self.me == self.job.threads() => Part::Exchange,
-            Some(_) if self.job.shares() => Part::OtherJobs,
-            Some(_) => Part::Exchange,
+            Some(_) if self.me == self.job.threads() => TimePart::Exchange,
+            Some(_) if self.job.shares() => TimePart::OtherJobs,
+            Some(_) => TimePart::Exchange,
         };
         book.wait(self.clock, part);
     }
@@ -37,7 +37,7 @@ impl JobThread<'_> {
         let tasks = std::mem::take(&mut self.untold_tasks);
         let has_run = self.slices > 0;
         let part = match has_run {
-            true => Part::Kernels,
+            true => TimePart::Kernels,
             false => self.waits_for(),
         };
         let Some(book) = &mut self.book else {
@@ -53,27 +53,27 @@ impl JobThread<'_> {
     /// All shards are made, as the clock has just told: what was before was the job's startup.
     pub(super) fn has_begun(&mut self) {
         if let Some(book) = &mut self.book {
-            book.wait(self.clock, Part::Startup);
+            book.wait(self.clock, TimePart::Startup);
         }
     }
 
     /// What a thread that has nothing to run waits for, as far as it can see.
-    fn waits_for(&self) -> Part {
+    fn waits_for(&self) -> TimePart {
         let job = self.job;
         if self.stage != Stage::Started && self.me < job.threads() {
-            return Part::Startup;
+            return TimePart::Startup;
         }
         let caller = &job.thread_states[job.threads() as usize];
         // Relaxed, all of them: an estimate.
         let is_at_work = caller.runs().is_some() || caller.doorbell.has_any();
         if is_at_work || caller.queued.0.load(Ordering::Relaxed) > 0 {
-            Part::Interpreter
+            TimePart::Interpreter
         } else if job.lacking_room.load(Ordering::Relaxed) > 0 {
-            Part::Memory
+            TimePart::Memory
         } else if job.options.spilled.is_reading() {
-            Part::Disk
+            TimePart::Disk
         } else {
-            Part::Exchange
+            TimePart::Exchange
         }
     }
 }
