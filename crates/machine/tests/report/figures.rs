@@ -363,7 +363,7 @@ fn figures_that_are_no_numbers_end_nothing() {
 #[test]
 fn text_fits_a_terminal_whatever_names_are() {
     let mut ledger = made::healthy(2, 4, 200);
-    ledger.program = format!("long{}\u{1b}[31m\r\n", "name".repeat(60));
+    ledger.program = format!("a\u{1b}[31m\r\nb{}", "name".repeat(60));
     ledger.stages[2] = StageEntry {
         name: "界".repeat(80),
         kind: "a kind of its own".into(),
