@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """
 The trace of a report, decoded packet by packet with the schema that PyPI's perfetto ships, as JSON: the largest difference between a
-thread's sum of a part and the ledger's, as a share of the ledger's.
+thread's sum of a part and the ledger's, as a share of the ledger's. Less than a microsecond counts as one: slices are whole
+nanoseconds.
 
 Slices that do not nest, or overlap, fail; so do fields that the schema does not know. The trace of JSON is compared with the same
 ledger.
@@ -87,7 +88,7 @@ def difference(report, sums):
     for thread, (_, by_part) in zip(threads, sorted(sums.items()), strict=True):
         parts = {name.replace("_", " "): seconds for name, seconds in thread["parts"].items() if seconds > 0}
         assert set(parts) == set(by_part), f"{thread['name']} has the parts {sorted(by_part)}, not {sorted(parts)}"
-        found = max(found, *(abs(by_part[name] - seconds) / seconds for name, seconds in parts.items()))
+        found = max(found, *(abs(by_part[name] - seconds) / max(seconds, 1e-6) for name, seconds in parts.items()))
     return found
 
 

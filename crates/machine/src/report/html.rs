@@ -8,7 +8,7 @@ use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
 use super::ideal::{Resource, ResourceUse, share};
-use super::threads::WorkerReport;
+use super::threads::{self, WorkerReport};
 use super::timeline::Timeline;
 use super::units::{bytes, count, memory, percent, rate, scaled, seconds};
 use super::{PhaseReport, Report, StageReport};
@@ -131,6 +131,7 @@ struct PhaseRow<'a> {
     ideal: String,
     share: String,
     bound_by: &'static str,
+    parts: Vec<PartRow>,
     stages: Vec<StageRow<'a>>,
 }
 
@@ -142,8 +143,7 @@ struct StageRow<'a> {
     actual: String,
     ideal: String,
     share: String,
-    width: String,
-    beyond: String,
+    parts: Vec<PartRow>,
     bound_by: &'static str,
 }
 
@@ -230,11 +230,8 @@ impl<'a> Page<'a> {
 /// The bar that sums to all of the time: ideal kernels, what they took beyond, then the rest as the report has it.
 fn went(report: &Report) -> Vec<PartRow> {
     let part = |class: &str, name: &str, share: f64| PartRow {
-        class: format!("p-{class}"),
-        name: name.replace('_', " "),
-        width: width(share),
-        percent: percent(share),
         seconds: seconds(share * report.actual_seconds),
+        ..segment(class, name, share)
     };
     let beyond = report
         .rest
@@ -257,14 +254,37 @@ fn went(report: &Report) -> Vec<PartRow> {
 
 fn parts(shares: &TimeParts) -> Vec<PartRow> {
     let all = shares.named().into_iter().filter(|(_, share)| *share > 0.0);
-    all.map(|(name, share)| PartRow {
-        class: format!("p-{name}"),
+    all.map(|(name, share)| segment(name, name, share))
+        .collect()
+}
+
+/// What a stage's kernels took of all time, and what was waited for in its moments.
+fn of_stage(report: &Report, stage: &StageReport) -> Vec<PartRow> {
+    let ideal = stage.share_of_time * stage.share_of_ideal.unwrap_or(0.0);
+    let kernels = [
+        segment("kernels", "kernels, ideal", ideal),
+        segment(
+            "beyond",
+            "kernels beyond ideal",
+            stage.share_of_time - ideal,
+        ),
+    ];
+    let waits = TimeParts {
+        kernels: 0.0,
+        ..stage.parts
+    };
+    let waits = threads::each(waits, |seconds| share(seconds, report.actual_seconds));
+    kernels.into_iter().chain(parts(&waits)).collect()
+}
+
+fn segment(class: &str, name: &str, share: f64) -> PartRow {
+    PartRow {
+        class: format!("p-{class}"),
         name: name.replace('_', " "),
         width: width(share),
-        percent: percent(share),
+        percent: percent(share.max(0.0)),
         seconds: String::new(),
-    })
-    .collect()
+    }
 }
 
 /// The longest first; those that nobody probed last.
@@ -321,12 +341,17 @@ fn phase_row<'a>(report: &'a Report, phase: &PhaseReport) -> PhaseRow<'a> {
         ideal: seconds(phase.ideal_seconds),
         share: phase.share_of_ideal.map_or(String::new(), percent),
         bound_by: phase.bound_by.map_or("", Resource::name),
-        stages: stages.into_iter().map(stage_row).collect(),
+        parts: parts(&threads::each(phase.parts, |seconds| {
+            share(seconds, phase.actual_seconds)
+        })),
+        stages: stages
+            .into_iter()
+            .map(|stage| stage_row(report, stage))
+            .collect(),
     }
 }
 
-fn stage_row(stage: &StageReport) -> StageRow<'_> {
-    let ideal = stage.share_of_time * stage.share_of_ideal.unwrap_or(0.0);
+fn stage_row<'a>(report: &Report, stage: &'a StageReport) -> StageRow<'a> {
     StageRow {
         name: &stage.name,
         kind: &stage.kind,
@@ -334,8 +359,7 @@ fn stage_row(stage: &StageReport) -> StageRow<'_> {
         actual: seconds(stage.actual_seconds),
         ideal: seconds(stage.ideal_seconds),
         share: stage.share_of_ideal.map_or(String::new(), percent),
-        width: width(ideal),
-        beyond: width(stage.share_of_time - ideal),
+        parts: of_stage(report, stage),
         bound_by: if stage.above_roof {
             "caches"
         } else {

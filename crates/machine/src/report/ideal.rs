@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::roofs::{Roofs, positive};
-use crate::ledger::{Ledger, StageEntry, StageWork};
+use crate::ledger::{Ledger, StageEntry, StageWork, TimeParts};
 
 /// What can bound a stage, a phase or a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -126,6 +126,8 @@ pub struct StageReport {
     pub share_of_time: f64,
     /// What it used.
     pub resources: Vec<ResourceUse>,
+    /// Where the time of the moments went that it had most of: mean seconds of a thread, by part.
+    pub parts: TimeParts,
     /// Whether it was faster than a roof allows: its data lay in caches. It counts as ideal then.
     pub above_roof: bool,
     /// Whether something was counted that no roof stands for: the ideal is the most that it can be.
@@ -221,9 +223,17 @@ impl Reached {
 }
 
 /// Every stage of the job.
-pub(super) fn stages(ledger: &Ledger, roofs: &Roofs, size: Size) -> Vec<StageReport> {
+pub(super) fn stages(
+    ledger: &Ledger,
+    roofs: &Roofs,
+    spent: &[TimeParts],
+    size: Size,
+) -> Vec<StageReport> {
     let reached = Reached::by(ledger, size);
-    let stage = |(index, entry)| judged(entry, work(ledger, index), roofs, reached, size);
+    let stage = |(index, entry)| StageReport {
+        parts: spent[index],
+        ..judged(entry, work(ledger, index), roofs, reached, size)
+    };
     ledger.stages.iter().enumerate().map(stage).collect()
 }
 
@@ -266,6 +276,7 @@ fn judged(
         bound_by: worked.then_some(bound_by),
         share_of_time: share(work.kernel_s, size.thread_seconds),
         resources,
+        parts: TimeParts::default(),
         above_roof: worked && ideal > actual * ABOVE,
         at_most: worked && at_most,
     }

@@ -11,6 +11,7 @@ mod known;
 mod perfetto;
 mod phases;
 mod roofs;
+mod spent;
 mod text;
 mod threads;
 mod timeline;
@@ -110,8 +111,9 @@ impl Report {
     /// Judges what a job did by what its machines can do: each has `roofs` with the threads that the job used there.
     pub fn new(ledger: Ledger, roofs: &Roofs) -> Report {
         let size = Size::of(&ledger);
-        let stages = ideal::stages(&ledger, roofs, size);
-        let phases = phases::phases(&ledger, roofs, &stages, size);
+        let spent = spent::of(&ledger, size);
+        let stages = ideal::stages(&ledger, roofs, &spent.stages, size);
+        let phases = phases::phases(&ledger, roofs, &stages, &spent, size);
         let shares = threads::shares(ledger.workers.iter().flat_map(|worker| &worker.threads));
         let unattributed = (1.0 - shares.total()).max(0.0);
         let worked = ledger.wall_s > 0.0 && size.thread_seconds > 0.0;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ideal::{self, Phase, Resource, ResourceUse, Size, StageReport};
 use super::roofs::{Roofs, positive};
-use super::threads;
-use crate::ledger::{Ledger, WorkerEntry};
+use super::spent::Spent;
+use crate::ledger::{Ledger, TimeParts, WorkerEntry};
 
 /// What a phase took beside what it could.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub struct PhaseReport {
     pub bound_by: Option<Resource>,
     /// What it used.
     pub resources: Vec<ResourceUse>,
+    /// Where its time went: mean seconds of a thread, by part.
+    pub parts: TimeParts,
 }
 
 /// Both phases, those that took no time left out.
@@ -30,23 +32,24 @@ pub(super) fn phases(
     ledger: &Ledger,
     roofs: &Roofs,
     stages: &[StageReport],
+    spent: &Spent,
     size: Size,
 ) -> Vec<PhaseReport> {
-    let seconds = threads::seconds_by_phase(ledger, size);
-    let both = [Phase::Setup, Phase::Loop].into_iter().zip(seconds);
-    both.filter(|(phase, actual)| {
+    let spent = spent.phase_seconds.into_iter().zip(spent.phases);
+    let both = [Phase::Setup, Phase::Loop].into_iter().zip(spent);
+    both.filter(|(phase, (actual, _))| {
         *actual > 0.0
             || stages
                 .iter()
                 .any(|stage| stage.phase == *phase && stage.actual_seconds > 0.0)
     })
-    .map(|(phase, actual)| judged(phase, actual, ledger, roofs, stages, size))
+    .map(|(phase, spent)| judged(phase, spent, ledger, roofs, stages, size))
     .collect()
 }
 
 fn judged(
     phase: Phase,
-    actual: f64,
+    (actual, parts): (f64, TimeParts),
     ledger: &Ledger,
     roofs: &Roofs,
     stages: &[StageReport],
@@ -72,6 +75,7 @@ fn judged(
         share_of_ideal: (actual > 0.0).then(|| ideal / actual),
         bound_by,
         resources,
+        parts,
     }
 }
 

@@ -84,6 +84,7 @@ impl Report {
         );
         for phase in &self.phases {
             line(text, &row_of_phase(phase, self.actual_seconds));
+            wrapped(text, "  ", &went_into(phase));
             let mut stages: Vec<_> = self
                 .stages
                 .iter()
@@ -200,6 +201,19 @@ fn row_of_phase(phase: &PhaseReport, wall_s: f64) -> String {
         of_time,
         phase.bound_by.map(|by| by.name()),
     )
+}
+
+/// Where a phase's time went, what is less than a hundredth of it left out.
+fn went_into(phase: &PhaseReport) -> String {
+    let shares = phase
+        .parts
+        .named()
+        .map(|(name, part)| (name, share(part, phase.actual_seconds)));
+    let told = shares.iter().filter(|(_, share)| *share >= 0.01);
+    let told: Vec<_> = told
+        .map(|(name, share)| format!("{} {}", name.replace('_', " "), percent(*share)))
+        .collect();
+    told.join(", ")
 }
 
 fn row_of_stage(stage: &StageReport) -> String {

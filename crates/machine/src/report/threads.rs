@@ -1,8 +1,8 @@
-//! Where the time of a job's threads went: by part, by phase, and what no part explains.
+//! Where the time of a job's threads went, by part, and what no part explains.
 
 use serde::{Deserialize, Serialize};
 
-use super::ideal::{Phase, Size, share};
+use super::ideal::share;
 use crate::ledger::{Ledger, Moment, ThreadEntry, TimeParts, WorkerEntry};
 
 /// One thread.
@@ -104,57 +104,6 @@ pub(super) fn shares<'a>(threads: impl Iterator<Item = &'a ThreadEntry>) -> Time
         wall += thread.wall_s;
     }
     each(sum, |seconds| share(seconds, wall))
-}
-
-/// Seconds of each phase, setup and loop, as means of the threads. They sum to the wall time.
-pub(super) fn seconds_by_phase(ledger: &Ledger, size: Size) -> [f64; 2] {
-    let mut seconds = [0.0; 2];
-    for thread in ledger.workers.iter().flat_map(|worker| &worker.threads) {
-        let split = if thread.moments.is_empty() {
-            by_kernels(ledger, thread)
-        } else {
-            by_moments(ledger, thread)
-        };
-        seconds[0] += split[0];
-        seconds[1] += split[1];
-    }
-    seconds.map(|of_all| share(of_all, size.thread_seconds) * ledger.wall_s)
-}
-
-/// A moment without a stage belongs to the phase before it: whoever waits, waits for what comes after.
-fn by_moments(ledger: &Ledger, thread: &ThreadEntry) -> [f64; 2] {
-    let mut seconds = [0.0; 2];
-    let mut phase = Phase::Setup;
-    for moment in &thread.moments {
-        if let Some(stage) = moment
-            .stage
-            .and_then(|index| ledger.stages.get(index as usize))
-        {
-            phase = Phase::of(stage);
-        }
-        seconds[phase as usize] += moment.parts.total();
-    }
-    scaled_to(seconds, thread.wall_s)
-}
-
-/// Without moments: what is no startup, as the kernels of both phases took it.
-fn by_kernels(ledger: &Ledger, thread: &ThreadEntry) -> [f64; 2] {
-    let mut kernels = [0.0; 2];
-    for (index, stage) in ledger.stages.iter().enumerate() {
-        kernels[Phase::of(stage) as usize] += super::ideal::work(ledger, index).kernel_s;
-    }
-    let rest = (thread.wall_s - thread.parts.startup).max(0.0);
-    let in_loop = share(kernels[1], kernels[0] + kernels[1]) * rest;
-    [thread.wall_s - in_loop, in_loop]
-}
-
-fn scaled_to(seconds: [f64; 2], wall_s: f64) -> [f64; 2] {
-    let total = seconds[0] + seconds[1];
-    if total > 0.0 {
-        seconds.map(|part| part / total * wall_s)
-    } else {
-        [wall_s, 0.0]
-    }
 }
 
 /// A thread's moments; where nobody wrote them down, one that is the whole of it.

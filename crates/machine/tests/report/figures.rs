@@ -120,6 +120,23 @@ fn phases_sum_to_the_job() {
     near(report.share_of_ideal.unwrap(), 0.5);
     assert_eq!(report.bound_by, Some(Resource::MemoryBandwidth));
     assert!(!report.at_most);
+    let parts = |parts: TimeParts| (parts.startup, parts.kernels, parts.exchange);
+    assert_eq!(
+        report
+            .phases
+            .iter()
+            .map(|phase| parts(phase.parts))
+            .collect::<Vec<_>>(),
+        [(1.0, 2.0, 0.0), (0.0, 6.0, 1.0)]
+    );
+    assert_eq!(
+        report
+            .stages
+            .iter()
+            .map(|stage| parts(stage.parts))
+            .collect::<Vec<_>>(),
+        [(0.0, 2.0, 0.0), (0.0, 6.0, 1.0)]
+    );
     // Kernels took 8 s where 5 were ideal; startup and exchange 1 s each.
     let rest: Vec<_> = report
         .rest
@@ -363,7 +380,7 @@ fn figures_that_are_no_numbers_end_nothing() {
 #[test]
 fn text_fits_a_terminal_whatever_names_are() {
     let mut ledger = made::healthy(2, 4, 200);
-    ledger.program = format!("long{}\u{1b}[31m\r\n", "name".repeat(60));
+    ledger.program = format!("a\u{1b}[31m\r\nb{}", "name".repeat(60));
     ledger.stages[2] = StageEntry {
         name: "界".repeat(80),
         kind: "a kind of its own".into(),
@@ -405,11 +422,11 @@ fn keys_of_the_json() {
     );
     assert_eq!(
         keys(&json["phases"][0]),
-        "actual_seconds bound_by ideal_seconds name resources share_of_ideal"
+        "actual_seconds bound_by ideal_seconds name parts resources share_of_ideal"
     );
     assert_eq!(
         keys(&json["stages"][0]),
-        "above_roof actual_seconds at_most bound_by ideal_seconds kind name phase python resources share_of_ideal share_of_time"
+        "above_roof actual_seconds at_most bound_by ideal_seconds kind name parts phase python resources share_of_ideal share_of_time"
     );
     assert_eq!(
         keys(&json["resources"][0]),
