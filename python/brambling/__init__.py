@@ -37,6 +37,7 @@ from brambling._ideal import IdealOperation, IdealPhase, IdealTime, OverProvisio
 from brambling._kernel import Context
 from brambling._native import __version__
 from brambling._program import Dataset, Exchange, Program, Result, Signal
+from brambling._report import ModelReport, Report
 from brambling._table import Table
 
 if TYPE_CHECKING:
@@ -59,11 +60,13 @@ __all__ = [
     "IdealTime",
     "KernelError",
     "MissingExtra",
+    "ModelReport",
     "NotFitted",
     "NotKept",
     "OutOfMemory",
     "OverProvisioned",
     "Program",
+    "Report",
     "Result",
     "SettingsError",
     "Signal",

@@ -41,6 +41,8 @@ class Report:
         `ideal_seconds` ÷ `actual_seconds`.
     bound_by : str or None
         The resource that decides the ideal, such as "memory bandwidth".
+    headline : str
+        The answer in a line: time, share of ideal, and what bounds it.
     advice : list of str
         What would help, in a sentence for each known cause; empty when nothing stood in the way.
 
@@ -60,6 +62,7 @@ class Report:
     ideal_seconds: float | None
     share_of_ideal: float | None
     bound_by: str | None
+    headline: str
     advice: list[str]
 
     def __init__(self, ledger: _native.Ledger) -> None:
@@ -68,6 +71,7 @@ class Report:
         self.ideal_seconds = self._native.ideal_seconds
         self.share_of_ideal = self._native.share_of_ideal
         self.bound_by = self._native.bound_by
+        self.headline = self._native.headline()
         self.advice = self._native.advice
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,7 +119,7 @@ class Report:
         return self._native.text().rstrip("\n")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._native.headline()}>"
+        return f"<{type(self).__name__}: {self.headline}>"
 
     def _repr_html_(self) -> str:
         return self._native.fragment()

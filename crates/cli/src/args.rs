@@ -226,8 +226,8 @@ pub(crate) enum Command {
     )]
     Run {
         /// Tell how near its jobs came to what the machine can do: on the terminal, or in FILE.html, .json or .txt
-        #[arg(long, value_name = "FILE.html", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-        report: Option<PathBuf>,
+        #[arg(long, value_name = "FILE.html", num_args = 0..=1, require_equals = true)]
+        report: Option<Option<PathBuf>>,
         /// Write what each thread did when, for ui.perfetto.dev: JSON, or packets when the name does not end with .json
         #[arg(long, value_name = "FILE.json")]
         trace: Option<PathBuf>,

@@ -12,8 +12,8 @@ const TOLD_JOBS_MAX: usize = 20;
 /// What is to be told of a script's jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    /// Nothing: no report. An empty name: on the terminal.
-    pub(crate) report: Option<PathBuf>,
+    /// Nothing: no report. Without a name: on the terminal.
+    pub(crate) report: Option<Option<PathBuf>>,
     pub(crate) trace: Option<PathBuf>,
 }
 
@@ -24,10 +24,7 @@ impl Wanted {
 
     /// What is wrong with it, before the script runs.
     pub(crate) fn refusal(&self) -> Option<String> {
-        let report = self
-            .report
-            .as_deref()
-            .filter(|it| !it.as_os_str().is_empty());
+        let report = self.report.as_ref().and_then(Option::as_deref);
         if let Some(report) = report
             && !ends_with(report, &REPORT_ENDS)
         {
@@ -53,7 +50,9 @@ impl Wanted {
         }
         let mut failed = false;
         if let Some(report) = &self.report {
-            failed |= self.tell_report(report, &reports, streams).is_none();
+            failed |= self
+                .tell_report(report.as_deref(), &reports, streams)
+                .is_none();
         }
         if let Some(trace) = &self.trace {
             let bytes = match ends_with(trace, &["json"]) {
@@ -68,12 +67,17 @@ impl Wanted {
         }
     }
 
-    fn tell_report(&self, to: &Path, reports: &[Report], streams: &mut Streams<'_>) -> Option<()> {
+    fn tell_report(
+        &self,
+        to: Option<&Path>,
+        reports: &[Report],
+        streams: &mut Streams<'_>,
+    ) -> Option<()> {
         let text = text(reports);
-        if to.as_os_str().is_empty() {
+        let Some(to) = to else {
             streams.out(format!("\n{text}"));
             return Some(());
-        }
+        };
         let bytes = match to.extension().and_then(|end| end.to_str()) {
             Some(end) if end.eq_ignore_ascii_case("json") => json(reports),
             Some(end) if end.eq_ignore_ascii_case("txt") => text.clone(),

@@ -152,7 +152,7 @@ fn worker(
         tasks: counted.tasks,
         shards: counted.shards,
         longest_shard_s: seconds(counted.longest_shard_ns),
-        mean_shard_s: seconds(counted.shards_ns) / f64::from(counted.shards.max(1)),
+        mean_shard_s: seconds(counted.mean_shard_ns),
         sent_bytes: counted.sent_bytes,
         received_bytes: counted.received_bytes,
         disk_read_bytes: counted.read_back_bytes,

@@ -39,7 +39,8 @@ pub struct WorkerEntry {
     pub tasks: u64,
     /// Shards that it held at the end.
     pub shards: u32,
-    /// How long the shards here ran, in seconds: the longest and the mean. A job whose shards are alike has them alike.
+    /// How long the shards of one group here ran, in seconds: the longest and the mean. Shards of a group do the same with other data, and
+    /// the group is the one whose shards ran longest together; of one that has a single shard nothing is told.
     pub longest_shard_s: f64,
     /// See `longest_shard_s`.
     pub mean_shard_s: f64,

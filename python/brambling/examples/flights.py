@@ -9,7 +9,6 @@ there are pictures of the last two.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 import warnings
@@ -18,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 import brambling as br
-from brambling import _native
 from brambling.examples._flights_data import (
     Airport,
     delay_distance_hour,
@@ -46,17 +44,14 @@ def predict_delays(X: np.ndarray, y: np.ndarray) -> br.ml.LogisticRegression:
 def tell_delays(model: br.ml.LogisticRegression, X: np.ndarray, y: np.ndarray) -> None:
     late = float(y.mean())
     tally, seconds = model.tally_, model.seconds_per_iteration_
-    # What an iteration reads, at the speed at which this machine can read it.
-    threads = min(int(tally["threads"]), len(os.sched_getaffinity(0)))
-    bandwidth = _native.read_bandwidth(X, threads, 5)
-    ideal = (X.nbytes + y.nbytes) / bandwidth
     print("\nWhich arrive late? Logistic regression on what is known at departure")
     print(f"accuracy           {model.score(X, y):.4f}")
     print(f"majority baseline  {max(late, 1 - late):.4f}  (every flight on time)")
     tell_speed(int(model.n_iter_[0]), seconds, tally)
     print(f"tasks per second   {tally['tasks'] / tally['wall_s']:,.0f}")
-    print(f"share of ideal     {ideal / seconds:.0%}  (reading {(X.nbytes + y.nbytes) / 1e6:.0f} MB at "
-          f"{bandwidth / 1e9:.1f} GB/s takes {ideal * 1e3:.2f} ms)")
+    report = model.report_
+    print(f"share of ideal     {report.share_of_ideal:.0%}  (an iteration over {(X.nbytes + y.nbytes) / 1e6:.0f} MB, bound by "
+          f"{report.bound_by})")
 
 
 def tell_speed(iterations: int, seconds: float, tally: dict[str, float]) -> None:
@@ -102,6 +97,16 @@ def tell_ranks(ranks: br.graph.Ranks, airports: dict[str, Airport]) -> None:
     tell_speed(ranks.iterations, ranks.seconds_per_iteration, ranks.tally)
 
 
+def tell_hardware(reports: dict[str, br.Report]) -> None:
+    """How near each job came to what this machine can do, from the call to its end, and what would help."""
+    print("\nHow near did it come to the hardware?")
+    for name, report in reports.items():
+        print(f"{name:18} {report.headline}")
+        for sentence in report.advice:
+            print(f"{'':18} {sentence}")
+    print(f"{'':18} more: brambling run flights --report report.html")
+
+
 def draw(folder: Path, table: np.ndarray, labels: np.ndarray, names: list[str], flown: tuple[np.ndarray, np.ndarray],
          ranks: br.graph.Ranks, airports: dict[str, Airport]) -> list[Path]:
     """Writes the pictures; none where nothing can draw them."""
@@ -136,7 +141,8 @@ def main() -> None:
     X, y = features(columns)
     print(f"{len(columns['arr_delay']):,} flights, {len(y):,} of them arrived; {X.shape[1]} columns "
           f"({time.perf_counter() - started:.1f} s to read)")
-    tell_delays(predict_delays(X, y), X, y)
+    delays = predict_delays(X, y)
+    tell_delays(delays, X, y)
 
     table = delay_distance_hour(columns)
     grouped = group_flights(table)
@@ -146,6 +152,7 @@ def main() -> None:
     flown = routes(columns)
     ranks = rank_airports(*flown)
     tell_ranks(ranks, airports)
+    tell_hardware({"late flights": delays.report_, "alike flights": grouped.report_, "airports": ranks.report})
 
     drawn = draw(folder, table, grouped.labels_, names, flown, ranks, airports)
     if drawn:

@@ -116,6 +116,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "several readers write into one value, each its own part",
     ),
     (
+        "crates/worker/src/executor/book.rs",
+        "passes a kernel's arguments on while it times the call",
+    ),
+    (
         "crates/worker/src/executor/job.rs",
         "shards and run queues lie in cells that their thread's zone guards",
     ),

@@ -99,10 +99,10 @@ pub struct JobLedger {
     pub tasks: u64,
     /// Shards that are here at the end.
     pub shards: u32,
-    /// Nanoseconds for which the shards here ran: of the one that ran longest, and of all together.
+    /// Of the group whose shards here ran longest together, where it has several: nanoseconds for which the longest of them ran.
     pub longest_shard_ns: u64,
-    /// See `longest_shard_ns`.
-    pub shards_ns: u64,
+    /// And for which they ran on average.
+    pub mean_shard_ns: u64,
     /// Bytes of frames that went to other processes.
     pub sent_bytes: u64,
     /// And that came from there.
