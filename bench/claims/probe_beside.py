@@ -163,7 +163,7 @@ def free_port():
 @contextlib.contextmanager
 def iperf_server():
     port = free_port()
-    with subprocess.Popen(["iperf3", "-s", "-B", "127.0.0.1", "-p", port, "--forceflush"], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(["iperf3", "-s", "-B", "127.0.0.1", "-p", port, "--forceflush"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             while "listening" not in server.stdout.readline():
                 pass

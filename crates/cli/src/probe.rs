@@ -11,7 +11,7 @@ use brambling::cluster::{
 };
 use brambling_machine::Profile;
 use brambling_machine::probes::DiskFiles;
-use brambling_machine::profile::{MeasureError, Measuring, Part, ProfileError};
+use brambling_machine::profile::{MeasureError, Measuring, ProbePart, ProfileError};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -33,8 +33,8 @@ pub(crate) struct ProbeArguments {
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Measure this alone, and keep what was measured before of the rest
-    #[arg(long, value_name = "PART[,PART]...", value_delimiter = ',', value_parser = named(Part::ALL, Part::name), conflicts_with_all = ["listen", "hosts"])]
-    only: Vec<Part>,
+    #[arg(long, value_name = "PART[,PART]...", value_delimiter = ',', value_parser = named(ProbePart::ALL, ProbePart::name), conflicts_with_all = ["listen", "hosts"])]
+    only: Vec<ProbePart>,
     /// Take orders from who probes several hosts; without an address from this machine alone
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["hosts", "json", "show"])]
     listen: Option<String>,
@@ -174,7 +174,7 @@ fn keep(measured: Profile, json: bool, streams: &mut Streams<'_>) -> Result<(), 
 
 fn measuring(arguments: &ProbeArguments) -> Measuring {
     let parts = match arguments.only.is_empty() {
-        true => Part::ALL.to_vec(),
+        true => ProbePart::ALL.to_vec(),
         false => arguments.only.clone(),
     };
     let dirs = match arguments.dirs.is_empty() {

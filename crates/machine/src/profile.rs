@@ -8,7 +8,7 @@ mod lookup;
 mod measuring;
 
 pub use cache::{ProfileError, cache_path};
-pub use measuring::{MeasureError, Measuring, Part};
+pub use measuring::{MeasureError, Measuring, ProbePart};
 
 use crate::cpu::Processor;
 use crate::isa::IsaLevel;

@@ -16,14 +16,14 @@ const WARM_UP: Duration = Duration::from_millis(100);
 
 /// What the receiver of a flow has counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Flow {
+pub struct CountedFlow {
     /// Bytes that came after the warm-up.
     pub bytes: u64,
     /// In this time.
     pub seconds: f64,
 }
 
-impl Flow {
+impl CountedFlow {
     /// Bytes per second; none where nothing came after the warm-up.
     pub fn bytes_per_s(self) -> Option<f64> {
         (self.bytes > 0 && self.seconds > 0.0).then(|| self.bytes as f64 / self.seconds)
@@ -47,7 +47,7 @@ pub fn send_for(stream: &mut TcpStream, time: Duration) -> io::Result<()> {
 ///
 /// # Errors
 /// When the connection breaks.
-pub fn receive_all(stream: &mut TcpStream) -> io::Result<Flow> {
+pub fn receive_all(stream: &mut TcpStream) -> io::Result<CountedFlow> {
     let mut block = vec![0; BLOCK_BYTES];
     let begin = Instant::now();
     let (mut counts_since, mut bytes, mut last) = (None, 0, begin);
@@ -66,7 +66,7 @@ pub fn receive_all(stream: &mut TcpStream) -> io::Result<Flow> {
         }
     }
     let seconds = counts_since.map_or(0.0, |since| (last - since).as_secs_f64());
-    Ok(Flow { bytes, seconds })
+    Ok(CountedFlow { bytes, seconds })
 }
 
 /// The congestion control that the system uses for a connection, such as "cubic".
@@ -137,8 +137,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut dialed = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut accepted = listener.accept().unwrap().0;
-        send_for(&mut dialed, Duration::ZERO).unwrap();
-        let flow = receive_all(&mut accepted).unwrap();
+        let counts = thread::spawn(move || receive_all(&mut accepted));
+        send_for(&mut dialed, WARM_UP / 10).unwrap();
+        let flow = counts.join().unwrap().unwrap();
         assert_eq!(flow.bytes_per_s(), None);
     }
 }

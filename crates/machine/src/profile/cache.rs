@@ -278,6 +278,10 @@ mod tests {
             );
         }
         let mut profile = sample();
+        profile.version = 0;
+        let answer = told(&serde_json::to_string(&profile).unwrap());
+        assert!(answer.contains("there is no version 0"), "{answer}");
+        profile.version = VERSION;
         profile.memory[0].read_bytes_per_s.figure.median = -1.0;
         let answer = told(&serde_json::to_string(&profile).unwrap());
         assert!(

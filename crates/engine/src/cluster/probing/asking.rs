@@ -1,7 +1,7 @@
 //! Orders flows between hosts: each pair by itself, then all at once, and the disks of all.
 
 use super::greeting::{Unmet, dial};
-use super::messages::{Order, Reply, hear, say};
+use super::messages::{ProbeOrder, ProbeReply, hear, say};
 use super::{ANSWER_TIME, ProbeError};
 use crate::cluster::VERSION;
 use brambling_machine::probes::settled::{Noise, ROUNDS};
@@ -35,7 +35,7 @@ struct Asked {
 }
 
 /// Flows at once: who sends to whom.
-type Step = Vec<(usize, usize)>;
+type AtOnce = Vec<(usize, usize)>;
 
 /// Measures the network between hosts on which a [`ProbeListener`](super::ProbeListener) listens, at these addresses, and the disks with which
 /// those were started, all at once. `watch` is told what is measured next and the share that is done, before each sample; if it says no, that
@@ -74,7 +74,7 @@ pub fn probe_hosts(
         pairs.extend(talk.flows(&what, at as f64 / all, step, flow)?);
     }
     pairs.sort_by_key(|it| (it.from, it.to));
-    let everyone: Step = each_to_each(hosts.len()).collect();
+    let everyone: AtOnce = each_to_each(hosts.len()).collect();
     let all_to_all = talk.flows("all to all", steps.len() as f64 / all, &everyone, FLOW.1)?;
     let disks_at_once = match with_disks {
         true => talk.disks((steps.len() + 1) as f64 / all)?,
@@ -111,7 +111,7 @@ fn each_to_each(hosts: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Each flow by itself, or as many as there are hosts, where each host sends one and receives one.
-fn steps(hosts: usize) -> Vec<Step> {
+fn steps(hosts: usize) -> Vec<AtOnce> {
     if hosts * (hosts - 1) <= ALONE_MOST {
         return each_to_each(hosts).map(|it| vec![it]).collect();
     }
@@ -133,9 +133,9 @@ impl Asked {
             stream,
             dirs: Vec::new(),
         };
-        match asked.order(&Order::Hello, Duration::ZERO)? {
-            Reply::Hello { version, dirs } if version == VERSION => asked.dirs = dirs,
-            Reply::Hello { version, .. } => {
+        match asked.order(&ProbeOrder::Hello, Duration::ZERO)? {
+            ProbeReply::Hello { version, dirs } if version == VERSION => asked.dirs = dirs,
+            ProbeReply::Hello { version, .. } => {
                 return Err(ProbeError::Version {
                     host: asked.host,
                     theirs: version,
@@ -147,14 +147,14 @@ impl Asked {
     }
 
     /// Orders something that takes some time; the answer.
-    fn order(&mut self, order: &Order, takes: Duration) -> Result<Reply, ProbeError> {
+    fn order(&mut self, order: &ProbeOrder, takes: Duration) -> Result<ProbeReply, ProbeError> {
         let mut talk = || {
             self.stream.set_read_timeout(Some(takes + ANSWER_TIME))?;
             self.stream.set_write_timeout(Some(ANSWER_TIME))?;
             say(&mut self.stream, order)?;
             hear(&mut self.stream)
         };
-        let answered: std::io::Result<Option<Reply>> = talk();
+        let answered: std::io::Result<Option<ProbeReply>> = talk();
         let why = match answered {
             Ok(Some(reply)) => return Ok(reply),
             Ok(None) => "it has ended the connection".to_owned(),
@@ -164,9 +164,9 @@ impl Asked {
         Err(ProbeError::Gone { host, why })
     }
 
-    fn strange(&self, reply: &Reply) -> ProbeError {
+    fn strange(&self, reply: &ProbeReply) -> ProbeError {
         let why = match reply {
-            Reply::Failed { why } => why.clone(),
+            ProbeReply::Failed { why } => why.clone(),
             other => format!("it answers what was not asked: {other:?}"),
         };
         let host = self.host.clone();
@@ -201,7 +201,7 @@ impl Talk<'_> {
         &mut self,
         what: &str,
         done: f64,
-        step: &Step,
+        step: &AtOnce,
         time: Duration,
     ) -> Result<Vec<PairRate>, ProbeError> {
         let noise = self.noise(TOLERANCE);
@@ -220,7 +220,7 @@ impl Talk<'_> {
     }
 
     /// What each flow of a step carries, all at once.
-    fn sample(&mut self, step: &Step, time: Duration) -> Result<Vec<f64>, ProbeError> {
+    fn sample(&mut self, step: &AtOnce, time: Duration) -> Result<Vec<f64>, ProbeError> {
         let hosts: Vec<String> = self.asked.iter().map(|it| it.host.clone()).collect();
         let order = |from: usize| {
             let to = step
@@ -229,11 +229,11 @@ impl Talk<'_> {
                 .map(|it| hosts[it.1].clone());
             let to: Vec<String> = to.collect();
             let millis = time.as_millis() as u64;
-            (!to.is_empty()).then_some(Order::Send { to, millis })
+            (!to.is_empty()).then_some(ProbeOrder::Send { to, millis })
         };
         let mut rates = vec![0.0; step.len()];
         for (from, reply) in self.at_once(order, time)? {
-            let Reply::Sent { flows, congestion } = reply else {
+            let ProbeReply::Sent { flows, congestion } = reply else {
                 return Err(self.asked[from].strange(&reply));
             };
             self.congestion[from] = congestion;
@@ -255,8 +255,8 @@ impl Talk<'_> {
         let millis = DISKS.as_millis() as u64;
         let settled = noise.settle_all(|| {
             self.go_on("disks of all hosts", done)?;
-            let mut rates = self.disk_rates(|| Order::WriteDisks { millis })?;
-            rates.extend(self.disk_rates(|| Order::ReadDisks { millis })?);
+            let mut rates = self.disk_rates(|| ProbeOrder::WriteDisks { millis })?;
+            rates.extend(self.disk_rates(|| ProbeOrder::ReadDisks { millis })?);
             Ok(rates)
         })?;
         let (writes, reads) = settled.split_at(settled.len() / 2);
@@ -281,13 +281,13 @@ impl Talk<'_> {
     }
 
     /// Of all directories of all hosts, in their order.
-    fn disk_rates(&mut self, order: impl Fn() -> Order) -> Result<Vec<f64>, ProbeError> {
+    fn disk_rates(&mut self, order: impl Fn() -> ProbeOrder) -> Result<Vec<f64>, ProbeError> {
         let with_dirs: Vec<bool> = self.asked.iter().map(|it| !it.dirs.is_empty()).collect();
         let mut rates = Vec::new();
         for (host, reply) in self.at_once(|at| with_dirs[at].then(&order), DISKS)? {
             match reply {
-                Reply::Disks { bytes_per_s } => rates.extend(bytes_per_s),
-                Reply::Failed { why } => {
+                ProbeReply::Disks { bytes_per_s } => rates.extend(bytes_per_s),
+                ProbeReply::Failed { why } => {
                     let host = self.asked[host].host.clone();
                     return Err(ProbeError::Disk { host, why });
                 }
@@ -300,9 +300,9 @@ impl Talk<'_> {
     /// Gives each host its order, all at once; the answers of those that got one.
     fn at_once(
         &mut self,
-        order: impl Fn(usize) -> Option<Order>,
+        order: impl Fn(usize) -> Option<ProbeOrder>,
         takes: Duration,
-    ) -> Result<Vec<(usize, Reply)>, ProbeError> {
+    ) -> Result<Vec<(usize, ProbeReply)>, ProbeError> {
         thread::scope(|scope| {
             let asked = self.asked.iter_mut().enumerate();
             let ordered = asked.filter_map(|(at, asked)| Some((at, asked, order(at)?)));
@@ -394,9 +394,9 @@ mod tests {
         );
         // A stranger's order is not heard.
         let mut stranger = TcpStream::connect(one.address()).unwrap();
-        say(&mut stranger, &Order::Hello).unwrap();
+        say(&mut stranger, &ProbeOrder::Hello).unwrap();
         stranger.shutdown(std::net::Shutdown::Write).unwrap();
-        assert_eq!(hear::<Reply>(&mut stranger).unwrap_or(None), None);
+        assert_eq!(hear::<ProbeReply>(&mut stranger).unwrap_or(None), None);
     }
 
     #[test]
@@ -410,7 +410,7 @@ mod tests {
             answer.starts_with(&format!("nobody can be reached at {one}: ")),
             "{answer}"
         );
-        assert!(told(&[here.clone()], 1).starts_with("a network is between two hosts"));
+        assert!(told(std::slice::from_ref(&here), 1).starts_with("a network is between two hosts"));
         assert!(
             told(&[here.clone(), here.clone()], 1).ends_with("is given twice; give each host once")
         );

@@ -4,7 +4,7 @@
 //! [`GREETING_TIME`](super::GREETING_TIME).
 
 use super::greeting::{dial, turn_away, welcome};
-use super::messages::{Order, Reply, hear, say};
+use super::messages::{ProbeOrder, ProbeReply, hear, say};
 use super::{ANSWER_TIME, FLOW_MOST, ProbeError};
 use crate::cluster::VERSION;
 use brambling_machine::network::flow::{congestion_control, receive_all, send_for};
@@ -149,7 +149,7 @@ fn talk(mut stream: TcpStream, stranger: Place) -> io::Result<()> {
     drop(stranger);
     if shared.welcome.load(Ordering::SeqCst) >= WELCOME_MOST {
         let why = format!("it has {WELCOME_MOST} connections already");
-        return say(&mut stream, &Reply::Failed { why });
+        return say(&mut stream, &ProbeReply::Failed { why });
     }
     let _place = Place::take(shared.clone(), |it| &it.welcome);
     let mut files = Vec::new();
@@ -160,7 +160,7 @@ fn talk(mut stream: TcpStream, stranger: Place) -> io::Result<()> {
             return Ok(());
         };
         let reply = match order {
-            Order::Hello => Reply::Hello {
+            ProbeOrder::Hello => ProbeReply::Hello {
                 version: VERSION.into(),
                 dirs: shared
                     .dirs
@@ -168,21 +168,23 @@ fn talk(mut stream: TcpStream, stranger: Place) -> io::Result<()> {
                     .map(|it| it.display().to_string())
                     .collect(),
             },
-            Order::Receive => {
+            ProbeOrder::Receive => {
                 stream.set_read_timeout(Some(ANSWER_TIME))?;
                 let flow = receive_all(&mut stream)?;
                 say(
                     &mut stream,
-                    &Reply::Received {
+                    &ProbeReply::Received {
                         bytes_per_s: flow.bytes_per_s(),
                     },
                 )?;
                 // The sender has ended its direction: nothing else comes.
                 return Ok(());
             }
-            Order::Send { to, millis } => send(&to, time(millis), &shared.token),
-            Order::WriteDisks { millis } => disks(write(&shared.dirs, time(millis), &mut files)),
-            Order::ReadDisks { millis } => disks(read(&mut files, time(millis))),
+            ProbeOrder::Send { to, millis } => send(&to, time(millis), &shared.token),
+            ProbeOrder::WriteDisks { millis } => {
+                disks(write(&shared.dirs, time(millis), &mut files))
+            }
+            ProbeOrder::ReadDisks { millis } => disks(read(&mut files, time(millis))),
         };
         say(&mut stream, &reply)?;
     }
@@ -194,7 +196,7 @@ fn time(millis: u64) -> Duration {
 
 // ---- flows
 
-fn send(to: &[String], time: Duration, token: &Token) -> Reply {
+fn send(to: &[String], time: Duration, token: &Token) -> ProbeReply {
     let flow = |to: &String| flow(to, time, token).map_err(|error| error.to_string());
     let flows: Vec<_> = thread::scope(|scope| {
         let flows: Vec<_> = to.iter().map(|to| scope.spawn(move || flow(to))).collect();
@@ -207,7 +209,7 @@ fn send(to: &[String], time: Duration, token: &Token) -> Reply {
         .iter()
         .find_map(|it| it.as_ref().ok())
         .map(|it| it.1.clone());
-    Reply::Sent {
+    ProbeReply::Sent {
         flows: flows.into_iter().map(|it| it.map(|it| it.0)).collect(),
         congestion: congestion.unwrap_or_default(),
     }
@@ -223,16 +225,16 @@ fn flow(to: &str, time: Duration, token: &Token) -> io::Result<(f64, String)> {
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     stream.set_read_timeout(Some(ANSWER_TIME))?;
     let congestion = congestion_control(&stream)?;
-    say(&mut stream, &Order::Receive)?;
+    say(&mut stream, &ProbeOrder::Receive)?;
     send_for(&mut stream, time)?;
     match hear(&mut stream)? {
-        Some(Reply::Received {
+        Some(ProbeReply::Received {
             bytes_per_s: Some(rate),
         }) => Ok((rate, congestion)),
-        Some(Reply::Received { bytes_per_s: None }) => Err(io::Error::other(
+        Some(ProbeReply::Received { bytes_per_s: None }) => Err(io::Error::other(
             "hardly anything came there in the time of a flow",
         )),
-        Some(Reply::Failed { why }) => Err(io::Error::other(why)),
+        Some(ProbeReply::Failed { why }) => Err(io::Error::other(why)),
         Some(_) => Err(ErrorKind::InvalidData.into()),
         None => Err(ErrorKind::UnexpectedEof.into()),
     }
@@ -240,10 +242,10 @@ fn flow(to: &str, time: Duration, token: &Token) -> io::Result<(f64, String)> {
 
 // ---- disks
 
-fn disks(measured: Result<Vec<f64>, DiskError>) -> Reply {
+fn disks(measured: Result<Vec<f64>, DiskError>) -> ProbeReply {
     match measured {
-        Ok(bytes_per_s) => Reply::Disks { bytes_per_s },
-        Err(error) => Reply::Failed {
+        Ok(bytes_per_s) => ProbeReply::Disks { bytes_per_s },
+        Err(error) => ProbeReply::Failed {
             why: error.to_string(),
         },
     }

@@ -9,7 +9,7 @@ const BYTES_MOST: usize = 1 << 16;
 
 /// What a listener is asked for.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum ProbeOrder {
     /// Who it is.
     Hello,
     /// Bytes follow, until their sender has no more: count them.
@@ -24,7 +24,7 @@ pub(super) enum Order {
 
 /// What it answers.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(super) enum ProbeReply {
     Hello {
         version: String,
         dirs: Vec<String>,
@@ -77,23 +77,23 @@ mod tests {
 
     #[test]
     fn messages_come_as_they_were_said() {
-        let order = Order::Send {
+        let order = ProbeOrder::Send {
             to: vec!["10.0.0.7:7078".into()],
             millis: 500,
         };
         let mut wire = Vec::new();
         say(&mut wire, &order).unwrap();
-        say(&mut wire, &Order::Hello).unwrap();
+        say(&mut wire, &ProbeOrder::Hello).unwrap();
         let mut wire = &wire[..];
         assert_eq!(hear(&mut wire).unwrap(), Some(order));
-        assert_eq!(hear(&mut wire).unwrap(), Some(Order::Hello));
-        assert_eq!(hear::<Order>(&mut wire).unwrap(), None);
+        assert_eq!(hear(&mut wire).unwrap(), Some(ProbeOrder::Hello));
+        assert_eq!(hear::<ProbeOrder>(&mut wire).unwrap(), None);
     }
 
     #[test]
     fn what_is_too_long_or_no_message_is_refused_before_it_takes_memory() {
-        assert!(hear::<Order>(&mut &u32::MAX.to_le_bytes()[..]).is_err());
-        assert!(hear::<Order>(&mut &[3, 0, 0, 0, b'x', b'y', b'z'][..]).is_err());
-        assert!(hear::<Order>(&mut &[3, 0, 0, 0, b'x'][..]).is_err());
+        assert!(hear::<ProbeOrder>(&mut &u32::MAX.to_le_bytes()[..]).is_err());
+        assert!(hear::<ProbeOrder>(&mut &[3, 0, 0, 0, b'x', b'y', b'z'][..]).is_err());
+        assert!(hear::<ProbeOrder>(&mut &[3, 0, 0, 0, b'x'][..]).is_err());
     }
 }

@@ -11,7 +11,7 @@ const FLOWS_MOST: usize = 16;
 
 /// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum ProbePart {
     /// Directories' disks.
     Disk,
     /// Memory in order.
@@ -24,24 +24,24 @@ pub enum Part {
     Loopback,
 }
 
-impl Part {
+impl ProbePart {
     /// All, in the order in which they are measured.
-    pub const ALL: [Part; 5] = [
-        Part::Disk,
-        Part::Memory,
-        Part::Table,
-        Part::Flops,
-        Part::Loopback,
+    pub const ALL: [ProbePart; 5] = [
+        ProbePart::Disk,
+        ProbePart::Memory,
+        ProbePart::Table,
+        ProbePart::Flops,
+        ProbePart::Loopback,
     ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Disk => "disk",
-            Part::Memory => "memory",
-            Part::Table => "table",
-            Part::Flops => "flops",
-            Part::Loopback => "loopback",
+            ProbePart::Disk => "disk",
+            ProbePart::Memory => "memory",
+            ProbePart::Table => "table",
+            ProbePart::Flops => "flops",
+            ProbePart::Loopback => "loopback",
         }
     }
 }
@@ -72,13 +72,13 @@ pub enum MeasureError {
 #[derive(Clone, Debug)]
 pub struct Measuring {
     /// The parts.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ProbePart>,
     /// Whose disks.
     pub dirs: Vec<PathBuf>,
 }
 
 /// One thing to measure.
-pub(super) enum Step {
+pub(super) enum ProbeStep {
     Disk(PathBuf),
     Memory(usize),
     Tables(Vec<usize>),
@@ -86,27 +86,29 @@ pub(super) enum Step {
     Messages(Vec<usize>),
 }
 
-impl Step {
+impl ProbeStep {
     pub(super) fn name(&self) -> String {
         match self {
-            Step::Disk(dir) => format!("disk of {}", dir.display()),
-            Step::Memory(threads) => format!("memory by {}", crate::profile::threads(*threads)),
-            Step::Tables(_) => "random access".to_owned(),
-            Step::Flops(isa, threads) => {
+            ProbeStep::Disk(dir) => format!("disk of {}", dir.display()),
+            ProbeStep::Memory(threads) => {
+                format!("memory by {}", crate::profile::threads(*threads))
+            }
+            ProbeStep::Tables(_) => "random access".to_owned(),
+            ProbeStep::Flops(isa, threads) => {
                 format!("flops of {isa} by {}", crate::profile::threads(*threads))
             }
-            Step::Messages(_) => "loopback".to_owned(),
+            ProbeStep::Messages(_) => "loopback".to_owned(),
         }
     }
 
     /// About what it takes on a calm machine, in seconds.
     pub(super) fn weight(&self) -> f64 {
         match self {
-            Step::Disk(_) => 14.0,
-            Step::Memory(_) => 3.0,
-            Step::Tables(threads) => 3.0 + 1.2 * threads.len() as f64,
-            Step::Flops(..) => 0.2,
-            Step::Messages(flows) => 3.5 * flows.len() as f64,
+            ProbeStep::Disk(_) => 14.0,
+            ProbeStep::Memory(_) => 3.0,
+            ProbeStep::Tables(threads) => 3.0 + 1.2 * threads.len() as f64,
+            ProbeStep::Flops(..) => 0.2,
+            ProbeStep::Messages(flows) => 3.5 * flows.len() as f64,
         }
     }
 }
@@ -115,7 +117,7 @@ impl Step {
 ///
 /// # Errors
 /// When a directory cannot be written to.
-pub(super) fn steps(what: &Measuring) -> Result<Vec<Step>, MeasureError> {
+pub(super) fn steps(what: &Measuring) -> Result<Vec<ProbeStep>, MeasureError> {
     let threads = cpu::Processor::read()
         .map_err(MeasureError::Machine)?
         .default_threads();
@@ -126,24 +128,24 @@ pub(super) fn steps(what: &Measuring) -> Result<Vec<Step>, MeasureError> {
     parts.dedup();
     for part in parts {
         match part {
-            Part::Disk => {
+            ProbePart::Disk => {
                 for dir in &what.dirs {
                     // The last directory is not to be refused when the first ones have been measured.
                     DiskFiles::create(dir, 1, 1 << 20)?;
                 }
-                steps.extend(what.dirs.iter().cloned().map(Step::Disk));
+                steps.extend(what.dirs.iter().cloned().map(ProbeStep::Disk));
             }
-            Part::Memory => steps.extend(counts.iter().copied().map(Step::Memory)),
-            Part::Table => steps.push(Step::Tables(counts.clone())),
-            Part::Flops => {
+            ProbePart::Memory => steps.extend(counts.iter().copied().map(ProbeStep::Memory)),
+            ProbePart::Table => steps.push(ProbeStep::Tables(counts.clone())),
+            ProbePart::Flops => {
                 let available = IsaLevel::ALL.into_iter().filter(|it| it.is_available());
                 for isa in available {
-                    steps.extend(counts.iter().map(|&threads| Step::Flops(isa, threads)));
+                    steps.extend(counts.iter().map(|&threads| ProbeStep::Flops(isa, threads)));
                 }
             }
-            Part::Loopback => {
+            ProbePart::Loopback => {
                 let flows = counts.iter().copied().filter(|&it| it <= FLOWS_MOST);
-                steps.push(Step::Messages(flows.collect()));
+                steps.push(ProbeStep::Messages(flows.collect()));
             }
         }
     }
