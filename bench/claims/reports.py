@@ -29,11 +29,12 @@ TURNS = 30
 
 
 @contextlib.contextmanager
-def workers(*options):
-    """Two workers of one thread, in use."""
+def workers(**settings):
+    """Two workers of one thread, in use. Settings are theirs."""
     with tempfile.TemporaryDirectory() as state, contextlib.ExitStack() as stack:
-        os.environ["XDG_STATE_HOME"] = state
-        start = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0", *options)
+        os.environ.update(XDG_STATE_HOME=state, **settings)
+        stack.callback(lambda: [os.environ.pop(name) for name in settings])
+        start = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0")
         process, address = stack.enter_context(running(Path(state), *start))
         with br.connect(address) as cluster:
             yield process, cluster
@@ -102,13 +103,13 @@ def parts():
     return largest
 
 
-def compiled(name, partitions, turns, kernel):
-    """A program of one numba kernel, and a sum of all partitions after each turn."""
-    p = br.Program(name)
-    x = p.dataset("x", value=np.ones(4), partitions=partitions)
+def rounds(turns, rows, kernel):
+    """A program that sums what a kernel of machine code says of each block, again and again."""
+    p = br.Program(kernel.__name__)
+    samples = p.load(rows)
     with p.loop(turns):
-        p.update(x, kernel)
-    p.keep(x)
+        total = p.reduce("sum", p.map(kernel, samples))
+    p.keep(total)
     return p.run(threads=2).report
 
 
@@ -116,24 +117,17 @@ def slow_shard():
     import numba
 
     @numba.njit
-    def uneven(x):
-        # The first partition has a value of its own.
-        for _ in range(40_000_000 if x[0] == 7.0 else 1_000_000):
-            x[1] += 1e-9 * x[0]
-        return x
+    def uneven(block):
+        # The first block takes five times as long as all others together.
+        total = 0.0
+        for _ in range(16_000 if block[0] == 1.0 else 50):
+            for value in block:
+                total += value * total
+        return total
 
-    p = br.Program("slow shard")
-    x = p.dataset("x", value=np.ones(4), partitions=8)
-
-    def begin(x, ctx):
-        return np.full(4, 7.0 if ctx.partition == 0 else 1.0)
-
-    p.update(x, begin)
-    with p.loop(8):
-        p.update(x, uneven)
-        p.reduce("sum", x)
-    p.keep(x)
-    return p.run(threads=2).report
+    rows = np.zeros(64 * 4_096)
+    rows[0] = 1.0
+    return rounds(8, rows, uneven)
 
 
 @contextlib.contextmanager
@@ -169,18 +163,18 @@ def tiny_shards():
     import numba
 
     @numba.njit
-    def tiny(x):
-        x[0] += 1.0
-        return x
+    def tiny(block):
+        return block[0]
 
-    return compiled("tiny shards", 64, 20_000, tiny)
+    return rounds(3_000, np.ones(64 * 4_096), tiny)
 
 
 def memory():
-    with tempfile.TemporaryDirectory() as spill, workers("--memory", "48MB", "--spill", spill):
+    """Rows that go to other partitions, with room for themselves and little else."""
+    with tempfile.TemporaryDirectory() as spill, workers(BRAMBLING_MEMORY="82MB", BRAMBLING_SPILL=spill):
         p = br.Program("shuffle")
-        rows = p.load(np.random.default_rng(4).standard_normal((1_000_000, 4)))
-        del rows
+        rows = p.load(np.random.default_rng(4).integers(0, 1 << 20, (2_000_000, 4)).astype(float))
+        p.keep(p.map(len, p.shuffle(rows, key=0, partitions=64)))
         return p.run().report
 
 

@@ -27,6 +27,8 @@ const MOSTLY_PYTHON: f64 = 0.5;
 const BUSY_CALLER: f64 = 0.3;
 /// And how little the pool's threads do meanwhile.
 const IDLE_POOL: f64 = 0.5;
+/// A part of the budget that is worth a word when it was spilled, however fast that went.
+const SPILLED_MUCH: f64 = 0.25;
 /// A disk that is no faster than this beside those of the others is named slow.
 const SLOW_DISK: f64 = 0.6;
 /// The network is the cause of waiting when what was sent takes it this much of the wait.
@@ -131,7 +133,12 @@ fn pool_that_waits_for_its_caller(report: &Report) -> Option<f64> {
 
 fn memory(report: &Report) -> Found {
     let lost = |worker: &WorkerReport| worker.shares.memory + worker.shares.spilling;
-    let short = |worker: &&WorkerReport| worker.budget_bytes > 0 && lost(worker) >= WORTH_LITTLE;
+    let spilled_much = |worker: &WorkerReport| {
+        worker.spilled_bytes as f64 >= SPILLED_MUCH * worker.budget_bytes as f64
+    };
+    let short = |worker: &&WorkerReport| {
+        worker.budget_bytes > 0 && (lost(worker) >= WORTH_LITTLE || spilled_much(worker))
+    };
     let worker = report
         .workers
         .iter()

@@ -39,6 +39,8 @@ pub(super) struct Book {
     waited: PartTimes,
     /// Nanoseconds in kernels, by stage.
     kernels: Box<[u64]>,
+    /// Nanoseconds of slices, by the shard's number: each has its part of what several took together.
+    shards: Box<[u64]>,
     works: Box<[Work]>,
     sample: TimedSample,
     /// Of the time of slices of short tasks, which part each stage's kernels took.
@@ -118,8 +120,8 @@ impl TimedSample {
 }
 
 impl Book {
-    /// Of a program of so many stages, for a job that began then.
-    pub(super) fn new(begun: Instant, stages: usize) -> Book {
+    /// Of a program of so many stages and shards, for a job that began then.
+    pub(super) fn new(begun: Instant, (stages, shards): (usize, usize)) -> Book {
         Book {
             until: begun,
             last_task: None,
@@ -127,6 +129,7 @@ impl Book {
             least_ns: MOMENT_NS,
             waited: [0; PARTS],
             kernels: vec![0; stages].into(),
+            shards: vec![0; shards].into(),
             works: vec![Work::default(); stages].into(),
             sample: TimedSample {
                 ns: vec![0; stages].into(),
@@ -156,8 +159,9 @@ impl Book {
         self.waited[part as usize] += self.pass(now);
     }
 
-    /// The time until now was for slices, in which so many tasks ended. What was timed of them is in the sample, when they were sampled.
-    pub(super) fn ran(&mut self, now: Instant, tasks: u64) {
+    /// The time until now was for slices of these shards, in which so many tasks ended. What was timed of them is in the sample, when they
+    /// were sampled.
+    pub(super) fn ran(&mut self, now: Instant, tasks: u64, shards: &[u32]) {
         let waited = std::mem::replace(&mut self.waited, [0; PARTS]);
         if waited.iter().any(|ns| *ns > 0) {
             self.add(BookedMoment {
@@ -166,6 +170,9 @@ impl Book {
             });
         }
         let ns = self.pass(now);
+        for number in shards {
+            self.shards[*number as usize] += ns / shards.len() as u64;
+        }
         self.last_task = Some(now);
         let inside = inside::take();
         let mut moment = BookedMoment {
@@ -295,6 +302,10 @@ impl Book {
         &self.kernels
     }
 
+    pub(super) fn shards(&self) -> &[u64] {
+        &self.shards
+    }
+
     pub(super) fn works(&self) -> &[Work] {
         &self.works
     }
@@ -344,11 +355,11 @@ mod tests {
     #[test]
     fn every_nanosecond_is_somewhere_and_waiting_for_the_end_is_for_stragglers() {
         let begun = Instant::now();
-        let mut book = Book::new(begun, 2);
+        let mut book = Book::new(begun, (2, 2));
         book.wait(begun + MS, TimePart::Startup);
-        book.ran(begun + 3 * MS, 5);
+        book.ran(begun + 3 * MS, 5, &[0]);
         book.wait(begun + 4 * MS, TimePart::Exchange);
-        book.ran(begun + 5 * MS, 1);
+        book.ran(begun + 5 * MS, 1, &[0]);
         book.wait(begun + 9 * MS, TimePart::Exchange);
         let parts = parts(&book, begun + 10 * MS);
         assert_eq!(parts.iter().sum::<u64>(), 10_000_000);
@@ -366,14 +377,15 @@ mod tests {
     #[test]
     fn slices_of_short_tasks_are_like_the_last_sample() {
         let begun = Instant::now();
-        let mut book = Book::new(begun, 3);
+        let mut book = Book::new(begun, (3, 2));
         // As if half of a slice had gone to stage 2.
         book.sample.ns[2] = 500_000;
         book.sample.touched.push(2);
         book.sample.calls = 1;
         book.sample.is_short = true;
-        book.ran(begun + MS, 1);
-        book.ran(begun + 3 * MS, 7);
+        book.ran(begun + MS, 1, &[0]);
+        book.ran(begun + 3 * MS, 7, &[0, 1]);
+        assert_eq!(book.shards(), [2_000_000, 1_000_000]);
         let kernels = book.kernels()[2];
         assert!((1_490_000..1_510_000).contains(&kernels), "{kernels}");
         assert!(book.is_due(begun + 2 * MS) && !book.is_due(begun + MS));
@@ -382,8 +394,8 @@ mod tests {
     #[test]
     fn a_thread_that_left_late_has_the_time_of_the_job() {
         let begun = Instant::now();
-        let mut book = Book::new(begun, 1);
-        book.ran(begun + 5 * MS, 1);
+        let mut book = Book::new(begun, (1, 1));
+        book.ran(begun + 5 * MS, 1, &[0]);
         book.wait(begun + 9 * MS, TimePart::Exchange);
         for ms in [8, 4] {
             let sum: u64 = parts(&book, begun + ms * MS).iter().sum();
@@ -394,10 +406,10 @@ mod tests {
     #[test]
     fn moments_are_bounded_and_lose_no_time() {
         let begun = Instant::now();
-        let mut book = Book::new(begun, 1);
+        let mut book = Book::new(begun, (1, 1));
         let steps = 3 * MOMENTS_MAX as u32;
         for step in 1..=steps {
-            book.ran(begun + step * MS, 1);
+            book.ran(begun + step * MS, 1, &[0]);
         }
         let end = begun + steps * MS;
         assert!(book.close(end).len() <= MOMENTS_MAX);

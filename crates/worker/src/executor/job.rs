@@ -59,8 +59,6 @@ pub(super) struct LoadedShard {
     /// What runs, for whoever must say where it went wrong.
     pub(super) running: Option<Position>,
     pub(super) meter: Meter,
-    /// How long it ran here: a sample where tasks are short, as [`Meter`] has it.
-    pub(super) ran_ns: u64,
     pub(super) done: bool,
     /// Its tasks that will be called again and keep something meanwhile.
     pub(super) open: Vec<OpenStreamTask>,

@@ -73,6 +73,8 @@ pub(super) struct JobThread<'a> {
     missing: Vec<MissingSource<'a>>,
     /// While it works.
     book: Option<Box<Book>>,
+    /// Whose slices those were.
+    ran: [u32; SLICES_UNREAD as usize],
     /// Tasks that ended since the clock was last read.
     untold_tasks: u64,
     /// Whether the next slice of short tasks is to be sampled.
@@ -102,6 +104,7 @@ impl<'a> JobThread<'a> {
             watches: Watches::default(),
             missing: Vec::new(),
             book: None,
+            ran: [0; SLICES_UNREAD as usize],
             untold_tasks: 0,
             is_due: true,
         }
@@ -347,6 +350,7 @@ impl<'a> JobThread<'a> {
         };
         let (tasks, failure) = (slice.tasks, slice.failure);
         self.thread_state.current.store(NONE, Ordering::Relaxed);
+        self.ran[self.slices as usize] = number;
         self.slices += 1;
         self.untold_tasks += u64::from(tasks);
         count(&self.thread_state.tally.tasks, u64::from(tasks));
@@ -377,7 +381,6 @@ impl<'a> JobThread<'a> {
     ) {
         let alone = self.slices == 1;
         let took_ns = self.read_clock();
-        body.ran_ns += took_ns;
         // If slices were timed together, nobody knows which was the long one: the share stays.
         // And timing calls took longer than short tasks do.
         if (alone || tasks >= TIMED_TASKS) && !is_sample {

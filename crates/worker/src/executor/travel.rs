@@ -114,7 +114,6 @@ pub(super) fn unpack(
     }
     let body = LoadedShard {
         meter: Meter::new(shard.entered()),
-        ran_ns: 0,
         shard,
         weights: Weights::of(&cells),
         cells,

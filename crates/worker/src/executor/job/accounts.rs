@@ -32,12 +32,20 @@ impl Job {
     fn tell_shards(&mut self, ledger: &mut JobLedger) {
         // Of each group here: shards, nanoseconds of all of them, and of the longest.
         let mut groups = vec![(0u32, 0u64, 0u64); self.plan.codes.len()];
-        for resident in &mut self.residents {
-            if let Some(body) = resident.body.get_mut() {
+        let mut ran = vec![0u64; self.residents.len()];
+        for book in &self.books {
+            if let Some(book) = &*held::lock(book) {
+                ran.iter_mut()
+                    .zip(book.shards())
+                    .for_each(|(sum, ns)| *sum += ns);
+            }
+        }
+        for (resident, ns) in self.residents.iter_mut().zip(ran) {
+            if resident.body.get_mut().is_some() {
                 let (shards, sum, longest) = &mut groups[resident.group.index()];
                 *shards += 1;
-                *sum += body.ran_ns;
-                *longest = body.ran_ns.max(*longest);
+                *sum += ns;
+                *longest = ns.max(*longest);
             }
         }
         ledger.shards = groups.iter().map(|(shards, ..)| shards).sum();

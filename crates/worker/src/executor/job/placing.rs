@@ -244,7 +244,6 @@ impl Job {
             slice_tasks: 1,
             running: None,
             meter: Meter::new(0),
-            ran_ns: 0,
             done: false,
             open: Vec::new(),
         })

@@ -11,8 +11,9 @@ impl JobThread<'_> {
     /// The thread begins to work for the job, at the time that it has just read.
     pub(super) fn open_book(&mut self) {
         let kept = held::lock(&self.job.books[self.me as usize]).take();
-        let stages = self.job.plan.program.spec().stages.len();
-        let book = kept.unwrap_or_else(|| Box::new(Book::new(self.job.asked, stages)));
+        let job = self.job;
+        let sizes = (job.plan.program.spec().stages.len(), job.residents.len());
+        let book = kept.unwrap_or_else(|| Box::new(Book::new(job.asked, sizes)));
         let book = self.book.insert(book);
         let part = match self.job.started.get() {
             None => TimePart::Startup,
@@ -44,7 +45,7 @@ impl JobThread<'_> {
             return;
         };
         match has_run {
-            true => book.ran(now, tasks),
+            true => book.ran(now, tasks, &self.ran[..self.slices as usize]),
             false => book.wait(now, part),
         }
         self.is_due = book.is_due(now);
