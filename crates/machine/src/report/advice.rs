@@ -151,6 +151,14 @@ fn memory(report: &Report) -> Found {
     );
     let went = match (spilled, worker.shares.memory >= WORTH_LITTLE) {
         (0, _) => waited,
+        _ if lost(worker) < WORTH_LITTLE => {
+            let by = if report.worker_count > 1 {
+                format!(" by worker {}", worker.name)
+            } else {
+                String::new()
+            };
+            format!("{} were spilled{by}", bytes(spilled as f64))
+        }
         (_, true) => format!(
             "{waited}, and {} into spilling {}",
             percent(worker.shares.spilling),

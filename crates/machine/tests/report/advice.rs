@@ -321,6 +321,20 @@ fn a_budget_that_shards_wait_for() {
 }
 
 #[test]
+fn a_budget_of_which_much_was_spilled_fast() {
+    let mut ledger = made::healthy(2, 4, 400);
+    ledger.workers[1].budget_bytes = 1_000_000_000;
+    ledger.workers[1].spilled_bytes = 240_000_000;
+    assert_eq!(advice(ledger.clone(), &made::roofs()), []);
+    ledger.workers[1].spilled_bytes = 260_000_000;
+    check(
+        ledger,
+        Cause::Memory,
+        &["260 MB were spilled by worker w2: its memory budget of 954 MB is too small"],
+    );
+}
+
+#[test]
 fn a_disk_that_is_waited_for() {
     let mut ledger = made::healthy(1, 4, 400);
     lost(&mut ledger, 0.3, |parts| &mut parts.disk);
