@@ -159,9 +159,9 @@ def probed(command, folder, part, *arguments):
 
 
 def fio(folder, rate, mode, *arguments):
-    """One run with the streams and blocks of a rate of ours: bytes per second."""
+    """One run with the streams and blocks of a rate of ours, each stream from one buffer as ours: bytes per second."""
     told = output(
-        "fio", "--name=probe", f"--directory={folder}", "--ioengine=psync", "--thread", "--group_reporting", "--fallocate=none",
+        "fio", "--name=probe", f"--directory={folder}", "--ioengine=psync", "--thread", "--group_reporting", "--fallocate=none", "--scramble_buffers=0",
         "--output-format=json", f"--direct={int(mode == 'direct')}", "--invalidate=1", f"--bs={rate['block_bytes']}",
         f"--numjobs={rate['streams']}", f"--size={rate['file_bytes']}", *arguments)
     # Warnings may come first.

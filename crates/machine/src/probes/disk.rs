@@ -182,16 +182,21 @@ impl DiskFiles {
         Ok(each / block * block)
     }
 
+    /// One for each stream, made before a time is taken.
+    fn blocks(&self) -> Vec<Block> {
+        let seeds = 1..=self.files.len() as u64;
+        seeds.map(|seed| block(self.block_bytes, seed)).collect()
+    }
+
     /// Writes all files from their beginning, all streams at once, and syncs them; bytes per second of all together.
     ///
     /// # Errors
     /// When the disk is full, or fails.
     pub fn write(&mut self, limit: DiskLimit) -> Result<f64, DiskError> {
         let (block_bytes, mode) = (self.block_bytes, self.mode);
+        let mut blocks = self.blocks();
         let begin = Instant::now();
-        let written = each(&mut self.files, |stream, (file, bytes)| {
-            let (memory, at) = block(block_bytes, stream as u64 + 1);
-            let block = &memory[at..at + block_bytes];
+        let written = each(&mut self.files, &mut blocks, |block, (file, bytes)| {
             *bytes = 0;
             while *bytes < limit.file_bytes && (*bytes == 0 || begin.elapsed() < limit.time) {
                 file.write_all_at(block, *bytes)?;
@@ -225,10 +230,9 @@ impl DiskFiles {
             assert!(*bytes > 0, "files are written before they are read");
             forget(file).map_err(|it| DiskError::of(&self.dir, "read", it.into()))?;
         }
+        let mut blocks = self.blocks();
         let begin = Instant::now();
-        let read = each(&mut self.files, |_, (file, bytes)| {
-            let (mut memory, at) = block(block_bytes, 0);
-            let block = &mut memory[at..at + block_bytes];
+        let read = each(&mut self.files, &mut blocks, |block, (file, bytes)| {
             let (mut read, mut from) = (0, 0);
             while read == 0 || begin.elapsed() < time {
                 if from == *bytes {
@@ -247,17 +251,24 @@ impl DiskFiles {
     }
 }
 
-/// Calls `work` for each stream on a thread of its own; the sum of their bytes.
+/// Memory, and the aligned block that begins in it.
+type Block = (Vec<u8>, usize);
+
+/// Calls `work` for each stream, with its block, on a thread of its own; the sum of their bytes.
 fn each(
     files: &mut [(File, u64)],
-    work: impl Fn(usize, &mut (File, u64)) -> io::Result<u64> + Sync,
+    blocks: &mut [Block],
+    work: impl Fn(&mut [u8], &mut (File, u64)) -> io::Result<u64> + Sync,
 ) -> io::Result<u64> {
     let work = &work;
     let first_error = Mutex::new(None);
     let bytes = thread::scope(|scope| {
-        let streams = files.iter_mut().enumerate();
+        let streams = blocks.iter_mut().zip(files);
         let threads: Vec<_> = streams
-            .map(|(stream, file)| scope.spawn(move || work(stream, file)))
+            .map(|((memory, at), file)| {
+                let block = &mut memory[*at..];
+                scope.spawn(move || work(block, file))
+            })
             .collect();
         let joined = threads
             .into_iter()
@@ -271,8 +282,8 @@ fn each(
     }
 }
 
-/// Memory for a block, and where in it the block begins: aligned, and filled with bytes that no disk makes smaller.
-fn block(bytes: usize, seed: u64) -> (Vec<u8>, usize) {
+/// A block: aligned, and filled with bytes that no disk makes smaller.
+fn block(bytes: usize, seed: u64) -> Block {
     let mut memory = vec![0u8; bytes + ALIGNMENT];
     let at = memory.as_ptr().align_offset(ALIGNMENT);
     let mut state = seed;
@@ -283,6 +294,7 @@ fn block(bytes: usize, seed: u64) -> (Vec<u8>, usize) {
         // The lower bits of this generator repeat soon.
         word.copy_from_slice(&(state ^ state >> 33).to_le_bytes());
     }
+    memory.truncate(at + bytes);
     (memory, at)
 }
 
@@ -334,6 +346,16 @@ mod tests {
         assert!(files.read(Duration::from_millis(5)).unwrap() > 0.0);
         // While the files are open, too: a process that is killed leaves nothing.
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_filesystem_without_direct_access_is_synced_and_read_cold() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut files = DiskFiles::create(dir.path(), 1, 1 << 20).unwrap();
+        files.files = vec![(tempfile::tempfile_in(dir.path()).unwrap(), 0)];
+        files.mode = DiskMode::Cold;
+        assert!(files.write(SMALL).unwrap() > 0.0);
+        assert!(files.read(Duration::from_millis(20)).unwrap() > 0.0);
     }
 
     #[test]

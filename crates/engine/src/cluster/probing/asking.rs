@@ -34,6 +34,16 @@ struct Asked {
     dirs: Vec<String>,
 }
 
+/// How long samples take.
+#[derive(Clone, Copy)]
+struct SampleTimes {
+    /// A flow, at least and at most.
+    flow: (Duration, Duration),
+    disks: Duration,
+    /// No repetition begins after this time.
+    repeats: Duration,
+}
+
 /// Flows at once: who sends to whom.
 type AtOnce = Vec<(usize, usize)>;
 
@@ -48,6 +58,20 @@ pub fn probe_hosts(
     token: &Token,
     watch: &mut dyn FnMut(&str, f64) -> bool,
 ) -> Result<NetworkRates, ProbeError> {
+    let times = SampleTimes {
+        flow: FLOW,
+        disks: DISKS,
+        repeats: REPEATS_TIME,
+    };
+    probe_for(times, hosts, token, watch)
+}
+
+fn probe_for(
+    times: SampleTimes,
+    hosts: &[String],
+    token: &Token,
+    watch: &mut dyn FnMut(&str, f64) -> bool,
+) -> Result<NetworkRates, ProbeError> {
     let addresses = addresses(hosts)?;
     let mut asked = Vec::new();
     for (host, at) in hosts.iter().zip(addresses) {
@@ -57,13 +81,14 @@ pub fn probe_hosts(
         congestion: vec![String::new(); asked.len()],
         asked,
         begin: Instant::now(),
+        times,
         watch,
     };
     let steps = steps(hosts.len());
     let with_disks = talk.asked.iter().any(|it| !it.dirs.is_empty());
     let all = (steps.len() + 1 + usize::from(with_disks)) as f64;
     let per_step = PAIRS_TIME / (steps.len() * ROUNDS) as u32;
-    let flow = per_step.clamp(FLOW.0, FLOW.1);
+    let flow = per_step.clamp(times.flow.0, times.flow.1);
     let mut pairs = Vec::new();
     for (at, step) in steps.iter().enumerate() {
         let (from, to) = step[0];
@@ -75,7 +100,12 @@ pub fn probe_hosts(
     }
     pairs.sort_by_key(|it| (it.from, it.to));
     let everyone: AtOnce = each_to_each(hosts.len()).collect();
-    let all_to_all = talk.flows("all to all", steps.len() as f64 / all, &everyone, FLOW.1)?;
+    let all_to_all = talk.flows(
+        "all to all",
+        steps.len() as f64 / all,
+        &everyone,
+        times.flow.1,
+    )?;
     let disks_at_once = match with_disks {
         true => talk.disks((steps.len() + 1) as f64 / all)?,
         false => Vec::new(),
@@ -178,6 +208,7 @@ struct Talk<'w> {
     asked: Vec<Asked>,
     congestion: Vec<String>,
     begin: Instant,
+    times: SampleTimes,
     watch: &'w mut dyn FnMut(&str, f64) -> bool,
 }
 
@@ -185,7 +216,7 @@ impl Talk<'_> {
     fn noise(&self, tolerance: f64) -> Noise {
         Noise {
             tolerance,
-            repeats_until: self.begin + REPEATS_TIME,
+            repeats_until: self.begin + self.times.repeats,
             ends: self.begin + TIME_MOST,
         }
     }
@@ -252,7 +283,7 @@ impl Talk<'_> {
 
     fn disks(&mut self, done: f64) -> Result<Vec<HostDisk>, ProbeError> {
         let noise = self.noise(DISK_TOLERANCE);
-        let millis = DISKS.as_millis() as u64;
+        let millis = self.times.disks.as_millis() as u64;
         let settled = noise.settle_all(|| {
             self.go_on("disks of all hosts", done)?;
             let mut rates = self.disk_rates(|| ProbeOrder::WriteDisks { millis })?;
@@ -284,7 +315,8 @@ impl Talk<'_> {
     fn disk_rates(&mut self, order: impl Fn() -> ProbeOrder) -> Result<Vec<f64>, ProbeError> {
         let with_dirs: Vec<bool> = self.asked.iter().map(|it| !it.dirs.is_empty()).collect();
         let mut rates = Vec::new();
-        for (host, reply) in self.at_once(|at| with_dirs[at].then(&order), DISKS)? {
+        let time = self.times.disks;
+        for (host, reply) in self.at_once(|at| with_dirs[at].then(&order), time)? {
             match reply {
                 ProbeReply::Disks { bytes_per_s } => rates.extend(bytes_per_s),
                 ProbeReply::Failed { why } => {
@@ -320,113 +352,4 @@ impl Talk<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::ProbeListener;
-    use super::*;
-    use std::collections::BTreeSet;
-
-    fn listen(token: u8, dirs: &[&std::path::Path]) -> ProbeListener {
-        let dirs = dirs.iter().map(|it| it.to_path_buf()).collect();
-        ProbeListener::start(
-            "127.0.0.1:0".parse().unwrap(),
-            Token::new([token; 32]),
-            dirs,
-        )
-        .unwrap()
-    }
-
-    fn told(hosts: &[String], token: u8) -> String {
-        let probed = probe_hosts(hosts, &Token::new([token; 32]), &mut |_, _| true);
-        probed.unwrap_err().to_string()
-    }
-
-    #[test]
-    fn every_pair_has_its_turn_and_no_host_two_at_once() {
-        for hosts in [2, 3, 6, 7, 16] {
-            let steps = steps(hosts);
-            let all: BTreeSet<_> = steps.iter().flatten().copied().collect();
-            assert_eq!(all, each_to_each(hosts).collect());
-            assert_eq!(steps.iter().map(Vec::len).sum::<usize>(), all.len());
-            for step in steps {
-                let senders: BTreeSet<_> = step.iter().map(|it| it.0).collect();
-                let receivers: BTreeSet<_> = step.iter().map(|it| it.1).collect();
-                assert_eq!((senders.len(), receivers.len()), (step.len(), step.len()));
-            }
-        }
-    }
-
-    #[test]
-    fn two_hosts_are_measured_in_both_directions_with_their_disks() {
-        let (one, other) = (listen(1, &[&std::env::temp_dir()]), listen(1, &[]));
-        let hosts = [&one, &other].map(|it| it.address().to_string());
-        let mut shares = Vec::new();
-        let found = probe_hosts(&hosts, &Token::new([1; 32]), &mut |_, share| {
-            shares.push(share);
-            true
-        });
-        let found = found.unwrap();
-        assert!(shares.is_sorted() && shares[0] == 0.0);
-        let ends: Vec<_> = found.pairs.iter().map(|it| (it.from, it.to)).collect();
-        assert_eq!(ends, [(0, 1), (1, 0)]);
-        assert!(
-            found
-                .pairs
-                .iter()
-                .chain(&found.all_to_all)
-                .all(|it| it.bytes_per_s.median() > 1e6)
-        );
-        assert_eq!((found.all_to_all.len(), found.disks_at_once.len()), (2, 1));
-        assert!(found.congestion.iter().all(|it| !it.is_empty()));
-        assert!(found.disks_at_once[0].read_bytes_per_s.median() > 0.0);
-    }
-
-    #[test]
-    fn whoever_has_another_token_is_told() {
-        let (one, other) = (listen(1, &[]), listen(2, &[]));
-        let hosts = [&one, &other].map(|it| it.address().to_string());
-        let answer = told(&hosts, 1);
-        assert!(
-            answer.starts_with(&format!(
-                "{} does not take part: it has another token; ",
-                hosts[1]
-            )),
-            "{answer}"
-        );
-        // A stranger's order is not heard.
-        let mut stranger = TcpStream::connect(one.address()).unwrap();
-        say(&mut stranger, &ProbeOrder::Hello).unwrap();
-        stranger.shutdown(std::net::Shutdown::Write).unwrap();
-        assert_eq!(hear::<ProbeReply>(&mut stranger).unwrap_or(None), None);
-    }
-
-    #[test]
-    fn hosts_that_cannot_be_probed_are_named_with_the_way_out() {
-        let one = listen(1, &[]).address().to_string();
-        // It is gone by now.
-        let living = listen(1, &[]);
-        let here = living.address().to_string();
-        let answer = told(&[here.clone(), one.clone()], 1);
-        assert!(
-            answer.starts_with(&format!("nobody can be reached at {one}: ")),
-            "{answer}"
-        );
-        assert!(told(std::slice::from_ref(&here), 1).starts_with("a network is between two hosts"));
-        assert!(
-            told(&[here.clone(), here.clone()], 1).ends_with("is given twice; give each host once")
-        );
-        assert!(told(&[here, "nowhere".into()], 1).starts_with("`nowhere` is no address; "));
-    }
-
-    #[test]
-    fn whoever_has_had_enough_is_heard() {
-        let (one, other) = (listen(1, &[]), listen(1, &[]));
-        let hosts = [&one, &other].map(|it| it.address().to_string());
-        let mut asked = 0;
-        let stopped = probe_hosts(&hosts, &Token::new([1; 32]), &mut |_, _| {
-            asked += 1;
-            asked < 2
-        });
-        assert!(matches!(stopped, Err(ProbeError::Interrupted)));
-        assert_eq!(asked, 2);
-    }
-}
+mod tests;
