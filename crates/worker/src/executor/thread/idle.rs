@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// second is a system call for each other worker.
 const POLLED_SPINS: u32 = 8;
 
-/// Polls of an idle thread after which what it has run is accounted for: some hundred nanoseconds.
-const WAITED_SPINS: u32 = 4;
+/// Polls of an idle thread after which what it has run is accounted for: some hundreds of nanoseconds, in which an iteration over few shards is done.
+const WAITED_SPINS: u32 = 16;
 
 impl<'a> JobThread<'a> {
     /// Polls for mail and marks, then steals, then sleeps.
