@@ -12,7 +12,10 @@ impl Report {
     pub fn of(ledger: Ledger) -> Report {
         let threads = threads(&ledger);
         match Profile::cached() {
-            Ok(Some(profile)) => Report::new(ledger, &Roofs::of(&profile, threads)),
+            Ok(Some(profile)) => {
+                let roofs = Roofs::of(&profile, threads, is_on_one_host(&ledger));
+                Report::new(ledger, &roofs)
+            }
             Ok(None) => Report::new(ledger, &Roofs::default()),
             Err(error) => {
                 let mut report = Report::new(ledger, &Roofs::default());
@@ -24,8 +27,9 @@ impl Report {
 }
 
 impl Roofs {
-    /// What a probed machine does with so many threads.
-    pub fn of(profile: &Profile, threads: usize) -> Roofs {
+    /// What a probed machine does with so many threads. Workers on one host talk as its processes do; those on several, as hosts do where
+    /// those were probed.
+    pub fn of(profile: &Profile, threads: usize, is_on_one_host: bool) -> Roofs {
         let mut sizes: Vec<u64> = profile.tables.iter().map(|it| it.table_bytes).collect();
         sizes.dedup();
         let random = sizes.into_iter().filter_map(|table_bytes| {
@@ -36,6 +40,10 @@ impl Roofs {
             })
         });
         let best = |rate: fn(&BestDisk) -> f64| profile.disks.iter().map(rate).reduce(f64::max);
+        let between = match is_on_one_host {
+            true => None,
+            false => profile.network_bytes_per_s(),
+        };
         Roofs {
             probed: true,
             memory_read_bytes_per_s: profile.memory_read_bytes_per_s(threads),
@@ -44,9 +52,7 @@ impl Roofs {
             flops_per_s: profile.flops_per_s(IsaLevel::detect(), threads),
             disk_read_bytes_per_s: best(|disk| disk.read.bytes_per_s.median()),
             disk_write_bytes_per_s: best(|disk| disk.write.bytes_per_s.median()),
-            network_bytes_per_s: profile
-                .network_bytes_per_s()
-                .or_else(|| profile.loopback_bytes_per_s(1)),
+            network_bytes_per_s: between.or_else(|| profile.loopback_bytes_per_s(1)),
         }
     }
 }
@@ -55,4 +61,38 @@ impl Roofs {
 fn threads(ledger: &Ledger) -> usize {
     let pools = ledger.workers.iter().map(super::ideal::pool_threads);
     pools.max().unwrap_or(1).max(1)
+}
+
+fn is_on_one_host(ledger: &Ledger) -> bool {
+    let mut hosts = ledger.workers.iter().map(|worker| &worker.host);
+    let first = hosts.next();
+    hosts.all(|host| Some(host) == first && !host.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::WorkerEntry;
+
+    #[test]
+    fn workers_of_one_address_are_on_one_host() {
+        let ledger = |hosts: &[&str]| Ledger {
+            workers: (hosts.iter())
+                .map(|host| WorkerEntry {
+                    host: (*host).to_owned(),
+                    ..WorkerEntry::default()
+                })
+                .collect(),
+            ..Ledger::default()
+        };
+        for (hosts, is_one) in [
+            (&[""][..], true),
+            (&["10.0.0.7"], true),
+            (&["10.0.0.7", "10.0.0.7"], true),
+            (&["10.0.0.7", "10.0.0.8"], false),
+            (&["", ""], false),
+        ] {
+            assert_eq!(is_on_one_host(&ledger(hosts)), is_one, "{hosts:?}");
+        }
+    }
 }
