@@ -116,7 +116,7 @@ pub const ARGUED: &[(&str, &str)] = &[
         "several readers write into one value, each its own part",
     ),
     (
-        "crates/worker/src/executor/book.rs",
+        "crates/worker/src/executor/sampling.rs",
         "passes a kernel's arguments on while it times the call",
     ),
     (

@@ -5,15 +5,11 @@
 //! # How kernels and scheduling are told apart
 //! Two readings of the clock around a call would cost as much as a short task. So each call is timed only in slices of long tasks;
 //! of short ones a few calls are timed about once a millisecond, and slices until the next sample are taken for alike.
-#![allow(unsafe_code)] // Passes a kernel's arguments on.
 
 use super::inside::{self, Waited};
 use super::ledger::{BookedMoment, PARTS, PartTimes, TimePart};
-use super::tally::count;
-use brambling_program::{Context, Kernel, Progress, StageId, Work};
-use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::sampling::{TimedSample, clock_ns};
+use brambling_program::Work;
 use std::time::{Duration, Instant};
 
 /// Moments that a thread keeps. At the last one each two become one, and from then on a moment takes twice as long.
@@ -35,87 +31,63 @@ pub(super) struct Book {
     last_task: Option<Instant>,
     moments: Vec<BookedMoment>,
     least_ns: u64,
-    /// For what it has waited since its last task. At the job's end it turns out to be for stragglers.
+    /// The one at hand, and how long it has taken.
+    moment: BookedMoment,
+    moment_ns: u64,
+    /// For what it has waited since its last task, and for how long in all. At the job's end it turns out to be for stragglers.
     waited: PartTimes,
+    waited_ns: u64,
     /// Nanoseconds in kernels, by stage.
     kernels: Box<[u64]>,
     /// Nanoseconds of slices, by the shard's number: each has its part of what several took together.
     shards: Box<[u64]>,
     works: Box<[Work]>,
     sample: TimedSample,
-    /// Of the time of slices of short tasks, which part each stage's kernels took.
-    mix: Vec<(u32, f64)>,
+    mix: Mix,
     sampled: Option<Instant>,
 }
 
-/// Calls of kernels that were timed.
-pub(super) struct TimedSample {
-    /// By stage, nanoseconds.
-    ns: Box<[u64]>,
-    /// Stages with a time.
-    touched: Vec<u32>,
-    calls: u64,
-    /// Whether they are a few short ones of many alike.
-    is_short: bool,
+/// Of the time of slices of short tasks, which part kernels take, by the last sample.
+#[derive(Clone, Default)]
+struct Mix {
+    /// By stage.
+    shares: Vec<(u32, f64)>,
+    /// Of all stages, and of the one that has most.
+    share: f64,
+    longest: Option<(u32, f64)>,
+    /// What was divided by it, and is in no stage's sum yet.
+    ns: u64,
 }
 
-/// A kernel whose calls are timed while this lives.
-pub(super) struct TimedCall {
-    /// A pointer, because a kernel borrows nothing: its trait says so.
-    kernel: NonNull<dyn Kernel>,
-    /// Atomic only because a kernel must be `Sync`: one thread has this.
-    ns: AtomicU64,
-}
+impl Mix {
+    /// The shares are new. Samples of very short calls are noisy: together they must not be more than the whole.
+    fn sum_up(&mut self) {
+        let sum: f64 = self.shares.iter().map(|(_, share)| share).sum();
+        let scale = 1.0 / sum.max(1.0);
+        self.shares
+            .iter_mut()
+            .for_each(|(_, share)| *share *= scale);
+        self.share = sum * scale;
+        let longest = self
+            .shares
+            .iter()
+            .max_by(|one, other| one.1.total_cmp(&other.1));
+        self.longest = longest.copied();
+    }
 
-// SAFETY: what it points to is a kernel, which is both.
-unsafe impl Send for TimedCall {}
-// SAFETY: as above.
-unsafe impl Sync for TimedCall {}
-
-impl TimedCall {
-    /// # Safety
-    /// The kernel lives as long as this.
-    pub(super) unsafe fn new(kernel: &(dyn Kernel + 'static)) -> TimedCall {
-        TimedCall {
-            kernel: NonNull::from(kernel),
-            ns: AtomicU64::new(0),
+    /// Gives each stage its part.
+    fn settle(&mut self, kernels: &mut [u64]) {
+        let ns = std::mem::take(&mut self.ns) as f64;
+        for (stage, share) in &self.shares {
+            kernels[*stage as usize] += (ns * share) as u64;
         }
     }
-
-    /// How long its calls took: at least a nanosecond.
-    pub(super) fn ns(&self) -> u64 {
-        self.ns.load(Ordering::Relaxed).max(1)
-    }
 }
 
-impl Kernel for TimedCall {
-    unsafe fn call(&self, context: &mut Context<'_>, args: *const *mut u8) -> Progress {
-        let begun = Instant::now();
-        // SAFETY: it lives, by the promise given to `new`; and the caller's promise.
-        let progress = unsafe { self.kernel.as_ref().call(context, args) };
-        let ns = begun.elapsed().as_nanos() as u64;
-        // Between two readings lies the cost of one.
-        count(&self.ns, ns.saturating_sub(clock_ns()));
-        progress
-    }
-}
-
-impl TimedSample {
-    /// Adds a call.
-    pub(super) fn add(&mut self, stage: StageId, ns: u64) {
-        let sum = &mut self.ns[stage.index()];
-        if *sum == 0 {
-            self.touched.push(stage.0);
-        }
-        *sum += ns;
-        self.calls += 1;
-    }
-
-    fn clear(&mut self) {
-        for stage in self.touched.drain(..) {
-            self.ns[stage as usize] = 0;
-        }
-        self.calls = 0;
+/// The stage that took most of a moment: this one, if it took longer.
+fn most(longest: &mut Option<(u32, u64)>, stage: u32, ns: u64) {
+    if longest.is_none_or(|(_, most)| ns > most) {
+        *longest = Some((stage, ns));
     }
 }
 
@@ -127,7 +99,10 @@ impl Book {
             last_task: None,
             moments: Vec::new(),
             least_ns: MOMENT_NS,
+            moment: BookedMoment::default(),
+            moment_ns: 0,
             waited: [0; PARTS],
+            waited_ns: 0,
             kernels: vec![0; stages].into(),
             shards: vec![0; shards].into(),
             works: vec![Work::default(); stages].into(),
@@ -137,7 +112,7 @@ impl Book {
                 calls: 0,
                 is_short: false,
             },
-            mix: Vec::new(),
+            mix: Mix::default(),
             sampled: None,
         }
     }
@@ -156,45 +131,49 @@ impl Book {
 
     /// The time until now was for this, without a task.
     pub(super) fn wait(&mut self, now: Instant, part: TimePart) {
-        self.waited[part as usize] += self.pass(now);
+        let ns = self.pass(now);
+        self.waited[part as usize] += ns;
+        self.waited_ns += ns;
     }
 
     /// The time until now was for slices of these shards, in which so many tasks ended. What was timed of them is in the sample, when they
     /// were sampled.
     pub(super) fn ran(&mut self, now: Instant, tasks: u64, shards: &[u32]) {
-        let waited = std::mem::replace(&mut self.waited, [0; PARTS]);
-        if waited.iter().any(|ns| *ns > 0) {
-            self.add(BookedMoment {
-                parts: waited,
-                ..BookedMoment::default()
-            });
+        if self.waited_ns > 0 {
+            for (sum, ns) in self.moment.parts.iter_mut().zip(&mut self.waited) {
+                *sum += std::mem::take(ns);
+            }
+            self.moment_ns += std::mem::take(&mut self.waited_ns);
         }
         let ns = self.pass(now);
-        for number in shards {
-            self.shards[*number as usize] += ns / shards.len() as u64;
+        if let [shard] = shards {
+            self.shards[*shard as usize] += ns;
+        } else {
+            for shard in shards {
+                self.shards[*shard as usize] += ns / shards.len() as u64;
+            }
         }
         self.last_task = Some(now);
+        self.moment.tasks += tasks;
         let inside = inside::take();
-        let mut moment = BookedMoment {
-            tasks,
-            ..BookedMoment::default()
-        };
         for (part, ns) in inside.parts() {
-            moment.parts[part as usize] = ns;
+            self.moment.parts[part as usize] += ns;
         }
         let rest = ns.saturating_sub(inside.ns());
-        let kernels = if self.sample.calls > 0 {
-            self.split_sampled(rest, inside, &mut moment)
-        } else {
-            self.split_alike(rest, &mut moment)
+        let kernels = match self.sample.calls {
+            0 => self.split_alike(rest),
+            _ => self.split_sampled(rest, inside),
         };
-        moment.parts[TimePart::Kernels as usize] = kernels;
-        moment.parts[TimePart::Scheduling as usize] = rest - kernels;
-        self.add(moment);
+        self.moment.parts[TimePart::Kernels as usize] += kernels;
+        self.moment.parts[TimePart::Scheduling as usize] += rest - kernels;
+        self.moment_ns += ns;
+        if self.moment_ns >= self.least_ns {
+            self.end_moment();
+        }
     }
 
     /// The kernels' part of a slice whose calls were timed.
-    fn split_sampled(&mut self, rest: u64, inside: Waited, moment: &mut BookedMoment) -> u64 {
+    fn split_sampled(&mut self, rest: u64, inside: Waited) -> u64 {
         let timed: u64 = self
             .sample
             .touched
@@ -209,47 +188,34 @@ impl Book {
         let is_short = self.sample.is_short;
         if is_short {
             self.sampled = Some(self.until);
-            self.mix.clear();
+            self.mix.settle(&mut self.kernels);
+            self.mix.shares.clear();
         }
         let mut kernels = 0;
-        for at in 0..self.sample.touched.len() {
-            let stage = self.sample.touched[at];
-            let ns = (self.sample.ns[stage as usize] as f64 * scale) as u64;
+        for stage in &self.sample.touched {
+            let ns = (self.sample.ns[*stage as usize] as f64 * scale) as u64;
             let ns = ns.min(rest - kernels);
             if is_short {
-                self.mix.push((stage, (ns as f64 / slice).min(1.0)));
+                self.mix.shares.push((*stage, ns as f64 / slice));
             }
-            self.ran_in(stage, ns, moment);
+            self.kernels[*stage as usize] += ns;
+            most(&mut self.moment.stage, *stage, ns);
             kernels += ns;
         }
         if is_short {
-            // Samples of very short calls are noisy: their shares must not be more than the whole.
-            let sum: f64 = self.mix.iter().map(|(_, share)| share).sum();
-            if sum > 1.0 {
-                self.mix.iter_mut().for_each(|(_, share)| *share /= sum);
-            }
+            self.mix.sum_up();
         }
         self.sample.clear();
         kernels
     }
 
     /// The kernels' part of slices that are taken for like the last sample.
-    fn split_alike(&mut self, rest: u64, moment: &mut BookedMoment) -> u64 {
-        let mut kernels = 0;
-        for at in 0..self.mix.len() {
-            let (stage, share) = self.mix[at];
-            let ns = ((rest as f64 * share) as u64).min(rest - kernels);
-            self.ran_in(stage, ns, moment);
-            kernels += ns;
+    fn split_alike(&mut self, rest: u64) -> u64 {
+        self.mix.ns += rest;
+        if let Some((stage, share)) = self.mix.longest {
+            most(&mut self.moment.stage, stage, (rest as f64 * share) as u64);
         }
-        kernels
-    }
-
-    fn ran_in(&mut self, stage: u32, ns: u64, moment: &mut BookedMoment) {
-        self.kernels[stage as usize] += ns;
-        if moment.stage.is_none_or(|(_, most)| ns > most) {
-            moment.stage = Some((stage, ns));
-        }
+        ((rest as f64 * self.mix.share) as u64).min(rest)
     }
 
     fn pass(&mut self, now: Instant) -> u64 {
@@ -258,11 +224,8 @@ impl Book {
         ns
     }
 
-    fn add(&mut self, moment: BookedMoment) {
-        match self.moments.last_mut() {
-            Some(last) if last.ns() < self.least_ns => return last.add(&moment),
-            _ => {}
-        }
+    /// The moment at hand has taken long enough.
+    fn end_moment(&mut self) {
         if self.moments.len() == MOMENTS_MAX {
             for at in 0..MOMENTS_MAX / 2 {
                 let mut two = self.moments[2 * at];
@@ -272,13 +235,15 @@ impl Book {
             self.moments.truncate(MOMENTS_MAX / 2);
             self.least_ns *= 2;
         }
-        self.moments.push(moment);
+        self.moments.push(std::mem::take(&mut self.moment));
+        self.moment_ns = 0;
     }
 
     /// The thread's moments when the job has ended then, so that they take as long as the job. What it waited for since its last task
     /// was for stragglers, unless it was before the first one.
     pub(super) fn close(&self, end: Instant) -> Vec<BookedMoment> {
         let mut moments = self.moments.clone();
+        moments.extend((self.moment_ns > 0).then_some(self.moment));
         let mut parts = self.waited;
         let tail = end.saturating_duration_since(self.until).as_nanos() as u64;
         // It woke to leave, a moment after the end.
@@ -298,8 +263,10 @@ impl Book {
         moments
     }
 
-    pub(super) fn kernels(&self) -> &[u64] {
-        &self.kernels
+    pub(super) fn kernels(&self) -> Box<[u64]> {
+        let mut kernels = self.kernels.clone();
+        self.mix.clone().settle(&mut kernels);
+        kernels
     }
 
     pub(super) fn shards(&self) -> &[u64] {
@@ -322,21 +289,6 @@ fn cut(parts: &mut PartTimes, ns: &mut u64) {
         *part -= less;
         *ns -= less;
     }
-}
-
-/// What a reading of the clock costs here, measured once: the least of some.
-fn clock_ns() -> u64 {
-    static CLOCK_NS: OnceLock<u64> = OnceLock::new();
-    *CLOCK_NS.get_or_init(|| {
-        let reading = || {
-            let begun = Instant::now();
-            (0..8).for_each(|_| {
-                std::hint::black_box(Instant::now());
-            });
-            begun.elapsed().as_nanos() as u64 / 9
-        };
-        (0..16).map(|_| reading()).min().unwrap_or_default()
-    })
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod pool;
 mod printed;
 mod ready_queue;
 mod remote;
+mod sampling;
 mod slice;
 mod spilling;
 mod spread;

@@ -7,15 +7,17 @@ mod exchanging;
 mod failing;
 mod mailbox;
 mod streaming;
+mod unfinished;
 mod view;
 
 pub(super) use exchanging::watch_for;
 pub(super) use view::MissingSource;
 
-use super::book::{SAMPLED_CALLS, TimedCall, TimedSample};
+use super::book::SAMPLED_CALLS;
 use super::failure::Failure;
 use super::job::{Job, LoadedShard, ShardCell, ThreadState};
 use super::open::OpenStreamTask;
+use super::sampling::{TimedCall, TimedSample};
 use super::steps::StepKind;
 use super::watch::Watches;
 use crate::shard::{InOrder, Issue, IssueSlot, Next};
@@ -350,49 +352,6 @@ impl<'a, 's> Slice<'a, 's> {
                 Ran::Done
             }
             progress => Ran::Unfinished(issue, progress),
-        }
-    }
-
-    /// A task has not finished: it is called again, or has failed, and the slice ends.
-    #[cold]
-    #[inline(never)]
-    fn left_unfinished(
-        &mut self,
-        body: &mut LoadedShard,
-        task: &Task,
-        (issue, progress): (Issue, Progress),
-        context: &mut Context<'_>,
-    ) -> Option<End> {
-        self.unfinished += 1;
-        match progress {
-            Progress::Done | Progress::More => None,
-            Progress::Pending => {
-                // Before the task is suspended: the watchdog must not take the shard for one that
-                // waits for nothing.
-                self.job.pending.fetch_add(1, Ordering::AcqRel);
-                body.shard.suspend(issue);
-                None
-            }
-            Progress::Failed => {
-                let error = context
-                    .take_error()
-                    .unwrap_or_else(|| "the kernel gave no reason".into());
-                self.failure = Some(Box::new(self.kernel_failure(task, issue.turn, error)));
-                if context.has_seen_cancellation() {
-                    // The kernel gave up because the job had ended: nothing of its own went wrong.
-                    body.running = None;
-                }
-                Some(End::Failed)
-            }
-        }
-    }
-
-    #[cold]
-    fn complete(&self, body: &mut LoadedShard, code: &Code) {
-        for at in self.resident.woken.take() {
-            if body.shard.complete(code, at) {
-                self.job.pending.fetch_sub(1, Ordering::AcqRel);
-            }
         }
     }
 

@@ -8,6 +8,7 @@ mod beginning;
 mod idle;
 mod leaving;
 mod thief;
+mod unwinding;
 
 use super::book::{Book, LONG_SHARE};
 use super::failure::{Failure, Rank};
@@ -18,15 +19,14 @@ use super::slice::{End, MissingSource, Slice};
 use super::spread;
 use super::tally::count;
 use super::watch::Watches;
-use crate::pieces::PiecesRefused;
 use beginning::Stage;
 use brambling_exchange::in_process::fences;
 use brambling_program::Runner;
 use idle::follow;
-use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use thief::{STEAL_AFTER, Thief};
+use unwinding::unwound;
 
 /// How long an idle thread polls before it sleeps: about twice what a sleep and a wake-up cost.
 const POLL: Duration = Duration::from_micros(75);
@@ -429,30 +429,5 @@ impl<'a> JobThread<'a> {
     fn take_over(&self, number: u32) {
         self.job.adopt(number, self.me);
         count(&self.thread_state.tally.stolen, 1);
-    }
-}
-
-/// Why a shard's kernel was unwound: the budget had no room for its pieces, or it panicked.
-fn unwound(
-    job: &Job,
-    resident: &ShardCell,
-    body: &LoadedShard,
-    payload: &(dyn Any + Send),
-) -> Failure {
-    if let (Some(refused), Some(at)) = (payload.downcast_ref::<PiecesRefused>(), body.running) {
-        return job.no_room_for_pieces(at.stage, resident.index, refused.0);
-    }
-    let (message, location) = panics::tell(payload);
-    match body.running {
-        None => Failure::Internal { message },
-        Some(at) => Failure::Panic {
-            stage: job.plan.program.spec().stages[at.stage.index()]
-                .name
-                .clone(),
-            partition: resident.index,
-            turn: at.turn,
-            message,
-            location,
-        },
     }
 }

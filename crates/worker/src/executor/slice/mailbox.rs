@@ -317,3 +317,13 @@ impl Job {
         self.fail(super::super::failure::Rank::After, failure);
     }
 }
+
+/// A chunk under its number. The last one says that there are no more, and is none itself.
+pub(super) fn piece<P>(source: TreeNode, (chunk, last): (u32, bool), payload: P) -> Item<P> {
+    Item::Piece {
+        source,
+        chunk,
+        last,
+        payload,
+    }
+}

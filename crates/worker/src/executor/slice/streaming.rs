@@ -3,9 +3,10 @@
 //! a chunk that was handed out beyond the call.
 #![allow(unsafe_code)] // Lends kernels their ports.
 
+use super::Slice;
 use super::exchanging::told;
+use super::mailbox::{self, piece};
 use super::view::ShardView;
-use super::{Slice, mailbox};
 use crate::arrivals::{Arrivals, Delivery};
 use crate::executor::job::{Job, LoadedShard, ShardCell};
 use crate::executor::open::{OpenStreamTask, Outlet};
@@ -154,16 +155,6 @@ impl<'a> Slice<'a, '_> {
             }
         }
         any
-    }
-}
-
-/// A chunk under its number. The last one says that there are no more, and is none itself.
-fn piece<P>(source: TreeNode, (chunk, last): (u32, bool), payload: P) -> Item<P> {
-    Item::Piece {
-        source,
-        chunk,
-        last,
-        payload,
     }
 }
 
