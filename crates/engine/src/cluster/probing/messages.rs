@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_no_message_is_refused_before_it_takes_memory() {
-        assert!(hear::<ProbeOrder>(&mut &u32::MAX.to_le_bytes()[..]).is_err());
+        let too_long = hear::<ProbeOrder>(&mut &u32::MAX.to_le_bytes()[..]).unwrap_err();
+        assert_eq!(too_long.kind(), ErrorKind::InvalidData);
         assert!(hear::<ProbeOrder>(&mut &[3, 0, 0, 0, b'x', b'y', b'z'][..]).is_err());
         assert!(hear::<ProbeOrder>(&mut &[3, 0, 0, 0, b'x'][..]).is_err());
     }
