@@ -8,13 +8,13 @@ mod owners;
 mod placing;
 mod results;
 
+use accounts::JobAccounts;
 pub use options::{JobOptions, STALL, WEIGHT_MAX};
 pub(super) use owners::{AWAY, BY_MAILBOX};
 pub use placing::initial;
 
 use super::biased_lock::BiasedLock;
 use super::board::Board;
-use super::book::Book;
 use super::doorbell::Doorbell;
 use super::failure::{Failure, Rank};
 use super::meter::{Meter, ShardGauge};
@@ -177,13 +177,7 @@ pub struct Job {
     pub(super) parkers: Parkers,
     /// Where each station's thread keeps how long kernels ran; none when the job is not timed.
     pub(super) notebooks: Box<[Notebook]>,
-    /// What each thread knows of its time, while it does not work; none before it begins.
-    pub(super) books: Box<[Mutex<Option<Box<Book>>>]>,
-    /// When whoever wants the job asked for it, and how many nanoseconds later it ended: 0 before.
-    pub(super) asked: Instant,
-    pub(super) ended_ns: AtomicU64,
-    /// Open tasks of streams that found no room at their destination.
-    pub(super) lacking_room: AtomicU32,
+    pub(super) accounts: JobAccounts,
     /// What remote side the job to other workers; none when all of it is in this process.
     pub(super) remote: Option<Box<Remote>>,
     /// The exchanges; none for those that no stage uses.
@@ -362,8 +356,8 @@ impl Job {
         let took = started.map_or(Duration::ZERO, Instant::elapsed);
         self.wall_ns
             .store(took.as_nanos() as usize, Ordering::Relaxed);
-        let ns = self.asked.elapsed().as_nanos() as u64;
-        self.ended_ns.store(ns, Ordering::Relaxed);
+        let ns = self.accounts.asked.elapsed().as_nanos() as u64;
+        self.accounts.ended_ns.store(ns, Ordering::Relaxed);
     }
 
     /// What wakes the task of a shard at a position.

@@ -57,8 +57,8 @@ impl OpenStreamTask {
     pub(super) fn set_lacks_room(&mut self, lacks_room: bool, job: &Job) {
         if std::mem::replace(&mut self.lacks_room, lacks_room) != lacks_room {
             match lacks_room {
-                true => job.lacking_room.fetch_add(1, Ordering::Relaxed),
-                false => job.lacking_room.fetch_sub(1, Ordering::Relaxed),
+                true => job.accounts.lacking_room.fetch_add(1, Ordering::Relaxed),
+                false => job.accounts.lacking_room.fetch_sub(1, Ordering::Relaxed),
             };
         }
     }

@@ -1,10 +1,35 @@
 //! What a job's threads say of their time, put together when it has ended.
 
 use super::Job;
+use crate::executor::book::Book;
 use crate::executor::ledger::{BookedMoment, JobLedger, StageTotals, ThreadTimes, TimePart};
 use brambling_memory::held;
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// What a job's threads keep of their time while it runs.
+pub(in crate::executor) struct JobAccounts {
+    /// What each thread knows of its own, while it does not work; none before it begins.
+    pub(in crate::executor) books: Box<[Mutex<Option<Box<Book>>>]>,
+    /// When whoever wants the job asked for it, and how many nanoseconds later it ended: 0 before.
+    pub(in crate::executor) asked: Instant,
+    pub(in crate::executor) ended_ns: AtomicU64,
+    /// Open tasks of streams that found no room at their destination.
+    pub(in crate::executor) lacking_room: AtomicU32,
+}
+
+impl JobAccounts {
+    /// Of so many threads and the calling one.
+    pub(super) fn new(threads: u32, asked: Option<Instant>) -> JobAccounts {
+        JobAccounts {
+            books: (0..=threads).map(|_| Mutex::default()).collect(),
+            asked: asked.unwrap_or_else(Instant::now),
+            ended_ns: AtomicU64::new(0),
+            lacking_room: AtomicU32::new(0),
+        }
+    }
+}
 
 impl Job {
     /// What the job did and where its threads' time went. To be called when it has ended: well, or with a failure.
@@ -12,7 +37,7 @@ impl Job {
         let tally = self.tally();
         let end = self.ended();
         let mut ledger = JobLedger {
-            wall_ns: (end - self.asked).as_nanos() as u64,
+            wall_ns: (end - self.accounts.asked).as_nanos() as u64,
             tasks: tally.tasks,
             budget_bytes: self.options.budget.budget_bytes(),
             peak_bytes: tally.peak_bytes,
@@ -33,7 +58,7 @@ impl Job {
         // Of each group here: shards, nanoseconds of all of them, and of the longest.
         let mut groups = vec![(0u32, 0u64, 0u64); self.plan.codes.len()];
         let mut ran = vec![0u64; self.residents.len()];
-        for book in &self.books {
+        for book in &self.accounts.books {
             if let Some(book) = &*held::lock(book) {
                 ran.iter_mut()
                     .zip(book.shards())
@@ -58,15 +83,15 @@ impl Job {
 
     /// When it ended; a job that failed before it was noted ends now.
     fn ended(&self) -> Instant {
-        match self.ended_ns.load(Ordering::Relaxed) {
+        match self.accounts.ended_ns.load(Ordering::Relaxed) {
             0 => Instant::now(),
-            ns => self.asked + Duration::from_nanos(ns),
+            ns => self.accounts.asked + Duration::from_nanos(ns),
         }
     }
 
     fn tell_threads(&self, end: Instant, ledger: &mut JobLedger) {
         let mut stages = vec![StageTotals::default(); self.plan.program.spec().stages.len()];
-        for (thread, book) in self.books.iter().enumerate() {
+        for (thread, book) in self.accounts.books.iter().enumerate() {
             let is_caller = thread == self.threads() as usize;
             let book = held::lock(book);
             let moments = match &*book {
@@ -83,7 +108,7 @@ impl Job {
             }
             let last = book
                 .last_task()
-                .map(|at| at.saturating_duration_since(self.asked));
+                .map(|at| at.saturating_duration_since(self.accounts.asked));
             let last_ns = last.map_or(0, |last| last.as_nanos() as u64);
             ledger.last_task_ns = ledger.last_task_ns.max(last_ns.min(ledger.wall_ns));
         }

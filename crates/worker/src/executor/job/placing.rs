@@ -3,7 +3,7 @@
 //! Shards that come later are counted here, and those that leave. It never runs a task.
 #![allow(unsafe_code)] // Fills the cells of shards before any of them is queued.
 
-use super::{AWAY, Job, JobOptions, LoadedShard, ShardCell, ThreadState, WEIGHT_MAX};
+use super::{AWAY, Job, JobAccounts, JobOptions, LoadedShard, ShardCell, ThreadState, WEIGHT_MAX};
 use crate::arrivals::Arrivals;
 use crate::executor::board::Board;
 use crate::executor::failure::{Failure, Rank};
@@ -27,9 +27,7 @@ use brambling_program::{
 };
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
-use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -104,10 +102,7 @@ impl Job {
             thread_states,
             parkers: parkers.clone(),
             notebooks,
-            books: (0..=threads).map(|_| Mutex::default()).collect(),
-            asked: options.asked.unwrap_or_else(Instant::now),
-            ended_ns: AtomicU64::new(0),
-            lacking_room: AtomicU32::new(0),
+            accounts: JobAccounts::new(threads, options.asked),
             settled: AtomicU32::new(0),
             unfinished: AtomicUsize::new(shards),
             stop: AtomicBool::new(false),

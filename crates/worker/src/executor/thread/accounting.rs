@@ -10,10 +10,10 @@ use std::time::Instant;
 impl JobThread<'_> {
     /// The thread begins to work for the job, at the time that it has just read.
     pub(super) fn open_book(&mut self) {
-        let kept = held::lock(&self.job.books[self.me as usize]).take();
+        let kept = held::lock(&self.job.accounts.books[self.me as usize]).take();
         let job = self.job;
         let sizes = (job.plan.program.spec().stages.len(), job.residents.len());
-        let book = kept.unwrap_or_else(|| Box::new(Book::new(job.asked, sizes)));
+        let book = kept.unwrap_or_else(|| Box::new(Book::new(job.accounts.asked, sizes)));
         let book = self.book.insert(book);
         let part = match self.job.started.get() {
             None => TimePart::Startup,
@@ -30,7 +30,7 @@ impl JobThread<'_> {
         if self.slices > 0 {
             self.read_clock();
         }
-        *held::lock(&self.job.books[self.me as usize]) = self.book.take();
+        *held::lock(&self.job.accounts.books[self.me as usize]) = self.book.take();
     }
 
     /// The time up to now goes to the book: slices, when some have run since the last time.
@@ -69,7 +69,7 @@ impl JobThread<'_> {
         let is_at_work = caller.runs().is_some() || caller.doorbell.has_any();
         if is_at_work || caller.queued.0.load(Ordering::Relaxed) > 0 {
             TimePart::Interpreter
-        } else if job.lacking_room.load(Ordering::Relaxed) > 0 {
+        } else if job.accounts.lacking_room.load(Ordering::Relaxed) > 0 {
             TimePart::Memory
         } else if job.options.spilled.is_reading() {
             TimePart::Disk
