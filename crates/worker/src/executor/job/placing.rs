@@ -83,9 +83,8 @@ impl Job {
                 .is_none_or(|remote| remote.starts_here(number))
         };
         let owners = first_owners(&homes, starts_here);
-        let here = (0..)
-            .zip(&residents)
-            .filter(|(number, _)| starts_here(*number));
+        let here = (0..).zip(&residents);
+        let here = here.filter(|(number, _)| starts_here(*number));
         // Open before any thread runs: a source may be quicker than its destination's maker.
         here.for_each(|(_, resident)| resident.mailbox.open());
         let thread_states = thread_states(threads, &homes);
