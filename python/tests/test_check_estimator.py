@@ -183,28 +183,23 @@ def test_a_report_says_how_fast_a_fit_was(model):
     assert report.bound_by in ("memory bandwidth", "arithmetic")
     # The machine is measured by other loops than the fit's; nothing is asserted of how good it is.
     assert report.share_of_ideal > 0
+    first, empty, whole, *_ = str(report).splitlines()
     assert re.fullmatch(
-        r"[\d.e-]+ ms an iteration, [\d,]+ tasks/s, \d+% of ideal, bound by (memory bandwidth|arithmetic)", str(report)
+        r"[\d.e-]+ ms an iteration, [\d,]+ tasks/s, \d+% of ideal, bound by (memory bandwidth|arithmetic)", first
     )
+    assert (empty, whole) == ("", f"the whole fit: {report.headline}")
 
 
 def test_a_share_of_ideal_is_what_the_machine_needs_at_least():
-    from brambling import _report
+    from brambling import _native, _report
 
-    work = _report.Work(read_bytes=8e9, flops=1.0)
+    model = br.ml.StandardScaler().fit(np.ones((8, 1)))
     tally = {"threads": 1, "tasks": 30, "wall_s": 2.0}
-    report = _report.report(100.0, tally, work)
-    bandwidth = _report._bandwidth(1, _report._LARGEST_PROBE_BYTES)
-    assert report.bound_by == "memory bandwidth" and report.tasks_per_second == 15.0
-    assert report.share_of_ideal == 8e9 / bandwidth / 100.0
-    work = _report.Work(read_bytes=8.0, flops=1e15)
-    report = _report.report(100.0, tally, work)
-    assert report.bound_by == "arithmetic"
-    assert report.share_of_ideal == 1e15 / _report._arithmetic_rate(1) / 100.0
-
-
-def test_few_sizes_are_measured():
-    from brambling import _report
-
-    sizes = [_report._probe_bytes(size) for size in (0, 65_536, 65_537, 1 << 20, (1 << 20) + 8, 1 << 40)]
-    assert sizes == [65_536, 65_536, 131_072, 1 << 20, 1 << 21, 256 << 20]
+    for work, bound_by in [
+        (_report.Work(read_bytes=8e9, flops=1.0), "memory bandwidth"),
+        (_report.Work(read_bytes=8.0, flops=1e15), "arithmetic"),
+    ]:
+        report = br.ModelReport(model._ledger, 100.0, tally, work)
+        least, decides = _native.least_seconds(work.read_bytes, work.flops, 1)
+        assert report.bound_by == decides == bound_by and report.tasks_per_second == 15.0
+        assert report.share_of_ideal == least / 100.0
