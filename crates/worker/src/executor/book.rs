@@ -340,6 +340,9 @@ mod tests {
         assert_eq!(book.shards(), [2_000_000, 1_000_000]);
         let kernels = book.kernels()[2];
         assert!((1_490_000..1_510_000).contains(&kernels), "{kernels}");
+        // What the stages have is what the thread has.
+        let part = parts(&book, begun + 3 * MS)[TimePart::Kernels as usize];
+        assert!(part.abs_diff(kernels) <= 2, "{part} and {kernels}");
         assert!(book.is_due(begun + 2 * MS) && !book.is_due(begun + MS));
     }
 
