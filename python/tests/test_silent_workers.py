@@ -61,7 +61,8 @@ def test_a_stopped_worker_is_waited_for_and_named(tmp_path, monkeypatch):
         stopping = threading.Thread(target=stop)
         stopping.start()
         with pytest.warns(br.ClusterWarning, match=r"waiting for w2, silent for 1\d s: it gets no CPU, was stopped") as caught:
-            assert counted(200).run()["x"] == [200] * 4
+            # Long enough to be stopped on a fast machine, too.
+            assert counted(1_000).run()["x"] == [1_000] * 4
         stopping.join()
         assert len(caught) == 1
         assert caught[0].filename == __file__

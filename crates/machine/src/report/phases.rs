@@ -57,7 +57,8 @@ fn judged(
 ) -> PhaseReport {
     let its = || stages.iter().filter(|stage| stage.phase == phase);
     let mut resources = moved(phase, ledger, roofs, size);
-    let kernels: f64 = its().map(|stage| stage.ideal_seconds).sum();
+    // A sum of nothing is a negative zero, which reads as if time had been gained.
+    let kernels = its().fold(0.0, |sum, stage| sum + stage.ideal_seconds);
     let outside = resources
         .iter()
         .filter_map(|used| Some((used.resource, used.ideal_seconds?)));

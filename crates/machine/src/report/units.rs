@@ -67,7 +67,8 @@ pub(super) fn scaled(value: f64, unit: &str) -> String {
 
 /// "83 %", "9.1 %", "0.3 %".
 pub(super) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
+    // A negative zero would show its sign.
+    let percent = share * 100.0 + 0.0;
     if percent == 0.0 || percent >= 9.95 {
         format!("{percent:.0} %")
     } else if percent < 0.05 {

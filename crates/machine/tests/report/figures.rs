@@ -454,3 +454,16 @@ fn keys_of_the_json() {
         (Some("memory bandwidth"), Some("loop"))
     );
 }
+
+#[test]
+fn a_phase_without_kernels_has_no_negative_time() {
+    let mut ledger = made::healthy(1, 2, 40);
+    for stage in &mut ledger.stages {
+        stage.in_loop = true;
+    }
+    let report = Report::new(ledger, &made::roofs());
+    for phase in &report.phases {
+        assert!(phase.ideal_seconds.is_sign_positive(), "{phase:?}");
+    }
+    assert!(!report.to_text().contains("-0 %"), "{}", report.to_text());
+}
