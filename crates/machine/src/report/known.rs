@@ -1,10 +1,12 @@
 //! Reports of jobs that ran here: what this machine can do is what its last probe said.
 
+use super::ideal::pool_threads;
 use super::{RandomRoof, Report, Roofs};
 use crate::IsaLevel;
 use crate::ledger::Ledger;
 use crate::probes::disk::BestDisk;
 use crate::profile::Profile;
+use std::collections::BTreeMap;
 
 impl Report {
     /// Judges what a job did by what the last probe of this machine said. Workers elsewhere are taken for machines alike. Without a
@@ -57,10 +59,14 @@ impl Roofs {
     }
 }
 
-/// The threads of the largest worker's pool.
+/// The threads that work on one host: where they are most. Workers of no known host have one of their own.
 fn threads(ledger: &Ledger) -> usize {
-    let pools = ledger.workers.iter().map(super::ideal::pool_threads);
-    pools.max().unwrap_or(1).max(1)
+    let mut hosts = BTreeMap::<(&str, usize), usize>::new();
+    for (number, worker) in ledger.workers.iter().enumerate() {
+        let alone = if worker.host.is_empty() { number } else { 0 };
+        *hosts.entry((worker.host.as_str(), alone)).or_default() += pool_threads(worker);
+    }
+    hosts.into_values().max().unwrap_or(1).max(1)
 }
 
 fn is_on_one_host(ledger: &Ledger) -> bool {
@@ -72,7 +78,7 @@ fn is_on_one_host(ledger: &Ledger) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::WorkerEntry;
+    use crate::ledger::{ThreadEntry, WorkerEntry};
 
     #[test]
     fn workers_of_one_address_are_on_one_host() {
@@ -93,6 +99,29 @@ mod tests {
             (&["", ""], false),
         ] {
             assert_eq!(is_on_one_host(&ledger(hosts)), is_one, "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn threads_of_workers_on_one_host_work_together() {
+        let ledger = |workers: &[(&str, usize)]| Ledger {
+            workers: (workers.iter())
+                .map(|(host, threads)| WorkerEntry {
+                    host: (*host).to_owned(),
+                    threads: vec![ThreadEntry::default(); *threads],
+                    ..WorkerEntry::default()
+                })
+                .collect(),
+            ..Ledger::default()
+        };
+        for (workers, expected) in [
+            (&[("", 2)][..], 2),
+            (&[("10.0.0.7", 1), ("10.0.0.7", 1)], 2),
+            (&[("10.0.0.7", 1), ("10.0.0.8", 3), ("10.0.0.7", 1)], 3),
+            (&[("", 4), ("", 4)], 4),
+            (&[], 1),
+        ] {
+            assert_eq!(threads(&ledger(workers)), expected, "{workers:?}");
         }
     }
 }
