@@ -220,7 +220,7 @@ impl PyCluster {
             cluster.run(plan, bytes, weight, &mut caller)
         });
         match outcome {
-            Ok(outcome) => Outcome::new(py, outcome, handles),
+            Ok(outcome) => Ok(Outcome::new(outcome, handles)),
             Err(error) => Err(caller.raise(py, error)),
         }
     }

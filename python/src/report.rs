@@ -23,9 +23,13 @@ impl PyLedger {
         self.0.to_json()
     }
 
-    /// As the JSON that it is made of again: models keep one, and are copied.
+    /// As the JSON that it is made of again. Models keep one, and are copied and sent: the threads' moments stay behind, which are many
+    /// times as large as a model.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyAny>, (String,)) {
-        (slf.get_type().into_any(), (slf.get().json(),))
+        let mut ledger = slf.get().0.clone();
+        let threads = ledger.workers.iter_mut().flat_map(|it| &mut it.threads);
+        threads.for_each(|thread| thread.moments.clear());
+        (slf.get_type().into_any(), (ledger.to_json(),))
     }
 }
 

@@ -266,7 +266,7 @@ pub fn settings_error(error: SettingsError) -> PyErr {
 }
 
 pub fn options(threads: Option<u32>, weight: Option<u32>) -> RunOptions {
-    let options = RunOptions::new().ledgers(&Ledgers::default());
+    let options = RunOptions::new();
     let options = threads.map_or(options.clone(), |threads| options.threads(threads));
     weight.map_or(options.clone(), |weight| options.weight(weight))
 }
@@ -294,7 +294,7 @@ pub fn check_process() -> PyResult<()> {
 /// How a model or an analysis runs: on the cluster that is in use, else on threads of this process.
 pub fn options_in_use(py: Python<'_>, threads: Option<u32>) -> PyResult<RunOptions> {
     check_process()?;
-    let options = options(threads, None);
+    let options = options(threads, None).ledgers(&Ledgers::default());
     let current = py.import("brambling._cluster")?.call_method0("current")?;
     if current.is_none() {
         return Ok(options);
@@ -309,22 +309,11 @@ pub fn options_in_use(py: Python<'_>, threads: Option<u32>) -> PyResult<RunOptio
 pub struct Outcome {
     outcome: brambling::Outcome,
     handles: Vec<Handle>,
-    ledger: Py<PyLedger>,
 }
 
 impl Outcome {
-    /// Of a job that has ended.
-    pub fn new(
-        py: Python<'_>,
-        mut outcome: brambling::Outcome,
-        handles: Vec<Handle>,
-    ) -> PyResult<Outcome> {
-        let ledger = Py::new(py, PyLedger(outcome.ledger()))?;
-        Ok(Outcome {
-            outcome,
-            handles,
-            ledger,
-        })
+    pub fn new(outcome: brambling::Outcome, handles: Vec<Handle>) -> Outcome {
+        Outcome { outcome, handles }
     }
 }
 
@@ -338,7 +327,7 @@ pub fn run(
     let mut caller = PyCaller::default();
     let outcome = py.detach(|| options.run_with(program, &mut caller));
     match outcome {
-        Ok(outcome) => Outcome::new(py, outcome, handles),
+        Ok(outcome) => Ok(Outcome::new(outcome, handles)),
         Err(error) => Err(caller.raise(py, error)),
     }
 }
@@ -373,7 +362,7 @@ impl Outcome {
     }
 
     /// What it did, and where its threads' time went.
-    fn ledger(&self, py: Python<'_>) -> Py<PyLedger> {
-        self.ledger.clone_ref(py)
+    fn ledger(&mut self) -> PyLedger {
+        PyLedger(self.outcome.ledger())
     }
 }

@@ -73,8 +73,12 @@ def test_models_and_ranks_have_reports_that_travel():
     passes = gradient["memory bandwidth"] / (X.nbytes + 8 * len(X))
     assert passes == round(passes) >= 10, "each pass over the rows is counted, and nothing else"
     assert str(model.report_).count("of ideal") >= 2
-    again = pickle.loads(pickle.dumps(model))
-    assert again.report_.to_dict() == model.report_.to_dict()
+    pickled = pickle.dumps(model)
+    # What each thread did when stays behind: a model's pickle is no larger for a longer fit.
+    assert len(pickled) < 20_000
+    again, report = pickle.loads(pickled).report_.to_dict(), model.report_.to_dict()
+    for key in ("actual_seconds", "ideal_seconds", "bound_by", "shares", "resources", "workers", "balance"):
+        assert again[key] == report[key], key
     ranks = br.graph.pagerank([0, 1, 2], [1, 2, 0])
     assert adds_up(ranks.report)
 
