@@ -78,9 +78,9 @@ impl Wanted {
             streams.out(format!("\n{text}"));
             return Some(());
         };
-        let bytes = match to.extension().and_then(|end| end.to_str()) {
-            Some(end) if end.eq_ignore_ascii_case("json") => json(reports),
-            Some(end) if end.eq_ignore_ascii_case("txt") => text.clone(),
+        let bytes = match to {
+            to if ends_with(to, &["json"]) => json(reports),
+            to if ends_with(to, &["txt"]) => text,
             _ => Report::html_of(reports),
         };
         write(to, bytes.as_bytes(), streams)?;
@@ -131,7 +131,8 @@ fn json(reports: &[Report]) -> String {
     format!("{{\"version\": 1, \"jobs\": [{}]}}\n", jobs.join(", "))
 }
 
-fn ends_with(name: &Path, ends: &[&str]) -> bool {
+/// Whether a file's name ends with one of these, whatever the case.
+pub(crate) fn ends_with(name: &Path, ends: &[&str]) -> bool {
     let end = name.extension().and_then(|end| end.to_str());
     end.is_some_and(|end| ends.iter().any(|it| end.eq_ignore_ascii_case(it)))
 }

@@ -1,6 +1,7 @@
 //! Owns where `run` looks for its own options: before the script's name, and behind it among the script's arguments. The
 //! parser calls it before clap, which cannot know that `--report` takes a name only when one follows.
 
+use crate::reports::ends_with;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -19,7 +20,7 @@ pub(super) fn sorted(args: Vec<OsString>) -> Vec<OsString> {
                 break;
             }
             Some("--report") => {
-                let file = args.next_if(|next| is_report(Path::new(next)));
+                let file = args.next_if(|next| ends_with(Path::new(next), &REPORT_ENDS));
                 options.push(match file {
                     Some(file) => joined("--report=", &file),
                     None => arg,
@@ -48,12 +49,6 @@ fn joined(option: &str, file: &OsString) -> OsString {
     let mut joined = OsString::from(option);
     joined.push(file);
     joined
-}
-
-/// Whether it is the name of a report's file: a script's is none.
-fn is_report(name: &Path) -> bool {
-    let end = name.extension().and_then(|end| end.to_str());
-    end.is_some_and(|end| REPORT_ENDS.iter().any(|it| end.eq_ignore_ascii_case(it)))
 }
 
 #[cfg(test)]
