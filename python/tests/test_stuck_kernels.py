@@ -148,8 +148,11 @@ def test_kernels_in_python_end_however_their_job_does(two, how):
     before = connected.status()["workers"]
     code = endless(ENDLESS["while True"])
     if how == "failure elsewhere":
-        # The last partition is on the other worker.
-        code = endless("import time\ndef k(x, ctx):\n    if ctx.partition == 3:\n        time.sleep(1)\n        raise ValueError('enough')\n    while True: pass")
+        # The first partition and the last are on different workers. A worker has one thread, which takes its partitions in any order:
+        # none of those beside the last may run on.
+        code = endless(
+            "import time\ndef k(x, ctx):\n    while ctx.partition == 0: pass\n    if ctx.partition == 3:\n        time.sleep(1)\n"
+            "        raise ValueError('enough')\n    return x")
     with client(state, address, code) as it:
         begins(connected)
         if how == "Ctrl-C":
