@@ -146,6 +146,11 @@ impl Scan {
         self.counters.counts()
     }
 
+    #[cfg(test)]
+    pub(crate) fn counters(&self) -> Arc<FileCounters> {
+        self.counters.clone()
+    }
+
     fn cancel(&mut self) {
         for mut ticket in self.coming.drain(..) {
             ticket.cancel();
