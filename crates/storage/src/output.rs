@@ -1,5 +1,7 @@
 //! Files that jobs write, which have no name until they are whole.
 //!
+//! Drivers and sinks create them, writers fill them. What lies in them is nobody's business here.
+//!
 //! # States of an output
 //! ```text
 //! nameless, or hidden ──► whole on its disk ──► published
@@ -20,6 +22,7 @@ use crate::handle::FileHandle;
 use crate::hidden;
 use crate::input::InputFile;
 use crate::requests::FileError;
+use brambling_memory::mutants;
 use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, Permissions};
@@ -28,6 +31,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+mod publishing;
+
+pub use publishing::Publishing;
 
 /// A file that is written at places by many.
 #[derive(Debug)]
@@ -212,8 +219,10 @@ impl OutputFile {
 
     /// It is not whole, and will not be.
     pub(crate) fn spoil(&self, error: FileError) {
-        // The first reason is the one that helps.
-        let _ = self.spoiled.set(error);
+        if !mutants::is_on("output-forgets-its-holes") {
+            // The first reason is the one that helps.
+            let _ = self.spoiled.set(error);
+        }
     }
 }
 

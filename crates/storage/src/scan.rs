@@ -3,8 +3,8 @@
 //! # Rules
 //! * Blocks come in the file's order, each of exactly the bytes that were asked for, the last one
 //!   of what is left.
-//! * As many blocks as were asked for are on their way or wait to be taken. More are never held
-//!   here, so that whoever charges memory knows what a scan takes.
+//! * As many blocks as were asked for are on their way or wait to be taken. With those that are out
+//!   and come back, a scan has memory for no more, so that whoever charges memory knows what it takes.
 //! * After an error nothing comes but that error. A scan that is dropped cancels what is on its way.
 
 use crate::block::{Block, PAGE};

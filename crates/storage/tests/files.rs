@@ -6,7 +6,7 @@
 mod support;
 
 use brambling_storage::{
-    BlockWriter, InputFile, OutputFile, ReadAhead, Scan, file_counts, read_splits,
+    Block, BlockWriter, InputFile, OutputFile, ReadAhead, Scan, file_counts, read_splits,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -131,4 +131,25 @@ fn only_what_is_not_cached_is_read_past_the_cache() {
     std::fs::read(&path).unwrap();
     assert_eq!(direct_bytes(&file), 0);
     assert!(file_counts().read_bytes >= before + 3_000_000);
+}
+
+/// What is given back may be any block: one that is too small is not read into.
+#[test]
+fn a_small_block_that_is_given_back_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("input");
+    let bytes = noise(2, 400_000);
+    std::fs::write(&path, &bytes).unwrap();
+    let ahead = ReadAhead {
+        block_bytes: 100_000,
+        blocks: 1,
+    };
+    let input = InputFile::open(&path).unwrap();
+    let mut scan = Scan::new(&input, 0..400_000, ahead);
+    let (mut waiting, mut got) = (Waiting::default(), Vec::new());
+    while let Some(block) = waiting.until(|waker| scan.poll(waker)).unwrap() {
+        got.extend_from_slice(&block);
+        scan.give_back(Block::with_capacity(10));
+    }
+    assert!(got == bytes);
 }

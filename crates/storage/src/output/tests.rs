@@ -115,6 +115,16 @@ fn a_name_that_cannot_be_had_leaves_nothing() {
 /// A block that did not come makes a hole, which nobody may take for the file.
 #[test]
 fn what_lacks_a_block_is_not_published() {
+    check_holes();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_mutant_that_forgets_holes_is_caught() {
+    brambling_memory::mutants::assert_caught("output-forgets-its-holes", check_holes);
+}
+
+fn check_holes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("out");
     let output = OutputFile::create(&path, Some(100)).unwrap();
@@ -145,6 +155,36 @@ fn what_lacks_a_block_is_not_published() {
     }
     drop(writer);
     output.publish().unwrap();
+}
+
+/// By a thread that waits for files, once, whoever asks how often.
+#[test]
+fn who_must_not_wait_publishes_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out");
+    let output = OutputFile::create(&path, Some(1_000)).unwrap();
+    write(&output, b"bytes").unwrap();
+    output.set_bytes(5).unwrap();
+    let mut publishing = Publishing::new(&output);
+    assert!(!path.exists());
+    for _ in 0..2 {
+        while publishing.poll(Waker::noop()).is_pending() {
+            std::thread::yield_now();
+        }
+        assert_eq!(publishing.poll(Waker::noop()), Poll::Ready(Ok(())));
+        assert_eq!(std::fs::read(&path).unwrap(), b"bytes");
+    }
+    let output = OutputFile::create(&path, None).unwrap();
+    let lost = FileError::Cancelled { what: "it".into() };
+    output.spoil(lost.clone());
+    let mut publishing = Publishing::new(&output);
+    let ended = loop {
+        if let Poll::Ready(ended) = publishing.poll(Waker::noop()) {
+            break ended;
+        }
+    };
+    assert_eq!(ended, Err(lost));
+    assert_eq!(std::fs::read(&path).unwrap(), b"bytes");
 }
 
 /// A full device refuses a block; the file is never published after that.
