@@ -27,6 +27,24 @@ pub struct ReadAhead {
     pub blocks: usize,
 }
 
+/// What a block takes with its pages: two huge pages. Disks want requests of megabytes; larger ones only take memory.
+const BLOCK_BYTES: usize = 4 << 20;
+/// So many of them keep a disk busy in which a request takes some milliseconds.
+const BLOCKS: usize = 4;
+
+impl ReadAhead {
+    /// What suits disks: four blocks of the largest multiple of a unit that fills 4 MB of pages with
+    /// wherever in a page it begins; of one unit where that is larger.
+    pub fn of_units(unit_bytes: usize) -> ReadAhead {
+        let unit_bytes = unit_bytes.max(1);
+        let units = (BLOCK_BYTES - (PAGE - 1)) / unit_bytes;
+        ReadAhead {
+            block_bytes: units.max(1) * unit_bytes,
+            blocks: BLOCKS,
+        }
+    }
+}
+
 /// A range of a file that is read in order, by threads that wait for files.
 #[derive(Debug)]
 pub struct Scan {

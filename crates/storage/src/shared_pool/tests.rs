@@ -154,6 +154,37 @@ fn a_writer_has_room_for_its_depth() {
     assert_eq!(std::fs::read(output.path()).unwrap(), [0, 1, 2, 3]);
 }
 
+/// Whether a block waits for its request or its request for a thread: what goes with the writer is missing.
+#[test]
+fn a_dropped_writer_spoils_its_file() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let write = |depth| {
+        let output = OutputFile::create(&directory.path().join("output"), None).unwrap();
+        let mut writer = BlockWriter::new(&output, depth);
+        for at in 0..2 {
+            let mut block = writer.take_block(1);
+            block.extend_from_slice(&[1]);
+            writer.write(at, block);
+        }
+        (output, writer)
+    };
+    let disk = SlowDisk::new();
+    let (output, writer) = write(2);
+    drop(writer);
+    disk.goes_on();
+    assert!(output.publish().is_err(), "requests that wait");
+
+    let (output, writer) = write(1);
+    // The first block is in the file, and holds it no more.
+    until(|| match Arc::strong_count(&output) {
+        3 => Poll::Ready(()),
+        _ => Poll::Pending,
+    });
+    drop(writer);
+    assert!(output.publish().is_err(), "a block that waits");
+}
+
 /// What a forked process finds is its parent's pool, whose threads it has not: it starts its own.
 #[test]
 fn a_pool_of_another_process_is_not_used() {
@@ -171,6 +202,30 @@ fn a_pool_of_another_process_is_not_used() {
     ticket.wait().unwrap();
     // It is not joined: in a forked process it has no threads. Here others may have requests with it.
     assert!(Arc::strong_count(&before) >= 2);
+}
+
+#[test]
+fn blocks_of_any_unit_fill_huge_pages() {
+    for unit in [0, 1, 100, 4_096, 1 << 20, 3_000_001] {
+        let ahead = ReadAhead::of_units(unit);
+        assert!(ahead.block_bytes.is_multiple_of(unit.max(1)));
+        assert!(ahead.block_bytes + 4_095 <= 4 << 20 && ahead.block_bytes * 2 > 4 << 20);
+    }
+    assert_eq!(ReadAhead::of_units(9_000_000).block_bytes, 9_000_000);
+    for (bytes, capacity) in [
+        (1, 4_096),
+        (1_000_000, 1_003_520),
+        (2_000_000, 2 << 20),
+        (2 << 20, 2 << 20),
+        (2_200_000, 2_203_648),
+        (4_000_000, 4 << 20),
+    ] {
+        let mut block = Block::with_capacity(bytes);
+        assert_eq!(block.capacity(), capacity, "{bytes}");
+        if capacity >= 2 << 20 {
+            assert_eq!(block.spare().as_ptr() as usize % (2 << 20), 0, "{bytes}");
+        }
+    }
 }
 
 #[test]
