@@ -21,6 +21,16 @@ fn write(output: &Arc<OutputFile>, bytes: &[u8]) -> Result<(), FileError> {
     output.write_block(0, &block, &FileCounters::default())
 }
 
+/// Waits until all has been written.
+fn finish(writer: &mut BlockWriter) {
+    loop {
+        match writer.poll_written(Waker::noop()) {
+            Poll::Ready(written) => return written.unwrap(),
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
+
 /// The names in a directory.
 fn names(directory: &TempDir) -> Vec<String> {
     let entries = std::fs::read_dir(directory.path()).unwrap();
@@ -150,9 +160,7 @@ fn check_holes() {
     let mut block = writer.take_block(1);
     block.extend_from_slice(&[1]);
     writer.write(0, block);
-    while let Poll::Pending = writer.poll_written(Waker::noop()) {
-        std::thread::yield_now();
-    }
+    finish(&mut writer);
     drop(writer);
     output.publish().unwrap();
 }
@@ -232,9 +240,7 @@ fn child_of_the_killing() {
             block.fill((round % 200) as u8 + 1);
             writer.write(number * 100_000, block);
         }
-        while let Poll::Pending = writer.poll_written(Waker::noop()) {
-            std::thread::yield_now();
-        }
+        finish(&mut writer);
         output.publish().unwrap();
     }
 }
