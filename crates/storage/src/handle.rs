@@ -5,7 +5,7 @@
 //! I/O is never asked again.
 
 use crate::block::{Block, PAGE};
-use crate::cached::is_cached;
+use crate::cached::CachedPages;
 use crate::counts::FileCounters;
 use crate::requests::FileError;
 use brambling_memory::held;
@@ -25,6 +25,7 @@ const DIRECT_BYTES_MIN: usize = 64 << 10;
 pub(crate) struct FileHandle {
     path: PathBuf,
     file: File,
+    cached: CachedPages,
     is_written: bool,
     direct: OnceLock<Option<File>>,
     /// The file system took the flag and refuses the I/O.
@@ -35,6 +36,7 @@ impl FileHandle {
     pub(crate) fn new(path: &Path, file: File, is_written: bool) -> FileHandle {
         FileHandle {
             path: path.to_owned(),
+            cached: CachedPages::of(&file),
             file,
             is_written,
             direct: OnceLock::new(),
@@ -102,7 +104,7 @@ impl FileHandle {
     /// Reads what it can of the pages past the cache; how many bytes that are.
     fn read_direct(&self, start: u64, bytes: usize, block: &mut Block) -> io::Result<usize> {
         let bytes = bytes.next_multiple_of(PAGE);
-        if bytes < DIRECT_BYTES_MIN || is_cached(&self.file, start, bytes) {
+        if bytes < DIRECT_BYTES_MIN || self.cached.have(&self.file, start, bytes) {
             return Ok(0);
         }
         let Some(direct) = self.direct() else {
