@@ -2,12 +2,12 @@
 //!
 //! The system tells it to whoever owns a file or may write to it, and claims to have all pages when
 //! others ask. For them, samples are read on the condition that nobody waits for the disk: a page
-//! that is not there is an error, and comes into memory, alone.
+//! that is not there is an error, and comes into memory by and by, with few others.
 
 #![allow(unsafe_code)] // A mapping of a file, and a question about it.
 
 use crate::block::PAGE;
-use rustix::fs::{Access, Advice, AtFlags, CWD};
+use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -18,14 +18,12 @@ use std::os::unix::fs::MetadataExt;
 const SAMPLES: u64 = 4;
 
 /// How the cached pages of a file are found out.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum CachedPages {
     /// The system tells.
     Told,
-    /// By samples, through a descriptor for which nothing is read ahead.
-    Sampled(File),
-    /// Not at all: everything counts as cached, so that nothing is read twice from a slow disk.
-    Unknown,
+    /// By samples.
+    Sampled,
 }
 
 impl CachedPages {
@@ -40,32 +38,21 @@ impl CachedPages {
             || rustix::fs::accessat(CWD, own.as_str(), Access::WRITE_OK, AtFlags::EACCESS).is_ok();
         match is_owner || may_write() {
             true => CachedPages::Told,
-            false => CachedPages::sampled(file),
-        }
-    }
-
-    fn sampled(file: &File) -> CachedPages {
-        let opened = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        match opened {
-            Ok(file) if rustix::fs::fadvise(&file, 0, None, Advice::Random).is_ok() => {
-                CachedPages::Sampled(file)
-            }
-            _ => CachedPages::Unknown,
+            false => CachedPages::Sampled,
         }
     }
 
     /// Whether most of a range of a file, which begins and ends at pages, seems to be in memory.
-    pub(crate) fn have(&self, file: &File, start: u64, bytes: usize) -> bool {
+    pub(crate) fn have(self, file: &File, start: u64, bytes: usize) -> bool {
         match self {
-            CachedPages::Told => is_half_cached(file, start, bytes),
-            CachedPages::Sampled(file) => are_samples_cached(file, start, bytes),
-            CachedPages::Unknown => true,
+            CachedPages::Told => 2 * cached(file, start, bytes) >= bytes.div_ceil(PAGE),
+            CachedPages::Sampled => are_samples_cached(file, start, bytes),
         }
     }
 }
 
-/// Whether the system tells of at least half of the pages.
-fn is_half_cached(file: &File, start: u64, bytes: usize) -> bool {
+/// Of how many pages the system tells.
+fn cached(file: &File, start: u64, bytes: usize) -> usize {
     let mut pages = vec![0_u8; bytes.div_ceil(PAGE)];
     // SAFETY: a fresh mapping at an address that the system chooses replaces nothing. It is neither
     // read nor written, so it does not matter who changes the file meanwhile.
@@ -75,14 +62,16 @@ fn is_half_cached(file: &File, start: u64, bytes: usize) -> bool {
         libc::mmap(none, bytes, read, shared, file, start as i64)
     };
     if address == libc::MAP_FAILED {
-        return false;
+        return 0;
     }
     // SAFETY: `pages` has a byte for each page of the mapping.
     let told = unsafe { libc::mincore(address, bytes, pages.as_mut_ptr()) };
     // SAFETY: it is the mapping from above, to which nobody else has the address.
     unsafe { libc::munmap(address, bytes) };
-    let cached = pages.iter().filter(|page| **page & 1 == 1).count();
-    told == 0 && cached * 2 >= pages.len()
+    match told {
+        0 => pages.iter().filter(|page| **page & 1 == 1).count(),
+        _ => 0,
+    }
 }
 
 /// Whether a few of the pages can be had without a disk: others than another process would try.
@@ -104,11 +93,12 @@ fn are_samples_cached(file: &File, start: u64, bytes: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::Advice;
 
     const BYTES: usize = 8 << 20;
     const RANGE: usize = 1 << 20;
 
-    fn shares(pages: &CachedPages, file: &File) -> usize {
+    fn shares(pages: CachedPages, file: &File) -> usize {
         let starts = (0..BYTES).step_by(RANGE);
         starts
             .filter(|start| pages.have(file, *start as u64, RANGE))
@@ -123,9 +113,9 @@ mod tests {
         std::fs::write(&path, vec![1; BYTES]).unwrap();
         let file = File::open(&path).unwrap();
         let is_in_memory = rustix::fs::fstatfs(&file).unwrap().f_type == 0x0102_1994;
-        let (told, sampled) = (CachedPages::of(&file), CachedPages::sampled(&file));
+        let (told, sampled) = (CachedPages::of(&file), CachedPages::Sampled);
         assert!(matches!(told, CachedPages::Told), "{told:?}");
-        for pages in [&told, &sampled] {
+        for pages in [told, sampled] {
             assert_eq!(shares(pages, &file), BYTES / RANGE);
         }
         file.sync_all().unwrap();
@@ -134,15 +124,17 @@ mod tests {
             return;
         }
         for _ in 0..3 {
-            // Samples bring nothing else into memory.
-            for pages in [&told, &sampled, &told] {
+            for pages in [told, sampled] {
                 assert_eq!(shares(pages, &file), 0, "{pages:?}");
             }
+            // Samples come into memory by and by, and little else does.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(cached(&file, 0, BYTES) <= 8 * BYTES / RANGE);
             // Whoever asks again has the first sample in memory, and perhaps the next one.
             rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         }
         std::fs::read(&path).unwrap();
-        for pages in [&told, &sampled] {
+        for pages in [told, sampled] {
             assert_eq!(shares(pages, &file), BYTES / RANGE);
         }
     }
