@@ -1,0 +1,214 @@
+//! Records that are sorted in memory.
+//!
+//! A part's records come in chunks, which an [`Arena`] keeps as they are. Sorting makes an entry of
+//! 16 bytes for each record and sorts the entries; [`SortedRecords`] then copies the records out in
+//! order. Whoever owns the arena asks what it takes of the budget, and sorts early when that is too
+//! much.
+
+use super::format::RecordFormat;
+use super::layout::{Layout, with_layout};
+use super::radix::{self, RecordEntry};
+use crate::simd::prefetch;
+
+/// So many records ahead are asked for. A record comes from memory in about 100 ns and is copied in
+/// 10 to 20.
+const AHEAD: usize = 24;
+
+/// Chunks of whole records, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Arena {
+    format: RecordFormat,
+    chunks: Vec<Vec<u8>>,
+    memory_bytes: usize,
+    bytes: u64,
+    /// Counted as chunks come, where that takes no look at them.
+    records: Option<u64>,
+}
+
+impl Arena {
+    /// An empty one.
+    pub fn new(format: RecordFormat) -> Arena {
+        Arena {
+            format,
+            records: format.width().map(|_| 0),
+            ..Arena::default()
+        }
+    }
+
+    /// Adds a chunk of whole records. Records of earlier chunks come first among equals.
+    ///
+    /// # Panics
+    /// When the chunk has 4 GiB or more, or ends within a record of fixed width.
+    pub fn push(&mut self, chunk: Vec<u8>) {
+        assert!(
+            u32::try_from(chunk.len()).is_ok() && self.chunks.len() < u32::MAX as usize,
+            "an entry has 32 bits for a place in a chunk"
+        );
+        if let (Some(width), Some(records)) = (self.format.width(), &mut self.records) {
+            assert!(chunk.len() % width == 0, "a chunk ends within a record");
+            *records += (chunk.len() / width) as u64;
+        }
+        self.memory_bytes += chunk.capacity();
+        self.bytes += chunk.len() as u64;
+        self.chunks.push(chunk);
+    }
+
+    /// Bytes of records.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of memory that the chunks have.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// Bytes that sorting takes beside the chunks, at most; half of them stay until all is copied out.
+    /// For lines it counts them, which reads all chunks.
+    pub fn sort_room_bytes(&self) -> usize {
+        let records = self
+            .records
+            .map_or_else(|| self.count(), |count| count as usize);
+        2 * size_of::<RecordEntry>() * records
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Sorts the records by their keys; equal ones stay in the order in which they came.
+    ///
+    /// # Panics
+    /// When a chunk does not end with the end of a record.
+    pub fn sort(self) -> SortedRecords {
+        let entries = with_layout!(self.format, layout => self.sorted_entries(layout));
+        SortedRecords {
+            format: self.format,
+            chunks: self.chunks,
+            memory_bytes: self.memory_bytes,
+            bytes_left: self.bytes,
+            entries,
+            next: 0,
+            written: 0,
+        }
+    }
+
+    fn count(&self) -> usize {
+        let lines = |chunk: &Vec<u8>| memchr::memchr_iter(b'\n', chunk).count();
+        self.chunks.iter().map(lines).sum()
+    }
+
+    fn sorted_entries<L: Layout>(&self, layout: L) -> Vec<RecordEntry> {
+        let records = self
+            .records
+            .map_or_else(|| self.count(), |count| count as usize);
+        let mut entries = Vec::with_capacity(records);
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let mut at = 0;
+            while at < chunk.len() {
+                let Some(end) = layout.end(chunk, at) else {
+                    panic!("a chunk ends within a record");
+                };
+                entries.push(RecordEntry {
+                    prefix: layout.prefix(&chunk[at..end]),
+                    chunk: index as u32,
+                    offset: at as u32,
+                });
+                at = end;
+            }
+        }
+        let decides = layout.prefix_decides();
+        radix::sort(&mut entries, |ties| {
+            if !decides {
+                // Equal prefixes lie in the order in which they came, so a stable sort is enough.
+                ties.sort_by(|a, b| {
+                    layout.compare(
+                        record(layout, &self.chunks, *a),
+                        record(layout, &self.chunks, *b),
+                    )
+                });
+            }
+        });
+        entries
+    }
+}
+
+#[inline(always)]
+fn record<L: Layout>(layout: L, chunks: &[Vec<u8>], entry: RecordEntry) -> &[u8] {
+    let chunk = &chunks[entry.chunk as usize];
+    let at = entry.offset as usize;
+    let end = layout
+        .end(chunk, at)
+        .expect("an entry is of a whole record");
+    &chunk[at..end]
+}
+
+/// Records in order, to be copied out once.
+#[derive(Debug)]
+pub struct SortedRecords {
+    format: RecordFormat,
+    chunks: Vec<Vec<u8>>,
+    memory_bytes: usize,
+    bytes_left: u64,
+    entries: Vec<RecordEntry>,
+    /// The record that is to be copied next.
+    next: usize,
+    /// How many of its bytes have been.
+    written: usize,
+}
+
+impl SortedRecords {
+    /// Copies the next bytes out, and says how many: as many as there is room for, fewer at the end.
+    /// The next call goes on where this one stopped, within a record too.
+    pub fn fill(&mut self, out: &mut [u8]) -> usize {
+        let filled = with_layout!(self.format, layout => self.fill_with(layout, out));
+        self.bytes_left -= filled as u64;
+        filled
+    }
+
+    /// How many records there are, copied ones included.
+    pub fn records(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Bytes that have not been copied out.
+    pub fn bytes_left(&self) -> u64 {
+        self.bytes_left
+    }
+
+    /// Bytes of memory that chunks and entries have.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes + self.entries.capacity() * size_of::<RecordEntry>()
+    }
+
+    /// The memory of the chunks, to be used again.
+    pub fn into_chunks(self) -> Vec<Vec<u8>> {
+        self.chunks
+    }
+
+    fn fill_with<L: Layout>(&mut self, layout: L, out: &mut [u8]) -> usize {
+        let mut filled = 0;
+        while self.next < self.entries.len() && filled < out.len() {
+            if let Some(&later) = self.entries.get(self.next + AHEAD) {
+                let chunk = &self.chunks[later.chunk as usize];
+                let begin = chunk.as_ptr().wrapping_add(later.offset as usize);
+                prefetch(begin);
+                prefetch(begin.wrapping_add(64));
+            }
+            let record = record(layout, &self.chunks, self.entries[self.next]);
+            let rest = &record[self.written..];
+            let room = &mut out[filled..];
+            if rest.len() > room.len() {
+                room.copy_from_slice(&rest[..room.len()]);
+                self.written += room.len();
+                return out.len();
+            }
+            room[..rest.len()].copy_from_slice(rest);
+            filled += rest.len();
+            self.written = 0;
+            self.next += 1;
+        }
+        filled
+    }
+}

@@ -1,0 +1,235 @@
+//! The formats as types, so that hot loops are compiled for each of them.
+//!
+//! [`with_layout`] chooses once per block. Every kernel of this folder runs inside of it; nobody
+//! outside sees a layout.
+
+use super::decimal;
+use super::format::LineOrder;
+use super::line_key::LineKey;
+use std::cmp::Ordering;
+
+/// How records lie in bytes: a [`super::RecordFormat`] whose kind is known when compiled.
+pub(super) trait Layout: Copy {
+    /// Whether keys with the same prefix are equal.
+    fn prefix_decides(self) -> bool;
+
+    /// Where the record ends that begins at `at`; none when it is not whole.
+    fn end(self, bytes: &[u8], at: usize) -> Option<usize>;
+
+    /// How many bytes of a piece end the record that has begun before it; none when it does not end
+    /// there.
+    fn missing(self, begun: &[u8], piece: &[u8]) -> Option<usize>;
+
+    /// The key of a record.
+    fn key(self, record: &[u8]) -> &[u8];
+
+    /// See [`super::RecordFormat::prefix`].
+    fn prefix_of_key(self, key: &[u8]) -> u64;
+
+    /// The prefix of a record's key. What lies behind the record may be given too.
+    fn prefix(self, record: &[u8]) -> u64;
+
+    /// The order of two keys.
+    fn compare_keys(self, a: &[u8], b: &[u8]) -> Ordering;
+
+    /// The order of two records' keys.
+    #[inline(always)]
+    fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        self.compare_keys(self.key(a), self.key(b))
+    }
+
+    /// Appends a record to others.
+    #[inline(always)]
+    fn append(self, record: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(record);
+    }
+}
+
+/// Records of one width: `WIDTH`, or what `width` says where that is 0.
+#[derive(Clone, Copy)]
+pub(super) struct FixedLayout<const WIDTH: usize> {
+    width: usize,
+    key_offset: usize,
+    key_length: usize,
+    /// The bytes of a word that belong to the key.
+    mask: u64,
+    /// Whether eight bytes of the record lie behind the key's begin.
+    has_word: bool,
+}
+
+/// Lines.
+#[derive(Clone, Copy)]
+pub(super) struct LineLayout<const NUMERIC: bool> {
+    pub(super) key: LineKey,
+}
+
+impl<const WIDTH: usize> FixedLayout<WIDTH> {
+    pub(super) fn new(width: u32, key_offset: u32, key_length: u32) -> Self {
+        let [width, key_offset, key_length] =
+            [width, key_offset, key_length].map(|bytes| bytes as usize);
+        assert!(WIDTH == 0 || WIDTH == width);
+        FixedLayout {
+            width,
+            key_offset,
+            key_length,
+            mask: u64::MAX
+                .checked_shl(64 - 8 * key_length.min(8) as u32)
+                .unwrap_or(0),
+            has_word: key_offset + 8 <= width,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn width(self) -> usize {
+        if WIDTH == 0 { self.width } else { WIDTH }
+    }
+}
+
+impl<const WIDTH: usize> Layout for FixedLayout<WIDTH> {
+    #[inline(always)]
+    fn prefix_decides(self) -> bool {
+        self.key_length <= 8
+    }
+
+    #[inline(always)]
+    fn end(self, bytes: &[u8], at: usize) -> Option<usize> {
+        let end = at + self.width();
+        (end <= bytes.len()).then_some(end)
+    }
+
+    #[inline(always)]
+    fn missing(self, begun: &[u8], piece: &[u8]) -> Option<usize> {
+        let missing = self.width() - begun.len();
+        (missing <= piece.len()).then_some(missing)
+    }
+
+    #[inline(always)]
+    fn key(self, record: &[u8]) -> &[u8] {
+        &record[self.key_offset..self.key_offset + self.key_length]
+    }
+
+    #[inline(always)]
+    fn prefix_of_key(self, key: &[u8]) -> u64 {
+        bytes_prefix(key)
+    }
+
+    #[inline(always)]
+    fn prefix(self, record: &[u8]) -> u64 {
+        if self.has_word {
+            let word = record[self.key_offset..].first_chunk();
+            u64::from_be_bytes(*word.expect("a word of the record")) & self.mask
+        } else {
+            bytes_prefix(self.key(record))
+        }
+    }
+
+    #[inline(always)]
+    fn compare_keys(self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    #[inline(always)]
+    fn append(self, record: &[u8], to: &mut Vec<u8>) {
+        match record.first_chunk::<WIDTH>() {
+            // A copy of known length is a few moves.
+            Some(record) if WIDTH > 0 => to.extend_from_slice(record),
+            _ => to.extend_from_slice(record),
+        }
+    }
+}
+
+impl<const NUMERIC: bool> Layout for LineLayout<NUMERIC> {
+    #[inline(always)]
+    fn prefix_decides(self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn end(self, bytes: &[u8], at: usize) -> Option<usize> {
+        memchr::memchr(b'\n', &bytes[at..]).map(|length| at + length + 1)
+    }
+
+    #[inline(always)]
+    fn missing(self, _begun: &[u8], piece: &[u8]) -> Option<usize> {
+        memchr::memchr(b'\n', piece).map(|at| at + 1)
+    }
+
+    #[inline(always)]
+    fn key(self, record: &[u8]) -> &[u8] {
+        self.key.of(record)
+    }
+
+    #[inline(always)]
+    fn prefix_of_key(self, key: &[u8]) -> u64 {
+        if NUMERIC {
+            decimal::prefix(key)
+        } else {
+            bytes_prefix(key)
+        }
+    }
+
+    #[inline(always)]
+    fn prefix(self, record: &[u8]) -> u64 {
+        self.prefix_of_key(self.key(record))
+    }
+
+    #[inline(always)]
+    fn compare_keys(self, a: &[u8], b: &[u8]) -> Ordering {
+        if NUMERIC {
+            decimal::compare(a, b)
+        } else {
+            a.cmp(b)
+        }
+    }
+}
+
+/// The layout of numeric or other lines, for [`with_layout`].
+pub(super) const fn is_numeric(order: LineOrder) -> bool {
+    matches!(order, LineOrder::Numeric)
+}
+
+/// The first eight bytes, the first one the highest, filled up with zeros.
+#[inline(always)]
+fn bytes_prefix(key: &[u8]) -> u64 {
+    if let Some(word) = key.first_chunk() {
+        return u64::from_be_bytes(*word);
+    }
+    let mut word = [0; 8];
+    word[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(word)
+}
+
+/// Evaluates an expression with the layout of a format.
+macro_rules! with_layout {
+    ($format:expr, $layout:ident => $body:expr) => {{
+        use $crate::sort::format::RecordFormat;
+        use $crate::sort::layout::{FixedLayout, LineLayout, is_numeric};
+        match $format {
+            RecordFormat::Fixed {
+                width: 100,
+                key_offset,
+                key_length,
+            } => {
+                let $layout = FixedLayout::<100>::new(100, key_offset, key_length);
+                $body
+            }
+            RecordFormat::Fixed {
+                width,
+                key_offset,
+                key_length,
+            } => {
+                let $layout = FixedLayout::<0>::new(width, key_offset, key_length);
+                $body
+            }
+            RecordFormat::Lines { key, order } if is_numeric(order) => {
+                let $layout = LineLayout::<true> { key };
+                $body
+            }
+            RecordFormat::Lines { key, .. } => {
+                let $layout = LineLayout::<false> { key };
+                $body
+            }
+        }
+    }};
+}
+pub(super) use with_layout;
