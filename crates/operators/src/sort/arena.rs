@@ -118,19 +118,48 @@ impl Arena {
                 at = end;
             }
         }
-        let decides = layout.prefix_decides();
-        radix::sort(&mut entries, |ties| {
-            if !decides {
-                // Equal prefixes lie in the order in which they came, so a stable sort is enough.
-                ties.sort_by(|a, b| {
-                    layout.compare(
-                        record(layout, &self.chunks, *a),
-                        record(layout, &self.chunks, *b),
-                    )
-                });
-            }
-        });
+        let mut room = vec![RecordEntry::default(); entries.len()];
+        sort_entries(layout, &self.chunks, 0, &mut entries, &mut room);
         entries
+    }
+}
+
+/// Up to so many records with one prefix are compared; more are sorted by the next bytes of their
+/// keys, which are then read once for each record and not at each comparison.
+const COMPARED: usize = 16;
+
+/// So many words of keys are looked at before whole keys are compared.
+const WORDS_MAX: usize = 8;
+
+/// Sorts entries whose numbers are a word of their keys: the `word`-th, those before being equal.
+fn sort_entries<L: Layout>(
+    layout: L,
+    chunks: &[Vec<u8>],
+    word: usize,
+    entries: &mut [RecordEntry],
+    room: &mut [RecordEntry],
+) {
+    radix::sort(entries, room);
+    if layout.word_decides(word) {
+        return;
+    }
+    for tied in entries.chunk_by_mut(|a, b| a.prefix == b.prefix) {
+        let next = word + 1;
+        if tied.len() == 1 {
+            continue;
+        }
+        if tied.len() > COMPARED && next < WORDS_MAX && layout.has_words() {
+            for entry in tied.iter_mut() {
+                let key = layout.key(record(layout, chunks, *entry));
+                entry.prefix = layout.prefix_of_key(key.get(8 * next..).unwrap_or_default());
+            }
+            sort_entries(layout, chunks, next, tied, room);
+        } else {
+            // They lie in the order in which they came.
+            tied.sort_by(|a, b| {
+                layout.compare(record(layout, chunks, *a), record(layout, chunks, *b))
+            });
+        }
     }
 }
 

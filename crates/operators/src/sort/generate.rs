@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) const GENERATOR: StageId = StageId(u32::MAX);
 
 /// Keys that there are where some are frequent.
-const ZIPF_KEYS: u32 = 1 << 20;
+const ZIPF_KEYS: u32 = 1 << 16;
 
 /// How keys are distributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Skew {
     /// Every key is as likely as any other.
     #[default]
     Uniform,
-    /// 1,048,576 keys, of which the r-th is as frequent as 1 / r.
+    /// 65,536 keys, of which the r-th is as frequent as 1 / r.
     Zipf,
     /// One key.
     Equal,
@@ -216,7 +216,7 @@ fn hex_digits(number: u32) -> [u8; 8] {
 
 /// Turns numbers into others, each into one of its own (splitmix64's finisher).
 #[inline(always)]
-fn mix(number: u64) -> u64 {
+pub(super) fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

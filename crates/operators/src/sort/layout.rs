@@ -10,8 +10,18 @@ use std::cmp::Ordering;
 
 /// How records lie in bytes: a [`super::RecordFormat`] whose kind is known when compiled.
 pub(super) trait Layout: Copy {
+    /// Whether keys whose words are equal up to this one are equal: a word is eight bytes, filled up
+    /// with zeros, and the first one, 0, is the prefix.
+    fn word_decides(self, word: usize) -> bool;
+
+    /// Whether the words behind the prefix go on with the order.
+    fn has_words(self) -> bool;
+
     /// Whether keys with the same prefix are equal.
-    fn prefix_decides(self) -> bool;
+    #[inline(always)]
+    fn prefix_decides(self) -> bool {
+        self.word_decides(0)
+    }
 
     /// Where the record ends that begins at `at`; none when it is not whole.
     fn end(self, bytes: &[u8], at: usize) -> Option<usize>;
@@ -87,8 +97,13 @@ impl<const WIDTH: usize> FixedLayout<WIDTH> {
 
 impl<const WIDTH: usize> Layout for FixedLayout<WIDTH> {
     #[inline(always)]
-    fn prefix_decides(self) -> bool {
-        self.key_length <= 8
+    fn word_decides(self, word: usize) -> bool {
+        self.key_length <= 8 * (word + 1)
+    }
+
+    #[inline(always)]
+    fn has_words(self) -> bool {
+        true
     }
 
     #[inline(always)]
@@ -140,8 +155,14 @@ impl<const WIDTH: usize> Layout for FixedLayout<WIDTH> {
 
 impl<const NUMERIC: bool> Layout for LineLayout<NUMERIC> {
     #[inline(always)]
-    fn prefix_decides(self) -> bool {
+    fn word_decides(self, _word: usize) -> bool {
+        // A key may end where another goes on with zeros.
         false
+    }
+
+    #[inline(always)]
+    fn has_words(self) -> bool {
+        !NUMERIC
     }
 
     #[inline(always)]

@@ -13,14 +13,19 @@ const BATCH: usize = 128;
 #[derive(Clone, Debug)]
 pub struct PartBuffers {
     splitters: Splitters,
+    part_bytes: usize,
     parts: Vec<Vec<u8>>,
 }
 
 impl PartBuffers {
-    /// Empty buffers.
-    pub fn new(splitters: Splitters) -> PartBuffers {
+    /// Empty buffers. One is full when it has no room for another record in so many bytes.
+    pub fn new(splitters: Splitters, part_bytes: usize) -> PartBuffers {
         let parts = vec![Vec::new(); splitters.parts() as usize];
-        PartBuffers { splitters, parts }
+        PartBuffers {
+            splitters,
+            part_bytes,
+            parts,
+        }
     }
 
     /// The cuts.
@@ -28,22 +33,32 @@ impl PartBuffers {
         &self.splitters
     }
 
-    /// Appends each record of a block to its part, in order.
+    /// Appends each record of a block to its part, in order. `full` is given a part and its buffer
+    /// when that is full, and leaves an empty one: the same, cleared, or another whose memory is used
+    /// again. A record that is longer than a buffer lies in one alone.
     ///
     /// # Panics
-    /// When the block does not end with the end of a record.
-    pub fn cut(&mut self, block: &[u8]) {
-        let PartBuffers { splitters, parts } = self;
-        with_layout!(*splitters.format(), layout => cut(layout, splitters, block, parts));
+    /// When the block does not end with the end of a record, or `full` leaves bytes.
+    pub fn cut(&mut self, block: &[u8], mut full: impl FnMut(u32, &mut Vec<u8>)) {
+        let PartBuffers {
+            splitters,
+            part_bytes,
+            parts,
+        } = self;
+        let mut make_room = |part: u32, bytes: usize, buffer: &mut Vec<u8>| {
+            if !buffer.is_empty() {
+                full(part, buffer);
+                assert!(buffer.is_empty(), "a full part was not taken");
+            }
+            // All of it at once: growing would copy what is there.
+            buffer.reserve_exact(bytes.max(*part_bytes));
+        };
+        with_layout!(*splitters.format(), layout => {
+            cut(layout, splitters, block, parts, *part_bytes, &mut make_room)
+        });
     }
 
-    /// Bytes in the buffer of a part.
-    pub fn part_bytes(&self, part: u32) -> usize {
-        self.parts[part as usize].len()
-    }
-
-    /// The buffer of a part: to be taken by swapping another one in, which may have memory to use
-    /// again.
+    /// What has come for a part since it was full: to be taken at the end.
     pub fn part_mut(&mut self, part: u32) -> &mut Vec<u8> {
         &mut self.parts[part as usize]
     }
@@ -54,12 +69,19 @@ impl PartBuffers {
     }
 }
 
-fn cut<L: Layout>(layout: L, splitters: &Splitters, block: &[u8], parts: &mut [Vec<u8>]) {
+fn cut<L: Layout>(
+    layout: L,
+    splitters: &Splitters,
+    block: &[u8],
+    parts: &mut [Vec<u8>],
+    part_bytes: usize,
+    make_room: &mut dyn FnMut(u32, usize, &mut Vec<u8>),
+) {
     let mut at = 0;
     let mut batch = [(0u32, 0u32); BATCH];
     while at < block.len() {
         let mut count = 0;
-        let begin = at;
+        let mut from = at;
         while count < BATCH && at < block.len() {
             let Some(end) = layout.end(block, at) else {
                 panic!("a block ends within a record; cut it with RecordJoiner");
@@ -74,10 +96,15 @@ fn cut<L: Layout>(layout: L, splitters: &Splitters, block: &[u8], parts: &mut [V
             count += 1;
             at = end;
         }
-        let mut from = begin;
         for &(part, bytes) in &batch[..count] {
             let to = from + bytes as usize;
-            layout.append(&block[from..to], &mut parts[part as usize]);
+            let buffer = &mut parts[part as usize];
+            let needed = buffer.len() + bytes as usize;
+            // The first record, or one for which there is no room.
+            if needed > part_bytes || needed > buffer.capacity() {
+                make_room(part, bytes as usize, buffer);
+            }
+            layout.append(&block[from..to], buffer);
             from = to;
         }
     }

@@ -1,6 +1,9 @@
-//! Sorts entries by their prefixes, stably.
+//! Sorts entries by numbers, stably: from the highest digits down, and only by those that differ.
+//!
+//! The arena makes the numbers out of keys. A digit has as many bits as its entries need to come
+//! into buckets of a few, up to what the caches can scatter into.
 
-/// A record: the prefix of its key, and where it lies.
+/// A record: eight bytes of its key as a number, and where it lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordEntry {
     pub(super) prefix: u64,
@@ -8,13 +11,157 @@ pub(super) struct RecordEntry {
     pub(super) offset: u32,
 }
 
-/// Sorts by prefixes; entries with equal ones stay in order, and are then given to `ties`, two or
-/// more at once.
-pub(super) fn sort(entries: &mut Vec<RecordEntry>, mut ties: impl FnMut(&mut [RecordEntry])) {
-    entries.sort_by_key(|entry| entry.prefix);
-    for tied in entries.chunk_by_mut(|a, b| a.prefix == b.prefix) {
-        if tied.len() > 1 {
-            ties(tied);
+/// Up to so many entries are sorted by insertion.
+const INSERTED: usize = 24;
+
+/// Bits of a digit, at most: so many lines of the cache are written into at once.
+const DIGIT_BITS: u32 = 8;
+
+/// Sorts by prefixes; entries with equal ones stay in order. `room` is as long as `entries`, and
+/// what it holds does not matter.
+pub(super) fn sort(entries: &mut [RecordEntry], room: &mut [RecordEntry]) {
+    assert!(entries.len() <= room.len());
+    match order(entries) {
+        Order::Ascending => {}
+        Order::Falling => entries.reverse(),
+        Order::Neither => {
+            let room = &mut room[..entries.len()];
+            scatter(entries, room, Place::Here);
+        }
+    }
+}
+
+enum Order {
+    Ascending,
+    /// Each is less than the one before: none are equal, so they can be turned round.
+    Falling,
+    Neither,
+}
+
+fn order(entries: &[RecordEntry]) -> Order {
+    let mut pairs = entries.array_windows();
+    if pairs.clone().all(|[a, b]| a.prefix <= b.prefix) {
+        Order::Ascending
+    } else if pairs.all(|[a, b]| a.prefix > b.prefix) {
+        Order::Falling
+    } else {
+        Order::Neither
+    }
+}
+
+/// Where sorted entries have to be in the end.
+#[derive(Clone, Copy)]
+enum Place {
+    Here,
+    There,
+}
+
+/// Sorts what is in `here`; `there` is room.
+fn scatter(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
+    if here.len() <= INSERTED {
+        return insert(here, there, place);
+    }
+    let (low, high) = here.iter().fold((u64::MAX, 0), |(low, high), entry| {
+        (low.min(entry.prefix), high.max(entry.prefix))
+    });
+    if low == high {
+        if let Place::There = place {
+            there.copy_from_slice(here);
+        }
+        return;
+    }
+    // A bucket for every four entries.
+    let bits = (here.len().ilog2() - 2).min(DIGIT_BITS);
+    let shift = (64 - (high - low).leading_zeros()).saturating_sub(bits);
+    let digit = |entry: &RecordEntry| ((entry.prefix - low) >> shift) as usize & (BUCKETS - 1);
+    let mut ends = [0u32; BUCKETS];
+    for entry in here.iter() {
+        ends[digit(entry)] += 1;
+    }
+    let mut begin = 0;
+    for end in &mut ends {
+        begin += std::mem::replace(end, begin);
+    }
+    for entry in here.iter() {
+        let end = &mut ends[digit(entry)];
+        there[*end as usize] = *entry;
+        *end += 1;
+    }
+    let place = match place {
+        Place::Here => Place::There,
+        Place::There => Place::Here,
+    };
+    let mut begin = 0;
+    for &end in &ends[..1 << bits] {
+        let bucket = begin..end as usize;
+        begin = bucket.end;
+        if !bucket.is_empty() {
+            scatter(&mut there[bucket.clone()], &mut here[bucket], place);
+        }
+    }
+}
+
+const BUCKETS: usize = 1 << DIGIT_BITS;
+
+fn insert(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
+    let sorted = match place {
+        Place::Here => here,
+        Place::There => {
+            there.copy_from_slice(here);
+            there
+        }
+    };
+    for at in 1..sorted.len() {
+        let entry = sorted[at];
+        let mut to = at;
+        while to > 0 && sorted[to - 1].prefix > entry.prefix {
+            sorted[to] = sorted[to - 1];
+            to -= 1;
+        }
+        sorted[to] = entry;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(prefixes: &[u64]) {
+        let entry = |(at, &prefix): (usize, &u64)| RecordEntry {
+            prefix,
+            chunk: 7,
+            offset: at as u32,
+        };
+        let mut entries: Vec<RecordEntry> = prefixes.iter().enumerate().map(entry).collect();
+        let mut expected = entries.clone();
+        expected.sort_by_key(|entry| entry.prefix);
+        let mut room = vec![RecordEntry::default(); entries.len()];
+        sort(&mut entries, &mut room);
+        assert!(entries == expected, "{prefixes:?}");
+    }
+
+    #[test]
+    fn entries_in_every_order_are_sorted_stably() {
+        let many = 0..3_000u64;
+        check(&[]);
+        check(&many.clone().collect::<Vec<_>>());
+        check(&many.clone().rev().collect::<Vec<_>>());
+        // Falling with equal ones in between: turned round, these would change places.
+        check(&many.clone().rev().map(|it| it / 3).collect::<Vec<_>>());
+        check(&many.clone().map(|_| 5).collect::<Vec<_>>());
+        check(&many.clone().map(|it| it * 7 % 5).collect::<Vec<_>>());
+        check(&many.clone().map(|it| [0, u64::MAX][it as usize % 2]).collect::<Vec<_>>());
+        // Clusters that only low bits tell apart.
+        check(&many.map(|it| (it % 3) << 60 | it * 7_919 % 512).collect::<Vec<_>>());
+    }
+
+    proptest! {
+        #[test]
+        fn any_entries_are_sorted_stably(seeds in proptest::collection::vec(any::<u64>(), 0..2_000),
+                                         mask in any::<u64>(), sparse in any::<u64>()) {
+            let masked: Vec<u64> = seeds.iter().map(|seed| seed & mask & sparse).collect();
+            check(&masked);
         }
     }
 }

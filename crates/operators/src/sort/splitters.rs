@@ -7,6 +7,7 @@
 use super::format::RecordFormat;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 /// Keys of some records, as many from each source as its share of all records asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,7 +192,8 @@ fn count_below(ascending: &[u64], value: u64) -> usize {
     let mut count = ascending.len();
     while count > 1 {
         let half = count / 2;
-        base += usize::from(ascending[base + half - 1] < value) * half;
+        // A branch would be mispredicted at every other record.
+        base = select_unpredictable(ascending[base + half - 1] < value, base + half, base);
         count -= half;
     }
     base + usize::from(count == 1 && ascending[base] < value)

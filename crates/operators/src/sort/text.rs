@@ -3,7 +3,7 @@
 //! Generators of text files and benches that count words write it. A line is a function of the seed
 //! and its number alone, so parts of a file can be made anywhere.
 
-use super::generate::GENERATOR;
+use super::generate::{GENERATOR, mix};
 use super::zipf::ZipfTable;
 use brambling_program::Rng;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ const WORDS_MIN: u64 = 6;
 /// So many different numbers of words a line may have.
 const WORDS_SPREAD: u64 = 12;
 
+/// Bytes of a line, at most, and room for the last word's padding.
+const LINE_BYTES: usize = 8 * (WORDS_MIN + WORDS_SPREAD) as usize;
+
 /// Makes lines of text. Clones share their tables.
 #[derive(Clone, Debug)]
 pub struct TextMaker {
@@ -27,26 +30,18 @@ pub struct TextMaker {
 #[derive(Debug)]
 struct TextTables {
     ranks: ZipfTable,
-    /// All words, each behind the other, a blank at the end of each.
-    letters: Vec<u8>,
-    /// Where each word begins, and where the last one ends.
-    begins: Vec<u32>,
+    words: Vec<PaddedWord>,
 }
+
+/// A word, the blank behind it, and zeros: copied as a whole, the zeros overwritten by what follows.
+type PaddedWord = [u8; 8];
 
 impl TextMaker {
     /// The text of a seed.
     pub fn new(seed: u64) -> TextMaker {
-        let mut letters = Vec::new();
-        let mut begins = vec![0];
-        for rank in 0..WORDS {
-            push_word(rank, &mut letters);
-            letters.push(b' ');
-            begins.push(letters.len() as u32);
-        }
         let tables = TextTables {
             ranks: ZipfTable::new(WORDS),
-            letters,
-            begins,
+            words: (0..WORDS).map(word).collect(),
         };
         TextMaker {
             seed,
@@ -56,45 +51,45 @@ impl TextMaker {
 
     /// Appends a line, its newline included: 6 to 17 words.
     pub fn line(&self, number: u64, out: &mut Vec<u8>) {
-        let TextTables {
-            ranks,
-            letters,
-            begins,
-        } = &*self.tables;
+        let TextTables { ranks, words } = &*self.tables;
         let mut rng = Rng::new(self.seed, GENERATOR, 1, number);
-        let words = WORDS_MIN + rng.below(WORDS_SPREAD);
-        for _ in 0..words {
-            let rank = ranks.rank(rng.next_u64()) as usize;
-            out.extend_from_slice(&letters[begins[rank] as usize..begins[rank + 1] as usize]);
+        let count = WORDS_MIN + rng.below(WORDS_SPREAD);
+        let base = rng.next_u64();
+        let mut line = [0; LINE_BYTES];
+        let mut length = 0;
+        for place in 0..count {
+            // One block of random numbers for a line: the words' are derived from it.
+            let word = words[ranks.rank(mix(base.wrapping_add(place))) as usize];
+            line[length..length + 8].copy_from_slice(&word);
+            length += 8 - (u64::from_le_bytes(word).leading_zeros() / 8) as usize;
         }
-        // The blank behind the last word.
-        if let Some(last) = out.last_mut() {
-            *last = b'\n';
-        }
+        // Over the blank behind the last word.
+        line[length - 1] = b'\n';
+        out.extend_from_slice(&line[..length]);
     }
 
     /// The word of a rank; 0 is the most frequent one. None from 65,536 on.
     pub fn word(&self, rank: u32) -> Option<&[u8]> {
-        let begins = &self.tables.begins;
-        let begin = *begins.get(rank as usize)? as usize;
-        let end = *begins.get(rank as usize + 1)? as usize;
-        Some(&self.tables.letters[begin..end - 1])
+        let word = self.tables.words.get(rank as usize)?;
+        word.split(|&byte| byte == b' ').next()
     }
 }
 
 /// A word of its own for each rank: syllables that count in base 100, the frequent words being short.
-fn push_word(rank: u32, out: &mut Vec<u8>) {
+fn word(rank: u32) -> PaddedWord {
     const CONSONANTS: &[u8; 20] = b"tnshrdlcmwfgypbvkjxz";
     const VOWELS: &[u8; 5] = b"eaoiu";
-    let mut left = rank;
-    loop {
-        let syllable = left as usize % 100;
-        out.push(CONSONANTS[syllable / 5]);
-        out.push(VOWELS[syllable % 5]);
-        // Every number of syllables begins anew, so that no word is another with zeros in front.
-        match (left / 100).checked_sub(1) {
-            Some(rest) => left = rest,
-            None => break,
-        }
+    let mut word = [0; 8];
+    let mut left = Some(rank as usize);
+    let mut at = 0;
+    while let Some(number) = left {
+        let syllable = number % 100;
+        word[at] = CONSONANTS[syllable / 5];
+        word[at + 1] = VOWELS[syllable % 5];
+        at += 2;
+        // Each number of syllables begins anew, so that no word is another with zeros in front.
+        left = (number / 100).checked_sub(1);
     }
+    word[at] = b' ';
+    word
 }
