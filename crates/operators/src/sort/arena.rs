@@ -5,9 +5,10 @@
 //! order. Whoever owns the arena asks what it takes of the budget, and sorts early when that is too
 //! much.
 
+use super::entries::{self, record};
 use super::format::RecordFormat;
 use super::layout::{Layout, with_layout};
-use super::radix::{self, RecordEntry};
+use super::radix::RecordEntry;
 use crate::simd::prefetch;
 
 /// So many records ahead are asked for. A record comes from memory in about 100 ns and is copied in
@@ -63,8 +64,9 @@ impl Arena {
         self.memory_bytes
     }
 
-    /// Bytes that sorting takes beside the chunks, at most; half of them stay until all is copied out.
-    /// For lines it counts them, which reads all chunks.
+    /// Bytes that sorting takes beside the chunks, at most: as many again as the entries that stay
+    /// until all is copied out. It is far less unless many keys begin alike. For lines it counts
+    /// them, which reads all chunks.
     pub fn sort_room_bytes(&self) -> usize {
         let records = self
             .records
@@ -82,7 +84,7 @@ impl Arena {
     /// # Panics
     /// When a chunk does not end with the end of a record.
     pub fn sort(self) -> SortedRecords {
-        let entries = with_layout!(self.format, layout => self.sorted_entries(layout));
+        let entries = with_layout!(self.format, layout => entries::sorted(layout, &self.chunks));
         SortedRecords {
             format: self.format,
             chunks: self.chunks,
@@ -98,79 +100,6 @@ impl Arena {
         let lines = |chunk: &Vec<u8>| memchr::memchr_iter(b'\n', chunk).count();
         self.chunks.iter().map(lines).sum()
     }
-
-    fn sorted_entries<L: Layout>(&self, layout: L) -> Vec<RecordEntry> {
-        let records = self
-            .records
-            .map_or_else(|| self.count(), |count| count as usize);
-        let mut entries = Vec::with_capacity(records);
-        for (index, chunk) in self.chunks.iter().enumerate() {
-            let mut at = 0;
-            while at < chunk.len() {
-                let Some(end) = layout.end(chunk, at) else {
-                    panic!("a chunk ends within a record");
-                };
-                entries.push(RecordEntry {
-                    prefix: layout.prefix(&chunk[at..end]),
-                    chunk: index as u32,
-                    offset: at as u32,
-                });
-                at = end;
-            }
-        }
-        let mut room = vec![RecordEntry::default(); entries.len()];
-        sort_entries(layout, &self.chunks, 0, &mut entries, &mut room);
-        entries
-    }
-}
-
-/// Up to so many records with one prefix are compared; more are sorted by the next bytes of their
-/// keys, which are then read once for each record and not at each comparison.
-const COMPARED: usize = 16;
-
-/// So many words of keys are looked at before whole keys are compared.
-const WORDS_MAX: usize = 8;
-
-/// Sorts entries whose numbers are a word of their keys: the `word`-th, those before being equal.
-fn sort_entries<L: Layout>(
-    layout: L,
-    chunks: &[Vec<u8>],
-    word: usize,
-    entries: &mut [RecordEntry],
-    room: &mut [RecordEntry],
-) {
-    radix::sort(entries, room);
-    if layout.word_decides(word) {
-        return;
-    }
-    for tied in entries.chunk_by_mut(|a, b| a.prefix == b.prefix) {
-        let next = word + 1;
-        if tied.len() == 1 {
-            continue;
-        }
-        if tied.len() > COMPARED && next < WORDS_MAX && layout.has_words() {
-            for entry in tied.iter_mut() {
-                let key = layout.key(record(layout, chunks, *entry));
-                entry.prefix = layout.prefix_of_key(key.get(8 * next..).unwrap_or_default());
-            }
-            sort_entries(layout, chunks, next, tied, room);
-        } else {
-            // They lie in the order in which they came.
-            tied.sort_by(|a, b| {
-                layout.compare(record(layout, chunks, *a), record(layout, chunks, *b))
-            });
-        }
-    }
-}
-
-#[inline(always)]
-fn record<L: Layout>(layout: L, chunks: &[Vec<u8>], entry: RecordEntry) -> &[u8] {
-    let chunk = &chunks[entry.chunk as usize];
-    let at = entry.offset as usize;
-    let end = layout
-        .end(chunk, at)
-        .expect("an entry is of a whole record");
-    &chunk[at..end]
 }
 
 /// Records in order, to be copied out once.
@@ -226,8 +155,14 @@ impl SortedRecords {
                 prefetch(begin.wrapping_add(64));
             }
             let record = record(layout, &self.chunks, self.entries[self.next]);
-            let rest = &record[self.written..];
             let room = &mut out[filled..];
+            if self.written == 0 && record.len() <= room.len() {
+                layout.copy(record, &mut room[..record.len()]);
+                filled += record.len();
+                self.next += 1;
+                continue;
+            }
+            let rest = &record[self.written..];
             if rest.len() > room.len() {
                 room.copy_from_slice(&rest[..room.len()]);
                 self.written += room.len();

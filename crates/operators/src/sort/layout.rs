@@ -26,6 +26,10 @@ pub(super) trait Layout: Copy {
     /// Where the record ends that begins at `at`; none when it is not whole.
     fn end(self, bytes: &[u8], at: usize) -> Option<usize>;
 
+    /// Where the next record begins at or after `at`, or the end of the bytes, which begin with a
+    /// record.
+    fn next_begin(self, bytes: &[u8], at: usize) -> usize;
+
     /// How many bytes of a piece end the record that has begun before it; none when it does not end
     /// there.
     fn missing(self, begun: &[u8], piece: &[u8]) -> Option<usize>;
@@ -38,6 +42,15 @@ pub(super) trait Layout: Copy {
 
     /// The prefix of a record's key. What lies behind the record may be given too.
     fn prefix(self, record: &[u8]) -> u64;
+
+    /// The `word`-th eight bytes of the key of the record at `at`, as [`Layout::prefix`] is the first.
+    /// Its key has all the bytes before them.
+    #[inline(always)]
+    fn word(self, bytes: &[u8], at: usize, word: usize) -> u64 {
+        let end = self.end(bytes, at).expect("a whole record");
+        let key = self.key(&bytes[at..end]);
+        bytes_prefix(&key[8 * word..])
+    }
 
     /// The order of two keys.
     fn compare_keys(self, a: &[u8], b: &[u8]) -> Ordering;
@@ -52,6 +65,12 @@ pub(super) trait Layout: Copy {
     #[inline(always)]
     fn append(self, record: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(record);
+    }
+
+    /// Copies a record to where there is just room for it.
+    #[inline(always)]
+    fn copy(self, record: &[u8], to: &mut [u8]) {
+        to.copy_from_slice(record);
     }
 }
 
@@ -113,6 +132,11 @@ impl<const WIDTH: usize> Layout for FixedLayout<WIDTH> {
     }
 
     #[inline(always)]
+    fn next_begin(self, bytes: &[u8], at: usize) -> usize {
+        bytes.len().min(at.next_multiple_of(self.width()))
+    }
+
+    #[inline(always)]
     fn missing(self, begun: &[u8], piece: &[u8]) -> Option<usize> {
         let missing = self.width() - begun.len();
         (missing <= piece.len()).then_some(missing)
@@ -151,6 +175,14 @@ impl<const WIDTH: usize> Layout for FixedLayout<WIDTH> {
             _ => to.extend_from_slice(record),
         }
     }
+
+    #[inline(always)]
+    fn copy(self, record: &[u8], to: &mut [u8]) {
+        match (record.first_chunk::<WIDTH>(), to.first_chunk_mut::<WIDTH>()) {
+            (Some(record), Some(to)) if WIDTH > 0 => *to = *record,
+            _ => to.copy_from_slice(record),
+        }
+    }
 }
 
 impl<const NUMERIC: bool> Layout for LineLayout<NUMERIC> {
@@ -168,6 +200,28 @@ impl<const NUMERIC: bool> Layout for LineLayout<NUMERIC> {
     #[inline(always)]
     fn end(self, bytes: &[u8], at: usize) -> Option<usize> {
         memchr::memchr(b'\n', &bytes[at..]).map(|length| at + length + 1)
+    }
+
+    #[inline(always)]
+    fn next_begin(self, bytes: &[u8], at: usize) -> usize {
+        match at.checked_sub(1) {
+            Some(before) => self.end(bytes, before).unwrap_or(bytes.len()),
+            None => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn word(self, bytes: &[u8], at: usize, word: usize) -> u64 {
+        if let LineKey::WholeLine = self.key
+            && let Some(begun) = bytes.get(at + 8 * word..)
+            && let Some(eight) = begun.first_chunk::<8>()
+        {
+            // What lies behind the newline is another record's.
+            let length = eight.iter().position(|&byte| byte == b'\n');
+            return bytes_prefix(&eight[..length.unwrap_or(8)]);
+        }
+        let end = self.end(bytes, at).expect("a whole record");
+        bytes_prefix(&self.key(&bytes[at..end])[8 * word..])
     }
 
     #[inline(always)]

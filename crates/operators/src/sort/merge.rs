@@ -6,6 +6,7 @@
 use super::format::RecordFormat;
 use super::layout::{Layout, with_layout};
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 use std::ops::Deref;
 
 /// What a merge needs, or has done.
@@ -157,14 +158,18 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
             if run.head == Head::Ended {
                 return (filled, MergeStep::Done);
             }
-            let rest = &run.record()[self.written..];
+            let record = run.record();
+            let rest = &record[self.written..];
             let room = &mut out[filled..];
             if rest.len() > room.len() {
                 room.copy_from_slice(&rest[..room.len()]);
                 self.written += room.len();
                 return (out.len(), MergeStep::Full);
             }
-            room[..rest.len()].copy_from_slice(rest);
+            match self.written {
+                0 => layout.copy(record, &mut room[..record.len()]),
+                _ => room[..rest.len()].copy_from_slice(rest),
+            }
             filled += rest.len();
             self.written = 0;
             run.advance(layout);
@@ -209,10 +214,10 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
         let mut node = (self.runs.len() + run) / 2;
         while node > 0 {
             let other = self.nodes[node];
-            if self.beats(layout, other, player) {
-                self.nodes[node] = player;
-                player = other;
-            }
+            // Who wins is as good as random: a branch would be mispredicted at every other game.
+            let wins = self.beats(layout, other, player);
+            self.nodes[node] = select_unpredictable(wins, player, other);
+            player = select_unpredictable(wins, other, player);
             node /= 2;
         }
         self.nodes[0] = player;

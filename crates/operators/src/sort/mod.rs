@@ -10,6 +10,7 @@
 mod arena;
 mod check;
 mod decimal;
+mod entries;
 mod format;
 mod generate;
 mod layout;

@@ -14,17 +14,19 @@ pub(super) struct RecordEntry {
 /// Up to so many entries are sorted by insertion.
 const INSERTED: usize = 24;
 
-/// Bits of a digit, at most: so many lines of the cache are written into at once.
-const DIGIT_BITS: u32 = 8;
-
-/// Sorts by prefixes; entries with equal ones stay in order. `room` is as long as `entries`, and
-/// what it holds does not matter.
-pub(super) fn sort(entries: &mut [RecordEntry], room: &mut [RecordEntry]) {
-    assert!(entries.len() <= room.len());
+/// Sorts by prefixes; entries with equal ones stay in order. `room` is made as long as `entries`
+/// where that is needed, and what it holds does not matter.
+pub(super) fn sort(entries: &mut [RecordEntry], room: &mut Vec<RecordEntry>) {
+    if entries.len() <= INSERTED {
+        return insert(entries);
+    }
     match order(entries) {
         Order::Ascending => {}
         Order::Falling => entries.reverse(),
         Order::Neither => {
+            if room.len() < entries.len() {
+                room.resize(entries.len(), RecordEntry::default());
+            }
             let room = &mut room[..entries.len()];
             scatter(entries, room, Place::Here);
         }
@@ -59,7 +61,13 @@ enum Place {
 /// Sorts what is in `here`; `there` is room.
 fn scatter(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
     if here.len() <= INSERTED {
-        return insert(here, there, place);
+        return match place {
+            Place::Here => insert(here),
+            Place::There => {
+                there.copy_from_slice(here);
+                insert(there);
+            }
+        };
     }
     let (low, high) = here.iter().fold((u64::MAX, 0), |(low, high), entry| {
         (low.min(entry.prefix), high.max(entry.prefix))
@@ -70,9 +78,24 @@ fn scatter(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
         }
         return;
     }
-    // A bucket for every four entries.
-    let bits = (here.len().ilog2() - 2).min(DIGIT_BITS);
-    let shift = (64 - (high - low).leading_zeros()).saturating_sub(bits);
+    // A bucket for every four entries; counting more buckets than there are takes its time.
+    match here.len() {
+        ..256 => scatter_by::<5, 32>(here, there, place, low, high),
+        ..2_048 => scatter_by::<8, 256>(here, there, place, low, high),
+        _ => scatter_by::<11, 2_048>(here, there, place, low, high),
+    }
+}
+
+/// Divides entries by the highest bits in which they differ, into two to the power of `BITS` buckets,
+/// and sorts each.
+fn scatter_by<const BITS: u32, const BUCKETS: usize>(
+    here: &mut [RecordEntry],
+    there: &mut [RecordEntry],
+    place: Place,
+    low: u64,
+    high: u64,
+) {
+    let shift = (64 - (high - low).leading_zeros()).saturating_sub(BITS);
     let digit = |entry: &RecordEntry| ((entry.prefix - low) >> shift) as usize & (BUCKETS - 1);
     let mut ends = [0u32; BUCKETS];
     for entry in here.iter() {
@@ -92,7 +115,7 @@ fn scatter(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
         Place::There => Place::Here,
     };
     let mut begin = 0;
-    for &end in &ends[..1 << bits] {
+    for end in ends {
         let bucket = begin..end as usize;
         begin = bucket.end;
         if !bucket.is_empty() {
@@ -101,24 +124,15 @@ fn scatter(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
     }
 }
 
-const BUCKETS: usize = 1 << DIGIT_BITS;
-
-fn insert(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
-    let sorted = match place {
-        Place::Here => here,
-        Place::There => {
-            there.copy_from_slice(here);
-            there
-        }
-    };
-    for at in 1..sorted.len() {
-        let entry = sorted[at];
+fn insert(entries: &mut [RecordEntry]) {
+    for at in 1..entries.len() {
+        let entry = entries[at];
         let mut to = at;
-        while to > 0 && sorted[to - 1].prefix > entry.prefix {
-            sorted[to] = sorted[to - 1];
+        while to > 0 && entries[to - 1].prefix > entry.prefix {
+            entries[to] = entries[to - 1];
             to -= 1;
         }
-        sorted[to] = entry;
+        entries[to] = entry;
     }
 }
 
@@ -136,7 +150,7 @@ mod tests {
         let mut entries: Vec<RecordEntry> = prefixes.iter().enumerate().map(entry).collect();
         let mut expected = entries.clone();
         expected.sort_by_key(|entry| entry.prefix);
-        let mut room = vec![RecordEntry::default(); entries.len()];
+        let mut room = Vec::new();
         sort(&mut entries, &mut room);
         assert!(entries == expected, "{prefixes:?}");
     }
@@ -151,9 +165,18 @@ mod tests {
         check(&many.clone().rev().map(|it| it / 3).collect::<Vec<_>>());
         check(&many.clone().map(|_| 5).collect::<Vec<_>>());
         check(&many.clone().map(|it| it * 7 % 5).collect::<Vec<_>>());
-        check(&many.clone().map(|it| [0, u64::MAX][it as usize % 2]).collect::<Vec<_>>());
+        check(
+            &many
+                .clone()
+                .map(|it| [0, u64::MAX][it as usize % 2])
+                .collect::<Vec<_>>(),
+        );
         // Clusters that only low bits tell apart.
-        check(&many.map(|it| (it % 3) << 60 | it * 7_919 % 512).collect::<Vec<_>>());
+        check(
+            &many
+                .map(|it| (it % 3) << 60 | it * 7_919 % 512)
+                .collect::<Vec<_>>(),
+        );
     }
 
     proptest! {
