@@ -212,6 +212,7 @@ proptest! {
 }
 
 /// What GNU sort makes of lines; none without it.
+#[allow(clippy::print_stderr)] // Whoever runs the tests is told what was left out.
 fn gnu(flags: &[&str], text: &[u8]) -> Option<Vec<u8>> {
     let mut sort = Command::new("sort");
     sort.arg("-s").args(flags).env("LC_ALL", "C");

@@ -13,7 +13,7 @@ use crate::simd::prefetch;
 
 /// So many records ahead are asked for. A record comes from memory in about 100 ns and is copied in
 /// 10 to 20.
-const AHEAD: usize = 24;
+pub(super) const AHEAD: usize = 24;
 
 /// Chunks of whole records, in the order in which they came.
 #[derive(Debug, Default)]
@@ -46,7 +46,10 @@ impl Arena {
             "an entry has 32 bits for a place in a chunk"
         );
         if let (Some(width), Some(records)) = (self.format.width(), &mut self.records) {
-            assert!(chunk.len() % width == 0, "a chunk ends within a record");
+            assert!(
+                chunk.len().is_multiple_of(width),
+                "a chunk ends within a record"
+            );
             *records += (chunk.len() / width) as u64;
         }
         self.memory_bytes += chunk.capacity();

@@ -3,8 +3,10 @@
 //! Chunks are gone through twice: entries are counted by the first digit of their prefixes, and then
 //! written to where their buckets lie. So only one bucket at a time needs room to be sorted in.
 
+use super::arena::AHEAD;
 use super::layout::Layout;
 use super::radix::{self, RecordEntry};
+use crate::simd::prefetch;
 
 /// Bits of the first digit: its buckets are written into at once, and each is sorted in the cache.
 const FIRST_DIGIT_BITS: u32 = 9;
@@ -20,7 +22,7 @@ const SAMPLES: u64 = 1_024;
 const COMPARED: usize = 2;
 
 /// So many words of keys are looked at before whole keys are compared.
-const WORDS_MAX: usize = 64;
+const WORDS_MAX: usize = 32;
 
 /// The entries of all records in chunks, sorted.
 pub(super) fn sorted<L: Layout>(layout: L, chunks: &[Vec<u8>]) -> Vec<RecordEntry> {
@@ -136,7 +138,12 @@ fn sort_bucket<L: Layout>(
         let goes_on = layout.has_words() && tied[0].prefix & 0xff != 0;
         let next = word + 1;
         if tied.len() > COMPARED && goes_on && next < WORDS_MAX {
-            for entry in tied.iter_mut() {
+            for at in 0..tied.len() {
+                if let Some(later) = tied.get(at + AHEAD) {
+                    let begin = chunks[later.chunk as usize].as_ptr();
+                    prefetch(begin.wrapping_add(later.offset as usize + layout.word_offset(next)));
+                }
+                let entry = &mut tied[at];
                 let chunk = &chunks[entry.chunk as usize];
                 entry.prefix = layout.word(chunk, entry.offset as usize, next);
             }

@@ -6,7 +6,9 @@
 
 use super::layout::{Layout, with_layout};
 use super::line_key::LineKey;
+use brambling_program::{DecodeError, Payload, payload_serde};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// Where records end, and what of them is the key.
@@ -30,7 +32,25 @@ pub enum RecordFormat {
         order: LineOrder,
     },
 }
-brambling_program::payload!(RecordFormat);
+
+impl Payload for RecordFormat {
+    const FIXED: bool = true;
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("sort::RecordFormat")
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        payload_serde::encode(self, out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let format: RecordFormat = payload_serde::decode(input)?;
+        let checked = format.check();
+        checked.map_err(|error| DecodeError::of::<Self>(error.to_string()))?;
+        Ok(format)
+    }
+}
 
 /// How keys of lines are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,21 +127,36 @@ impl RecordFormat {
     /// # Errors
     /// When the key is no range of bytes within the record.
     pub fn fixed(width: u32, key: &str) -> Result<RecordFormat, FormatError> {
-        if width == 0 {
-            return Err(FormatError::NoWidth);
-        }
         let (key_offset, key_length) = parse_range(key)?;
-        if u64::from(key_offset) + u64::from(key_length) > u64::from(width) {
-            return Err(FormatError::KeyOutside {
-                offset: key_offset,
-                length: key_length,
-                width,
-            });
-        }
-        Ok(RecordFormat::Fixed {
+        let format = RecordFormat::Fixed {
             width,
             key_offset,
             key_length,
+        };
+        format.check().map(|()| format)
+    }
+
+    /// Whether records of this format can be: kernels rely on it.
+    fn check(&self) -> Result<(), FormatError> {
+        let RecordFormat::Fixed {
+            width,
+            key_offset: offset,
+            key_length: length,
+        } = *self
+        else {
+            return Ok(());
+        };
+        if width == 0 {
+            return Err(FormatError::NoWidth);
+        }
+        let is_inside = u64::from(offset) + u64::from(length) <= u64::from(width);
+        if is_inside && length > 0 {
+            return Ok(());
+        }
+        Err(FormatError::KeyOutside {
+            offset,
+            length,
+            width,
         })
     }
 

@@ -126,7 +126,10 @@ impl RecordMaker {
     /// # Panics
     /// When `out` is not a whole number of records, or there are not so many.
     pub fn fill(&self, first: u64, out: &mut [u8]) {
-        assert!(out.len() % self.width == 0, "whole records are made");
+        assert!(
+            out.len().is_multiple_of(self.width),
+            "whole records are made"
+        );
         let count = (out.len() / self.width) as u64;
         assert!(
             first + count <= self.records,

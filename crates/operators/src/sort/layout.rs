@@ -52,6 +52,9 @@ pub(super) trait Layout: Copy {
         bytes_prefix(&key[8 * word..])
     }
 
+    /// Where in a record a word of its key lies, as far as that is known without a look.
+    fn word_offset(self, word: usize) -> usize;
+
     /// The order of two keys.
     fn compare_keys(self, a: &[u8], b: &[u8]) -> Ordering;
 
@@ -163,6 +166,11 @@ impl<const WIDTH: usize> Layout for FixedLayout<WIDTH> {
     }
 
     #[inline(always)]
+    fn word_offset(self, word: usize) -> usize {
+        self.key_offset + 8 * word
+    }
+
+    #[inline(always)]
     fn compare_keys(self, a: &[u8], b: &[u8]) -> Ordering {
         a.cmp(b)
     }
@@ -246,6 +254,15 @@ impl<const NUMERIC: bool> Layout for LineLayout<NUMERIC> {
     #[inline(always)]
     fn prefix(self, record: &[u8]) -> u64 {
         self.prefix_of_key(self.key(record))
+    }
+
+    #[inline(always)]
+    fn word_offset(self, word: usize) -> usize {
+        match self.key {
+            LineKey::WholeLine => 8 * word,
+            LineKey::Bytes { offset, .. } => offset as usize + 8 * word,
+            LineKey::Fields { .. } => 0,
+        }
     }
 
     #[inline(always)]

@@ -41,10 +41,10 @@ enum Order {
 }
 
 fn order(entries: &[RecordEntry]) -> Order {
-    let mut pairs = entries.array_windows();
-    if pairs.clone().all(|[a, b]| a.prefix <= b.prefix) {
+    let mut pairs = entries.windows(2);
+    if entries.is_sorted_by_key(|entry| entry.prefix) {
         Order::Ascending
-    } else if pairs.all(|[a, b]| a.prefix > b.prefix) {
+    } else if pairs.all(|pair| pair[0].prefix > pair[1].prefix) {
         Order::Falling
     } else {
         Order::Neither
@@ -81,7 +81,7 @@ fn scatter(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
     // A bucket for every four entries; counting more buckets than there are takes its time.
     match here.len() {
         ..256 => scatter_by::<5, 32>(here, there, place, low, high),
-        ..2_048 => scatter_by::<8, 256>(here, there, place, low, high),
+        256..2_048 => scatter_by::<8, 256>(here, there, place, low, high),
         _ => scatter_by::<11, 2_048>(here, there, place, low, high),
     }
 }
@@ -174,7 +174,7 @@ mod tests {
         // Clusters that only low bits tell apart.
         check(
             &many
-                .map(|it| (it % 3) << 60 | it * 7_919 % 512)
+                .map(|it| ((it % 3) << 60) | (it * 7_919 % 512))
                 .collect::<Vec<_>>(),
         );
     }

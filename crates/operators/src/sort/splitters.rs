@@ -41,14 +41,9 @@ impl KeySamples {
 
     /// The key at a place; nothing where the bytes that came are no samples.
     fn get(&self, at: usize) -> &[u8] {
-        let begin = if at == 0 {
-            0
-        } else {
-            self.ends[at - 1] as usize
-        };
-        self.bytes
-            .get(begin..self.ends[at] as usize)
-            .unwrap_or_default()
+        let end = |at: usize| self.ends.get(at).map_or(0, |&end| end as usize);
+        let begin = at.checked_sub(1).map_or(0, end);
+        self.bytes.get(begin..end(at)).unwrap_or_default()
     }
 
     /// The keys, in the order in which they were added.
@@ -247,8 +242,8 @@ fn cut(groups: &[SampledKey<'_>], parts: usize, heavy_above: usize) -> Vec<usize
             light_parts_left > 1.0 && (2 * filled + group.count) as f64 > 2.0 * fair
         };
         if ends && at > 0 && firsts.len() + 1 < parts {
+            light_left -= filled;
             if !has_heavy {
-                light_left -= filled;
                 light_parts_left -= 1.0;
             }
             firsts.push(at);
