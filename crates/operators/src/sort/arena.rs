@@ -22,8 +22,7 @@ pub struct Arena {
     chunks: Vec<Vec<u8>>,
     memory_bytes: usize,
     bytes: u64,
-    /// Counted as chunks come, where that takes no look at them.
-    records: Option<u64>,
+    records: u64,
 }
 
 impl Arena {
@@ -31,7 +30,6 @@ impl Arena {
     pub fn new(format: RecordFormat) -> Arena {
         Arena {
             format,
-            records: format.width().map(|_| 0),
             ..Arena::default()
         }
     }
@@ -45,13 +43,17 @@ impl Arena {
             u32::try_from(chunk.len()).is_ok() && self.chunks.len() < u32::MAX as usize,
             "an entry has 32 bits for a place in a chunk"
         );
-        if let (Some(width), Some(records)) = (self.format.width(), &mut self.records) {
-            assert!(
-                chunk.len().is_multiple_of(width),
-                "a chunk ends within a record"
-            );
-            *records += (chunk.len() / width) as u64;
-        }
+        let records = match self.format.width() {
+            Some(width) => {
+                assert!(
+                    chunk.len().is_multiple_of(width),
+                    "a chunk ends within a record"
+                );
+                chunk.len() / width
+            }
+            None => memchr::memchr_iter(b'\n', &chunk).count(),
+        };
+        self.records += records as u64;
         self.memory_bytes += chunk.capacity();
         self.bytes += chunk.len() as u64;
         self.chunks.push(chunk);
@@ -67,14 +69,16 @@ impl Arena {
         self.memory_bytes
     }
 
-    /// Bytes that sorting takes beside the chunks, at most: as many again as the entries that stay
-    /// until all is copied out. It is far less unless many keys begin alike. For lines it counts
-    /// them, which reads all chunks.
+    /// How many records there are.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes that sorting takes beside the chunks, at most. Half of them, the entries, stay until
+    /// all is copied out. The other half is needed when all keys begin alike; otherwise it is
+    /// far less.
     pub fn sort_room_bytes(&self) -> usize {
-        let records = self
-            .records
-            .map_or_else(|| self.count(), |count| count as usize);
-        2 * size_of::<RecordEntry>() * records
+        2 * size_of::<RecordEntry>() * self.records as usize
     }
 
     /// Whether there is no record.
@@ -97,11 +101,6 @@ impl Arena {
             next: 0,
             written: 0,
         }
-    }
-
-    fn count(&self) -> usize {
-        let lines = |chunk: &Vec<u8>| memchr::memchr_iter(b'\n', chunk).count();
-        self.chunks.iter().map(lines).sum()
     }
 }
 
