@@ -7,7 +7,7 @@
 
 use super::entries::{self, record};
 use super::format::RecordFormat;
-use super::layout::{Layout, with_layout};
+use super::layout::{RecordLayout, with_layout};
 use super::radix::RecordEntry;
 use crate::simd::prefetch;
 
@@ -147,7 +147,7 @@ impl SortedRecords {
         self.chunks
     }
 
-    fn fill_with<L: Layout>(&mut self, layout: L, out: &mut [u8]) -> usize {
+    fn fill_with<L: RecordLayout>(&mut self, layout: L, out: &mut [u8]) -> usize {
         let mut filled = 0;
         while self.next < self.entries.len() && filled < out.len() {
             if let Some(&later) = self.entries.get(self.next + AHEAD) {

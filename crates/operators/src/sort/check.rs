@@ -7,7 +7,7 @@
 //! It cannot see whether records with equal keys have changed places.
 
 use super::format::{RecordFormat, RecordJoiner};
-use super::layout::{Layout, with_layout};
+use super::layout::{RecordLayout, with_layout};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use xxhash_rust::xxh3::xxh3_128;
@@ -151,7 +151,7 @@ impl OrderCheck {
         }
     }
 
-    fn feed_with<L: Layout>(&mut self, layout: L, records: &[u8]) {
+    fn feed_with<L: RecordLayout>(&mut self, layout: L, records: &[u8]) {
         let summary = &mut self.summary;
         let mut last: &[u8] = &self.last;
         let mut at = 0;

@@ -4,7 +4,7 @@
 //! written to where their buckets lie. So only one bucket at a time needs room to be sorted in.
 
 use super::arena::AHEAD;
-use super::layout::Layout;
+use super::layout::RecordLayout;
 use super::radix::{self, RecordEntry};
 use crate::simd::prefetch;
 
@@ -25,7 +25,7 @@ const COMPARED: usize = 2;
 const WORDS_MAX: usize = 32;
 
 /// The entries of all records in chunks, sorted.
-pub(super) fn sorted<L: Layout>(layout: L, chunks: &[Vec<u8>]) -> Vec<RecordEntry> {
+pub(super) fn sorted<L: RecordLayout>(layout: L, chunks: &[Vec<u8>]) -> Vec<RecordEntry> {
     let digit = FirstDigit::of(layout, chunks);
     let mut ends = vec![0usize; BUCKETS];
     for chunk in chunks {
@@ -60,7 +60,7 @@ pub(super) fn sorted<L: Layout>(layout: L, chunks: &[Vec<u8>]) -> Vec<RecordEntr
 
 /// The record of an entry.
 #[inline(always)]
-pub(super) fn record<L: Layout>(layout: L, chunks: &[Vec<u8>], entry: RecordEntry) -> &[u8] {
+pub(super) fn record<L: RecordLayout>(layout: L, chunks: &[Vec<u8>], entry: RecordEntry) -> &[u8] {
     let chunk = &chunks[entry.chunk as usize];
     let at = entry.offset as usize;
     let end = layout
@@ -71,7 +71,7 @@ pub(super) fn record<L: Layout>(layout: L, chunks: &[Vec<u8>], entry: RecordEntr
 
 /// Calls with where each record begins, and the prefix of its key.
 #[inline(always)]
-fn for_each<L: Layout>(layout: L, chunk: &[u8], mut each: impl FnMut(usize, u64)) {
+fn for_each<L: RecordLayout>(layout: L, chunk: &[u8], mut each: impl FnMut(usize, u64)) {
     let mut at = 0;
     while at < chunk.len() {
         let Some(end) = layout.end(chunk, at) else {
@@ -91,7 +91,7 @@ struct FirstDigit {
 }
 
 impl FirstDigit {
-    fn of<L: Layout>(layout: L, chunks: &[Vec<u8>]) -> FirstDigit {
+    fn of<L: RecordLayout>(layout: L, chunks: &[Vec<u8>]) -> FirstDigit {
         let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let step = (bytes / SAMPLES).max(1) as usize;
         let (mut low, mut high) = (u64::MAX, 0);
@@ -119,7 +119,7 @@ impl FirstDigit {
 }
 
 /// Sorts entries whose numbers are a word of their keys: the `word`-th, those before being equal.
-fn sort_bucket<L: Layout>(
+fn sort_bucket<L: RecordLayout>(
     layout: L,
     chunks: &[Vec<u8>],
     word: usize,

@@ -4,7 +4,7 @@
 //! command makes it from its flags, and errors name them. Whoever reads bytes in pieces cuts them
 //! into whole records with a [`RecordJoiner`].
 
-use super::layout::{Layout, with_layout};
+use super::layout::{RecordLayout, with_layout};
 use super::line_key::LineKey;
 use brambling_program::{DecodeError, Payload, payload_serde};
 use serde::{Deserialize, Serialize};

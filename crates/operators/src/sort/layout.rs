@@ -9,7 +9,7 @@ use super::line_key::LineKey;
 use std::cmp::Ordering;
 
 /// How records lie in bytes: a [`super::RecordFormat`] whose kind is known when compiled.
-pub(super) trait Layout: Copy {
+pub(super) trait RecordLayout: Copy {
     /// Whether keys whose words are equal up to this one are equal: a word is eight bytes, filled up
     /// with zeros, and the first one, 0, is the prefix.
     fn word_decides(self, word: usize) -> bool;
@@ -43,8 +43,8 @@ pub(super) trait Layout: Copy {
     /// The prefix of a record's key. What lies behind the record may be given too.
     fn prefix(self, record: &[u8]) -> u64;
 
-    /// The `word`-th eight bytes of the key of the record at `at`, as [`Layout::prefix`] is the first.
-    /// Its key has all the bytes before them.
+    /// The `word`-th eight bytes of the key of the record at `at`, as [`RecordLayout::prefix`] is the
+    /// first. Its key has all the bytes before them.
     #[inline(always)]
     fn word(self, bytes: &[u8], at: usize, word: usize) -> u64 {
         let end = self.end(bytes, at).expect("a whole record");
@@ -117,7 +117,7 @@ impl<const WIDTH: usize> FixedLayout<WIDTH> {
     }
 }
 
-impl<const WIDTH: usize> Layout for FixedLayout<WIDTH> {
+impl<const WIDTH: usize> RecordLayout for FixedLayout<WIDTH> {
     #[inline(always)]
     fn word_decides(self, word: usize) -> bool {
         self.key_length <= 8 * (word + 1)
@@ -193,7 +193,7 @@ impl<const WIDTH: usize> Layout for FixedLayout<WIDTH> {
     }
 }
 
-impl<const NUMERIC: bool> Layout for LineLayout<NUMERIC> {
+impl<const NUMERIC: bool> RecordLayout for LineLayout<NUMERIC> {
     #[inline(always)]
     fn word_decides(self, _word: usize) -> bool {
         // A key may end where another goes on with zeros.

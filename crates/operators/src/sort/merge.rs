@@ -4,7 +4,7 @@
 //! takes merged bytes out. Equal keys come in the order of the runs.
 
 use super::format::RecordFormat;
-use super::layout::{Layout, with_layout};
+use super::layout::{RecordLayout, with_layout};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 use std::ops::Deref;
@@ -133,7 +133,7 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
         with_layout!(self.format, layout => self.fill_with(layout, out))
     }
 
-    fn fill_with<L: Layout>(&mut self, layout: L, out: &mut [u8]) -> (usize, MergeStep) {
+    fn fill_with<L: RecordLayout>(&mut self, layout: L, out: &mut [u8]) -> (usize, MergeStep) {
         let mut filled = 0;
         if self.runs.is_empty() {
             return (0, MergeStep::Done);
@@ -177,7 +177,7 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
         }
     }
 
-    fn player<L: Layout>(&self, layout: L, run: usize) -> Player {
+    fn player<L: RecordLayout>(&self, layout: L, run: usize) -> Player {
         let prefix = match self.runs[run].head {
             Head::Ended => u64::MAX,
             _ => layout.prefix(self.runs[run].record()),
@@ -189,7 +189,7 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
     }
 
     /// Plays all games.
-    fn build<L: Layout>(&mut self, layout: L) {
+    fn build<L: RecordLayout>(&mut self, layout: L) {
         let count = self.runs.len();
         let mut winners: Vec<Player> = vec![self.nodes[0]; count];
         winners.extend((0..count).map(|run| self.player(layout, run)));
@@ -209,7 +209,7 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
 
     /// Plays the games of a run's path again.
     #[inline(always)]
-    fn replay<L: Layout>(&mut self, layout: L, run: usize) {
+    fn replay<L: RecordLayout>(&mut self, layout: L, run: usize) {
         let mut player = self.player(layout, run);
         let mut node = (self.runs.len() + run) / 2;
         while node > 0 {
@@ -225,7 +225,7 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
     }
 
     #[inline(always)]
-    fn beats<L: Layout>(&self, layout: L, a: Player, b: Player) -> bool {
+    fn beats<L: RecordLayout>(&self, layout: L, a: Player, b: Player) -> bool {
         match a.prefix == b.prefix {
             false => a.prefix < b.prefix,
             true => self.beats_on_tie(layout, a, b),
@@ -233,7 +233,7 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
     }
 
     #[inline(never)]
-    fn beats_on_tie<L: Layout>(&self, layout: L, a: Player, b: Player) -> bool {
+    fn beats_on_tie<L: RecordLayout>(&self, layout: L, a: Player, b: Player) -> bool {
         let [one, other] = [a, b].map(|player| &self.runs[player.run as usize]);
         // A key of ones has the prefix of a run that has ended.
         match (one.head == Head::Ended, other.head == Head::Ended) {
@@ -260,7 +260,7 @@ impl<B: Deref<Target = [u8]>> MergedRun<B> {
 
     /// Goes on to the next record.
     #[inline(always)]
-    fn advance<L: Layout>(&mut self, layout: L) {
+    fn advance<L: RecordLayout>(&mut self, layout: L) {
         match self.head {
             Head::InBlock(end) => self.at = end,
             _ => self.joined.clear(),
@@ -270,7 +270,7 @@ impl<B: Deref<Target = [u8]>> MergedRun<B> {
 
     /// Looks for the record at which the run stands.
     #[inline(always)]
-    fn seek<L: Layout>(&mut self, layout: L) {
+    fn seek<L: RecordLayout>(&mut self, layout: L) {
         let Some(block) = &self.block else {
             self.head = Head::Missing;
             return;

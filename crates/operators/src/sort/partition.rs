@@ -3,7 +3,7 @@
 //! A source has one [`PartBuffers`]. It feeds blocks as they come from the file, and takes the
 //! buffers that are long enough to be sent.
 
-use super::layout::{Layout, with_layout};
+use super::layout::{RecordLayout, with_layout};
 use super::splitters::Splitters;
 
 /// So many records are looked up before they are copied: their bytes are still in the nearest cache.
@@ -38,8 +38,13 @@ impl PartBuffers {
     /// again. A record that is longer than a buffer lies in one alone.
     ///
     /// # Panics
-    /// When the block does not end with the end of a record, or `full` leaves bytes.
+    /// When the block has 4 GiB or more, does not end with the end of a record, or `full` leaves
+    /// bytes.
     pub fn cut(&mut self, block: &[u8], mut full: impl FnMut(u32, &mut Vec<u8>)) {
+        assert!(
+            u32::try_from(block.len()).is_ok(),
+            "a block is cut in 32 bits"
+        );
         let PartBuffers {
             splitters,
             part_bytes,
@@ -69,7 +74,7 @@ impl PartBuffers {
     }
 }
 
-fn cut<L: Layout>(
+fn cut<L: RecordLayout>(
     layout: L,
     splitters: &Splitters,
     block: &[u8],
