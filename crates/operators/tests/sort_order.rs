@@ -170,11 +170,20 @@ fn no_records_and_runs_without_any() {
     );
 }
 
+/// Sizes of chunks, blocks and rooms.
+fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(1usize..900, 1..6)
+}
+
+/// Few different bytes, so that keys tie in their prefixes and altogether.
+fn alike() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![Just(0u8), Just(1), Just(255)];
+    proptest::collection::vec(byte, 0..6_000)
+}
+
 proptest! {
-    /// Few different bytes, so that keys tie in their prefixes and altogether.
     #[test]
-    fn records_whose_keys_tie(bytes in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..6_000),
-                              key in 1u32..24, sizes in proptest::collection::vec(1usize..900, 1..6)) {
+    fn records_whose_keys_tie(bytes in alike(), key in 1u32..24, sizes in sizes()) {
         let format = RecordFormat::fixed(24, &format!("0:{key}")).unwrap();
         // Most keys begin alike, and each record tells where it was.
         let mut bytes = bytes;
@@ -189,15 +198,17 @@ proptest! {
     }
 
     #[test]
-    fn lines_of_few_letters(text in "([ab\0]{0,20}\n){0,300}", sizes in proptest::collection::vec(1usize..900, 1..6)) {
+    fn lines_of_few_letters(text in "([ab\0]{0,20}\n){0,300}", sizes in sizes()) {
         let format = RecordFormat::lines(None, None, LineOrder::C).unwrap();
         check(format, text.as_bytes(), &sizes, |line| &line[..line.len() - 1]);
     }
 
     #[test]
-    fn lines_that_begin_alike(tails in proptest::collection::vec("[a-c]{0,2}", 0..400), sizes in proptest::collection::vec(1usize..900, 1..6)) {
+    fn lines_that_begin_alike(tails in proptest::collection::vec("[a-c]{0,2}", 0..400),
+                              sizes in sizes()) {
         let format = RecordFormat::lines(None, None, LineOrder::C).unwrap();
-        let text: String = tails.iter().map(|tail| format!("https://www.example.org/{tail}\n")).collect();
+        let line = |tail| format!("https://www.example.org/{tail}\n");
+        let text: String = tails.iter().map(line).collect();
         check(format, text.as_bytes(), &sizes, |line| &line[..line.len() - 1]);
     }
 
@@ -270,7 +281,8 @@ fn check_all_keys(text: &str) {
 #[test]
 fn lines_are_sorted_as_gnu_sorts_them() {
     check_all_keys(
-        "b,2 x\na,10,y\n a 1\n\n,,\n,\na\tb  c d\na 2,1\n-1 -2\n-1.5,3\n007 7\n7.0 7\n+3\n- 4\n.5\n-.5\nz z z z z\n",
+        "b,2 x\na,10,y\n a 1\n\n,,\n,\na\tb  c d\na 2,1\n\
+         -1 -2\n-1.5,3\n007 7\n7.0 7\n+3\n- 4\n.5\n-.5\nz z z z z\n",
     );
     let mut text = Vec::new();
     let maker = brambling_operators::sort::TextMaker::new(1);

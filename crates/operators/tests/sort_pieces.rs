@@ -174,13 +174,15 @@ proptest! {
     /// No part has more than twice a fair one or twice the heaviest key, and the order of samples
     /// does not matter.
     #[test]
-    fn any_samples_are_cut_fairly(keys in proptest::collection::vec("[ab]{0,12}", 1..400), parts in 1u32..9) {
+    fn any_samples_are_cut_fairly(keys in proptest::collection::vec("[ab]{0,12}", 1..400),
+                                  parts in 1u32..9) {
         let format = RecordFormat::lines(None, None, LineOrder::C).unwrap();
         let forward = samples(keys.iter().map(|key| key.as_bytes()));
         let backward = samples(keys.iter().rev().map(|key| key.as_bytes()));
         let splitters = Splitters::of(format, &forward, parts);
         prop_assert_eq!(&splitters, &Splitters::of(format, &backward, parts));
-        let heaviest = keys.iter().map(|key| keys.iter().filter(|it| it == &key).count()).max().unwrap();
+        let count = |key| keys.iter().filter(|it| *it == key).count();
+        let heaviest = keys.iter().map(count).max().unwrap();
         let fair = keys.len().div_ceil(parts as usize);
         for count in counts(&splitters, &forward) {
             prop_assert!(count <= fair.max(heaviest) + heaviest.max(fair), "{} of {}", count, fair);
@@ -188,7 +190,8 @@ proptest! {
     }
 
     #[test]
-    fn pieces_are_joined_to_whole_records(text in "([a-z]{0,6}\n){0,50}[a-z]{0,3}", width in 1u32..9,
+    fn pieces_are_joined_to_whole_records(text in "([a-z]{0,6}\n){0,50}[a-z]{0,3}",
+                                          width in 1u32..9,
                                           sizes in proptest::collection::vec(1usize..12, 1..9)) {
         let formats = [
             RecordFormat::lines(None, None, LineOrder::C).unwrap(),
@@ -351,14 +354,16 @@ fn a_checker_sees_what_can_go_wrong() {
 proptest! {
     /// The summary of a whole is that of its segments, wherever it is cut.
     #[test]
-    fn segments_are_joined(letters in "[a-d]{0,40}", cuts in proptest::collection::vec(0usize..40, 0..4)) {
+    fn segments_are_joined(letters in "[a-d]{0,40}",
+                           cuts in proptest::collection::vec(0usize..40, 0..4)) {
         let format = RecordFormat::lines(None, None, LineOrder::C).unwrap();
         let text: String = letters.chars().map(|letter| format!("{letter}\n")).collect();
         let whole = summary(format, text.as_bytes(), 7);
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| 2 * cut.min(&letters.len())).collect();
         cuts.extend([0, text.len()]);
         cuts.sort();
-        let segments = cuts.windows(2).map(|cut| summary(format, &text.as_bytes()[cut[0]..cut[1]], 3));
+        let segment = |cut: &[usize]| summary(format, &text.as_bytes()[cut[0]..cut[1]], 3);
+        let segments = cuts.windows(2).map(segment);
         let joined = segments.fold(RecordSummary::default(), |all, next| all.then(next, &format));
         prop_assert_eq!(&joined, &whole);
         prop_assert_eq!(whole.fault.is_none(), text.lines().is_sorted());

@@ -119,8 +119,8 @@ pub struct SortedRecords {
 }
 
 impl SortedRecords {
-    /// Copies the next bytes out, and says how many: as many as there is room for, fewer at the end.
-    /// The next call goes on where this one stopped, within a record too.
+    /// Copies the next bytes out, and says how many: as many as there is room for, fewer at the
+    /// end. The next call goes on where this one stopped, within a record too.
     pub fn fill(&mut self, out: &mut [u8]) -> usize {
         let filled = with_layout!(self.format, layout => self.fill_with(layout, out));
         self.bytes_left -= filled as u64;

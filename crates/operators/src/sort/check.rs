@@ -54,8 +54,8 @@ pub struct TruncatedRecord {
 }
 
 impl RecordSummary {
-    /// Whether both have the same records, in whatever order. Different ones pass with a probability
-    /// of about 2⁻¹²⁸.
+    /// Whether both have the same records, in whatever order. Different ones pass with a
+    /// probability of about 2⁻¹²⁸.
     pub fn has_records_of(&self, other: &RecordSummary) -> bool {
         (self.records, self.bytes, self.checksum) == (other.records, other.bytes, other.checksum)
     }

@@ -1,7 +1,8 @@
 //! Makes and sorts the entries of an arena.
 //!
-//! Chunks are gone through twice: entries are counted by the first digit of their prefixes, and then
-//! written to where their buckets lie. So only one bucket at a time needs room to be sorted in.
+//! Chunks are gone through twice: entries are counted by the first digit of their prefixes, and
+//! then written to where their buckets lie. So only one bucket at a time needs room to be sorted
+//! in.
 
 use super::arena::AHEAD;
 use super::layout::RecordLayout;

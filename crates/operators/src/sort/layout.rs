@@ -10,8 +10,8 @@ use std::cmp::Ordering;
 
 /// How records lie in bytes: a [`super::RecordFormat`] whose kind is known when compiled.
 pub(super) trait RecordLayout: Copy {
-    /// Whether keys whose words are equal up to this one are equal: a word is eight bytes, filled up
-    /// with zeros, and the first one, 0, is the prefix.
+    /// Whether keys whose words are equal up to this one are equal: a word is eight bytes, filled
+    /// up with zeros, and the first one, 0, is the prefix.
     fn word_decides(self, word: usize) -> bool;
 
     /// Whether the words behind the prefix go on with the order.
@@ -43,8 +43,8 @@ pub(super) trait RecordLayout: Copy {
     /// The prefix of a record's key. What lies behind the record may be given too.
     fn prefix(self, record: &[u8]) -> u64;
 
-    /// The `word`-th eight bytes of the key of the record at `at`, as [`RecordLayout::prefix`] is the
-    /// first. Its key has all the bytes before them.
+    /// The `word`-th eight bytes of the key of the record at `at`, as [`RecordLayout::prefix`] is
+    /// the first. Its key has all the bytes before them.
     #[inline(always)]
     fn word(self, bytes: &[u8], at: usize, word: usize) -> u64 {
         let end = self.end(bytes, at).expect("a whole record");

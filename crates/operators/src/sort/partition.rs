@@ -6,7 +6,8 @@
 use super::layout::{RecordLayout, with_layout};
 use super::splitters::Splitters;
 
-/// So many records are looked up before they are copied: their bytes are still in the nearest cache.
+/// So many records are looked up before they are copied: their bytes are still in the nearest
+/// cache.
 const BATCH: usize = 128;
 
 /// A buffer of whole records for each part.
@@ -34,8 +35,8 @@ impl PartBuffers {
     }
 
     /// Appends each record of a block to its part, in order. `full` is given a part and its buffer
-    /// when that is full, and leaves an empty one: the same, cleared, or another whose memory is used
-    /// again. A record that is longer than a buffer lies in one alone.
+    /// when that is full, and leaves an empty one: the same, cleared, or another whose memory is
+    /// used again. A record that is longer than a buffer lies in one alone.
     ///
     /// # Panics
     /// When the block has 4 GiB or more, does not end with the end of a record, or `full` leaves

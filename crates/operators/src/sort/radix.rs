@@ -86,8 +86,8 @@ fn scatter(here: &mut [RecordEntry], there: &mut [RecordEntry], place: Place) {
     }
 }
 
-/// Divides entries by the highest bits in which they differ, into two to the power of `BITS` buckets,
-/// and sorts each.
+/// Divides entries by the highest bits in which they differ, into two to the power of `BITS`
+/// buckets, and sorts each.
 fn scatter_by<const BITS: u32, const BUCKETS: usize>(
     here: &mut [RecordEntry],
     there: &mut [RecordEntry],

@@ -1,8 +1,8 @@
 //! Where the key space is cut into parts.
 //!
 //! Each source samples the keys of what it reads ([`KeySamples`]); from all samples together one
-//! place makes the [`Splitters`], and every source cuts by them. Which part a key goes to depends on
-//! its key alone, so equal keys meet in one part and each part is one range.
+//! place makes the [`Splitters`], and every source cuts by them. Which part a key goes to depends
+//! on its key alone, so equal keys meet in one part and each part is one range.
 
 use super::format::RecordFormat;
 use serde::{Deserialize, Serialize};
@@ -92,8 +92,8 @@ impl Splitters {
     pub fn of(format: RecordFormat, samples: &KeySamples, parts: u32) -> Splitters {
         assert!(parts > 0, "records have to go somewhere");
         let mut keys: Vec<&[u8]> = samples.keys().collect();
-        // Keys that the format counts as equal may differ as bytes, as 1 and 1.0 do: the order among
-        // them decides which of them is the splitter.
+        // Keys that the format counts as equal may differ as bytes, as 1 and 1.0 do: the order
+        // among them decides which of them is the splitter.
         keys.sort_unstable_by(|a, b| format.compare_keys(a, b).then_with(|| a.cmp(b)));
         let groups = keys.chunk_by(|a, b| format.compare_keys(a, b) == Ordering::Equal);
         let groups: Vec<SampledKey> = groups
@@ -139,8 +139,8 @@ impl Splitters {
         self.keys.keys()
     }
 
-    /// The keys that would fill more than a part each, ascending. Whoever waits for the slowest part
-    /// should say their names.
+    /// The keys that would fill more than a part each, ascending. Whoever waits for the slowest
+    /// part should say their names.
     pub fn heavy(&self) -> &[HeavyKey] {
         &self.heavy
     }

@@ -33,7 +33,8 @@ struct TextTables {
     words: Vec<PaddedWord>,
 }
 
-/// A word, the blank behind it, and zeros: copied as a whole, the zeros overwritten by what follows.
+/// A word, the blank behind it, and zeros: copied as a whole, the zeros overwritten by what
+/// follows.
 type PaddedWord = [u8; 8];
 
 impl TextMaker {
@@ -75,7 +76,8 @@ impl TextMaker {
     }
 }
 
-/// A word of its own for each rank: syllables that count in base 100, the frequent words being short.
+/// A word of its own for each rank: syllables that count in base 100, the frequent words being
+/// short.
 fn word(rank: u32) -> PaddedWord {
     const CONSONANTS: &[u8; 20] = b"tnshrdlcmwfgypbvkjxz";
     const VOWELS: &[u8; 5] = b"eaoiu";

@@ -1,4 +1,5 @@
-//! Ranks whose frequency falls as 1 over the rank, from a table that is drawn from in constant time.
+//! Ranks whose frequency falls as 1 over the rank, from a table that is drawn from in constant
+//! time.
 
 /// Ranks 0 up to a count, where rank r comes with a probability proportional to 1 / (r + 1).
 ///
