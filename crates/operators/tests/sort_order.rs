@@ -189,7 +189,7 @@ proptest! {
         let mut bytes = bytes;
         bytes.truncate(bytes.len() / 24 * 24);
         for (number, record) in bytes.chunks_mut(24).enumerate() {
-            record[..9.min(key as usize)].fill(3);
+            record[..7.min(key as usize)].fill(3);
             if key < 20 {
                 record[20..].copy_from_slice(&(number as u32).to_le_bytes());
             }

@@ -159,6 +159,31 @@ fn a_heavy_key_has_a_part_and_the_others_share_the_rest() {
 }
 
 #[test]
+fn a_key_is_heavy_beside_what_heavier_ones_leave() {
+    let format = RecordFormat::fixed(8, "0:8").unwrap();
+    let light = 0..150u64;
+    // 15 in 100 are less than a part of four, and more than a third of what 70 leave.
+    let heavy = [(200, 700), (300, 150)];
+    let heavy = heavy
+        .iter()
+        .flat_map(|&(key, count)| (0..count).map(move |_| key));
+    let keys: Vec<_> = light.chain(heavy).map(u64::to_be_bytes).collect();
+    let samples = samples(keys.iter().map(|key| &key[..]));
+    let splitters = Splitters::of(format, &samples, 4);
+    assert_eq!(splitters.heavy().len(), 2);
+    assert_eq!(counts(&splitters, &samples), [75, 75, 700, 150]);
+}
+
+#[test]
+fn keys_that_count_as_equal_give_the_same_cuts_in_any_order() {
+    let format = RecordFormat::lines(None, None, LineOrder::Numeric).unwrap();
+    let keys = ["0", "1", "1.0", "01", "2", "2.00", "3"].map(str::as_bytes);
+    let forward = Splitters::of(format, &samples(keys), 4);
+    let backward = Splitters::of(format, &samples(keys.iter().rev().copied()), 4);
+    assert_eq!(forward, backward);
+}
+
+#[test]
 fn few_keys_leave_parts_empty() {
     let format = RecordFormat::fixed(4, "0:4").unwrap();
     let one = samples((0..50).map(|_| &b"same"[..]));
