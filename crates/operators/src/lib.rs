@@ -17,3 +17,4 @@ pub mod grid;
 pub mod ml;
 pub mod numerics;
 pub mod simd;
+pub mod sort;
