@@ -25,6 +25,7 @@ use draft::ClusterDraft;
 use network::SimulatedNetwork;
 use shelf::Shelf;
 use std::fmt::Write;
+use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use watch::InvariantWatch;
@@ -68,6 +69,45 @@ pub struct Deeds {
     pub spills: u64,
     /// Pieces that were read back.
     pub returns: u64,
+    /// Chunks of streams that tasks have taken.
+    pub chunks: u64,
+    /// Calls of tasks that then waited for chunks.
+    pub waits: u64,
+    /// Chunks that a task had written and not flushed when it was done.
+    pub unflushed: u64,
+    /// Pieces and chunks that came again.
+    pub repeats: u64,
+    /// Pieces and chunks that came when their turn was over.
+    pub late: u64,
+    /// Pieces and chunks that moved with the shard they had come for.
+    pub carried: u64,
+}
+
+impl AddAssign for Deeds {
+    fn add_assign(&mut self, other: Deeds) {
+        self.tasks += other.tasks;
+        self.frames += other.frames;
+        self.held += other.held;
+        self.breaks += other.breaks;
+        self.lost += other.lost;
+        self.moves += other.moves;
+        self.anew += other.anew;
+        self.joins += other.joins;
+        self.leaves += other.leaves;
+        self.silences += other.silences;
+        self.relays += other.relays;
+        self.broadcasts += other.broadcasts;
+        self.merges += other.merges;
+        self.errands += other.errands;
+        self.spills += other.spills;
+        self.returns += other.returns;
+        self.chunks += other.chunks;
+        self.waits += other.waits;
+        self.unflushed += other.unflushed;
+        self.repeats += other.repeats;
+        self.late += other.late;
+        self.carried += other.carried;
+    }
 }
 
 /// Runs a random program on a simulated cluster and compares it with the interpreter.
@@ -90,6 +130,12 @@ pub fn simulate(seed: u64, random: &RandomProgram) -> Deeds {
         cluster.come_to_rest();
     }));
     (cluster.deeds.spills, cluster.deeds.returns) = cluster.shelf.counts();
+    for worker in &cluster.workers {
+        let arrived = worker.executor.arrived();
+        cluster.deeds.repeats += arrived.repeats;
+        cluster.deeds.late += arrived.late;
+        cluster.deeds.carried += arrived.carried;
+    }
     if let Err(panic) = outcome {
         let formatted = panic.downcast_ref::<String>().map(String::as_str);
         let message = formatted.or_else(|| panic.downcast_ref::<&str>().copied());

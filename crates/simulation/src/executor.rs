@@ -2,7 +2,7 @@
 //!
 //! It carries out what the node asks for when it is told to ([`SimulatedExecutor::perform`]), so that whoever drives it may do that late, and in any order.
 
-use brambling_exchange::{Item, Parcel, fits};
+use brambling_exchange::{Acceptance, Item, Parcel, fits};
 use brambling_memory::held::{self, Held};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, LoopId, Position, ShardId, StageId, Turn, Value};
@@ -37,6 +37,17 @@ struct RefusedShards {
     end: BTreeMap<LoopId, BTreeSet<ShardId>>,
 }
 
+/// What came otherwise than once, and before its gather.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrived {
+    /// Pieces that came again.
+    pub repeats: u64,
+    /// Pieces that came when their turn was over.
+    pub late: u64,
+    /// Pieces that left with their shard.
+    pub carried: u64,
+}
+
 /// A node, and what its worker keeps for the shards that are here.
 pub struct SimulatedExecutor {
     /// Locked as an executor locks it: what needs an interpreter, or a file, must not be done inside.
@@ -53,6 +64,7 @@ pub struct SimulatedExecutor {
     waiting: RefusedShards,
     /// Shards that something has come for, to be run.
     woken: Vec<ShardId>,
+    arrived: Arrived,
 }
 
 impl SimulatedExecutor {
@@ -70,7 +82,13 @@ impl SimulatedExecutor {
             ended: BTreeSet::new(),
             waiting: RefusedShards::default(),
             woken: Vec::new(),
+            arrived: Arrived::default(),
         }
+    }
+
+    /// What came otherwise than once, and before its gather.
+    pub fn arrived(&self) -> Arrived {
+        self.arrived
     }
 
     /// The node, locked.
@@ -185,7 +203,13 @@ impl SimulatedExecutor {
                 .iter()
                 .try_for_each(|item| node.give_back(to, at, item));
         };
-        arrivals.accept(Delivery { at, item }, &*self.relations)?;
+        let is_piece = matches!(item, Item::Piece { .. });
+        let is_late = arrivals.next(at.0) > at.1;
+        let accepted = arrivals.accept(Delivery { at, item }, &*self.relations)?;
+        if is_piece && accepted == Acceptance::Repeated {
+            self.arrived.late += u64::from(is_late);
+            self.arrived.repeats += u64::from(!is_late);
+        }
         self.woken.push(to);
         Ok(())
     }
@@ -470,6 +494,8 @@ impl SimulatedExecutor {
         let retired = retired.filter(|(_, turns)| *turns > 0).collect();
         let mut packing = Packing::new(self.waits.budget(), PART_BYTES);
         let state = arrivals.pack(&mut packing).map_err(NodeError::Spilled)?;
+        let turns = state.exchanges.iter().flat_map(|it| &it.turns);
+        self.arrived.carried += turns.map(|it| it.pieces.len() as u64).sum::<u64>();
         packing.copy(body);
         let body = packing.finish(&state);
         self.node().depart(shard, retired, body)

@@ -44,7 +44,12 @@ impl ClusterDraft {
         };
         // Early pieces find no room, some, or all that they need; those of the lowest open turns mostly do.
         let early_bytes = random.pick(&[0, 100, 1 << 10, 1 << 40]);
-        let exchange_bytes = random.pick(&[1 << 16, 1 << 40]);
+        let is_streamed = plan.program.spec().exchanges.iter().all(|it| it.streamed);
+        let exchange_bytes = match is_streamed {
+            // A task has a chunk of each of its inputs at most: three, of 5 KB.
+            true => random.pick(&[1 << 14, 1 << 14, 1 << 40]),
+            false => random.pick(&[1 << 16, 1 << 40]),
+        };
         let shelf = Arc::<Shelf>::default();
         let history: Vec<Vec<EntryRange>> = shards(plan)
             .map(|shard| history(shard, count, random))

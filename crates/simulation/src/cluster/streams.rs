@@ -1,8 +1,10 @@
 //! Streaming stages of a simulated worker: their tasks are open for as long as they are called, and no longer.
 
+use super::Deeds;
 use super::worker::{KernelCall, SimulatedShard, SimulatedWorker};
 use crate::executor::SimulatedExecutor;
 use crate::kernels::Port;
+use brambling_memory::Class;
 use brambling_program::{
     Code, ExchangeId, OpenTask, PayloadType, Plan, Polled, Position, Progress, ShardId,
     StreamPorts, StreamSpec, Turn, Value,
@@ -59,6 +61,7 @@ impl SimulatedWorker {
         &mut self,
         call: &mut KernelCall<'_>,
         stream: &StreamSpec,
+        deeds: &mut Deeds,
     ) -> (Progress, bool) {
         let (id, at) = (call.id, call.at);
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
@@ -90,7 +93,8 @@ impl SimulatedWorker {
             takes: stream.inputs.iter().map(|id| piece(*id)).collect(),
             output,
             open: &mut open,
-            given: Vec::new(),
+            given: BTreeMap::new(),
+            deeds,
         };
         let state = ports.open.state.take();
         ports.open.lacks.clear();
@@ -103,6 +107,8 @@ impl SimulatedWorker {
             unreachable!("as it was made");
         };
         let state = lent.state;
+        // Chunks that were handed out belong to the call.
+        ports.given.clear();
         if done.0 == Progress::Done {
             ports.end();
             for input in &stream.inputs {
@@ -110,6 +116,8 @@ impl SimulatedWorker {
                 taken.expect("a destination of this program");
             }
         } else {
+            let waits = done.0 == Progress::Pending && !ports.open.lacks.is_empty();
+            ports.deeds.waits += u64::from(waits);
             open.state = state;
             let resident = self.shards.get_mut(&id).expect("still here");
             resident.open.push(open);
@@ -129,8 +137,9 @@ struct Ports<'a> {
     output: Option<(ExchangeId, &'static PayloadType)>,
     destinations: Vec<u32>,
     open: &'a mut SimulatedOpenTask,
-    /// Alive as long as the kernel may look at them.
-    given: Vec<(Value, Charges)>,
+    /// Alive as long as the kernel may look at them: until it asks for the next one of the same input, or returns.
+    given: BTreeMap<ExchangeId, (Value, Charges)>,
+    deeds: &'a mut Deeds,
 }
 
 impl Ports<'_> {
@@ -143,7 +152,28 @@ impl Ports<'_> {
         said.expect("room for what is held");
     }
 
+    /// Invariant 12: what a task has counts while it has it. Those that were early stay it where the exchange has no room.
+    fn assert_counted(&self) {
+        let counted_bytes: u64 = [Class::Exchange, Class::Early]
+            .map(|class| self.executor.node().budget().class_in_use_bytes(class))
+            .iter()
+            .sum();
+        // Encoded, as it may have counted: a value takes a little more.
+        let encoded = |(value, _): &(Value, Charges)| {
+            let mut bytes = Vec::new();
+            value.encode(&mut bytes);
+            bytes.len() as u64
+        };
+        let bytes: u64 = self.given.values().map(encoded).sum();
+        assert!(
+            bytes <= counted_bytes,
+            "{} has chunks of {bytes} bytes, but {counted_bytes} are counted (invariant 12)",
+            self.id
+        );
+    }
+
     fn end(&mut self) {
+        self.deeds.unflushed += self.open.begun.len() as u64;
         for to in self.destinations.clone() {
             self.flush(to);
             self.say(to, None);
@@ -153,6 +183,7 @@ impl Ports<'_> {
 
 impl StreamPorts for Ports<'_> {
     fn poll(&mut self, from: ExchangeId) -> Polled {
+        self.given.remove(&from);
         let next = self.executor.next_chunk(self.id, (from, self.turn));
         let (source, taken, charges) = match next.expect("what was spilled comes back") {
             Poll::Pending => {
@@ -166,7 +197,9 @@ impl StreamPorts for Ports<'_> {
         let mut value = value.expect("a source encoded it");
         value.make_unique();
         let place = value.as_ptr();
-        self.given.push((value, charges));
+        self.deeds.chunks += 1;
+        self.given.insert(from, (value, charges));
+        self.assert_counted();
         Polled::Chunk(source, place)
     }
     fn input(&self, place: usize) -> Option<(ExchangeId, &'static PayloadType)> {
