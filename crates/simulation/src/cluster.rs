@@ -21,7 +21,7 @@ use brambling_program::{GroupId, Plan, Rng, ShardId, StageId};
 use brambling_protocol::frame::Kind;
 use brambling_protocol::{PartitionMap, Sequence, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
-use draft::ClusterDraft;
+use draft::{ClusterDraft, WorkerMemory};
 use network::SimulatedNetwork;
 use shelf::Shelf;
 use std::fmt::Write;
@@ -167,6 +167,7 @@ pub(crate) struct SimulatedCluster<'a> {
     /// How many workers may still join, and how.
     joins: u64,
     newcomer: NodeOptions,
+    memory: WorkerMemory,
     /// How many workers may still leave, and whether one was told to.
     leaves: u64,
     is_drained: bool,
@@ -182,6 +183,7 @@ impl<'a> SimulatedCluster<'a> {
             news,
             controller,
             options,
+            memory,
             shelf,
         } = ClusterDraft::new(plan, &mut random);
         let mut watch = InvariantWatch::new(plan, workers.len());
@@ -212,6 +214,7 @@ impl<'a> SimulatedCluster<'a> {
             shelf,
             joins,
             newcomer: options,
+            memory,
             leaves,
             is_drained: false,
             shards: shards.collect(),
@@ -378,6 +381,7 @@ impl<'a> SimulatedCluster<'a> {
         let me = worker_id(self.workers.len());
         let options = NodeOptions {
             me,
+            budget: self.memory.budget(),
             ..self.newcomer.clone()
         };
         // A process is told where shards are when it is told of the job. Here only those are that would perhaps not hear it later: from a

@@ -8,6 +8,7 @@
 //!   as an early piece if it is not. What several destinations share counts once.
 //! * What finds no room is spilled, if there is a place, and read back when its gather begins. Where there is no room for that, pieces that wait are
 //!   spilled instead, whosever they are: early ones first.
+//! * What leaves with its shard counts as a transfer, if those have room: nobody spills it any more, and the exchange's floor is for who stays.
 //! * So whatever the other shards have, a gather begins if its own turn fits the exchange's floor.
 //! * Nobody holds a lock that a task may want while pieces are written or read. Where there are threads for files, no gather waits for what is read:
 //!   it is not ready until that is here (`returning.rs`).
@@ -115,6 +116,7 @@ impl WaitingPiece {
     /// # Errors
     /// When it was spilled and cannot be read.
     pub(crate) fn pack(mut self, packing: &mut Packing) -> Result<u64, SpillError> {
+        self.move_to(Class::Transfer);
         let room = (self.charge, self.cargo.unpark());
         self.cargo.recall()?;
         match self.cargo {
@@ -139,12 +141,17 @@ impl WaitingPiece {
 
     /// Its turn is the lowest open one now.
     pub(crate) fn promote(&mut self) {
+        self.move_to(Class::Exchange);
+    }
+
+    /// It counts in another class, if that has room.
+    fn move_to(&mut self, class: Class) {
         let _ = match (&mut self.charge, &self.cargo) {
-            (Charge::Own(room), _) => room.move_to(Class::Exchange),
-            (Charge::Shared(room), _) => lock(room).move_to(Class::Exchange),
+            (Charge::Own(room), _) => room.move_to(class),
+            (Charge::Shared(room), _) => lock(room).move_to(class),
             (Charge::Counted(_) | Charge::InUse(_) | Charge::Returned(..), _) => Ok(()),
             (Charge::Nothing, PieceData::Parked(parked)) => {
-                parked.promote();
+                parked.move_to(class);
                 Ok(())
             }
             (Charge::Nothing, _) => Ok(()),
