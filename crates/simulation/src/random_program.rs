@@ -56,7 +56,7 @@ fn write(seed: u64, streams_only: bool) -> RandomProgram {
     let families = variables::declare(&mut program, &mut random, &mut symbols);
     let threads = 1 + random.below(4) as u32;
     let stages_left = match streams_only {
-        true => 2 + random.below(6),
+        true => 2 + random.below(5),
         false => 4 + random.below(24),
     } as u32;
     let mut writer = Writer {
@@ -64,7 +64,8 @@ fn write(seed: u64, streams_only: bool) -> RandomProgram {
         families,
         signals: Vec::new(),
         stages_left,
-        turns: 1,
+        // Loops of streams are shorter: a turn has many frames.
+        turns: if streams_only { 5 } else { 1 },
         names: 0,
         streams: Random(Rng::new(seed, StageId(u32::MAX), 3, 0)),
         streams_only,

@@ -248,6 +248,9 @@ impl Arrivals {
         let recalled = waits.recall(at, self.shard, &mut chunks)?;
         let mut charges = vec![recalled];
         let mut pieces = whole(chunks.into(), |charge| charges.push(charge));
+        if mutants::is_on("chunks-count-until-they-are-taken") {
+            charges.clear();
+        }
         let (source, taken) = pieces.pop().expect("one of one");
         Ok(Poll::Ready(Some((source, taken, Charges::new(charges)))))
     }
@@ -256,7 +259,9 @@ impl Arrivals {
     pub fn end(&mut self, at: ExchangeTurn, waits: &WaitingRoom) {
         let left = self.inbox.lowest_mut(at.0).count();
         self.waiting = self.waiting.saturating_sub(left);
-        self.inbox.catch_up(at.0, at.1 + 1);
+        if !mutants::is_on("ended-tasks-keep-their-turn") {
+            self.inbox.catch_up(at.0, at.1 + 1);
+        }
         self.settle(at.0, waits);
     }
 

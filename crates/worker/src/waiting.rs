@@ -17,8 +17,10 @@
 //! (`FRAME_BYTES` of whoever makes the options): what is counted is close to what is kept.
 
 mod returning;
+mod unreturned;
 
 pub(crate) use returning::{Begun, Returning, Returns};
+pub use unreturned::Unreturned;
 
 use crate::flow::Slows;
 use crate::parts::Packing;
@@ -27,7 +29,7 @@ use brambling_exchange::{Gathered, Item, NoRoom, PayloadWeight, PieceRoom};
 use brambling_memory::held::{self, lock};
 use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
-use brambling_storage::{FileError, FilePool};
+use brambling_storage::FilePool;
 use returning::Chance;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -116,7 +118,9 @@ impl WaitingPiece {
     /// # Errors
     /// When it was spilled and cannot be read.
     pub(crate) fn pack(mut self, packing: &mut Packing) -> Result<u64, SpillError> {
-        self.move_to(Class::Transfer);
+        if !mutants::is_on("who-leaves-keeps-the-floor") {
+            self.move_to(Class::Transfer);
+        }
         let room = (self.charge, self.cargo.unpark());
         self.cargo.recall()?;
         match self.cargo {
@@ -430,27 +434,4 @@ pub(crate) fn whole(
         }
     };
     join(chunks.into_iter().map(chunk))
-}
-
-/// Why pieces that were spilled do not come back.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Unreturned {
-    /// They cannot be read, or others cannot be spilled for them.
-    #[error(transparent)]
-    Spilled(#[from] SpillError),
-    /// There is no room for them.
-    #[error(transparent)]
-    NoRoom(#[from] NoRoom),
-    /// Nobody has read them.
-    #[error(transparent)]
-    Unread(FileError),
-}
-
-impl From<FileError> for Unreturned {
-    fn from(error: FileError) -> Unreturned {
-        match error {
-            FileError::Spill(error) => error.into(),
-            error => Unreturned::Unread(error),
-        }
-    }
 }

@@ -28,7 +28,7 @@ impl Share {
         // One source in four sends nothing to anybody.
         let chunks = match mix(says, source.into()) % 4 {
             0 => 0,
-            _ => [0, 1, 2, 3, 12][(hash % 5) as usize],
+            _ => [0, 1, 2, 3, 9][(hash % 5) as usize],
         };
         let is_left = hash.is_multiple_of(3);
         Share {

@@ -3,17 +3,20 @@
 //! a chunk that was handed out beyond the call.
 #![allow(unsafe_code)] // Lends kernels their ports.
 
+mod ending;
+
 use super::Slice;
 use super::exchanging::told;
 use super::mailbox::{self, piece};
 use super::view::ShardView;
 use crate::arrivals::{Arrivals, Delivery};
 use crate::executor::job::{Job, LoadedShard, ShardCell};
-use crate::executor::open::{OpenStreamTask, Outlet};
+use crate::executor::open::OpenStreamTask;
 use crate::node::NodeError;
-use crate::piece_data::{PieceBytes, PieceData};
+use crate::piece_data::PieceData;
 use crate::waiting::{Charges, ExchangeTurn, WaitingPiece};
 use brambling_exchange::Item;
+use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     CHUNK_BYTES_MAX, Code, Context, ExchangeId, Kernel, KernelError, LinksAt, OpenTask,
@@ -48,7 +51,9 @@ impl<'a> Slice<'a, '_> {
         match progress {
             Progress::More | Progress::Pending => {
                 // A task that waits for chunks slows nobody: its sources may be what it waits for.
-                let is_busy = progress == Progress::More || open.missing.is_empty();
+                let is_busy = progress == Progress::More
+                    || open.missing.is_empty()
+                    || mutants::is_on("tasks-that-wait-slow-their-sources");
                 self.set_busy(open, is_busy);
                 progress
             }
@@ -111,10 +116,15 @@ impl<'a> Slice<'a, '_> {
     /// A task has ended that took from these: what is left of them is not wanted.
     fn close(&self, mut open: OpenStreamTask, arrivals: &mut Arrivals) -> Result<(), NodeError> {
         open.set_lacks_room(false, self.job);
-        self.set_busy(&mut open, false);
+        if !mutants::is_on("ended-tasks-stay-busy") {
+            self.set_busy(&mut open, false);
+        }
         for &id in &open.stream.inputs {
             let at = (id, open.at.turn);
             arrivals.end(at, &self.job.waits);
+            if mutants::is_on("ended-tasks-tell-nobody") {
+                continue;
+            }
             let exchange = self.job.exchange(id);
             exchange.retire(at.1, self.resident.index, |source| {
                 self.has_made_room(id, source);
@@ -148,6 +158,7 @@ impl<'a> Slice<'a, '_> {
             let turn = open.at.turn;
             let mut missing = open.missing.iter();
             if missing.any(|id| arrivals.has_next((*id, turn), self.job))
+                && !mutants::is_on("chunks-call-nobody")
                 && body.shard.complete(code, open.at)
             {
                 self.job.pending.fetch_sub(1, Ordering::AcqRel);
@@ -315,55 +326,6 @@ impl<'p> Ports<'p> {
             }
             Err(delivery) => self.job.remote().give_back(self.job, to, at, delivery.item),
         }
-    }
-
-    /// The task is done: what was written is sent, and every destination hears that no more comes.
-    fn end(&mut self) {
-        let mut far = Vec::new();
-        for place in 0..self.fan_out() {
-            let ended = self.send(place).and_then(|()| self.end_at(place, &mut far));
-            if let Err(error) = ended {
-                return self.fail(error);
-            }
-        }
-        if !far.is_empty() {
-            let id = self.open.stream.output.expect("it has destinations");
-            let at = (id, self.at.turn);
-            let said = (self.job.remote()).scattered(self.job, self.resident.id(), at, far);
-            if let Err(error) = said {
-                self.fail(error);
-            }
-        }
-    }
-
-    fn end_at(
-        &self,
-        place: u32,
-        far: &mut Vec<(u32, Option<crate::piece_data::Encoded>)>,
-    ) -> Result<(), NodeError> {
-        let job = self.job;
-        let Outlet { chunks, .. } = self.open.outlets[place as usize];
-        let (at, to, number) = self.to(self.destination(place));
-        let source = TreeNode::leaf(self.resident.index.into());
-        let nothing = PieceData::Bytes(PieceBytes::new());
-        let is_far = job.owner(number).is_none();
-        match (chunks, is_far) {
-            // Nothing was sent: an empty mark ends the turn, as of any scatter.
-            (0, true) => far.push((to.index, None)),
-            (0, false) => {
-                let sources = source.leaves().expect("a leaf");
-                self.put(at, to, number, Item::Empty { sources })?;
-            }
-            (_, true) => {
-                let last = piece(source, (chunks, true), nothing);
-                job.remote().streamed(job, at, to, &last)?;
-            }
-            (_, false) => {
-                let last = piece(source, (chunks, true), WaitingPiece::uncounted(nothing));
-                self.put(at, to, number, last)?;
-            }
-        }
-        Ok(())
     }
 }
 
