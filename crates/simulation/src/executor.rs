@@ -8,7 +8,7 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, LoopId, Position, ShardId, StageId, Turn, Value};
 use brambling_protocol::Version;
 use brambling_worker::Surroundings;
-use brambling_worker::arrivals::{Arrivals, ArrivedChunk, Delivery, TurnPieces};
+use brambling_worker::arrivals::{Arrivals, Delivery, NextArrived, TurnPieces};
 use brambling_worker::node::{Node, NodeEffect, NodeError, Relations, merged_at};
 use brambling_worker::parts::{Packing, Unpacking};
 use brambling_worker::piece_data::{Encoded, PieceBytes, PieceData, items};
@@ -16,7 +16,7 @@ use brambling_worker::waiting::{ExchangeTurn, WaitingPiece, WaitingRoom};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::Waker;
 
 /// How long the parts are in which a shard is packed.
 const PART_BYTES: usize = 1 << 10;
@@ -271,9 +271,10 @@ impl SimulatedExecutor {
         &mut self,
         shard: ShardId,
         at: ExchangeTurn,
-    ) -> Result<Poll<Option<ArrivedChunk>>, NodeError> {
+    ) -> Result<NextArrived, NodeError> {
         let arrivals = self.shards.get_mut(&shard).expect("the shard is here");
-        Ok(arrivals.take_next(at, &*self.relations, &self.waits)?)
+        let waker = || Waker::noop().clone();
+        Ok(arrivals.take_next(at, &*self.relations, &self.waits, waker)?)
     }
 
     /// Whether there is something for it to take, or the end.

@@ -16,9 +16,12 @@
 //! Small pieces of a frame have memory of their own, large ones share the frame's, which has little beside one of them
 //! (`FRAME_BYTES` of whoever makes the options): what is counted is close to what is kept.
 
+mod chances;
+mod chunks;
 mod returning;
 mod unreturned;
 
+pub use chunks::BroughtChunk;
 pub(crate) use returning::{Begun, Returning, Returns};
 pub use unreturned::Unreturned;
 
@@ -30,8 +33,9 @@ use brambling_memory::held::{self, lock};
 use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
 use brambling_storage::FilePool;
-use returning::Chance;
+use chances::{Chance, Chances};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
 
 /// So many pieces that may be spilled are remembered before those are forgotten that are no more.
 const SWEPT_AT: usize = 256;
@@ -49,9 +53,10 @@ pub struct WaitingPiece {
 }
 
 /// How a piece is counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum Charge {
     /// Not: it takes no memory, or counts where it is parked.
+    #[default]
     Nothing,
     /// By itself.
     Own(Reservation),
@@ -168,6 +173,8 @@ impl WaitingPiece {
 pub struct WaitingRoom {
     room: PieceRoom,
     parked: Mutex<Vec<Weak<SpillablePiece>>>,
+    /// Tasks that have a chunk of a stream, and who is about to let a piece wait.
+    takers: Arc<Chances>,
     /// Who reads back what was spilled; none: whoever gathers it.
     returns: Option<Arc<Returns>>,
 }
@@ -178,6 +185,7 @@ impl WaitingRoom {
         WaitingRoom {
             room: PieceRoom::new(budget, spill),
             parked: Mutex::default(),
+            takers: Arc::new(Chances::new(usize::MAX)),
             returns: None,
         }
     }
@@ -216,6 +224,9 @@ impl WaitingRoom {
     ) -> Result<impl Iterator<Item = WaitingPiece> + use<>, NoRoom> {
         // To admit a piece may spill others, which waits for the disk.
         held::forbid("pieces are spilled");
+        // Until it is parked nobody finds it to spill it: whoever needs its room waits for that.
+        let spills = self.room.spill().is_some();
+        let _admitting = spills.then(|| self.takers.chance(Waker::noop()));
         let mut charge = Charge::Nothing;
         if cargo.bytes() > 0 && !mutants::is_on("inbox-counts-nothing") {
             let class = PieceRoom::class(at.1, lowest);
@@ -412,12 +423,6 @@ fn no_room(at: ExchangeTurn, shard: ShardId, source: OutOfMemory) -> NoRoom {
 /// How pieces count; they do no longer when this is dropped.
 #[derive(Debug)]
 pub struct Charges(#[expect(dead_code, reason = "dropped when it is time")] Vec<Charge>);
-
-impl Charges {
-    pub(crate) fn new(charges: Vec<Charge>) -> Charges {
-        Charges(charges)
-    }
-}
 
 /// Whole pieces from chunks in order; how these count is given to `charge`.
 pub(crate) fn whole(

@@ -343,6 +343,19 @@ impl<P> OpenTurn<P> {
         true
     }
 
+    /// What is next, if it is here and is a chunk.
+    pub(super) fn next_mut(&mut self, sources: &Sources<'_>) -> Option<&mut P> {
+        if !self.has_next(sources) {
+            return None;
+        }
+        let streamed = self.streamed.as_mut().expect("begun above");
+        let is_chunk = u64::from(streamed.place) < sources.count();
+        let first = streamed.sorted.values_mut().next();
+        first
+            .filter(|_| is_chunk)
+            .map(|piece| &mut piece.payload)
+    }
+
     /// The next chunk, once.
     pub(super) fn take_next(&mut self, sources: &Sources<'_>) -> NextChunk<P> {
         if !self.has_next(sources) {

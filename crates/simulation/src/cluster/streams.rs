@@ -10,11 +10,10 @@ use brambling_program::{
     StreamPorts, StreamSpec, Turn, Value,
 };
 use brambling_worker::Spares;
-use brambling_worker::waiting::Charges;
+use brambling_worker::arrivals::{ChunkCharge, NextArrived};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// A task that is open.
 pub(super) struct SimulatedOpenTask {
@@ -93,7 +92,7 @@ impl SimulatedWorker {
             takes: stream.inputs.iter().map(|id| piece(*id)).collect(),
             output,
             open: &mut open,
-            given: BTreeMap::new(),
+            given: None,
             deeds,
         };
         let state = ports.open.state.take();
@@ -108,7 +107,7 @@ impl SimulatedWorker {
         };
         let state = lent.state;
         // Chunks that were handed out belong to the call.
-        ports.given.clear();
+        ports.given = None;
         if done.0 == Progress::Done {
             ports.end();
             for input in &stream.inputs {
@@ -137,8 +136,8 @@ struct Ports<'a> {
     output: Option<(ExchangeId, &'static PayloadType)>,
     destinations: Vec<u32>,
     open: &'a mut SimulatedOpenTask,
-    /// Alive as long as the kernel may look at them: until it asks for the next one of the same input, or returns.
-    given: BTreeMap<ExchangeId, (Value, Charges)>,
+    /// Alive as long as the kernel may look at it: until it asks for the next one, or returns.
+    given: Option<(Value, ChunkCharge)>,
     deeds: &'a mut Deeds,
 }
 
@@ -159,12 +158,12 @@ impl Ports<'_> {
             .iter()
             .sum();
         // Encoded, as it may have counted: a value takes a little more.
-        let encoded = |(value, _): &(Value, Charges)| {
+        let encoded = |(value, _): &(Value, ChunkCharge)| {
             let mut bytes = Vec::new();
             value.encode(&mut bytes);
             bytes.len() as u64
         };
-        let bytes: u64 = self.given.values().map(encoded).sum();
+        let bytes: u64 = self.given.iter().map(encoded).sum();
         assert!(
             bytes <= counted_bytes,
             "{} has chunks of {bytes} bytes, but {counted_bytes} are counted (invariant 12)",
@@ -183,22 +182,23 @@ impl Ports<'_> {
 
 impl StreamPorts for Ports<'_> {
     fn poll(&mut self, from: ExchangeId) -> Polled {
-        self.given.remove(&from);
+        self.given = None;
         let next = self.executor.next_chunk(self.id, (from, self.turn));
-        let (source, taken, charges) = match next.expect("what was spilled comes back") {
-            Poll::Pending => {
+        let (source, taken, charge) = match next.expect("what was spilled comes back") {
+            NextArrived::Nothing => {
                 self.open.lacks.push(from);
                 return Polled::Nothing;
             }
-            Poll::Ready(None) => return Polled::Ended,
-            Poll::Ready(Some(chunk)) => chunk,
+            NextArrived::NoRoom => unreachable!("no other task has a chunk"),
+            NextArrived::Ended => return Polled::Ended,
+            NextArrived::Chunk(chunk) => chunk,
         };
         let value = taken.into_value(&self.spares[&from]);
         let mut value = value.expect("a source encoded it");
         value.make_unique();
         let place = value.as_ptr();
         self.deeds.chunks += 1;
-        self.given.insert(from, (value, charges));
+        self.given = Some((value, charge));
         self.assert_counted();
         Polled::Chunk(source, place)
     }

@@ -9,12 +9,12 @@ use super::Slice;
 use super::exchanging::told;
 use super::mailbox::{self, piece};
 use super::view::ShardView;
-use crate::arrivals::{Arrivals, Delivery};
+use crate::arrivals::{Arrivals, ChunkCharge, Delivery, NextArrived};
 use crate::executor::job::{Job, LoadedShard, ShardCell};
 use crate::executor::open::OpenStreamTask;
 use crate::node::NodeError;
 use crate::piece_data::PieceData;
-use crate::waiting::{Charges, ExchangeTurn, WaitingPiece};
+use crate::waiting::{ExchangeTurn, WaitingPiece};
 use brambling_exchange::Item;
 use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
@@ -24,7 +24,6 @@ use brambling_program::{
 };
 use std::error::Error;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 impl<'a> Slice<'a, '_> {
     /// Calls a task of a streaming stage; it is open from its first call until it has ended.
@@ -173,7 +172,7 @@ impl<'a> Slice<'a, '_> {
 struct Given {
     from: ExchangeId,
     value: Value,
-    _charges: Charges,
+    _charge: ChunkCharge,
 }
 
 /// What a call of an open task is lent. It is without the queue lock, so shards are told by doorbell.
@@ -186,7 +185,7 @@ struct Ports<'p> {
     open: &'p mut OpenStreamTask,
     /// Its output.
     links: Option<LinksAt<'p>>,
-    given: Vec<Given>,
+    given: Option<Given>,
     failed: Option<KernelError>,
 }
 
@@ -206,14 +205,14 @@ impl<'p> Ports<'p> {
             arrivals,
             links: open.stream.output.map(links),
             open,
-            given: Vec::new(),
+            given: None,
             failed: None,
         }
     }
 
-    /// The kernel has returned: it has no chunk any more.
+    /// The kernel has returned, or asks for another: it has no chunk any more.
     fn let_go(&mut self) {
-        for given in self.given.drain(..) {
+        if let Some(given) = self.given.take() {
             mailbox::recycle(self.job, given.from, given.value);
         }
     }
@@ -225,11 +224,15 @@ impl<'p> Ports<'p> {
 
     fn next(&mut self, from: ExchangeId) -> Result<Polled, NodeError> {
         let at = (from, self.at.turn);
-        let next = self.arrivals.take_next(at, self.job, &self.job.waits)?;
-        let (source, taken, charges) = match next {
-            Poll::Ready(Some(chunk)) => chunk,
-            Poll::Ready(None) => return Ok(Polled::Ended),
-            Poll::Pending => {
+        let (job, number, task) = (self.job, self.number, self.at);
+        let waker = || job.completion(number, task);
+        let next = self.arrivals.take_next(at, job, &job.waits, waker)?;
+        let (source, taken, charge) = match next {
+            NextArrived::Chunk(chunk) => chunk,
+            NextArrived::Ended => return Ok(Polled::Ended),
+            // The task is woken when there is room.
+            NextArrived::NoRoom => return Ok(Polled::Nothing),
+            NextArrived::Nothing => {
                 // Noted for `resume`, which looks for these alone.
                 self.open.missing.push(from);
                 return Ok(Polled::Nothing);
@@ -239,10 +242,10 @@ impl<'p> Ports<'p> {
         value.make_unique();
         let place = value.as_ptr();
         // The chunk is kept with its charge until the next poll: the kernel reads it where it lies.
-        self.given.push(Given {
+        self.given = Some(Given {
             from,
             value,
-            _charges: charges,
+            _charge: charge,
         });
         Ok(Polled::Chunk(source, place))
     }
@@ -335,10 +338,7 @@ impl StreamPorts for Ports<'_> {
             self.open.stream.inputs.contains(&from),
             "the stage does not take from this exchange; declare it with take"
         );
-        if let Some(place) = self.given.iter().position(|it| it.from == from) {
-            let given = self.given.swap_remove(place);
-            mailbox::recycle(self.job, from, given.value);
-        }
+        self.let_go();
         if self.failed.is_some() {
             return Polled::Nothing;
         }
