@@ -4,7 +4,9 @@
 //! all threads, so nothing else stands in this file.
 
 use brambling_memory::{Budget, Floors};
-use brambling_program::{Bindings, Context, Dataset, Exchange, Plan, Program, Progress, Relation, Streams};
+use brambling_program::{
+    Bindings, Context, Dataset, Exchange, Plan, Program, Progress, Relation, Streams,
+};
 use brambling_storage::SpillDirectory;
 use brambling_worker::executor::{Job, JobOptions, Pool, QuietCaller};
 use std::sync::Arc;
@@ -30,7 +32,8 @@ fn run(
         // A completion that comes late may still have it.
         match Arc::try_unwrap(job) {
             Ok(mut job) => {
-                let count = job.plan().counts[job.plan().group_of_dataset[found.id().index()].index()];
+                let count =
+                    job.plan().counts[job.plan().group_of_dataset[found.id().index()].index()];
                 break (0..count).map(|at| job.take(found.id(), at)).collect();
             }
             Err(shared) => job = shared,
@@ -205,9 +208,15 @@ fn mutants_of_streams_are_caught() {
         ("ends-count-no-chunks", every_chunk_comes),
         ("chunks-call-nobody", every_chunk_comes),
         ("ended-tasks-tell-nobody", every_chunk_comes),
-        ("tasks-that-wait-slow-their-sources", a_task_that_waits_slows_nobody),
+        (
+            "tasks-that-wait-slow-their-sources",
+            a_task_that_waits_slows_nobody,
+        ),
         ("ended-tasks-stay-busy", a_task_that_has_ended_slows_nobody),
-        ("chunks-do-not-wait-for-room", threads_share_room_for_a_chunk),
+        (
+            "chunks-do-not-wait-for-room",
+            threads_share_room_for_a_chunk,
+        ),
     ];
     for (name, check) in mutants {
         check();

@@ -39,7 +39,8 @@ fn run(threads: u32, program: Program, options: JobOptions) -> Result<Job, Failu
 
 /// The last number of a chunk; the others follow it.
 fn said(x: u64, to: u32, chunk: u64) -> u64 {
-    x.wrapping_mul(31).wrapping_add(u64::from(to) * 1_000 + chunk)
+    x.wrapping_mul(31)
+        .wrapping_add(u64::from(to) * 1_000 + chunk)
 }
 
 fn heard(x: u64, source: u32, number: u64) -> u64 {
@@ -51,7 +52,10 @@ fn send(p: &mut Program, name: &str, to: Exchange<Vec<u64>>, x: &Dataset<u64>) {
         |_: &mut Context<'_>| 0u64,
         move |sent: &mut u64, streams: &mut Streams<'_, '_>, x: &u64| {
             while *sent < CHUNKS * u64::from(SHARDS) {
-                let (to_whom, chunk) = ((*sent % u64::from(SHARDS)) as u32, *sent / u64::from(SHARDS));
+                let (to_whom, chunk) = (
+                    (*sent % u64::from(SHARDS)) as u32,
+                    *sent / u64::from(SHARDS),
+                );
                 *sent += 1;
                 let piece = vec![said(*x, to_whom, chunk); NUMBERS];
                 if !streams.send(&to, to_whom, piece) {
@@ -63,11 +67,7 @@ fn send(p: &mut Program, name: &str, to: Exchange<Vec<u64>>, x: &Dataset<u64>) {
     );
 }
 
-fn poll(
-    streams: &mut Streams<'_, '_>,
-    from: &Exchange<Vec<u64>>,
-    x: &mut u64,
-) -> Poll<Option<()>> {
+fn poll(streams: &mut Streams<'_, '_>, from: &Exchange<Vec<u64>>, x: &mut u64) -> Poll<Option<()>> {
     streams.poll(from).map(|next| {
         next.map(|(source, chunk)| {
             assert_eq!(chunk.len(), NUMBERS);

@@ -351,9 +351,7 @@ impl<P> OpenTurn<P> {
         let streamed = self.streamed.as_mut().expect("begun above");
         let is_chunk = u64::from(streamed.place) < sources.count();
         let first = streamed.sorted.values_mut().next();
-        first
-            .filter(|_| is_chunk)
-            .map(|piece| &mut piece.payload)
+        first.filter(|_| is_chunk).map(|piece| &mut piece.payload)
     }
 
     /// The next chunk, once.

@@ -59,7 +59,10 @@ struct Sending {
 impl Writer {
     /// As `Writer::statement`, of a program that streams.
     pub(super) fn streaming(&mut self, p: &mut Program, depth: u32) {
-        match self.random.below(if depth < super::DEPTH_MAX { 20 } else { 12 }) {
+        match self
+            .random
+            .below(if depth < super::DEPTH_MAX { 20 } else { 12 })
+        {
             0..2 => self.typed_compute(p),
             2 => {
                 self.signal(p);

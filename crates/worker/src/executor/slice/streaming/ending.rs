@@ -35,11 +35,7 @@ impl Ports<'_> {
         }
     }
 
-    fn end_at(
-        &self,
-        place: u32,
-        far: &mut Vec<(u32, Option<Encoded>)>,
-    ) -> Result<(), NodeError> {
+    fn end_at(&self, place: u32, far: &mut Vec<(u32, Option<Encoded>)>) -> Result<(), NodeError> {
         let job = self.job;
         let Outlet { mut chunks, .. } = self.open.outlets[place as usize];
         if mutants::is_on("ends-count-no-chunks") {
@@ -68,4 +64,3 @@ impl Ports<'_> {
         Ok(())
     }
 }
-
