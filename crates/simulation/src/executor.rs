@@ -39,7 +39,7 @@ struct RefusedShards {
 
 /// What came otherwise than once, and before its gather.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Arrived {
+pub struct ArrivalDeeds {
     /// Pieces that came again.
     pub repeats: u64,
     /// Pieces that came when their turn was over.
@@ -64,7 +64,7 @@ pub struct SimulatedExecutor {
     waiting: RefusedShards,
     /// Shards that something has come for, to be run.
     woken: Vec<ShardId>,
-    arrived: Arrived,
+    arrived: ArrivalDeeds,
 }
 
 impl SimulatedExecutor {
@@ -82,12 +82,12 @@ impl SimulatedExecutor {
             ended: BTreeSet::new(),
             waiting: RefusedShards::default(),
             woken: Vec::new(),
-            arrived: Arrived::default(),
+            arrived: ArrivalDeeds::default(),
         }
     }
 
     /// What came otherwise than once, and before its gather.
-    pub fn arrived(&self) -> Arrived {
+    pub fn arrived(&self) -> ArrivalDeeds {
         self.arrived
     }
 

@@ -47,8 +47,8 @@ impl ClusterDraft {
         let early_bytes = random.pick(&[0, 100, 1 << 10, 1 << 40]);
         let is_streamed = plan.program.spec().exchanges.iter().all(|it| it.streamed);
         let exchange_bytes = match is_streamed {
-            // A task has a chunk of each of its inputs at most: three, of 5 KB.
-            true => random.pick(&[1 << 14, 1 << 14, 1 << 40]),
+            // A task has a chunk at most, of 5 KB.
+            true => random.pick(&[5 << 10, 5 << 10, 1 << 40]),
             false => random.pick(&[1 << 16, 1 << 40]),
         };
         let memory = WorkerMemory {
