@@ -224,6 +224,7 @@ peers: install
 soak:
 	$(call say,$(SEEDS) random programs and simulated clusters)
 	BRAMBLING_SEEDS=$(SEEDS) cargo test --release -p brambling-simulation ten_thousand -- --nocapture
+	BRAMBLING_SEEDS=$$(( $(SEEDS) / 50 )) cargo test --release -p brambling-simulation --test streams -- --nocapture
 	$(call say,a twentieth as many side by side on the same threads$(comma) and on workers whose shards move)
 	BRAMBLING_SEEDS=$$(( $(SEEDS) / 20 )) cargo test --release -p brambling-simulation --tests -- --nocapture side_by_side several_workers
 

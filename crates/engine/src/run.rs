@@ -3,12 +3,14 @@
 use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
 use crate::ledger;
-use crate::{Error, Failure, Ledgers, Outcome, Resolved, Settings, TaskTimes};
+use crate::{Error, Failure, Ledgers, Outcome, Resolved, Settings, SpillTo, TaskTimes};
 use brambling_machine::Ledger;
-use brambling_memory::{BudgetShare, Memory};
+use brambling_memory::{BudgetShare, Memory, Spill};
 use brambling_operators::simd;
 use brambling_program::{Bindings, Plan, Program};
-use brambling_worker::executor::{CALLER_LOOKS, Caller, Job, JobOptions, Pool, QuietCaller};
+use brambling_worker::executor::{
+    CALLER_LOOKS, Caller, Job, JobOptions, JobSpill, Pool, QuietCaller, SpilledBytes,
+};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -270,14 +272,20 @@ impl RunOptions {
         let plan = Plan::compile(Arc::new(program), &self.bindings)?;
         let pool = pool(&settings)?;
         let share = share(&settings, caller)?;
+        let spilled = Arc::<SpilledBytes>::default();
+        let opened = settings.spill.as_ref().map(SpillTo::open).transpose();
+        let opened = opened.map_err(|source| ClusterError::Spill { source })?;
+        let spill = opened
+            .map(|to| Arc::new(JobSpill::new(Arc::new(to), spilled.clone())) as Arc<dyn Spill>);
         let options = JobOptions {
             budget: share.budget().clone(),
             stall: settings.stall,
             timed_calls: self.task_times.as_ref().map(TaskTimes::tasks_per_thread),
             weight: settings.weight,
             files: None,
+            spill,
             asked: Some(asked),
-            spilled: Arc::default(),
+            spilled,
         };
         let job = Job::new(plan, pool.parkers(), options);
         let in_job = InJob::enter();

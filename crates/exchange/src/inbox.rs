@@ -282,6 +282,20 @@ impl<P> ShardInbox<P> {
         self.lane(exchange).open(turn).has_next(&sources)
     }
 
+    /// The chunk that [`ShardInbox::take_next`] would give, if it would give one.
+    ///
+    /// # Panics
+    /// As [`ShardInbox::cover`].
+    pub fn next_mut(
+        &mut self,
+        exchange: ExchangeId,
+        turn: Turn,
+        relation: &impl SourceRelation,
+    ) -> Option<&mut P> {
+        let sources = relation.sources(exchange, turn, self.shard);
+        self.lane(exchange).open(turn).next_mut(&sources)
+    }
+
     /// The next chunk of a turn, by ascending source, and of each source in order, whatever order they came in: once. A source's last chunk says that
     /// it has ended, and is not handed out.
     ///

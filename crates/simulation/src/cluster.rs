@@ -21,10 +21,11 @@ use brambling_program::{GroupId, Plan, Rng, ShardId, StageId};
 use brambling_protocol::frame::Kind;
 use brambling_protocol::{PartitionMap, Sequence, WorkerId};
 use brambling_worker::node::{Node, NodeOptions};
-use draft::ClusterDraft;
+use draft::{ClusterDraft, WorkerMemory};
 use network::SimulatedNetwork;
 use shelf::Shelf;
 use std::fmt::Write;
+use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use watch::InvariantWatch;
@@ -68,6 +69,45 @@ pub struct Deeds {
     pub spills: u64,
     /// Pieces that were read back.
     pub returns: u64,
+    /// Chunks of streams that tasks have taken.
+    pub chunks: u64,
+    /// Calls of tasks that then waited for chunks.
+    pub waits: u64,
+    /// Chunks that a task had written and not flushed when it was done.
+    pub unflushed: u64,
+    /// Pieces and chunks that came again.
+    pub repeats: u64,
+    /// Pieces and chunks that came when their turn was over.
+    pub late: u64,
+    /// Pieces and chunks that moved with the shard they had come for.
+    pub carried: u64,
+}
+
+impl AddAssign for Deeds {
+    fn add_assign(&mut self, other: Deeds) {
+        self.tasks += other.tasks;
+        self.frames += other.frames;
+        self.held += other.held;
+        self.breaks += other.breaks;
+        self.lost += other.lost;
+        self.moves += other.moves;
+        self.anew += other.anew;
+        self.joins += other.joins;
+        self.leaves += other.leaves;
+        self.silences += other.silences;
+        self.relays += other.relays;
+        self.broadcasts += other.broadcasts;
+        self.merges += other.merges;
+        self.errands += other.errands;
+        self.spills += other.spills;
+        self.returns += other.returns;
+        self.chunks += other.chunks;
+        self.waits += other.waits;
+        self.unflushed += other.unflushed;
+        self.repeats += other.repeats;
+        self.late += other.late;
+        self.carried += other.carried;
+    }
 }
 
 /// Runs a random program on a simulated cluster and compares it with the interpreter.
@@ -90,6 +130,12 @@ pub fn simulate(seed: u64, random: &RandomProgram) -> Deeds {
         cluster.come_to_rest();
     }));
     (cluster.deeds.spills, cluster.deeds.returns) = cluster.shelf.counts();
+    for worker in &cluster.workers {
+        let arrived = worker.executor.arrived();
+        cluster.deeds.repeats += arrived.repeats;
+        cluster.deeds.late += arrived.late;
+        cluster.deeds.carried += arrived.carried;
+    }
     if let Err(panic) = outcome {
         let formatted = panic.downcast_ref::<String>().map(String::as_str);
         let message = formatted.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -121,6 +167,7 @@ pub(crate) struct SimulatedCluster<'a> {
     /// How many workers may still join, and how.
     joins: u64,
     newcomer: NodeOptions,
+    memory: WorkerMemory,
     /// How many workers may still leave, and whether one was told to.
     leaves: u64,
     is_drained: bool,
@@ -136,6 +183,7 @@ impl<'a> SimulatedCluster<'a> {
             news,
             controller,
             options,
+            memory,
             shelf,
         } = ClusterDraft::new(plan, &mut random);
         let mut watch = InvariantWatch::new(plan, workers.len());
@@ -166,6 +214,7 @@ impl<'a> SimulatedCluster<'a> {
             shelf,
             joins,
             newcomer: options,
+            memory,
             leaves,
             is_drained: false,
             shards: shards.collect(),
@@ -332,6 +381,7 @@ impl<'a> SimulatedCluster<'a> {
         let me = worker_id(self.workers.len());
         let options = NodeOptions {
             me,
+            budget: self.memory.budget(),
             ..self.newcomer.clone()
         };
         // A process is told where shards are when it is told of the job. Here only those are that would perhaps not hear it later: from a

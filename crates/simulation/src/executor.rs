@@ -2,13 +2,13 @@
 //!
 //! It carries out what the node asks for when it is told to ([`SimulatedExecutor::perform`]), so that whoever drives it may do that late, and in any order.
 
-use brambling_exchange::{Item, Parcel, fits};
+use brambling_exchange::{Acceptance, Item, Parcel, fits};
 use brambling_memory::held::{self, Held};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, LoopId, Position, ShardId, StageId, Turn, Value};
 use brambling_protocol::Version;
 use brambling_worker::Surroundings;
-use brambling_worker::arrivals::{Arrivals, ArrivedChunk, Delivery, TurnPieces};
+use brambling_worker::arrivals::{Arrivals, Delivery, NextArrived, TurnPieces};
 use brambling_worker::node::{Node, NodeEffect, NodeError, Relations, merged_at};
 use brambling_worker::parts::{Packing, Unpacking};
 use brambling_worker::piece_data::{Encoded, PieceBytes, PieceData, items};
@@ -16,7 +16,7 @@ use brambling_worker::waiting::{ExchangeTurn, WaitingPiece, WaitingRoom};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::Waker;
 
 /// How long the parts are in which a shard is packed.
 const PART_BYTES: usize = 1 << 10;
@@ -37,6 +37,17 @@ struct RefusedShards {
     end: BTreeMap<LoopId, BTreeSet<ShardId>>,
 }
 
+/// What came otherwise than once, and before its gather.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArrivalDeeds {
+    /// Pieces that came again.
+    pub repeats: u64,
+    /// Pieces that came when their turn was over.
+    pub late: u64,
+    /// Pieces that left with their shard.
+    pub carried: u64,
+}
+
 /// A node, and what its worker keeps for the shards that are here.
 pub struct SimulatedExecutor {
     /// Locked as an executor locks it: what needs an interpreter, or a file, must not be done inside.
@@ -53,6 +64,7 @@ pub struct SimulatedExecutor {
     waiting: RefusedShards,
     /// Shards that something has come for, to be run.
     woken: Vec<ShardId>,
+    arrived: ArrivalDeeds,
 }
 
 impl SimulatedExecutor {
@@ -70,7 +82,13 @@ impl SimulatedExecutor {
             ended: BTreeSet::new(),
             waiting: RefusedShards::default(),
             woken: Vec::new(),
+            arrived: ArrivalDeeds::default(),
         }
+    }
+
+    /// What came otherwise than once, and before its gather.
+    pub fn arrived(&self) -> ArrivalDeeds {
+        self.arrived
     }
 
     /// The node, locked.
@@ -185,7 +203,13 @@ impl SimulatedExecutor {
                 .iter()
                 .try_for_each(|item| node.give_back(to, at, item));
         };
-        arrivals.accept(Delivery { at, item }, &*self.relations)?;
+        let is_piece = matches!(item, Item::Piece { .. });
+        let is_late = arrivals.next(at.0) > at.1;
+        let accepted = arrivals.accept(Delivery { at, item }, &*self.relations)?;
+        if is_piece && accepted == Acceptance::Repeated {
+            self.arrived.late += u64::from(is_late);
+            self.arrived.repeats += u64::from(!is_late);
+        }
         self.woken.push(to);
         Ok(())
     }
@@ -247,9 +271,10 @@ impl SimulatedExecutor {
         &mut self,
         shard: ShardId,
         at: ExchangeTurn,
-    ) -> Result<Poll<Option<ArrivedChunk>>, NodeError> {
+    ) -> Result<NextArrived, NodeError> {
         let arrivals = self.shards.get_mut(&shard).expect("the shard is here");
-        Ok(arrivals.take_next(at, &*self.relations, &self.waits)?)
+        let waker = || Waker::noop().clone();
+        Ok(arrivals.take_next(at, &*self.relations, &self.waits, waker)?)
     }
 
     /// Whether there is something for it to take, or the end.
@@ -470,6 +495,8 @@ impl SimulatedExecutor {
         let retired = retired.filter(|(_, turns)| *turns > 0).collect();
         let mut packing = Packing::new(self.waits.budget(), PART_BYTES);
         let state = arrivals.pack(&mut packing).map_err(NodeError::Spilled)?;
+        let turns = state.exchanges.iter().flat_map(|it| &it.turns);
+        self.arrived.carried += turns.map(|it| it.pieces.len() as u64).sum::<u64>();
         packing.copy(body);
         let body = packing.finish(&state);
         self.node().depart(shard, retired, body)

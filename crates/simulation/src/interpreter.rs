@@ -183,6 +183,7 @@ impl Interpreter<'_> {
             ports: &mut ports,
         };
         self.task(at, index, partitions, Port::Open(open));
+        ports.end();
         for (destination, chunk) in ports.sent {
             let (id, _) = output.expect("it has sent to it");
             let chunks = self.chunks.entry((id, destination)).or_default();

@@ -101,6 +101,13 @@ impl StreamMap {
     }
 }
 
+impl StreamMap {
+    /// The task is done: what it has written is sent.
+    pub(crate) fn end(&mut self) {
+        self.sent.extend(std::mem::take(&mut self.begun));
+    }
+}
+
 impl StreamPorts for StreamMap {
     fn poll(&mut self, from: ExchangeId) -> Polled {
         let input = self.inputs.get_mut(&from).expect("an input of the stage");

@@ -1,6 +1,7 @@
 //! Valid programs from a seed: every instruction, loops in loops, both sides of branches.
 
 mod exchanges;
+mod streaming;
 mod streams;
 mod variables;
 
@@ -40,20 +41,34 @@ impl RandomProgram {
 
 /// The program of a seed.
 pub fn random_program(seed: u64) -> RandomProgram {
+    write(seed, false)
+}
+
+/// The program of a seed, all of whose exchanges are streamed.
+pub fn random_streams(seed: u64) -> RandomProgram {
+    write(seed, true)
+}
+
+fn write(seed: u64, streams_only: bool) -> RandomProgram {
     let mut program = Program::new(format!("random {seed}")).with_seed(mix(seed, seed));
-    let mut random = Random(Rng::new(seed, StageId(u32::MAX), 0, 0));
+    let mut random = Random(Rng::new(seed, StageId(u32::MAX), 0, streams_only.into()));
     let mut symbols = Vec::new();
     let families = variables::declare(&mut program, &mut random, &mut symbols);
     let threads = 1 + random.below(4) as u32;
-    let stages_left = 4 + random.below(24) as u32;
+    let stages_left = match streams_only {
+        true => 2 + random.below(5),
+        false => 4 + random.below(24),
+    } as u32;
     let mut writer = Writer {
         random,
         families,
         signals: Vec::new(),
         stages_left,
-        turns: 1,
+        // Loops of streams are shorter: a turn has many frames.
+        turns: if streams_only { 5 } else { 1 },
         names: 0,
         streams: Random(Rng::new(seed, StageId(u32::MAX), 3, 0)),
+        streams_only,
     };
     while writer.stages_left > 0 {
         writer.statement(&mut program, 0);
@@ -108,6 +123,8 @@ struct Writer {
     names: u32,
     /// Says which exchanges are streamed.
     streams: Random,
+    /// Whether all of them are.
+    streams_only: bool,
 }
 
 impl Writer {
@@ -135,6 +152,9 @@ impl Writer {
     }
 
     fn statement(&mut self, p: &mut Program, depth: u32) {
+        if self.streams_only {
+            return self.streaming(p, depth);
+        }
         match self.random.below(if depth < DEPTH_MAX { 24 } else { 16 }) {
             0..5 => self.compute(p),
             5 => self.typed_compute(p),

@@ -11,23 +11,7 @@ use brambling_simulation::{Deeds, random_program, seeds, simulate};
 fn ten_thousand_seeds() {
     let mut all = Deeds::default();
     for seed in seeds(10_000) {
-        let deeds = simulate(seed, &random_program(seed));
-        all.tasks += deeds.tasks;
-        all.frames += deeds.frames;
-        all.held += deeds.held;
-        all.breaks += deeds.breaks;
-        all.lost += deeds.lost;
-        all.moves += deeds.moves;
-        all.anew += deeds.anew;
-        all.silences += deeds.silences;
-        all.joins += deeds.joins;
-        all.leaves += deeds.leaves;
-        all.relays += deeds.relays;
-        all.broadcasts += deeds.broadcasts;
-        all.merges += deeds.merges;
-        all.errands += deeds.errands;
-        all.spills += deeds.spills;
-        all.returns += deeds.returns;
+        all += simulate(seed, &random_program(seed));
     }
     // A simulation in which nothing goes wrong shows nothing.
     let eventful = all.tasks > 0

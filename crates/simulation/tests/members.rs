@@ -10,23 +10,33 @@ mod chaos;
 use brambling_program::{
     Bindings, Context, DecodeError, Inbox, Max, Outbox, Payload, Plan, Program, Progress, Relation,
 };
-use brambling_simulation::{interpret, random_program, seeds};
+use brambling_simulation::{RandomProgram, interpret, random_program, random_streams, seeds};
 use brambling_worker::executor::Job;
 use chaos::{Cluster, results, sole, spills};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
 fn random_programs_on_several_workers_give_what_the_interpreter_gives() {
+    give_what_the_interpreter_gives(seeds(300), random_program);
+}
+
+#[test]
+fn random_streams_on_several_workers_give_what_the_interpreter_gives() {
+    give_what_the_interpreter_gives(seeds(150), random_streams);
+}
+
+fn give_what_the_interpreter_gives(seeds: Range<u64>, make: fn(u64) -> RandomProgram) {
     let clusters = [
         Cluster::new(&[1]),
         Cluster::new(&[1, 1]),
         Cluster::new(&[2, 1, 3]),
     ];
     let mut moves = 0;
-    for seed in seeds(300) {
-        let random = random_program(seed);
+    for seed in seeds {
+        let random = make(seed);
         let program = Arc::new(random.program.clone());
         let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");
         let expected = interpret(&random.program, &random.symbols);

@@ -1,8 +1,9 @@
 //! Each mutant, one condition of production code removed or inverted, is caught by the simulation.
 #![cfg(feature = "mutants")]
 
-use brambling_memory::mutants::assert_caught;
-use brambling_simulation::{random_program, simulate};
+use brambling_memory::mutants::{assert_caught, on_this_thread};
+use brambling_simulation::{random_program, random_streams, simulate};
+use std::panic::catch_unwind;
 
 /// What the simulated cluster checks, over as many seeds as a mutant may need.
 fn simulated() {
@@ -57,4 +58,32 @@ caught_by_the_cluster! {
     mutant_of_12_gathered_pieces_keep_their_room: "gathered-pieces-keep-their-room";
     mutant_of_4_what_was_spilled_is_forgotten: "spill-forgets";
     mutant_of_9_a_write_overtakes_a_read: "write-overtakes-read";
+}
+
+/// What streams show alone: seeds enough for each of these.
+fn simulated_streams() {
+    for seed in 0..150 {
+        simulate(seed, &random_streams(seed));
+    }
+}
+
+#[test]
+fn mutants_of_streams_are_caught_by_streams() {
+    simulated_streams();
+    for name in [
+        "streams-skip-what-lacks",
+        "streams-pass-silent-sources",
+        "chunks-count-until-they-are-taken",
+        "ended-tasks-keep-their-turn",
+        "inbox-merges-chunks-twice",
+        "inbox-misses-chunks",
+        "inbox-reopens-turns",
+        "open-tasks-leave",
+        "pieces-wait-for-their-shard",
+        "spill-forgets",
+    ] {
+        let _on = on_this_thread(name);
+        let ended = catch_unwind(simulated_streams);
+        assert!(ended.is_err(), "the simulation does not notice {name}");
+    }
 }

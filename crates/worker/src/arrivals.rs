@@ -10,7 +10,7 @@
 use crate::parts::{Packing, Unpacking};
 use crate::piece_data::{PieceBytes, PieceData, Taken};
 use crate::waiting::{
-    Begun, Charge, Charges, ExchangeTurn, Returning, Returns, Unreturned, WaitingPiece,
+    Begun, BroughtChunk, Charge, ExchangeTurn, Returning, Returns, Unreturned, WaitingPiece,
     WaitingRoom, whole,
 };
 use brambling_exchange::{
@@ -36,7 +36,27 @@ pub struct Delivery {
 pub type TurnPieces = Vec<(u32, Taken)>;
 
 /// A chunk of a stream: its source, what it is, and how it counts.
-pub type ArrivedChunk = (u32, Taken, Charges);
+pub type ArrivedChunk = (u32, Taken, ChunkCharge);
+
+/// How a chunk counts that a task has; it does no longer when this is dropped.
+#[derive(Debug, Default)]
+pub struct ChunkCharge(
+    #[expect(dead_code, reason = "dropped when it is time")] Charge,
+    #[expect(dead_code, reason = "dropped when it is time, after the charge")] Option<BroughtChunk>,
+);
+
+/// What is next of a stream.
+#[derive(Debug)]
+pub enum NextArrived {
+    /// This chunk.
+    Chunk(ArrivedChunk),
+    /// It has not come yet.
+    Nothing,
+    /// It is spilled, and others have the room that it needs.
+    NoRoom,
+    /// There is no more.
+    Ended,
+}
 
 /// What has come for a shard.
 #[derive(Debug)]
@@ -228,7 +248,8 @@ impl Arrivals {
         self.inbox.has_next(at.0, at.1, relation)
     }
 
-    /// The next chunk of a streamed exchange's turn, with its source, and how it counts until that is dropped. None when there are no more.
+    /// The next chunk of a streamed exchange's turn, with its source, and how it counts until that is dropped. Where there is no room for it yet the waker
+    /// is woken.
     ///
     /// # Errors
     /// As [`Arrivals::take`].
@@ -237,26 +258,38 @@ impl Arrivals {
         at: ExchangeTurn,
         relation: &impl SourceRelation,
         waits: &WaitingRoom,
-    ) -> Result<Poll<Option<ArrivedChunk>>, Unreturned> {
+        waker: impl FnOnce() -> Waker,
+    ) -> Result<NextArrived, Unreturned> {
+        let mut brought = None;
+        if let Some(chunk) = self.inbox.next_mut(at.0, at.1, relation) {
+            brought = match waits.bring_chunk(at, self.shard, chunk, waker)? {
+                Poll::Ready(brought) => brought,
+                Poll::Pending => return Ok(NextArrived::NoRoom),
+            };
+        }
         let chunk = match self.inbox.take_next(at.0, at.1, relation) {
             NextChunk::Chunk(chunk) => chunk,
-            NextChunk::Nothing => return Ok(Poll::Pending),
-            NextChunk::Ended => return Ok(Poll::Ready(None)),
+            NextChunk::Nothing => return Ok(NextArrived::Nothing),
+            NextChunk::Ended => return Ok(NextArrived::Ended),
         };
         self.waiting -= 1;
-        let mut chunks = [chunk];
-        let recalled = waits.recall(at, self.shard, &mut chunks)?;
-        let mut charges = vec![recalled];
-        let mut pieces = whole(chunks.into(), |charge| charges.push(charge));
+        let mut charge = Charge::Nothing;
+        let mut pieces = whole(vec![chunk], |its| charge = its);
         let (source, taken) = pieces.pop().expect("one of one");
-        Ok(Poll::Ready(Some((source, taken, Charges::new(charges)))))
+        let counts = match mutants::is_on("chunks-count-until-they-are-taken") {
+            true => ChunkCharge::default(),
+            false => ChunkCharge(charge, brought),
+        };
+        Ok(NextArrived::Chunk((source, taken, counts)))
     }
 
     /// A turn was taken by chunks, or as many of them as were wanted: nothing of it is taken any more.
     pub fn end(&mut self, at: ExchangeTurn, waits: &WaitingRoom) {
         let left = self.inbox.lowest_mut(at.0).count();
         self.waiting = self.waiting.saturating_sub(left);
-        self.inbox.catch_up(at.0, at.1 + 1);
+        if !mutants::is_on("ended-tasks-keep-their-turn") {
+            self.inbox.catch_up(at.0, at.1 + 1);
+        }
         self.settle(at.0, waits);
     }
 

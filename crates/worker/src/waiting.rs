@@ -8,6 +8,7 @@
 //!   as an early piece if it is not. What several destinations share counts once.
 //! * What finds no room is spilled, if there is a place, and read back when its gather begins. Where there is no room for that, pieces that wait are
 //!   spilled instead, whosever they are: early ones first.
+//! * What leaves with its shard counts as a transfer, if those have room: nobody spills it any more, and the exchange's floor is for who stays.
 //! * So whatever the other shards have, a gather begins if its own turn fits the exchange's floor.
 //! * Nobody holds a lock that a task may want while pieces are written or read. Where there are threads for files, no gather waits for what is read:
 //!   it is not ready until that is here (`returning.rs`).
@@ -15,9 +16,14 @@
 //! Small pieces of a frame have memory of their own, large ones share the frame's, which has little beside one of them
 //! (`FRAME_BYTES` of whoever makes the options): what is counted is close to what is kept.
 
+mod chances;
+mod chunks;
 mod returning;
+mod unreturned;
 
+pub use chunks::BroughtChunk;
 pub(crate) use returning::{Begun, Returning, Returns};
+pub use unreturned::Unreturned;
 
 use crate::flow::Slows;
 use crate::parts::Packing;
@@ -26,9 +32,10 @@ use brambling_exchange::{Gathered, Item, NoRoom, PayloadWeight, PieceRoom};
 use brambling_memory::held::{self, lock};
 use brambling_memory::{Budget, Class, OutOfMemory, Reservation, Spill, SpillError, mutants};
 use brambling_program::{ExchangeId, ShardId, Turn};
-use brambling_storage::{FileError, FilePool};
-use returning::Chance;
+use brambling_storage::FilePool;
+use chances::{Chance, Chances};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
 
 /// So many pieces that may be spilled are remembered before those are forgotten that are no more.
 const SWEPT_AT: usize = 256;
@@ -46,9 +53,10 @@ pub struct WaitingPiece {
 }
 
 /// How a piece is counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum Charge {
     /// Not: it takes no memory, or counts where it is parked.
+    #[default]
     Nothing,
     /// By itself.
     Own(Reservation),
@@ -115,6 +123,9 @@ impl WaitingPiece {
     /// # Errors
     /// When it was spilled and cannot be read.
     pub(crate) fn pack(mut self, packing: &mut Packing) -> Result<u64, SpillError> {
+        if !mutants::is_on("who-leaves-keeps-the-floor") {
+            self.move_to(Class::Transfer);
+        }
         let room = (self.charge, self.cargo.unpark());
         self.cargo.recall()?;
         match self.cargo {
@@ -139,12 +150,17 @@ impl WaitingPiece {
 
     /// Its turn is the lowest open one now.
     pub(crate) fn promote(&mut self) {
+        self.move_to(Class::Exchange);
+    }
+
+    /// It counts in another class, if that has room.
+    fn move_to(&mut self, class: Class) {
         let _ = match (&mut self.charge, &self.cargo) {
-            (Charge::Own(room), _) => room.move_to(Class::Exchange),
-            (Charge::Shared(room), _) => lock(room).move_to(Class::Exchange),
+            (Charge::Own(room), _) => room.move_to(class),
+            (Charge::Shared(room), _) => lock(room).move_to(class),
             (Charge::Counted(_) | Charge::InUse(_) | Charge::Returned(..), _) => Ok(()),
             (Charge::Nothing, PieceData::Parked(parked)) => {
-                parked.promote();
+                parked.move_to(class);
                 Ok(())
             }
             (Charge::Nothing, _) => Ok(()),
@@ -157,6 +173,8 @@ impl WaitingPiece {
 pub struct WaitingRoom {
     room: PieceRoom,
     parked: Mutex<Vec<Weak<SpillablePiece>>>,
+    /// Tasks that have a chunk of a stream, and who is about to let a piece wait.
+    takers: Arc<Chances>,
     /// Who reads back what was spilled; none: whoever gathers it.
     returns: Option<Arc<Returns>>,
 }
@@ -167,6 +185,7 @@ impl WaitingRoom {
         WaitingRoom {
             room: PieceRoom::new(budget, spill),
             parked: Mutex::default(),
+            takers: Arc::new(Chances::new(usize::MAX)),
             returns: None,
         }
     }
@@ -205,6 +224,9 @@ impl WaitingRoom {
     ) -> Result<impl Iterator<Item = WaitingPiece> + use<>, NoRoom> {
         // To admit a piece may spill others, which waits for the disk.
         held::forbid("pieces are spilled");
+        // Until it is parked nobody finds it to spill it: whoever needs its room waits for that.
+        let spills = self.room.spill().is_some();
+        let _admitting = spills.then(|| self.takers.chance(Waker::noop()));
         let mut charge = Charge::Nothing;
         if cargo.bytes() > 0 && !mutants::is_on("inbox-counts-nothing") {
             let class = PieceRoom::class(at.1, lowest);
@@ -402,12 +424,6 @@ fn no_room(at: ExchangeTurn, shard: ShardId, source: OutOfMemory) -> NoRoom {
 #[derive(Debug)]
 pub struct Charges(#[expect(dead_code, reason = "dropped when it is time")] Vec<Charge>);
 
-impl Charges {
-    pub(crate) fn new(charges: Vec<Charge>) -> Charges {
-        Charges(charges)
-    }
-}
-
 /// Whole pieces from chunks in order; how these count is given to `charge`.
 pub(crate) fn whole(
     chunks: Vec<Gathered<WaitingPiece>>,
@@ -423,27 +439,4 @@ pub(crate) fn whole(
         }
     };
     join(chunks.into_iter().map(chunk))
-}
-
-/// Why pieces that were spilled do not come back.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Unreturned {
-    /// They cannot be read, or others cannot be spilled for them.
-    #[error(transparent)]
-    Spilled(#[from] SpillError),
-    /// There is no room for them.
-    #[error(transparent)]
-    NoRoom(#[from] NoRoom),
-    /// Nobody has read them.
-    #[error(transparent)]
-    Unread(FileError),
-}
-
-impl From<FileError> for Unreturned {
-    fn from(error: FileError) -> Unreturned {
-        match error {
-            FileError::Spill(error) => error.into(),
-            error => Unreturned::Unread(error),
-        }
-    }
 }

@@ -4,8 +4,10 @@
 
 mod fault;
 mod seen;
+mod streamed;
 
 pub(crate) use fault::Fault;
+pub use streamed::NextChunk;
 
 use super::Acceptance;
 use crate::parcel::Item;
@@ -15,6 +17,7 @@ use brambling_program::tree::TreeNode;
 use seen::Seen;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use streamed::Streamed;
 
 /// A piece as it is handed out.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,28 +61,6 @@ pub(crate) struct OpenTurn<P> {
     streamed: Option<Box<Streamed<P>>>,
 }
 
-/// What is next of a turn that is handed out by chunks.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NextChunk<P> {
-    /// This chunk.
-    Chunk(Gathered<P>),
-    /// It has not come yet.
-    Nothing,
-    /// All were handed out.
-    Ended,
-}
-
-/// A turn that is handed out by chunks, as far as that has come.
-#[derive(Debug)]
-struct Streamed<P> {
-    /// The place of the source whose chunks are handed out.
-    place: u32,
-    /// The next of them.
-    chunk: u32,
-    /// What has come, by source and chunk.
-    sorted: BTreeMap<(u64, u32), Gathered<P>>,
-}
-
 impl<P> Default for OpenTurn<P> {
     fn default() -> Self {
         OpenTurn {
@@ -91,16 +72,6 @@ impl<P> Default for OpenTurn<P> {
             taken: false,
             known: 0,
             streamed: None,
-        }
-    }
-}
-
-impl<P> Default for Streamed<P> {
-    fn default() -> Self {
-        Streamed {
-            place: 0,
-            chunk: 0,
-            sorted: BTreeMap::new(),
         }
     }
 }
@@ -324,9 +295,16 @@ impl<P> OpenTurn<P> {
                 Some(((_, at), piece)) if at == chunk && !piece.last => return true,
                 // The source has sent so many chunks, and ends.
                 Some(((_, at), _)) if at == chunk => drop(sorted.pop_first()),
+                Some(((_, at), _)) if mutants::is_on("streams-skip-what-lacks") => {
+                    *chunk = *at;
+                    continue;
+                }
                 // A later chunk is here and the next one is not: chunks are handed out in order.
                 Some(_) => return false,
-                None if self.covered[*place as usize / 64] & (1 << (*place % 64)) == 0 => {
+                // Nothing of the source is here, nor that it has ended.
+                None if self.covered[*place as usize / 64] & (1 << (*place % 64)) == 0
+                    && !mutants::is_on("streams-pass-silent-sources") =>
+                {
                     return false;
                 }
                 None => {}
@@ -334,6 +312,17 @@ impl<P> OpenTurn<P> {
             (*place, *chunk) = (*place + 1, 0);
         }
         true
+    }
+
+    /// What is next, if it is here and is a chunk.
+    pub(super) fn next_mut(&mut self, sources: &Sources<'_>) -> Option<&mut P> {
+        if !self.has_next(sources) {
+            return None;
+        }
+        let streamed = self.streamed.as_mut().expect("begun above");
+        let is_chunk = u64::from(streamed.place) < sources.count();
+        let first = streamed.sorted.values_mut().next();
+        first.filter(|_| is_chunk).map(|piece| &mut piece.payload)
     }
 
     /// The next chunk, once.

@@ -16,8 +16,9 @@ pub(super) struct ClusterDraft {
     pub(super) workers: Vec<SimulatedWorker>,
     pub(super) news: Vec<(usize, EntryRange)>,
     pub(super) controller: Controller,
-    /// Of a worker that joins.
+    /// Of a worker that joins, beside its budget.
     pub(super) options: NodeOptions,
+    pub(super) memory: WorkerMemory,
     /// Where all of them spill.
     pub(super) shelf: Arc<Shelf>,
 }
@@ -44,7 +45,16 @@ impl ClusterDraft {
         };
         // Early pieces find no room, some, or all that they need; those of the lowest open turns mostly do.
         let early_bytes = random.pick(&[0, 100, 1 << 10, 1 << 40]);
-        let exchange_bytes = random.pick(&[1 << 16, 1 << 40]);
+        let is_streamed = plan.program.spec().exchanges.iter().all(|it| it.streamed);
+        let exchange_bytes = match is_streamed {
+            // A task has a chunk at most, of 5 KB.
+            true => random.pick(&[5 << 10, 5 << 10, 1 << 40]),
+            false => random.pick(&[1 << 16, 1 << 40]),
+        };
+        let memory = WorkerMemory {
+            early_bytes,
+            exchange_bytes,
+        };
         let shelf = Arc::<Shelf>::default();
         let history: Vec<Vec<EntryRange>> = shards(plan)
             .map(|shard| history(shard, count, random))
@@ -61,7 +71,7 @@ impl ClusterDraft {
             part_bytes,
             fan_out,
             combining,
-            budget: budget(early_bytes, exchange_bytes),
+            budget: memory.budget(),
             spill: Some(shelf.clone()),
         };
         let workers = (0..count).map(|at| {
@@ -105,20 +115,34 @@ impl ClusterDraft {
             news,
             controller: controller.with_fan_out(fan_out),
             options: options(count, Vec::new()),
+            memory,
             shelf: shelf.clone(),
         }
     }
 }
 
-/// Of a worker: what is in no class's floor is for early pieces.
-fn budget(early_bytes: u64, exchange_bytes: u64) -> Budget {
-    let transfer_bytes = 1 << 40;
-    let floors = Floors {
-        exchange_bytes,
-        transfer_bytes,
-        ..Floors::default()
-    };
-    Budget::new(early_bytes + exchange_bytes + transfer_bytes, floors)
+/// What each worker has.
+#[derive(Clone, Copy)]
+pub(super) struct WorkerMemory {
+    early_bytes: u64,
+    exchange_bytes: u64,
+}
+
+impl WorkerMemory {
+    /// Of one worker: what is in no class's floor is for early pieces.
+    pub(super) fn budget(self) -> Budget {
+        let transfer_bytes = 1 << 40;
+        let WorkerMemory {
+            early_bytes,
+            exchange_bytes,
+        } = self;
+        let floors = Floors {
+            exchange_bytes,
+            transfer_bytes,
+            ..Floors::default()
+        };
+        Budget::new(early_bytes + exchange_bytes + transfer_bytes, floors)
+    }
 }
 
 fn shards(plan: &Plan) -> impl Iterator<Item = ShardId> + '_ {

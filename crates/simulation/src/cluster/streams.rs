@@ -1,18 +1,19 @@
 //! Streaming stages of a simulated worker: their tasks are open for as long as they are called, and no longer.
 
+use super::Deeds;
 use super::worker::{KernelCall, SimulatedShard, SimulatedWorker};
 use crate::executor::SimulatedExecutor;
 use crate::kernels::Port;
+use brambling_memory::Class;
 use brambling_program::{
     Code, ExchangeId, OpenTask, PayloadType, Plan, Polled, Position, Progress, ShardId,
     StreamPorts, StreamSpec, Turn, Value,
 };
 use brambling_worker::Spares;
-use brambling_worker::waiting::Charges;
+use brambling_worker::arrivals::{ChunkCharge, NextArrived};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// A task that is open.
 pub(super) struct SimulatedOpenTask {
@@ -59,6 +60,7 @@ impl SimulatedWorker {
         &mut self,
         call: &mut KernelCall<'_>,
         stream: &StreamSpec,
+        deeds: &mut Deeds,
     ) -> (Progress, bool) {
         let (id, at) = (call.id, call.at);
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
@@ -90,7 +92,8 @@ impl SimulatedWorker {
             takes: stream.inputs.iter().map(|id| piece(*id)).collect(),
             output,
             open: &mut open,
-            given: Vec::new(),
+            given: None,
+            deeds,
         };
         let state = ports.open.state.take();
         ports.open.lacks.clear();
@@ -103,6 +106,8 @@ impl SimulatedWorker {
             unreachable!("as it was made");
         };
         let state = lent.state;
+        // Chunks that were handed out belong to the call.
+        ports.given = None;
         if done.0 == Progress::Done {
             ports.end();
             for input in &stream.inputs {
@@ -110,6 +115,8 @@ impl SimulatedWorker {
                 taken.expect("a destination of this program");
             }
         } else {
+            let waits = done.0 == Progress::Pending && !ports.open.lacks.is_empty();
+            ports.deeds.waits += u64::from(waits);
             open.state = state;
             let resident = self.shards.get_mut(&id).expect("still here");
             resident.open.push(open);
@@ -129,8 +136,9 @@ struct Ports<'a> {
     output: Option<(ExchangeId, &'static PayloadType)>,
     destinations: Vec<u32>,
     open: &'a mut SimulatedOpenTask,
-    /// Alive as long as the kernel may look at them.
-    given: Vec<(Value, Charges)>,
+    /// Alive as long as the kernel may look at it: until it asks for the next one, or returns.
+    given: Option<(Value, ChunkCharge)>,
+    deeds: &'a mut Deeds,
 }
 
 impl Ports<'_> {
@@ -143,7 +151,28 @@ impl Ports<'_> {
         said.expect("room for what is held");
     }
 
+    /// Invariant 12: what a task has counts while it has it. Those that were early stay it where the exchange has no room.
+    fn assert_counted(&self) {
+        let counted_bytes: u64 = [Class::Exchange, Class::Early]
+            .map(|class| self.executor.node().budget().class_in_use_bytes(class))
+            .iter()
+            .sum();
+        // Encoded, as it may have counted: a value takes a little more.
+        let encoded = |(value, _): &(Value, ChunkCharge)| {
+            let mut bytes = Vec::new();
+            value.encode(&mut bytes);
+            bytes.len() as u64
+        };
+        let bytes: u64 = self.given.iter().map(encoded).sum();
+        assert!(
+            bytes <= counted_bytes,
+            "{} has chunks of {bytes} bytes, but {counted_bytes} are counted (invariant 12)",
+            self.id
+        );
+    }
+
     fn end(&mut self) {
+        self.deeds.unflushed += self.open.begun.len() as u64;
         for to in self.destinations.clone() {
             self.flush(to);
             self.say(to, None);
@@ -153,20 +182,24 @@ impl Ports<'_> {
 
 impl StreamPorts for Ports<'_> {
     fn poll(&mut self, from: ExchangeId) -> Polled {
+        self.given = None;
         let next = self.executor.next_chunk(self.id, (from, self.turn));
-        let (source, taken, charges) = match next.expect("what was spilled comes back") {
-            Poll::Pending => {
+        let (source, taken, charge) = match next.expect("what was spilled comes back") {
+            NextArrived::Nothing => {
                 self.open.lacks.push(from);
                 return Polled::Nothing;
             }
-            Poll::Ready(None) => return Polled::Ended,
-            Poll::Ready(Some(chunk)) => chunk,
+            NextArrived::NoRoom => unreachable!("no other task has a chunk"),
+            NextArrived::Ended => return Polled::Ended,
+            NextArrived::Chunk(chunk) => chunk,
         };
         let value = taken.into_value(&self.spares[&from]);
         let mut value = value.expect("a source encoded it");
         value.make_unique();
         let place = value.as_ptr();
-        self.given.push((value, charges));
+        self.deeds.chunks += 1;
+        self.given = Some((value, charge));
+        self.assert_counted();
         Polled::Chunk(source, place)
     }
     fn input(&self, place: usize) -> Option<(ExchangeId, &'static PayloadType)> {

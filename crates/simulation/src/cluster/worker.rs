@@ -347,7 +347,7 @@ impl SimulatedWorker {
             };
             watch.window(id, resident.shard.stalled(code).count());
             let task = &code.tasks[issue.task as usize];
-            match self.task(id, task, issue, plan, watch) {
+            match self.task(id, task, issue, plan, (watch, deeds)) {
                 Progress::Done => {
                     let resident = self.shards.get_mut(&id).expect("still here");
                     resident.shard.retire(issue);
@@ -371,7 +371,7 @@ impl SimulatedWorker {
         task: &Task,
         issue: Issue,
         plan: &Plan,
-        watch: &mut InvariantWatch,
+        (watch, deeds): (&mut InvariantWatch, &mut Deeds),
     ) -> Progress {
         let me = self.node().me();
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");
@@ -405,7 +405,7 @@ impl SimulatedWorker {
             StageKind::Gather(exchange) => self.gather(&mut call, exchange, watch),
             StageKind::Stream(_) => {
                 let stream = task.stream.clone().expect("a streaming stage");
-                self.stream(&mut call, &stream)
+                self.stream(&mut call, &stream, deeds)
             }
         };
         let resident = self.shards.get_mut(&id).expect("a shard of this worker");

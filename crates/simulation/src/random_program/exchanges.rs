@@ -309,7 +309,7 @@ fn offsets(random: &mut Random) -> Vec<i64> {
     (-3..=3).filter(|_| random.one_in(2)).collect()
 }
 
-fn relation(random: &mut Random, sources: u32, destinations: u32) -> Relation {
+pub(super) fn relation(random: &mut Random, sources: u32, destinations: u32) -> Relation {
     match random.below(6) {
         0 if sources == 1 => Relation::OneToAll,
         0 | 1 if destinations == 1 => Relation::AllToOne,

@@ -4,7 +4,7 @@
 
 use super::*;
 use brambling_exchange::Sources;
-use brambling_memory::{Budget, Class};
+use brambling_memory::{Budget, Class, Floors, OutOfMemory, Spill, Spilled};
 use brambling_program::Value;
 use brambling_program::tree::TreeNode;
 
@@ -47,6 +47,62 @@ fn travels(arrivals: Arrivals, relation: &impl SourceRelation) -> Arrivals {
 fn sources(arrivals: &mut Arrivals, relation: &impl SourceRelation) -> Vec<u32> {
     let pieces = arrivals.take(AT, relation, &waits()).unwrap();
     pieces.into_iter().map(|(source, _)| source).collect()
+}
+
+/// A piece that leaves with its shard counts until it was acknowledged, and takes nothing of what the exchange has for shards that stay.
+fn what_leaves_counts_as_a_transfer() {
+    const BYTES: usize = 10_000;
+    let floors = Floors {
+        exchange_bytes: BYTES as u64,
+        transfer_bytes: BYTES as u64 + 1_000,
+        ..Floors::default()
+    };
+    let budget = Budget::new(floors.sum_bytes(), floors);
+    for spill in [None, Some(Arc::new(Full) as Arc<dyn Spill>)] {
+        let waits = WaitingRoom::new(budget.clone(), spill);
+        let mut here = fresh();
+        let cargo = PieceData::Bytes(vec![7; BYTES].into());
+        let mut kept = waits.admit(AT, SHARD, 1, 0, cargo).unwrap();
+        let item = Item::whole(TreeNode::leaf(1), kept.next().unwrap());
+        let sources = Sources::Dense(2);
+        here.accept(Delivery { at: AT, item }, &sources).unwrap();
+        let counted = || [Class::Exchange, Class::Transfer].map(|it| budget.class_in_use_bytes(it));
+        assert_eq!(counted(), [BYTES as u64, 0]);
+        let mut packing = Packing::new(&budget, 100);
+        let state = here.pack(&mut packing).unwrap();
+        let parts = packing.finish(&state);
+        let [staying, leaving] = counted();
+        assert!(
+            staying == 0 && leaving >= BYTES as u64,
+            "{staying} {leaving}"
+        );
+        drop(parts);
+        assert_eq!(counted(), [0, 0]);
+    }
+}
+
+/// Where nothing can be spilled to, though it is a place.
+#[derive(Debug)]
+struct Full;
+
+impl Spill for Full {
+    fn put(&self, _: &[&[u8]], _: &OutOfMemory) -> Result<Arc<dyn Spilled>, SpillError> {
+        Err(SpillError::Nowhere)
+    }
+}
+
+#[test]
+fn what_leaves_takes_nothing_of_the_exchange() {
+    what_leaves_counts_as_a_transfer();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn mutant_of_what_leaves_is_caught() {
+    mutants::assert_caught(
+        "who-leaves-keeps-the-floor",
+        what_leaves_counts_as_a_transfer,
+    );
 }
 
 /// Of sources that say by stamp that they have ended, and that sent nothing, nobody hears again where the shard is then.

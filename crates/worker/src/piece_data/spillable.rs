@@ -122,10 +122,10 @@ impl SpillablePiece {
         self.stay().room.as_ref().map(Reservation::class)
     }
 
-    /// Its turn is the lowest open one now. Where the exchange has no room it stays early: it was admitted.
-    pub(crate) fn promote(&self) {
+    /// It counts in another class. Where that has no room it stays in its own: it was admitted.
+    pub(crate) fn move_to(&self, class: Class) {
         if let Some(room) = &mut self.stay().room {
-            let _ = room.move_to(Class::Exchange);
+            let _ = room.move_to(class);
         }
     }
 

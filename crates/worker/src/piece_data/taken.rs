@@ -5,7 +5,7 @@ use crate::assembly::Assembly;
 use crate::pieces::Spares;
 use brambling_exchange::Gathered;
 use brambling_memory::held::{self, Held};
-use brambling_program::{DecodeError, Value};
+use brambling_program::{DecodeError, PayloadType, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A piece that has come as a whole.
@@ -50,18 +50,15 @@ impl Taken {
         }
     }
 
-    /// The piece, where nothing comes from other processes.
+    /// The piece, where nothing comes from other processes: as it was sent, or as it was spilled.
     ///
     /// # Errors
-    /// When it did, or was spilled.
+    /// When what was spilled is no value of this type.
     #[cfg(not(loom))]
-    pub(crate) fn into_own(self) -> Result<Value, DecodeError> {
+    pub(crate) fn into_own(self, piece: &'static PayloadType) -> Result<Value, DecodeError> {
         match self {
             Taken::Value(value) => Ok(value),
-            Taken::Parts(_) => Err(DecodeError {
-                expected: "value of this process".into(),
-                reason: "it is bytes".into(),
-            }),
+            taken => taken.into_value(&Spares::new(piece)),
         }
     }
 

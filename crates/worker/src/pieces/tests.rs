@@ -138,7 +138,7 @@ impl Mail {
         assert_eq!(pieces.len(), N as usize);
         pieces
             .into_iter()
-            .for_each(|(_, taken)| drop(taken.into_own().unwrap()));
+            .for_each(|(_, taken)| drop(taken.into_own(PayloadType::of::<Piece>()).unwrap()));
     }
 }
 

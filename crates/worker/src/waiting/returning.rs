@@ -15,104 +15,27 @@
 //! * Who waits is woken: when something was read, when the queue for files has room, when another turn has had its chance.
 //! * What cannot be read is the gather's failure.
 
+use super::chances::{Chance, Chances, Refused};
 use super::{Charge, ExchangeTurn, Unreturned, WaitingPiece, WaitingRoom, no_room};
 use crate::piece_data::{PieceData, read};
 use brambling_memory::{Reservation, Spilled, held};
 use brambling_program::ShardId;
 use brambling_storage::{FileError, FilePool, Request, Ticket};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// Which turns of a job are brought back, and by whom.
 #[derive(Debug)]
 pub(crate) struct Returns {
     files: Arc<FilePool>,
-    turns_max: usize,
-    chances: Mutex<Chances>,
-}
-
-#[derive(Debug, Default)]
-struct Chances {
-    /// How many turns have theirs, and how many ever had.
-    taken: usize,
-    given: u64,
-    waiting: Vec<Waker>,
-}
-
-/// A turn may be read back.
-#[derive(Debug)]
-pub(crate) struct Chance {
-    /// None when it has stepped back.
-    returns: Option<Arc<Returns>>,
-    /// Which one it is, if nobody else had one when it was given.
-    alone: Option<u64>,
-}
-
-/// What is left to a turn that finds no room.
-enum Refused {
-    /// Others have their chance: the waker is woken when one of them was had.
-    Waits,
-    /// They had one, and what they had is free now.
-    Again,
-    /// Nobody has had one meanwhile.
-    Never,
-}
-
-impl Drop for Chance {
-    fn drop(&mut self) {
-        let Some(returns) = self.returns.take() else {
-            return;
-        };
-        let woken = {
-            let mut chances = held::lock(&returns.chances);
-            chances.taken -= 1;
-            std::mem::take(&mut chances.waiting)
-        };
-        woken.into_iter().for_each(Waker::wake);
-    }
+    chances: Arc<Chances>,
 }
 
 impl Returns {
     pub(super) fn new(files: Arc<FilePool>, turns_max: usize) -> Returns {
         Returns {
             files,
-            turns_max,
-            chances: Mutex::default(),
-        }
-    }
-
-    /// None when there is none left: the waker is woken when one was had.
-    fn chance(self: &Arc<Self>, waker: &Waker) -> Option<Chance> {
-        let mut chances = held::lock(&self.chances);
-        if chances.taken == self.turns_max {
-            chances.waiting.push(waker.clone());
-            return None;
-        }
-        let alone = (chances.taken == 0).then_some(chances.given + 1);
-        chances.taken += 1;
-        chances.given += 1;
-        drop(chances);
-        let returns = Some(self.clone());
-        Some(Chance { returns, alone })
-    }
-}
-
-impl Chance {
-    /// There is no room: it is given back. If others have theirs nobody else is woken for that: who waits for room is woken by these others as well, and two
-    /// who find none would wake each other again and again.
-    fn step_back(mut self, waker: &Waker) -> Refused {
-        let returns = self.returns.as_ref().expect("it steps back once");
-        let mut chances = held::lock(&returns.chances);
-        if chances.taken > 1 {
-            chances.taken -= 1;
-            chances.waiting.push(waker.clone());
-            drop(chances);
-            self.returns = None;
-            return Refused::Waits;
-        }
-        match self.alone == Some(chances.given) {
-            true => Refused::Never,
-            false => Refused::Again,
+            chances: Arc::new(Chances::new(turns_max)),
         }
     }
 }
@@ -172,7 +95,7 @@ impl WaitingRoom {
             return Begun::Here;
         }
         loop {
-            let Some(chance) = returns.chance(waker) else {
+            let Some(chance) = returns.chances.chance(waker) else {
                 return Begun::Later;
             };
             // Pinned pieces are not spilled, so what is spilled now is all that has to be read.

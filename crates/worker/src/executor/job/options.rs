@@ -1,7 +1,7 @@
 //! Owns how a job is run: what whoever starts it may choose.
 
 use crate::executor::spilling::SpilledBytes;
-use brambling_memory::Budget;
+use brambling_memory::{Budget, Spill};
 use brambling_storage::FilePool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ pub struct JobOptions {
     pub weight: u32,
     /// Who reads back what was spilled. None: the threads that gather it, which wait for that.
     pub files: Option<Arc<FilePool>>,
+    /// Where chunks of streams go that find no room in a job of this process alone. A member of a cluster has what its node has.
+    pub spill: Option<Arc<dyn Spill>>,
     /// When whoever wants it asked for it: its ledger begins there. None: when it is made.
     pub asked: Option<Instant>,
     /// Where what it spills is counted.
@@ -39,6 +41,7 @@ impl Default for JobOptions {
             timed_calls: None,
             weight: 1,
             files: None,
+            spill: None,
             asked: None,
             spilled: Arc::default(),
         }

@@ -65,7 +65,10 @@ impl Job {
         let is_here = |shard| placed.as_ref().is_none_or(|placed| placed.contains(&shard));
         let (residents, homes, numbers) = place(&plan, threads, is_here);
         let shards = residents.len();
-        let spill = membership.as_ref().and_then(|it| it.node.spill().cloned());
+        let spill = match &membership {
+            Some(membership) => membership.node.spill().cloned(),
+            None => options.spill.clone(),
+        };
         let waits = WaitingRoom::new(options.budget.clone(), spill);
         let waits = match &options.files {
             Some(files) => waits.returning(files.clone(), threads as usize),

@@ -101,7 +101,7 @@ pub(super) fn value(
     mut taken: Taken,
 ) -> Result<Value, NodeError> {
     let decoded = match &job.remote {
-        None => taken.into_own(),
+        None => taken.into_own(job.plan.program.piece_type(at.0)),
         Some(remote) => {
             taken.lies_in(|| remote.assembly(at, source, destination));
             taken.into_value(remote.spares(at.0))

@@ -3,17 +3,20 @@
 //! a chunk that was handed out beyond the call.
 #![allow(unsafe_code)] // Lends kernels their ports.
 
+mod ending;
+
 use super::Slice;
 use super::exchanging::told;
 use super::mailbox::{self, piece};
 use super::view::ShardView;
-use crate::arrivals::{Arrivals, Delivery};
+use crate::arrivals::{Arrivals, ChunkCharge, Delivery, NextArrived};
 use crate::executor::job::{Job, LoadedShard, ShardCell};
-use crate::executor::open::{OpenStreamTask, Outlet};
+use crate::executor::open::OpenStreamTask;
 use crate::node::NodeError;
-use crate::piece_data::{PieceBytes, PieceData};
-use crate::waiting::{Charges, ExchangeTurn, WaitingPiece};
+use crate::piece_data::PieceData;
+use crate::waiting::{ExchangeTurn, WaitingPiece};
 use brambling_exchange::Item;
+use brambling_memory::mutants;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
     CHUNK_BYTES_MAX, Code, Context, ExchangeId, Kernel, KernelError, LinksAt, OpenTask,
@@ -21,7 +24,6 @@ use brambling_program::{
 };
 use std::error::Error;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 impl<'a> Slice<'a, '_> {
     /// Calls a task of a streaming stage; it is open from its first call until it has ended.
@@ -48,7 +50,9 @@ impl<'a> Slice<'a, '_> {
         match progress {
             Progress::More | Progress::Pending => {
                 // A task that waits for chunks slows nobody: its sources may be what it waits for.
-                let is_busy = progress == Progress::More || open.missing.is_empty();
+                let is_busy = progress == Progress::More
+                    || open.missing.is_empty()
+                    || mutants::is_on("tasks-that-wait-slow-their-sources");
                 self.set_busy(open, is_busy);
                 progress
             }
@@ -111,10 +115,15 @@ impl<'a> Slice<'a, '_> {
     /// A task has ended that took from these: what is left of them is not wanted.
     fn close(&self, mut open: OpenStreamTask, arrivals: &mut Arrivals) -> Result<(), NodeError> {
         open.set_lacks_room(false, self.job);
-        self.set_busy(&mut open, false);
+        if !mutants::is_on("ended-tasks-stay-busy") {
+            self.set_busy(&mut open, false);
+        }
         for &id in &open.stream.inputs {
             let at = (id, open.at.turn);
             arrivals.end(at, &self.job.waits);
+            if mutants::is_on("ended-tasks-tell-nobody") {
+                continue;
+            }
             let exchange = self.job.exchange(id);
             exchange.retire(at.1, self.resident.index, |source| {
                 self.has_made_room(id, source);
@@ -148,6 +157,7 @@ impl<'a> Slice<'a, '_> {
             let turn = open.at.turn;
             let mut missing = open.missing.iter();
             if missing.any(|id| arrivals.has_next((*id, turn), self.job))
+                && !mutants::is_on("chunks-call-nobody")
                 && body.shard.complete(code, open.at)
             {
                 self.job.pending.fetch_sub(1, Ordering::AcqRel);
@@ -162,7 +172,7 @@ impl<'a> Slice<'a, '_> {
 struct Given {
     from: ExchangeId,
     value: Value,
-    _charges: Charges,
+    _charge: ChunkCharge,
 }
 
 /// What a call of an open task is lent. It is without the queue lock, so shards are told by doorbell.
@@ -175,7 +185,7 @@ struct Ports<'p> {
     open: &'p mut OpenStreamTask,
     /// Its output.
     links: Option<LinksAt<'p>>,
-    given: Vec<Given>,
+    given: Option<Given>,
     failed: Option<KernelError>,
 }
 
@@ -195,14 +205,14 @@ impl<'p> Ports<'p> {
             arrivals,
             links: open.stream.output.map(links),
             open,
-            given: Vec::new(),
+            given: None,
             failed: None,
         }
     }
 
-    /// The kernel has returned: it has no chunk any more.
+    /// The kernel has returned, or asks for another: it has no chunk any more.
     fn let_go(&mut self) {
-        for given in self.given.drain(..) {
+        if let Some(given) = self.given.take() {
             mailbox::recycle(self.job, given.from, given.value);
         }
     }
@@ -214,11 +224,15 @@ impl<'p> Ports<'p> {
 
     fn next(&mut self, from: ExchangeId) -> Result<Polled, NodeError> {
         let at = (from, self.at.turn);
-        let next = self.arrivals.take_next(at, self.job, &self.job.waits)?;
-        let (source, taken, charges) = match next {
-            Poll::Ready(Some(chunk)) => chunk,
-            Poll::Ready(None) => return Ok(Polled::Ended),
-            Poll::Pending => {
+        let (job, number, task) = (self.job, self.number, self.at);
+        let waker = || job.completion(number, task);
+        let next = self.arrivals.take_next(at, job, &job.waits, waker)?;
+        let (source, taken, charge) = match next {
+            NextArrived::Chunk(chunk) => chunk,
+            NextArrived::Ended => return Ok(Polled::Ended),
+            // The task is woken when there is room.
+            NextArrived::NoRoom => return Ok(Polled::Nothing),
+            NextArrived::Nothing => {
                 // Noted for `resume`, which looks for these alone.
                 self.open.missing.push(from);
                 return Ok(Polled::Nothing);
@@ -228,10 +242,10 @@ impl<'p> Ports<'p> {
         value.make_unique();
         let place = value.as_ptr();
         // The chunk is kept with its charge until the next poll: the kernel reads it where it lies.
-        self.given.push(Given {
+        self.given = Some(Given {
             from,
             value,
-            _charges: charges,
+            _charge: charge,
         });
         Ok(Polled::Chunk(source, place))
     }
@@ -316,55 +330,6 @@ impl<'p> Ports<'p> {
             Err(delivery) => self.job.remote().give_back(self.job, to, at, delivery.item),
         }
     }
-
-    /// The task is done: what was written is sent, and every destination hears that no more comes.
-    fn end(&mut self) {
-        let mut far = Vec::new();
-        for place in 0..self.fan_out() {
-            let ended = self.send(place).and_then(|()| self.end_at(place, &mut far));
-            if let Err(error) = ended {
-                return self.fail(error);
-            }
-        }
-        if !far.is_empty() {
-            let id = self.open.stream.output.expect("it has destinations");
-            let at = (id, self.at.turn);
-            let said = (self.job.remote()).scattered(self.job, self.resident.id(), at, far);
-            if let Err(error) = said {
-                self.fail(error);
-            }
-        }
-    }
-
-    fn end_at(
-        &self,
-        place: u32,
-        far: &mut Vec<(u32, Option<crate::piece_data::Encoded>)>,
-    ) -> Result<(), NodeError> {
-        let job = self.job;
-        let Outlet { chunks, .. } = self.open.outlets[place as usize];
-        let (at, to, number) = self.to(self.destination(place));
-        let source = TreeNode::leaf(self.resident.index.into());
-        let nothing = PieceData::Bytes(PieceBytes::new());
-        let is_far = job.owner(number).is_none();
-        match (chunks, is_far) {
-            // Nothing was sent: an empty mark ends the turn, as of any scatter.
-            (0, true) => far.push((to.index, None)),
-            (0, false) => {
-                let sources = source.leaves().expect("a leaf");
-                self.put(at, to, number, Item::Empty { sources })?;
-            }
-            (_, true) => {
-                let last = piece(source, (chunks, true), nothing);
-                job.remote().streamed(job, at, to, &last)?;
-            }
-            (_, false) => {
-                let last = piece(source, (chunks, true), WaitingPiece::uncounted(nothing));
-                self.put(at, to, number, last)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl StreamPorts for Ports<'_> {
@@ -373,10 +338,7 @@ impl StreamPorts for Ports<'_> {
             self.open.stream.inputs.contains(&from),
             "the stage does not take from this exchange; declare it with take"
         );
-        if let Some(place) = self.given.iter().position(|it| it.from == from) {
-            let given = self.given.swap_remove(place);
-            mailbox::recycle(self.job, from, given.value);
-        }
+        self.let_go();
         if self.failed.is_some() {
             return Polled::Nothing;
         }

@@ -157,6 +157,8 @@ impl Hosted {
             timed_calls: None,
             weight: self.state().weight.max(1),
             files: (shared.spilling.as_ref()).map(|spilling| spilling.files.clone()),
+            // Its node has where.
+            spill: None,
             asked: Some(asked),
             spilled,
         };
