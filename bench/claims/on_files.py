@@ -121,6 +121,12 @@ def forget():
         raise SystemExit("a cold cache needs root, for /proc/sys/vm/drop_caches; nothing was measured") from None
 
 
+def seconds_to_start(command, part):
+    """What a command of ours takes to say what it can do. It was started once before, so that nothing of it is read from the disk."""
+    must([command, part, "--help"])
+    return must([command, part, "--help"]).seconds
+
+
 def compiled(name, folder):
     """A bare program of bench/peers, by this machine's compiler."""
     program = Path(folder) / name
