@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[1])]
-from on_files import common_options, compiled, disk_speeds, forget, must, scratch, seconds_to_start, size, spread  # noqa: E402
+from on_files import common_options, compiled, disk_speeds, forget, must, need, scratch, seconds_to_start, size, spread  # noqa: E402
 from peers.files import RARE, words  # noqa: E402
 
 # A larger text repeats one of this size.
@@ -109,10 +109,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     common_options(parser)
     asked = parser.parse_args()
-    missing = [it for it in ("fio", "rg", "grep", "cc", asked.command) if not shutil.which(it)]
-    if missing:
-        print(f"grep_rare.py: not found here: {', '.join(missing)}; nothing was compared", file=sys.stderr)
-        sys.exit(2)
+    need("fio", "rg", "grep", "cc", asked.command)
     with scratch(asked.dir, "grep-rare") as folder:
         searches = Searches(asked, Path(folder))
         found = figures([searches.round(at) for at in range(asked.rounds)])

@@ -4,9 +4,12 @@ What the claims of jobs on files share: commands that are timed and whose memory
 Sizes of data are decimal, as in `brambling model`; budgets are binary, as in the settings.
 """
 
+import contextlib
 import json
 import os
 import re
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -139,6 +142,37 @@ def disk_speeds(command, directory):
     with tempfile.TemporaryDirectory() as cache:
         found = disks(command, cache, str(directory), samples=1)
     return {name.removeprefix("disk_"): max(ours["median"], theirs) for name, (ours, theirs) in found.items()}
+
+
+@contextlib.contextmanager
+def cluster(command, state, workers, **settings):
+    """The address of a cluster on this machine whose workers have one thread each, and settings of their own."""
+    words = [command, "cluster", "--workers", str(workers), "--threads", "1", "--bind", "127.0.0.1:0"]
+    environment = {**os.environ, **settings, "XDG_STATE_HOME": str(state)}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            found = re.search(r"at (\S+:\d+)", line)
+            if not found:
+                process.kill()
+                raise SystemExit(f"no cluster of {workers} workers: {line}{process.stderr.read()}")
+            yield found[1]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=PATIENCE_S)
+
+
+def parts_in(folder):
+    """What a sort on a cluster has made, in its order."""
+    return sorted(Path(folder).glob("part-*"))
+
+
+def need(*programs):
+    """Ends the script where a program is missing, before anything is made."""
+    missing = [it for it in programs if not shutil.which(it)]
+    if missing:
+        print(f"{Path(sys.argv[0]).name}: not found here: {', '.join(missing)}; nothing was measured", file=sys.stderr)
+        sys.exit(2)
 
 
 def spread(samples):

@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from on_files import RECORD_BYTES, budget, common_options, compiled, disk_speeds, files_in, forget, must, run, said_size, scratch, seconds_to_start, size, spread  # noqa: E402
+from on_files import RECORD_BYTES, budget, common_options, compiled, disk_speeds, files_in, forget, must, need, run, said_size, scratch, seconds_to_start, size, spread  # noqa: E402
 
 OVER_IDEAL, OVER_C = 1.3, 1.1
 BUDGET_EXCEEDED = 1.1
@@ -127,6 +127,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     common_options(parser)
     asked = parser.parse_args()
+    need("fio", "cc", "cmp", asked.command)
     with scratch(asked.dir, "sort-alone") as folder:
         sorts = Sorts(asked, Path(folder))
         found = figures([sorts.round(at) for at in range(asked.rounds)], sorts)
