@@ -134,7 +134,7 @@ class Faults:
         broken = self.folder / "broken"
         with self.input.open("rb") as file:
             broken.write_bytes(file.read(1_000_037))
-        self.refused("a truncated record file", self.words(broken, self.out, self.ample), [str(broken), "1000037", "100"])
+        self.refused("a truncated record file", self.words(broken, self.out, self.ample), [str(broken), "37", "100"])
         broken.chmod(0)
         # Root reads everything, unless it may not.
         bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
