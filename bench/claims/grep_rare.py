@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """
-`brambling grep` for a rare word in a large text: cold beside the disk's speed and a bare program in C, warm beside ripgrep and GNU grep.
+`brambling grep` for a rare word in a large text: cold beside the disk's speed and a bare program in
+C, warm beside ripgrep and GNU grep.
 
     grep_rare.py [--bytes 4GB] [--rounds 7] [--threads 2] [--dir DIR] [--command BRAMBLING]
 
-In each round: what the disk reads (of our probe and fio the higher), then ours and bench/peers/grep_bare.c with cold caches, then ours, ripgrep and GNU
-grep with the text in memory, in another order each time. All print to a pipe, and all have to print the same. Ours is the time of the command without
-what `brambling grep --help` takes, measured right before it: starting Python is not searching. The figures with it are told too.
+In each round: what the disk reads (of our probe and fio the higher), then ours and
+bench/peers/grep_bare.c with cold caches, then ours, ripgrep and GNU grep with the text in memory,
+in another order each time. All print to a pipe, and all have to print the same. Ours is the time of
+the command without what `brambling grep --help` takes, measured right before it: starting Python is
+not searching. The figures with it are told too.
 
-The last line is JSON: `cold_over_ideal` and `warm_over_ripgrep` are medians of the rounds' ratios. `failed` is what did not print the same; the exit
-code is 1 if there is any.
+The last line is JSON: `cold_over_ideal` and `warm_over_ripgrep` are medians of the rounds' ratios.
+`failed` is what did not print the same; the exit code is 1 if there is any.
 """
 
 import argparse
@@ -59,7 +62,9 @@ class Searches:
 
     def ours(self, name):
         start_s = seconds_to_start(self.asked.command, "grep")
-        with_start_s = self.seconds(name, [self.asked.command, "grep", RARE, self.text, "--threads", self.asked.threads])
+        with_start_s = self.seconds(
+            name, [self.asked.command, "grep", RARE, self.text, "--threads", self.asked.threads]
+        )
         return {f"{name}_s": with_start_s - start_s, f"{name}_with_start_s": with_start_s}
 
     def cold(self):

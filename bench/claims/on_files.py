@@ -1,5 +1,6 @@
 """
-What the claims of jobs on files share: commands that are timed and whose memory is watched, caches that are dropped, the disk's speeds.
+What the claims of jobs on files share: commands that are timed and whose memory is watched, caches
+that are dropped, the disk's speeds.
 
 Sizes of data are decimal, as in `brambling model`; budgets are binary, as in the settings.
 """
@@ -65,7 +66,9 @@ class Ran:
         try:
             return json.loads(self.out.splitlines()[-1])
         except (IndexError, ValueError) as error:
-            raise SystemExit(f"the last line of its output is no JSON: {self.out[-200:]!r}; it said {self.error[-400:]!r}") from error
+            raise SystemExit(
+                f"the last line of its output is no JSON: {self.out[-200:]!r}; it said {self.error[-400:]!r}"
+            ) from error
 
 
 class Memory:
@@ -95,7 +98,9 @@ def run(words, **how):
     """Runs a command to its end, which may be a failure."""
     words = [str(word) for word in words]
     begun = time.perf_counter()
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", **how) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", **how
+    ) as process:
         memory = Memory(process.pid)
         try:
             out, error = process.communicate(timeout=PATIENCE_S)
@@ -186,7 +191,9 @@ def files_in(folder):
 
 def common_options(parser):
     """What all of these scripts take."""
-    parser.add_argument("--command", default=str(ROOT / ".venv" / "bin" / "brambling"), help="the command that is measured")
+    parser.add_argument(
+        "--command", default=str(ROOT / ".venv" / "bin" / "brambling"), help="the command that is measured"
+    )
     parser.add_argument("--dir", default=str(ROOT / "build" / "claims"), help="on the disk that is measured")
     parser.add_argument("--rounds", type=int, default=7)
 

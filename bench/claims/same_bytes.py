@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """
-Whether `brambling sort` gives the same bytes whatever it runs on: 1 to 3 threads, 1 to 3 workers, budgets of all sizes, keys of every skew.
+Whether `brambling sort` gives the same bytes whatever it runs on: 1 to 3 threads, 1 to 3 workers,
+budgets of all sizes, keys of every skew.
 
     same_bytes.py [--bytes 400MB] [--memory 128MB] [--dir DIR] [--command BRAMBLING]
 
-Each output is held against a stable sort of the same records by NumPy. A budget is either four times the input or --memory, which has to be less than
-the input; workers have it each, and spill. On a cluster it is the concatenation of the parts that counts. The last line is JSON: how many outputs
-were made, how many of them are `differing`, and which.
+Each output is held against a stable sort of the same records by NumPy. A budget is either four
+times the input or --memory, which has to be less than the input; workers have it each, and spill.
+On a cluster it is the concatenation of the parts that counts. The last line is JSON: how many
+outputs were made, how many of them are `differing`, and which.
 """
 
 import argparse
@@ -59,7 +61,16 @@ class Outputs:
 
     def take(self, skew):
         """The next input."""
-        must([self.asked.command, "sort", "--generate", self.asked.bytes // RECORD_BYTES, self.input, *(("--skew", skew) if skew else ())])
+        must(
+            [
+                self.asked.command,
+                "sort",
+                "--generate",
+                self.asked.bytes // RECORD_BYTES,
+                self.input,
+                *(("--skew", skew) if skew else ()),
+            ]
+        )
         self.skew, self.expected = skew or "uniform", expected(self.input)
 
     def sort(self, what, *options, environment=None):
@@ -108,7 +119,16 @@ def main():
                     with cluster(asked.command, state, workers, **settings) as address:
                         outputs.on_workers(workers, memory, address, {**os.environ, "XDG_STATE_HOME": str(state)})
             print(f"{outputs.skew}: {outputs.made} outputs, {len(outputs.differing)} of them differ", flush=True)
-    print(json.dumps({"differing": len(outputs.differing), "outputs": outputs.made, "which": outputs.differing, "bytes": asked.bytes}))
+    print(
+        json.dumps(
+            {
+                "differing": len(outputs.differing),
+                "outputs": outputs.made,
+                "which": outputs.differing,
+                "bytes": asked.bytes,
+            }
+        )
+    )
     sys.exit(bool(outputs.differing))
 
 

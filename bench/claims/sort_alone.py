@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 """
-`brambling sort` on one machine beside a bare program in C and the ideal of the disk's speeds in the same minutes.
+`brambling sort` on one machine beside a bare program in C and the ideal of the disk's speeds in the
+same minutes.
 
     sort_alone.py SIZE [--memory 4GB] [--rounds 7] [--threads 2] [--dir DIR] [--command BRAMBLING]
 
-In each round, with cold caches: what the disk reads and writes (of our probe and fio the higher), ours, and bench/peers/sort_bare.c with the same
-budget, the two in turns first. Every output is on the disk at the end of its time. The ideal is that of the paper's Table 3 for one node: input
-read, output written, and twice as much where the budget is less than the input. Without --memory the budget is twice the input.
+In each round, with cold caches: what the disk reads and writes (of our probe and fio the higher),
+ours, and bench/peers/sort_bare.c with the same budget, the two in turns first. Every output is on
+the disk at the end of its time. The ideal is that of the paper's Table 3 for one node: input read,
+output written, and twice as much where the budget is less than the input. Without --memory the
+budget is twice the input.
 
-Ours is the time of the command without what `brambling sort --help` takes, measured right before it: starting Python is not sorting. `with_start_s`
-is the whole, and `told_s` what the command says of itself.
+Ours is the time of the command without what `brambling sort --help` takes, measured right before
+it: starting Python is not sorting. `with_start_s` is the whole, and `told_s` what the command says
+of itself.
 
-The last line is JSON: `over_ideal` and `over_c`, ours divided by the ideal and by C's time, round by round; `best`, the lesser of their medians
-divided by 1.3 and 1.1. `failed` is what was not as it should be: an output that is out of order, has another checksum than the input or other bytes than
-C's, more memory than the budget and a tenth, a file left behind. The exit code is 1 if there is any.
+The last line is JSON: `over_ideal` and `over_c`, ours divided by the ideal and by C's time, round
+by round; `best`, the lesser of their medians divided by 1.3 and 1.1. `failed` is what was not as it
+should be: an output that is out of order, has another checksum than the input or other bytes than
+C's, more memory than the budget and a tenth, a file left behind. The exit code is 1 if there is
+any.
 """
 
 import argparse
@@ -24,7 +30,23 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from on_files import RECORD_BYTES, budget, common_options, compiled, disk_speeds, files_in, forget, must, need, run, said_size, scratch, seconds_to_start, size, spread  # noqa: E402
+from on_files import (
+    RECORD_BYTES,
+    budget,
+    common_options,
+    compiled,
+    disk_speeds,
+    files_in,
+    forget,
+    must,
+    need,
+    run,
+    said_size,
+    scratch,
+    seconds_to_start,
+    size,
+    spread,
+)  # noqa: E402
 
 OVER_IDEAL, OVER_C = 1.3, 1.1
 BUDGET_EXCEEDED = 1.1
@@ -66,16 +88,35 @@ class Sorts:
         out = self.outputs / "ours"
         forget()
         start_s = seconds_to_start(self.asked.command, "sort")
-        ran = must([self.asked.command, "sort", self.input, out, "--threads", self.asked.threads, "--memory", self.memory, "--tmp", self.tmp, "--json"])
+        ran = must(
+            [
+                self.asked.command,
+                "sort",
+                self.input,
+                out,
+                "--threads",
+                self.asked.threads,
+                "--memory",
+                self.memory,
+                "--tmp",
+                self.tmp,
+                "--json",
+            ]
+        )
         peak = max(ran.peak_rss_bytes, ran.told["peak_rss_bytes"])
-        self.hold(peak <= BUDGET_EXCEEDED * budget(self.memory), f"{peak / 2**20:.0f} MiB resident of a budget of {self.memory}")
+        self.hold(
+            peak <= BUDGET_EXCEEDED * budget(self.memory),
+            f"{peak / 2**20:.0f} MiB resident of a budget of {self.memory}",
+        )
         self.hold(files_in(self.tmp) == set(), f"left in the temporary folder: {files_in(self.tmp)}")
         self.hold(files_in(self.outputs) <= {"ours", "bare"}, f"left beside the output: {files_in(self.outputs)}")
         return ran, ran.seconds - start_s, peak
 
     def c(self):
         forget()
-        return must([self.bare, self.input, self.outputs / "bare", budget(self.memory), self.tmp, self.asked.threads]).seconds
+        return must(
+            [self.bare, self.input, self.outputs / "bare", budget(self.memory), self.tmp, self.asked.threads]
+        ).seconds
 
     def compare(self, is_first):
         """The output is in order, and has the input's records; once, byte by byte, it is C's too."""
@@ -84,7 +125,10 @@ class Sorts:
         for key in ("records", "checksum"):
             self.hold(checked.told[key] == self.checked.told[key], f"{key} of the output is not the input's")
         if is_first:
-            self.hold(run(["cmp", self.outputs / "ours", self.outputs / "bare"]).code == 0, "the output is not C's, byte by byte")
+            self.hold(
+                run(["cmp", self.outputs / "ours", self.outputs / "bare"]).code == 0,
+                "the output is not C's, byte by byte",
+            )
 
     def round(self, at):
         speeds = disk_speeds(self.asked.command, self.folder)
@@ -97,14 +141,38 @@ class Sorts:
         self.compare(at == 0)
         for out in self.outputs.iterdir():
             out.unlink()
-        found = {"ours_s": ours_s, "with_start_s": ran.seconds, "told_s": ran.told["seconds"], "c_s": c_s, "ideal_s": ideal_s(self.bytes, speeds, self.is_external)}
+        found = {
+            "ours_s": ours_s,
+            "with_start_s": ran.seconds,
+            "told_s": ran.told["seconds"],
+            "c_s": c_s,
+            "ideal_s": ideal_s(self.bytes, speeds, self.is_external),
+        }
         print(f"round {at + 1}: " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in found.items()), flush=True)
-        return {**found, "read_bytes_per_s": speeds["read"], "write_bytes_per_s": speeds["write"], "peak_rss_bytes": peak, "told": ran.told}
+        return {
+            **found,
+            "read_bytes_per_s": speeds["read"],
+            "write_bytes_per_s": speeds["write"],
+            "peak_rss_bytes": peak,
+            "told": ran.told,
+        }
 
 
 def figures(rounds, sorts):
-    over = {name: spread([it["ours_s"] / it[other] for it in rounds]) for name, other in (("over_ideal", "ideal_s"), ("over_c", "c_s"))}
-    names = ("ours_s", "with_start_s", "told_s", "c_s", "ideal_s", "read_bytes_per_s", "write_bytes_per_s", "peak_rss_bytes")
+    over = {
+        name: spread([it["ours_s"] / it[other] for it in rounds])
+        for name, other in (("over_ideal", "ideal_s"), ("over_c", "c_s"))
+    }
+    names = (
+        "ours_s",
+        "with_start_s",
+        "told_s",
+        "c_s",
+        "ideal_s",
+        "read_bytes_per_s",
+        "write_bytes_per_s",
+        "peak_rss_bytes",
+    )
     return {
         "best": min(over["over_ideal"]["median"] / OVER_IDEAL, over["over_c"]["median"] / OVER_C),
         **over,

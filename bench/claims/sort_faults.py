@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """
-Whether `brambling sort` meets faults as it should: a clear error, the input untouched, nothing partial under the final name, no files left.
+Whether `brambling sort` meets faults as it should: a clear error, the input untouched, nothing
+partial under the final name, no files left.
 
     sort_faults.py [--bytes 200MB] [--memory 128MB] [--kills 20] [--seed 1] [--dir DIR] [--command BRAMBLING]
 
-A disk that fills under the output and under the runs (a small file system is mounted for it), a file that ends within a record, inputs that cannot be
-read or are not there, output over input by its name, a link and a second name, and `kill -9` at random moments of sorts in memory and with runs, each
-over an older output. --memory has to be less than the input. Needs root. The last line is JSON: `unmet` is how many things were not as they should be,
-`which` names them. What could not be tried is unmet too.
+A disk that fills under the output and under the runs (a small file system is mounted for it), a
+file that ends within a record, inputs that cannot be read or are not there, output over input by
+its name, a link and a second name, and `kill -9` at random moments of sorts in memory and with
+runs, each over an older output. --memory has to be less than the input. Needs root. The last line
+is JSON: `unmet` is how many things were not as they should be, `which` names them. What could not
+be tried is unmet too.
 """
 
 import argparse
@@ -123,7 +126,11 @@ class Faults:
                 if older:
                     out.write_bytes(OLD)
                 self.refused(case, self.words(self.input, out, self.ample), [str(out), "space"], out)
-                self.hold(files_in(disk) - there == ({"sorted"} if older else set()), case, f"left there: {files_in(disk) - there}")
+                self.hold(
+                    files_in(disk) - there == ({"sorted"} if older else set()),
+                    case,
+                    f"left there: {files_in(disk) - there}",
+                )
             out.unlink()
             case = f"a full disk under the runs, {kind}"
             self.refused(case, self.words(self.input, self.out, self.asked.memory, disk), [str(disk), "space"])
@@ -138,9 +145,16 @@ class Faults:
         broken.chmod(0)
         # Root reads everything, unless it may not.
         bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-        self.refused("an unreadable input", self.words(broken, self.out, self.ample), [str(broken), "permission denied"], before=bound)
+        self.refused(
+            "an unreadable input",
+            self.words(broken, self.out, self.ample),
+            [str(broken), "permission denied"],
+            before=bound,
+        )
         broken.unlink()
-        self.refused("an input that is not there", self.words(broken, self.out, self.ample), [str(broken), "no such file"])
+        self.refused(
+            "an input that is not there", self.words(broken, self.out, self.ample), [str(broken), "no such file"]
+        )
         self.refused("a folder as input", self.words(self.tmp, self.out, self.ample), [str(self.tmp), "director"])
         self.hold(not self.out.exists(), "inputs that cannot be read", "there is an output")
 
@@ -158,7 +172,11 @@ class Faults:
     def sorted_digest(self):
         must(self.words(self.input, self.out, self.ample))
         found = digest(self.out)
-        self.hold(run([self.asked.command, "sort", "--check", self.out]).code == 0, "a sort without faults", "its output is not in order")
+        self.hold(
+            run([self.asked.command, "sort", "--check", self.out]).code == 0,
+            "a sort without faults",
+            "its output is not in order",
+        )
         self.out.unlink()
         return found
 
@@ -181,13 +199,21 @@ class Faults:
                 process.kill()
             late += process.returncode == 0
             is_old = out.exists() and out.stat().st_size == len(OLD) and out.read_bytes() == OLD
-            self.hold(is_old or (out.exists() and digest(out) == whole), case, "what is under the final name is neither the older output nor a whole one")
+            self.hold(
+                is_old or (out.exists() and digest(out) == whole),
+                case,
+                "what is under the final name is neither the older output nor a whole one",
+            )
             if unnamed:
                 left = files_in(outputs) - there - {"sorted"}
                 self.hold(not left, case, f"left at kill {at + 1}: {left}")
         must(self.words(self.input, out, self.asked.memory, tmp))
         self.hold(digest(out) == whole, case, "the sort after it is not whole")
-        self.hold(files_in(outputs) == there | {"sorted"}, case, f"left after the next start: {files_in(outputs) - there - {'sorted'}}")
+        self.hold(
+            files_in(outputs) == there | {"sorted"},
+            case,
+            f"left after the next start: {files_in(outputs) - there - {'sorted'}}",
+        )
         self.hold(late < count // 2, case, f"{late} of {count} had ended before they were killed")
         self.hold(digest(self.input) == self.digest, case, "the input was touched")
         out.unlink()

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """
-Word count of a text of unequal words: `br.map_reduce` beside Polars, DuckDB and PySpark, by bench/peers in its own environment.
+Word count of a text of unequal words: `br.map_reduce` beside Polars, DuckDB and PySpark, by
+bench/peers in its own environment.
 
     word_count.py [--size small|medium|large] [--rounds 7]
 
-The text is read from the page cache, and what each system counts is compared word by word before anything is timed. The last line is JSON: `over_polars`
-and its like are our time divided by theirs, the median of the rounds' ratios; `systems` is what bench/peers says of each. Size medium is 1 GB.
+The text is read from the page cache, and what each system counts is compared word by word before
+anything is timed. The last line is JSON: `over_polars` and its like are our time divided by theirs,
+the median of the rounds' ratios; `systems` is what bench/peers says of each. Size medium is 1 GB.
 The exit code is 1 if ours failed, a count differs, or Polars was not measured.
 """
 
@@ -24,7 +26,17 @@ def main():
     parser.add_argument("--size", choices=("small", "medium", "large"), default="medium")
     parser.add_argument("--rounds", type=int, default=7)
     asked = parser.parse_args()
-    words = [sys.executable, str(ROOT / "bench/peers"), "--of", "word-count", "--size", asked.size, "--rounds", str(asked.rounds), "--json"]
+    words = [
+        sys.executable,
+        str(ROOT / "bench/peers"),
+        "--of",
+        "word-count",
+        "--size",
+        asked.size,
+        "--rounds",
+        str(asked.rounds),
+        "--json",
+    ]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
     if not done.stdout.strip():
         sys.exit(f"bench/peers ended with {done.returncode} and found nothing")

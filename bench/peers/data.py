@@ -1,4 +1,7 @@
-"""Data that no file holds: made once for each size from a fixed seed, and read by every system from the same arrays or files."""
+"""
+Data that no file holds: made once for each size from a fixed seed, and read by every system from
+the same arrays or files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files that no other place holds: lines of 100 bytes to sort, and words of unequal frequency, made from fixed seeds a piece at a time."""
+"""
+Files that no other place holds: lines of 100 bytes to sort, and words of unequal frequency, made
+from fixed seeds a piece at a time.
+"""
 
 from __future__ import annotations
 

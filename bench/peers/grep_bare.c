@@ -1,7 +1,8 @@
 /* A grep by hand: what `brambling grep` is held against where a pattern is rare.
  *
- * grep_bare TEXT FILE [THREADS]: prints the lines in which TEXT occurs, in order. Threads (8) take blocks of the file in turn, read each past the page
- * cache where the file system allows it, look for the byte of TEXT that is the rarest in the file's first block, and compare around it. */
+ * grep_bare TEXT FILE [THREADS]: prints the lines in which TEXT occurs, in order. Threads (8) take
+ * blocks of the file in turn, read each past the page cache where the file system allows it, look
+ * for the byte of TEXT that is the rarest in the file's first block, and compare around it. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,7 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Around a block a page before it and the rest of its last line are read. Lines longer than that rest are refused. */
+/* Around a block a page before it and the rest of its last line are read. Lines longer than that
+ * rest are refused. */
 enum { PAGE = 4096, BLOCK = 4 << 20, AFTER = 64 << 10, THREADS_MOST = 64 };
 
 typedef struct { char *lines; size_t length; } Found;

@@ -1,9 +1,12 @@
 /* A sort by hand: what `brambling sort` is held against on one machine.
  *
- * sort_bare IN OUT [MEMORY [TMP [THREADS]]]: records of 100 bytes by their first 10, ascending. MEMORY is in bytes, 0 for no bound. What fits it is
- * read once and written once, and equal keys keep their order. What does not is first cut into parts that fit, in one unnamed file in TMP, and then
- * sorted part by part, and equal keys may change their order. Threads that wait for files (READERS, WRITERS) come besides THREADS (2), which compute.
- * Reads and writes bypass the page cache where the file system allows it. The last line is JSON, after fsync. OUT is there before it is whole. */
+ * sort_bare IN OUT [MEMORY [TMP [THREADS]]]: records of 100 bytes by their first 10, ascending.
+ * MEMORY is in bytes, 0 for no bound. What fits it is read once and written once, and equal keys
+ * keep their order. What does not is first cut into parts that fit, in one unnamed file in TMP, and
+ * then sorted part by part, and equal keys may change their order. Threads that wait for files
+ * (READERS, WRITERS) come besides THREADS (2), which compute. Reads and writes bypass the page cache
+ * where the file system allows it. The last line is JSON, after fsync. OUT is there before it is
+ * whole. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A block is whole records and whole pages. A bucket is what one thread sorts at a time; its entries are meant to stay in its cache. */
+/* A block is whole records and whole pages. A bucket is what one thread sorts at a time; its
+ * entries are meant to stay in its cache. */
 enum { WIDTH = 100, PAGE = 4096, RECORDS = 40960, BLOCK = RECORDS * WIDTH, BUCKETS = 512, TOPS = 1 << 16, SAMPLES = 512 };
 enum { READERS = 4, WRITERS = 4, RING = 16, STORES = 2, PARTS_MOST = 100, THREADS_MOST = 64, SMALL = 24 };
 
@@ -99,12 +103,11 @@ static uint8_t *place_of(size_t i) {
 static void *reader(void *nothing) {
     pthread_mutex_lock(&lock);
     while (next_read < reads) {
-        size_t i = next_read;
-        if (!has_place(i)) {
+        if (!has_place(next_read)) {
             pthread_cond_wait(&changed, &lock);
             continue;
         }
-        next_read++;
+        size_t i = next_read++;
         pthread_mutex_unlock(&lock);
         read_fully(reads_from, place_of(i), (size_t)slots[i].records * WIDTH, slots[i].at);
         pthread_mutex_lock(&lock);
@@ -229,8 +232,7 @@ static void enter(Store *store, const Slot *slot) {
     Entry *entries = store->entries + first;
     for (uint32_t i = 0; i < slot->records; i++) ends[to[i] = bucket_of[prefix_of(bytes + (size_t)i * WIDTH) >> 48] % BUCKETS]++;
     for (uint32_t bucket = 0, sum = 0; bucket < BUCKETS; bucket++) {
-        starts[bucket] = sum;
-        sum += ends[bucket];
+        starts[bucket] = sum, sum += ends[bucket];
         ends[bucket] = starts[bucket];
     }
     starts[BUCKETS] = slot->records;
@@ -249,11 +251,8 @@ static int is_after(const Entry *a, const Entry *b) {
 static int compared(const void *a, const void *b) { return is_after(a, b) - is_after(b, a); }
 
 static void sort_few(Entry *entries, size_t count) {
-    if (count > SMALL) {
-        qsort(entries, count, sizeof *entries, compared);
-        return;
-    }
-    for (size_t i = 1; i < count; i++) {
+    if (count > SMALL) qsort(entries, count, sizeof *entries, compared);
+    for (size_t i = 1; i < count && count <= SMALL; i++) {
         Entry it = entries[i];
         size_t to = i;
         for (; to && is_after(&entries[to - 1], &it); to--) entries[to] = entries[to - 1];
@@ -270,7 +269,8 @@ static void sort_bucket(Store *store, size_t bucket, size_t blocks) {
     if (!count) return;
     if (count > room) {
         room = count + count / 4;
-        found = realloc(found, room * sizeof *found), spread = realloc(spread, room * sizeof *spread), bins = realloc(bins, (2 * room + 2) * sizeof *bins);
+        found = realloc(found, room * sizeof *found), spread = realloc(spread, room * sizeof *spread);
+        bins = realloc(bins, (2 * room + 2) * sizeof *bins);
         if (!found || !spread || !bins) die("no memory to sort %zu entries", count);
     }
     uint64_t least = UINT64_MAX, most = 0;
@@ -372,14 +372,14 @@ static void pass(Slot *of, size_t count, int file, void *(*work)(void *)) {
     for (int i = 0; i < READERS + threads; i++) pthread_join(ids[i], 0);
 }
 
-static int by_part(const void *a, const void *b) {
-    const Slot *x = a, *y = b;
-    return x->part != y->part ? (x->part > y->part) - (x->part < y->part) : (x->place > y->place) - (x->place < y->place);
-}
+static uint64_t rank(const Slot *slot) { return (uint64_t)slot->part << 32 | slot->place; }
+
+static int by_part(const void *a, const void *b) { return (rank(a) > rank(b)) - (rank(a) < rank(b)); }
 
 /* Whether one store holds all, or into how many parts the input has to be cut, and how large a store is. */
 static void plan(size_t blocks) {
-    size_t per_block = BLOCK + RECORDS * (sizeof(Entry) + sizeof(uint32_t)) + (BUCKETS + 1) * sizeof(uint32_t), spare = (32 + 2 * WRITERS) * (size_t)BLOCK;
+    size_t starts = (BUCKETS + 1) * sizeof(uint32_t), spare = (32 + 2 * WRITERS) * (size_t)BLOCK;
+    size_t per_block = BLOCK + RECORDS * (sizeof(Entry) + sizeof(uint32_t)) + starts;
     store_blocks = blocks;
     if (budget && blocks * per_block + spare > budget) {
         if (budget < 2 * spare) die("a budget of %zu bytes is too small; it takes %zu", budget, 2 * spare);
@@ -390,9 +390,10 @@ static void plan(size_t blocks) {
         if (parts > PARTS_MOST) die("%zu bytes would need %d parts in this budget, and %d is the most", records * WIDTH, parts, PARTS_MOST);
     }
     for (int i = 0; i < (parts > 1 ? STORES : 1); i++)
-        stores[i] = (Store){pages(store_blocks * BLOCK), pages(store_blocks * RECORDS * sizeof(Entry)), pages(store_blocks * RECORDS * sizeof(uint32_t)), pages(store_blocks * (BUCKETS + 1) * sizeof(uint32_t))};
+        stores[i] = (Store){.bytes = pages(store_blocks * BLOCK), .entries = pages(store_blocks * RECORDS * sizeof(Entry)),
+                            .order = pages(store_blocks * RECORDS * sizeof(uint32_t)), .starts = pages(store_blocks * starts)};
     buffer_count = (parts > 1 ? threads * parts : 0) + threads + 2 * WRITERS;
-    free_buffers = malloc(buffer_count * sizeof *free_buffers), writes = malloc(buffer_count * sizeof *writes);
+    free_buffers = calloc(buffer_count, sizeof *free_buffers), writes = calloc(buffer_count, sizeof *writes);
     for (uint8_t *buffers = pages(buffer_count * BLOCK); free_count < buffer_count; buffers += BLOCK) free_buffers[free_count++] = buffers;
 }
 
@@ -442,6 +443,7 @@ int main(int count, char **arguments) {
     wait_for_writes();
     if (ftruncate(out, is.st_size) || fsync(out)) die("%s: %s", arguments[2], strerror(errno));
     clock_gettime(CLOCK_MONOTONIC, &end);
-    printf("{\"seconds\": %.6f, \"records\": %zu, \"parts\": %d}\n", end.tv_sec - begin.tv_sec + 1e-9 * (end.tv_nsec - begin.tv_nsec), records, parts);
+    double seconds = end.tv_sec - begin.tv_sec + 1e-9 * (end.tv_nsec - begin.tv_nsec);
+    printf("{\"seconds\": %.6f, \"records\": %zu, \"parts\": %d}\n", seconds, records, parts);
     return 0;
 }

@@ -16,7 +16,9 @@ def output_of(*words: str) -> bytes:
     """What a command of ours prints; starting Python is in its time."""
     done = subprocess.run([sys.executable, "-m", "brambling", *words], capture_output=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"brambling {words[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+        raise RuntimeError(
+            f"brambling {words[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}"
+        )
     return done.stdout
 
 

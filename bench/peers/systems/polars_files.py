@@ -10,7 +10,9 @@ from peers.systems.whole_files import FileSort, FileWords, sorted_counts
 
 def _lines(path: object) -> pl.LazyFrame:
     # No byte of the text is one that would end a value or quote it.
-    return pl.scan_csv(str(path), has_header=False, separator="\x01", quote_char=None, new_columns=["line"], schema={"line": pl.String})
+    return pl.scan_csv(
+        str(path), has_header=False, separator="\x01", quote_char=None, new_columns=["line"], schema={"line": pl.String}
+    )
 
 
 class Sort(FileSort):

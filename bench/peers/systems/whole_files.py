@@ -1,4 +1,6 @@
-"""What systems have in common that read a whole file each time, and write one or find something in it."""
+"""
+What systems have in common that read a whole file each time, and write one or find something in it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The bare programs in C beside plain Python and GNU grep: what ours is held against has to be right."""
+"""
+The bare programs in C beside plain Python and GNU grep: what ours is held against has to be right.
+"""
 
 import json
 import os
@@ -85,11 +87,16 @@ def test_a_sort_of_what_are_no_whole_records(compiled, tmp_path):
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_a_grep_finds_what_gnu_grep_finds(compiled, tmp_path, end):
     draw = random.Random(3)
-    lines = [b"".join(draw.choices([b"a", b"b", b"needle", b" ", b"xyz"], [40, 40, 0.02, 20, 10], k=draw.randint(0, 60))) for _ in range(400_000)]
+    lines = [
+        b"".join(draw.choices([b"a", b"b", b"needle", b" ", b"xyz"], [40, 40, 0.02, 20, 10], k=draw.randint(0, 60)))
+        for _ in range(400_000)
+    ]
     # Over the end of a block.
     lines.insert(120_000, b"q" * 60_000 + b"needle")
     (tmp_path / "text").write_bytes(b"\n".join(lines) + end)
     for text in ("needle", "edle", "xyzneedle", "nowhere"):
-        theirs = subprocess.run(["grep", "-F", text, tmp_path / "text"], capture_output=True, env={**os.environ, "LC_ALL": "C"})
+        theirs = subprocess.run(
+            ["grep", "-F", text, tmp_path / "text"], capture_output=True, env={**os.environ, "LC_ALL": "C"}
+        )
         bare = subprocess.run([compiled("grep_bare"), text, tmp_path / "text"], capture_output=True)
         assert (bare.returncode, bare.stdout) == (theirs.returncode, theirs.stdout), text
