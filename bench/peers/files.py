@@ -54,23 +54,20 @@ def words(folder: Path, bytes: int) -> None:  # noqa: A002
 def _pieces(bytes: int) -> Iterator[bytes]:  # noqa: A002
     rng = np.random.default_rng(6)
     lengths = rng.integers(2, 12, _VOCABULARY)
-    starts = np.cumsum(lengths) - lengths
-    letters = rng.integers(ord("a"), ord("z") + 1, lengths.sum(), np.uint8)
+    # A word with room for what comes after it, a blank or a newline.
+    table = rng.integers(ord("a"), ord("z") + 1, (_VOCABULARY, 12), np.uint8)
+    columns = np.arange(12)
+    table[columns >= lengths[:, None]] = ord(" ")
+    is_used = columns <= lengths[:, None]
     frequency = np.cumsum(1 / np.arange(1, _VOCABULARY + 1))
     frequency /= frequency[-1]
     made = 0
     while made < bytes:
         count = min(_WORDS_AT_ONCE, (bytes - made) // 8 + 1)
         chosen = np.searchsorted(frequency, rng.random(count))
-        # A blank or a newline comes after each.
-        ends = np.cumsum(lengths[chosen] + 1)
-        begins = ends - lengths[chosen] - 1
-        text = np.full(ends[-1], ord(" "), np.uint8)
-        places = np.arange(ends[-1]) - np.repeat(begins - starts[chosen], lengths[chosen] + 1)
-        is_letter = np.ones(ends[-1], bool)
-        is_letter[ends - 1] = False
-        text[is_letter] = letters[places[is_letter]]
-        text[ends[_WORDS_OF_A_LINE - 1 :: _WORDS_OF_A_LINE] - 1] = ord("\n")
-        text[-1] = ord("\n")
-        made += len(text)
-        yield text.tobytes()
+        text = table[chosen]
+        last = np.append(np.arange(_WORDS_OF_A_LINE - 1, count, _WORDS_OF_A_LINE), count - 1)
+        text[last, lengths[chosen[last]]] = ord("\n")
+        piece = text[is_used[chosen]].tobytes()
+        made += len(piece)
+        yield piece
