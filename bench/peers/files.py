@@ -11,8 +11,38 @@ from pathlib import Path
 import numpy as np
 
 LINE_BYTES = 100
-# A line of words never has it, but for those that are planted.
-RARE = "Brambling-4711"
+# It stands in the lines that are planted and in no other: words are shorter. Its letters are theirs.
+RARE = "ramblingbrambles"
+# Letters from the most frequent one to the rarest in English, and how frequent they are, in percent.
+_LETTERS = b"etaoinshrdlcumwfgypbvkjxqz"
+_PERCENT = (
+    12.7,
+    9.1,
+    8.2,
+    7.5,
+    7.0,
+    6.7,
+    6.3,
+    6.1,
+    6.0,
+    4.3,
+    4.0,
+    2.8,
+    2.8,
+    2.4,
+    2.4,
+    2.2,
+    2.0,
+    2.0,
+    1.9,
+    1.5,
+    1.0,
+    0.8,
+    0.15,
+    0.15,
+    0.1,
+    0.07,
+)
 _KEY_BYTES = 10
 _ROWS_AT_ONCE = 500_000
 _WORDS_AT_ONCE = 2_000_000
@@ -55,7 +85,7 @@ def _pieces(bytes: int) -> Iterator[bytes]:  # noqa: A002
     rng = np.random.default_rng(6)
     lengths = rng.integers(2, 12, _VOCABULARY)
     # A word with room for what comes after it, a blank or a newline.
-    table = rng.integers(ord("a"), ord("z") + 1, (_VOCABULARY, 12), np.uint8)
+    table = rng.choice(np.frombuffer(_LETTERS, np.uint8), (_VOCABULARY, 12), p=np.array(_PERCENT) / sum(_PERCENT))
     columns = np.arange(12)
     table[columns >= lengths[:, None]] = ord(" ")
     is_used = columns <= lengths[:, None]
