@@ -101,6 +101,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes", type=size, default=size("400MB"), metavar="SIZE")
     parser.add_argument("--memory", default="128MB", help="the lesser budget")
+    parser.add_argument(
+        "--workers", type=int, nargs="*", default=COUNTS, metavar="N", help="sizes of clusters; none without a number"
+    )
     common_options(parser)
     asked = parser.parse_args()
     need(asked.command)
@@ -112,7 +115,7 @@ def main():
         for skew in SKEWS:
             outputs.take(skew)
             outputs.on_threads()
-            for workers in COUNTS:
+            for workers in asked.workers:
                 for memory in outputs.budgets:
                     state = folder / f"state-{outputs.made}"
                     settings = {"BRAMBLING_MEMORY": memory, "BRAMBLING_SPILL": str(outputs.tmp)}
