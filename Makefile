@@ -47,7 +47,7 @@ help:
 	@echo "make test     everything that has to hold before a commit"
 	@echo "make claims   the acceptance: every point with its figure and its bar (OF=engine: one file's)"
 	@echo "make bench    the benches (THREADS=N)"
-	@echo "make peers    beside scikit-learn, SciPy, networkx, NetworKit, Spark, Polars (OF=kmeans SIZE=small)"
+	@echo "make peers    beside scikit-learn, SciPy, NetworKit, Spark, Polars, DuckDB, GNU sort, ripgrep (OF=kmeans SIZE=small)"
 	@echo "make docs     the pages as a site, in build/site, with every link checked and every example run"
 	@echo "make lint     format, clippy, layers, lints, licences, invariants, pages"
 	@echo "make soak     a million random programs and simulated clusters (SEEDS=100000)"

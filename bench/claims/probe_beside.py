@@ -148,8 +148,8 @@ def output(*words, **how):
     return done.stdout
 
 
-def median_of(sample):
-    return statistics.median(sample() for _ in range(SAMPLES))
+def median_of(sample, samples):
+    return statistics.median(sample() for _ in range(samples))
 
 
 def probed(command, folder, part, *arguments):
@@ -169,7 +169,7 @@ def fio(folder, rate, mode, *arguments):
     return max(job["read"]["bw_bytes"], job["write"]["bw_bytes"])
 
 
-def disks(command, folder, directory):
+def disks(command, folder, directory, samples=SAMPLES):
     """Pairs of ours and fio's."""
     found = probed(command, folder, "disk", "--dir", directory)["disks"][0]
     with tempfile.TemporaryDirectory(dir=directory) as files:
@@ -179,12 +179,12 @@ def disks(command, folder, directory):
                 old.unlink()
             return fio(files, found["write"], found["mode"], "--rw=write", "--end_fsync=1")
 
-        written = median_of(write)
+        written = median_of(write, samples)
         for old in Path(files).iterdir():
             old.unlink()
         # Files of the size that ours has read.
         fio(files, found["read"], found["mode"], "--rw=write", "--end_fsync=1")
-        read = median_of(lambda: fio(files, found["read"], found["mode"], "--rw=read", "--time_based", "--runtime=1"))
+        read = median_of(lambda: fio(files, found["read"], found["mode"], "--rw=read", "--time_based", "--runtime=1"), samples)
     return {
         "disk_read": (found["read"]["bytes_per_s"], read),
         "disk_write": (found["write"]["bytes_per_s"], written),
@@ -217,7 +217,7 @@ def loopback(command, folder):
         return json.loads(output("iperf3", "-c", "127.0.0.1", "-p", port, "-t", "1", "-J"))["end"]["sum_received"]["bits_per_second"] / 8
 
     with iperf_server() as port:
-        return {"loopback": (one["bytes_per_s"], median_of(lambda: flow(port)))}
+        return {"loopback": (one["bytes_per_s"], median_of(lambda: flow(port), SAMPLES))}
 
 
 def array_bytes():

@@ -1,4 +1,7 @@
-"""Data that no file holds: made once for each size from a fixed seed, and read by every system from the same arrays."""
+"""
+Data that no file holds: made once for each size from a fixed seed, and read by every system from
+the same arrays or files.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from peers.files import lines_to_sort, words
+
 Arrays = dict[str, np.ndarray]
 Shape = Mapping[str, int]
 
@@ -17,15 +22,18 @@ _EDITION = 2
 
 
 def prepared(kind: str, shape: Shape, folder: Path) -> Path:
-    """A folder with the arrays of that kind and shape, made unless it is there."""
+    """A folder with the arrays or the file of that kind and shape, made unless it is there."""
     name = "-".join([kind, *(f"{key}{value}" for key, value in shape.items()), f"e{_EDITION}"])
     there = folder / name
     if not there.is_dir():
         making = folder / f"{name}.{os.getpid()}"
         making.mkdir(parents=True)
         try:
-            for key, array in KINDS[kind](**shape).items():
-                np.save(making / f"{key}.npy", array)
+            if kind in FILES:
+                FILES[kind](making, **shape)
+            else:
+                for key, array in KINDS[kind](**shape).items():
+                    np.save(making / f"{key}.npy", array)
             making.rename(there)
         finally:
             shutil.rmtree(making, ignore_errors=True)
@@ -91,4 +99,9 @@ KINDS: Mapping[str, Callable[..., Arrays]] = {
     "rows-in-a-cube": rows_in_a_cube,
     "kronecker": kronecker,
     "keyed-values": keyed_values,
+}
+
+FILES: Mapping[str, Callable[..., None]] = {
+    "lines-to-sort": lines_to_sort,
+    "words": words,
 }

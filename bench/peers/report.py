@@ -14,6 +14,8 @@ from peers.workloads import Workload
 def report(workload: Workload, options: Options, outcomes: list[Outcome]) -> dict[str, Any]:
     """One object; a figure is an object of median, min and max. The first of the systems is ours."""
     ours = outcomes[0].samples_ms
+    systems = [_system(outcome, ours) for outcome in outcomes]
+    ratios = [system["times_ours"]["median"] for system in systems[1:] if system["times_ours"]]
     return {
         "bench": "peers",
         "workload": workload.name,
@@ -22,7 +24,9 @@ def report(workload: Workload, options: Options, outcomes: list[Outcome]) -> dic
         "cpu": _processor(),
         "threads": options.threads,
         "rounds": options.rounds,
-        "systems": [_system(outcome, ours) for outcome in outcomes],
+        # The time of the fastest of the others, divided by ours.
+        "nearest": min(ratios, default=None),
+        "systems": systems,
     }
 
 

@@ -30,6 +30,7 @@ def milliseconds_per_iteration(peer: Peer, few: int, more: int) -> float:
 def _seconds(peer: Peer, iterations: int) -> float:
     if iterations == 0:
         return 0.0
+    peer.ready()
     start = time.perf_counter()
     peer.iterate(iterations)
     return time.perf_counter() - start

@@ -182,4 +182,53 @@ GROUP_SUM = Workload(
     ),
 )
 
-WORKLOADS = (LOGISTIC_LBFGS, LOGISTIC_GRADIENT, K_MEANS, PAGERANK, GROUP_SUM)
+_EXACT = Tolerance(Measure.LARGEST, 0)
+
+SORT = Workload(
+    name="sort",
+    what="a file of lines of 100 bytes sorted into another by their bytes: cold, and on the disk at the end; an iteration is the whole",
+    data="lines-to-sort",
+    shapes={"small": {"rows": 20_000}, "medium": {"rows": 10_000_000}, "large": {"rows": 30_000_000}},
+    check=1,
+    allowed={"digest": _EXACT, "bytes": _EXACT},
+    ours=Entry("brambling", "peers.systems.brambling_files:Sort", (0, 1)),
+    peers=(
+        Entry("GNU sort", "peers.systems.programs:GnuSort", (0, 1)),
+        Entry("DuckDB", "peers.systems.duckdb:Sort", (0, 1)),
+        Entry("Polars", "peers.systems.polars_files:Sort", (0, 1)),
+        Entry("PySpark, DataFrame", "peers.systems.spark_files:Sort", (0, 1)),
+    ),
+)
+
+_TEXT = {"small": {"bytes": 1_000_000}, "medium": {"bytes": 1_000_000_000}, "large": {"bytes": 4_000_000_000}}
+
+GREP = Workload(
+    name="grep",
+    what="the lines of a file in memory that hold a rare word; an iteration is the whole",
+    data="words",
+    shapes=_TEXT,
+    check=1,
+    allowed={"digest": _EXACT, "bytes": _EXACT},
+    ours=Entry("brambling", "peers.systems.brambling_files:Grep", (0, 1)),
+    peers=(
+        Entry("ripgrep", "peers.systems.programs:Ripgrep", (0, 1)),
+        Entry("GNU grep", "peers.systems.programs:GnuGrep", (0, 1)),
+    ),
+)
+
+WORD_COUNT = Workload(
+    name="word-count",
+    what="how often each word of a file in memory occurs; an iteration is the whole",
+    data="words",
+    shapes=_TEXT,
+    check=1,
+    allowed={"digest": _EXACT, "counts": _EXACT},
+    ours=Entry("brambling", "peers.systems.brambling_files:WordCount", (0, 1)),
+    peers=(
+        Entry("Polars", "peers.systems.polars_files:WordCount", (0, 1)),
+        Entry("DuckDB", "peers.systems.duckdb:WordCount", (0, 1)),
+        Entry("PySpark, DataFrame", "peers.systems.spark_files:WordCount", (0, 1)),
+    ),
+)
+
+WORKLOADS = (LOGISTIC_LBFGS, LOGISTIC_GRADIENT, K_MEANS, PAGERANK, GROUP_SUM, SORT, GREP, WORD_COUNT)

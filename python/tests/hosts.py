@@ -1,4 +1,4 @@
-"""Hosts of their own: network namespaces on a bridge, their links shaped to 1 Gbit/s. Needs root."""
+"""Hosts of their own: network namespaces on a bridge, their links shaped to 1 Gbit/s unless told. Needs root."""
 
 import contextlib
 import os
@@ -25,9 +25,15 @@ def address(index):
     return f"10.77.0.{index + 1}"
 
 
+def shape(namespace, device, rate):
+    """What a device sends is held to a rate of tc's."""
+    for words in (f"qdisc add dev {device} root handle 1: htb default 1", f"class add dev {device} parent 1: classid 1:1 htb rate {rate}"):
+        subprocess.run(["tc", "-n", namespace, *words.split()], check=True, capture_output=True)
+
+
 @contextlib.contextmanager
-def bridged(count):
-    """Names of network namespaces that reach each other, and nobody else."""
+def bridged(count, rate="1gbit", both_ways=False):
+    """Names of network namespaces that reach each other, and nobody else. What a host receives is held to the rate if `both_ways`."""
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         raise NoHostsError("network namespaces need root, ip and tc")
     names = [f"{NAME}h{index}" for index in range(count)]
@@ -49,8 +55,9 @@ def bridged(count):
             ip("-n", name, "addr", "add", f"{address(index)}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
                 ip("-n", name, "link", "set", device, "up")
-            for shaping in ("qdisc add dev eth0 root handle 1: htb default 1", "class add dev eth0 parent 1: classid 1:1 htb rate 1gbit"):
-                subprocess.run(["tc", "-n", name, *shaping.split()], check=True, capture_output=True)
+            shape(name, "eth0", rate)
+            if both_ways:
+                shape(switch, f"port{index}", rate)
         yield names
     finally:
         for name in reversed(made):

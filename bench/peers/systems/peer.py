@@ -29,6 +29,10 @@ class Case:
         """One of the data's arrays, in memory of this process."""
         return np.load(self.data / f"{name}.npy")
 
+    def file(self, name: str) -> Path:
+        """The data's file, for who reads it by itself each time."""
+        return self.data / name
+
 
 class Peer(ABC):
     """
@@ -48,6 +52,9 @@ class Peer(ABC):
     @abstractmethod
     def iterate(self, iterations: int) -> Arrays:
         """So many iterations from the start, and what is known after them."""
+
+    def ready(self) -> None:
+        """What comes before each timed call of `iterate` and is in no figure."""
 
     def solve(self, iterations: int) -> Arrays:
         """What is compared with the others: after so many iterations, unless there is a solution to find."""

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from peers.data import KINDS, keyed_values, kronecker, labelled_rows, prepared, rows_in_a_cube
+from peers.data import FILES, KINDS, keyed_values, kronecker, labelled_rows, prepared, rows_in_a_cube
+from peers.files import LINE_BYTES, RARE
 
 
 def test_a_kronecker_graph_is_undirected_and_simple_and_has_no_lonely_vertices():
@@ -72,3 +73,32 @@ def test_data_is_made_once_and_never_half(tmp_path, monkeypatch):
     assert prepared("broken", {"rows": 3}, tmp_path) == folder
     assert calls == [3, 3]
     assert prepared("broken", {"rows": 4}, tmp_path) != folder
+
+
+def test_lines_to_sort_have_a_key_each_and_no_byte_that_readers_of_text_take_for_more(tmp_path):
+    text = (prepared("lines-to-sort", {"rows": 700_000}, tmp_path) / "lines").read_bytes()
+    lines = text.splitlines(keepends=True)
+    assert (len(lines), {len(line) for line in lines}) == (700_000, {LINE_BYTES})
+    assert len({line[:10] for line in lines}) == 700_000
+    assert [int(line[11:21]) for line in lines] == list(range(700_000))
+    assert not set(text) & set(b" \"'\\,\t\x01")
+
+
+def test_words_are_about_as_many_bytes_of_unequal_words_and_a_rare_one(tmp_path):
+    text = (prepared("words", {"bytes": 40_000_000}, tmp_path) / "words").read_bytes()
+    assert 38e6 < len(text) < 42e6
+    assert text.endswith(b"\n") and b"  " not in text
+    found = text.split()
+    words, counts = np.unique(found, return_counts=True)
+    ordered = np.sort(counts)[::-1]
+    # The n-th is 1/n as frequent.
+    assert 80 < ordered[0] / ordered[99] < 125
+    assert len(words) > 100_000
+    assert 1 <= found.count(RARE.encode()) <= 20
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("lines-to-sort", {"rows": 1_000}), ("words", {"bytes": 50_000})])
+def test_the_same_file_each_time(kind, shape, tmp_path):
+    assert kind in FILES
+    first, second = (next(prepared(kind, shape, tmp_path / name).iterdir()).read_bytes() for name in ("a", "b"))
+    assert first == second

@@ -31,7 +31,8 @@ def found(which, systems, size="medium"):
 
 def test_keys_are_stable():
     all_of_it = json.loads(json.dumps(found(*outcomes()), allow_nan=False))
-    assert list(all_of_it) == ["bench", "workload", "size", "shape", "cpu", "threads", "rounds", "systems"]
+    assert list(all_of_it) == ["bench", "workload", "size", "shape", "cpu", "threads", "rounds", "nearest", "systems"]
+    assert all_of_it["nearest"] == 1.5
     talks = all_of_it["systems"][1]
     assert talks == {
         "name": "Talks",
@@ -77,6 +78,7 @@ def test_what_took_no_time_has_no_ratio(sample):
     which, systems = outcomes()
     systems[0].samples_ms[1] = sample
     assert found(which, systems)["systems"][1]["times_ours"] is None
+    assert found(which, systems)["nearest"] is None
     assert "–       sum" in table(found(which, systems), which.what)
 
 

@@ -31,11 +31,14 @@ def test_what_is_listed_exists(workload):
 
 
 def test_what_happens_once_is_not_in_the_time_of_an_iteration(monkeypatch):
-    """By a clock that only iterations move: 5 s once, 0.25 s each."""
+    """By a clock that only iterations and what comes before them move: 5 s once, 0.25 s each, 3 s before."""
     now = [0.0]
     asked = []
 
     class Peer:
+        def ready(self):
+            now[0] += 3
+
         def iterate(self, iterations):
             asked.append(iterations)
             now[0] += 5 + 0.25 * iterations
