@@ -7,6 +7,7 @@
 use super::format::RecordFormat;
 use super::zipf::ZipfTable;
 use brambling_program::{Rng, StageId};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub(super) const GENERATOR: StageId = StageId(u32::MAX);
 const ZIPF_KEYS: u32 = 1 << 16;
 
 /// How keys are distributed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Skew {
     /// Every key is as likely as any other.
     #[default]

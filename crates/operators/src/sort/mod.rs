@@ -13,6 +13,7 @@ mod decimal;
 mod entries;
 mod format;
 mod generate;
+pub mod job;
 mod layout;
 mod line_key;
 mod merge;

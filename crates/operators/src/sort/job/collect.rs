@@ -1,0 +1,250 @@
+//! Owns the stage `sort`: a part takes its records as they come, sorts them, and writes them where
+//! they belong. Where memory ends it writes sorted runs and merges them at the end. (Krevat et al.,
+//! §7, phase 2, and the external sort of Table 3.)
+
+use super::emit::{Emit, Emitted, SortedSource};
+use super::gate::Pass;
+use super::merging::MergedRuns;
+use super::plan::{SortOutput, SortPlan};
+use super::room::RoomAnswer;
+use super::shared::SortShared;
+use super::{SortChunk, SortCount, summed};
+use crate::sort::{Arena, OrderCheck};
+use brambling_program::{Context, KernelError, Progress, Streams};
+use brambling_storage::{InputFile, OutputFile, Staging};
+use std::sync::Arc;
+use std::task::Poll;
+
+/// A part whose records come.
+pub(super) struct Collect {
+    shared: Arc<SortShared>,
+    part: u32,
+    arena: Arena,
+    /// What the arena has of the room.
+    room_bytes: u64,
+    /// Where the part begins in the output.
+    before: u64,
+    /// Its bytes.
+    bytes: u64,
+    runs: Vec<Arc<InputFile>>,
+    now: Doing,
+    pass: Option<Pass>,
+    count: SortCount,
+    check: Option<OrderCheck>,
+}
+
+enum Doing {
+    Taking,
+    /// Waits for its turn to write a run.
+    Full,
+    Spilling(Emit, Arc<OutputFile>),
+    /// Waits for its turn to write.
+    Ready,
+    Writing(Emit, Option<Arc<OutputFile>>),
+}
+
+pub(super) fn open(plan: &SortPlan, context: &mut Context<'_>) -> Collect {
+    Collect {
+        shared: SortShared::of(plan),
+        part: context.partition(),
+        arena: Arena::new(plan.format),
+        room_bytes: 0,
+        before: 0,
+        bytes: 0,
+        runs: Vec::new(),
+        now: Doing::Taking,
+        pass: None,
+        count: SortCount::default(),
+        check: plan.checksums.then(|| OrderCheck::new(plan.format)),
+    }
+}
+
+pub(super) fn sort(
+    plan: &SortPlan,
+    own: &mut Collect,
+    streams: &mut Streams<'_, '_>,
+    written: &mut SortCount,
+) -> Result<Progress, KernelError> {
+    loop {
+        let waker = streams.context().completion();
+        match &mut own.now {
+            Doing::Taking => match own.take(plan, streams)? {
+                Taken::Pending => return Ok(Progress::Pending),
+                Taken::Spill => own.now = Doing::Full,
+                Taken::All => own.now = Doing::Ready,
+            },
+            Doing::Full => {
+                match own.shared.writers.enter(own.part, &waker) {
+                    Poll::Pending => return Ok(Progress::Pending),
+                    Poll::Ready(pass) => own.pass = Some(pass),
+                }
+                own.begin_run(plan)?;
+            }
+            Doing::Spilling(emit, _) => match emit.poll(&waker, |_| ()) {
+                Poll::Pending => return Ok(Progress::Pending),
+                Poll::Ready(emitted) => match emitted? {
+                    Emitted::Some => return Ok(Progress::More),
+                    Emitted::All => own.end_run()?,
+                },
+            },
+            Doing::Ready => {
+                match own.shared.writers.enter(own.part, &waker) {
+                    Poll::Pending => return Ok(Progress::Pending),
+                    Poll::Ready(pass) => own.pass = Some(pass),
+                }
+                own.begin_writing(plan)?;
+            }
+            Doing::Writing(emit, _) => {
+                let (count, check) = (&mut own.count, &mut own.check);
+                let polled = emit.poll(&waker, |bytes| {
+                    count.bytes += bytes.len() as u64;
+                    if let Some(check) = check {
+                        check.feed(bytes);
+                    }
+                });
+                match polled {
+                    Poll::Pending => return Ok(Progress::Pending),
+                    Poll::Ready(emitted) => match emitted? {
+                        Emitted::Some => return Ok(Progress::More),
+                        Emitted::All => {
+                            own.end_writing()?;
+                            let seen = summed(own.check.take())?;
+                            if let Some(fault) = seen.fault {
+                                let at = fault.record;
+                                return Err(format!("record {at} of a part is out of order").into());
+                            }
+                            own.count.checksum = seen.checksum;
+                            *written = own.count.clone();
+                            return Ok(Progress::Done);
+                        }
+                    },
+                }
+            }
+        }
+    }
+}
+
+/// What became of taking chunks.
+enum Taken {
+    Pending,
+    /// There is no room: what is here goes to a run.
+    Spill,
+    /// No more come.
+    All,
+}
+
+impl Collect {
+    fn take(
+        &mut self,
+        plan: &SortPlan,
+        streams: &mut Streams<'_, '_>,
+    ) -> Result<Taken, KernelError> {
+        let from = streams.input::<SortChunk>(0);
+        let (shared, part) = (self.shared.clone(), self.part);
+        loop {
+            // Asked for before the chunk is taken: what waits is counted by the exchange.
+            let most = plan.chunk_room_bytes();
+            match shared.room.ask(part, most, streams.context()) {
+                RoomAnswer::Taken => {}
+                RoomAnswer::Spill => return Ok(Taken::Spill),
+                RoomAnswer::Wait => return Ok(Taken::Pending),
+            }
+            let polled = streams.poll(&from).map(|chunk| {
+                chunk
+                    .map(|(source, chunk)| (source, std::mem::take(&mut chunk.bytes), chunk.before))
+            });
+            let Poll::Ready(Some((source, bytes, before))) = polled else {
+                shared.room.let_go(part, most);
+                return Ok(match polled {
+                    Poll::Ready(_) => Taken::All,
+                    // Others may be short of room while nothing comes for this one.
+                    Poll::Pending => match shared.room.is_to_spill(part, streams.context()) {
+                        true => Taken::Spill,
+                        false => Taken::Pending,
+                    },
+                });
+            };
+            shared.flight.taken(source, bytes.len() as u64);
+            self.before += before;
+            self.bytes += bytes.len() as u64;
+            self.count.records += plan.count(&bytes);
+            let kept = plan.room_bytes_of(&bytes);
+            shared.room.let_go(part, most.saturating_sub(kept));
+            self.room_bytes += kept;
+            if !bytes.is_empty() {
+                self.arena.push(bytes);
+            }
+        }
+    }
+
+    fn begin_run(&mut self, plan: &SortPlan) -> Result<(), KernelError> {
+        let arena = std::mem::replace(&mut self.arena, Arena::new(plan.format));
+        let bytes = arena.bytes();
+        let file = OutputFile::unnamed(&plan.tmp).map_err(fault)?;
+        let source = SortedSource::Memory(arena.sort());
+        let emit = Emit::new(source, &file, (0, bytes), plan.write_block_bytes());
+        self.now = Doing::Spilling(emit, file);
+        Ok(())
+    }
+
+    /// Its turn has come: where it begins is known, since all have said what they sent.
+    fn begin_writing(&mut self, plan: &SortPlan) -> Result<(), KernelError> {
+        let arena = std::mem::replace(&mut self.arena, Arena::new(plan.format));
+        let last = arena.sort();
+        let source = match self.runs.is_empty() {
+            true => SortedSource::Memory(last),
+            false => {
+                let runs = std::mem::take(&mut self.runs);
+                SortedSource::Runs(Box::new(MergedRuns::new(plan, &runs, last)))
+            }
+        };
+        let (file, own, begin) = match (&plan.output, self.shared.output.get()) {
+            (SortOutput::File, Some(file)) => (file.clone(), None, self.before),
+            (SortOutput::File, None) => {
+                return Err("the process that sorts into a file has it open".into());
+            }
+            (SortOutput::Parts(directory), _) => {
+                let staging = Staging::begin(directory, &plan.key()).map_err(fault)?;
+                let file = staging.part(self.part, Some(self.bytes)).map_err(fault)?;
+                (file.clone(), Some(file), 0)
+            }
+        };
+        let range = (begin, begin + self.bytes);
+        self.now = Doing::Writing(
+            Emit::new(source, &file, range, plan.write_block_bytes()),
+            own,
+        );
+        Ok(())
+    }
+
+    fn end_writing(&mut self) -> Result<(), KernelError> {
+        if let Doing::Writing(emit, own) = std::mem::replace(&mut self.now, Doing::Taking) {
+            drop(emit);
+            if let Some(file) = own {
+                file.publish().map_err(fault)?;
+            }
+        }
+        self.pass = None;
+        let bytes = std::mem::take(&mut self.room_bytes);
+        self.shared.room.let_go(self.part, bytes);
+        Ok(())
+    }
+
+    fn end_run(&mut self) -> Result<(), KernelError> {
+        let Doing::Spilling(emit, file) = std::mem::replace(&mut self.now, Doing::Taking) else {
+            return Ok(());
+        };
+        let run = file.as_input().map_err(fault)?;
+        self.count.run_bytes += emit.written_bytes();
+        self.runs.push(run);
+        drop(emit);
+        self.pass = None;
+        let bytes = std::mem::take(&mut self.room_bytes);
+        self.shared.room.let_go(self.part, bytes);
+        Ok(())
+    }
+}
+
+fn fault(error: impl std::error::Error + Send + Sync + 'static) -> KernelError {
+    KernelError::new(error.to_string()).with_source(error)
+}
