@@ -12,6 +12,7 @@ use crate::logs::LogsArguments;
 use crate::model::{self, ModelArguments};
 use crate::probe::ProbeArguments;
 use crate::shards::{DrainArguments, MoveArguments};
+use crate::sort::{self, SortArguments};
 use crate::submit::SubmitArguments;
 use crate::top::TopArguments;
 use brambling_bench::{GraphName, Precision};
@@ -289,6 +290,9 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Sort files; make files to sort; look whether files are sorted
+    #[command(after_help = sort::HELP)]
+    Sort(SortArguments),
     /// Say how long a job would take on hardware that is used to the full
     #[command(after_help = model::HELP)]
     Model(ModelArguments),

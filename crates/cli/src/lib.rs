@@ -27,6 +27,7 @@ mod probe;
 mod reports;
 mod run;
 mod shards;
+mod sort;
 mod submit;
 mod table;
 mod top;
@@ -193,6 +194,7 @@ fn with_streams(
         Command::Doctor { json } => doctor::run(json, host, &mut streams),
         Command::Probe(arguments) => probe::probe(&arguments, host, &mut streams),
         Command::Config { json } => config::run(json, &mut streams),
+        Command::Sort(arguments) => sort::sort(&arguments, host, &mut streams),
         Command::Model(arguments) => model::model(&arguments, &mut streams),
         Command::Certs(arguments) => certs::certs(&arguments, &mut streams),
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),

@@ -28,6 +28,7 @@ pub mod ml;
 mod outcome;
 mod run;
 mod settings;
+pub mod sort;
 mod stopwatch;
 mod task_times;
 
@@ -75,4 +76,6 @@ mod pages {
     struct Algorithms;
     #[doc = include_str!("../../../docs/cluster.md")]
     struct Cluster;
+    #[doc = include_str!("../../../docs/sort.md")]
+    struct Sort;
 }

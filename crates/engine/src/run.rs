@@ -12,6 +12,7 @@ use brambling_worker::executor::{
     CALLER_LOOKS, Caller, Job, JobOptions, JobSpill, Pool, QuietCaller, SpilledBytes,
 };
 use std::cell::Cell;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -37,6 +38,8 @@ pub struct RunOptions {
     ledgers: Option<Ledgers>,
     place: RunsOn,
     pub(crate) grid: Option<u32>,
+    /// Where a job that runs here spills whatever the setting says.
+    spill_to: Option<SpillTo>,
 }
 
 /// Where a program runs.
@@ -126,6 +129,16 @@ impl RunOptions {
     #[must_use]
     pub fn bind(mut self, symbol: impl Into<String>, count: u32) -> Self {
         self.bindings = self.bindings.bind(symbol, count);
+        self
+    }
+
+    /// Where a job that runs here spills chunks that find no room.
+    #[must_use]
+    pub(crate) fn spill_to(mut self, directory: &Path) -> Self {
+        self.spill_to = Some(SpillTo {
+            directory: directory.into(),
+            limit_bytes: None,
+        });
         self
     }
 
@@ -273,7 +286,8 @@ impl RunOptions {
         let pool = pool(&settings)?;
         let share = share(&settings, caller)?;
         let spilled = Arc::<SpilledBytes>::default();
-        let opened = settings.spill.as_ref().map(SpillTo::open).transpose();
+        let spill_to = self.spill_to.as_ref().or(settings.spill.as_ref());
+        let opened = spill_to.map(SpillTo::open).transpose();
         let opened = opened.map_err(|source| ClusterError::Spill { source })?;
         let spill = opened
             .map(|to| Arc::new(JobSpill::new(Arc::new(to), spilled.clone())) as Arc<dyn Spill>);

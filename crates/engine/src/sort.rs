@@ -1,0 +1,316 @@
+//! Sorting files: drives the program of `operators::sort::job` in this process or on a cluster, and
+//! has its output appear when it is whole.
+
+mod checked;
+mod links;
+mod made;
+
+pub use checked::{Checked, OrderFault, RecordSummary, check_files};
+pub use made::{MadeFile, make_file};
+
+use crate::run::ProgramRun;
+use crate::{Caller, Error, Failure, RunOptions};
+use brambling_operators::sort::RecordMakerError;
+use brambling_operators::sort::job::{
+    self, SortCount, SortInput, SortOutput, SortPlan, SortShared,
+};
+pub use brambling_operators::sort::{LineOrder, RecordFormat, Skew};
+use brambling_program::Program;
+use brambling_storage::{FileError, InputFile, OutputFile, remove_leftovers};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Of the budget such a part is for the records of a sort: the rest is for chunks on their way, for
+/// blocks of files, and for what the process has anyhow.
+const RECORDS_NUMERATOR: u64 = 5;
+const RECORDS_DENOMINATOR: u64 = 8;
+
+/// A sort of files.
+///
+/// ```
+/// use brambling::RunOptions;
+/// use brambling::sort::{LineOrder, RecordFormat, Sort};
+///
+/// let directory = std::env::temp_dir().join(format!("brambling-sort-{}", std::process::id()));
+/// std::fs::create_dir_all(&directory)?;
+/// let (from, to) = (directory.join("names"), directory.join("sorted"));
+/// std::fs::write(&from, "linnet\nbrambling\nsiskin\n")?;
+/// let sort = Sort::new([&from], &to).format(RecordFormat::lines(None, None, LineOrder::C)?);
+/// let sorted = sort.run(&RunOptions::new().threads(2))?;
+/// assert_eq!(std::fs::read_to_string(&to)?, "brambling\nlinnet\nsiskin\n");
+/// assert_eq!(sorted.records, 3);
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sort {
+    inputs: Vec<PathBuf>,
+    output: PathBuf,
+    format: RecordFormat,
+    tmp: Option<PathBuf>,
+    backup: bool,
+    checksums: bool,
+}
+
+/// What a sort did.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Sorted {
+    /// Records.
+    pub records: u64,
+    /// Bytes of the input.
+    pub input_bytes: u64,
+    /// Bytes of the output: the last line of a file may have got its end.
+    pub bytes: u64,
+    /// Bytes that went to runs, since memory was too small, and came back.
+    pub run_bytes: u64,
+    /// From the call to the name of the output, which is on the disk then.
+    pub seconds: f64,
+    /// Parts of the output.
+    pub parts: u32,
+    /// Splits of the input.
+    pub splits: u32,
+    /// How many processes sorted.
+    pub workers: u32,
+}
+
+/// Why files were not sorted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SortError {
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// An input would be lost.
+    #[error("{} is an input and the output: give another name for the output", .0.display())]
+    OverInput(PathBuf),
+    /// Records of one width that the file's length is no multiple of.
+    #[error(
+        "{} has {bytes} bytes, which is no multiple of the {width} bytes of a record: its last record is cut, or records are not so wide (--width), or it has lines (--lines)",
+        .path.display()
+    )]
+    CutRecord {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes.
+        bytes: u64,
+        /// Bytes of a record.
+        width: u64,
+    },
+    /// The output is not what the input was: a fault of ours, or of the machine's memory.
+    #[error(
+        "{read_records} records of {read_bytes} bytes were read, and {records} of {bytes} bytes written, or their checksums differ: the output was not kept; please report this, and try the machine's memory"
+    )]
+    Differs {
+        /// Records that were read.
+        read_records: u64,
+        /// Their bytes.
+        read_bytes: u64,
+        /// Records that were written.
+        records: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// Records that cannot be made.
+    #[error(transparent)]
+    Maker(RecordMakerError),
+    /// The job did not end well.
+    #[error(transparent)]
+    Run(#[from] Error),
+}
+
+impl Sort {
+    /// Sorts the records of these files, one after another, into a file that appears when it is
+    /// whole. Records are those of gensort unless [`Sort::format`] says otherwise.
+    pub fn new<P: AsRef<Path>>(
+        inputs: impl IntoIterator<Item = P>,
+        output: impl AsRef<Path>,
+    ) -> Sort {
+        Sort {
+            inputs: inputs.into_iter().map(|it| it.as_ref().into()).collect(),
+            output: output.as_ref().into(),
+            format: RecordFormat::default(),
+            tmp: None,
+            backup: false,
+            checksums: false,
+        }
+    }
+
+    /// What records are, and what of them is the key.
+    #[must_use]
+    pub fn format(mut self, format: RecordFormat) -> Sort {
+        self.format = format;
+        self
+    }
+
+    /// The directory for runs, where memory is too small. Otherwise the output's.
+    #[must_use]
+    pub fn tmp(mut self, directory: impl Into<PathBuf>) -> Sort {
+        self.tmp = Some(directory.into());
+        self
+    }
+
+    /// What is read is also written to the directory for runs, once partitioned, before it counts
+    /// as sent: the backup write of Krevat et al., Table 3.
+    #[must_use]
+    pub fn backup(mut self, backup: bool) -> Sort {
+        self.backup = backup;
+        self
+    }
+
+    /// Compares a sum of all records as they are read with that of all records as they are written.
+    #[must_use]
+    pub fn checksums(mut self, checksums: bool) -> Sort {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Sorts. Ctrl-C ends it early, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// What is wrong with a file, or how the job failed. The inputs are as they were, and nothing
+    /// appears under the output's name.
+    pub fn run(&self, options: &RunOptions) -> Result<Sorted, SortError> {
+        self.run_by(ProgramRun {
+            options,
+            caller: None,
+        })
+    }
+
+    /// As [`Sort::run`]; `caller` is asked for interruptions.
+    ///
+    /// # Errors
+    /// As [`Sort::run`].
+    pub fn run_with(
+        &self,
+        options: &RunOptions,
+        caller: &mut dyn Caller,
+    ) -> Result<Sorted, SortError> {
+        self.run_by(ProgramRun {
+            options,
+            caller: Some(caller),
+        })
+    }
+
+    fn run_by(&self, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError> {
+        let began = Instant::now();
+        let plan = self.plan(run.options)?;
+        // The gates and the output live as long as this: the job's tasks find them by its number.
+        let shared = SortShared::of(&plan);
+        let output = OutputFile::create(&self.output, Some(plan.input_bytes()))?;
+        // What a sort left that was killed where files cannot be without a name.
+        remove_leftovers(self.beside())?;
+        remove_leftovers(&plan.tmp)?;
+        shared.write_to(output.clone());
+        let mut program = Program::new("sort");
+        let job = job::build(&mut program, &plan);
+        // With a small budget chunks on their way may find no room.
+        let options = &run.options.clone().spill_to(&plan.tmp);
+        let caller = run.caller;
+        let mut outcome = ProgramRun { options, caller }
+            .run(program)
+            .map_err(SortError::of)?;
+        let sum = |counts: Vec<SortCount>| {
+            let counts = counts.iter();
+            counts.fold(SortCount::default(), |sum, count| sum.and(count))
+        };
+        let read = sum(outcome.take_all(&job.read));
+        let written = sum(outcome.take_all(&job.written));
+        if !written.has_records_of(&read) {
+            return Err(SortError::Differs {
+                read_records: read.records,
+                read_bytes: read.bytes,
+                records: written.records,
+                bytes: written.bytes,
+            });
+        }
+        output.set_bytes(written.bytes)?;
+        output.publish()?;
+        Ok(Sorted {
+            records: written.records,
+            input_bytes: plan.input_bytes(),
+            bytes: written.bytes,
+            run_bytes: written.run_bytes,
+            seconds: began.elapsed().as_secs_f64(),
+            parts: plan.parts,
+            splits: plan.splits,
+            workers: plan.workers,
+        })
+    }
+
+    /// The output's directory.
+    fn beside(&self) -> &Path {
+        let parent = self.output.parent();
+        let named = parent.filter(|it| !it.as_os_str().is_empty());
+        named.unwrap_or(Path::new("."))
+    }
+
+    /// Looks at the files, and cuts the work.
+    fn plan(&self, options: &RunOptions) -> Result<SortPlan, SortError> {
+        let inputs = self.look()?;
+        let resolved = options.resolve()?;
+        let tmp = self.tmp.as_deref().unwrap_or_else(|| self.beside());
+        let mut plan = SortPlan {
+            job: job_number(),
+            format: self.format,
+            inputs,
+            output: SortOutput::File,
+            tmp: tmp.into(),
+            at_once: resolved.threads + 2,
+            record_bytes_max: resolved.memory_bytes / RECORDS_DENOMINATOR * RECORDS_NUMERATOR,
+            backup: self.backup,
+            workers: 1,
+            checksums: self.checksums,
+            ..SortPlan::default()
+        };
+        plan.cut_for(resolved.threads);
+        Ok(plan)
+    }
+
+    fn look(&self) -> Result<Vec<SortInput>, SortError> {
+        let look = |path: &PathBuf| {
+            let file = InputFile::open(path)?;
+            if file.is_same_as(&self.output)? {
+                return Err(SortError::OverInput(self.output.clone()));
+            }
+            looked_at(&file, &self.format)
+        };
+        self.inputs.iter().map(look).collect()
+    }
+}
+
+/// A file as the input of a job: it has whole records.
+fn looked_at(file: &InputFile, format: &RecordFormat) -> Result<SortInput, SortError> {
+    let (path, bytes) = (file.path().to_owned(), file.bytes());
+    if let Some(width) = format.width().map(|width| width as u64)
+        && !bytes.is_multiple_of(width)
+    {
+        return Err(SortError::CutRecord { path, bytes, width });
+    }
+    Ok(SortInput { path, bytes })
+}
+
+impl SortError {
+    /// Whether the user ended it.
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, SortError::Run(Error::Failure(Failure::Interrupted)))
+    }
+
+    /// A kernel that could not read or write a file says so in its error's source.
+    fn of(mut error: Error) -> SortError {
+        let Error::Failure(Failure::Kernel { error: kernel, .. }) = &mut error else {
+            return SortError::Run(error);
+        };
+        match kernel.take_source().map(|source| source.downcast()) {
+            Some(Ok(file)) => SortError::File(*file),
+            _ => SortError::Run(error),
+        }
+    }
+}
+
+/// A number that no other job of these machines has: the clock's nanoseconds and the process.
+fn job_number() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = now.unwrap_or(Duration::ZERO).as_nanos() as u64;
+    nanoseconds.rotate_left(20) ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
