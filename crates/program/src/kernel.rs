@@ -319,6 +319,11 @@ impl<'a> Context<'a> {
         self.budget.reserve(Class::Resident, bytes)
     }
 
+    /// How many bytes the job may have in this process at most, all that it has included: what [`Context::reserve`] takes from.
+    pub fn budget_bytes(&self) -> u64 {
+        self.budget.budget_bytes()
+    }
+
     /// What wakes this task after it has returned [`Progress::Pending`]: then it is called again. It may be cloned, and woken from any thread, any
     /// number of times. Woken before the kernel returns, it counts; after the task has ended, it does nothing. A task may be called without it, too.
     pub fn completion(&self) -> Waker {

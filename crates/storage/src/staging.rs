@@ -61,6 +61,23 @@ impl Staging {
         OutputFile::create(&path, bytes)
     }
 
+    /// A copy of a part of another worker, to be published in a directory of its own below this one: copies of one number
+    /// lie together, and none of them among the parts.
+    ///
+    /// # Errors
+    /// As [`OutputFile::create`], and when the directory cannot be made.
+    pub fn copy(&self, copy: u32, number: u32) -> Result<Arc<OutputFile>, FileError> {
+        let directory = self.hidden.join(format!("copies-{copy}"));
+        match std::fs::create_dir(&directory) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                let what = format!("creating {}", directory.display());
+                return Err(FileError::of(what, &error));
+            }
+            _ => {}
+        }
+        OutputFile::create(&directory.join(format!("part-{number:05}")), None)
+    }
+
     /// Gives it its name, with all parts that have been published. It waits for the disk. When another
     /// worker of the job has done so, it does nothing.
     ///

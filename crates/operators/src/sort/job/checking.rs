@@ -18,7 +18,10 @@ pub fn build(p: &mut Program, plan: &SortPlan) -> Dataset<RecordSummary> {
         plan.splits,
         Partitioner::Opaque,
         plan.clone(),
-        |plan: &SortPlan, number: u32, _: u32| SortPieces(plan.split(number)),
+        |plan: &SortPlan, number: u32, _: u32| SortPieces {
+            pieces: plan.split(number),
+            own: None,
+        },
     );
     let shared = p.scan(
         "checks",
@@ -72,11 +75,11 @@ fn check(
             Poll::Pending => return Ok(Progress::Pending),
             Poll::Ready(pass) => own.pass = Some(pass),
         }
-        own.reader = Some(RecordReader::new(plan, pieces.0.clone()));
+        own.reader = Some(RecordReader::new(plan, pieces.pieces.clone()));
     }
     let reader = own.reader.as_mut().expect("begun with the pass");
     let check = own.check.as_mut().expect("not finished");
-    match reader.poll(&plan.inputs, &waker, |records| check.feed(records)) {
+    match reader.poll(pieces.inputs(plan), &waker, |records| check.feed(records)) {
         Poll::Pending => Ok(Progress::Pending),
         Poll::Ready(read) => {
             if read? {

@@ -11,7 +11,7 @@ use super::shared::SortShared;
 use super::{SortChunk, SortCount, summed};
 use crate::sort::{Arena, OrderCheck};
 use brambling_program::{Context, KernelError, Progress, Streams};
-use brambling_storage::{InputFile, OutputFile, Staging};
+use brambling_storage::{InputFile, OutputFile, Publishing};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -19,6 +19,7 @@ use std::task::Poll;
 pub(super) struct Collect {
     shared: Arc<SortShared>,
     part: u32,
+    is_begun: bool,
     arena: Arena,
     /// What the arena has of the room.
     room_bytes: u64,
@@ -40,13 +41,16 @@ enum Doing {
     Spilling(Emit, Arc<OutputFile>),
     /// Waits for its turn to write.
     Ready,
+    /// With the part's own file, where it has one.
     Writing(Emit, Option<Arc<OutputFile>>),
+    Publishing(Publishing),
 }
 
 pub(super) fn open(plan: &SortPlan, context: &mut Context<'_>) -> Collect {
     Collect {
         shared: SortShared::of(plan),
         part: context.partition(),
+        is_begun: false,
         arena: Arena::new(plan.format),
         room_bytes: 0,
         before: 0,
@@ -65,63 +69,29 @@ pub(super) fn sort(
     streams: &mut Streams<'_, '_>,
     written: &mut SortCount,
 ) -> Result<Progress, KernelError> {
+    if !own.is_begun {
+        // What stands in the way of the output is told before anything is sorted.
+        own.shared.staging(plan).map_err(fault)?;
+        own.is_begun = true;
+    }
     loop {
-        let waker = streams.context().completion();
-        match &mut own.now {
-            Doing::Taking => match own.take(plan, streams)? {
-                Taken::Pending => return Ok(Progress::Pending),
-                Taken::Spill => own.now = Doing::Full,
-                Taken::All => own.now = Doing::Ready,
-            },
-            Doing::Full => {
-                match own.shared.writers.enter(own.part, &waker) {
-                    Poll::Pending => return Ok(Progress::Pending),
-                    Poll::Ready(pass) => own.pass = Some(pass),
-                }
-                own.begin_run(plan)?;
+        if let Some(progress) = own.step(plan, streams)? {
+            if progress == Progress::Done {
+                *written = std::mem::take(&mut own.count);
             }
-            Doing::Spilling(emit, _) => match emit.poll(&waker, |_| ()) {
-                Poll::Pending => return Ok(Progress::Pending),
-                Poll::Ready(emitted) => match emitted? {
-                    Emitted::Some => return Ok(Progress::More),
-                    Emitted::All => own.end_run()?,
-                },
-            },
-            Doing::Ready => {
-                match own.shared.writers.enter(own.part, &waker) {
-                    Poll::Pending => return Ok(Progress::Pending),
-                    Poll::Ready(pass) => own.pass = Some(pass),
-                }
-                own.begin_writing(plan)?;
-            }
-            Doing::Writing(emit, _) => {
-                let (count, check) = (&mut own.count, &mut own.check);
-                let polled = emit.poll(&waker, |bytes| {
-                    count.bytes += bytes.len() as u64;
-                    if let Some(check) = check {
-                        check.feed(bytes);
-                    }
-                });
-                match polled {
-                    Poll::Pending => return Ok(Progress::Pending),
-                    Poll::Ready(emitted) => match emitted? {
-                        Emitted::Some => return Ok(Progress::More),
-                        Emitted::All => {
-                            own.end_writing()?;
-                            let seen = summed(own.check.take())?;
-                            if let Some(fault) = seen.fault {
-                                let at = fault.record;
-                                return Err(format!("record {at} of a part is out of order").into());
-                            }
-                            own.count.checksum = seen.checksum;
-                            *written = own.count.clone();
-                            return Ok(Progress::Done);
-                        }
-                    },
-                }
-            }
+            return Ok(progress);
         }
     }
+}
+
+/// As [`sort`], of a sort whose parts are copied.
+pub(super) fn sort_and_copy(
+    plan: &SortPlan,
+    own: &mut Collect,
+    streams: &mut Streams<'_, '_>,
+    written: &mut SortCount,
+) -> Result<Progress, KernelError> {
+    sort(plan, own, streams, written)
 }
 
 /// What became of taking chunks.
@@ -134,6 +104,114 @@ enum Taken {
 }
 
 impl Collect {
+    /// Does what is next. None: there is more to do at once.
+    fn step(
+        &mut self,
+        plan: &SortPlan,
+        streams: &mut Streams<'_, '_>,
+    ) -> Result<Option<Progress>, KernelError> {
+        let waker = streams.context().completion();
+        match &mut self.now {
+            Doing::Taking => match self.take(plan, streams)? {
+                Taken::Pending => return Ok(Some(Progress::Pending)),
+                Taken::Spill => self.now = Doing::Full,
+                Taken::All => self.now = Doing::Ready,
+            },
+            Doing::Full | Doing::Ready => {
+                match self.shared.writers.enter(self.part, &waker) {
+                    Poll::Pending => return Ok(Some(Progress::Pending)),
+                    Poll::Ready(pass) => self.pass = Some(pass),
+                }
+                match self.now {
+                    Doing::Full => self.begin_run(plan)?,
+                    _ => self.begin_writing(plan)?,
+                }
+            }
+            Doing::Spilling(emit, _) => match emit.poll(&waker, |_| ()) {
+                Poll::Pending => return Ok(Some(Progress::Pending)),
+                Poll::Ready(emitted) => match emitted? {
+                    Emitted::Some => return Ok(Some(Progress::More)),
+                    Emitted::All => self.end_run()?,
+                },
+            },
+            Doing::Writing(..) => return self.write(plan, streams),
+            Doing::Publishing(publishing) => {
+                match publishing.poll(&waker) {
+                    Poll::Pending => return Ok(Some(Progress::Pending)),
+                    Poll::Ready(published) => published.map_err(fault)?,
+                }
+                self.pass = None;
+                return Ok(Some(Progress::Done));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes a block, and sends it to where copies are.
+    fn write(
+        &mut self,
+        plan: &SortPlan,
+        streams: &mut Streams<'_, '_>,
+    ) -> Result<Option<Progress>, KernelError> {
+        let waker = streams.context().completion();
+        let Doing::Writing(emit, file) = &mut self.now else {
+            return Ok(None);
+        };
+        let (count, check) = (&mut self.count, &mut self.check);
+        let polled = emit.poll(&waker, |bytes| {
+            count.bytes += bytes.len() as u64;
+            if let Some(check) = check {
+                check.feed(bytes);
+            }
+            if plan.copies > 0 {
+                let to = streams.output::<Vec<u8>>();
+                let destinations: Vec<u32> = streams.destinations().collect();
+                for destination in destinations {
+                    streams.send(&to, destination, bytes.to_vec());
+                }
+            }
+        });
+        match polled {
+            Poll::Pending => return Ok(Some(Progress::Pending)),
+            Poll::Ready(emitted) => {
+                if let Emitted::Some = emitted? {
+                    return Ok(Some(Progress::More));
+                }
+            }
+        }
+        if plan.copies > 0 && self.bytes == 0 {
+            // Copies of an empty part are empty files.
+            let to = streams.output::<Vec<u8>>();
+            let destinations: Vec<u32> = streams.destinations().collect();
+            for destination in destinations {
+                streams.send(&to, destination, Vec::new());
+            }
+        }
+        let seen = summed(self.check.take())?;
+        if let Some(fault) = seen.fault {
+            return Err(format!("record {} of a part is out of order", fault.record).into());
+        }
+        self.count.checksum = seen.checksum;
+        self.count.note_process();
+        let file = file.take();
+        self.let_go();
+        match file {
+            Some(file) => self.now = Doing::Publishing(Publishing::new(&file)),
+            None => {
+                self.now = Doing::Taking;
+                self.pass = None;
+                return Ok(Some(Progress::Done));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The memory of the records is free.
+    fn let_go(&mut self) {
+        let bytes = std::mem::take(&mut self.room_bytes);
+        self.shared.room.let_go(self.part, bytes);
+    }
+
     fn take(
         &mut self,
         plan: &SortPlan,
@@ -203,8 +281,9 @@ impl Collect {
             (SortOutput::File, None) => {
                 return Err("the process that sorts into a file has it open".into());
             }
-            (SortOutput::Parts(directory), _) => {
-                let staging = Staging::begin(directory, &plan.key()).map_err(fault)?;
+            (SortOutput::Parts(_), _) => {
+                let staging = self.shared.staging(plan).map_err(fault)?;
+                let staging = staging.expect("a sort into parts has their directory");
                 let file = staging.part(self.part, Some(self.bytes)).map_err(fault)?;
                 (file.clone(), Some(file), 0)
             }
@@ -217,19 +296,6 @@ impl Collect {
         Ok(())
     }
 
-    fn end_writing(&mut self) -> Result<(), KernelError> {
-        if let Doing::Writing(emit, own) = std::mem::replace(&mut self.now, Doing::Taking) {
-            drop(emit);
-            if let Some(file) = own {
-                file.publish().map_err(fault)?;
-            }
-        }
-        self.pass = None;
-        let bytes = std::mem::take(&mut self.room_bytes);
-        self.shared.room.let_go(self.part, bytes);
-        Ok(())
-    }
-
     fn end_run(&mut self) -> Result<(), KernelError> {
         let Doing::Spilling(emit, file) = std::mem::replace(&mut self.now, Doing::Taking) else {
             return Ok(());
@@ -239,9 +305,15 @@ impl Collect {
         self.runs.push(run);
         drop(emit);
         self.pass = None;
-        let bytes = std::mem::take(&mut self.room_bytes);
-        self.shared.room.let_go(self.part, bytes);
+        self.let_go();
         Ok(())
+    }
+}
+
+/// A part that ends early keeps nobody waiting for its memory.
+impl Drop for Collect {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 

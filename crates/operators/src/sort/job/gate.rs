@@ -57,6 +57,13 @@ impl Gate {
         held::lock(&self.state).expected.insert(number);
     }
 
+    /// Of a gate in order: which of the numbers that are expected this one is, and how many there are.
+    pub(super) fn place(&self, number: u32) -> (u32, u32) {
+        let state = held::lock(&self.state);
+        let before = state.expected.range(..number).count();
+        (before as u32, state.expected.len() as u32)
+    }
+
     /// Of a gate in order: whether all lower numbers have left.
     pub(super) fn is_first(&self, number: u32) -> bool {
         held::lock(&self.state).expected.first() == Some(&number)

@@ -17,6 +17,7 @@
 mod backup;
 pub mod checking;
 mod collect;
+mod copies;
 mod emit;
 mod flight;
 mod gate;
@@ -33,7 +34,8 @@ pub use plan::{SortInput, SortOutput, SortPlan, SortSplit};
 pub use shared::{SortShared, create_output};
 
 use crate::sort::{OrderCheck, RecordSummary, Splitters};
-use brambling_program::{Dataset, KernelError, Partitioner, Program, Relation};
+use brambling_program::{Dataset, Exchange, KernelError, Partitioner, Program, Relation, Sum};
+use brambling_storage::{FileError, InputFile, peak_rss_bytes, process_name};
 use serde::{Deserialize, Serialize};
 use shared::SharedSort;
 
@@ -48,8 +50,22 @@ brambling_program::payload!(SortChunk { bytes, before });
 
 /// The pieces of a split: a split may begin in one file and end in another.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct SortPieces(Vec<SortSplit>);
+struct SortPieces {
+    pieces: Vec<SortSplit>,
+    /// The worker's own file, where each has its own.
+    own: Option<SortInput>,
+}
 brambling_program::payload!(SortPieces);
+
+impl SortPieces {
+    /// The files of which these are pieces.
+    fn inputs<'a>(&'a self, plan: &'a SortPlan) -> &'a [SortInput] {
+        match &self.own {
+            Some(own) => std::slice::from_ref(own),
+            None => &plan.inputs,
+        }
+    }
+}
 
 /// What was read or written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +78,10 @@ pub struct SortCount {
     pub run_bytes: u64,
     /// The sum of the records' hashes, modulo 2¹²⁸, where it was asked for.
     pub checksum: u128,
+    /// The process in which the task ran, of parts and copies.
+    pub process: String,
+    /// The most memory that the process has had.
+    pub peak_rss_bytes: u64,
 }
 brambling_program::payload!(SortCount);
 
@@ -72,24 +92,13 @@ pub struct SortJob {
     pub read: Dataset<SortCount>,
     /// What each part has; kept.
     pub written: Dataset<SortCount>,
+    /// What each shard of copies has; kept. None where there are no copies.
+    pub copied: Option<Dataset<SortCount>>,
 }
 
 /// Builds the sort of a plan.
 pub fn build(p: &mut Program, plan: &SortPlan) -> SortJob {
-    let pieces = p.scan(
-        "splits",
-        plan.splits,
-        Partitioner::Opaque,
-        plan.clone(),
-        |plan: &SortPlan, number: u32, _: u32| SortPieces(plan.split(number)),
-    );
-    let shared = p.scan(
-        "sorts",
-        plan.splits,
-        Partitioner::Opaque,
-        plan.clone(),
-        |plan: &SortPlan, number: u32, _: u32| SharedSort::of(plan, number),
-    );
+    let (pieces, shared) = sources(p, plan);
     let splitters = sample::splitters(p, plan, &pieces);
     let here = p.like::<Splitters, _>("splitters of sources", &pieces);
     p.broadcast(&splitters, &here);
@@ -106,12 +115,161 @@ pub fn build(p: &mut Program, plan: &SortPlan) -> SortJob {
         .write(&read)
         .with(plan.clone())
         .run(read::open, read::read);
+    let copied = match plan.copies {
+        0 => {
+            p.stream("sort")
+                .take(&records)
+                .write(&written)
+                .with(plan.clone())
+                .run(collect::open, collect::sort);
+            None
+        }
+        _ => Some(sort_and_copy(p, plan, &records, &written)),
+    };
+    if let SortOutput::Parts(_) = plan.output {
+        publish(p, plan, &written, copied.as_ref());
+    }
+    SortJob {
+        read,
+        written,
+        copied,
+    }
+}
+
+/// The pieces of each split, and what its tasks share with others of their process.
+fn sources(p: &mut Program, plan: &SortPlan) -> (Dataset<SortPieces>, Dataset<SharedSort>) {
+    let shared = p.scan(
+        "sorts",
+        plan.splits,
+        Partitioner::Opaque,
+        plan.clone(),
+        |plan: &SortPlan, number: u32, _: u32| SharedSort::of(plan, number),
+    );
+    let pieces = p.like::<SortPieces, _>("splits", &shared);
+    if plan.is_local {
+        // Once all have said that they are there, each process knows how many splits it has.
+        let here = p.scan(
+            "here",
+            plan.splits,
+            Partitioner::Opaque,
+            (),
+            |_: &(), _: u32, _: u32| 1u64,
+        );
+        let all = p.like::<u64, _>("all here", &here);
+        p.all_reduce(Sum, &here, &all);
+        p.compute("split own file")
+            .read(&shared)
+            .read(&all)
+            .write(&pieces)
+            .with(plan.clone())
+            .run(split_own);
+    } else {
+        p.compute("split")
+            .read(&shared)
+            .write(&pieces)
+            .with(plan.clone())
+            .run(split);
+    }
+    (pieces, shared)
+}
+
+fn split(plan: &SortPlan, shared: &SharedSort, pieces: &mut SortPieces) {
+    *pieces = SortPieces {
+        pieces: plan.split(shared.number()),
+        own: None,
+    };
+}
+
+/// The splits that lie in a process divide its own file.
+fn split_own(
+    plan: &SortPlan,
+    shared: &SharedSort,
+    _all: &u64,
+    pieces: &mut SortPieces,
+) -> Result<(), KernelError> {
+    let Some(input) = plan.inputs.first() else {
+        return Err("a sort of the workers' own files has a file".into());
+    };
+    let fault = |error: FileError| KernelError::new(error.to_string()).with_source(error);
+    let file = InputFile::open(&input.path).map_err(fault)?;
+    let own = SortInput {
+        path: input.path.clone(),
+        bytes: file.bytes(),
+    };
+    let unit = plan.unit();
+    if !own.bytes.is_multiple_of(unit) {
+        let (path, bytes) = (own.path.display(), own.bytes);
+        return Err(format!(
+            "{path} has {bytes} bytes here, which is no multiple of the {unit} bytes of a record: its last record is cut, or records are not so wide (--width), or it has lines (--lines)"
+        )
+        .into());
+    }
+    let (number, of) = shared.place();
+    *pieces = SortPieces {
+        pieces: plan::split_of(std::slice::from_ref(&own), unit, number, of),
+        own: Some(own),
+    };
+    Ok(())
+}
+
+/// The stage `sort` of a sort whose parts are copied, and the stage that writes the copies.
+fn sort_and_copy(
+    p: &mut Program,
+    plan: &SortPlan,
+    records: &Exchange<SortChunk>,
+    written: &Dataset<SortCount>,
+) -> Dataset<SortCount> {
+    let copied = p.dataset::<SortCount>("copied", plan.parts);
+    p.keep(&copied);
+    let blocks = p.streamed::<Vec<u8>>("copies", copies::relation(plan));
     p.stream("sort")
-        .take(&records)
-        .write(&written)
+        .take(records)
+        .send(&blocks)
+        .write(written)
         .with(plan.clone())
-        .run(collect::open, collect::sort);
-    SortJob { read, written }
+        .run(collect::open, collect::sort_and_copy);
+    p.stream("copy")
+        .take(&blocks)
+        .write(&copied)
+        .with(plan.clone())
+        .run(copies::open, copies::copy);
+    copied
+}
+
+/// Once all parts and copies of all workers are on their disks, each worker gives its directory its
+/// name.
+fn publish(
+    p: &mut Program,
+    plan: &SortPlan,
+    written: &Dataset<SortCount>,
+    copied: Option<&Dataset<SortCount>>,
+) {
+    let bytes = p.like::<u64, _>("bytes written", written);
+    p.compute("count").read(written).write(&bytes).run(bytes_of);
+    let whole = p.temporary::<u64>("whole", 1);
+    p.reduce_to(Sum, &bytes, &whole);
+    if let Some(copied) = copied {
+        let bytes = p.like::<u64, _>("bytes copied", copied);
+        p.compute("count copies").read(copied).write(&bytes).run(bytes_of);
+        p.reduce(Sum, &bytes, &whole, |whole: &mut u64, copied: &u64| *whole += copied);
+    }
+    let all = p.like::<u64, _>("all written", written);
+    p.broadcast(&whole, &all);
+    p.compute("publish")
+        .read(&all)
+        .read(written)
+        .with(plan.clone())
+        .run(commit);
+}
+
+fn bytes_of(count: &SortCount, bytes: &mut u64) {
+    *bytes = count.bytes;
+}
+
+fn commit(plan: &SortPlan, _all: &u64, _written: &SortCount) -> Result<(), KernelError> {
+    let shared = SortShared::of(plan);
+    let fault = |error: FileError| KernelError::new(error.to_string()).with_source(error);
+    shared.commit(plan).map_err(fault)
 }
 
 impl SortCount {
@@ -122,7 +280,13 @@ impl SortCount {
         self.bytes += other.bytes;
         self.run_bytes += other.run_bytes;
         self.checksum = self.checksum.wrapping_add(other.checksum);
+        self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
         self
+    }
+
+    fn note_process(&mut self) {
+        self.process = process_name().into();
+        self.peak_rss_bytes = peak_rss_bytes();
     }
 
     /// Whether these are the records of the other.

@@ -2,6 +2,7 @@
 //! parts, and where all of it goes. Whoever drives a sort makes it; it travels with the program as
 //! the kernels' parameter. It reads and writes nothing.
 
+use super::room::{RECORDS_DENOMINATOR, RECORDS_NUMERATOR};
 use crate::sort::RecordFormat;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -19,6 +20,11 @@ const PART_BYTES: u64 = 16 << 20;
 
 /// No more parts than this, so that chunks are not short: a part of a large sort is longer.
 const PARTS_MAX: u64 = 256;
+
+/// Splits and parts for each thread where the input's length is not known: a gigabyte a thread is cut
+/// about as it would be otherwise.
+const UNKNOWN_SPLITS: u32 = 16;
+const UNKNOWN_PARTS: u32 = 32;
 
 /// A chunk of the exchange has about so many bytes.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -87,7 +93,7 @@ pub struct SortPlan {
     pub parts: u32,
     /// How many read at once in a process, and how many write.
     pub at_once: u32,
-    /// The most memory for records in a process.
+    /// The most memory for records in a process, whatever its budget has.
     pub record_bytes_max: u64,
     /// What the sources send is written to disk as well.
     pub backup: bool,
@@ -116,6 +122,20 @@ impl SortPlan {
     /// Bytes of the whole input.
     pub fn input_bytes(&self) -> u64 {
         self.inputs.iter().map(|input| input.bytes).sum()
+    }
+
+    /// The part of a budget that is for records.
+    pub fn record_bytes_of(budget_bytes: u64) -> u64 {
+        budget_bytes / RECORDS_DENOMINATOR * RECORDS_NUMERATOR
+    }
+
+    /// As [`SortPlan::cut_for`], where nobody knows yet how long the workers' own files are.
+    pub fn cut_for_unknown(&mut self, threads: u32) {
+        let workers = self.workers.max(1);
+        self.splits = (UNKNOWN_SPLITS * threads.max(1)).next_multiple_of(workers);
+        self.parts = (UNKNOWN_PARTS * threads.max(1))
+            .min(PARTS_MAX as u32)
+            .next_multiple_of(workers);
     }
 
     /// How many splits, and how many parts, suit so many bytes on so many workers with so many

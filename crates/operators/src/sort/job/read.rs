@@ -60,14 +60,14 @@ pub(super) fn read(
             Poll::Pending => return Ok(Progress::Pending),
             Poll::Ready(pass) => reading.pass = Some(pass),
         }
-        reading.reader = Some(RecordReader::new(plan, pieces.0.clone()));
+        reading.reader = Some(RecordReader::new(plan, pieces.pieces.clone()));
         reading.parts = Some(PartBuffers::new(splitters.clone(), plan.chunk_bytes()));
         if plan.backup {
             reading.backup = Some(Backup::begin(plan)?);
         }
     }
     if !reading.is_read {
-        return reading.read_block(plan, streams);
+        return reading.read_block(plan, pieces, streams);
     }
     if !reading.is_sent {
         reading.send_rest(plan, streams)?;
@@ -90,6 +90,7 @@ impl SplitReading {
     fn read_block(
         &mut self,
         plan: &SortPlan,
+        pieces: &SortPieces,
         streams: &mut Streams<'_, '_>,
     ) -> Result<Progress, KernelError> {
         let waker = streams.context().completion();
@@ -111,7 +112,7 @@ impl SplitReading {
         let check = &mut self.check;
         let flight = &self.shared.flight;
         let (mut bytes, mut has_room) = (0, true);
-        let polled = reader.poll(&plan.inputs, &waker, |records| {
+        let polled = reader.poll(pieces.inputs(plan), &waker, |records| {
             bytes += records.len() as u64;
             count.bytes += records.len() as u64;
             count.records += plan.count(records);

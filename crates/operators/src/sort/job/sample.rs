@@ -114,8 +114,8 @@ fn choose(plan: &SortPlan, pieces: &SortPieces) -> Result<Vec<Place>, RecordErro
     let unit = plan.unit();
     let bytes = (PLACE_BYTES / unit).max(1) * unit;
     let mut places = Vec::new();
-    for piece in &pieces.0 {
-        let file = open_file(&plan.inputs[piece.file as usize])?;
+    for piece in &pieces.pieces {
+        let file = open_file(&pieces.inputs(plan)[piece.file as usize])?;
         let length = piece.end - piece.begin;
         for number in 0..u64::from(count) {
             let at = length * number / u64::from(count) / unit * unit + piece.begin;

@@ -4,14 +4,15 @@
 
 use super::flight::Flight;
 use super::gate::Gate;
-use super::plan::SortPlan;
+use super::plan::{SortOutput, SortPlan};
 use super::room::Room;
 use brambling_memory::held;
 use brambling_program::{DecodeError, Payload};
-use brambling_storage::{FileError, OutputFile};
+use brambling_storage::{FileError, OutputFile, Staging};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// What the tasks of one sort share in this process.
@@ -23,6 +24,20 @@ pub struct SortShared {
     pub(super) flight: Flight,
     /// The one file, where the sort has one.
     pub(super) output: OnceLock<Arc<OutputFile>>,
+    /// The directory of parts, where the sort has one.
+    staging: OnceLock<Staging>,
+    is_committed: AtomicBool,
+}
+
+/// A job that ends without having committed leaves nothing.
+impl Drop for SortShared {
+    fn drop(&mut self) {
+        if let Some(staging) = self.staging.get()
+            && !self.is_committed.load(Ordering::Acquire)
+        {
+            let _ = staging.abandon();
+        }
+    }
 }
 
 /// A file for all parts of a sort, with room for so many bytes: for [`SortShared::write_to`].
@@ -52,9 +67,33 @@ impl SortShared {
             room: Room::new(plan.record_bytes_max),
             flight: Flight::new(plan.flight_bytes_max()),
             output: OnceLock::new(),
+            staging: OnceLock::new(),
+            is_committed: AtomicBool::new(false),
         });
         table.insert(plan.job, Arc::downgrade(&shared));
         shared
+    }
+
+    /// The directory of parts, begun when the first task asks. It waits for the disk.
+    pub(super) fn staging(&self, plan: &SortPlan) -> Result<Option<&Staging>, FileError> {
+        let SortOutput::Parts(directory) = &plan.output else {
+            return Ok(None);
+        };
+        if self.staging.get().is_none() {
+            let begun = Staging::begin(directory, &plan.key())?;
+            // Two threads may have begun it: it is the same directory.
+            let _ = self.staging.set(begun);
+        }
+        Ok(self.staging.get())
+    }
+
+    /// All parts of all workers are whole: the directory gets its name.
+    pub(super) fn commit(&self, plan: &SortPlan) -> Result<(), FileError> {
+        if let Some(staging) = self.staging(plan)? {
+            staging.commit()?;
+            self.is_committed.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Gives the one file into which all parts are written.
@@ -68,7 +107,7 @@ impl SortShared {
 pub(super) struct SharedSort {
     plan: SortPlan,
     split: u32,
-    _shared: Option<Arc<SortShared>>,
+    shared: Option<Arc<SortShared>>,
 }
 
 impl SharedSort {
@@ -77,10 +116,24 @@ impl SharedSort {
         let shared = SortShared::of(plan);
         shared.readers.expect(split);
         SharedSort {
-            _shared: Some(shared),
+            shared: Some(shared),
             plan: plan.clone(),
             split,
         }
+    }
+}
+
+impl SharedSort {
+    /// The number of the split.
+    pub(super) fn number(&self) -> u32 {
+        self.split
+    }
+
+    /// Which of the splits that lie here this one is, and how many there are: once all shards have
+    /// been made.
+    pub(super) fn place(&self) -> (u32, u32) {
+        let shared = self.shared.as_ref().expect("made where the shard lies");
+        shared.readers.place(self.split)
     }
 }
 
