@@ -5,10 +5,13 @@
 
 mod told;
 
+use crate::cluster::Where;
+use crate::shards::{Looks, connect};
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE};
+use brambling::RunOptions;
 use brambling::sort::{LineOrder, RecordFormat, Skew, Sort, SortError, check_files, make_file};
-use brambling::{Caller, Interrupted, RunOptions};
 use std::path::PathBuf;
+use std::sync::Arc;
 use told::SortReport;
 
 pub(crate) const HELP: &str = "\
@@ -64,6 +67,12 @@ pub(crate) struct SortArguments {
     /// Also write what the first phase has made to --tmp, against failures
     #[arg(long)]
     backup: bool,
+    /// Store the output on so many workers of a cluster
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    replication: u32,
+    /// Sort a file of each worker, under the same name everywhere
+    #[arg(long)]
+    local: bool,
     /// Compare a sum of what was read with that of what was written
     #[arg(long)]
     checksums: bool,
@@ -79,18 +88,8 @@ pub(crate) struct SortArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Asks the host whether the user wants to stop.
-struct HostCaller<'h>(&'h mut dyn Host);
-
-impl Caller for HostCaller<'_> {
-    fn check(&mut self) -> Result<(), Interrupted> {
-        match self.0.interrupted() {
-            true => Err(Interrupted),
-            false => Ok(()),
-        }
-    }
+    #[command(flatten)]
+    at: Where,
 }
 
 impl SortArguments {
@@ -154,13 +153,21 @@ pub(crate) fn sort(
     let mut sort = Sort::new(inputs, output)
         .format(format)
         .backup(arguments.backup)
-        .checksums(arguments.checksums);
+        .checksums(arguments.checksums)
+        .replication(arguments.replication)
+        .local(arguments.local);
     if let Some(tmp) = &arguments.tmp {
         sort = sort.tmp(tmp);
     }
     let ledgers = brambling::Ledgers::default();
-    let options = arguments.options().ledgers(&ledgers);
-    match sort.run_with(&options, &mut HostCaller(host)) {
+    let mut options = arguments.options().ledgers(&ledgers);
+    if arguments.at.is_given() {
+        match connect(&arguments.at) {
+            Ok(cluster) => options = options.on(&Arc::new(cluster)),
+            Err(error) => return fail(&error.into(), streams),
+        }
+    }
+    match sort.run_with(&options, &mut Looks(host)) {
         Ok(sorted) => {
             let ledger = ledgers.take().pop();
             let report = SortReport::of(&sorted, ledger, output, arguments.backup);
@@ -202,7 +209,7 @@ fn generate(
         }
     };
     let options = arguments.options();
-    match make_file(path, records, format, skew, &options, &mut HostCaller(host)) {
+    match make_file(path, records, format, skew, &options, &mut Looks(host)) {
         Ok(made) => {
             streams.out(told::made(&made, path, arguments.json));
             OK
@@ -218,7 +225,7 @@ fn check(
     streams: &mut Streams<'_>,
 ) -> u8 {
     let options = arguments.options();
-    match check_files(&arguments.files, format, &options, &mut HostCaller(host)) {
+    match check_files(&arguments.files, format, &options, &mut Looks(host)) {
         Ok(checked) => {
             streams.out(told::checked(&checked, arguments.json));
             match checked.summary.fault {

@@ -8,6 +8,7 @@ mod made;
 pub use checked::{Checked, OrderFault, RecordSummary, check_files};
 pub use made::{MadeFile, make_file};
 
+use crate::cluster::Cluster;
 use crate::run::ProgramRun;
 use crate::{Caller, Error, Failure, RunOptions};
 use brambling_operators::sort::RecordMakerError;
@@ -20,10 +21,8 @@ use brambling_storage::{FileError, InputFile, OutputFile, remove_leftovers};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Of the budget such a part is for the records of a sort: the rest is for chunks on their way, for
-/// blocks of files, and for what the process has anyhow.
-const RECORDS_NUMERATOR: u64 = 5;
-const RECORDS_DENOMINATOR: u64 = 8;
+/// A worker knows its own budget: nothing else bounds its records.
+const UNBOUNDED: u64 = u64::MAX / 4;
 
 /// A sort of files.
 ///
@@ -50,6 +49,8 @@ pub struct Sort {
     tmp: Option<PathBuf>,
     backup: bool,
     checksums: bool,
+    replication: u32,
+    is_local: bool,
 }
 
 /// What a sort did.
@@ -72,6 +73,10 @@ pub struct Sorted {
     pub splits: u32,
     /// How many processes sorted.
     pub workers: u32,
+    /// On how many of them the output is.
+    pub replication: u32,
+    /// The most memory that one of them has had, in bytes.
+    pub peak_rss_bytes: u64,
 }
 
 /// Why files were not sorted.
@@ -111,6 +116,49 @@ pub enum SortError {
         /// Their bytes.
         bytes: u64,
     },
+    /// More copies than workers.
+    #[error(
+        "--replication {replication} needs {replication} workers, and there {}: start more, or ask for fewer copies",
+        if *.workers == 1 { "is 1".to_owned() } else { format!("are {workers}") }
+    )]
+    TooFewWorkers {
+        /// How often the output was to be stored.
+        replication: u32,
+        /// How many workers there are.
+        workers: u32,
+    },
+    /// Files of workers, where there are none.
+    #[error("--local sorts a file of each worker of a cluster: name its --controller")]
+    LocalHere,
+    /// Several names where each worker has one file.
+    #[error(
+        "--local sorts one file of each worker, under the same name everywhere: give one name, and the output"
+    )]
+    OneLocal,
+    /// A path that means nothing.
+    #[error("{}: {source}; give its path from the root", .path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Copies are not whole: a fault of ours.
+    #[error("{copied_bytes} bytes were copied of {bytes}; please report this")]
+    CopyDiffers {
+        /// Bytes of the parts.
+        bytes: u64,
+        /// Bytes of their copies.
+        copied_bytes: u64,
+    },
+    /// A copy lies where its part does: workers came or went, or have different numbers of threads.
+    #[error(
+        "part {part} and a copy of it lie on one worker, since the workers are not alike; the output is there: sort again with workers of equal threads, and --no-balance for the controller"
+    )]
+    CopyBesidePart {
+        /// The part.
+        part: u32,
+    },
     /// Records that cannot be made.
     #[error(transparent)]
     Maker(RecordMakerError),
@@ -133,6 +181,8 @@ impl Sort {
             tmp: None,
             backup: false,
             checksums: false,
+            replication: 1,
+            is_local: false,
         }
     }
 
@@ -165,6 +215,21 @@ impl Sort {
         self
     }
 
+    /// On how many workers of a cluster the output is stored: the copies of parts lie in directories of their own below the
+    /// output's.
+    #[must_use]
+    pub fn replication(mut self, replication: u32) -> Sort {
+        self.replication = replication;
+        self
+    }
+
+    /// The input is a file of each worker of a cluster, under the same name everywhere. Otherwise all workers read the same files.
+    #[must_use]
+    pub fn local(mut self, is_local: bool) -> Sort {
+        self.is_local = is_local;
+        self
+    }
+
     /// Sorts. Ctrl-C ends it early, and leaves nothing behind.
     ///
     /// # Errors
@@ -193,7 +258,23 @@ impl Sort {
     }
 
     fn run_by(&self, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError> {
+        match run.options.cluster().cloned() {
+            Some(cluster) => self.run_on(&cluster, run),
+            None => self.run_here(run),
+        }
+    }
+
+    fn run_here(&self, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError> {
         let began = Instant::now();
+        if self.is_local {
+            return Err(SortError::LocalHere);
+        }
+        if self.replication > 1 {
+            return Err(SortError::TooFewWorkers {
+                replication: self.replication,
+                workers: 1,
+            });
+        }
         let plan = self.plan(run.options)?;
         // The gates and the output live as long as this: the job's tasks find them by its number.
         let shared = SortShared::of(&plan);
@@ -202,40 +283,76 @@ impl Sort {
         remove_leftovers(self.beside())?;
         remove_leftovers(&plan.tmp)?;
         shared.write_to(output.clone());
-        let mut program = Program::new("sort");
-        let job = job::build(&mut program, &plan);
         // With a small budget chunks on their way may find no room.
         let options = &run.options.clone().spill_to(&plan.tmp);
         let caller = run.caller;
-        let mut outcome = ProgramRun { options, caller }
-            .run(program)
-            .map_err(SortError::of)?;
-        let sum = |counts: Vec<SortCount>| {
-            let counts = counts.iter();
-            counts.fold(SortCount::default(), |sum, count| sum.and(count))
-        };
-        let read = sum(outcome.take_all(&job.read));
-        let written = sum(outcome.take_all(&job.written));
-        if !written.has_records_of(&read) {
-            return Err(SortError::Differs {
-                read_records: read.records,
-                read_bytes: read.bytes,
-                records: written.records,
-                bytes: written.bytes,
+        let mut sorted = sort_by(&plan, ProgramRun { options, caller })?;
+        output.set_bytes(sorted.bytes)?;
+        output.publish()?;
+        sorted.seconds = began.elapsed().as_secs_f64();
+        Ok(sorted)
+    }
+
+    /// Sorts on a cluster: each worker reads splits, and writes parts into a directory that appears
+    /// when all are whole.
+    fn run_on(&self, cluster: &Cluster, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError> {
+        let began = Instant::now();
+        let status = cluster.status().map_err(Error::from)?;
+        let workers = status.workers.len() as u32;
+        let threads: u32 = status.workers.iter().map(|worker| worker.threads).sum();
+        if workers == 0 || self.replication > workers {
+            return Err(SortError::TooFewWorkers {
+                replication: self.replication,
+                workers,
             });
         }
-        output.set_bytes(written.bytes)?;
-        output.publish()?;
-        Ok(Sorted {
-            records: written.records,
-            input_bytes: plan.input_bytes(),
-            bytes: written.bytes,
-            run_bytes: written.run_bytes,
-            seconds: began.elapsed().as_secs_f64(),
-            parts: plan.parts,
-            splits: plan.splits,
-            workers: plan.workers,
-        })
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map_err(|source| SortError::Path {
+                path: path.to_owned(),
+                source,
+            })
+        };
+        let output = absolute(&self.output)?;
+        let beside = output.parent().unwrap_or(Path::new("/")).to_owned();
+        let mut plan = SortPlan {
+            job: job_number(),
+            format: self.format,
+            inputs: match self.is_local {
+                true => self.own_inputs()?,
+                false => self.look()?,
+            },
+            is_local: self.is_local,
+            output: SortOutput::Parts(output),
+            tmp: self.tmp.clone().unwrap_or(beside),
+            at_once: threads.div_ceil(workers) + 2,
+            record_bytes_max: UNBOUNDED,
+            backup: self.backup,
+            copies: self.replication.max(1) - 1,
+            workers,
+            checksums: self.checksums,
+            ..SortPlan::default()
+        };
+        for input in &mut plan.inputs {
+            input.path = absolute(&input.path)?;
+        }
+        match self.is_local {
+            true => plan.cut_for_unknown(threads),
+            false => plan.cut_for(threads),
+        }
+        let mut sorted = sort_by(&plan, run)?;
+        sorted.seconds = began.elapsed().as_secs_f64();
+        Ok(sorted)
+    }
+
+    /// The one file that each worker has of its own, under the same path.
+    fn own_inputs(&self) -> Result<Vec<SortInput>, SortError> {
+        let [path] = self.inputs.as_slice() else {
+            return Err(SortError::OneLocal);
+        };
+        Ok(vec![SortInput {
+            path: path.clone(),
+            bytes: 0,
+        }])
     }
 
     /// The output's directory.
@@ -257,7 +374,7 @@ impl Sort {
             output: SortOutput::File,
             tmp: tmp.into(),
             at_once: resolved.threads + 2,
-            record_bytes_max: resolved.memory_bytes / RECORDS_DENOMINATOR * RECORDS_NUMERATOR,
+            record_bytes_max: SortPlan::record_bytes_of(resolved.memory_bytes),
             backup: self.backup,
             workers: 1,
             checksums: self.checksums,
@@ -277,6 +394,73 @@ impl Sort {
         };
         self.inputs.iter().map(look).collect()
     }
+}
+
+/// Runs a plan, and looks whether what was written is what was read.
+fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError> {
+    let mut program = Program::new("sort");
+    let job = job::build(&mut program, plan);
+    let mut outcome = run.run(program).map_err(SortError::of)?;
+    let sum = |counts: &[SortCount]| {
+        let counts = counts.iter();
+        counts.fold(SortCount::default(), |sum, count| sum.and(count))
+    };
+    let read = sum(&outcome.take_all(&job.read));
+    let parts = outcome.take_all(&job.written);
+    let written = sum(&parts);
+    if !written.has_records_of(&read) {
+        return Err(SortError::Differs {
+            read_records: read.records,
+            read_bytes: read.bytes,
+            records: written.records,
+            bytes: written.bytes,
+        });
+    }
+    if let Some(copied) = &job.copied {
+        let copies = outcome.take_all(copied);
+        look_at_copies(plan, &parts, &copies)?;
+    }
+    Ok(Sorted {
+        records: written.records,
+        input_bytes: match plan.is_local {
+            true => read.bytes,
+            false => plan.input_bytes(),
+        },
+        bytes: written.bytes,
+        run_bytes: written.run_bytes,
+        peak_rss_bytes: written.peak_rss_bytes,
+        seconds: 0.0,
+        parts: plan.parts,
+        splits: plan.splits,
+        workers: plan.workers,
+        replication: plan.copies + 1,
+    })
+}
+
+/// Each copy is whole, and in another process than the part.
+fn look_at_copies(
+    plan: &SortPlan,
+    parts: &[SortCount],
+    copies: &[SortCount],
+) -> Result<(), SortError> {
+    for (shard, copied) in copies.iter().enumerate() {
+        let sources = plan.copied_by(shard as u32);
+        let bytes: u64 = sources.iter().map(|part| parts[*part as usize].bytes).sum();
+        if bytes != copied.bytes {
+            return Err(SortError::CopyDiffers {
+                bytes,
+                copied_bytes: copied.bytes,
+            });
+        }
+        let same = sources.iter().find(|part| {
+            let part = &parts[**part as usize];
+            part.process == copied.process && part.bytes > 0
+        });
+        if let Some(part) = same {
+            return Err(SortError::CopyBesidePart { part: *part });
+        }
+    }
+    Ok(())
 }
 
 /// A file as the input of a job: it has whole records.

@@ -41,7 +41,7 @@ impl SortReport {
             share_of_ideal: ideal.map(|it| (it.0 / sorted.seconds).min(1.0)),
             bound_by: ideal.and_then(|it| it.1),
             stages: report.map(|it| it.stages).unwrap_or_default(),
-            peak_rss_bytes: peak_rss_bytes(),
+            peak_rss_bytes: sorted.peak_rss_bytes,
             records: sorted.records,
             bytes: sorted.bytes,
             run_bytes: sorted.run_bytes,
@@ -85,27 +85,24 @@ fn ideal(sorted: &Sorted, output: &Path, backup: bool) -> Option<(f64, Option<&'
     let profile = Profile::cached().ok().flatten()?;
     let beside = output.parent().filter(|it| !it.as_os_str().is_empty());
     let beside = beside.unwrap_or(Path::new("."));
+    let disk_read = profile.disk_read_bytes_per_s(beside)?;
+    // One node sends nothing: any speed will do.
+    let network = match sorted.workers {
+        0 | 1 => f64::MAX,
+        _ => profile
+            .network_bytes_per_s()
+            .or_else(|| profile.loopback_bytes_per_s(1))?,
+    };
     let setup = Setup {
         backup,
         external: sorted.run_bytes > 0,
         disk_write_bytes_per_s: profile.disk_write_bytes_per_s(beside)?,
-        // One node sends nothing: any speed will do.
-        ..Setup::sort(
-            sorted.input_bytes as f64,
-            profile.disk_read_bytes_per_s(beside)?,
-            f64::MAX,
-        )
+        nodes: sorted.workers.into(),
+        replication: sorted.replication.into(),
+        ..Setup::sort(sorted.input_bytes as f64, disk_read, network)
     };
     let ideal = setup.ideal_time(None).ok()?;
     Some((ideal.ideal_seconds, ideal.bound_by.map(|it| it.name())))
-}
-
-/// The most memory that this process has had.
-fn peak_rss_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
 }
 
 #[derive(Serialize)]

@@ -2,9 +2,9 @@
 //! of copies writes what comes to files of its own. (Krevat et al., Table 3, the rows with
 //! replication.)
 
+use super::SortCount;
 use super::plan::SortPlan;
 use super::shared::SortShared;
-use super::SortCount;
 use brambling_program::{Context, KernelError, Progress, Relation, RelationTable, Streams};
 use brambling_storage::{BlockWriter, FileError, OutputFile, Publishing};
 use std::sync::Arc;
@@ -17,17 +17,22 @@ const BLOCKS_BEHIND: usize = 3;
 /// shards are placed in ranges of equal length.
 pub(super) fn relation(plan: &SortPlan) -> Relation {
     let table = RelationTable {
-        sources: (0..plan.parts)
-            .map(|shard| {
-                let mut sources: Vec<u32> = (1..=plan.copies).map(|copy| source(plan, shard, copy)).collect();
-                sources.sort_unstable();
-                sources
-            })
-            .collect(),
+        sources: (0..plan.parts).map(|shard| plan.copied_by(shard)).collect(),
     };
     Relation::Tables {
         prologue: Vec::new(),
         period: vec![table],
+    }
+}
+
+impl SortPlan {
+    /// The parts of which a shard has copies, ascending.
+    pub fn copied_by(&self, shard: u32) -> Vec<u32> {
+        let mut parts: Vec<u32> = (1..=self.copies)
+            .map(|copy| source(self, shard, copy))
+            .collect();
+        parts.sort_unstable();
+        parts
     }
 }
 

@@ -250,8 +250,13 @@ fn publish(
     p.reduce_to(Sum, &bytes, &whole);
     if let Some(copied) = copied {
         let bytes = p.like::<u64, _>("bytes copied", copied);
-        p.compute("count copies").read(copied).write(&bytes).run(bytes_of);
-        p.reduce(Sum, &bytes, &whole, |whole: &mut u64, copied: &u64| *whole += copied);
+        p.compute("count copies")
+            .read(copied)
+            .write(&bytes)
+            .run(bytes_of);
+        p.reduce(Sum, &bytes, &whole, |whole: &mut u64, copied: &u64| {
+            *whole += copied
+        });
     }
     let all = p.like::<u64, _>("all written", written);
     p.broadcast(&whole, &all);
