@@ -1,0 +1,387 @@
+//! Owns a table from keys to partial values that folds equal keys: a map's combiner, and what a reduce gathers in.
+//!
+//! Open addressing, 32 bytes a slot. A key of up to 16 bytes lies in its slot, so a look-up touches one cache line;
+//! longer ones lie one after the other in an arena. Nothing is allocated for a key. The hash is a function of the
+//! key alone, and its collisions are settled by comparing bytes. It never sends, writes or sorts by itself.
+
+use super::pairs;
+use brambling_program::key;
+use serde::{Deserialize, Serialize};
+
+/// How partial values of a key become one. Each is the same for any order and grouping of its values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ReduceFunction {
+    /// Their sum.
+    #[default]
+    Sum,
+    /// How many there are.
+    Count,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+}
+
+impl ReduceFunction {
+    /// The partial value of one value.
+    #[inline(always)]
+    pub fn first(self, value: u64) -> u64 {
+        match self {
+            ReduceFunction::Count => 1,
+            _ => value,
+        }
+    }
+
+    /// The partial value of two.
+    #[inline(always)]
+    pub fn join(self, left: u64, right: u64) -> u64 {
+        match self {
+            // Wrapping: 2⁶⁴ items fit no file.
+            ReduceFunction::Sum | ReduceFunction::Count => left.wrapping_add(right),
+            ReduceFunction::Min => left.min(right),
+            ReduceFunction::Max => left.max(right),
+        }
+    }
+}
+
+/// Keys of up to so many bytes lie in their slots.
+const INLINE_BYTES: usize = 16;
+const SLOT_BYTES: usize = size_of::<Slot>();
+const SLOTS_MIN: usize = 1 << 6;
+
+/// A key and its partial value.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    /// A short key, filled up with zeros; of a long one a hash and the first eight bytes.
+    key: [u64; 2],
+    value: u64,
+    /// Its length and 1 more; 0: no key.
+    len: u32,
+    /// Where a long key begins in the arena.
+    at: u32,
+}
+
+/// Keys with the partial value of each.
+pub struct FoldTable {
+    fold: ReduceFunction,
+    slots: Vec<Slot>,
+    count: usize,
+    /// How far a hash is shifted to be a place: their number is a power of two.
+    shift: u32,
+    arena: Vec<u8>,
+}
+
+/// Multiplied to 128 bits and folded, as foldhash and wyhash do.
+#[inline(always)]
+fn hash(key: [u64; 2]) -> u64 {
+    let left = key[0] ^ 0x243f_6a88_85a3_08d3;
+    let right = key[1] ^ 0x1319_8a2e_0370_7344;
+    let product = u128::from(left).wrapping_mul(u128::from(right));
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// The two words of sixteen bytes, of which so many count.
+#[inline(always)]
+fn masked(bytes: [u8; INLINE_BYTES], len: usize) -> [u64; 2] {
+    let all = u128::from_le_bytes(bytes);
+    // A shift by 128 does not exist, and a key of no bytes would want one.
+    let kept = match len {
+        0 => 0,
+        len => all & (u128::MAX >> (8 * (INLINE_BYTES - len))),
+    };
+    [kept as u64, (kept >> 64) as u64]
+}
+
+impl FoldTable {
+    /// An empty table.
+    pub fn new(fold: ReduceFunction) -> FoldTable {
+        FoldTable {
+            fold,
+            slots: vec![Slot::default(); SLOTS_MIN],
+            count: 0,
+            shift: u64::BITS - SLOTS_MIN.ilog2(),
+            arena: Vec::new(),
+        }
+    }
+
+    /// How many keys it has.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of its slots and its arena.
+    pub fn bytes(&self) -> usize {
+        self.slots.len() * SLOT_BYTES + self.arena.capacity()
+    }
+
+    /// Folds a value of the key that lies at a place of a text: faster than [`FoldTable::add`] where the text goes on behind it.
+    #[inline(always)]
+    pub fn add_in(&mut self, text: &[u8], begin: usize, end: usize, value: u64) {
+        let len = end - begin;
+        match text.get(begin..begin + INLINE_BYTES) {
+            Some(sixteen) if len <= INLINE_BYTES => {
+                let key = masked(sixteen.try_into().expect("sixteen bytes"), len);
+                self.fold_short(key, len as u32 + 1, value);
+            }
+            _ => self.add(&text[begin..end], value),
+        }
+    }
+
+    /// Folds a value of a key.
+    pub fn add(&mut self, key: &[u8], value: u64) {
+        let len = u32::try_from(key.len() + 1).expect("a key has at most KEY_BYTES_MAX bytes");
+        if key.len() <= INLINE_BYTES {
+            let mut bytes = [0; INLINE_BYTES];
+            bytes[..key.len()].copy_from_slice(key);
+            return self.fold_short(masked(bytes, key.len()), len, value);
+        }
+        let first = key[..8].try_into().expect("eight bytes");
+        let key_words = [key::bytes(key), u64::from_le_bytes(first)];
+        let mut place = self.place(key_words);
+        loop {
+            let slot = &mut self.slots[place];
+            if slot.len == 0 {
+                let at = u32::try_from(self.arena.len()).expect("a table spills before 4 GiB");
+                self.arena.extend_from_slice(key);
+                return self.insert(place, key_words, len, at, value);
+            }
+            if slot.len == len && slot.key == key_words {
+                let at = slot.at as usize;
+                if self.arena[at..at + key.len()] == *key {
+                    slot.value = self.fold.join(slot.value, value);
+                    return;
+                }
+            }
+            place = (place + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, key: [u64; 2]) -> usize {
+        (hash(key) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn fold_short(&mut self, key: [u64; 2], len: u32, value: u64) {
+        let mut place = self.place(key);
+        loop {
+            let slot = &mut self.slots[place];
+            if slot.len == len && slot.key == key {
+                slot.value = self.fold.join(slot.value, value);
+                return;
+            }
+            if slot.len == 0 {
+                return self.insert(place, key, len, 0, value);
+            }
+            place = (place + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    #[inline(never)]
+    fn insert(&mut self, place: usize, key: [u64; 2], len: u32, at: u32, value: u64) {
+        self.slots[place] = Slot {
+            key,
+            value,
+            len,
+            at,
+        };
+        self.count += 1;
+        // At most half full: a look-up then ends after one and a half slots.
+        if self.count * 2 > self.slots.len() {
+            self.grow();
+        }
+    }
+
+    fn grow(&mut self) {
+        let doubled = vec![Slot::default(); self.slots.len() * 2];
+        let old = std::mem::replace(&mut self.slots, doubled);
+        self.shift -= 1;
+        for slot in old.into_iter().filter(|slot| slot.len > 0) {
+            let mut place = self.place(slot.key);
+            while self.slots[place].len > 0 {
+                place = (place + 1) & (self.slots.len() - 1);
+            }
+            self.slots[place] = slot;
+        }
+    }
+
+    /// What it will take once it has doubled, beyond what it has.
+    pub fn growth_bytes(&self) -> usize {
+        // While it grows, the old slots are there too.
+        2 * self.slots.len() * SLOT_BYTES + self.arena.capacity()
+    }
+
+    /// Its keys with their partial values, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = (TableKey<'_>, u64)> {
+        let taken = self.slots.iter().filter(|slot| slot.len > 0);
+        taken.map(|slot| (self.key_of(slot), slot.value))
+    }
+
+    fn key_of(&self, slot: &Slot) -> TableKey<'_> {
+        let len = slot.len as usize - 1;
+        if len > INLINE_BYTES {
+            return TableKey::Long(&self.arena[slot.at as usize..][..len]);
+        }
+        let mut bytes = [0; INLINE_BYTES];
+        bytes[..8].copy_from_slice(&slot.key[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&slot.key[1].to_le_bytes());
+        TableKey::Short(bytes, len)
+    }
+
+    /// Its pairs, in the order of their keys' bytes.
+    pub fn sorted(&self) -> Vec<(TableKey<'_>, u64)> {
+        let mut pairs: Vec<_> = self
+            .iter()
+            .map(|(key, value)| (key.prefix(), key, value))
+            .collect();
+        // No two keys are equal, so an unstable sort gives one order.
+        pairs.sort_unstable_by(|left, right| {
+            let by_prefix = left.0.cmp(&right.0);
+            by_prefix.then_with(|| left.1.bytes().cmp(right.1.bytes()))
+        });
+        pairs
+            .into_iter()
+            .map(|(_, key, value)| (key, value))
+            .collect()
+    }
+
+    /// Appends each pair's encoding to the place of the partition that its key belongs to.
+    pub fn deal(&self, partitions: &mut [Vec<u8>]) {
+        let count = partitions.len() as u32;
+        for (key, value) in self.iter() {
+            let to = key::partition(key::bytes(key.bytes()), count);
+            pairs::push(&mut partitions[to as usize], key.bytes(), value);
+        }
+    }
+
+    /// Forgets its pairs, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.slots.fill(Slot::default());
+        self.count = 0;
+        self.arena.clear();
+    }
+}
+
+/// A key of a table.
+#[derive(Clone, Copy)]
+pub enum TableKey<'t> {
+    /// One that lay in its slot, with its length.
+    Short([u8; INLINE_BYTES], usize),
+    /// One of the arena.
+    Long(&'t [u8]),
+}
+
+impl TableKey<'_> {
+    /// Its bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            TableKey::Short(bytes, len) => &bytes[..*len],
+            TableKey::Long(bytes) => bytes,
+        }
+    }
+
+    /// Its first sixteen bytes as a number that sorts as they do.
+    fn prefix(&self) -> u128 {
+        match self {
+            TableKey::Short(bytes, _) => u128::from_be_bytes(*bytes),
+            TableKey::Long(bytes) => {
+                let first = bytes[..INLINE_BYTES].try_into().expect("it is longer");
+                u128::from_be_bytes(first)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const ALL: [ReduceFunction; 4] = [
+        ReduceFunction::Sum,
+        ReduceFunction::Count,
+        ReduceFunction::Min,
+        ReduceFunction::Max,
+    ];
+
+    fn expected(fold: ReduceFunction, pairs: &[(Vec<u8>, u64)]) -> Vec<(Vec<u8>, u64)> {
+        let mut values: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
+        for (key, value) in pairs {
+            values.entry(key.clone()).or_default().push(*value);
+        }
+        let reduce = |values: Vec<u64>| match fold {
+            ReduceFunction::Sum => values.iter().sum(),
+            ReduceFunction::Count => values.len() as u64,
+            ReduceFunction::Min => values.into_iter().min().unwrap(),
+            ReduceFunction::Max => values.into_iter().max().unwrap(),
+        };
+        values
+            .into_iter()
+            .map(|(key, values)| (key, reduce(values)))
+            .collect()
+    }
+
+    fn sorted(table: &FoldTable) -> Vec<(Vec<u8>, u64)> {
+        let pairs = table.sorted().into_iter();
+        pairs
+            .map(|(key, value)| (key.bytes().to_vec(), value))
+            .collect()
+    }
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        // Few letters, zeros among them, so that keys meet; lengths on both sides of those that lie in a slot.
+        let letters = prop::sample::select(&b"ab\0"[..]);
+        prop_oneof![
+            prop::collection::vec(letters.clone(), 0..4),
+            prop::collection::vec(letters, 14..20),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_folds_as_a_map_of_the_standard_library(pairs in prop::collection::vec((key(), 0..9u64), 0..600)) {
+            for fold in ALL {
+                let mut table = FoldTable::new(fold);
+                for (key, value) in &pairs {
+                    table.add(key, fold.first(*value));
+                }
+                prop_assert_eq!(sorted(&table), expected(fold, &pairs));
+                table.clear();
+                prop_assert!(table.is_empty() && sorted(&table).is_empty());
+            }
+        }
+
+        /// Whatever follows a key in its text is no part of it.
+        #[test]
+        fn a_key_in_a_text_is_the_key_alone(text in prop::collection::vec(any::<u8>(), 0..60), begin in 0..60usize, len in 0..40usize) {
+            let begin = begin.min(text.len());
+            let end = (begin + len).min(text.len());
+            let mut table = FoldTable::new(ReduceFunction::Sum);
+            table.add_in(&text, begin, end, 2);
+            table.add(&text[begin..end], 3);
+            prop_assert_eq!(sorted(&table), [(text[begin..end].to_vec(), 5)]);
+        }
+
+        #[test]
+        fn keys_are_dealt_as_a_shuffle_deals_them(keys in prop::collection::vec(key(), 0..50), partitions in 1..9u32) {
+            let mut table = FoldTable::new(ReduceFunction::Sum);
+            keys.iter().for_each(|key| table.add(key, 1));
+            let mut dealt = vec![Vec::new(); partitions as usize];
+            table.deal(&mut dealt);
+            for (to, bytes) in (0..).zip(&dealt) {
+                for pair in pairs::iter(bytes) {
+                    let (key, _) = pair.unwrap();
+                    prop_assert_eq!(brambling_program::partition_of(&key.to_vec(), partitions), to);
+                }
+            }
+        }
+    }
+}

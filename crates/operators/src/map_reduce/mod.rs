@@ -1,0 +1,5 @@
+//! Map-reduce over the text of files.
+
+pub mod fold_table;
+pub mod items;
+pub mod pairs;
