@@ -211,10 +211,23 @@ impl FoldTable {
         }
     }
 
-    /// What it will take once it has doubled, beyond what it has.
-    pub fn growth_bytes(&self) -> usize {
-        // While it grows, the old slots are there too.
-        2 * self.slots.len() * SLOT_BYTES + self.arena.capacity()
+    /// Bytes that its keys need, however much it has: by them alone it is told whether a map's table is full, so where it is cut
+    /// does not depend on what was in it before.
+    pub fn held_bytes(&self) -> usize {
+        2 * self.count * SLOT_BYTES + self.arena.len()
+    }
+
+    /// Whether it will soon double.
+    pub fn is_nearly_full(&self) -> bool {
+        let arena = self.arena.capacity();
+        8 * self.count >= 3 * self.slots.len() || 4 * self.arena.len() > 3 * arena
+    }
+
+    /// What it takes once it has doubled, and is then sorted.
+    pub fn doubled_bytes(&self) -> usize {
+        // While it grows, the old slots are there too; at most half of the slots are sorted.
+        let slots = 3 * self.slots.len() * SLOT_BYTES;
+        slots + 2 * self.arena.capacity() + self.slots.len() * size_of::<(u64, u32)>()
     }
 
     /// Its keys with their partial values, in no order that means anything.
@@ -234,21 +247,25 @@ impl FoldTable {
         TableKey::Short(bytes, len)
     }
 
-    /// Its pairs, in the order of their keys' bytes.
-    pub fn sorted(&self) -> Vec<(TableKey<'_>, u64)> {
-        let mut pairs: Vec<_> = self
-            .iter()
-            .map(|(key, value)| (key.prefix(), key, value))
+    /// Where its keys lie, in the order of their bytes: for [`FoldTable::pair_at`].
+    pub fn order(&self) -> Vec<(u64, u32)> {
+        let slots = (0..).zip(&self.slots).filter(|(_, slot)| slot.len > 0);
+        let mut order: Vec<(u64, u32)> = slots
+            .map(|(place, slot)| (self.key_of(slot).prefix(), place))
             .collect();
         // No two keys are equal, so an unstable sort gives one order.
-        pairs.sort_unstable_by(|left, right| {
+        order.sort_unstable_by(|left, right| {
+            let key = |place: u32| self.key_of(&self.slots[place as usize]);
             let by_prefix = left.0.cmp(&right.0);
-            by_prefix.then_with(|| left.1.bytes().cmp(right.1.bytes()))
+            by_prefix.then_with(|| key(left.1).bytes().cmp(key(right.1).bytes()))
         });
-        pairs
-            .into_iter()
-            .map(|(_, key, value)| (key, value))
-            .collect()
+        order
+    }
+
+    /// The pair at a place that [`FoldTable::order`] gave.
+    pub fn pair_at(&self, place: (u64, u32)) -> (TableKey<'_>, u64) {
+        let slot = &self.slots[place.1 as usize];
+        (self.key_of(slot), slot.value)
     }
 
     /// Appends each pair's encoding to the place of the partition that its key belongs to.
@@ -258,6 +275,11 @@ impl FoldTable {
             let to = key::partition(key::bytes(key.bytes()), count);
             pairs::push(&mut partitions[to as usize], key.bytes(), value);
         }
+    }
+
+    /// Forgets its pairs, and lets go of its memory.
+    pub fn reset(&mut self) {
+        *self = FoldTable::new(self.fold);
     }
 
     /// Forgets its pairs, and keeps its memory.
@@ -287,15 +309,13 @@ impl TableKey<'_> {
         }
     }
 
-    /// Its first sixteen bytes as a number that sorts as they do.
-    fn prefix(&self) -> u128 {
-        match self {
-            TableKey::Short(bytes, _) => u128::from_be_bytes(*bytes),
-            TableKey::Long(bytes) => {
-                let first = bytes[..INLINE_BYTES].try_into().expect("it is longer");
-                u128::from_be_bytes(first)
-            }
-        }
+    /// Its first eight bytes as a number that sorts as they do.
+    fn prefix(&self) -> u64 {
+        let first = match self {
+            TableKey::Short(bytes, _) => &bytes[..8],
+            TableKey::Long(bytes) => &bytes[..8],
+        };
+        u64::from_be_bytes(first.try_into().expect("eight bytes"))
     }
 }
 
@@ -330,7 +350,7 @@ mod tests {
     }
 
     fn sorted(table: &FoldTable) -> Vec<(Vec<u8>, u64)> {
-        let pairs = table.sorted().into_iter();
+        let pairs = table.order().into_iter().map(|place| table.pair_at(place));
         pairs
             .map(|(key, value)| (key.bytes().to_vec(), value))
             .collect()
