@@ -183,6 +183,23 @@ pub enum Figures {
         /// From small pieces to large ones.
         sizes: Vec<SizeFigures>,
     },
+    /// `word-count`
+    WordCount {
+        /// Of the text.
+        text_bytes: u64,
+        /// Of the text.
+        words: u64,
+        /// From the call to having the counts.
+        seconds: Figure,
+        /// Of the text, in that time.
+        bytes_per_s: Figure,
+        /// The limit: the file is read.
+        read_seconds: Figure,
+        /// The limit: the file is read, and a counter of a table is raised for each word.
+        look_up_seconds: Figure,
+        /// Ours ÷ that, within each round.
+        over_look_ups: Figure,
+    },
     /// `controller-load`
     ControllerLoad {
         /// By workers, and then by tasks.

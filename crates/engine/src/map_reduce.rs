@@ -4,6 +4,7 @@
 //! reads their text.
 
 mod links;
+mod written;
 
 use crate::run::ProgramRun;
 use crate::{Caller, Error, Resolved, RunOptions, Tally};
@@ -15,9 +16,11 @@ use brambling_operators::map_reduce::text_files::{SPLIT_BYTES, TextFile, TextFil
 use brambling_operators::map_reduce::{BLOCK_BYTES, Steps, TABLE_BYTES};
 use brambling_program::Program;
 use brambling_storage::{FileError, InputFile, Staging, remove_leftovers};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+pub use written::write_parts;
 
 /// The most partitions of a result.
 pub const PARTITIONS_MAX: u32 = 4_096;
@@ -99,6 +102,20 @@ pub enum MapReduceError {
     /// The job did not give its result.
     #[error(transparent)]
     Run(#[from] Error),
+}
+
+impl MapReduceError {
+    /// As an error of files, where it is one.
+    pub fn as_io(&self) -> Option<io::Error> {
+        let MapReduceError::File(error) = self else {
+            return None;
+        };
+        let kind = match error {
+            FileError::Failed { kind, .. } => *kind,
+            _ => io::ErrorKind::Other,
+        };
+        Some(io::Error::new(kind, error.to_string()))
+    }
 }
 
 /// What came out.

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// So many bytes are written at once.
-const BLOCK_BYTES: usize = 1 << 20;
+/// So many bytes are written at once: each partition has a sink, so they are not many.
+const BLOCK_BYTES: usize = 256 << 10;
 /// So many blocks are on their way.
 const DEPTH: usize = 2;
 

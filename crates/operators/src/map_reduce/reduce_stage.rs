@@ -24,9 +24,13 @@ const TABLE_BYTES_MIN: u64 = 256 << 10;
 /// What a task of the stage has between its calls.
 pub(super) struct ReduceTask {
     table: FoldTable,
-    /// Of the table: it grows with it.
+    /// Of a small table and the sinks: with this it spills, and gives its result.
+    _base: Reservation,
+    /// Of the table beyond that: it grows with it.
     rooms: Vec<Reservation>,
     room_bytes: u64,
+    /// Of the runs that are merged.
+    readers: Option<Reservation>,
     runs: Vec<Range<u64>>,
     run_file: Option<FileSink>,
     part: Option<FileSink>,
@@ -51,11 +55,14 @@ enum Phase {
 }
 
 pub(super) fn open(steps: &Steps, context: &mut Context<'_>) -> Result<ReduceTask, KernelError> {
-    let room = context.reserve(TABLE_BYTES_MIN)?;
+    let sinks = 1 + u64::from(steps.output.is_some());
+    let base = context.reserve(TABLE_BYTES_MIN + sinks * SINK_BYTES)?;
     Ok(ReduceTask {
         table: FoldTable::new(steps.reduce),
-        rooms: vec![room],
+        _base: base,
+        rooms: Vec::new(),
         room_bytes: TABLE_BYTES_MIN,
+        readers: None,
         runs: Vec::new(),
         run_file: None,
         part: None,
@@ -102,7 +109,7 @@ impl ReduceTask {
                         return Ok(Progress::Pending);
                     }
                     if matches!(self.phase, Phase::Gathers) {
-                        self.spill(steps, streams.context())?;
+                        self.spill(steps)?;
                     }
                     continue;
                 }
@@ -183,10 +190,8 @@ impl ReduceTask {
     }
 
     /// Begins to make a run of the table.
-    fn spill(&mut self, steps: &Steps, context: &Context<'_>) -> Result<(), KernelError> {
+    fn spill(&mut self, steps: &Steps) -> Result<(), KernelError> {
         if self.run_file.is_none() {
-            let room = context.reserve(SINK_BYTES).map_err(|it| no_room(&it))?;
-            self.rooms.push(room);
             let directory = path_of(&steps.run_directory);
             let file = OutputFile::unnamed(&directory).map_err(failed)?;
             self.run_file = Some(FileSink::new(file));
@@ -203,26 +208,23 @@ impl ReduceTask {
         context: &Context<'_>,
         out: &mut FoldedPairs,
     ) -> Result<(), KernelError> {
-        let readers = self.runs.len().min(RUNS_MAX) as u64;
-        if readers > 0 && !self.table.is_empty() {
+        if !self.runs.is_empty() && !self.table.is_empty() {
             // A merge wants room, which the table has.
-            return self.spill(steps, context);
+            return self.spill(steps);
         }
-        if readers > 0 {
+        let mut count = 0;
+        if !self.runs.is_empty() {
             self.table.reset();
             self.rooms.clear();
-            self.room_bytes = 0;
+            self.room_bytes = TABLE_BYTES_MIN;
+            count = self.make_readers(context)?;
         }
-        let sinks = u64::from(readers > 0) + u64::from(steps.output.is_some());
-        let room = context.reserve(readers * READER_BYTES + sinks * SINK_BYTES);
-        self.rooms.push(room.map_err(|it| no_room(&it))?);
         let file = self.run_file.as_ref().map(|sink| sink.file().as_input());
         let file = file.transpose().map_err(failed)?;
-        if self.runs.len() > RUNS_MAX {
-            let runs = &self.runs[..RUNS_MAX];
-            let merge = Merge::new(&self.table, file.as_ref(), runs);
+        let merge = Merge::new(&self.table, file.as_ref(), &self.runs[..count]);
+        if count < self.runs.len() {
             let begin = self.run_file.as_ref().map_or(0, FileSink::bytes);
-            self.phase = Phase::Unites(merge, RUNS_MAX, begin);
+            self.phase = Phase::Unites(merge, count, begin);
             return Ok(());
         }
         *out = FoldedPairs::default();
@@ -231,8 +233,24 @@ impl ReduceTask {
             let part = staging.part(context.partition(), None).map_err(failed)?;
             self.part = Some(FileSink::new(part));
         }
-        self.phase = Phase::Gives(Merge::new(&self.table, file.as_ref(), &self.runs));
+        self.phase = Phase::Gives(merge);
         Ok(())
+    }
+
+    /// Takes room to read as many runs at once as there is. How many these are.
+    fn make_readers(&mut self, context: &Context<'_>) -> Result<usize, KernelError> {
+        self.readers = None;
+        let mut count = self.runs.len().min(RUNS_MAX);
+        loop {
+            match context.reserve(count as u64 * READER_BYTES) {
+                Ok(room) => {
+                    self.readers = Some(room);
+                    return Ok(count);
+                }
+                Err(error) if count <= 2 => return Err(no_room(&error)),
+                Err(_) => count = count.div_ceil(2),
+            }
+        }
     }
 
     /// Takes room for the result as it grows.
