@@ -1,5 +1,6 @@
 //! What a bench found: stable JSON keys, and the lines of a table.
 
+use crate::benches::word_count::WordCountFigures;
 use crate::session::limit;
 use crate::task_times::TaskTimesFigures;
 use brambling_machine::Figure;
@@ -184,22 +185,7 @@ pub enum Figures {
         sizes: Vec<SizeFigures>,
     },
     /// `word-count`
-    WordCount {
-        /// Of the text.
-        text_bytes: u64,
-        /// Of the text.
-        words: u64,
-        /// From the call to having the counts.
-        seconds: Figure,
-        /// Of the text, in that time.
-        bytes_per_s: Figure,
-        /// The limit: the file is read.
-        read_seconds: Figure,
-        /// The limit: the file is read, and a counter of a table is raised for each word.
-        look_up_seconds: Figure,
-        /// Ours ÷ that, within each round.
-        over_look_ups: Figure,
-    },
+    WordCount(WordCountFigures),
     /// `controller-load`
     ControllerLoad {
         /// By workers, and then by tasks.

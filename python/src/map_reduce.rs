@@ -2,9 +2,7 @@
 
 use crate::report::PyLedger;
 use crate::run::{PyCaller, options_in_use};
-use brambling::map_reduce::{
-    self as job, MapFunction, MapReduce, MapReduceError, ReduceFunction,
-};
+use brambling::map_reduce::{self as job, MapFunction, MapReduce, MapReduceError, ReduceFunction};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use std::path::PathBuf;
@@ -28,7 +26,10 @@ fn reduce_named(name: &str) -> Option<ReduceFunction> {
 }
 
 fn refused(class: &str, name: &str) -> PyErr {
-    crate::raise("BuildError", format!("there is no built-in {class} {name:?}"))
+    crate::raise(
+        "BuildError",
+        format!("there is no built-in {class} {name:?}"),
+    )
 }
 
 fn raise(py: Python<'_>, caller: &mut PyCaller, error: MapReduceError) -> PyErr {

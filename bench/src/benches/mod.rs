@@ -11,7 +11,7 @@ pub(crate) mod pagerank;
 pub(crate) mod shuffle;
 pub(crate) mod task_graph;
 pub(crate) mod task_rate;
-mod word_count;
+pub(crate) mod word_count;
 
 use crate::session::Session;
 use crate::{BenchError, Own, Report};

@@ -96,7 +96,16 @@ fn job_start() {
 
 #[test]
 fn word_count() {
-    let report = check("word-count", &["/seconds", "/bytes_per_s", "/read_seconds", "/look_up_seconds", "/over_look_ups"]);
+    let report = check(
+        "word-count",
+        &[
+            "/seconds",
+            "/bytes_per_s",
+            "/read_seconds",
+            "/look_up_seconds",
+            "/over_look_ups",
+        ],
+    );
     assert!(report["words"].as_u64() > Some(100_000));
 }
 

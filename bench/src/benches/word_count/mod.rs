@@ -10,7 +10,8 @@ use crate::BenchError;
 use crate::report::{Figures, Line, Report, limit_lines, limits, ratio};
 use crate::session::{Counts, How, Session};
 use brambling::map_reduce::{MapReduce, MapReduced, map_reduce};
-use brambling_machine::crew;
+use brambling_machine::{Figure, crew};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -25,8 +26,31 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Counters of the bare loop: 4 MB a thread.
 const PLACES: usize = 1 << 20;
 
+/// What the bench found.
+#[derive(Clone, Debug, Serialize)]
+pub struct WordCountFigures {
+    /// Of the text.
+    pub text_bytes: u64,
+    /// Of the text.
+    pub words: u64,
+    /// From the call to having the counts.
+    pub seconds: Figure,
+    /// Of the text, in that time.
+    pub bytes_per_s: Figure,
+    /// The limit: the file is read.
+    pub read_seconds: Figure,
+    /// The limit: the file is read, and a counter of a table is raised for each word.
+    pub look_up_seconds: Figure,
+    /// Ours ÷ that, within each round.
+    pub over_look_ups: Figure,
+}
+
 pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
-    let bytes = if session.options.smoke { SMOKE_BYTES } else { TEXT_BYTES };
+    let bytes = if session.options.smoke {
+        SMOKE_BYTES
+    } else {
+        TEXT_BYTES
+    };
     let text = &ZipfText::write(bytes).map_err(|error| session.system(error))?;
     check(session, text)?;
     let places = &session.places.clone();
@@ -60,7 +84,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
         Line::new("the same", ours.rate(bytes as f64).scaled(1e-9), "GB/s"),
     ];
     lines.extend(limit_lines(&limits, |_| None));
-    let figures = Figures::WordCount {
+    let figures = Figures::WordCount(WordCountFigures {
         text_bytes: text.bytes,
         words: text.words,
         seconds: ours,
@@ -68,7 +92,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<Report, BenchError> {
         read_seconds: read,
         look_up_seconds: look_ups,
         over_look_ups: crate::report::over(&measured, "engine", "bare look-ups"),
-    };
+    });
     Ok(session.report(Counts::of([&measured]), figures, limits, lines))
 }
 
@@ -98,16 +122,27 @@ fn check(session: &mut Session<'_>, text: &ZipfText) -> Result<(), BenchError> {
     })
 }
 
-fn check_total(session: &Session<'_>, text: &ZipfText, found: &MapReduced) -> Result<(), BenchError> {
+fn check_total(
+    session: &Session<'_>,
+    text: &ZipfText,
+    found: &MapReduced,
+) -> Result<(), BenchError> {
     let pairs = found.partitions.iter().flat_map(|pairs| pairs.iter());
     let total: u64 = pairs.map(|(_, count)| count).sum();
     session.check(total == text.words, || {
-        format!("{total} words were counted, and {} were written", text.words)
+        format!(
+            "{total} words were counted, and {} were written",
+            text.words
+        )
     })
 }
 
 /// Reads the text with a thread at each place, and calls `look` with what was read and a sum of the thread's.
-fn bare(text: &ZipfText, places: &[usize], look: impl Fn(&[u8], &mut u64) + Sync) -> io::Result<f64> {
+fn bare(
+    text: &ZipfText,
+    places: &[usize],
+    look: impl Fn(&[u8], &mut u64) + Sync,
+) -> io::Result<f64> {
     let file = &File::open(&text.path)?;
     let start = Instant::now();
     let read = |member: usize| -> io::Result<u64> {

@@ -34,7 +34,11 @@ impl ZipfText {
             let rank = rank(&firsts, text.words);
             let next = &all[rank];
             text.words += 1;
-            let end = if text.words % WORDS_A_LINE == 0 { b"\n" } else { b" " };
+            let end = if text.words % WORDS_A_LINE == 0 {
+                b"\n"
+            } else {
+                b" "
+            };
             file.write_all(next)?;
             file.write_all(end)?;
             text.bytes += next.len() as u64 + 1;

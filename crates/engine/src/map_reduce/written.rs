@@ -2,10 +2,10 @@
 
 use super::{MapReduceError, begin};
 use brambling_operators::map_reduce::file_sink::FileSink;
+use brambling_storage::FileError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
-use brambling_storage::FileError;
 use std::thread::{self, Thread};
 
 /// Wakes the thread that waits.

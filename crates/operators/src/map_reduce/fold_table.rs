@@ -49,6 +49,9 @@ impl ReduceFunction {
 const INLINE_BYTES: usize = 16;
 const SLOT_BYTES: usize = size_of::<Slot>();
 const SLOTS_MIN: usize = 1 << 6;
+/// Half of what 32 bits count: what comes at once is less than the other half.
+const SLOTS_MAX: usize = 1 << 31;
+const ARENA_BYTES_MAX: usize = 1 << 31;
 
 /// A key and its partial value.
 #[derive(Clone, Copy, Default)]
@@ -221,6 +224,11 @@ impl FoldTable {
     pub fn is_nearly_full(&self) -> bool {
         let arena = self.arena.capacity();
         8 * self.count >= 3 * self.slots.len() || 4 * self.arena.len() > 3 * arena
+    }
+
+    /// Whether it has so much that places in it would soon need more than 32 bits.
+    pub fn is_too_large(&self) -> bool {
+        self.arena.len() > ARENA_BYTES_MAX || self.slots.len() >= SLOTS_MAX
     }
 
     /// What it takes once it has doubled, and is then sorted.

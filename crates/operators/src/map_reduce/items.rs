@@ -260,13 +260,27 @@ mod tests {
     #[test]
     fn edges_of_files() {
         for text in [
-            &b""[..], b"\n", b"\r\n", b"\r", b"a", b"a\n", b"a\r\nb", b"\n\na", b" a", b"a ", b"a\0b\n\0\n",
+            &b""[..],
+            b"\n",
+            b"\r\n",
+            b"\r",
+            b"a",
+            b"a\n",
+            b"a\r\nb",
+            b"\n\na",
+            b" a",
+            b"a ",
+            b"a\0b\n\0\n",
         ] {
             for cuts in BOTH {
                 for ranges in 1..5 {
                     for block in 1..4 {
                         let found = cut(cuts, text, ranges, block);
-                        assert_eq!(found, expected(cuts, text), "{cuts:?} {text:?} {ranges} {block}");
+                        assert_eq!(
+                            found,
+                            expected(cuts, text),
+                            "{cuts:?} {text:?} {ranges} {block}"
+                        );
                     }
                 }
             }

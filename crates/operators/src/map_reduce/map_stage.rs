@@ -9,9 +9,7 @@ use super::fold_table::FoldTable;
 use super::items::{ItemCutter, KEY_BYTES_MAX, TooLong};
 use super::text_files::{TextRange, path_of};
 use super::{Steps, failed};
-use brambling_program::{
-    Context, Exchange, KernelError, Progress, Reservation, Streams, Work,
-};
+use brambling_program::{Context, Exchange, KernelError, Progress, Reservation, Streams, Work};
 use brambling_storage::{Block, InputFile, OutputFile, ReadAhead, Scan};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -157,7 +155,8 @@ impl MapTask {
 
     /// Takes the pairs out of the table.
     fn deal(&mut self, streams: &Streams<'_, '_>) {
-        self.dealt.resize(streams.destinations().count(), Vec::new());
+        self.dealt
+            .resize(streams.destinations().count(), Vec::new());
         self.table.deal(&mut self.dealt);
         self.table.clear();
         self.state = Sending::Writing;
@@ -282,7 +281,9 @@ impl Reading {
         let mut behind = vec![0; STEP_BYTES.min(4 << 10)];
         while self.cutter.is_open() && at < range.file.bytes {
             let bytes = behind.len().min((range.file.bytes - at) as usize);
-            self.file.read_at(at, &mut behind[..bytes]).map_err(failed)?;
+            self.file
+                .read_at(at, &mut behind[..bytes])
+                .map_err(failed)?;
             at += bytes as u64;
             let closed = self.cutter.close(&behind[..bytes], &mut *each);
             if closed.map_err(|TooLong| too_long(range))? {

@@ -125,7 +125,10 @@ impl Merge {
 
     /// Folds the pairs of the least key at hand, and lets go of them. Nothing when there is none.
     fn take_least(&mut self, table: &FoldTable, fold: ReduceFunction) -> Option<u64> {
-        let own = self.places.get(self.gone).map(|place| table.pair_at(*place));
+        let own = self
+            .places
+            .get(self.gone)
+            .map(|place| table.pair_at(*place));
         let own_key = own.as_ref().map(|(key, _)| key.bytes());
         let keys = self.runs.iter().filter_map(RunReader::pair).map(|it| it.0);
         let least = keys.chain(own_key).min()?;

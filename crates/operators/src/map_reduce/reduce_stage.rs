@@ -154,9 +154,8 @@ impl ReduceTask {
                 }
                 Poll::Ready(Some((_, chunk))) => {
                     for pair in pairs::iter(chunk) {
-                        let (key, value) = pair.map_err(|it| {
-                            KernelError::new(it.to_string()).with_source(it)
-                        })?;
+                        let (key, value) =
+                            pair.map_err(|it| KernelError::new(it.to_string()).with_source(it))?;
                         self.table.add(key, value);
                         self.folded += 1;
                     }
@@ -171,6 +170,9 @@ impl ReduceTask {
 
     /// Takes room for the table to double, if it soon will. Whether there is.
     fn make_room(&mut self, context: &Context<'_>) -> bool {
+        if self.table.is_too_large() {
+            return false;
+        }
         if !self.table.is_nearly_full() {
             return true;
         }

@@ -104,7 +104,6 @@ pub(super) fn ranges_of(files: &TextFiles, index: u32, count: u32) -> Vec<TextRa
     files.split(index, count)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +135,9 @@ mod tests {
     #[test]
     fn splits_follow_the_bytes() {
         let of = |bytes| TextFiles(vec![TextFile::new(Path::new("a"), bytes, 0)]).splits(100);
-        assert_eq!([of(0), of(1), of(100), of(101), of(1 << 40)], [1, 1, 1, 2, 256]);
+        assert_eq!(
+            [of(0), of(1), of(100), of(101), of(1 << 40)],
+            [1, 1, 1, 2, 256]
+        );
     }
 }
