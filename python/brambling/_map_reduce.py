@@ -6,16 +6,20 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from brambling import _native
 from brambling._errors import BuildError, BuildTypeError
-from brambling._map_reduce_python import Job
 from brambling._report import Report
 from brambling._texts import short
 
 MAPS = ("words", "lines")
 REDUCES = ("sum", "count", "min", "max")
+
+Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Map = Callable[[str], Iterable[tuple[Any, Any]]]
+Reduce = Callable[[Any, list[Any]], Any]
+Combine = Callable[[Any, Any], Any]
 
 
 class Reduced(dict[Any, Any]):
@@ -72,11 +76,37 @@ class Written:
         return f"<{self.keys} keys in {len(self.files)} files>"
 
 
+@overload
 def map_reduce(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    map: str | Callable[[str], Iterable[tuple[Any, Any]]],
-    reduce: str | Callable[[Any, list[Any]], Any],
-    combine: Callable[[Any, Any], Any] | None = None,
+    files: Files,
+    map: str | Map,
+    reduce: str | Reduce,
+    combine: Combine | None = None,
+    *,
+    output: None = None,
+    partitions: int | None = None,
+    backup: bool = False,
+    replication: int = 1,
+    threads: int | None = None,
+) -> Reduced: ...
+@overload
+def map_reduce(
+    files: Files,
+    map: str | Map,
+    reduce: str | Reduce,
+    combine: Combine | None = None,
+    *,
+    output: str | os.PathLike[str],
+    partitions: int | None = None,
+    backup: bool = False,
+    replication: int = 1,
+    threads: int | None = None,
+) -> Written: ...
+def map_reduce(
+    files: Files,
+    map: str | Map,
+    reduce: str | Reduce,
+    combine: Combine | None = None,
     *,
     output: str | os.PathLike[str] | None = None,
     partitions: int | None = None,
@@ -161,6 +191,9 @@ def map_reduce(
         if output is None:
             return Reduced(found["pairs"], found["ledger"])
         return Written(found["files"], found["keys"], found["ledger"])
+    # What only functions of Python need is loaded when there are some.
+    from brambling._map_reduce_python import Job
+
     job = Job(paths, map, reduce, combine, partitions, bool(backup))
     parts, ledger = job.run(threads)
     if output is None:
