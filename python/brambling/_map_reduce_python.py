@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce as fold
@@ -262,7 +263,11 @@ def _key_of(row: tuple[Any, Any]) -> Any:
 
 def _look_at(path: str) -> tuple[str, int, int]:
     path = os.path.abspath(path)
-    # Whoever may not read it is told before the job begins.
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        # Whoever opens a pipe waits for its writer.
+        raise OSError(f"{path} is not a plain file but a pipe, a device or a socket, of which no ranges can be read; name a file")
+    # Whoever may not read it is told before the job begins, and so is who names a directory.
     with open(path, "rb") as file:
         found = os.fstat(file.fileno())
     return path, found.st_size, found.st_mtime_ns

@@ -5,6 +5,7 @@ The oracle reads whole files; it shares no code with the package. Says nothing a
 """
 
 import operator
+import os
 import random
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -227,3 +228,7 @@ def test_a_missing_file_is_told_by_either_way(tmp_path):
             br.map_reduce(tmp_path / "missing.txt", map_, "sum")
         with pytest.raises(OSError, match="irectory"):
             br.map_reduce(tmp_path, map_, "sum")
+        pipe = tmp_path / f"{len(str(map_))}.pipe"
+        os.mkfifo(pipe)
+        with pytest.raises(OSError, match="not a plain file but a pipe"):
+            br.map_reduce(pipe, map_, "sum")
