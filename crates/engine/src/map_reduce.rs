@@ -58,7 +58,7 @@ pub struct MapReduce {
 pub struct Grain {
     /// Bytes of a split, unless there would be more than 256.
     pub split_bytes: u64,
-    /// Bytes of keys and values that a split folds before it sends them, at most 8 MiB.
+    /// Bytes of keys and values that a split folds before it sends them, at most 2 MiB.
     pub table_bytes: u64,
     /// Bytes that are read at once.
     pub block_bytes: u64,

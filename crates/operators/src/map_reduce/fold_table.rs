@@ -65,20 +65,44 @@ struct Slot {
     at: u32,
 }
 
+/// So many short keys wait until their slots have come from memory.
+const WAITING_MAX: usize = 32;
+
+/// A short key whose slot is on its way from memory.
+#[derive(Clone, Copy)]
+struct Waiting {
+    key: [u64; 2],
+    hash: u64,
+    value: u64,
+    len: u32,
+}
+
 /// Keys with the partial value of each.
 pub struct FoldTable {
     fold: ReduceFunction,
+    salt: u64,
     slots: Vec<Slot>,
+    /// What was queued and is not folded yet. A look-up whose slot is far away would hold up all that follow, as its outcome is guessed
+    /// wrong often: so slots are fetched first, many at a time.
+    waiting: Vec<Waiting>,
+    /// Of slots that were fetched, so that they are.
+    fetched: u32,
     count: usize,
     /// How far a hash is shifted to be a place: their number is a power of two.
     shift: u32,
     arena: Vec<u8>,
 }
 
+/// Of the map stage's tables, and of the reduce stage's: tables whose keys come from each other's slots, in their order, differ in it. With
+/// one hash the first of them would all crowd at the begin of a table that is still small, and each look-up would go through them.
+pub const MAP_SALT: u64 = 0x243f_6a88_85a3_08d3;
+/// See [`MAP_SALT`].
+pub const REDUCE_SALT: u64 = 0xa409_3822_299f_31d0;
+
 /// Multiplied to 128 bits and folded, as foldhash and wyhash do.
 #[inline(always)]
-fn hash(key: [u64; 2]) -> u64 {
-    let left = key[0] ^ 0x243f_6a88_85a3_08d3;
+fn hash(key: [u64; 2], salt: u64) -> u64 {
+    let left = key[0] ^ salt;
     let right = key[1] ^ 0x1319_8a2e_0370_7344;
     let product = u128::from(left).wrapping_mul(u128::from(right));
     (product as u64) ^ ((product >> 64) as u64)
@@ -96,12 +120,23 @@ fn masked(bytes: [u8; INLINE_BYTES], len: usize) -> [u64; 2] {
     [kept as u64, (kept >> 64) as u64]
 }
 
+/// The two words of a short key.
+#[inline(always)]
+fn padded(key: &[u8]) -> Option<[u64; 2]> {
+    let mut bytes = [0; INLINE_BYTES];
+    bytes.get_mut(..key.len())?.copy_from_slice(key);
+    Some(masked(bytes, key.len()))
+}
+
 impl FoldTable {
     /// An empty table.
-    pub fn new(fold: ReduceFunction) -> FoldTable {
+    pub fn new(fold: ReduceFunction, salt: u64) -> FoldTable {
         FoldTable {
             fold,
+            salt,
             slots: vec![Slot::default(); SLOTS_MIN],
+            waiting: Vec::with_capacity(WAITING_MAX),
+            fetched: 0,
             count: 0,
             shift: u64::BITS - SLOTS_MIN.ilog2(),
             arena: Vec::new(),
@@ -123,26 +158,59 @@ impl FoldTable {
         self.slots.len() * SLOT_BYTES + self.arena.capacity()
     }
 
-    /// Folds a value of the key that lies at a place of a text: faster than [`FoldTable::add`] where the text goes on behind it.
+    /// Queues a value of the key that lies at a place of a text, which is faster where the text goes on behind it. It counts from the next
+    /// [`FoldTable::settle`] on.
     #[inline(always)]
-    pub fn add_in(&mut self, text: &[u8], begin: usize, end: usize, value: u64) {
+    pub fn queue_in(&mut self, text: &[u8], begin: usize, end: usize, value: u64) {
         let len = end - begin;
         match text.get(begin..begin + INLINE_BYTES) {
             Some(sixteen) if len <= INLINE_BYTES => {
-                let key = masked(sixteen.try_into().expect("sixteen bytes"), len);
-                self.fold_short(key, len as u32 + 1, value);
+                let sixteen = sixteen.try_into().expect("sixteen bytes");
+                self.queue_short(masked(sixteen, len), len as u32 + 1, value);
             }
-            _ => self.add(&text[begin..end], value),
+            _ => self.queue(&text[begin..end], value),
         }
+    }
+
+    /// Queues a value of a key.
+    #[inline]
+    pub fn queue(&mut self, key: &[u8], value: u64) {
+        match padded(key) {
+            Some(words) => self.queue_short(words, key.len() as u32 + 1, value),
+            None => self.add(key, value),
+        }
+    }
+
+    #[inline(always)]
+    fn queue_short(&mut self, key: [u64; 2], len: u32, value: u64) {
+        let hash = hash(key, self.salt);
+        self.fetched ^= self.slots[(hash >> self.shift) as usize].len;
+        self.waiting.push(Waiting {
+            key,
+            hash,
+            value,
+            len,
+        });
+        if self.waiting.len() == WAITING_MAX {
+            self.settle();
+        }
+    }
+
+    /// Folds what was queued.
+    pub fn settle(&mut self) {
+        std::hint::black_box(self.fetched);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for it in waiting.drain(..) {
+            self.fold_short(it.key, it.hash, it.len, it.value);
+        }
+        self.waiting = waiting;
     }
 
     /// Folds a value of a key.
     pub fn add(&mut self, key: &[u8], value: u64) {
         let len = u32::try_from(key.len() + 1).expect("a key has at most KEY_BYTES_MAX bytes");
-        if key.len() <= INLINE_BYTES {
-            let mut bytes = [0; INLINE_BYTES];
-            bytes[..key.len()].copy_from_slice(key);
-            return self.fold_short(masked(bytes, key.len()), len, value);
+        if let Some(words) = padded(key) {
+            return self.fold_short(words, hash(words, self.salt), len, value);
         }
         let first = key[..8].try_into().expect("eight bytes");
         let key_words = [key::bytes(key), u64::from_le_bytes(first)];
@@ -167,12 +235,12 @@ impl FoldTable {
 
     #[inline(always)]
     fn place(&self, key: [u64; 2]) -> usize {
-        (hash(key) >> self.shift) as usize
+        (hash(key, self.salt) >> self.shift) as usize
     }
 
     #[inline(always)]
-    fn fold_short(&mut self, key: [u64; 2], len: u32, value: u64) {
-        let mut place = self.place(key);
+    fn fold_short(&mut self, key: [u64; 2], hash: u64, len: u32, value: u64) {
+        let mut place = (hash >> self.shift) as usize;
         loop {
             let slot = &mut self.slots[place];
             if slot.len == len && slot.key == key {
@@ -287,7 +355,7 @@ impl FoldTable {
 
     /// Forgets its pairs, and lets go of its memory.
     pub fn reset(&mut self) {
-        *self = FoldTable::new(self.fold);
+        *self = FoldTable::new(self.fold, self.salt);
     }
 
     /// Forgets its pairs, and keeps its memory.
@@ -328,88 +396,4 @@ impl TableKey<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    const ALL: [ReduceFunction; 4] = [
-        ReduceFunction::Sum,
-        ReduceFunction::Count,
-        ReduceFunction::Min,
-        ReduceFunction::Max,
-    ];
-
-    fn expected(fold: ReduceFunction, pairs: &[(Vec<u8>, u64)]) -> Vec<(Vec<u8>, u64)> {
-        let mut values: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
-        for (key, value) in pairs {
-            values.entry(key.clone()).or_default().push(*value);
-        }
-        let reduce = |values: Vec<u64>| match fold {
-            ReduceFunction::Sum => values.iter().sum(),
-            ReduceFunction::Count => values.len() as u64,
-            ReduceFunction::Min => values.into_iter().min().unwrap(),
-            ReduceFunction::Max => values.into_iter().max().unwrap(),
-        };
-        values
-            .into_iter()
-            .map(|(key, values)| (key, reduce(values)))
-            .collect()
-    }
-
-    fn sorted(table: &FoldTable) -> Vec<(Vec<u8>, u64)> {
-        let pairs = table.order().into_iter().map(|place| table.pair_at(place));
-        pairs
-            .map(|(key, value)| (key.bytes().to_vec(), value))
-            .collect()
-    }
-
-    fn key() -> impl Strategy<Value = Vec<u8>> {
-        // Few letters, zeros among them, so that keys meet; lengths on both sides of those that lie in a slot.
-        let letters = prop::sample::select(&b"ab\0"[..]);
-        prop_oneof![
-            prop::collection::vec(letters.clone(), 0..4),
-            prop::collection::vec(letters, 14..20),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn a_table_folds_as_a_map_of_the_standard_library(pairs in prop::collection::vec((key(), 0..9u64), 0..600)) {
-            for fold in ALL {
-                let mut table = FoldTable::new(fold);
-                for (key, value) in &pairs {
-                    table.add(key, fold.first(*value));
-                }
-                prop_assert_eq!(sorted(&table), expected(fold, &pairs));
-                table.clear();
-                prop_assert!(table.is_empty() && sorted(&table).is_empty());
-            }
-        }
-
-        /// Whatever follows a key in its text is no part of it.
-        #[test]
-        fn a_key_in_a_text_is_the_key_alone(text in prop::collection::vec(any::<u8>(), 0..60), begin in 0..60usize, len in 0..40usize) {
-            let begin = begin.min(text.len());
-            let end = (begin + len).min(text.len());
-            let mut table = FoldTable::new(ReduceFunction::Sum);
-            table.add_in(&text, begin, end, 2);
-            table.add(&text[begin..end], 3);
-            prop_assert_eq!(sorted(&table), [(text[begin..end].to_vec(), 5)]);
-        }
-
-        #[test]
-        fn keys_are_dealt_as_a_shuffle_deals_them(keys in prop::collection::vec(key(), 0..50), partitions in 1..9u32) {
-            let mut table = FoldTable::new(ReduceFunction::Sum);
-            keys.iter().for_each(|key| table.add(key, 1));
-            let mut dealt = vec![Vec::new(); partitions as usize];
-            table.deal(&mut dealt);
-            for (to, bytes) in (0..).zip(&dealt) {
-                for pair in pairs::iter(bytes) {
-                    let (key, _) = pair.unwrap();
-                    prop_assert_eq!(brambling_program::partition_of(&key.to_vec(), partitions), to);
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@
 //! the run directory before they are sent. The stage never holds more of a file than its read-ahead.
 
 use super::file_sink::{FileSink, SINK_BYTES};
-use super::fold_table::FoldTable;
+use super::fold_table::{FoldTable, MAP_SALT};
 use super::items::{ItemCutter, KEY_BYTES_MAX, TooLong};
 use super::text_files::{TextRange, path_of};
 use super::{Steps, failed};
@@ -82,7 +82,7 @@ pub(super) fn open(steps: &Steps, context: &mut Context<'_>) -> Result<MapTask, 
         }
     };
     Ok(MapTask {
-        table: FoldTable::new(steps.reduce),
+        table: FoldTable::new(steps.reduce, MAP_SALT),
         range: 0,
         reading: None,
         dealt: Vec::new(),
@@ -132,7 +132,9 @@ impl MapTask {
                 self.deal(streams);
                 continue;
             };
-            match self.read(steps, range, &waker)? {
+            let read = self.read(steps, range, &waker)?;
+            self.table.settle();
+            match read {
                 Read::Waits => return Ok(Progress::Pending),
                 Read::Ended => {
                     self.reading = None;
@@ -210,7 +212,7 @@ impl MapTask {
         let first = steps.reduce.first(1);
         let mut each = |text: &[u8], begin: usize, end: usize| {
             *folded += 1;
-            table.add_in(text, begin, end, first);
+            table.queue_in(text, begin, end, first);
         };
         let reading = match &mut self.reading {
             Some(reading) => reading,

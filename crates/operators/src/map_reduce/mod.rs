@@ -24,8 +24,9 @@ use pairs::FoldedPairs;
 use serde::{Deserialize, Serialize};
 use text_files::{TextFiles, TextRange, ranges_of};
 
-/// What the map stage's table holds before its pairs are sent, unless there is less memory.
-pub const TABLE_BYTES: u64 = 8 << 20;
+/// What the map stage's table holds before its pairs are sent, unless there is less memory: about what a core's second cache has. A
+/// larger one sends less, and takes longer for each item.
+pub const TABLE_BYTES: u64 = 2 << 20;
 /// Bytes that are read at once.
 pub const BLOCK_BYTES: u64 = 1 << 20;
 

@@ -5,7 +5,7 @@
 //! name. Where it spills follows the memory at hand; what comes out does not, since folds give the same for any grouping.
 
 use super::file_sink::{FileSink, SINK_BYTES};
-use super::fold_table::FoldTable;
+use super::fold_table::{FoldTable, REDUCE_SALT};
 use super::merge::{Merge, MergeTo, Merged, RUNS_MAX};
 use super::pairs::{self, FoldedPairs};
 use super::run_reader::READER_BYTES;
@@ -58,7 +58,7 @@ pub(super) fn open(steps: &Steps, context: &mut Context<'_>) -> Result<ReduceTas
     let sinks = 1 + u64::from(steps.output.is_some());
     let base = context.reserve(TABLE_BYTES_MIN + sinks * SINK_BYTES)?;
     Ok(ReduceTask {
-        table: FoldTable::new(steps.reduce),
+        table: FoldTable::new(steps.reduce, REDUCE_SALT),
         _base: base,
         rooms: Vec::new(),
         room_bytes: TABLE_BYTES_MIN,
@@ -156,9 +156,10 @@ impl ReduceTask {
                     for pair in pairs::iter(chunk) {
                         let (key, value) =
                             pair.map_err(|it| KernelError::new(it.to_string()).with_source(it))?;
-                        self.table.add(key, value);
+                        self.table.queue(key, value);
                         self.folded += 1;
                     }
+                    self.table.settle();
                     self.bytes += chunk.len() as u64;
                 }
             }
