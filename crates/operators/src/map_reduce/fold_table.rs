@@ -208,21 +208,26 @@ impl FoldTable {
 
     /// Folds a value of a key.
     pub fn add(&mut self, key: &[u8], value: u64) {
-        let len = u32::try_from(key.len() + 1).expect("a key has at most KEY_BYTES_MAX bytes");
         if let Some(words) = padded(key) {
-            return self.fold_short(words, hash(words, self.salt), len, value);
+            let hash = hash(words, self.salt);
+            return self.fold_short(words, hash, key.len() as u32 + 1, value);
         }
         let first = key[..8].try_into().expect("eight bytes");
-        let key_words = [key::bytes(key), u64::from_le_bytes(first)];
-        let mut place = self.place(key_words);
+        self.fold_long(key, [key::bytes(key), u64::from_le_bytes(first)], value);
+    }
+
+    /// Folds a value of a long key, for which its hash and its first bytes stand in the slot: others may have the same.
+    fn fold_long(&mut self, key: &[u8], words: [u64; 2], value: u64) {
+        let len = u32::try_from(key.len() + 1).expect("a key has at most KEY_BYTES_MAX bytes");
+        let mut place = self.place(words);
         loop {
             let slot = &mut self.slots[place];
             if slot.len == 0 {
-                let at = u32::try_from(self.arena.len()).expect("a table spills before 4 GiB");
+                let at = u32::try_from(self.arena.len()).expect("it is spilled before that");
                 self.arena.extend_from_slice(key);
-                return self.insert(place, key_words, len, at, value);
+                return self.insert(place, words, len, at, value);
             }
-            if slot.len == len && slot.key == key_words {
+            if slot.len == len && slot.key == words {
                 let at = slot.at as usize;
                 if self.arena[at..at + key.len()] == *key {
                     slot.value = self.fold.join(slot.value, value);

@@ -119,3 +119,16 @@ fn keys_in_the_order_of_a_table_do_not_crowd() {
     }
     assert!((1..200).contains(&farthest), "{farthest}");
 }
+
+/// Long keys whose hashes are the same are still two.
+#[test]
+fn keys_of_one_hash_are_told_apart() {
+    let mut table = FoldTable::new(ReduceFunction::Sum, MAP_SALT);
+    for key in [b"a key that is long, one", b"a key that is long, two"] {
+        table.fold_long(key, [1, 2], 1);
+        table.fold_long(key, [1, 2], 1);
+    }
+    let found = sorted(&table);
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|(_, value)| *value == 2));
+}
