@@ -13,7 +13,7 @@ pub use brambling_operators::map_reduce::fold_table::ReduceFunction;
 pub use brambling_operators::map_reduce::items::MapFunction;
 pub use brambling_operators::map_reduce::pairs::FoldedPairs;
 use brambling_operators::map_reduce::text_files::{SPLIT_BYTES, TextFile, TextFiles};
-use brambling_operators::map_reduce::{BLOCK_BYTES, Steps, TABLE_BYTES};
+use brambling_operators::map_reduce::{BLOCK_BYTES, MapReduceSteps, TABLE_BYTES};
 use brambling_program::Program;
 use brambling_storage::{FileError, InputFile, Staging, remove_leftovers};
 use std::io;
@@ -178,7 +178,7 @@ pub fn map_reduce(
     let splits = files.splits(how.grain.split_bytes);
     let staging = how.output.as_deref().map(begin).transpose()?;
     let run_directory = how.run_directory(&settings)?;
-    let steps = Steps {
+    let steps = MapReduceSteps {
         map: how.map,
         reduce: how.reduce,
         backup: how.backup,

@@ -8,7 +8,7 @@ use super::file_sink::{FileSink, SINK_BYTES};
 use super::fold_table::{FoldTable, MAP_SALT};
 use super::items::{ItemCutter, KEY_BYTES_MAX, TooLong};
 use super::text_files::{TextRange, path_of};
-use super::{Steps, failed};
+use super::{MapReduceSteps, failed};
 use brambling_program::{Context, Exchange, KernelError, Progress, Reservation, Streams, Work};
 use brambling_storage::{Block, InputFile, OutputFile, ReadAhead, Scan};
 use std::sync::Arc;
@@ -67,7 +67,10 @@ enum Read {
     Ended,
 }
 
-pub(super) fn open(steps: &Steps, context: &mut Context<'_>) -> Result<MapTask, KernelError> {
+pub(super) fn open(
+    steps: &MapReduceSteps,
+    context: &mut Context<'_>,
+) -> Result<MapTask, KernelError> {
     let ahead = (BLOCKS_AHEAD as u64 + 1) * steps.block_bytes;
     let backup = if steps.backup { SINK_BYTES } else { 0 };
     // A table that is half full has twice the slots, and their copies while it grows; what is dealt lies beside it.
@@ -95,7 +98,7 @@ pub(super) fn open(steps: &Steps, context: &mut Context<'_>) -> Result<MapTask, 
 }
 
 pub(super) fn run(
-    steps: &Steps,
+    steps: &MapReduceSteps,
     task: &mut Result<MapTask, KernelError>,
     streams: &mut Streams<'_, '_>,
     ranges: &Vec<TextRange>,
@@ -115,7 +118,7 @@ pub(super) fn run(
 impl MapTask {
     fn advance(
         &mut self,
-        steps: &Steps,
+        steps: &MapReduceSteps,
         streams: &mut Streams<'_, '_>,
         ranges: &[TextRange],
     ) -> Result<Progress, KernelError> {
@@ -151,7 +154,7 @@ impl MapTask {
         }
     }
 
-    fn is_full(&self, steps: &Steps) -> bool {
+    fn is_full(&self, steps: &MapReduceSteps) -> bool {
         self.table.held_bytes() as u64 >= steps.table_bytes
     }
 
@@ -203,7 +206,7 @@ impl MapTask {
     /// Looks at some more of a range.
     fn read(
         &mut self,
-        steps: &Steps,
+        steps: &MapReduceSteps,
         range: &TextRange,
         waker: &Waker,
     ) -> Result<Read, KernelError> {
@@ -248,7 +251,7 @@ impl MapTask {
 }
 
 impl Reading {
-    fn begin(steps: &Steps, range: &TextRange) -> Result<Reading, KernelError> {
+    fn begin(steps: &MapReduceSteps, range: &TextRange) -> Result<Reading, KernelError> {
         let path = range.file.path();
         let file = InputFile::open(&path).map_err(failed)?;
         let found = file.fingerprint();

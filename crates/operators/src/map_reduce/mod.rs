@@ -32,7 +32,7 @@ pub const BLOCK_BYTES: u64 = 1 << 20;
 
 /// How the stages work: what their kernels are given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Steps {
+pub struct MapReduceSteps {
     /// What each split is cut into.
     pub map: MapFunction,
     /// What becomes of the values of a key.
@@ -48,9 +48,9 @@ pub struct Steps {
     /// Bytes that are read at once.
     pub block_bytes: u64,
 }
-payload!(Steps);
+payload!(MapReduceSteps);
 
-impl Steps {
+impl MapReduceSteps {
     /// Adds the stages to a program: over files that are cut into so many splits, to so many partitions. Gives where the
     /// pairs will be: in memory by partition, or with their number alone where they are written.
     pub fn build(

@@ -10,7 +10,7 @@ use super::merge::{Merge, MergeTo, Merged, RUNS_MAX};
 use super::pairs::{self, FoldedPairs};
 use super::run_reader::READER_BYTES;
 use super::text_files::path_of;
-use super::{Steps, failed};
+use super::{MapReduceSteps, failed};
 use brambling_program::{
     Context, Exchange, KernelError, OutOfMemory, Progress, Reservation, Streams, Work,
 };
@@ -54,7 +54,10 @@ enum Phase {
     Gives(Merge),
 }
 
-pub(super) fn open(steps: &Steps, context: &mut Context<'_>) -> Result<ReduceTask, KernelError> {
+pub(super) fn open(
+    steps: &MapReduceSteps,
+    context: &mut Context<'_>,
+) -> Result<ReduceTask, KernelError> {
     let sinks = 1 + u64::from(steps.output.is_some());
     let base = context.reserve(TABLE_BYTES_MIN + sinks * SINK_BYTES)?;
     Ok(ReduceTask {
@@ -74,7 +77,7 @@ pub(super) fn open(steps: &Steps, context: &mut Context<'_>) -> Result<ReduceTas
 }
 
 pub(super) fn run(
-    steps: &Steps,
+    steps: &MapReduceSteps,
     task: &mut Result<ReduceTask, KernelError>,
     streams: &mut Streams<'_, '_>,
     out: &mut FoldedPairs,
@@ -94,7 +97,7 @@ pub(super) fn run(
 impl ReduceTask {
     fn advance(
         &mut self,
-        steps: &Steps,
+        steps: &MapReduceSteps,
         streams: &mut Streams<'_, '_>,
         out: &mut FoldedPairs,
     ) -> Result<Progress, KernelError> {
@@ -193,7 +196,7 @@ impl ReduceTask {
     }
 
     /// Begins to make a run of the table.
-    fn spill(&mut self, steps: &Steps) -> Result<(), KernelError> {
+    fn spill(&mut self, steps: &MapReduceSteps) -> Result<(), KernelError> {
         if self.run_file.is_none() {
             let directory = path_of(&steps.run_directory);
             let file = OutputFile::unnamed(&directory).map_err(failed)?;
@@ -207,7 +210,7 @@ impl ReduceTask {
     /// All has come: unites runs where there are too many, and then gives the result.
     fn end(
         &mut self,
-        steps: &Steps,
+        steps: &MapReduceSteps,
         context: &Context<'_>,
         out: &mut FoldedPairs,
     ) -> Result<(), KernelError> {
