@@ -1,4 +1,4 @@
-//! ZipfText in which the n-th frequent word is as frequent as 1 ÷ n (Zipf), written to a file that goes with its owner.
+//! Text in which the n-th frequent word is as frequent as 1 ÷ n (Zipf), written to a file that goes with its owner.
 
 use crate::uniform::{below, word};
 use std::fs::File;
@@ -34,7 +34,7 @@ impl ZipfText {
             let rank = rank(&firsts, text.words);
             let next = &all[rank];
             text.words += 1;
-            let end = if text.words % WORDS_A_LINE == 0 {
+            let end = if text.words.is_multiple_of(WORDS_A_LINE) {
                 b"\n"
             } else {
                 b" "
