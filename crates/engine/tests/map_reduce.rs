@@ -85,7 +85,7 @@ fn text(seed: u64, words: usize, distinct: u64) -> Vec<u8> {
     for _ in 0..words {
         let word = next(distinct);
         text.extend_from_slice(format!("w{word}").as_bytes());
-        if word % 7 == 0 {
+        if word.is_multiple_of(7) {
             text.extend_from_slice(&[b'x'; 30][..next(30) as usize]);
         }
         let between = [&b" "[..], b"\n", b"\r\n", b"  ", b"\t", b"\0", b"\n\n"];
