@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn words_are_counted() -> Result<(), Box<dyn Error>> {
     let file = std::env::temp_dir().join(format!("brambling-test-{}.txt", std::process::id()));
     std::fs::write(&file, TEXT.repeat(3))?;
-    let words = most_frequent(&[file.clone()]);
+    let words = most_frequent(std::slice::from_ref(&file));
     std::fs::remove_file(&file)?;
     let words = words?;
     assert_eq!(words.len(), 10);
