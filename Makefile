@@ -57,6 +57,8 @@ help:
 demo: install
 	$(call say,the demo: flights that are late$(comma) flights that are alike$(comma) airports that matter)
 	$(BRAMBLING) run flights --pictures $(PICTURES)
+	$(call say,the words of the pages$(comma) counted by map-reduce)
+	$(BRAMBLING) run word_count docs/*.md
 
 test: lint test-rust test-mutants test-loom test-fuzz test-examples test-python test-types test-docs test-smoke
 	$(call say,all steps passed)

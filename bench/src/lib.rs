@@ -16,6 +16,7 @@ mod benches;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 
+pub use benches::word_count::WordCountFigures;
 pub use brambling::graph::Precision;
 pub use described::program;
 pub use report::{Figures, Limit, Line, OwnFigures, PatternFigures, Report, SizeFigures, Subject};

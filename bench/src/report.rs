@@ -1,5 +1,6 @@
 //! What a bench found: stable JSON keys, and the lines of a table.
 
+use crate::benches::word_count::WordCountFigures;
 use crate::session::limit;
 use crate::task_times::TaskTimesFigures;
 use brambling_machine::Figure;
@@ -183,6 +184,8 @@ pub enum Figures {
         /// From small pieces to large ones.
         sizes: Vec<SizeFigures>,
     },
+    /// `word-count`
+    WordCount(WordCountFigures),
     /// `controller-load`
     ControllerLoad {
         /// By workers, and then by tasks.

@@ -6,6 +6,7 @@ use crate::report::{Figures, Limit, Line, Report};
 use crate::{BenchError, Options};
 use brambling::cluster::Cluster;
 use brambling::graph::AnalysisError;
+use brambling::map_reduce::MapReduceError;
 use brambling::ml::FitError;
 use brambling::program::Program;
 use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings, TaskTimes};
@@ -205,6 +206,22 @@ impl<'a> Session<'a> {
             refused => BenchError::Wrong {
                 bench: self.bench,
                 what: format!("the graph was refused: {refused}"),
+            },
+        })
+    }
+
+    /// Reduces text, on the session's threads.
+    pub(crate) fn reduce<T>(
+        &mut self,
+        how: &How,
+        reduce: impl FnOnce(&RunOptions, &mut dyn Caller) -> Result<T, MapReduceError>,
+    ) -> Result<T, BenchError> {
+        let options = self.run_options(how);
+        reduce(&options, &mut Ask(self.interrupted)).map_err(|error| match error {
+            MapReduceError::Run(error) => self.job_error(error),
+            refused => BenchError::Wrong {
+                bench: self.bench,
+                what: format!("the text was refused: {refused}"),
             },
         })
     }

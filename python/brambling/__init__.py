@@ -35,6 +35,7 @@ from brambling._errors import (
 )
 from brambling._ideal import IdealOperation, IdealPhase, IdealTime, OverProvisioned, model
 from brambling._kernel import Context
+from brambling._map_reduce import Reduced, Written, map_reduce
 from brambling._native import __version__
 from brambling._program import Dataset, Exchange, Program, Result, Signal
 from brambling._report import ModelReport, Report
@@ -66,6 +67,7 @@ __all__ = [
     "OutOfMemory",
     "OverProvisioned",
     "Program",
+    "Reduced",
     "Report",
     "Result",
     "SettingsError",
@@ -73,10 +75,12 @@ __all__ = [
     "Stalled",
     "Table",
     "VersionMismatch",
+    "Written",
     "__version__",
     "connect",
     "graph",
     "kernels",
+    "map_reduce",
     "ml",
     "model",
 ]

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "local_clustering",
     "log_probabilities",
     "logistic_gradient",
+    "map_reduce_builtin",
     "margins",
     "models",
     "nearest_centres",
@@ -47,6 +49,7 @@ __all__ = [
     "silence_told_after_s",
     "sssp",
     "start_k_means",
+    "write_parts",
 ]
 
 __version__: str
@@ -267,6 +270,18 @@ def pagerank(
     personalization: np.ndarray | None,
     single: bool,
 ) -> dict[str, Any]: ...
+def map_reduce_builtin(
+    files: list[str],
+    *,
+    map: str,
+    reduce: str,
+    output: str | None,
+    partitions: int | None,
+    backup: bool,
+    replication: int,
+    threads: int | None,
+) -> dict[str, Any]: ...
+def write_parts(output: str, parts: list[bytes]) -> list[Path]: ...
 def connected_components(
     vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
 ) -> np.ndarray: ...

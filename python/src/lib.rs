@@ -18,6 +18,7 @@ mod interpreter;
 mod interrupts;
 mod kernels;
 mod loads;
+mod map_reduce;
 mod ml;
 mod prints;
 mod probes;
@@ -116,6 +117,8 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ml::models, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_model, module)?)?;
     graph::add_to(module)?;
+    module.add_function(wrap_pyfunction!(map_reduce::map_reduce_builtin, module)?)?;
+    module.add_function(wrap_pyfunction!(map_reduce::write_parts, module)?)?;
     module.add_function(wrap_pyfunction!(settings::setting, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     Ok(())

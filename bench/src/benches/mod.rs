@@ -11,6 +11,7 @@ pub(crate) mod pagerank;
 pub(crate) mod shuffle;
 pub(crate) mod task_graph;
 pub(crate) mod task_rate;
+pub(crate) mod word_count;
 
 use crate::session::Session;
 use crate::{BenchError, Own, Report};
@@ -24,7 +25,7 @@ pub(crate) struct Bench {
     pub(crate) run: fn(&mut Session<'_>) -> Result<Report, BenchError>,
 }
 
-pub(crate) const ALL: [Bench; 9] = [
+pub(crate) const ALL: [Bench; 10] = [
     Bench {
         name: "task-rate",
         claim: "what it costs to spawn and dispatch a task",
@@ -78,6 +79,12 @@ pub(crate) const ALL: [Bench; 9] = [
         claim: "pieces between two workers, beside bare sockets",
         takes: &[Own::Workers],
         run: shuffle::run,
+    },
+    Bench {
+        name: "word-count",
+        claim: "the words of a gigabyte of text, beside reading it and bare look-ups in a table",
+        takes: &[],
+        run: word_count::run,
     },
     Bench {
         name: "controller-load",

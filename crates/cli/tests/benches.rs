@@ -95,6 +95,21 @@ fn job_start() {
 }
 
 #[test]
+fn word_count() {
+    let report = check(
+        "word-count",
+        &[
+            "/seconds",
+            "/bytes_per_s",
+            "/read_seconds",
+            "/look_up_seconds",
+            "/over_look_ups",
+        ],
+    );
+    assert!(report["words"].as_u64() > Some(100_000));
+}
+
+#[test]
 fn task_graph() {
     let report = check("task-graph", &[]);
     let patterns = report["patterns"].as_array().unwrap();

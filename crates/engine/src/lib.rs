@@ -24,6 +24,7 @@ mod error;
 pub mod graph;
 mod interrupt;
 mod ledger;
+pub mod map_reduce;
 pub mod ml;
 mod outcome;
 mod run;

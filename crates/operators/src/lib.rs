@@ -14,6 +14,7 @@
 
 pub mod graph;
 pub mod grid;
+pub mod map_reduce;
 pub mod ml;
 pub mod numerics;
 pub mod simd;

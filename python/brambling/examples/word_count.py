@@ -1,7 +1,8 @@
 """
-Count words: rows to the partition of their key, then a count there.
+Count words: rows to the partition of their key, then a count there. With names of files: of these, by map-reduce.
 """
 
+import sys
 from collections import Counter
 
 import brambling as br
@@ -25,13 +26,16 @@ def count(rows: list[tuple[str, int]]) -> dict[str, int]:
     return dict(counter)
 
 
-p = br.Program("word count")
-lines = p.dataset("lines", partitions=2)
-words = p.map(words_of_line, lines)
-counts = p.map(count, p.shuffle(words, key=0, partitions=4))
-p.keep(counts)
-result = p.run()[counts]
+def count_text() -> dict[str, int]:
+    p = br.Program("word count")
+    lines = p.dataset("lines", partitions=2)
+    words = p.map(words_of_line, lines)
+    counts = p.map(count, p.shuffle(words, key=0, partitions=4))
+    p.keep(counts)
+    return {word: times for part in p.run()[counts] for word, times in part.items()}
 
-together = {word: times for part in result for word, times in part.items()}
+
+files = sys.argv[1:]
+together = br.map_reduce(files, "words", "sum") if files else count_text()
 for word, times in sorted(together.items(), key=lambda item: (-item[1], item[0]))[:5]:
     print(f"{times:3} {word}")

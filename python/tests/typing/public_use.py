@@ -100,6 +100,16 @@ def ideal() -> tuple[float, int | None, list[str]]:
     return answer.ideal_seconds + answer.over_provisioned.disk, answer.nodes_for, moved
 
 
+def counted(line: str) -> list[tuple[str, int]]:
+    return [(word, 1) for word in line.split()]
+
+
+def reduced() -> tuple[int, list[str], float]:
+    counts: br.Reduced = br.map_reduce(["a.txt"], "words", "sum", threads=2)
+    written: br.Written = br.map_reduce("*.txt", counted, lambda _, values: sum(values), output="counts", backup=True)
+    return counts["be"], [file.name for file in written.files], counts.report.actual_seconds
+
+
 def slips(p: br.Program) -> None:
     p.run(2)  # type: ignore[call-arg]  # options are named
     p.loop("ten")  # type: ignore[arg-type]

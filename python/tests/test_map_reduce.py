@@ -1,0 +1,234 @@
+"""
+Map-reduce over files: what comes out is what Python's own Counter and dicts give.
+
+The oracle reads whole files; it shares no code with the package. Says nothing about speed.
+"""
+
+import operator
+import os
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+import brambling as br
+from brambling import _map_reduce_python
+
+TEXTS = [
+    b"to be or not\r\nto be\n\nthat is the question",
+    b"",
+    b"\n",
+    b"nul\0nul a\tb\x0bc\x0cd\r\n\xff\xfe caf\xc3\xa9 \xff\n",
+    b"x" * 40 + b" " + b"x" * 40 + b"\n",
+]
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = []
+    for place, text in enumerate(TEXTS):
+        paths.append(tmp_path / f"{place}.txt")
+        paths[-1].write_bytes(text)
+    return paths
+
+
+@pytest.fixture
+def fine(monkeypatch):
+    """Splits of a few bytes, so that lines straddle them."""
+    monkeypatch.setattr(_map_reduce_python, "_SPLIT_BYTES", 7)
+
+
+def decoded(item: bytes) -> str:
+    return item.decode("utf-8", "surrogateescape")
+
+
+def in_order(counts):
+    return dict(sorted(counts.items(), key=lambda pair: pair[0].encode("utf-8", "surrogateescape")))
+
+
+def words() -> Counter[str]:
+    return Counter(decoded(word) for text in TEXTS for word in text.split())
+
+
+def lines() -> Counter[str]:
+    every = (line for text in TEXTS for line in text.split(b"\n")[: None if not text.endswith(b"\n") and text else -1])
+    return Counter(decoded(line.removesuffix(b"\r")) for line in every)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_built_in_functions_count_as_counter_does(files, threads):
+    for expected, map_ in ((words(), "words"), (lines(), "lines")):
+        for reduce, wanted in (("sum", expected), ("count", expected), ("min", dict.fromkeys(expected, 1)), ("max", dict.fromkeys(expected, 1))):
+            for partitions in (None, 3):
+                found = br.map_reduce(files, map_, reduce, partitions=partitions, threads=threads)
+                assert list(found.items()) == list(in_order(wanted).items())
+
+
+def split_words(line):
+    for word in line.encode("utf-8", "surrogateescape").split():
+        yield decoded(word), 1
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("backup", [False, True])
+def test_functions_of_python_count_as_counter_does(files, fine, partitions, backup):
+    expected = list(in_order(words()).items())
+    for combine in (None, operator.add):
+        for reduce in (lambda _, values: sum(values), "sum"):
+            found = br.map_reduce(files, split_words, reduce, combine, partitions=partitions, backup=backup)
+            assert list(found.items()) == expected
+    assert list(br.map_reduce(files, split_words, "count", partitions=partitions).items()) == expected
+    assert list(br.map_reduce(files, "words", lambda _, values: len(values)).items()) == expected
+    assert list(br.map_reduce(files, "lines", lambda _, values: len(values)).items()) == list(in_order(lines()).items())
+
+
+def test_values_come_in_the_order_of_the_text(tmp_path, fine):
+    numbers = [random.Random(1).randrange(5) for _ in range(200)]
+    path = tmp_path / "numbers.txt"
+    path.write_text("".join(f"{number} {place}\n" for place, number in enumerate(numbers)))
+    expected = defaultdict(list)
+    for place, number in enumerate(numbers):
+        expected[number].append(place)
+
+    def place(line):
+        number, place = line.split()
+        return [(int(number), int(place))]
+
+    found = br.map_reduce(path, place, lambda _, values: values)
+    assert found == expected
+    assert list(found) == sorted(expected)
+    assert br.map_reduce(path, place, "max") == {number: max(places) for number, places in expected.items()}
+    assert br.map_reduce(path, place, "min") == {number: min(places) for number, places in expected.items()}
+
+
+def test_patterns_and_lists_name_files(tmp_path, files):
+    expected = words()
+    assert br.map_reduce(str(tmp_path / "*.txt"), "words", "sum") == expected
+    assert br.map_reduce([files[0], str(files[0])], "words", "sum")["be"] == 4
+    assert br.map_reduce(str(files[0]), "words", "sum")["be"] == 2
+    odd = tmp_path / "[odd].txt"
+    odd.write_text("odd")
+    assert br.map_reduce(str(odd), "words", "sum") == {"odd": 1}
+
+
+def test_parts_are_the_same_by_either_way(tmp_path, files):
+    native, python = tmp_path / "native", tmp_path / "python"
+    found = br.map_reduce(files, "words", "sum", output=native, partitions=3)
+    other = br.map_reduce(files, split_words, "sum", output=str(python), partitions=3)
+    assert (found.keys, len(found.files)) == (other.keys, len(other.files)) == (len(words()), 3)
+    for one, two in zip(found.files, other.files, strict=True):
+        assert (one.parent, two.parent, one.name) == (native, python, two.name)
+        assert one.read_bytes() == two.read_bytes()
+        assert one.read_bytes().splitlines() == sorted(one.read_bytes().splitlines())
+    for again in ("words", split_words):
+        with pytest.raises(OSError, match="delete it, or name another one"):
+            br.map_reduce(files, again, "sum", output=native)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*(f"{it}.txt" for it in range(5)), "native", "python"]
+
+
+def test_a_report_comes_with_it(files):
+    for map_ in ("words", split_words):
+        report = br.map_reduce(files, map_, "sum").report
+        assert report.actual_seconds > 0
+        stages = str(report.to_dict())
+        assert "map" in stages and "reduce" in stages
+
+
+def test_an_exception_names_the_function_and_the_line(tmp_path, fine):
+    path = tmp_path / "numbers.txt"
+    path.write_text("".join(f"number {it}\n" for it in range(20)) + "none\n")
+
+    def number(line):
+        return [(line.split()[1], 1)]
+
+    with pytest.raises(br.KernelError, match=r"map `number` failed on line 21 of .*numbers.txt, 'none': IndexError") as caught:
+        br.map_reduce(path, number, "sum")
+    assert isinstance(caught.value.__cause__, IndexError)
+    assert caught.value.stage == "map"
+    with pytest.raises(br.KernelError, match=r"map `nothing` failed on line \d+ of .*: TypeError: it returned None; return its pairs"):
+        br.map_reduce(path, nothing, "sum")
+    with pytest.raises(br.KernelError, match=r"TypeError: it gave .(number|none)., which is no pair; give \(key, value\)"):
+        br.map_reduce(path, str.split, "sum")
+
+    def refuse(_, values):
+        raise ValueError("as it was told")
+
+    with pytest.raises(br.KernelError, match=r"reduce `refuse` failed on key 'none' with 1 of its values: ValueError: as it was told"):
+        br.map_reduce(write(tmp_path, "none\n"), "lines", refuse)
+    with pytest.raises(br.KernelError, match=r"combine `refuse` failed on line 2 of .*: ValueError: as it was told"):
+        br.map_reduce(write(tmp_path, "a\na\n"), "lines", lambda _, values: values, refuse)
+    with pytest.raises(br.KernelError, match="keys of int and str have no order"):
+        br.map_reduce(write(tmp_path, "a\n"), lambda _: [("a", 1), (2, 1)], "sum", partitions=1)
+
+
+def nothing(_line):
+    pass
+
+
+def write(directory: Path, text: str) -> Path:
+    path = directory / "written.txt"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_that_changes_is_told(tmp_path):
+    path = write(tmp_path, "a\nb\n")
+
+    def change(line):
+        return [(line, 1)]
+
+    job = _map_reduce_python.Job([str(path)], change, "sum", None, None, False)
+    path.write_text("a\nb\nc\n")
+    with pytest.raises(br.KernelError, match="has changed since the job began"):
+        job.run(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "told"),
+    [
+        (("missing.txt", "words", "sum"), FileNotFoundError, "missing.txt"),
+        (("missing*.txt", "words", "sum"), br.BuildError, "no file matches 'missing\\*.txt'"),
+        (([], "words", "sum"), br.BuildError, "names no file; give at least one"),
+        ((3, "words", "sum"), br.BuildTypeError, "files = 3 is not usable"),
+        (([3], "words", "sum"), br.BuildTypeError, "files has 3, which is no path"),
+        (("a.txt", "word", "sum"), br.BuildError, "no built-in map 'word'; give words or lines, or a function"),
+        (("a.txt", "words", "mean"), br.BuildError, "no built-in reduce 'mean'; give sum, count, min or max, or a function"),
+        (("a.txt", 3, "sum"), br.BuildTypeError, "map = 3 is not usable"),
+        (("a.txt", "words", "sum", 3), br.BuildTypeError, "combine = 3 is not usable"),
+        (("a.txt", "words", "count", operator.add), br.BuildError, "leave combine out"),
+    ],
+)
+def test_what_cannot_be_used_is_told(tmp_path, monkeypatch, arguments, error, told):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a\n")
+    with pytest.raises(error, match=told):
+        br.map_reduce(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"partitions": 0}, br.BuildError, "partitions = 0 is not usable; give 1 to 4,096"),
+        ({"partitions": 5000}, br.BuildError, "partitions = 5000 is not usable"),
+        ({"partitions": 1.5}, br.BuildTypeError, "partitions = 1.5 is not usable; give an integer"),
+        ({"replication": 2}, br.BuildError, "replication = 2 is not usable: each copy"),
+        ({"replication": 0}, br.BuildError, "replication = 0 is not usable; give at least 1"),
+    ],
+)
+@pytest.mark.parametrize("map_", ["words", split_words])
+def test_options_that_cannot_be_used_are_told(tmp_path, map_, options, error, told):
+    with pytest.raises(error, match=told):
+        br.map_reduce(write(tmp_path, "a\n"), map_, "sum", **options)
+
+
+def test_a_missing_file_is_told_by_either_way(tmp_path):
+    for map_ in ("words", split_words):
+        with pytest.raises(OSError, match="missing.txt"):
+            br.map_reduce(tmp_path / "missing.txt", map_, "sum")
+        with pytest.raises(OSError, match="irectory"):
+            br.map_reduce(tmp_path, map_, "sum")
+        pipe = tmp_path / f"{len(str(map_))}.pipe"
+        os.mkfifo(pipe)
+        with pytest.raises(OSError, match="not a plain file but a pipe"):
+            br.map_reduce(pipe, map_, "sum")
