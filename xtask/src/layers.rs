@@ -14,7 +14,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("brambling-machine", &[]),
     ("brambling-program", &["brambling-memory"]),
     ("brambling-protocol", &["brambling-program"]),
-    ("brambling-operators", &["brambling-program"]),
+    (
+        "brambling-operators",
+        &["brambling-program", "brambling-storage"],
+    ),
     ("brambling-exchange", &["brambling-protocol"]),
     // Not "exchange": it spills through a trait of memory, which storage implements.
     ("brambling-storage", &["brambling-protocol"]),
