@@ -14,10 +14,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("brambling-machine", &[]),
     ("brambling-program", &["brambling-memory"]),
     ("brambling-protocol", &["brambling-program"]),
-    (
-        "brambling-operators",
-        &["brambling-program", "brambling-storage"],
-    ),
+    // Their drivers read and write files in blocks.
+    ("brambling-operators", &["brambling-program", "brambling-storage"]),
     ("brambling-exchange", &["brambling-protocol"]),
     // Not "exchange": it spills through a trait of memory, which storage implements.
     ("brambling-storage", &["brambling-protocol"]),

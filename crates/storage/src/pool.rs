@@ -22,7 +22,7 @@ use brambling_memory::mutants;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 
 /// So many requests are with the system at once. One would leave a disk idle between requests and let a reading wait behind a
@@ -127,6 +127,11 @@ impl FilePool {
     /// When the system gives none.
     pub fn start() -> std::io::Result<FilePool> {
         FilePool::of(THREADS, QUEUED_MAX)
+    }
+
+    /// Starts so many threads.
+    pub(crate) fn with_threads(threads: usize) -> std::io::Result<FilePool> {
+        FilePool::of(threads, QUEUED_MAX)
     }
 
     fn of(threads: usize, queued_max: usize) -> std::io::Result<FilePool> {
@@ -329,6 +334,21 @@ impl<T> Ticket<T> {
                 None
             }
         }
+    }
+
+    /// The request's end, once; before that the waker takes the place of the one that is woken then.
+    /// When its end was taken before, that it was cancelled.
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, FileError>> {
+        let mut state = lock(&self.slot.state);
+        if let State::Queued(kept) | State::Running(kept) = &mut *state {
+            let same = kept.will_wake(waker);
+            let before = (!same).then(|| std::mem::replace(kept, waker.clone()));
+            drop(state);
+            drop(before);
+            return Poll::Pending;
+        }
+        drop(state);
+        Poll::Ready(self.take().unwrap_or_else(|| Err(self.cancelled())))
     }
 
     /// Waits for the end.

@@ -32,6 +32,28 @@ pub enum FileError {
         /// How long it is.
         found_bytes: u64,
     },
+    /// It had more bytes when it was opened.
+    #[error(
+        "{} has become shorter while it was read: it has {found_bytes} bytes where {known_bytes} were; \
+         let nobody write to it meanwhile, and begin again", .path.display()
+    )]
+    Shrunk {
+        /// The file.
+        path: PathBuf,
+        /// So many bytes it had at least.
+        known_bytes: u64,
+        /// So many it has.
+        found_bytes: u64,
+    },
+    /// It is something without ranges.
+    #[error(
+        "{} is not a plain file but a pipe, a device or a socket, of which no ranges can be read or \
+         written; name a file", .path.display()
+    )]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
     /// It was not begun.
     #[error("{what} was cancelled")]
     Cancelled {
@@ -50,12 +72,34 @@ pub enum FileError {
 }
 
 impl FileError {
-    fn of(what: String, error: &io::Error) -> FileError {
+    pub(crate) fn of(what: String, error: &io::Error) -> FileError {
         FileError::Failed {
             what,
-            why: error.to_string(),
+            why: format!("{error}{}", way_out(error)),
             kind: error.kind(),
         }
+    }
+}
+
+/// What somebody can do who reads of an error, as the end of its sentence.
+fn way_out(error: &io::Error) -> &'static str {
+    if let Some(libc::EIO) = error.raw_os_error() {
+        return "; the system's log (`dmesg`) tells what its disk or its connection says";
+    }
+    match error.kind() {
+        io::ErrorKind::StorageFull => "; make room on that disk, or name a place on another one",
+        io::ErrorKind::QuotaExceeded => {
+            "; delete something there, have the quota raised, or name a place on another disk"
+        }
+        io::ErrorKind::PermissionDenied => "; ask for the right, or name another place",
+        io::ErrorKind::ReadOnlyFilesystem => "; name a place on a disk that can be written",
+        io::ErrorKind::NotFound => "; is the name right, with each directory in it?",
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        io::ErrorKind::NotADirectory => "; is each part of the name but the last a directory?",
+        io::ErrorKind::AlreadyExists => "; delete it, or name another one",
+        io::ErrorKind::FileTooLarge => "; its file system, or `ulimit -f`, has no larger ones",
+        _ if error.raw_os_error() == Some(libc::EMFILE) => "; too many are open: raise `ulimit -n`",
+        _ => "",
     }
 }
 

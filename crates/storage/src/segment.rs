@@ -1,9 +1,10 @@
 //! A file that nobody else sees: it has no name, so it is gone with whoever holds it.
 
+use crate::hidden::nameless;
 use brambling_memory::held;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,42 +92,10 @@ impl Drop for Segment {
     }
 }
 
-/// A file without a name.
-fn nameless(directory: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    let made = options
-        .clone()
-        .custom_flags(libc::O_TMPFILE)
-        .open(directory);
-    match made {
-        Err(error) if is_unsupported(&error) => named_for_a_moment(&mut options, directory),
-        made => made,
-    }
-}
-
-fn is_unsupported(error: &io::Error) -> bool {
-    // Old kernels take it for the directory, which cannot be written.
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
-    )
-}
-
-/// Where the file system has none: one whose name is taken away at once.
-fn named_for_a_moment(options: &mut OpenOptions, directory: &Path) -> io::Result<File> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!(".brambling-spill-{}-{count}", std::process::id());
-    let path = directory.join(name);
-    let file = options.create_new(true).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
 
     /// What could not be written takes no room, unless others took some behind it.
     #[test]
@@ -150,20 +119,5 @@ mod tests {
         assert_eq!((first, second, segment.filled_bytes()), (0, 5, 11));
         drop(segment);
         assert_eq!(all_bytes.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn where_every_file_has_a_name_it_is_taken_away() {
-        let name = format!("brambling-segment-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).unwrap();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let file = named_for_a_moment(&mut options, &directory).unwrap();
-        file.write_all_at(b"bytes", 3).unwrap();
-        let mut read = [0; 5];
-        file.read_exact_at(&mut read, 3).unwrap();
-        assert_eq!(&read, b"bytes");
-        std::fs::remove_dir(&directory).expect("nothing is left there");
     }
 }

@@ -112,6 +112,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "calls kernels as the executor does, from the oracle's own copies",
     ),
     (
+        "crates/storage/src/cached.rs",
+        "asks the system which pages of a file it has, which only libc can",
+    ),
+    (
         "crates/worker/src/assembly.rs",
         "several readers write into one value, each its own part",
     ),

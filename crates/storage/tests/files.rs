@@ -1,0 +1,107 @@
+//! Scans and writers against files that std reads and writes, on a disk and in memory.
+//!
+//! Catches lost, doubled, misplaced and damaged bytes, at every position within a page. Says nothing
+//! about speed, nor about bytes that a disk loses with its power.
+
+mod support;
+
+use brambling_storage::{BlockWriter, InputFile, OutputFile, ReadAhead, read_splits};
+use proptest::prelude::*;
+use std::path::Path;
+use std::sync::Arc;
+use support::{Waiting, directories, is_left, noise, scanned};
+
+/// Reads a range in blocks and compares them with the bytes of the file.
+fn check_scan(file: &Arc<InputFile>, all: &[u8], range: std::ops::Range<u64>, ahead: ReadAhead) {
+    let blocks = scanned(file, range.clone(), ahead).unwrap();
+    let expected = &all[range.start as usize..range.end as usize];
+    let lengths: Vec<usize> = blocks.iter().map(Vec::len).collect();
+    let expected_lengths: Vec<usize> = expected
+        .chunks(ahead.block_bytes)
+        .map(<[u8]>::len)
+        .collect();
+    assert_eq!(lengths, expected_lengths, "{range:?} {ahead:?}");
+    assert!(blocks.concat() == expected, "{range:?} {ahead:?}");
+}
+
+/// Has a file's pages out of the cache, so that it is read past it.
+fn cool(path: &Path) {
+    let file = std::fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_scan_gives_the_files_bytes(
+        seed: u64, bytes in 1_usize..1_500_000, from in 0.0..1.0_f64, to in 0.0..1.0_f64,
+        block_bytes in prop_oneof![1_000_usize..5_000, 60_000_usize..400_000, Just(131_072)],
+        blocks in 1_usize..6, is_cold: bool,
+    ) {
+        let all = noise(seed, bytes);
+        for directory in directories() {
+            let path = directory.path().join("input");
+            std::fs::write(&path, &all).unwrap();
+            if is_cold { cool(&path); }
+            let file = InputFile::open(&path).unwrap();
+            let at = |part: f64| (part * bytes as f64) as u64;
+            let range = at(from.min(to))..at(from.max(to));
+            check_scan(&file, &all, range, ReadAhead { block_bytes, blocks });
+            check_scan(&file, &all, 0..bytes as u64, ReadAhead { block_bytes, blocks });
+        }
+    }
+
+    /// Several writers on several threads fill one file, each the ranges that fall to it, so that they share pages.
+    #[test]
+    fn writers_put_bytes_where_they_belong(
+        seed: u64, bytes in 1_usize..1_500_000, cut in 3_000_usize..300_000, depth in 1_usize..5,
+        writers in 1_usize..4, in_phase: bool, takes_room: bool,
+    ) {
+        let all = noise(seed, bytes);
+        for directory in directories() {
+            let path = directory.path().join("output");
+            let output = OutputFile::create(&path, takes_room.then_some(bytes as u64)).unwrap();
+            std::thread::scope(|scope| for own in 0..writers {
+                let (output, all) = (&output, &all);
+                scope.spawn(move || {
+                    let mut writer = BlockWriter::new(output, depth);
+                    let mut waiting = Waiting::default();
+                    for (number, piece) in all.chunks(cut).enumerate() {
+                        if number % writers != own { continue; }
+                        let at = (number * cut) as u64;
+                        waiting.until(|waker| writer.poll_room(waker)).unwrap();
+                        let mut block = if in_phase {
+                            writer.take_block_at(at, piece.len())
+                        } else {
+                            writer.take_block(piece.len())
+                        };
+                        block.extend_from_slice(piece);
+                        writer.write(at, block);
+                    }
+                    waiting.until(|waker| writer.poll_written(waker)).unwrap();
+                });
+            });
+            assert!(!path.exists(), "it has a name before it is whole");
+            let whole = output.as_input().unwrap();
+            check_scan(&whole, &all, 0..bytes as u64, ReadAhead { block_bytes: 100_000, blocks: 2 });
+            output.publish().unwrap();
+            output.publish().unwrap();
+            assert!(std::fs::read(&path).unwrap() == all);
+            assert_eq!(is_left(directory.path()), ["output"]);
+        }
+    }
+
+    #[test]
+    fn splits_cover_a_file_once(bytes in 0_u64..100_000, unit in 1_u64..300, split_bytes in 0_u64..9_000) {
+        let splits = read_splits(bytes, unit, split_bytes);
+        let mut end = 0;
+        for split in &splits {
+            prop_assert!(split.start == end && split.start % unit == 0 && split.end > split.start);
+            prop_assert!(split.end - split.start <= split_bytes.max(unit));
+            end = split.end;
+        }
+        prop_assert_eq!(end, bytes);
+    }
+}
