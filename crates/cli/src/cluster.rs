@@ -41,6 +41,11 @@ impl Where {
         Rendezvous::find(self.controller.as_deref(), token.as_deref(), tls.as_deref())
     }
 
+    /// Whether the user names one.
+    pub(crate) fn is_given(&self) -> bool {
+        self.controller.is_some()
+    }
+
     pub(crate) fn token_file(&self) -> Option<&Path> {
         self.token.token_file.as_deref()
     }

@@ -22,6 +22,7 @@
 pub mod cluster;
 mod error;
 pub mod graph;
+pub mod grep;
 mod interrupt;
 mod ledger;
 pub mod ml;

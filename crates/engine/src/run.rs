@@ -196,6 +196,14 @@ impl RunOptions {
         taken.ok_or(returned)
     }
 
+    /// The cluster that it runs on, if it does.
+    pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
+        match &self.place {
+            RunsOn::On { cluster, .. } => Some(cluster),
+            _ => None,
+        }
+    }
+
     /// The settings, every source consulted.
     ///
     /// # Errors

@@ -104,19 +104,19 @@ fn behind_the_head(text: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
     fn parts_and_blocks_do_not_change_what_is_found(
         text in "[ab\n]{0,200}",
-        pattern in "[ab]{0,3}|^a|b$|^$|a+b|(a|bb)",
+        pattern in prop::sample::select(&["", "a", "ba", "abb", "^a", "b$", "^$", "a+b", "(a|bb)", "^(ab)*$", "A"][..]),
         (part, block) in (1usize..60, 1usize..40),
         (before, after) in (0usize..4, 0usize..4),
         (invert, ignore_case) in any::<(bool, bool)>(),
         count_max in prop::option::of(1u64..4),
         far in any::<bool>(),
     ) {
-        let mut query = query(&pattern);
+        let mut query = query(pattern);
         (query.before, query.after) = (before, after);
         (query.invert, query.ignore_case) = (invert, ignore_case);
         query.count_max = count_max;
@@ -138,7 +138,7 @@ fn parts_of_a_byte_behind_the_head() {
     let mut query = query("x[0-9]");
     (query.before, query.after) = (1, 2);
     let expected = oracle(&query, &text).0;
-    assert_eq!(expected.len(), 8);
+    assert_eq!(expected.len(), 7);
     for block in [1, 2, 3, 7] {
         check(&query, &text, 1, block);
     }

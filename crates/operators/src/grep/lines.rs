@@ -7,9 +7,8 @@
 //! For context, the first and last lines of each block that is searched are kept as well: whoever puts parts together
 //! ([`super::stitch`]) then finds every line that it may want, and drops the rest.
 
-use crate::grep::query::{GrepQuery, PatternError, WantedOfLines};
+use crate::grep::query::{GrepQuery, LineMatcher, PatternError, WantedOfLines};
 use brambling_program::payload;
-use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use memchr::{memchr, memchr_iter, memrchr};
 use serde::{Deserialize, Serialize};
@@ -80,7 +79,7 @@ impl PartFound {
 
 /// What searches blocks: made once a lane, used for every part.
 pub struct LineSearch {
-    matcher: RegexMatcher,
+    matcher: LineMatcher,
     searcher: Searcher,
     query: GrepQuery,
 }
@@ -301,10 +300,11 @@ impl PartSearch {
         };
         let searched = with
             .searcher
-            .search_slice(&with.matcher, lines, &mut taking);
+            .search_slice(&with.matcher.0, lines, &mut taking);
         searched.expect("a slice needs no I/O, and the sink refuses nothing");
         self.is_done |= taking.is_enough;
-        if query.tells_lines() && !self.is_done {
+        if query.tells_lines() {
+            // Also of a block that ends the search: lines before its end may follow a line of an earlier one.
             self.add_edges(query, first, lines, begins);
         }
         if query.numbers {

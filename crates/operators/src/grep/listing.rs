@@ -41,6 +41,8 @@ pub struct ListedFile {
     /// Its length, unless it is read from its beginning to its end to find out: a pipe, the standard input, and files of
     /// the system's that say they are empty.
     pub bytes: Option<u64>,
+    /// Whether it is a regular file.
+    pub is_regular: bool,
     /// Why it cannot be searched.
     pub trouble: Option<String>,
 }
@@ -72,8 +74,8 @@ impl ListedFile {
     fn trouble(path: &[u8], why: String) -> ListedFile {
         ListedFile {
             path: path.to_vec(),
-            bytes: None,
             trouble: Some(why),
+            ..ListedFile::default()
         }
     }
 }
@@ -160,6 +162,7 @@ impl GrepPaths {
             files.push(ListedFile {
                 path: path.to_vec(),
                 bytes: bytes.filter(|bytes| *bytes > 0),
+                is_regular: about.is_file(),
                 trouble: None,
             });
         }
@@ -185,6 +188,7 @@ impl GrepPaths {
                 Ok(about) => ListedFile {
                     path: path.to_vec(),
                     bytes: Some(about.len()).filter(|bytes| *bytes > 0),
+                    is_regular: true,
                     trouble: None,
                 },
                 Err(error) => ListedFile::trouble(path, walk_trouble(&error)),

@@ -3,8 +3,10 @@
 //! This module owns the patterns, what is to be found of the lines that match, and the refusal of patterns that are none.
 //! The command makes queries, lanes and printers make matchers of them. It searches nothing.
 
+use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// What is to be known of the lines that are selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +59,23 @@ pub struct PatternError {
     pub why: String,
 }
 
+/// Finds matches of a query's patterns.
+pub struct LineMatcher(pub(crate) RegexMatcher);
+
+impl LineMatcher {
+    /// Where the matches in a line are, in order. Its newline is no part of any.
+    pub fn matches_in(&self, line: &[u8]) -> Vec<Range<usize>> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let mut all = Vec::new();
+        let found = self.0.find_iter(line, |found| {
+            all.push(found.start()..found.end());
+            true
+        });
+        found.expect("a matcher that is made finds without errors");
+        all
+    }
+}
+
 impl GrepQuery {
     /// Adds patterns: one a line of `text`, as POSIX has it.
     pub fn add_patterns(&mut self, text: &str) {
@@ -67,7 +86,7 @@ impl GrepQuery {
     ///
     /// # Errors
     /// A pattern that is none, or that is too large.
-    pub fn matcher(&self) -> Result<RegexMatcher, PatternError> {
+    pub fn matcher(&self) -> Result<LineMatcher, PatternError> {
         RegexMatcherBuilder::new()
             .multi_line(true)
             .case_insensitive(self.ignore_case)
@@ -76,6 +95,7 @@ impl GrepQuery {
             .whole_line(self.whole_line)
             .line_terminator(Some(b'\n'))
             .build_many(&self.patterns)
+            .map(LineMatcher)
             .map_err(|error| PatternError {
                 why: error.to_string(),
             })
