@@ -74,6 +74,8 @@ mod pages {
     struct ComingFrom;
     #[doc = include_str!("../../../docs/algorithms.md")]
     struct Algorithms;
+    #[doc = include_str!("../../../docs/grep.md")]
+    struct Grep;
     #[doc = include_str!("../../../docs/cluster.md")]
     struct Cluster;
 }
