@@ -43,7 +43,7 @@ pub(crate) struct GrepArguments {
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
     /// The pattern, unless -e or -f gives some, and files. Without files the standard input is searched, with -r this directory
-    #[arg(value_name = "PATTERN] [PATH")]
+    #[arg(value_name = "PATTERN|PATH")]
     words: Vec<OsString>,
     /// A pattern; may be given several times
     #[arg(short = 'e', long, value_name = "PATTERN", allow_hyphen_values = true)]

@@ -9,7 +9,9 @@ use crate::grep::lines::{LineSearch, PartFound, PartSearch};
 use crate::grep::listing::GrepPaths;
 use crate::grep::query::GrepQuery;
 use crate::grep::units::{GrepPart, LaneUnits};
-use brambling_program::{Context, Dataset, KernelError, Program, Progress, Streams, payload};
+use brambling_program::{
+    Context, Dataset, KernelError, Program, Progress, Reservation, Streams, payload,
+};
 use brambling_storage::{FileError, InputFile, ReadAhead, Scan};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -126,7 +128,11 @@ pub struct Lane {
     reading: Option<Reading>,
     /// Short parts are read to it.
     buffer: Vec<u8>,
-    has_begun: bool,
+    /// The memory of its blocks and of what it has found, from its first call on.
+    room: Option<Reservation>,
+    /// That of a line longer than a block, by doubling.
+    line_room: Vec<Reservation>,
+    line_bytes: usize,
 }
 
 impl Lane {
@@ -142,20 +148,27 @@ impl Lane {
             part: 0,
             reading: None,
             buffer: Vec::new(),
-            has_begun: false,
+            room: None,
+            line_room: Vec::new(),
+            line_bytes: 0,
         }
     }
 
     /// Goes on, by about a block.
     ///
     /// # Errors
-    /// The outlet's.
+    /// The outlet's; when the job has no memory for a few blocks.
     pub fn go_on(
         &mut self,
         units: &LaneUnits,
         outlet: &mut dyn Outlet,
         context: &mut Context<'_>,
     ) -> Result<Progress, KernelError> {
+        if self.room.is_none() {
+            // Blocks on their way, one that is searched, and what is found in it.
+            let bytes = self.block_bytes * (BLOCKS_AHEAD + 1) + PIECE_BYTES;
+            self.room = Some(context.reserve(bytes as u64)?);
+        }
         let waker = context.completion();
         let Some((number, unit)) = units.units.get(self.unit) else {
             return Ok(Progress::Done);
@@ -192,6 +205,7 @@ impl Lane {
             self.reading = Some(reading);
             return Ok(Progress::Pending);
         }
+        self.reserve_line(&mut reading.search, context);
         let is_done = reading.search.is_done();
         if is_done || reading.search.found().held_bytes() >= PIECE_BYTES {
             outlet.take(*number, reading.search.take())?;
@@ -203,7 +217,24 @@ impl Lane {
         Ok(Progress::More)
     }
 
+    /// Takes memory for a long line, as it grows.
+    fn reserve_line(&mut self, search: &mut PartSearch, context: &Context<'_>) {
+        let bytes = search.line_bytes();
+        if search.is_done() || bytes <= self.line_bytes.max(self.block_bytes) {
+            return;
+        }
+        match context.reserve(bytes as u64) {
+            Ok(room) => {
+                self.line_room.push(room);
+                self.line_bytes += bytes;
+            }
+            Err(error) => search.give_up(format!("a line of more than {bytes} bytes: {error}")),
+        }
+    }
+
     fn next_part(&mut self) {
+        self.line_room.clear();
+        self.line_bytes = 0;
         self.reading = None;
         self.part += 1;
     }
@@ -373,7 +404,8 @@ fn go_on_kept(
     units: &LaneUnits,
     kept: &mut LaneFound,
 ) -> Result<Progress, KernelError> {
-    if !std::mem::replace(&mut lane.has_begun, true) {
+    if lane.room.is_none() {
+        // Its first call: what the dataset has is of no meaning.
         *kept = LaneFound::default();
     }
     let bytes_max = parameters.kept_bytes_max;
