@@ -15,7 +15,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("brambling-program", &["brambling-memory"]),
     ("brambling-protocol", &["brambling-program"]),
     // Their drivers read and write files in blocks.
-    ("brambling-operators", &["brambling-program", "brambling-storage"]),
+    (
+        "brambling-operators",
+        &["brambling-program", "brambling-storage"],
+    ),
     ("brambling-exchange", &["brambling-protocol"]),
     // Not "exchange": it spills through a trait of memory, which storage implements.
     ("brambling-storage", &["brambling-protocol"]),

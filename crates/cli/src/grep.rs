@@ -11,7 +11,9 @@ mod print;
 pub(crate) use options::{GrepArguments, HELP};
 
 use crate::{Host, INTERRUPTED, Streams};
-use brambling::grep::{FileStitch, Grep, GrepError, GrepLine, GrepListener, GrepSummary, ListedFile};
+use brambling::grep::{
+    FileStitch, Grep, GrepError, GrepLine, GrepListener, GrepSummary, ListedFile,
+};
 use brambling::machine::Profile;
 use brambling::{Error, Failure, RunOptions};
 use std::io::{BufWriter, ErrorKind, Write};

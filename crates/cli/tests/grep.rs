@@ -60,7 +60,13 @@ fn theirs(args: &[String]) -> Option<Said> {
         let own = ["--part-bytes", "--block-bytes", "--threads"];
         !own.iter().any(|own| arg.starts_with(own))
     });
-    let said = Command::new("grep").arg("-E").args(args).env("LC_ALL", "C").stdin(Stdio::null()).output().ok()?;
+    let said = Command::new("grep")
+        .arg("-E")
+        .args(args)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let err = text(&said.stderr).replace("grep: ", "brambling grep: ");
     Some((said.status.code()? as u8, text(&said.stdout), err))
@@ -108,7 +114,10 @@ impl Drop for Folder {
 
 fn words(options: &str, files: &[&str]) -> Vec<String> {
     let words = options.split(' ').filter(|it| !it.is_empty());
-    words.map(str::to_owned).chain(files.iter().map(|it| (*it).to_owned())).collect()
+    words
+        .map(str::to_owned)
+        .chain(files.iter().map(|it| (*it).to_owned()))
+        .collect()
 }
 
 fn check(options: &str, files: &[&str]) {
@@ -122,7 +131,9 @@ fn check(options: &str, files: &[&str]) {
 fn text(seed: u64, lines: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let mut text = Vec::new();
@@ -269,7 +280,9 @@ fn files_that_cannot_be_read_are_told_and_the_others_searched() {
     let file = folder.file("file", b"match\n");
     let other = folder.file("other", b"nothing\n");
     let missing = format!("{}/missing", folder.path());
-    for flags in ["match", "-c match", "-q match", "-l match", "-s match", "-L match", "none", "-q none"] {
+    for flags in [
+        "match", "-c match", "-q match", "-l match", "-s match", "-L match", "none", "-q none",
+    ] {
         check(flags, &[&missing, &file]);
         check(flags, &[&other, &missing]);
     }
@@ -300,13 +313,20 @@ fn binary_files_match_without_their_lines() {
     let folder = Folder::new();
     let binary = folder.file("binary", b"\0 match\nmatch\n");
     let text = folder.file("text", b"match\n");
-    for flags in ["match", "-n match", "nothing", "-l match", "-a match", "-q match", "-o match"] {
+    for flags in [
+        "match", "-n match", "nothing", "-l match", "-a match", "-q match", "-o match",
+    ] {
         check(flags, &[&binary, &text]);
     }
 }
 
 fn gz(bytes: &[u8]) -> Vec<u8> {
-    let mut child = Command::new("gzip").arg("-c").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new("gzip")
+        .arg("-c")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let bytes = bytes.to_vec();
     let writer = std::thread::spawn(move || stdin.write_all(&bytes).unwrap());
@@ -326,10 +346,18 @@ fn compressed_files_are_searched_as_what_they_decompress_to() {
     let expected = folder.file("expected", &expected);
     for flags in ["-n error", "-c error", "-C2 gamma_err", "-m1 error"] {
         let of_plain = ours(&words(&format!("-h {flags}"), &[&expected]));
-        assert_eq!(ours(&words(&format!("-h {flags}"), &[&whole])), of_plain, "{flags}");
+        assert_eq!(
+            ours(&words(&format!("-h {flags}"), &[&whole])),
+            of_plain,
+            "{flags}"
+        );
     }
     let zst = zstd::encode_all(&plain[..], 3).unwrap();
-    let zst = [zst, zstd::encode_all(&b"a last error line\n"[..], 3).unwrap()].concat();
+    let zst = [
+        zst,
+        zstd::encode_all(&b"a last error line\n"[..], 3).unwrap(),
+    ]
+    .concat();
     let zst = folder.file("whole.zst", &zst);
     let of_plain = ours(&words("-hn error", &[&expected]));
     assert_eq!(ours(&words("-hn error", &[&zst])), of_plain);
@@ -342,7 +370,10 @@ fn compressed_files_are_searched_as_what_they_decompress_to() {
         let file = folder.file(name, bytes);
         let (code, _, err) = ours(&words("-c zip|std", &[&file]));
         assert_eq!(code, 2, "{name}");
-        assert!(err.contains(name) && err.contains("--no-decompress"), "{err}");
+        assert!(
+            err.contains(name) && err.contains("--no-decompress"),
+            "{err}"
+        );
     }
     let raw = format!("{}/not.gz", folder.path());
     let (code, out, _) = ours(&words("--no-decompress -c gzip", &[&raw]));
@@ -355,15 +386,30 @@ fn json_has_a_message_for_each_line() {
     let file = folder.file("file", b"one\ntwo match match\nthree\n");
     let (code, out, _) = ours(&words("--json -A1 match", &[&file]));
     assert_eq!(code, 0);
-    let messages: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let kinds: Vec<_> = messages.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    let messages: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<_> = messages
+        .iter()
+        .map(|it| it["type"].as_str().unwrap())
+        .collect();
     assert_eq!(kinds, ["begin", "match", "context", "end", "summary"]);
     let found = &messages[1]["data"];
     assert_eq!(found["path"]["text"], file.as_str());
     assert_eq!(found["lines"]["text"], "two match match\n");
-    assert_eq!((&found["line_number"], &found["absolute_offset"]), (&2.into(), &4.into()));
+    assert_eq!(
+        (&found["line_number"], &found["absolute_offset"]),
+        (&2.into(), &4.into())
+    );
     assert_eq!(found["submatches"][1]["match"]["text"], "match");
-    assert_eq!((&found["submatches"][1]["start"], &found["submatches"][1]["end"]), (&10.into(), &15.into()));
+    assert_eq!(
+        (
+            &found["submatches"][1]["start"],
+            &found["submatches"][1]["end"]
+        ),
+        (&10.into(), &15.into())
+    );
     assert_eq!(messages[4]["data"]["stats"]["bytes_searched"], 26);
 }
 
@@ -378,7 +424,11 @@ fn wrong_words_are_refused_with_exit_code_2() {
         ("-f /nowhere/at/all", "/nowhere/at/all"),
         ("--no-such-option x", "--no-such-option"),
     ] {
-        let files = if options.is_empty() { &[][..] } else { &[&file[..]] };
+        let files = if options.is_empty() {
+            &[][..]
+        } else {
+            &[&file[..]]
+        };
         let (code, out, err) = ours(&words(options, files));
         assert_eq!((code, out.as_str()), (2, ""), "{options}");
         assert!(err.contains(part), "{options}: {err}");
@@ -407,7 +457,13 @@ fn a_search_ends_early_when_nobody_reads_or_wants_it() {
     let mut host = NoHost {
         is_interrupted: false,
     };
-    assert_eq!(main_to(args(), &mut host, &mut Closed(0), &mut Vec::new()), 141);
+    assert_eq!(
+        main_to(args(), &mut host, &mut Closed(0), &mut Vec::new()),
+        141
+    );
     host.is_interrupted = true;
-    assert_eq!(main_to(args(), &mut host, &mut Vec::new(), &mut Vec::new()), 130);
+    assert_eq!(
+        main_to(args(), &mut host, &mut Vec::new(), &mut Vec::new()),
+        130
+    );
 }

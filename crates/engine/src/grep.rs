@@ -21,7 +21,7 @@ pub use brambling_operators::grep::stitch::{FileStitch, GrepLine};
 pub use brambling_operators::grep::units::UNIT_BYTES;
 use brambling_operators::grep::units::{self, GrepUnit};
 use brambling_program::Program;
-use collector::{Collector, HELD_BYTES, Taken};
+use collector::{Collector, HELD_BYTES, NextFound};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -264,9 +264,12 @@ fn search_here(
     let collector = Collector::new(telling.listing.files.len(), ahead, held_bytes);
     let mut p = Program::new("grep");
     let outlet = collector.clone();
-    lane::search_to(&mut p, parameters(what, lanes), lanes_of(units, lanes), move || {
-        Box::new(outlet.clone())
-    });
+    lane::search_to(
+        &mut p,
+        parameters(what, lanes),
+        lanes_of(units, lanes),
+        move || Box::new(outlet.clone()),
+    );
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // However this ends: no lane waits for a driver that is gone.
@@ -283,11 +286,11 @@ fn search_here(
                     return joined(job.join());
                 }
                 match taken {
-                    Taken::Piece(found) => telling.piece(&found, Some(&collector)),
-                    Taken::Done => break,
+                    NextFound::Piece(found) => telling.piece(&found, Some(&collector)),
+                    NextFound::Done => break,
                     // It has failed: it ends well only when all units are done.
-                    Taken::Nothing if job.is_finished() => return joined(job.join()),
-                    Taken::Nothing => {}
+                    NextFound::Nothing if job.is_finished() => return joined(job.join()),
+                    NextFound::Nothing => {}
                 }
             }
             if let Some(file) = unit.own {
@@ -376,7 +379,8 @@ impl<'a> Telling<'a> {
         if self.current.as_ref().map(|it| it.0) != Some(found.file) {
             self.end_file();
             self.current = Some((found.file, FileStitch::default(), 0));
-            self.listener.begin(&self.listing.files[found.file as usize]);
+            self.listener
+                .begin(&self.listing.files[found.file as usize]);
         }
         let (_, stitch, bytes) = self.current.as_mut().expect("just made");
         let file = &self.listing.files[found.file as usize];
@@ -445,7 +449,8 @@ impl<'a> Telling<'a> {
     fn trouble(&mut self, file: u32, why: &str) {
         self.end_file();
         self.summary.troubles += 1;
-        self.listener.trouble(&self.listing.files[file as usize], why);
+        self.listener
+            .trouble(&self.listing.files[file as usize], why);
     }
 
     fn finish(mut self) -> GrepSummary {

@@ -4,12 +4,11 @@
 
 mod support;
 
+use brambling::RunOptions;
 use brambling::cluster::Cluster;
 use brambling::grep::{
-    FileStitch, Grep, GrepLine, GrepListener, GrepPaths, GrepQuery, ListedFile,
-    WantedOfLines, grep,
+    FileStitch, Grep, GrepLine, GrepListener, GrepPaths, GrepQuery, ListedFile, WantedOfLines, grep,
 };
-use brambling::RunOptions;
 use brambling::operators::grep::lane::{self, LaneParameters};
 use brambling::operators::grep::units;
 use brambling::program::Program;
@@ -34,11 +33,13 @@ impl GrepListener for Told {
 
     fn line(&mut self, _: &ListedFile, line: &GrepLine<'_>) {
         let text = String::from_utf8_lossy(line.bytes);
-        self.lines.push(format!("{} {text:?} {}", line.number, line.selected));
+        self.lines
+            .push(format!("{} {text:?} {}", line.number, line.selected));
     }
 
     fn end(&mut self, file: &ListedFile, found: &FileStitch, _: u64) {
-        self.lines.push(format!("end {} {}", name(file), found.selected()));
+        self.lines
+            .push(format!("end {} {}", name(file), found.selected()));
     }
 
     fn trouble(&mut self, file: &ListedFile, why: &str) {
@@ -70,8 +71,14 @@ fn folder(name: &str) -> Folder {
     let folder = Folder::new(name);
     for file in 0..30 {
         // One is large enough for many parts, and some are empty.
-        let lines = if file == 7 { 60_000 } else { file * 17 % 5 * 30 };
-        let text: String = (0..lines).map(|line| format!("{file} line {line}\n")).collect();
+        let lines = if file == 7 {
+            60_000
+        } else {
+            file * 17 % 5 * 30
+        };
+        let text: String = (0..lines)
+            .map(|line| format!("{file} line {line}\n"))
+            .collect();
         std::fs::write(folder.at(&format!("f{file:02}")), text).unwrap();
     }
     folder
@@ -113,9 +120,12 @@ fn expected(folder: &Path) -> Vec<String> {
 fn threads_and_sizes_of_parts_do_not_change_what_is_told() {
     let folder = folder("grep-threads");
     let expected = expected(folder.path());
-    for (threads, unit_bytes, block_bytes) in
-        [(1, 8 << 20, 1 << 20), (2, 1_000, 100), (3, 33_333, 4_096), (4, 500_000, 70_000)]
-    {
+    for (threads, unit_bytes, block_bytes) in [
+        (1, 8 << 20, 1 << 20),
+        (2, 1_000, 100),
+        (3, 33_333, 4_096),
+        (4, 500_000, 70_000),
+    ] {
         let mut what = search(WantedOfLines::Lines);
         what.paths = paths(folder.path());
         (what.unit_bytes, what.block_bytes) = (unit_bytes, block_bytes);
@@ -215,7 +225,11 @@ fn more_than_lanes_keep_ends_the_job() {
         let found = lane::search_kept(&mut p, parameters, lanes);
         match RunOptions::new().threads(2).run(p) {
             Ok(mut outcome) => {
-                let found: usize = outcome.take_all(&found).iter().map(|it| it.found.len()).sum();
+                let found: usize = outcome
+                    .take_all(&found)
+                    .iter()
+                    .map(|it| it.found.len())
+                    .sum();
                 assert!(is_enough && found >= units.len());
             }
             Err(error) => {

@@ -21,7 +21,12 @@ fn query(pattern: &str) -> GrepQuery {
 }
 
 /// Searches a text cut into parts, each pushed in blocks.
-fn search(query: &GrepQuery, text: &[u8], part_bytes: usize, block_bytes: usize) -> (Vec<Told>, FileStitch) {
+fn search(
+    query: &GrepQuery,
+    text: &[u8],
+    part_bytes: usize,
+    block_bytes: usize,
+) -> (Vec<Told>, FileStitch) {
     let mut with = LineSearch::new(query).unwrap();
     let mut stitch = FileStitch::default();
     let mut told = Vec::new();
@@ -56,7 +61,10 @@ fn search(query: &GrepQuery, text: &[u8], part_bytes: usize, block_bytes: usize)
 /// The same, line by line.
 fn oracle(query: &GrepQuery, text: &[u8]) -> (Vec<Told>, u64) {
     let pattern = &query.patterns[0];
-    let regex = RegexBuilder::new(pattern).case_insensitive(query.ignore_case).build().unwrap();
+    let regex = RegexBuilder::new(pattern)
+        .case_insensitive(query.ignore_case)
+        .build()
+        .unwrap();
     let mut offset = 0;
     let mut lines: Vec<Told> = Vec::new();
     for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
@@ -71,7 +79,9 @@ fn oracle(query: &GrepQuery, text: &[u8]) -> (Vec<Told>, u64) {
     // Nothing is told from the first selected line on that is too many.
     let end = all.get(max).copied().unwrap_or(lines.len());
     let near = |at: usize| {
-        selected.iter().any(|of| (at <= *of && of - at <= query.before) || (at >= *of && at - of <= query.after))
+        selected.iter().any(|of| {
+            (at <= *of && of - at <= query.before) || (at >= *of && at - of <= query.after)
+        })
     };
     let told = (0..end).filter(|at| near(*at)).map(|at| lines[at].clone());
     (told.collect(), selected.len() as u64)
@@ -80,10 +90,16 @@ fn oracle(query: &GrepQuery, text: &[u8]) -> (Vec<Told>, u64) {
 fn check(query: &GrepQuery, text: &[u8], part_bytes: usize, block_bytes: usize) {
     let (told, stitch) = search(query, text, part_bytes, block_bytes);
     let (expected, selected) = oracle(query, text);
-    assert_eq!(told, expected, "{query:?} in parts of {part_bytes}, blocks of {block_bytes}");
+    assert_eq!(
+        told, expected,
+        "{query:?} in parts of {part_bytes}, blocks of {block_bytes}"
+    );
     assert_eq!(stitch.selected(), selected);
     for want in [WantedOfLines::Count, WantedOfLines::Any] {
-        let counts = GrepQuery { want, ..query.clone() };
+        let counts = GrepQuery {
+            want,
+            ..query.clone()
+        };
         let (none, stitch) = search(&counts, text, part_bytes, block_bytes);
         assert!(none.is_empty());
         match want {
@@ -153,7 +169,10 @@ fn a_nul_byte_at_the_beginning_makes_all_of_a_file_binary() {
         let (_, stitch) = search(&query("absent"), text, 100, block);
         assert!(!stitch.is_binary_match());
     }
-    let as_text = GrepQuery { text: true, ..query("match") };
+    let as_text = GrepQuery {
+        text: true,
+        ..query("match")
+    };
     assert_eq!(search(&as_text, text, 100, 3).0.len(), 2);
 }
 
@@ -186,6 +205,9 @@ fn a_pattern_that_is_none_is_refused() {
 
 #[test]
 fn what_was_found_tells_its_memory() {
-    let found = PartFound { text: Vec::with_capacity(100), ..PartFound::default() };
+    let found = PartFound {
+        text: Vec::with_capacity(100),
+        ..PartFound::default()
+    };
     assert!(found.held_bytes() >= 100 && found.is_empty());
 }

@@ -5,7 +5,7 @@
 
 use super::Shows;
 use super::json::JsonLines;
-use super::print::{Printer, Prints};
+use super::print::{PrintChoices, Printer};
 use crate::cluster::Where;
 use brambling::grep::{Grep, GrepPaths, GrepQuery, LineMatcher, WantedOfLines};
 use clap::ValueEnum;
@@ -190,7 +190,10 @@ impl GrepArguments {
             let text = std::fs::read_to_string(file);
             let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
             // No line, no pattern; an empty one is one that matches everything.
-            if let Some(text) = text.strip_suffix('\n').or((!text.is_empty()).then_some(&text)) {
+            if let Some(text) = text
+                .strip_suffix('\n')
+                .or((!text.is_empty()).then_some(&text))
+            {
                 query.add_patterns(text);
             }
         }
@@ -246,7 +249,12 @@ impl GrepArguments {
     }
 
     /// How what is found is shown.
-    pub(super) fn shows(&self, what: &Grep, matcher: LineMatcher, is_terminal: bool) -> Box<dyn Shows> {
+    pub(super) fn shows(
+        &self,
+        what: &Grep,
+        matcher: LineMatcher,
+        is_terminal: bool,
+    ) -> Box<dyn Shows> {
         if self.json {
             let submatches = (!what.query.invert).then_some(matcher);
             return Box::new(JsonLines::new(submatches));
@@ -259,7 +267,7 @@ impl GrepArguments {
         };
         let has_context = [self.after_context, self.before_context, self.context];
         Box::new(Printer::new(
-            Prints {
+            PrintChoices {
                 names,
                 numbers: self.line_number,
                 offsets: self.byte_offset,

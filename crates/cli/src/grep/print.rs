@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io::{Result, Write};
 
 /// What is printed.
-pub(super) struct Prints {
+pub(super) struct PrintChoices {
     pub(super) names: bool,
     pub(super) numbers: bool,
     pub(super) offsets: bool,
@@ -32,7 +32,7 @@ const SEPARATOR: &str = "36";
 const MATCH: &str = "01;31";
 
 pub(super) struct Printer {
-    prints: Prints,
+    prints: PrintChoices,
     matcher: LineMatcher,
     /// Where the line behind the last printed one begins, in the same file.
     next_offset: Option<u64>,
@@ -40,7 +40,7 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    pub(super) fn new(prints: Prints, matcher: LineMatcher) -> Printer {
+    pub(super) fn new(prints: PrintChoices, matcher: LineMatcher) -> Printer {
         Printer {
             prints,
             matcher,
@@ -69,7 +69,13 @@ impl Printer {
     }
 
     /// What stands in front of a line, or of a match in it.
-    fn head(&self, out: &mut dyn Write, file: &ListedFile, line: &GrepLine<'_>, offset: u64) -> Result<()> {
+    fn head(
+        &self,
+        out: &mut dyn Write,
+        file: &ListedFile,
+        line: &GrepLine<'_>,
+        offset: u64,
+    ) -> Result<()> {
         let separator: &[u8] = if line.selected { b":" } else { b"-" };
         if self.prints.names {
             self.colored(out, NAME, &self.name(file))?;
@@ -86,7 +92,12 @@ impl Printer {
         Ok(())
     }
 
-    fn matching(&mut self, out: &mut dyn Write, file: &ListedFile, line: &GrepLine<'_>) -> Result<()> {
+    fn matching(
+        &mut self,
+        out: &mut dyn Write,
+        file: &ListedFile,
+        line: &GrepLine<'_>,
+    ) -> Result<()> {
         if !line.selected || self.prints.inverted {
             return Ok(());
         }

@@ -7,7 +7,7 @@
 //! The unit whose turn it is has room whenever little of it waits. The driver takes of that unit alone, and each time it
 //! has taken something it wakes every lane that waits. So that unit goes on, ends, and the next one has its turn.
 
-use brambling_operators::grep::lane::Outlet;
+use brambling_operators::grep::lane::LaneOutlet;
 use brambling_operators::grep::lines::PartFound;
 use brambling_program::KernelError;
 use std::collections::{BTreeMap, VecDeque};
@@ -52,7 +52,7 @@ struct Waiting {
 }
 
 /// What the driver finds of a unit.
-pub(super) enum Taken {
+pub(super) enum NextFound {
     Piece(Box<PartFound>),
     Done,
     /// Nothing has come for a while.
@@ -79,7 +79,7 @@ impl Collector {
     }
 
     /// The next of the unit whose turn it is; waits for it a while.
-    pub(super) fn take(&self, so_long: Duration) -> Taken {
+    pub(super) fn take(&self, so_long: Duration) -> NextFound {
         let mut collected = self.lock();
         let next = collected.next;
         let lacks = |it: &mut Collected| {
@@ -91,18 +91,18 @@ impl Collector {
             collected = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let Some(unit) = collected.units.get_mut(&next) else {
-            return Taken::Nothing;
+            return NextFound::Nothing;
         };
         if let Some(found) = unit.found.pop_front() {
             let bytes = found.held_bytes();
             unit.bytes -= bytes;
             collected.held_bytes -= bytes;
             self.wake(collected);
-            return Taken::Piece(Box::new(found));
+            return NextFound::Piece(Box::new(found));
         }
         match unit.is_done {
-            true => Taken::Done,
-            false => Taken::Nothing,
+            true => NextFound::Done,
+            false => NextFound::Nothing,
         }
     }
 
@@ -139,7 +139,7 @@ impl Collector {
     }
 }
 
-impl Outlet for Collector {
+impl LaneOutlet for Collector {
     fn poll_room(&mut self, unit: u64, waker: &Waker) -> Poll<bool> {
         let mut collected = self.lock();
         if collected.is_over {
@@ -151,8 +151,7 @@ impl Outlet for Collector {
                 waiting.is_none_or(|it| it.bytes < NEXT_BYTES)
             }
             false => {
-                unit - collected.next < self.0.ahead
-                    && collected.held_bytes < self.0.held_bytes_max
+                unit - collected.next < self.0.ahead && collected.held_bytes < self.0.held_bytes_max
             }
         };
         if has_room {
@@ -222,12 +221,12 @@ mod tests {
         assert!(lane.poll_room(2, &waker).is_pending(), "full");
         assert!(lane.poll_room(0, &waker).is_ready(), "its turn");
         lane.done(0);
-        assert!(matches!(driver.take(Duration::ZERO), Taken::Done));
+        assert!(matches!(driver.take(Duration::ZERO), NextFound::Done));
         driver.advance();
         assert_eq!(wakes.0.load(SeqCst), 2);
-        assert!(matches!(driver.take(Duration::ZERO), Taken::Piece(_)));
+        assert!(matches!(driver.take(Duration::ZERO), NextFound::Piece(_)));
         assert!(lane.poll_room(2, &waker).is_ready());
-        assert!(matches!(driver.take(Duration::ZERO), Taken::Nothing));
+        assert!(matches!(driver.take(Duration::ZERO), NextFound::Nothing));
     }
 
     #[test]

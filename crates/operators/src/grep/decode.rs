@@ -39,14 +39,15 @@ impl Coding {
     ///
     /// # Errors
     /// When the library cannot begin.
-    pub fn decoder(self) -> Result<Option<Decoder>, String> {
+    pub fn decoder(self) -> Result<Option<Decompressor>, String> {
         Ok(match self {
             Coding::Plain => None,
-            Coding::Gz => Some(Decoder::Gz(MultiGzDecoder::new(Vec::new()))),
+            Coding::Gz => Some(Decompressor::Gz(MultiGzDecoder::new(Vec::new()))),
             Coding::Zst => {
                 let decoder = raw::Decoder::new();
-                let decoder = decoder.map_err(|error| format!("cannot be decompressed: {error}"))?;
-                Some(Decoder::Zst {
+                let decoder =
+                    decoder.map_err(|error| format!("cannot be decompressed: {error}"))?;
+                Some(Decompressor::Zst {
                     decoder: Box::new(decoder),
                     buffer: vec![0; BUFFER_BYTES],
                     is_whole: true,
@@ -61,7 +62,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 const STEP_BYTES: usize = 4 << 10;
 
 /// Decompresses a stream.
-pub enum Decoder {
+pub enum Decompressor {
     /// Of gzip.
     Gz(MultiGzDecoder<Vec<u8>>),
     /// Of zstd.
@@ -75,7 +76,7 @@ pub enum Decoder {
     },
 }
 
-impl Decoder {
+impl Decompressor {
     /// Decompresses the next bytes of a file; `each` is given what they come to, until it says no.
     ///
     /// # Errors
@@ -86,7 +87,7 @@ impl Decoder {
         each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), String> {
         match self {
-            Decoder::Gz(decoder) => {
+            Decompressor::Gz(decoder) => {
                 for step in bytes.chunks(STEP_BYTES) {
                     decoder.write_all(step).map_err(|it| broken("gzip", &it))?;
                     let out = decoder.get_mut();
@@ -100,7 +101,7 @@ impl Decoder {
                 }
                 Ok(())
             }
-            Decoder::Zst {
+            Decompressor::Zst {
                 decoder,
                 buffer,
                 is_whole,
@@ -129,7 +130,7 @@ impl Decoder {
     /// When some are missing.
     pub fn finish(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), String> {
         match self {
-            Decoder::Gz(decoder) => {
+            Decompressor::Gz(decoder) => {
                 let ended = decoder.try_finish();
                 let out = decoder.get_mut();
                 if !out.is_empty() {
@@ -138,10 +139,11 @@ impl Decoder {
                 }
                 ended.map_err(|it| broken("gzip", &it))
             }
-            Decoder::Zst { is_whole: true, .. } => Ok(()),
-            Decoder::Zst { .. } => {
-                Err("is no whole zstd file: it ends too early; --no-decompress searches it as it is".to_owned())
-            }
+            Decompressor::Zst { is_whole: true, .. } => Ok(()),
+            Decompressor::Zst { .. } => Err(
+                "is no whole zstd file: it ends too early; --no-decompress searches it as it is"
+                    .to_owned(),
+            ),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The stage that searches: a lane takes its units in order, and reads ahead in each.
 //!
 //! This module owns reading and searching, piece by piece, and what becomes of a file that cannot be read. The programs of
-//! this module run lanes; results go to an [`Outlet`], which is the driver's in the same process and a dataset on a
+//! this module run lanes; results go to an [`LaneOutlet`], which is the driver's in the same process and a dataset on a
 //! cluster. It never waits: a lane without bytes or without room says so, and is called again.
 
-use crate::grep::decode::Decoder;
+use crate::grep::decode::Decompressor;
 use crate::grep::lines::{LineSearch, PartFound, PartSearch};
 use crate::grep::listing::GrepPaths;
 use crate::grep::query::GrepQuery;
@@ -45,7 +45,7 @@ pub struct LaneParameters {
 payload!(LaneParameters);
 
 /// Where results go.
-pub trait Outlet {
+pub trait LaneOutlet {
     /// Whether a unit may be searched now; no when nobody wants more of any. The waker is woken when that may have changed.
     fn poll_room(&mut self, unit: u64, waker: &Waker) -> Poll<bool>;
     /// Whether more of a file is of use.
@@ -75,7 +75,7 @@ struct Keeping<'a> {
     bytes_max: u64,
 }
 
-impl Outlet for Keeping<'_> {
+impl LaneOutlet for Keeping<'_> {
     fn poll_room(&mut self, _: u64, _: &Waker) -> Poll<bool> {
         Poll::Ready(true)
     }
@@ -102,14 +102,14 @@ impl Outlet for Keeping<'_> {
 }
 
 /// A part that is being searched.
-struct Reading {
+struct PartReading {
     search: PartSearch,
     file: Arc<InputFile>,
     bytes: Bytes,
     /// Up to where they are read.
     read_to: u64,
     file_bytes: u64,
-    decoder: Option<Decoder>,
+    decoder: Option<Decompressor>,
 }
 
 /// Where a part's bytes come from.
@@ -120,12 +120,12 @@ enum Bytes {
 }
 
 /// A lane: it searches its units in order.
-pub struct Lane {
+pub struct GrepLane {
     with: LineSearch,
     block_bytes: usize,
     unit: usize,
     part: usize,
-    reading: Option<Reading>,
+    reading: Option<PartReading>,
     /// Short parts are read to it.
     buffer: Vec<u8>,
     /// The memory of its blocks and of what it has found, from its first call on.
@@ -135,13 +135,13 @@ pub struct Lane {
     line_bytes: usize,
 }
 
-impl Lane {
+impl GrepLane {
     /// A lane at its beginning.
     ///
     /// # Panics
     /// If the query's patterns are none: whoever made them has checked them.
-    pub fn new(parameters: &LaneParameters) -> Lane {
-        Lane {
+    pub fn new(parameters: &LaneParameters) -> GrepLane {
+        GrepLane {
             with: LineSearch::new(&parameters.query).expect("the driver has checked the patterns"),
             block_bytes: (parameters.block_bytes.max(1)) as usize,
             unit: 0,
@@ -161,7 +161,7 @@ impl Lane {
     pub fn go_on(
         &mut self,
         units: &LaneUnits,
-        outlet: &mut dyn Outlet,
+        outlet: &mut dyn LaneOutlet,
         context: &mut Context<'_>,
     ) -> Result<Progress, KernelError> {
         if self.room.is_none() {
@@ -240,7 +240,7 @@ impl Lane {
     }
 
     /// Opens a part; else what is to be told of it.
-    fn open(&self, part: &GrepPart) -> Result<Reading, PartFound> {
+    fn open(&self, part: &GrepPart) -> Result<PartReading, PartFound> {
         let is_whole = part.begin == 0 && part.end == part.file_bytes;
         let range = match part.coding.is_compressed() {
             // How long it is when decompressed is not known.
@@ -263,7 +263,7 @@ impl Lane {
             true => Bytes::AtOnce(reads),
             false => Bytes::Scanned(self.scan(&file, reads, self.block_bytes)),
         };
-        Ok(Reading {
+        Ok(PartReading {
             search,
             file,
             bytes,
@@ -284,7 +284,7 @@ impl Lane {
     }
 
     /// Searches the next block; no when it has not come yet.
-    fn push_next(&mut self, reading: &mut Reading, waker: &Waker) -> bool {
+    fn push_next(&mut self, reading: &mut PartReading, waker: &Waker) -> bool {
         let next = match &mut reading.bytes {
             Bytes::Scanned(scan) => match scan.poll(waker) {
                 Poll::Pending => return false,
@@ -319,7 +319,7 @@ impl Lane {
     }
 
     /// All that was asked for has come.
-    fn end(&mut self, reading: &mut Reading) {
+    fn end(&mut self, reading: &mut PartReading) {
         if reading.search.is_done() {
             return;
         }
@@ -330,7 +330,7 @@ impl Lane {
             reading.bytes = Bytes::Scanned(self.scan(&reading.file, rest, REST_BYTES));
             return;
         }
-        let Reading {
+        let PartReading {
             search, decoder, ..
         } = reading;
         let with = &mut self.with;
@@ -347,8 +347,8 @@ impl Lane {
     }
 }
 
-fn push(reading: &mut Reading, with: &mut LineSearch, block: &[u8]) {
-    let Reading {
+fn push(reading: &mut PartReading, with: &mut LineSearch, block: &[u8]) {
+    let PartReading {
         search, decoder, ..
     } = reading;
     let Some(decoder) = decoder else {
@@ -393,13 +393,13 @@ pub fn search_kept(
     found
 }
 
-fn open_kept(parameters: &LaneParameters, _: &mut Context<'_>) -> Lane {
-    Lane::new(parameters)
+fn open_kept(parameters: &LaneParameters, _: &mut Context<'_>) -> GrepLane {
+    GrepLane::new(parameters)
 }
 
 fn go_on_kept(
     parameters: &LaneParameters,
-    lane: &mut Lane,
+    lane: &mut GrepLane,
     streams: &mut Streams<'_, '_>,
     units: &LaneUnits,
     kept: &mut LaneFound,
@@ -414,18 +414,14 @@ fn go_on_kept(
 }
 
 /// The search as a stage whose results leave it while it runs: for one process.
-pub fn search_to<O>(
-    p: &mut Program,
-    parameters: LaneParameters,
-    lanes: Vec<LaneUnits>,
-    outlet: O,
-) where
-    O: Fn() -> Box<dyn Outlet> + Send + Sync + 'static,
+pub fn search_to<O>(p: &mut Program, parameters: LaneParameters, lanes: Vec<LaneUnits>, outlet: O)
+where
+    O: Fn() -> Box<dyn LaneOutlet> + Send + Sync + 'static,
 {
     let units = lane_units(p, lanes);
     p.stream("search").read(&units).run(
-        move |_: &mut Context<'_>| Lane::new(&parameters),
-        move |lane: &mut Lane, streams: &mut Streams<'_, '_>, units: &LaneUnits| {
+        move |_: &mut Context<'_>| GrepLane::new(&parameters),
+        move |lane: &mut GrepLane, streams: &mut Streams<'_, '_>, units: &LaneUnits| {
             lane.go_on(units, &mut *outlet(), streams.context())
         },
     );

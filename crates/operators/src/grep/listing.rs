@@ -57,7 +57,9 @@ payload!(GrepListing);
 
 /// A glob that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the glob {glob:?} cannot be used: {why}; a `*` stands for any text, and `\\` makes what follows plain")]
+#[error(
+    "the glob {glob:?} cannot be used: {why}; a `*` stands for any text, and `\\` makes what follows plain"
+)]
 pub struct GlobError {
     /// The glob.
     pub glob: String,

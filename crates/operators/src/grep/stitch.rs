@@ -116,11 +116,21 @@ impl FileStitch {
                 let (number, offset) = (line.number, line.offset);
                 let bytes = &bytes[..];
                 let selected = false;
-                tell(&GrepLine { number, offset, bytes, selected });
+                tell(&GrepLine {
+                    number,
+                    offset,
+                    bytes,
+                    selected,
+                });
             }
             let (number, offset) = shown(line, self.lines);
             let selected = true;
-            tell(&GrepLine { number, offset, bytes, selected });
+            tell(&GrepLine {
+                number,
+                offset,
+                bytes,
+                selected,
+            });
             self.after = query.after;
         } else if is_binary {
             self.after = 0;
@@ -128,13 +138,19 @@ impl FileStitch {
             self.after -= 1;
             let (number, offset) = shown(line, self.lines);
             let selected = false;
-            tell(&GrepLine { number, offset, bytes, selected });
+            tell(&GrepLine {
+                number,
+                offset,
+                bytes,
+                selected,
+            });
         } else if query.before > 0 {
             if self.before.len() == query.before {
                 self.before.pop_front();
             }
             let (number, _) = shown(line, self.lines);
-            self.before.push_back((FoundLine { number, ..*line }, bytes.to_vec()));
+            self.before
+                .push_back((FoundLine { number, ..*line }, bytes.to_vec()));
         }
         let is_last = self.selected == query.count_max.unwrap_or(u64::MAX);
         self.is_enough = is_last && self.after == 0;

@@ -121,9 +121,7 @@ pub fn of_lane(units: &[GrepUnit], lane: u32, lanes: u32) -> LaneUnits {
     let units = (0..).zip(units).skip(lane as usize);
     let units = units.step_by(lanes as usize);
     LaneUnits {
-        units: units
-            .map(|(number, unit)| (number, unit.clone()))
-            .collect(),
+        units: units.map(|(number, unit)| (number, unit.clone())).collect(),
     }
 }
 
