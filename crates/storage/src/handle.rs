@@ -67,14 +67,14 @@ impl FileHandle {
         made.as_ref()
     }
 
-    /// Reads a range into a block that has room for the pages in which it lies.
+    /// Reads a range into a block that has room for the pages in which it lies; whether the file has it.
     pub(crate) fn read(
         &self,
         at: u64,
         bytes: usize,
         block: &mut Block,
         counters: &FileCounters,
-    ) -> Result<(), FileError> {
+    ) -> Result<bool, FileError> {
         held::forbid("a file is read");
         let phase = at % PAGE as u64;
         let start = at - phase;
@@ -88,7 +88,7 @@ impl FileHandle {
                 .file
                 .read_at(&mut block.spare()[got..bytes], at + got as u64)
             {
-                Ok(0) => return Err(self.shrunk(at + bytes as u64)),
+                Ok(0) => return Ok(false),
                 Ok(more) => got += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.failed("reading", at, bytes, &error)),
@@ -96,7 +96,7 @@ impl FileHandle {
         }
         block.set_len(bytes);
         counters.add_read(bytes, direct_bytes);
-        Ok(())
+        Ok(true)
     }
 
     /// Reads what it can of the pages past the cache; how many bytes that are.
@@ -183,14 +183,5 @@ impl FileHandle {
         let path = self.path.display();
         let what = format!("{doing} {bytes} bytes of {path} from byte {at} on");
         FileError::of(what, error)
-    }
-
-    pub(crate) fn shrunk(&self, known_bytes: u64) -> FileError {
-        let found = self.file.metadata();
-        FileError::Shrunk {
-            path: self.path.clone(),
-            known_bytes,
-            found_bytes: found.map_or(0, |found| found.len()),
-        }
     }
 }

@@ -110,7 +110,7 @@ impl InputFile {
         match self.handle.file().read_exact_at(into, at) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                Err(self.handle.shrunk(at + into.len() as u64))
+                Err(self.shrunk(at + into.len() as u64))
             }
             Err(error) => Err(self.handle.failed("reading", at, into.len(), &error)),
         }
@@ -142,7 +142,21 @@ impl InputFile {
         block: &mut Block,
         counters: &FileCounters,
     ) -> Result<(), FileError> {
-        self.handle.read(at, bytes, block, counters)
+        match self.handle.read(at, bytes, block, counters) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.shrunk(at + bytes as u64)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Bytes up to there were told to be in it, perhaps by somebody who opened it earlier.
+    fn shrunk(&self, told_bytes: u64) -> FileError {
+        let found = self.handle.file().metadata();
+        FileError::Shrunk {
+            path: self.path().to_owned(),
+            known_bytes: told_bytes.max(self.bytes()),
+            found_bytes: found.map_or(0, |found| found.len()),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub use counts::{FileCounts, file_counts};
 pub use directory::{OpenError, SpillCounts, SpillDirectory};
 pub use hidden::remove_leftovers;
 pub use input::{Fingerprint, InputFile, read_splits};
-pub use output::OutputFile;
+pub use output::{OutputFile, Publishing};
 pub use pool::{FilePool, Request, Ticket};
 pub use requests::{Delete, FileError, FileRead, FileWrite, Flush, NamedFile, Put, Recall};
 pub use scan::{ReadAhead, Scan};

@@ -1,5 +1,7 @@
 //! Files that jobs write, which have no name until they are whole.
 //!
+//! Drivers and sinks create them, writers fill them. What lies in them is nobody's business here.
+//!
 //! # States of an output
 //! ```text
 //! nameless, or hidden ──► whole on its disk ──► published
@@ -9,6 +11,8 @@
 //! # Rules
 //! * What stands under the final name is an old file or a whole new one, at every moment and after
 //!   every crash.
+//! * A file to which a block has not come, or which its disk has refused once, is never published:
+//!   the system tells of a lost byte only once.
 //! * Where the file system has files without names, a process that dies leaves nothing. Elsewhere it
 //!   leaves a hidden file, which [`crate::remove_leftovers`] finds by the lock that died with it.
 
@@ -18,14 +22,19 @@ use crate::handle::FileHandle;
 use crate::hidden;
 use crate::input::InputFile;
 use crate::requests::FileError;
+use brambling_memory::mutants;
 use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, FlockOperation};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+mod publishing;
+
+pub use publishing::Publishing;
 
 /// A file that is written at places by many.
 #[derive(Debug)]
@@ -33,6 +42,8 @@ pub struct OutputFile {
     handle: Arc<FileHandle>,
     /// None: it is never published.
     target: Option<Target>,
+    /// Why it is not whole, and will not be.
+    spoiled: OnceLock<FileError>,
 }
 
 #[derive(Debug)]
@@ -55,6 +66,14 @@ impl OutputFile {
     /// # Errors
     /// When there can be no such file, or no room for it.
     pub fn create(path: &Path, bytes: Option<u64>) -> Result<Arc<OutputFile>, FileError> {
+        OutputFile::create_by(new_file, path, bytes)
+    }
+
+    fn create_by(
+        new_file: impl FnOnce(&Path) -> io::Result<(File, Naming)>,
+        path: &Path,
+        bytes: Option<u64>,
+    ) -> Result<Arc<OutputFile>, FileError> {
         let failed =
             |error: &io::Error| FileError::of(format!("creating {}", path.display()), error);
         let target = target_of(path)?;
@@ -66,6 +85,7 @@ impl OutputFile {
                 path: target,
                 state,
             }),
+            spoiled: OnceLock::new(),
         };
         if let Some(bytes) = bytes {
             output.take_room(bytes)?;
@@ -88,6 +108,7 @@ impl OutputFile {
         Ok(Arc::new(OutputFile {
             handle: Arc::new(FileHandle::new(&path, file, true)),
             target: None,
+            spoiled: OnceLock::new(),
         }))
     }
 
@@ -138,17 +159,30 @@ impl OutputFile {
         if matches!(*state, Naming::Published) {
             return Ok(());
         }
+        if let Some(error) = self.spoiled.get() {
+            return Err(error.clone());
+        }
         let failed = |error| FileError::of(format!("publishing {}", self.path().display()), &error);
+        if let Err(error) = self.flush(target) {
+            let error = failed(error);
+            self.spoil(error.clone());
+            return Err(error);
+        }
         self.name(target, &mut state).map_err(failed)
+    }
+
+    /// Has it on its disk, with the rights that it will have.
+    fn flush(&self, target: &Target) -> io::Result<()> {
+        let file = self.handle.file();
+        if let Ok(old) = std::fs::metadata(&target.path) {
+            // Who could not read the old one can not read the new one.
+            file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
+        }
+        file.sync_all()
     }
 
     fn name(&self, target: &Target, state: &mut Naming) -> io::Result<()> {
         let file = self.handle.file();
-        if let Ok(old) = std::fs::metadata(&target.path) {
-            // Who could not read the old one can not read the new one.
-            file.set_permissions(old.permissions())?;
-        }
-        file.sync_all()?;
         if matches!(state, Naming::Nameless) {
             match link(file, &target.path) {
                 Err(Errno::EXIST) => *state = Naming::Hidden(link_hidden(file, &target.path)?),
@@ -179,7 +213,16 @@ impl OutputFile {
         block: &Block,
         counters: &FileCounters,
     ) -> Result<(), FileError> {
-        self.handle.write(at, block, counters)
+        let written = self.handle.write(at, block, counters);
+        written.inspect_err(|error| self.spoil(error.clone()))
+    }
+
+    /// It is not whole, and will not be.
+    pub(crate) fn spoil(&self, error: FileError) {
+        if !mutants::is_on("output-forgets-its-holes") {
+            // The first reason is the one that helps.
+            let _ = self.spoiled.set(error);
+        }
     }
 }
 
@@ -220,26 +263,34 @@ fn target_of(path: &Path) -> Result<PathBuf, FileError> {
     Ok(target)
 }
 
-/// A new file beside a target: without a name where there are such, else hidden.
-fn new_file(target: &Path) -> io::Result<(File, Naming)> {
+fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o666);
-    let directory = hidden::directory_of(target);
+    options
+}
+
+/// A new file beside a target: without a name where there are such, else hidden.
+fn new_file(target: &Path) -> io::Result<(File, Naming)> {
     // A name can be given through /proc only.
-    if Path::new("/proc/self/fd").exists() {
-        let mut nameless = options.clone();
-        nameless.custom_flags(libc::O_TMPFILE);
-        match nameless.open(directory) {
-            Err(error) if hidden::is_unsupported(&error) => {}
-            made => {
-                let file = made?;
-                // Before it has a hidden name for the moment in which it replaces another file.
-                let _ = rustix::fs::flock(&file, FlockOperation::LockExclusive);
-                return Ok((file, Naming::Nameless));
-            }
+    if !Path::new("/proc/self/fd").exists() {
+        return hidden_file(target);
+    }
+    let mut nameless = options();
+    nameless.custom_flags(libc::O_TMPFILE);
+    match nameless.open(hidden::directory_of(target)) {
+        Err(error) if hidden::is_unsupported(&error) => hidden_file(target),
+        made => {
+            let file = made?;
+            // Before it has a hidden name for the moment in which it replaces another file.
+            let _ = rustix::fs::flock(&file, FlockOperation::LockExclusive);
+            Ok((file, Naming::Nameless))
         }
     }
-    let (file, path) = hidden::create(&options, target)?;
+}
+
+/// A new file beside a target, under a hidden name.
+fn hidden_file(target: &Path) -> io::Result<(File, Naming)> {
+    let (file, path) = hidden::create(&options(), target)?;
     Ok((file, Naming::Hidden(path)))
 }
 
@@ -277,3 +328,6 @@ fn retried(mut call: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

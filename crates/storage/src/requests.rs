@@ -40,7 +40,7 @@ pub enum FileError {
     Shrunk {
         /// The file.
         path: PathBuf,
-        /// So many bytes it had at least.
+        /// So many bytes it had, or somebody told of.
         known_bytes: u64,
         /// So many it has.
         found_bytes: u64,

@@ -3,8 +3,8 @@
 //! # Rules
 //! * Blocks come in the file's order, each of exactly the bytes that were asked for, the last one
 //!   of what is left.
-//! * As many blocks as were asked for are on their way or wait to be taken. More are never held
-//!   here, so that whoever charges memory knows what a scan takes.
+//! * As many blocks as were asked for are on their way or wait to be taken. With those that are out
+//!   and come back, a scan has memory for no more, so that whoever charges memory knows what it takes.
 //! * After an error nothing comes but that error. A scan that is dropped cancels what is on its way.
 
 use crate::block::{Block, PAGE};
@@ -25,6 +25,24 @@ pub struct ReadAhead {
     pub block_bytes: usize,
     /// So many blocks are on their way, or wait to be taken.
     pub blocks: usize,
+}
+
+/// What a block takes with its pages: two huge pages. Disks want requests of megabytes; larger ones only take memory.
+const BLOCK_BYTES: usize = 4 << 20;
+/// So many of them keep a disk busy in which a request takes some milliseconds.
+const BLOCKS: usize = 4;
+
+impl ReadAhead {
+    /// What suits disks: four blocks of the largest multiple of a unit that fills 4 MB of pages with
+    /// wherever in a page it begins; of one unit where that is larger.
+    pub fn of_units(unit_bytes: usize) -> ReadAhead {
+        let unit_bytes = unit_bytes.max(1);
+        let units = (BLOCK_BYTES - (PAGE - 1)) / unit_bytes;
+        ReadAhead {
+            block_bytes: units.max(1) * unit_bytes,
+            blocks: BLOCKS,
+        }
+    }
 }
 
 /// A range of a file that is read in order, by threads that wait for files.
@@ -144,6 +162,11 @@ impl Scan {
     /// What it has read.
     pub fn counts(&self) -> FileCounts {
         self.counters.counts()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counters(&self) -> Arc<FileCounters> {
+        self.counters.clone()
     }
 
     fn cancel(&mut self) {

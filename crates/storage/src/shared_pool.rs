@@ -27,3 +27,6 @@ pub(crate) fn shared_pool() -> Result<Arc<FilePool>, FileError> {
     std::mem::forget(before);
     Ok(pool)
 }
+
+#[cfg(test)]
+mod tests;

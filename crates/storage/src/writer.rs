@@ -5,7 +5,8 @@
 //! * Writing never waits. Whoever asks for room before each block holds memory for no more blocks
 //!   than the writer's depth, one more at most.
 //! * After an error nothing else is written, and every question is answered with that error. A
-//!   writer that is dropped cancels what is on its way.
+//!   writer that is dropped cancels what is on its way, and if something was, its file is never
+//!   published.
 
 use crate::block::{Block, PAGE};
 use crate::counts::{FileCounters, FileCounts};
@@ -159,9 +160,14 @@ impl BlockWriter {
     }
 
     fn cancel(&mut self) {
+        let mut is_missing = !self.waiting.is_empty();
         self.waiting.clear();
         for mut ticket in self.going.drain(..) {
-            ticket.cancel();
+            is_missing |= ticket.cancel();
+        }
+        if is_missing {
+            let what = format!("writing {}", self.file.path().display());
+            self.file.spoil(FileError::Cancelled { what });
         }
     }
 }

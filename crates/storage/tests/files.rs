@@ -5,11 +5,12 @@
 
 mod support;
 
-use brambling_storage::{BlockWriter, InputFile, OutputFile, ReadAhead, read_splits};
+use brambling_storage::{
+    Block, BlockWriter, InputFile, OutputFile, ReadAhead, Scan, file_counts, read_splits,
+};
 use proptest::prelude::*;
-use std::path::Path;
 use std::sync::Arc;
-use support::{Waiting, directories, is_left, noise, scanned};
+use support::{Waiting, cool, directories, is_left, noise, scanned, skip};
 
 /// Reads a range in blocks and compares them with the bytes of the file.
 fn check_scan(file: &Arc<InputFile>, all: &[u8], range: std::ops::Range<u64>, ahead: ReadAhead) {
@@ -22,13 +23,6 @@ fn check_scan(file: &Arc<InputFile>, all: &[u8], range: std::ops::Range<u64>, ah
         .collect();
     assert_eq!(lengths, expected_lengths, "{range:?} {ahead:?}");
     assert!(blocks.concat() == expected, "{range:?} {ahead:?}");
-}
-
-/// Has a file's pages out of the cache, so that it is read past it.
-fn cool(path: &Path) {
-    let file = std::fs::File::open(path).unwrap();
-    file.sync_all().unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
 proptest! {
@@ -104,4 +98,58 @@ proptest! {
         }
         prop_assert_eq!(end, bytes);
     }
+}
+
+/// What the cache has comes from there, what it has not comes past it and leaves it as it was.
+#[test]
+fn only_what_is_not_cached_is_read_past_the_cache() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("input");
+    std::fs::write(&path, noise(9, 3_000_000)).unwrap();
+    const IN_MEMORY: i64 = 0x0102_1994;
+    if rustix::fs::statfs(&path).unwrap().f_type == IN_MEMORY {
+        return skip("the directory for temporary files is in memory");
+    }
+    let direct_bytes = |file: &Arc<InputFile>| {
+        let ahead = ReadAhead {
+            block_bytes: 600_000,
+            blocks: 3,
+        };
+        let mut scan = Scan::new(file, 0..3_000_000, ahead);
+        let mut waiting = Waiting::default();
+        while let Some(block) = waiting.until(|waker| scan.poll(waker)).unwrap() {
+            scan.give_back(block);
+        }
+        assert_eq!(scan.counts().read_bytes, 3_000_000);
+        scan.counts().direct_read_bytes
+    };
+    cool(&path);
+    let file = InputFile::open(&path).unwrap();
+    assert_eq!(direct_bytes(&file), 3_000_000);
+    assert_eq!(direct_bytes(&file), 3_000_000);
+    let before = file_counts().read_bytes;
+    std::fs::read(&path).unwrap();
+    assert_eq!(direct_bytes(&file), 0);
+    assert!(file_counts().read_bytes >= before + 3_000_000);
+}
+
+/// What is given back may be any block: one that is too small is not read into.
+#[test]
+fn a_small_block_that_is_given_back_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("input");
+    let bytes = noise(2, 400_000);
+    std::fs::write(&path, &bytes).unwrap();
+    let ahead = ReadAhead {
+        block_bytes: 100_000,
+        blocks: 1,
+    };
+    let input = InputFile::open(&path).unwrap();
+    let mut scan = Scan::new(&input, 0..400_000, ahead);
+    let (mut waiting, mut got) = (Waiting::default(), Vec::new());
+    while let Some(block) = waiting.until(|waker| scan.poll(waker)).unwrap() {
+        got.extend_from_slice(&block);
+        scan.give_back(Block::with_capacity(10));
+    }
+    assert!(got == bytes);
 }

@@ -9,11 +9,13 @@ mod best;
 
 pub use best::{BestDisk, DiskCandidate, DiskRate, best_of};
 
+use memmap2::MmapMut;
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl, fstatfs, fstatvfs, fsync};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -26,6 +28,8 @@ pub const FREE_BYTES_LEAST: u64 = 256 << 20;
 const FILES_BYTES_MOST: u64 = 4 << 30;
 /// Memory and the disk's sectors are aligned to this for O_DIRECT.
 const ALIGNMENT: usize = 4_096;
+/// A huge page. Blocks begin at one, so that their memory lies in as few pieces as can be.
+const HUGE_PAGE: usize = 2 << 20;
 /// Written through the page cache before it is synced, so that a time limit is not overrun by what waits there.
 const SYNCED_EACH_BYTES: u64 = 64 << 20;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -183,9 +187,10 @@ impl DiskFiles {
     }
 
     /// One for each stream, made before a time is taken.
-    fn blocks(&self) -> Vec<Block> {
+    fn blocks(&self) -> Result<Vec<Block>, DiskError> {
         let seeds = 1..=self.files.len() as u64;
-        seeds.map(|seed| block(self.block_bytes, seed)).collect()
+        let made: io::Result<_> = seeds.map(|seed| block(self.block_bytes, seed)).collect();
+        made.map_err(|it| DiskError::of(&self.dir, "written", it))
     }
 
     /// Writes all files from their beginning, all streams at once, and syncs them; bytes per second of all together.
@@ -194,7 +199,7 @@ impl DiskFiles {
     /// When the disk is full, or fails.
     pub fn write(&mut self, limit: DiskLimit) -> Result<f64, DiskError> {
         let (block_bytes, mode) = (self.block_bytes, self.mode);
-        let mut blocks = self.blocks();
+        let mut blocks = self.blocks()?;
         let begin = Instant::now();
         let written = each(&mut self.files, &mut blocks, |block, (file, bytes)| {
             *bytes = 0;
@@ -230,7 +235,7 @@ impl DiskFiles {
             assert!(*bytes > 0, "files are written before they are read");
             forget(file).map_err(|it| DiskError::of(&self.dir, "read", it.into()))?;
         }
-        let mut blocks = self.blocks();
+        let mut blocks = self.blocks()?;
         let begin = Instant::now();
         let read = each(&mut self.files, &mut blocks, |block, (file, bytes)| {
             let (mut read, mut from) = (0, 0);
@@ -251,8 +256,8 @@ impl DiskFiles {
     }
 }
 
-/// Memory, and the aligned block that begins in it.
-type Block = (Vec<u8>, usize);
+/// Memory, and where in it the block lies.
+type Block = (MmapMut, Range<usize>);
 
 /// Calls `work` for each stream, with its block, on a thread of its own; the sum of their bytes.
 fn each(
@@ -266,7 +271,7 @@ fn each(
         let streams = blocks.iter_mut().zip(files);
         let threads: Vec<_> = streams
             .map(|((memory, at), file)| {
-                let block = &mut memory[*at..];
+                let block = &mut memory[at.clone()];
                 scope.spawn(move || work(block, file))
             })
             .collect();
@@ -282,20 +287,22 @@ fn each(
     }
 }
 
-/// A block: aligned, and filled with bytes that no disk makes smaller.
-fn block(bytes: usize, seed: u64) -> Block {
-    let mut memory = vec![0u8; bytes + ALIGNMENT];
-    let at = memory.as_ptr().align_offset(ALIGNMENT);
+/// A block: aligned, in huge pages where it fills them, and filled with bytes that no disk makes smaller. A
+/// request goes to a disk in as many parts as its memory has pieces, so the same disk is slower with small pages.
+fn block(bytes: usize, seed: u64) -> io::Result<Block> {
+    let mut memory = MmapMut::map_anon(bytes + HUGE_PAGE)?;
+    let at = memory.as_ptr().align_offset(HUGE_PAGE);
+    // Where there are no huge pages, there are small ones.
+    let _ = memory.advise_range(memmap2::Advice::HugePage, at, bytes);
     let mut state = seed;
-    for word in memory.chunks_exact_mut(8) {
+    for word in memory[at..at + bytes].chunks_exact_mut(8) {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         // The lower bits of this generator repeat soon.
         word.copy_from_slice(&(state ^ state >> 33).to_le_bytes());
     }
-    memory.truncate(at + bytes);
-    (memory, at)
+    Ok((memory, at..at + bytes))
 }
 
 /// What the filesystem of a file takes, which is empty then again.
@@ -305,8 +312,8 @@ fn mode(file: &File) -> io::Result<DiskMode> {
     if [TMPFS_MAGIC, RAMFS_MAGIC].contains(&magic) {
         return Ok(DiskMode::Memory);
     }
-    let (memory, at) = block(ALIGNMENT, 0);
-    let tried = go_direct(file).and_then(|()| file.write_all_at(&memory[at..at + ALIGNMENT], 0));
+    let (memory, at) = block(ALIGNMENT, 0)?;
+    let tried = go_direct(file).and_then(|()| file.write_all_at(&memory[at], 0));
     match tried {
         Ok(()) => Ok(DiskMode::Direct),
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
@@ -360,10 +367,11 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_and_hardly_repeat() {
-        let (memory, at) = block(1 << 20, 3);
-        assert_eq!(memory[at..].as_ptr().align_offset(ALIGNMENT), 0);
-        let words: std::collections::BTreeSet<&[u8]> = memory.chunks_exact(8).collect();
-        assert!(words.len() * 100 > memory.len() / 8 * 99, "{}", words.len());
+        let (memory, at) = block(1 << 20, 3).unwrap();
+        let block = &memory[at];
+        assert_eq!(block.as_ptr().align_offset(HUGE_PAGE), 0);
+        let words: std::collections::BTreeSet<&[u8]> = block.chunks_exact(8).collect();
+        assert!(words.len() * 100 > (1 << 20) / 8 * 99, "{}", words.len());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 // Each test uses some of it.
 #![allow(dead_code)]
+#![allow(clippy::print_stderr)]
 
 use brambling_storage::{FileError, InputFile, ReadAhead, Scan};
 use std::ops::Range;
@@ -111,4 +112,16 @@ pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     }
     noise.truncate(bytes);
     noise
+}
+
+/// Has a file's pages out of the cache, so that it is read past it.
+pub fn cool(path: &Path) {
+    let file = std::fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+/// Says that a machine lets a test do nothing.
+pub fn skip(reason: &str) {
+    eprintln!("skipped: {reason}");
 }
