@@ -9,12 +9,12 @@
 mod collector;
 mod links;
 mod own;
+mod telling;
 
 use crate::cluster::ClusterError;
 use crate::{Caller, Error, Failure, Interrupted, RunOptions};
 pub use brambling_operators::grep::lane::BLOCK_BYTES;
 use brambling_operators::grep::lane::{self, LaneFound, LaneParameters};
-use brambling_operators::grep::lines::{LineSearch, PartFound};
 pub use brambling_operators::grep::listing::{GlobError, GrepListing, GrepPaths, ListedFile};
 pub use brambling_operators::grep::query::{GrepQuery, LineMatcher, PatternError, WantedOfLines};
 pub use brambling_operators::grep::stitch::{FileStitch, GrepLine};
@@ -24,6 +24,7 @@ use brambling_program::Program;
 use collector::{Collector, HELD_BYTES, NextFound};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use telling::Telling;
 
 /// Lanes for each thread: while one waits for its file the other searches.
 const LANES_PER_THREAD: u32 = 2;
@@ -68,7 +69,7 @@ pub trait GrepListener {
     fn begin(&mut self, _file: &ListedFile) {}
     /// A line of it.
     fn line(&mut self, file: &ListedFile, line: &GrepLine<'_>);
-    /// No more of it comes. Of a file in trouble this is told as well.
+    /// No more of it comes. Of a file of which nothing could be read this is not told.
     fn end(&mut self, _file: &ListedFile, _found: &FileStitch, _searched_bytes: u64) {}
     /// A file cannot be searched, or not to its end. The search goes on with the others.
     fn trouble(&mut self, file: &ListedFile, why: &str);
@@ -348,115 +349,6 @@ fn search_there(
         }
     }
     Ok(telling.finish())
-}
-
-/// The listener's end of a search: puts pieces together, file by file.
-struct Telling<'a> {
-    what: &'a Grep,
-    listing: &'a GrepListing,
-    listener: &'a mut dyn GrepListener,
-    /// The file of which pieces come, and what has come.
-    current: Option<(u32, FileStitch, u64)>,
-    summary: GrepSummary,
-}
-
-impl<'a> Telling<'a> {
-    fn new(
-        what: &'a Grep,
-        listing: &'a GrepListing,
-        listener: &'a mut dyn GrepListener,
-    ) -> Telling<'a> {
-        Telling {
-            what,
-            listing,
-            listener,
-            current: None,
-            summary: GrepSummary::default(),
-        }
-    }
-
-    fn piece(&mut self, found: &PartFound, collector: Option<&Collector>) {
-        if self.current.as_ref().map(|it| it.0) != Some(found.file) {
-            self.end_file();
-            self.current = Some((found.file, FileStitch::default(), 0));
-            self.listener
-                .begin(&self.listing.files[found.file as usize]);
-        }
-        let (_, stitch, bytes) = self.current.as_mut().expect("just made");
-        let file = &self.listing.files[found.file as usize];
-        *bytes += found.searched_bytes;
-        let listener = &mut *self.listener;
-        stitch.push(&self.what.query, found, &mut |line| {
-            listener.line(file, line);
-        });
-        let is_enough = stitch.is_enough();
-        if let Some(why) = &found.trouble {
-            self.summary.troubles += 1;
-            self.listener.trouble(file, why);
-        }
-        if let Some(collector) = collector
-            && (is_enough || found.trouble.is_some())
-        {
-            collector.leave(found.file);
-        }
-    }
-
-    fn end_file(&mut self) {
-        let Some((file, stitch, bytes)) = self.current.take() else {
-            return;
-        };
-        self.summary.files += 1;
-        self.summary.matched_files += u64::from(stitch.selected() > 0);
-        self.summary.selected += stitch.selected();
-        self.summary.searched_bytes += bytes;
-        let file = &self.listing.files[file as usize];
-        self.listener.end(file, &stitch, bytes);
-    }
-
-    /// A file that is in trouble, or that this thread reads.
-    fn own(&mut self, file: u32) {
-        let listed = &self.listing.files[file as usize];
-        if let Some(why) = &listed.trouble {
-            return self.trouble(file, why);
-        }
-        let with = LineSearch::new(&self.what.query);
-        let mut with = with.expect("the patterns were checked before");
-        own::read(file, listed, &mut with, self.what.query.raw, &mut |found| {
-            self.piece(&found, None);
-            let stitch = self.current.as_ref().map(|(_, stitch, _)| stitch);
-            self.listener.goes_on() && stitch.is_none_or(|it| !it.is_enough())
-        });
-    }
-
-    fn own_there(&mut self, file: u32) {
-        let listed = &self.listing.files[file as usize];
-        match &listed.trouble {
-            Some(why) => self.trouble(file, why),
-            None if listed.is_regular => self.piece(
-                &PartFound {
-                    file,
-                    ..PartFound::default()
-                },
-                None,
-            ),
-            None => self.trouble(
-                file,
-                "is no regular file, and on a cluster only such are searched",
-            ),
-        }
-    }
-
-    fn trouble(&mut self, file: u32, why: &str) {
-        self.end_file();
-        self.summary.troubles += 1;
-        self.listener
-            .trouble(&self.listing.files[file as usize], why);
-    }
-
-    fn finish(mut self) -> GrepSummary {
-        self.end_file();
-        self.summary
-    }
 }
 
 impl From<ClusterError> for GrepError {
