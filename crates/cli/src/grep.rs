@@ -179,11 +179,14 @@ fn run(
         printing.written(written);
     }
     let Printing {
+        out,
         found,
         was_interrupted,
         broken,
         ..
     } = printing;
+    // What could not be written is not tried again.
+    drop(out.into_parts());
     match broken {
         Some(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(CLOSED),
         Some(error) => return Err(format!("the output cannot be written: {error}")),

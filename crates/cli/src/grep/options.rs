@@ -145,7 +145,7 @@ pub(crate) struct GrepArguments {
     color: ColorWhen,
     /// Print JSON, a line for each match
     #[arg(long, conflicts_with_all = ["count", "files_with_matches", "files_without_match", "only_matching"])]
-    json: bool,
+    pub(super) json: bool,
     /// Tell seconds, bytes, and the share of the ideal, on standard error
     #[arg(long)]
     pub(super) stats: bool,
