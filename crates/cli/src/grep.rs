@@ -178,6 +178,9 @@ fn run(
         written = written.and_then(|()| printing.out.flush());
         printing.written(written);
     }
+    if arguments.stats {
+        let _ = writeln!(printing.err, "{}", stats(&what, &summary, took));
+    }
     let Printing {
         out,
         found,
@@ -192,9 +195,6 @@ fn run(
         Some(error) => return Err(format!("the output cannot be written: {error}")),
         None if was_interrupted => return Ok(INTERRUPTED),
         None => {}
-    }
-    if arguments.stats {
-        streams.err(stats(&what, &summary, took));
     }
     Ok(match found {
         true if summary.troubles == 0 || arguments.quiet => FOUND,
