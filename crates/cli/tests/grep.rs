@@ -38,8 +38,8 @@ impl Host for NoHost {
 type Said = (u8, String, String);
 
 fn ours(args: &[String]) -> Said {
-    let args = ["brambling", "grep"].map(String::from).into_iter();
-    let args = args.chain(args_of(args));
+    let command = ["brambling", "grep"].map(String::from);
+    let args = command.iter().chain(args);
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let host = &mut NoHost {
         is_interrupted: false,
@@ -47,10 +47,6 @@ fn ours(args: &[String]) -> Said {
     let code = main_to(args.map(OsString::from), host, &mut out, &mut err);
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (code, text(out), text(err))
-}
-
-fn args_of(args: &[String]) -> Vec<String> {
-    args.to_vec()
 }
 
 /// What GNU grep says; nothing where there is none.
