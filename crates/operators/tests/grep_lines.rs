@@ -76,14 +76,16 @@ fn oracle(query: &GrepQuery, text: &[u8]) -> (Vec<Told>, u64) {
     let max = query.count_max.unwrap_or(u64::MAX) as usize;
     let all: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].3).collect();
     let selected = &all[..all.len().min(max)];
-    // Nothing is told from the first selected line on that is too many.
-    let end = all.get(max).copied().unwrap_or(lines.len());
     let near = |at: usize| {
         selected.iter().any(|of| {
             (at <= *of && of - at <= query.before) || (at >= *of && at - of <= query.after)
         })
     };
-    let told = (0..end).filter(|at| near(*at)).map(|at| lines[at].clone());
+    // Behind the last one that is wanted, those that match are context like others.
+    let told = (0..lines.len()).filter(|at| near(*at)).map(|at| {
+        let (number, offset, bytes, _) = lines[at].clone();
+        (number, offset, bytes, selected.contains(&at))
+    });
     (told.collect(), selected.len() as u64)
 }
 

@@ -4,7 +4,7 @@
 //! every piece, in order. It waits for nothing but files that the driver reads itself.
 
 use super::collector::Collector;
-use super::{FileStitch, Grep, GrepListener, GrepListing, GrepSummary, own};
+use super::{FileStitch, Grep, GrepListener, GrepListing, GrepSummary, WantedOfLines, own};
 use brambling_operators::grep::lines::{LineSearch, PartFound};
 
 /// A file of which pieces come.
@@ -23,6 +23,8 @@ pub(super) struct Telling<'a> {
     pub(super) listener: &'a mut dyn GrepListener,
     /// The file of which pieces come, and what has come.
     current: Option<CurrentFile>,
+    /// The last file that was left early: what still comes of it is of no use.
+    left: Option<u32>,
     summary: GrepSummary,
 }
 
@@ -37,11 +39,15 @@ impl<'a> Telling<'a> {
             listing,
             listener,
             current: None,
+            left: None,
             summary: GrepSummary::default(),
         }
     }
 
     pub(super) fn piece(&mut self, found: &PartFound, collector: Option<&Collector>) {
+        if self.left == Some(found.file) {
+            return;
+        }
         if self.current.as_ref().map(|it| it.file) != Some(found.file) {
             self.end_file();
             self.current = Some(CurrentFile {
@@ -68,6 +74,11 @@ impl<'a> Telling<'a> {
             && (is_enough || found.trouble.is_some())
         {
             collector.leave(found.file);
+        }
+        if is_enough && self.what.query.want == WantedOfLines::Any {
+            // Told at once: the listener may want no other file.
+            self.left = Some(found.file);
+            self.end_file();
         }
     }
 

@@ -402,9 +402,9 @@ impl Sink for Taking<'_> {
             WantedOfLines::Count => selected >= max,
             WantedOfLines::Lines => {
                 self.keep(found.absolute_byte_offset(), found.bytes(), true);
-                // The line behind the last ends what follows that, so it is told as well. Of a binary file
-                // one line is enough.
-                selected > max || self.is_binary && self.is_behind_nul()
+                // Those behind the last may be context of it. Of a binary file one line is enough.
+                let last = max.saturating_add(self.query.after as u64);
+                selected > last || self.is_binary && self.is_behind_nul()
             }
         };
         Ok(!self.is_enough)

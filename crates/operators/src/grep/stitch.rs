@@ -101,12 +101,9 @@ impl FileStitch {
         self.next_offset = line.offset + line.bytes;
         let is_binary = self.binary_from.is_some_and(|nul| self.next_offset > nul);
         let shown = |line: &FoundLine, number: u64| (number + line.number + 1, line.offset);
-        if line.selected {
-            if self.selected == query.count_max.unwrap_or(u64::MAX) {
-                // What follows the last one ends with the next one.
-                self.is_enough = true;
-                return;
-            }
+        // Behind the last line that is wanted, others are context whether they match or not.
+        let is_wanted = self.selected < query.count_max.unwrap_or(u64::MAX);
+        if line.selected && is_wanted {
             self.selected += 1;
             if is_binary {
                 (self.is_binary_match, self.is_enough) = (true, true);
