@@ -7,6 +7,7 @@ pub(crate) use reports::REPORT_ENDS;
 use crate::Host;
 use crate::certs::CertsArguments;
 use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
+use crate::grep::{self, GrepArguments};
 use crate::jobs::{CancelArguments, JobsArguments};
 use crate::logs::LogsArguments;
 use crate::model::{self, ModelArguments};
@@ -296,6 +297,9 @@ pub(crate) enum Command {
     /// Say how long a job would take on hardware that is used to the full
     #[command(after_help = model::HELP)]
     Model(ModelArguments),
+    /// Print lines that match a pattern, of files of any size
+    #[command(after_help = grep::HELP, override_usage = "brambling grep [OPTIONS] PATTERN [PATH]...")]
+    Grep(Box<GrepArguments>),
     /// Start workers on this machine, and a controller for them
     #[command(after_help = CLUSTER_HELP)]
     Cluster(ClusterArguments),

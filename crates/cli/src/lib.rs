@@ -18,6 +18,7 @@ mod certs;
 mod cluster;
 mod config;
 mod doctor;
+mod grep;
 mod jobs;
 mod logs;
 mod metrics;
@@ -196,6 +197,7 @@ fn with_streams(
         Command::Config { json } => config::run(json, &mut streams),
         Command::Sort(arguments) => sort::sort(&arguments, host, &mut streams),
         Command::Model(arguments) => model::model(&arguments, &mut streams),
+        Command::Grep(arguments) => grep::grep(&arguments, host, &mut streams),
         Command::Certs(arguments) => certs::certs(&arguments, &mut streams),
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),
         Command::Worker(arguments) => cluster::worker(arguments, host, &mut streams),

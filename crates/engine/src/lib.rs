@@ -22,6 +22,7 @@
 pub mod cluster;
 mod error;
 pub mod graph;
+pub mod grep;
 mod interrupt;
 mod ledger;
 pub mod map_reduce;
@@ -75,6 +76,8 @@ mod pages {
     struct ComingFrom;
     #[doc = include_str!("../../../docs/algorithms.md")]
     struct Algorithms;
+    #[doc = include_str!("../../../docs/grep.md")]
+    struct Grep;
     #[doc = include_str!("../../../docs/cluster.md")]
     struct Cluster;
     #[doc = include_str!("../../../docs/sort.md")]

@@ -13,6 +13,7 @@
 //! A kernel takes the instruction set as its first argument and dispatches on it once per call.
 
 pub mod graph;
+pub mod grep;
 pub mod grid;
 pub mod map_reduce;
 pub mod ml;
