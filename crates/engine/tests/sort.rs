@@ -259,6 +259,7 @@ fn an_input_that_is_written_meanwhile_is_told() {
         tmp: folder.0.clone(),
         splits: 2,
         parts: 2,
+        output: SortOutput::File,
         record_bytes_max: 1 << 30,
         at_once: 2,
         workers: 1,
