@@ -8,7 +8,8 @@
 //!   as an early piece if it is not. What several destinations share counts once.
 //! * What finds no room is spilled, if there is a place, and read back when its gather begins. Where there is no room for that, pieces that wait are
 //!   spilled instead, whosever they are: early ones first.
-//! * What leaves with its shard counts as a transfer, if those have room: nobody spills it any more, and the exchange's floor is for who stays.
+//! * What leaves with its shard counts as a transfer, if those have room and no other destination has it as well: nobody spills it any more, and the
+//!   exchange's floor is for who stays.
 //! * So whatever the other shards have, a gather begins if its own turn fits the exchange's floor.
 //! * Nobody holds a lock that a task may want while pieces are written or read. Where there are threads for files, no gather waits for what is read:
 //!   it is not ready until that is here (`returning.rs`).
@@ -123,7 +124,7 @@ impl WaitingPiece {
     /// # Errors
     /// When it was spilled and cannot be read.
     pub(crate) fn pack(mut self, packing: &mut Packing) -> Result<u64, SpillError> {
-        if !mutants::is_on("who-leaves-keeps-the-floor") {
+        if !self.is_shared() && !mutants::is_on("who-leaves-keeps-the-floor") {
             self.move_to(Class::Transfer);
         }
         let room = (self.charge, self.cargo.unpark());
@@ -146,6 +147,15 @@ impl WaitingPiece {
             _ => Charge::Nothing,
         };
         WaitingPiece::new(self.cargo.clone(), charge)
+    }
+
+    /// Whether it is a piece of other destinations as well, which may stay.
+    fn is_shared(&self) -> bool {
+        match (&self.charge, &self.cargo) {
+            (Charge::Shared(room), _) => Arc::strong_count(room) > 1,
+            (_, PieceData::Parked(parked)) => Arc::strong_count(parked) > 1,
+            _ => false,
+        }
     }
 
     /// Its turn is the lowest open one now.
