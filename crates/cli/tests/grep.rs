@@ -57,7 +57,7 @@ fn theirs(args: &[String]) -> Option<Said> {
         !own.iter().any(|own| arg.starts_with(own))
     });
     let said = Command::new("grep")
-        .arg("-E")
+        .args((!args.clone().any(|it| it.starts_with("-F"))).then_some("-E"))
         .args(args)
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
@@ -119,7 +119,18 @@ fn words(options: &str, files: &[&str]) -> Vec<String> {
 fn check(options: &str, files: &[&str]) {
     let args = words(options, files);
     if let Some(theirs) = theirs(&args) {
-        assert_eq!(ours(&args), theirs, "{options} {files:?}");
+        let ours = ours(&args);
+        // Whole outputs would fill the screen.
+        let differs = ours.1.lines().zip(theirs.1.lines()).find(|(a, b)| a != b);
+        let lines = (ours.1.lines().count(), theirs.1.lines().count());
+        assert!(
+            ours == theirs,
+            "{options} {files:?}: exit codes {} and {}, lines {lines:?}, first that differ {differs:?}, errors {:?} and {:?}",
+            ours.0,
+            theirs.0,
+            ours.2,
+            theirs.2
+        );
     }
 }
 
