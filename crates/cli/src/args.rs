@@ -385,7 +385,7 @@ pub(crate) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
 
 /// What the arguments come to.
 pub(crate) enum Parsed {
-    Command(Command),
+    Command(Box<Command>),
     /// Help or versions were asked for.
     Help(String),
     Wrong(String),
@@ -414,7 +414,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>, host: &dyn Host) -
         .try_get_matches_from(args)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
     match parsed {
-        Ok(arguments) => Parsed::Command(arguments.command),
+        Ok(arguments) => Parsed::Command(Box::new(arguments.command)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => Parsed::Help(error.render().to_string()),
             _ => Parsed::Wrong(error.render().to_string()),

@@ -152,7 +152,7 @@ fn with_streams(
     mut streams: Streams<'_>,
 ) -> u8 {
     let command = match args::parse(args, host) {
-        Parsed::Command(command) => command,
+        Parsed::Command(command) => *command,
         Parsed::Help(text) => {
             streams.out(text);
             return OK;

@@ -217,7 +217,7 @@ mod tests {
         let mut lane = driver.clone();
         assert!(lane.poll_room(2, &waker).is_ready());
         assert!(lane.poll_room(3, &waker).is_pending(), "three at a time");
-        lane.take(1, found(100)).unwrap();
+        LaneOutlet::take(&mut lane, 1, found(100)).unwrap();
         assert!(lane.poll_room(2, &waker).is_pending(), "full");
         assert!(lane.poll_room(0, &waker).is_ready(), "its turn");
         lane.done(0);

@@ -42,7 +42,7 @@ impl Coding {
     pub fn decoder(self) -> Result<Option<Decompressor>, String> {
         Ok(match self {
             Coding::Plain => None,
-            Coding::Gz => Some(Decompressor::Gz(MultiGzDecoder::new(Vec::new()))),
+            Coding::Gz => Some(Decompressor::Gz(Box::new(MultiGzDecoder::new(Vec::new())))),
             Coding::Zst => {
                 let decoder = raw::Decoder::new();
                 let decoder =
@@ -64,7 +64,7 @@ const STEP_BYTES: usize = 4 << 10;
 /// Decompresses a stream.
 pub enum Decompressor {
     /// Of gzip.
-    Gz(MultiGzDecoder<Vec<u8>>),
+    Gz(Box<MultiGzDecoder<Vec<u8>>>),
     /// Of zstd.
     Zst {
         /// The library's.

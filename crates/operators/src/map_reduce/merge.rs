@@ -42,7 +42,7 @@ pub enum Merged {
 }
 
 /// Sources that are merged.
-pub struct Merge {
+pub struct PairMerge {
     /// Places of the table, in order, and how many of them have gone.
     places: Vec<(u64, u32)>,
     gone: usize,
@@ -52,14 +52,14 @@ pub struct Merge {
     line: Vec<u8>,
 }
 
-impl Merge {
+impl PairMerge {
     /// Of a table and runs.
-    pub fn new(table: &FoldTable, file: Option<&Arc<InputFile>>, runs: &[Range<u64>]) -> Merge {
+    pub fn new(table: &FoldTable, file: Option<&Arc<InputFile>>, runs: &[Range<u64>]) -> PairMerge {
         let of = |file| {
             runs.iter()
                 .map(move |run| RunReader::new(file, run.clone()))
         };
-        Merge {
+        PairMerge {
             places: table.order(),
             gone: 0,
             runs: file.into_iter().flat_map(of).collect(),

@@ -6,7 +6,7 @@
 
 use super::file_sink::{FileSink, SINK_BYTES};
 use super::fold_table::{FoldTable, REDUCE_SALT};
-use super::merge::{Merge, MergeTo, Merged, RUNS_MAX};
+use super::merge::{MergeTo, Merged, PairMerge, RUNS_MAX};
 use super::pairs::{self, FoldedPairs};
 use super::run_reader::READER_BYTES;
 use super::text_files::path_of;
@@ -45,13 +45,13 @@ pub(super) struct ReduceTask {
 enum Phase {
     Gathers,
     /// The table becomes a run, which begins there in the file.
-    Spills(Merge, u64),
+    Spills(PairMerge, u64),
     /// All has come.
     Ends,
     /// So many runs become one, which begins there.
-    Unites(Merge, usize, u64),
+    Unites(PairMerge, usize, u64),
     /// Table and runs become the result.
-    Gives(Merge),
+    Gives(PairMerge),
 }
 
 pub(super) fn open(
@@ -203,7 +203,7 @@ impl ReduceTask {
             self.run_file = Some(FileSink::new(file));
         }
         let begin = self.run_file.as_ref().map_or(0, FileSink::bytes);
-        self.phase = Phase::Spills(Merge::new(&self.table, None, &[]), begin);
+        self.phase = Phase::Spills(PairMerge::new(&self.table, None, &[]), begin);
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl ReduceTask {
         }
         let file = self.run_file.as_ref().map(|sink| sink.file().as_input());
         let file = file.transpose().map_err(failed)?;
-        let merge = Merge::new(&self.table, file.as_ref(), &self.runs[..count]);
+        let merge = PairMerge::new(&self.table, file.as_ref(), &self.runs[..count]);
         if count < self.runs.len() {
             let begin = self.run_file.as_ref().map_or(0, FileSink::bytes);
             self.phase = Phase::Unites(merge, count, begin);
