@@ -32,7 +32,7 @@ use watch::InvariantWatch;
 use worker::SimulatedWorker;
 
 /// Far more than any seed takes.
-const STEPS_MAX: u64 = 3_000_000;
+const STEPS_MAX: u64 = 6_000_000;
 
 /// What a simulated cluster did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
