@@ -5,9 +5,10 @@
 
 mod told;
 
+use crate::shards::Looks;
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE};
+use brambling::RunOptions;
 use brambling::sort::{LineOrder, RecordFormat, Skew, Sort, SortError, check_files, make_file};
-use brambling::{Caller, Interrupted, RunOptions};
 use std::path::PathBuf;
 use told::SortReport;
 
@@ -81,18 +82,6 @@ pub(crate) struct SortArguments {
     json: bool,
 }
 
-/// Asks the host whether the user wants to stop.
-struct HostCaller<'h>(&'h mut dyn Host);
-
-impl Caller for HostCaller<'_> {
-    fn check(&mut self) -> Result<(), Interrupted> {
-        match self.0.interrupted() {
-            true => Err(Interrupted),
-            false => Ok(()),
-        }
-    }
-}
-
 impl SortArguments {
     fn format(&self) -> Result<RecordFormat, String> {
         let order = match self.numeric {
@@ -160,7 +149,7 @@ pub(crate) fn sort(
     }
     let ledgers = brambling::Ledgers::default();
     let options = arguments.options().ledgers(&ledgers);
-    match sort.run_with(&options, &mut HostCaller(host)) {
+    match sort.run_with(&options, &mut Looks(host)) {
         Ok(sorted) => {
             let ledger = ledgers.take().pop();
             let report = SortReport::of(&sorted, ledger, output, arguments.backup);
@@ -202,7 +191,7 @@ fn generate(
         }
     };
     let options = arguments.options();
-    match make_file(path, records, format, skew, &options, &mut HostCaller(host)) {
+    match make_file(path, records, format, skew, &options, &mut Looks(host)) {
         Ok(made) => {
             streams.out(told::made(&made, path, arguments.json));
             OK
@@ -218,7 +207,7 @@ fn check(
     streams: &mut Streams<'_>,
 ) -> u8 {
     let options = arguments.options();
-    match check_files(&arguments.files, format, &options, &mut HostCaller(host)) {
+    match check_files(&arguments.files, format, &options, &mut Looks(host)) {
         Ok(checked) => {
             streams.out(told::checked(&checked, arguments.json));
             match checked.summary.fault {
