@@ -7,6 +7,7 @@ use crate::hidden;
 use crate::output::{OutputFile, sync_directory};
 use crate::requests::FileError;
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -101,6 +102,28 @@ impl Staging {
         match (own, found) {
             (Ok(own), Ok(found)) => (own.dev(), own.ino()) == (found.dev(), found.ino()),
             _ => false,
+        }
+    }
+
+    /// Whether a part of this number has been published.
+    pub fn has_part(&self, number: u32) -> bool {
+        let part = format!("part-{number:05}");
+        let at = match self.is_committed() {
+            true => self.out.join(part),
+            false => self.hidden.join(part),
+        };
+        at.is_file()
+    }
+
+    /// As [`Staging::abandon`], unless somebody else has it, who may still want it.
+    ///
+    /// # Errors
+    /// As [`Staging::abandon`].
+    pub fn abandon_if_last(&self) -> Result<(), FileError> {
+        // Whoever has it has a shared lock on it. The one of this handle becomes an exclusive one.
+        match rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(()),
+            _ => self.abandon(),
         }
     }
 

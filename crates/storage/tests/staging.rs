@@ -50,6 +50,20 @@ fn parts_of_several_workers_appear_at_once() {
 }
 
 #[test]
+fn whoever_gives_up_last_takes_it_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let [first, last] = [0, 1].map(|_| Staging::begin(&out, "job-8").unwrap());
+    put(&last, 0, b"bytes").unwrap();
+    assert!(first.has_part(0) && !first.has_part(1));
+    first.abandon_if_last().unwrap();
+    drop(first);
+    assert!(last.has_part(0), "another one has it still");
+    last.abandon_if_last().unwrap();
+    assert!(is_left(directory.path()).is_empty());
+}
+
+#[test]
 fn what_stands_under_the_name_stays() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);

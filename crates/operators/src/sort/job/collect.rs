@@ -158,6 +158,7 @@ impl Collect {
             return Ok(None);
         };
         let (count, check) = (&mut self.count, &mut self.check);
+        let mut has_room = true;
         let polled = emit.poll(&waker, |bytes| {
             count.bytes += bytes.len() as u64;
             if let Some(check) = check {
@@ -167,7 +168,7 @@ impl Collect {
                 let to = streams.output::<Vec<u8>>();
                 let destinations: Vec<u32> = streams.destinations().collect();
                 for destination in destinations {
-                    streams.send(&to, destination, bytes.to_vec());
+                    has_room &= streams.send(&to, destination, bytes.to_vec());
                 }
             }
         });
@@ -175,7 +176,10 @@ impl Collect {
             Poll::Pending => return Ok(Some(Progress::Pending)),
             Poll::Ready(emitted) => {
                 if let Emitted::Some = emitted? {
-                    return Ok(Some(Progress::More));
+                    return Ok(Some(match has_room {
+                        true => Progress::More,
+                        false => Progress::Pending,
+                    }));
                 }
             }
         }

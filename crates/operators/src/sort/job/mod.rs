@@ -104,7 +104,14 @@ pub fn build(p: &mut Program, plan: &SortPlan) -> SortJob {
     p.broadcast(&splitters, &here);
     let read = p.like::<SortCount, _>("read", &pieces);
     p.keep(&read);
-    let written = p.dataset::<SortCount>("written", plan.parts);
+    let outputs = p.scan(
+        "outputs",
+        plan.parts,
+        Partitioner::Opaque,
+        plan.clone(),
+        |plan: &SortPlan, part: u32, _: u32| SharedSort::of_part(plan, part),
+    );
+    let written = p.like::<SortCount, _>("written", &outputs);
     p.keep(&written);
     let records = p.streamed::<SortChunk>("records", Relation::AllToAll);
     p.stream("read")
@@ -127,7 +134,7 @@ pub fn build(p: &mut Program, plan: &SortPlan) -> SortJob {
         _ => Some(sort_and_copy(p, plan, &records, &written)),
     };
     if let SortOutput::Parts(_) = plan.output {
-        publish(p, plan, &written, copied.as_ref());
+        publish(p, &outputs, &written, copied.as_ref());
     }
     SortJob {
         read,
@@ -240,7 +247,7 @@ fn sort_and_copy(
 /// name.
 fn publish(
     p: &mut Program,
-    plan: &SortPlan,
+    outputs: &Dataset<SharedSort>,
     written: &Dataset<SortCount>,
     copied: Option<&Dataset<SortCount>>,
 ) {
@@ -260,21 +267,15 @@ fn publish(
     }
     let all = p.like::<u64, _>("all written", written);
     p.broadcast(&whole, &all);
-    p.compute("publish")
-        .read(&all)
-        .read(written)
-        .with(plan.clone())
-        .run(commit);
+    p.compute("publish").read(&all).read(outputs).run(commit);
 }
 
 fn bytes_of(count: &SortCount, bytes: &mut u64) {
     *bytes = count.bytes;
 }
 
-fn commit(plan: &SortPlan, _all: &u64, _written: &SortCount) -> Result<(), KernelError> {
-    let shared = SortShared::of(plan);
-    let fault = |error: FileError| KernelError::new(error.to_string()).with_source(error);
-    shared.commit(plan).map_err(fault)
+fn commit(_all: &u64, output: &SharedSort) -> Result<(), KernelError> {
+    output.commit()
 }
 
 impl SortCount {

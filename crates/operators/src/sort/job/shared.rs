@@ -7,7 +7,7 @@ use super::gate::Gate;
 use super::plan::{SortOutput, SortPlan};
 use super::room::Room;
 use brambling_memory::held;
-use brambling_program::{DecodeError, Payload};
+use brambling_program::{DecodeError, KernelError, Payload};
 use brambling_storage::{FileError, OutputFile, Staging};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,13 +29,14 @@ pub struct SortShared {
     is_committed: AtomicBool,
 }
 
-/// A job that ends without having committed leaves nothing.
+/// A job that ends without having committed leaves nothing: the last of its processes removes what
+/// there is.
 impl Drop for SortShared {
     fn drop(&mut self) {
         if let Some(staging) = self.staging.get()
             && !self.is_committed.load(Ordering::Acquire)
         {
-            let _ = staging.abandon();
+            let _ = staging.abandon_if_last();
         }
     }
 }
@@ -96,6 +97,11 @@ impl SortShared {
         Ok(())
     }
 
+    /// Whether a part lies in the directory that this process sees.
+    fn has_part(&self, part: u32) -> bool {
+        self.staging.get().is_some_and(|it| it.has_part(part))
+    }
+
     /// Gives the one file into which all parts are written.
     pub fn write_to(&self, file: Arc<OutputFile>) {
         let _ = self.output.set(file);
@@ -106,7 +112,8 @@ impl SortShared {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedSort {
     plan: SortPlan,
-    split: u32,
+    number: u32,
+    is_split: bool,
     shared: Option<Arc<SortShared>>,
 }
 
@@ -118,22 +125,48 @@ impl SharedSort {
         SharedSort {
             shared: Some(shared),
             plan: plan.clone(),
-            split,
+            number: split,
+            is_split: true,
         }
     }
-}
 
-impl SharedSort {
-    /// The number of the split.
+    /// Of a part that lies here.
+    pub(super) fn of_part(plan: &SortPlan, part: u32) -> SharedSort {
+        SharedSort {
+            shared: Some(SortShared::of(plan)),
+            plan: plan.clone(),
+            number: part,
+            is_split: false,
+        }
+    }
+
+    /// The number of the split or of the part.
     pub(super) fn number(&self) -> u32 {
-        self.split
+        self.number
+    }
+
+    /// Of a part, once all parts of all workers are whole: the directory gets its name, if it has the
+    /// part.
+    pub(super) fn commit(&self) -> Result<(), KernelError> {
+        let (plan, part) = (&self.plan, self.number);
+        let shared = self.shared.as_ref().expect("made where the shard lies");
+        shared
+            .commit(plan)
+            .map_err(|error| KernelError::new(error.to_string()).with_source(error))?;
+        match shared.has_part(part) {
+            true => Ok(()),
+            false => Err(format!(
+                "part {part} lies with another worker than the one that publishes it: a worker came or left while files were sorted; the output is not whole: remove it and sort again, with --no-balance for the controller"
+            )
+            .into()),
+        }
     }
 
     /// Which of the splits that lie here this one is, and how many there are: once all shards have
     /// been made.
     pub(super) fn place(&self) -> (u32, u32) {
         let shared = self.shared.as_ref().expect("made where the shard lies");
-        shared.readers.place(self.split)
+        shared.readers.place(self.number)
     }
 }
 
@@ -147,10 +180,15 @@ impl Payload for SharedSort {
     }
     fn encode(&self, out: &mut Vec<u8>) {
         self.plan.encode(out);
-        self.split.encode(out);
+        self.number.encode(out);
+        self.is_split.encode(out);
     }
     fn decode(input: &mut &[u8]) -> Result<SharedSort, DecodeError> {
         let plan = SortPlan::decode(input)?;
-        Ok(SharedSort::of(&plan, u32::decode(input)?))
+        let number = u32::decode(input)?;
+        Ok(match bool::decode(input)? {
+            true => SharedSort::of(&plan, number),
+            false => SharedSort::of_part(&plan, number),
+        })
     }
 }
