@@ -64,6 +64,16 @@ def test_parts_have_the_bytes_of_one_process(two, records, tmp_path):
     assert check.stdout.startswith("sorted\n")
 
 
+def test_a_sort_stays_within_its_budget(tmp_path):
+    sort(tmp_path, "--generate", 2_000_000, tmp_path / "records")
+    for megabytes, least_runs in ((100, 100_000_000), (300, 1)):
+        told = sort(tmp_path, tmp_path / "records", tmp_path / "out", "--memory", f"{megabytes}MB", "--json").stdout
+        told = json.loads(told)
+        assert told["run_bytes"] >= least_runs
+        assert told["peak_rss_bytes"] <= 1.1 * (megabytes << 20), megabytes
+        assert sort(tmp_path, "--check", tmp_path / "out").stdout.startswith("sorted\n2000000 records")
+
+
 def test_copies_lie_with_other_workers(two, records, tmp_path):
     state, address = two
     source, expected = records

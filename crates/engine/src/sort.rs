@@ -21,9 +21,6 @@ use brambling_storage::{FileError, InputFile, OutputFile, remove_leftovers};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A worker knows its own budget: nothing else bounds its records.
-const UNBOUNDED: u64 = u64::MAX / 4;
-
 /// A sort of files.
 ///
 /// ```
@@ -325,7 +322,6 @@ impl Sort {
             output: SortOutput::Parts(output),
             tmp: self.tmp.clone().unwrap_or(beside),
             at_once: threads.div_ceil(workers) + 2,
-            record_bytes_max: UNBOUNDED,
             backup: self.backup,
             copies: self.replication.max(1) - 1,
             workers,
@@ -374,7 +370,6 @@ impl Sort {
             output: SortOutput::File,
             tmp: tmp.into(),
             at_once: resolved.threads + 2,
-            record_bytes_max: SortPlan::record_bytes_of(resolved.memory_bytes),
             backup: self.backup,
             workers: 1,
             checksums: self.checksums,

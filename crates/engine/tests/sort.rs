@@ -185,7 +185,7 @@ fn lines_of_several_files_over_small_splits() {
                 tmp: folder.0.clone(),
                 splits,
                 parts,
-                record_bytes_max,
+                record_bytes_max: Some(record_bytes_max),
                 ..SortPlan::default()
             };
             let got = sort_by(plan, &folder.at("sorted"), threads);
@@ -260,7 +260,7 @@ fn an_input_that_is_written_meanwhile_is_told() {
         splits: 2,
         parts: 2,
         output: SortOutput::File,
-        record_bytes_max: 1 << 30,
+        record_bytes_max: Some(1 << 30),
         at_once: 2,
         workers: 1,
         job: 1,

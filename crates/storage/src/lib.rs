@@ -25,7 +25,7 @@ pub use hidden::remove_leftovers;
 pub use input::{Fingerprint, InputFile, read_splits};
 pub use output::{OutputFile, Publishing};
 pub use pool::{FilePool, Request, Ticket};
-pub use process::{peak_rss_bytes, process_name};
+pub use process::{peak_rss_bytes, process_name, rss_bytes};
 pub use requests::{Delete, FileError, FileRead, FileWrite, Flush, NamedFile, Put, Recall};
 pub use scan::{ReadAhead, Scan};
 pub use staging::Staging;

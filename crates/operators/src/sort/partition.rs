@@ -36,7 +36,7 @@ impl PartBuffers {
 
     /// Appends each record of a block to its part, in order. `full` is given a part and its buffer
     /// when that is full, and leaves an empty one: the same, cleared, or another whose memory is
-    /// used again. A record that is longer than a buffer lies in one alone.
+    /// used again. It is asked for the first one, too, by a buffer that has no memory. A record that is longer than a buffer lies in one alone.
     ///
     /// # Panics
     /// When the block has 4 GiB or more, does not end with the end of a record, or `full` leaves
@@ -52,7 +52,7 @@ impl PartBuffers {
             parts,
         } = self;
         let mut make_room = |part: u32, bytes: usize, buffer: &mut Vec<u8>| {
-            if !buffer.is_empty() {
+            if !buffer.is_empty() || buffer.capacity() == 0 {
                 full(part, buffer);
                 assert!(buffer.is_empty(), "a full part was not taken");
             }

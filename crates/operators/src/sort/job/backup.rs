@@ -2,6 +2,7 @@
 //! before the source says that it has sent all. (Krevat et al., Table 3, the rows with backup.)
 
 use super::plan::SortPlan;
+use super::sizes::SortSizes;
 use brambling_program::KernelError;
 use brambling_storage::{Block, BlockWriter, OutputFile};
 use std::task::{Poll, Waker};
@@ -18,10 +19,10 @@ pub(super) struct Backup {
 }
 
 impl Backup {
-    pub(super) fn begin(plan: &SortPlan) -> Result<Backup, KernelError> {
+    pub(super) fn begin(plan: &SortPlan, sizes: &SortSizes) -> Result<Backup, KernelError> {
         let file = OutputFile::unnamed(&plan.tmp).map_err(fault)?;
         let mut writer = BlockWriter::new(&file, BLOCKS_BEHIND);
-        let block_bytes = plan.write_block_bytes();
+        let block_bytes = sizes.write_block_bytes;
         let block = writer.take_block(block_bytes);
         Ok(Backup {
             writer,

@@ -75,7 +75,8 @@ fn check(
             Poll::Pending => return Ok(Progress::Pending),
             Poll::Ready(pass) => own.pass = Some(pass),
         }
-        own.reader = Some(RecordReader::new(plan, pieces.pieces.clone()));
+        let sizes = &own.shared.memory(plan, streams.context()).sizes;
+        own.reader = Some(RecordReader::new(plan, sizes, pieces.pieces.clone()));
     }
     let reader = own.reader.as_mut().expect("begun with the pass");
     let check = own.check.as_mut().expect("not finished");

@@ -47,8 +47,10 @@ enum Doing {
 }
 
 pub(super) fn open(plan: &SortPlan, context: &mut Context<'_>) -> Collect {
+    let shared = SortShared::of(plan);
+    shared.memory(plan, context);
     Collect {
-        shared: SortShared::of(plan),
+        shared,
         part: context.partition(),
         is_begun: false,
         arena: Arena::new(plan.format),
@@ -197,23 +199,25 @@ impl Collect {
         }
         self.count.checksum = seen.checksum;
         self.count.note_process();
-        let file = file.take();
-        self.let_go();
-        match file {
-            Some(file) => self.now = Doing::Publishing(Publishing::new(&file)),
-            None => {
-                self.now = Doing::Taking;
-                self.pass = None;
-                return Ok(Some(Progress::Done));
-            }
+        let next = match file.take() {
+            Some(file) => Doing::Publishing(Publishing::new(&file)),
+            None => Doing::Taking,
+        };
+        let is_done = matches!(next, Doing::Taking);
+        if let Doing::Writing(emit, _) = std::mem::replace(&mut self.now, next) {
+            self.shared.divided().pool.give(emit.into_chunks());
         }
-        Ok(None)
+        self.let_go();
+        if is_done {
+            self.pass = None;
+        }
+        Ok(is_done.then_some(Progress::Done))
     }
 
     /// The memory of the records is free.
     fn let_go(&mut self) {
         let bytes = std::mem::take(&mut self.room_bytes);
-        self.shared.room.let_go(self.part, bytes);
+        self.shared.divided().room.let_go(self.part, bytes);
     }
 
     fn take(
@@ -223,10 +227,11 @@ impl Collect {
     ) -> Result<Taken, KernelError> {
         let from = streams.input::<SortChunk>(0);
         let (shared, part) = (self.shared.clone(), self.part);
+        let memory = shared.divided();
         loop {
             // Asked for before the chunk is taken: what waits is counted by the exchange.
-            let most = plan.chunk_room_bytes();
-            match shared.room.ask(part, most, streams.context()) {
+            let most = memory.sizes.chunk_room_bytes();
+            match memory.room.ask(part, most, streams.context()) {
                 RoomAnswer::Taken => {}
                 RoomAnswer::Spill => return Ok(Taken::Spill),
                 RoomAnswer::Wait => return Ok(Taken::Pending),
@@ -236,22 +241,23 @@ impl Collect {
                     .map(|(source, chunk)| (source, std::mem::take(&mut chunk.bytes), chunk.before))
             });
             let Poll::Ready(Some((source, bytes, before))) = polled else {
-                shared.room.let_go(part, most);
+                memory.room.let_go(part, most);
                 return Ok(match polled {
                     Poll::Ready(_) => Taken::All,
                     // Others may be short of room while nothing comes for this one.
-                    Poll::Pending => match shared.room.is_to_spill(part, streams.context()) {
+                    Poll::Pending => match memory.room.is_to_spill(part, streams.context()) {
                         true => Taken::Spill,
                         false => Taken::Pending,
                     },
                 });
             };
-            shared.flight.taken(source, bytes.len() as u64);
+            memory.flight.taken(source, bytes.len() as u64);
             self.before += before;
             self.bytes += bytes.len() as u64;
-            self.count.records += plan.count(&bytes);
-            let kept = plan.room_bytes_of(&bytes);
-            shared.room.let_go(part, most.saturating_sub(kept));
+            let records = plan.count(&bytes);
+            self.count.records += records;
+            let kept = memory.sizes.room_bytes_of(&bytes, records);
+            memory.room.let_go(part, most.saturating_sub(kept));
             self.room_bytes += kept;
             if !bytes.is_empty() {
                 self.arena.push(bytes);
@@ -264,7 +270,8 @@ impl Collect {
         let bytes = arena.bytes();
         let file = OutputFile::unnamed(&plan.tmp).map_err(fault)?;
         let source = SortedSource::Memory(arena.sort());
-        let emit = Emit::new(source, &file, (0, bytes), plan.write_block_bytes());
+        let block_bytes = self.shared.divided().sizes.write_block_bytes;
+        let emit = Emit::new(source, &file, (0, bytes), block_bytes);
         self.now = Doing::Spilling(emit, file);
         Ok(())
     }
@@ -273,11 +280,12 @@ impl Collect {
     fn begin_writing(&mut self, plan: &SortPlan) -> Result<(), KernelError> {
         let arena = std::mem::replace(&mut self.arena, Arena::new(plan.format));
         let last = arena.sort();
+        let sizes = self.shared.divided().sizes;
         let source = match self.runs.is_empty() {
             true => SortedSource::Memory(last),
             false => {
                 let runs = std::mem::take(&mut self.runs);
-                SortedSource::Runs(Box::new(MergedRuns::new(plan, &runs, last)))
+                SortedSource::Runs(Box::new(MergedRuns::new(plan.format, &sizes, &runs, last)))
             }
         };
         let (file, own, begin) = match (&plan.output, self.shared.output.get()) {
@@ -294,7 +302,7 @@ impl Collect {
         };
         let range = (begin, begin + self.bytes);
         self.now = Doing::Writing(
-            Emit::new(source, &file, range, plan.write_block_bytes()),
+            Emit::new(source, &file, range, sizes.write_block_bytes),
             own,
         );
         Ok(())
@@ -307,7 +315,7 @@ impl Collect {
         let run = file.as_input().map_err(fault)?;
         self.count.run_bytes += emit.written_bytes();
         self.runs.push(run);
-        drop(emit);
+        self.shared.divided().pool.give(emit.into_chunks());
         self.pass = None;
         self.let_go();
         Ok(())

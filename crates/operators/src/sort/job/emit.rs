@@ -107,6 +107,14 @@ impl Emit {
     pub(super) fn written_bytes(&self) -> u64 {
         self.at
     }
+
+    /// The memory of the chunks in which the records lay.
+    pub(super) fn into_chunks(self) -> Vec<Vec<u8>> {
+        match self.source {
+            SortedSource::Memory(sorted) => sorted.into_chunks(),
+            SortedSource::Runs(merged) => merged.into_chunks(),
+        }
+    }
 }
 
 fn fault(error: impl std::error::Error + Send + Sync + 'static) -> KernelError {

@@ -69,6 +69,11 @@ impl Gate {
         held::lock(&self.state).expected.first() == Some(&number)
     }
 
+    /// Of a gate in order: whether somebody is inside or will come.
+    pub(super) fn expects_any(&self) -> bool {
+        !held::lock(&self.state).expected.is_empty()
+    }
+
     /// A place inside, if it is this number's turn. Otherwise `waker` is woken when it may be.
     pub(super) fn enter(self: &Arc<Gate>, number: u32, waker: &Waker) -> Poll<Pass> {
         let mut state = held::lock(&self.state);

@@ -62,12 +62,17 @@ struct Making {
     maker: Result<RecordMaker, String>,
     writer: Option<BlockWriter>,
     next: u64,
+    /// Bytes of a block.
+    block_bytes: usize,
 }
 
 fn open(plan: &MakePlan, context: &mut Context<'_>) -> Making {
+    let shared = SortShared::of(&plan.sort);
+    let block_bytes = shared.memory(&plan.sort, context).sizes.read_block_bytes;
     let maker = RecordMaker::new(&plan.sort.format, plan.records, plan.seed, plan.skew);
     Making {
-        shared: SortShared::of(&plan.sort),
+        shared,
+        block_bytes,
         pass: None,
         maker: maker.map_err(|error| error.to_string()),
         writer: None,
@@ -120,7 +125,7 @@ fn make(
         Poll::Ready(room) => room.map_err(fault)?,
     }
     let width = plan.sort.unit();
-    let count = (plan.sort.read_block_bytes() as u64 / width).min(end - making.next);
+    let count = (making.block_bytes as u64 / width).min(end - making.next);
     let at = making.next * width;
     let mut block: Block = writer.take_block_at(at, (count * width) as usize);
     block.set_len((count * width) as usize);

@@ -2,8 +2,8 @@
 //! memory is the last run. The writing of a part drives it. The merge itself is
 //! [`Merge`](crate::sort::Merge)'s.
 
-use super::plan::SortPlan;
-use crate::sort::{Merge, MergeStep, SortedRecords};
+use super::sizes::SortSizes;
+use crate::sort::{Merge, MergeStep, RecordFormat, SortedRecords};
 use brambling_storage::{Block, FileError, InputFile, ReadAhead, Scan};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -41,18 +41,28 @@ impl Deref for RunBlock {
 }
 
 impl MergedRuns {
-    pub(super) fn new(plan: &SortPlan, runs: &[Arc<InputFile>], last: SortedRecords) -> MergedRuns {
+    pub(super) fn new(
+        format: RecordFormat,
+        sizes: &SortSizes,
+        runs: &[Arc<InputFile>],
+        last: SortedRecords,
+    ) -> MergedRuns {
         let ahead = ReadAhead {
-            block_bytes: plan.write_block_bytes(),
+            block_bytes: sizes.merge_block_bytes(runs.len(), BLOCKS_AHEAD),
             blocks: BLOCKS_AHEAD,
         };
         let scan = |run: &Arc<InputFile>| Scan::new(run, 0..run.bytes(), ahead);
         MergedRuns {
-            merge: Merge::new(plan.format, runs.len() + 1),
+            merge: Merge::new(format, runs.len() + 1),
             scans: runs.iter().map(scan).collect(),
             last,
             filled: 0,
         }
+    }
+
+    /// The memory of the chunks that were the last run.
+    pub(super) fn into_chunks(self) -> Vec<Vec<u8>> {
+        self.last.into_chunks()
     }
 
     /// Fills the room with the next records, as far as there are any, once all that it takes has

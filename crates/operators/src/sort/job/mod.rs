@@ -24,11 +24,13 @@ mod gate;
 pub mod making;
 mod merging;
 mod plan;
+mod pool;
 mod read;
 mod records;
 mod room;
 mod sample;
 mod shared;
+mod sizes;
 
 pub use plan::{SortInput, SortOutput, SortPlan, SortSplit};
 pub use shared::{SortShared, create_output};

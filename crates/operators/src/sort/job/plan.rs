@@ -2,7 +2,6 @@
 //! parts, and where all of it goes. Whoever drives a sort makes it; it travels with the program as
 //! the kernels' parameter. It reads and writes nothing.
 
-use super::room::{RECORDS_DENOMINATOR, RECORDS_NUMERATOR};
 use crate::sort::RecordFormat;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -25,28 +24,6 @@ const PARTS_MAX: u64 = 256;
 /// about as it would be otherwise.
 const UNKNOWN_SPLITS: u32 = 16;
 const UNKNOWN_PARTS: u32 = 32;
-
-/// A chunk of the exchange has about so many bytes.
-const CHUNK_BYTES: u64 = 256 << 10;
-
-/// An entry of a record that is sorted: its key's prefix, and where it lies.
-const ENTRY_BYTES: u64 = 16;
-
-/// A block of a file that is read or written, about.
-const BLOCK_BYTES: u64 = 4 << 20;
-
-/// A range that begins and ends within pages has so much less.
-const PAGES_BYTES: u64 = 8 << 10;
-
-/// Shorter blocks than this would cost more in requests than they save in memory.
-const BLOCK_BYTES_MIN: u64 = 64 << 10;
-
-/// All blocks of those that read or write at once take no more than such a part of the memory for
-/// records, or as many of the shortest.
-const BLOCKS_OF_RECORDS: u64 = 32;
-
-/// What lies between sources and parts is such a part of the memory for records at most.
-const FLIGHT_PART: u64 = 10;
 
 /// A file that is sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +71,7 @@ pub struct SortPlan {
     /// How many read at once in a process, and how many write.
     pub at_once: u32,
     /// The most memory for records in a process, whatever its budget has.
-    pub record_bytes_max: u64,
+    pub record_bytes_max: Option<u64>,
     /// What the sources send is written to disk as well.
     pub backup: bool,
     /// Copies of the output on other workers.
@@ -122,11 +99,6 @@ impl SortPlan {
     /// Bytes of the whole input.
     pub fn input_bytes(&self) -> u64 {
         self.inputs.iter().map(|input| input.bytes).sum()
-    }
-
-    /// The part of a budget that is for records.
-    pub fn record_bytes_of(budget_bytes: u64) -> u64 {
-        budget_bytes / RECORDS_DENOMINATOR * RECORDS_NUMERATOR
     }
 
     /// As [`SortPlan::cut_for`], where nobody knows yet how long the workers' own files are.
@@ -162,47 +134,9 @@ impl SortPlan {
         split_of(&self.inputs, self.unit(), number, self.splits)
     }
 
-    /// The most bytes between sources and parts, where all of them are in one process.
-    pub(super) fn flight_bytes_max(&self) -> Option<u64> {
-        let is_alone = matches!(self.output, SortOutput::File);
-        is_alone.then(|| (self.record_bytes_max / FLIGHT_PART).max(self.chunk_bytes() as u64))
-    }
-
-    /// Blocks are shorter where memory is small.
-    fn block_bytes(&self) -> u64 {
-        let fair = self.record_bytes_max / BLOCKS_OF_RECORDS / u64::from(self.at_once.max(1));
-        let bytes = BLOCK_BYTES.min(fair).max(BLOCK_BYTES_MIN);
-        1 << bytes.ilog2()
-    }
-
-    /// Bytes of a block that is read: whole records, where they have a width.
-    pub fn read_block_bytes(&self) -> usize {
-        let unit = self.unit();
-        // A block that begins within a page still fits the huge pages of its memory.
-        let bytes = self.block_bytes() - PAGES_BYTES;
-        (bytes / unit * unit).max(unit) as usize
-    }
-
-    /// Bytes of a block that is written.
-    pub fn write_block_bytes(&self) -> usize {
-        self.block_bytes() as usize
-    }
-
     /// What a job's files are called while they are not whole.
     pub(super) fn key(&self) -> String {
         format!("{:016x}", self.job)
-    }
-
-    /// The most room that a chunk takes where it is sorted.
-    pub(super) fn chunk_room_bytes(&self) -> u64 {
-        let bytes = self.chunk_bytes() as u64;
-        bytes + bytes / self.unit().max(16) * ENTRY_BYTES
-    }
-
-    /// The room of a chunk's records where they are sorted: they lie as they came, beside an entry
-    /// for each.
-    pub(super) fn room_bytes_of(&self, records: &[u8]) -> u64 {
-        records.len() as u64 + self.count(records) * ENTRY_BYTES
     }
 
     /// How many whole records these are.
@@ -211,16 +145,6 @@ impl SortPlan {
             Some(width) => (records.len() / width) as u64,
             None => memchr::memchr_iter(b'\n', records).count() as u64,
         }
-    }
-
-    /// Chunks are sent when they have so many bytes.
-    pub fn chunk_bytes(&self) -> usize {
-        let width = self.unit();
-        // Of many parts each source has a chunk that is being filled.
-        let fair = (self.record_bytes_max / 8)
-            / u64::from(self.parts.max(1))
-            / u64::from(self.at_once.max(1));
-        CHUNK_BYTES.min(fair).max(4 << 10).max(width) as usize
     }
 }
 

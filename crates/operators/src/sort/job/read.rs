@@ -60,10 +60,11 @@ pub(super) fn read(
             Poll::Pending => return Ok(Progress::Pending),
             Poll::Ready(pass) => reading.pass = Some(pass),
         }
-        reading.reader = Some(RecordReader::new(plan, pieces.pieces.clone()));
-        reading.parts = Some(PartBuffers::new(splitters.clone(), plan.chunk_bytes()));
+        let sizes = &reading.shared.memory(plan, streams.context()).sizes;
+        reading.reader = Some(RecordReader::new(plan, sizes, pieces.pieces.clone()));
+        reading.parts = Some(PartBuffers::new(splitters.clone(), sizes.chunk_bytes));
         if plan.backup {
-            reading.backup = Some(Backup::begin(plan)?);
+            reading.backup = Some(Backup::begin(plan, sizes)?);
         }
     }
     if !reading.is_read {
@@ -79,7 +80,11 @@ pub(super) fn read(
         }
     }
     reading.pass = None;
-    reading.shared.flight.look_again();
+    let memory = reading.shared.divided();
+    memory.flight.look_again();
+    if !reading.shared.readers.expects_any() {
+        memory.pool.end();
+    }
     reading.count.checksum = summed(reading.check.take())?.checksum;
     *count = std::mem::take(&mut reading.count);
     Ok(Progress::Done)
@@ -96,7 +101,8 @@ impl SplitReading {
         let waker = streams.context().completion();
         let own = streams.context().partition();
         let is_first = self.shared.readers.is_first(own);
-        if !self.shared.flight.may_send(own, is_first, &waker) {
+        let memory = self.shared.divided();
+        if !memory.flight.may_send(own, is_first, &waker) {
             return Ok(Progress::Pending);
         }
         if let Some(backup) = &mut self.backup {
@@ -110,7 +116,6 @@ impl SplitReading {
         let parts = self.parts.as_mut().expect("begun with the pass");
         let (sent, backup, count) = (&mut self.sent, &mut self.backup, &mut self.count);
         let check = &mut self.check;
-        let flight = &self.shared.flight;
         let (mut bytes, mut has_room) = (0, true);
         let polled = reader.poll(pieces.inputs(plan), &waker, |records| {
             bytes += records.len() as u64;
@@ -120,13 +125,17 @@ impl SplitReading {
                 check.feed(records);
             }
             parts.cut(records, |part, full| {
+                if full.capacity() == 0 {
+                    *full = memory.pool.take(memory.sizes.chunk_bytes);
+                    return;
+                }
                 sent[part as usize] += full.len() as u64;
-                flight.sent(own, full.len() as u64);
+                memory.flight.sent(own, full.len() as u64);
                 if let Some(backup) = backup {
                     backup.write(full);
                 }
                 // What comes next is as long.
-                let fresh = Vec::with_capacity(full.capacity());
+                let fresh = memory.pool.take(memory.sizes.chunk_bytes);
                 let bytes = std::mem::replace(full, fresh);
                 has_room &= streams.send(&to, part, SortChunk { bytes, before: 0 });
             });
@@ -158,17 +167,23 @@ impl SplitReading {
         let to = streams.output::<SortChunk>();
         let mut parts = self.parts.take().expect("begun with the pass");
         let own = streams.context().partition();
+        let memory = self.shared.divided();
         let mut before = 0;
         for part in 0..plan.parts {
             let bytes = std::mem::take(parts.part_mut(part));
             let sent = self.sent[part as usize] + bytes.len() as u64;
-            self.shared.flight.sent(own, bytes.len() as u64);
+            memory.flight.sent(own, bytes.len() as u64);
             if let Some(backup) = &mut self.backup {
                 backup.write(&bytes);
             }
-            // What is short gives back the rest of its buffer.
-            let bytes = match bytes.len() < bytes.capacity() / 2 {
-                true => bytes.as_slice().to_vec(),
+            // What is short gives its buffer back.
+            let bytes = match bytes.len() <= bytes.capacity() / 2 {
+                true => {
+                    let mut short = memory.pool.take(bytes.len());
+                    short.extend_from_slice(&bytes);
+                    memory.pool.give(vec![bytes]);
+                    short
+                }
                 false => bytes,
             };
             streams.send(&to, part, SortChunk { bytes, before });

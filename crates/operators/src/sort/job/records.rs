@@ -2,6 +2,7 @@
 //! lie across blocks are put together. Sources of a sort drive it. It knows nothing of keys.
 
 use super::plan::{SortInput, SortPlan, SortSplit};
+use super::sizes::SortSizes;
 use crate::sort::RecordFormat;
 use brambling_program::KernelError;
 use brambling_storage::{Block, FileError, InputFile, ReadAhead, Scan};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 /// So many blocks of a split are read ahead: one is worked on while the disk has the others.
-const BLOCKS_AHEAD: usize = 4;
+pub(super) const BLOCKS_AHEAD: usize = 4;
 
 /// A line that goes on beyond its split is read by pieces of so many bytes.
 const TAIL_BYTES: u64 = 64 << 10;
@@ -73,10 +74,10 @@ struct OpenPiece {
 }
 
 impl RecordReader {
-    pub(super) fn new(plan: &SortPlan, pieces: Vec<SortSplit>) -> RecordReader {
+    pub(super) fn new(plan: &SortPlan, sizes: &SortSizes, pieces: Vec<SortSplit>) -> RecordReader {
         RecordReader {
             is_lines: matches!(plan.format, RecordFormat::Lines { .. }),
-            block_bytes: plan.read_block_bytes(),
+            block_bytes: sizes.read_block_bytes,
             pieces: pieces.into(),
             open: None,
             carry: Vec::new(),

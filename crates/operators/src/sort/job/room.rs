@@ -16,11 +16,6 @@ const STEP_BYTES: u64 = 16 << 20;
 /// merged. With a budget below this for each part, runs are as long as they can be.
 const RUN_BYTES_MIN: u64 = 1 << 20;
 
-/// Of the budget such a part is for the records of a sort: the rest is for chunks on their way, for
-/// blocks of files, and for what the process has anyhow.
-pub(super) const RECORDS_NUMERATOR: u64 = 5;
-pub(super) const RECORDS_DENOMINATOR: u64 = 8;
-
 /// Memory for records.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -139,8 +134,6 @@ impl Room {
 impl RoomState {
     fn take(&mut self, bytes: u64, context: &Context<'_>) -> bool {
         let wanted = self.used_bytes + bytes;
-        let share = context.budget_bytes() / RECORDS_DENOMINATOR * RECORDS_NUMERATOR;
-        self.limit_bytes = self.limit_bytes.min(share);
         if wanted > self.limit_bytes {
             return false;
         }

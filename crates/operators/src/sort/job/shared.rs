@@ -5,9 +5,11 @@
 use super::flight::Flight;
 use super::gate::Gate;
 use super::plan::{SortOutput, SortPlan};
+use super::pool::ChunkPool;
 use super::room::Room;
+use super::sizes::SortSizes;
 use brambling_memory::held;
-use brambling_program::{DecodeError, KernelError, Payload};
+use brambling_program::{Context, DecodeError, KernelError, Payload};
 use brambling_storage::{FileError, OutputFile, Staging};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,13 +22,21 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 pub struct SortShared {
     pub(super) readers: Arc<Gate>,
     pub(super) writers: Arc<Gate>,
-    pub(super) room: Room,
-    pub(super) flight: Flight,
+    memory: OnceLock<SortMemory>,
     /// The one file, where the sort has one.
     pub(super) output: OnceLock<Arc<OutputFile>>,
     /// The directory of parts, where the sort has one.
     staging: OnceLock<Staging>,
     is_committed: AtomicBool,
+}
+
+/// The memory of one sort in a process.
+#[derive(Debug)]
+pub(super) struct SortMemory {
+    pub(super) sizes: SortSizes,
+    pub(super) room: Room,
+    pub(super) flight: Flight,
+    pub(super) pool: ChunkPool,
 }
 
 /// A job that ends without having committed leaves nothing: the last of its processes removes what
@@ -65,14 +75,34 @@ impl SortShared {
         let shared = Arc::new(SortShared {
             readers: Gate::in_order(plan.at_once as usize),
             writers: Gate::new(plan.at_once as usize),
-            room: Room::new(plan.record_bytes_max),
-            flight: Flight::new(plan.flight_bytes_max()),
+            memory: OnceLock::new(),
             output: OnceLock::new(),
             staging: OnceLock::new(),
             is_committed: AtomicBool::new(false),
         });
         table.insert(plan.job, Arc::downgrade(&shared));
         shared
+    }
+
+    /// How the budget is divided, and who has what of it.
+    pub(super) fn memory(&self, plan: &SortPlan, context: &Context<'_>) -> &SortMemory {
+        self.memory.get_or_init(|| {
+            let sizes = SortSizes::of(plan, context.budget_bytes());
+            // On a cluster buffers come from elsewhere, too.
+            let is_alone = matches!(plan.output, SortOutput::File);
+            let free_bytes_max = (!is_alone).then_some(sizes.filling_bytes);
+            SortMemory {
+                sizes,
+                room: Room::new(sizes.record_bytes),
+                flight: Flight::new(sizes.flight_bytes),
+                pool: ChunkPool::new(sizes.chunk_bytes, free_bytes_max),
+            }
+        })
+    }
+
+    /// As [`SortShared::memory`], of a task that has begun.
+    pub(super) fn divided(&self) -> &SortMemory {
+        self.memory.get().expect("divided when a task began")
     }
 
     /// The directory of parts, begun when the first task asks. It waits for the disk.
