@@ -13,7 +13,7 @@ mod telling;
 
 use crate::cluster::ClusterError;
 use crate::{Caller, Error, Failure, Interrupted, RunOptions};
-pub use brambling_operators::grep::lane::BLOCK_BYTES;
+pub use brambling_operators::grep::BLOCK_BYTES;
 use brambling_operators::grep::lane::{self, LaneFound, LaneParameters};
 pub use brambling_operators::grep::listing::{GlobError, GrepListing, GrepPaths, ListedFile};
 pub use brambling_operators::grep::query::{GrepQuery, LineMatcher, PatternError, WantedOfLines};

@@ -76,6 +76,19 @@ impl Scan {
         }
     }
 
+    /// Reads into these blocks first: those of an earlier scan, whose memory has been touched.
+    #[must_use]
+    pub fn reusing(mut self, blocks: Vec<Block>) -> Scan {
+        self.free = blocks;
+        self.free.truncate(self.blocks_max());
+        self
+    }
+
+    /// The blocks that are free, for [`Scan::reusing`]: all of them at the end.
+    pub fn into_blocks(mut self) -> Vec<Block> {
+        std::mem::take(&mut self.free)
+    }
+
     /// The next block; none at the end. When it has not come yet, the waker is woken when it has.
     /// It may be woken before that, too.
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Option<Block>, FileError>> {
@@ -154,9 +167,14 @@ impl Scan {
 
     /// Takes back a block that came from it, to be read into again.
     pub fn give_back(&mut self, block: Block) {
-        if !self.rest.is_empty() && self.free.len() < self.ahead.blocks.max(1) {
+        if self.free.len() < self.blocks_max() {
             self.free.push(block);
         }
+    }
+
+    /// Those on their way, and one that is out.
+    fn blocks_max(&self) -> usize {
+        self.ahead.blocks.max(1) + 1
     }
 
     /// What it has read.

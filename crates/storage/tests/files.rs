@@ -135,6 +135,55 @@ fn only_what_is_not_cached_is_read_past_the_cache() {
 
 /// What is given back may be any block: one that is too small is not read into.
 #[test]
+fn what_is_cached_is_read_at_once_and_nothing_else() {
+    for directory in directories() {
+        let path = directory.path().join("input");
+        let all = noise(7, 300_000);
+        std::fs::write(&path, &all).unwrap();
+        let file = InputFile::open(&path).unwrap();
+        let mut into = vec![0; 100_000];
+        // File systems in memory do not know the condition.
+        if rustix::fs::statfs(&path).unwrap().f_type == 0x0102_1994 {
+            continue;
+        }
+        let mut at = 0;
+        while let Some(bytes) = file.read_cached(at as u64, &mut into) {
+            assert!(into[..bytes] == all[at..at + bytes]);
+            at += bytes;
+        }
+        assert_eq!(at, all.len());
+        cool(&path);
+        assert_eq!(file.read_cached(200_000, &mut into), None);
+    }
+}
+
+#[test]
+fn blocks_of_one_scan_serve_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("input");
+    let all = noise(9, 250_000);
+    std::fs::write(&path, &all).unwrap();
+    let file = InputFile::open(&path).unwrap();
+    let ahead = ReadAhead {
+        block_bytes: 100_000,
+        blocks: 2,
+    };
+    let mut scan = Scan::new(&file, 0..all.len() as u64, ahead);
+    for _ in 0..3 {
+        let mut read = Vec::new();
+        while let Some(block) = Waiting::default().until(|waker| scan.poll(waker)).unwrap() {
+            read.extend_from_slice(&block);
+            scan.give_back(block);
+        }
+        assert!(read == all);
+        let blocks = scan.into_blocks();
+        assert_eq!(blocks.len(), 3);
+        scan = Scan::new(&file, 0..all.len() as u64, ahead).reusing(blocks);
+    }
+    assert_eq!(scan.into_blocks().len(), 3);
+}
+
+#[test]
 fn a_small_block_that_is_given_back_is_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("input");

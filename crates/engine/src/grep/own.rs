@@ -4,14 +4,13 @@
 //! The driver calls it when such a file has its turn. It waits for whoever writes, so it is never called from a kernel.
 
 use brambling_operators::grep::decode::Coding;
-use brambling_operators::grep::lane::BLOCK_BYTES;
 use brambling_operators::grep::lines::{LineSearch, PartFound, PartSearch};
 use brambling_operators::grep::listing::{ListedFile, system};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 
 /// What was found goes on its way at the latest after so many bytes.
-const PIPE_BLOCK_BYTES: usize = BLOCK_BYTES / 8;
+const PIPE_BLOCK_BYTES: usize = 128 << 10;
 
 /// Reads and searches a file; `each` takes what is found, and says whether to go on.
 pub(super) fn read(

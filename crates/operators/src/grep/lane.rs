@@ -1,34 +1,20 @@
-//! The stage that searches: a lane takes its units in order, and reads ahead in each.
+//! The stage that searches: a lane takes its units in order.
 //!
-//! This module owns reading and searching, piece by piece, and what becomes of a file that cannot be read. The programs of
-//! this module run lanes; results go to an [`LaneOutlet`], which is the driver's in the same process and a dataset on a
+//! This module owns the order of a lane's parts, its memory, and its programs; [`reading`](super::reading) reads and
+//! searches a part. The programs of this module run lanes; results go to an [`LaneOutlet`], which is the driver's in the same process and a dataset on a
 //! cluster. It never waits: a lane without bytes or without room says so, and is called again.
 
-use crate::grep::decode::Decompressor;
 use crate::grep::lines::{LineSearch, PartFound, PartSearch};
 use crate::grep::listing::GrepPaths;
 use crate::grep::query::GrepQuery;
-use crate::grep::units::{GrepPart, LaneUnits};
+use crate::grep::reading::{BLOCKS_AHEAD, PartReader, PartReading};
+use crate::grep::units::LaneUnits;
 use brambling_program::{
     Context, Dataset, KernelError, Program, Progress, Reservation, Streams, payload,
 };
-use brambling_storage::{FileError, InputFile, ReadAhead, Scan};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
-use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// What a block has: it stays in a core's cache from its first pass to its last.
-pub const BLOCK_BYTES: usize = 1 << 20;
-/// Blocks that are read ahead, in each lane.
-pub const BLOCKS_AHEAD: usize = 4;
-/// Shorter parts are read at once: handing them to another thread costs more than reading them.
-const SMALL_BYTES: u64 = 256 << 10;
-/// Behind the end of a part only the rest of a line is read.
-const REST_BYTES: usize = 64 << 10;
 /// What was found goes on its way when it has so many bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -101,33 +87,13 @@ impl LaneOutlet for Keeping<'_> {
     fn done(&mut self, _: u64) {}
 }
 
-/// A part that is being searched.
-struct PartReading {
-    search: PartSearch,
-    file: Arc<InputFile>,
-    bytes: Bytes,
-    /// Up to where they are read.
-    read_to: u64,
-    file_bytes: u64,
-    decoder: Option<Decompressor>,
-}
-
-/// Where a part's bytes come from.
-enum Bytes {
-    Scanned(Scan),
-    /// A short range, which is read at once.
-    AtOnce(Range<u64>),
-}
-
 /// A lane: it searches its units in order.
 pub struct GrepLane {
     with: LineSearch,
-    block_bytes: usize,
+    reader: PartReader,
     unit: usize,
     part: usize,
     reading: Option<PartReading>,
-    /// Short parts are read to it.
-    buffer: Vec<u8>,
     /// The memory of its blocks and of what it has found, from its first call on.
     room: Option<Reservation>,
     /// That of a line longer than a block, by doubling.
@@ -143,11 +109,10 @@ impl GrepLane {
     pub fn new(parameters: &LaneParameters) -> GrepLane {
         GrepLane {
             with: LineSearch::new(&parameters.query).expect("the driver has checked the patterns"),
-            block_bytes: (parameters.block_bytes.max(1)) as usize,
+            reader: PartReader::new(parameters.block_bytes.max(1) as usize),
             unit: 0,
             part: 0,
             reading: None,
-            buffer: Vec::new(),
             room: None,
             line_room: Vec::new(),
             line_bytes: 0,
@@ -166,7 +131,7 @@ impl GrepLane {
     ) -> Result<Progress, KernelError> {
         if self.room.is_none() {
             // Blocks on their way, one that is searched, and what is found in it.
-            let bytes = self.block_bytes * (BLOCKS_AHEAD + 1) + PIECE_BYTES;
+            let bytes = self.reader.block_bytes * (BLOCKS_AHEAD + 1) + PIECE_BYTES;
             self.room = Some(context.reserve(bytes as u64)?);
         }
         let waker = context.completion();
@@ -192,7 +157,7 @@ impl GrepLane {
         }
         let mut reading = match self.reading.take() {
             Some(reading) => reading,
-            None => match self.open(part) {
+            None => match self.reader.open(part) {
                 Ok(reading) => reading,
                 Err(found) => {
                     self.next_part();
@@ -201,7 +166,7 @@ impl GrepLane {
                 }
             },
         };
-        if !self.push_next(&mut reading, &waker) {
+        if !self.reader.push_next(&mut reading, &mut self.with, &waker) {
             self.reading = Some(reading);
             return Ok(Progress::Pending);
         }
@@ -211,7 +176,10 @@ impl GrepLane {
             outlet.take(*number, reading.search.take())?;
         }
         match is_done {
-            true => self.next_part(),
+            true => {
+                self.reader.keep_blocks(&mut reading);
+                self.next_part();
+            }
             false => self.reading = Some(reading),
         }
         Ok(Progress::More)
@@ -220,7 +188,7 @@ impl GrepLane {
     /// Takes memory for a long line, as it grows.
     fn reserve_line(&mut self, search: &mut PartSearch, context: &Context<'_>) {
         let bytes = search.line_bytes();
-        if search.is_done() || bytes <= self.line_bytes.max(self.block_bytes) {
+        if search.is_done() || bytes <= self.line_bytes.max(self.reader.block_bytes) {
             return;
         }
         match context.reserve(bytes as u64) {
@@ -237,142 +205,6 @@ impl GrepLane {
         self.line_bytes = 0;
         self.reading = None;
         self.part += 1;
-    }
-
-    /// Opens a part; else what is to be told of it.
-    fn open(&self, part: &GrepPart) -> Result<PartReading, PartFound> {
-        let is_whole = part.begin == 0 && part.end == part.file_bytes;
-        let range = match part.coding.is_compressed() {
-            // How long it is when decompressed is not known.
-            true => 0..u64::MAX,
-            false => part.begin..part.end,
-        };
-        let mut search = PartSearch::new(part.file, range.clone());
-        let path = Path::new(OsStr::from_bytes(&part.path));
-        let opened = InputFile::open(path).map_err(|error| told(&error));
-        let opened = opened.and_then(|file| Ok((file, part.coding.decoder()?)));
-        let (file, decoder) = match opened {
-            Ok(opened) => opened,
-            Err(why) => {
-                search.give_up(why);
-                return Err(search.take());
-            }
-        };
-        let reads = PartSearch::reads_from(&(part.begin..part.end))..part.end;
-        let bytes = match is_whole && part.end <= SMALL_BYTES {
-            true => Bytes::AtOnce(reads),
-            false => Bytes::Scanned(self.scan(&file, reads, self.block_bytes)),
-        };
-        Ok(PartReading {
-            search,
-            file,
-            bytes,
-            read_to: part.end,
-            file_bytes: part.file_bytes,
-            decoder,
-        })
-    }
-
-    fn scan(&self, file: &Arc<InputFile>, range: Range<u64>, block_bytes: usize) -> Scan {
-        let blocks = range.end.saturating_sub(range.start);
-        let blocks = blocks.div_ceil(block_bytes as u64);
-        let ahead = ReadAhead {
-            block_bytes,
-            blocks: BLOCKS_AHEAD.min(blocks.max(1) as usize),
-        };
-        Scan::new(file, range, ahead)
-    }
-
-    /// Searches the next block; no when it has not come yet.
-    fn push_next(&mut self, reading: &mut PartReading, waker: &Waker) -> bool {
-        let next = match &mut reading.bytes {
-            Bytes::Scanned(scan) => match scan.poll(waker) {
-                Poll::Pending => return false,
-                Poll::Ready(block) => block,
-            },
-            Bytes::AtOnce(range) => {
-                let range = std::mem::replace(range, range.end..range.end);
-                self.buffer.resize((range.end - range.start) as usize, 0);
-                let read = match range.is_empty() {
-                    true => Ok(()),
-                    false => reading.file.read_at(range.start, &mut self.buffer),
-                };
-                match read {
-                    Ok(()) => push(reading, &mut self.with, &self.buffer),
-                    Err(error) => reading.search.give_up(told(&error)),
-                }
-                self.end(reading);
-                return true;
-            }
-        };
-        match next {
-            Ok(Some(block)) => {
-                push(reading, &mut self.with, &block);
-                if let Bytes::Scanned(scan) = &mut reading.bytes {
-                    scan.give_back(block);
-                }
-            }
-            Ok(None) => self.end(reading),
-            Err(error) => reading.search.give_up(told(&error)),
-        }
-        true
-    }
-
-    /// All that was asked for has come.
-    fn end(&mut self, reading: &mut PartReading) {
-        if reading.search.is_done() {
-            return;
-        }
-        if reading.read_to < reading.file_bytes {
-            // The last line that begins in the part ends behind it.
-            let rest = reading.read_to..reading.file_bytes;
-            reading.read_to = reading.file_bytes;
-            reading.bytes = Bytes::Scanned(self.scan(&reading.file, rest, REST_BYTES));
-            return;
-        }
-        let PartReading {
-            search, decoder, ..
-        } = reading;
-        let with = &mut self.with;
-        let ended = decoder.as_mut().map_or(Ok(()), |decoder| {
-            decoder.finish(&mut |bytes| {
-                search.push(with, bytes);
-                !search.is_done()
-            })
-        });
-        search.finish(with);
-        if let Err(why) = ended {
-            search.give_up(why);
-        }
-    }
-}
-
-fn push(reading: &mut PartReading, with: &mut LineSearch, block: &[u8]) {
-    let PartReading {
-        search, decoder, ..
-    } = reading;
-    let Some(decoder) = decoder else {
-        return search.push(with, block);
-    };
-    let pushed = decoder.push(block, &mut |bytes| {
-        search.push(with, bytes);
-        !search.is_done()
-    });
-    if let Err(why) = pushed {
-        search.finish(with);
-        search.give_up(why);
-    }
-}
-
-/// What is wrong with a file whose name is told beside it.
-fn told(error: &FileError) -> String {
-    let text = match error {
-        FileError::Failed { why, .. } => why.clone(),
-        error => error.to_string(),
-    };
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
     }
 }
 

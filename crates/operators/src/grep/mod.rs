@@ -13,5 +13,8 @@ pub mod lane;
 pub mod lines;
 pub mod listing;
 pub mod query;
+mod reading;
 pub mod stitch;
 pub mod units;
+
+pub use reading::BLOCK_BYTES;

@@ -8,12 +8,14 @@
 use crate::grep::decode::Coding;
 use crate::grep::lines::HEAD_BYTES;
 use crate::grep::listing::ListedFile;
+use crate::grep::reading::BLOCK_BYTES;
 use brambling_program::payload;
 use serde::{Deserialize, Serialize};
 
 /// A large file is cut into parts of so many bytes: long enough that a part's beginning and end cost nothing, short enough
-/// that what waits for its turn to be told is little.
-pub const UNIT_BYTES: u64 = 8 << 20;
+/// that what waits for its turn to be told is little. With the byte before it, which tells whether a line begins with the
+/// part, it is read in whole blocks.
+pub const UNIT_BYTES: u64 = 8 * BLOCK_BYTES as u64 - 1;
 /// Files of a unit. Opening one costs about as much as searching 100 KB.
 const FILES_MAX: usize = 64;
 
