@@ -9,7 +9,7 @@ use super::plan::{SortOutput, SortPlan};
 use super::room::RoomAnswer;
 use super::shared::SortShared;
 use super::{SortChunk, SortCount, summed};
-use crate::sort::{Arena, OrderCheck};
+use crate::sort::{Arena, OrderCheck, SortedRecords};
 use brambling_program::{Context, KernelError, Progress, Streams};
 use brambling_storage::{InputFile, OutputFile, Publishing};
 use std::sync::Arc;
@@ -263,7 +263,7 @@ impl Collect {
         let arena = std::mem::replace(&mut self.arena, Arena::new(plan.format));
         let bytes = arena.bytes();
         let file = OutputFile::unnamed(&plan.tmp).map_err(fault)?;
-        let source = SortedSource::Memory(arena.sort());
+        let source = SortedSource::Memory(sorted(plan, arena));
         let emit = Emit::new(source, &file, (0, bytes), plan.write_block_bytes());
         self.now = Doing::Spilling(emit, file);
         Ok(())
@@ -272,7 +272,7 @@ impl Collect {
     /// Its turn has come: where it begins is known, since all have said what they sent.
     fn begin_writing(&mut self, plan: &SortPlan) -> Result<(), KernelError> {
         let arena = std::mem::replace(&mut self.arena, Arena::new(plan.format));
-        let last = arena.sort();
+        let last = sorted(plan, arena);
         let source = match self.runs.is_empty() {
             true => SortedSource::Memory(last),
             false => {
@@ -311,6 +311,13 @@ impl Collect {
         self.pass = None;
         self.let_go();
         Ok(())
+    }
+}
+
+fn sorted(plan: &SortPlan, arena: Arena) -> SortedRecords {
+    match plan.is_unstable {
+        true => arena.sort_unstable(),
+        false => arena.sort(),
     }
 }
 

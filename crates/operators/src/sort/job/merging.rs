@@ -47,8 +47,12 @@ impl MergedRuns {
             blocks: BLOCKS_AHEAD,
         };
         let scan = |run: &Arc<InputFile>| Scan::new(run, 0..run.bytes(), ahead);
+        let merge = match plan.is_unstable {
+            true => Merge::unstable,
+            false => Merge::new,
+        };
         MergedRuns {
-            merge: Merge::new(plan.format, runs.len() + 1),
+            merge: merge(plan.format, runs.len() + 1),
             scans: runs.iter().map(scan).collect(),
             last,
             filled: 0,

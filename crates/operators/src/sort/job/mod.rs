@@ -76,6 +76,8 @@ pub struct SortCount {
     pub bytes: u64,
     /// Bytes that went to runs and came back.
     pub run_bytes: u64,
+    /// Bytes that were written as a backup, of splits.
+    pub backup_bytes: u64,
     /// The sum of the records' hashes, modulo 2¹²⁸, where it was asked for.
     pub checksum: u128,
     /// The process in which the task ran, of parts and copies.
@@ -285,6 +287,7 @@ impl SortCount {
         self.records += other.records;
         self.bytes += other.bytes;
         self.run_bytes += other.run_bytes;
+        self.backup_bytes += other.backup_bytes;
         self.checksum = self.checksum.wrapping_add(other.checksum);
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
         self

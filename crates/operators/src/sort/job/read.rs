@@ -77,6 +77,7 @@ pub(super) fn read(
             Poll::Pending => return Ok(Progress::Pending),
             Poll::Ready(written) => written?,
         }
+        reading.count.backup_bytes = backup.written_bytes();
     }
     reading.pass = None;
     reading.shared.flight.look_again();
