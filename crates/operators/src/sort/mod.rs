@@ -12,6 +12,7 @@ mod arena;
 mod check;
 mod decimal;
 mod entries;
+pub mod extent;
 mod format;
 mod generate;
 pub mod job;

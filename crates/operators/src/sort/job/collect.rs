@@ -9,7 +9,7 @@ use super::plan::{SortOutput, SortPlan};
 use super::room::RoomAnswer;
 use super::shared::SortShared;
 use super::{SortChunk, SortCount, summed};
-use crate::sort::{Arena, OrderCheck, SortedRecords};
+use crate::sort::{Arena, OrderCheck, SortedRecords, extent};
 use brambling_program::{Context, KernelError, Progress, Streams};
 use brambling_storage::{InputFile, OutputFile, Publishing};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(super) struct Collect {
     shared: Arc<SortShared>,
     part: u32,
     is_begun: bool,
+    /// The fingerprint that the chunks of its sources have.
+    schema: u64,
     arena: Arena,
     /// What the arena has of the room.
     room_bytes: u64,
@@ -51,6 +53,7 @@ pub(super) fn open(plan: &SortPlan, context: &mut Context<'_>) -> Collect {
         shared: SortShared::of(plan),
         part: context.partition(),
         is_begun: false,
+        schema: plan.format.fingerprint(),
         arena: Arena::new(plan.format),
         room_bytes: 0,
         before: 0,
@@ -231,11 +234,10 @@ impl Collect {
                 RoomAnswer::Spill => return Ok(Taken::Spill),
                 RoomAnswer::Wait => return Ok(Taken::Pending),
             }
-            let polled = streams.poll(&from).map(|chunk| {
-                chunk
-                    .map(|(source, chunk)| (source, std::mem::take(&mut chunk.bytes), chunk.before))
-            });
-            let Poll::Ready(Some((source, bytes, before))) = polled else {
+            let polled = streams
+                .poll(&from)
+                .map(|chunk| chunk.map(|(source, chunk)| (source, std::mem::take(chunk))));
+            let Poll::Ready(Some((source, chunk))) = polled else {
                 shared.room.let_go(part, most);
                 return Ok(match polled {
                     Poll::Ready(_) => Taken::All,
@@ -246,7 +248,13 @@ impl Collect {
                     },
                 });
             };
+            let SortChunk {
+                schema,
+                bytes,
+                before,
+            } = chunk;
             shared.flight.taken(source, bytes.len() as u64);
+            extent::check(schema, self.schema).map_err(fault)?;
             self.before += before;
             self.bytes += bytes.len() as u64;
             self.count.records += plan.count(&bytes);
