@@ -393,7 +393,7 @@ pub(crate) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
 
 /// A number of bytes, with its unit.
 fn bytes(text: &str) -> Result<u64, String> {
-    let bytes = units::parse(text, Quantity::Bytes).map_err(|error| error.to_string())?;
+    let bytes = units::parse(text, Quantity::Size).map_err(|error| error.to_string())?;
     Ok(bytes as u64)
 }
 
