@@ -2,8 +2,8 @@
 
 use crate::BenchError;
 use brambling::cluster::{
-    BALANCE_EACH, Children, Cluster, ClusterError, ControllerOptions, ControllerProcess,
-    JOBS_AT_ONCE, Rendezvous, Share, Traffic,
+    Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, JOBS_AT_ONCE,
+    Rendezvous, Share, Traffic,
 };
 use brambling::{Error, Settings};
 use brambling_machine::probes::{self, thread_cpu_time};
@@ -39,6 +39,7 @@ impl Running {
         command: &[OsString],
         workers: u32,
         threads: u32,
+        balance_each: Option<Duration>,
     ) -> Result<Running, BenchError> {
         let token = Rendezvous::new_token().map_err(Error::from)?;
         let bind = "127.0.0.1:0".parse().expect("an address");
@@ -46,7 +47,7 @@ impl Running {
             bind,
             token: token.clone(),
             tls: None,
-            balance_each: Some(BALANCE_EACH),
+            balance_each,
             jobs_at_once: JOBS_AT_ONCE,
         };
         let others = probes::threads().map_err(BenchError::Machine)?;

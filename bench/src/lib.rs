@@ -16,6 +16,7 @@ mod benches;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 
+pub use benches::sort_costs::{FeatureCost, SortCostsFigures};
 pub use benches::word_count::WordCountFigures;
 pub use brambling::graph::Precision;
 pub use described::program;
@@ -42,6 +43,10 @@ pub struct Options {
     pub partitions_per_core: Vec<u32>,
     /// Whether `logistic`, `kmeans` and `pagerank` also time each task of an iteration.
     pub task_times: bool,
+    /// Bytes of the input of `sort-costs`, of [`BYTES_RANGE`]. Unset: a gigabyte.
+    pub bytes: Option<u64>,
+    /// Rounds of `sort-costs`, of [`ROUNDS_RANGE`]. Unset: seven.
+    pub rounds: Option<u32>,
     /// Workers of a cluster on this machine, of [`WORKERS_RANGE`], beside one process of as many threads. `threads` are then those
     /// of each worker, one unless told.
     pub workers: Option<u32>,
@@ -51,6 +56,12 @@ pub struct Options {
 
 /// How many workers a bench can start.
 pub const WORKERS_RANGE: RangeInclusive<u32> = 1..=64;
+
+/// How many rounds a bench can be told to take.
+pub const ROUNDS_RANGE: RangeInclusive<u32> = 1..=100;
+
+/// How long an input can be that a bench makes, in bytes.
+pub const BYTES_RANGE: RangeInclusive<u64> = 16_000_000..=1_000_000_000_000;
 
 /// How many centres `kmeans` can have.
 pub const K_RANGE: RangeInclusive<u32> = 1..=1_024;
@@ -67,16 +78,20 @@ pub(crate) enum Own {
     PartitionsPerCore,
     TaskTimes,
     Workers,
+    Bytes,
+    Rounds,
 }
 
 impl Own {
-    const ALL: [Own; 6] = [
+    const ALL: [Own; 8] = [
         Own::K,
         Own::Graph,
         Own::Dtype,
         Own::PartitionsPerCore,
         Own::TaskTimes,
         Own::Workers,
+        Own::Bytes,
+        Own::Rounds,
     ];
 
     /// As it is typed.
@@ -88,6 +103,8 @@ impl Own {
             Own::PartitionsPerCore => "--partitions-per-core",
             Own::TaskTimes => "--task-times",
             Own::Workers => "--workers",
+            Own::Bytes => "--bytes",
+            Own::Rounds => "--rounds",
         }
     }
 
@@ -99,6 +116,8 @@ impl Own {
             Own::PartitionsPerCore => !options.partitions_per_core.is_empty(),
             Own::TaskTimes => options.task_times,
             Own::Workers => options.workers.is_some(),
+            Own::Bytes => options.bytes.is_some(),
+            Own::Rounds => options.rounds.is_some(),
         }
     }
 }
@@ -175,17 +194,24 @@ impl Options {
     /// Refuses what the bench does not have, and values that no bench can use.
     fn check(&self, bench: &benches::Bench) -> Result<(), BenchError> {
         self.refuse_all_but(bench.name, bench.takes)?;
-        let in_range = |own: Own, values: &[u32], range: RangeInclusive<u32>| match values
-            .iter()
-            .find(|value| !range.contains(value))
-        {
-            None => Ok(()),
-            Some(&value) => Err(BenchError::OutOfRange {
-                option: own.name(),
-                value,
-                range,
-            }),
+        let in_wide_range =
+            |own: Own, value: u64, range: RangeInclusive<u64>| match range.contains(&value) {
+                true => Ok(()),
+                false => Err(BenchError::OutOfRange {
+                    option: own.name(),
+                    value,
+                    range,
+                }),
+            };
+        let in_range = |own: Own, values: &[u32], range: RangeInclusive<u32>| {
+            let range = u64::from(*range.start())..=u64::from(*range.end());
+            let mut values = values.iter().map(|value| u64::from(*value));
+            values.try_for_each(|value| in_wide_range(own, value, range.clone()))
         };
+        if let Some(bytes) = self.bytes {
+            in_wide_range(Own::Bytes, bytes, BYTES_RANGE)?;
+        }
+        in_range(Own::Rounds, self.rounds.as_slice(), ROUNDS_RANGE)?;
         in_range(Own::K, self.k.as_slice(), K_RANGE)?;
         in_range(Own::Workers, self.workers.as_slice(), WORKERS_RANGE)?;
         let beside = [Own::PartitionsPerCore, Own::TaskTimes];
@@ -224,9 +250,9 @@ pub enum BenchError {
         /// The option, as it is typed.
         option: &'static str,
         /// What was asked for.
-        value: u32,
+        value: u64,
         /// What can be asked for.
-        range: RangeInclusive<u32>,
+        range: RangeInclusive<u64>,
     },
     /// An option that says nothing about workers.
     #[error("{option} is measured in one process; leave out it or --workers")]
@@ -234,6 +260,9 @@ pub enum BenchError {
         /// The option, as it is typed.
         option: &'static str,
     },
+    /// A file could not be made, sorted or checked.
+    #[error(transparent)]
+    Sort(#[from] Box<brambling::sort::SortError>),
     /// The user interrupted it.
     #[error("interrupted")]
     Interrupted,

@@ -1,5 +1,6 @@
 //! What a bench found: stable JSON keys, and the lines of a table.
 
+use crate::benches::sort_costs::SortCostsFigures;
 use crate::benches::word_count::WordCountFigures;
 use crate::session::limit;
 use crate::task_times::TaskTimesFigures;
@@ -186,6 +187,8 @@ pub enum Figures {
     },
     /// `word-count`
     WordCount(WordCountFigures),
+    /// `sort-costs`
+    SortCosts(SortCostsFigures),
     /// `controller-load`
     ControllerLoad {
         /// By workers, and then by tasks.

@@ -4,11 +4,12 @@ use crate::cluster::Running;
 use crate::described::Described;
 use crate::report::{Figures, Limit, Line, Report};
 use crate::{BenchError, Options};
-use brambling::cluster::Cluster;
+use brambling::cluster::{BALANCE_EACH, Cluster};
 use brambling::graph::AnalysisError;
 use brambling::map_reduce::MapReduceError;
 use brambling::ml::FitError;
 use brambling::program::Program;
+use brambling::sort::SortError;
 use brambling::{Caller, Failure, Interrupted, Outcome, RunOptions, Settings, TaskTimes};
 use brambling_machine::cpu::{self, Processor};
 use brambling_machine::measure::Measured;
@@ -75,9 +76,10 @@ impl<'a> Session<'a> {
 
     /// Seven rounds; one when only the bench itself is tried.
     pub(crate) fn rounds<'r>(&self) -> Samples<'r, 'a> {
-        Samples(match self.options.smoke {
-            true => Rounds::new().rounds(1).repeats_max(0),
-            false => Rounds::new(),
+        Samples(match (self.options.smoke, self.options.rounds) {
+            (true, _) => Rounds::new().rounds(1).repeats_max(0),
+            (false, None) => Rounds::new(),
+            (false, Some(rounds)) => Rounds::new().rounds(rounds as usize),
         })
     }
 
@@ -117,7 +119,27 @@ impl<'a> Session<'a> {
     /// Starts the workers that were asked for.
     pub(crate) fn start_workers(&self, workers: u32) -> Result<Running, BenchError> {
         let threads = self.options.threads.unwrap_or(1);
-        Running::start(&self.options.command, workers, threads)
+        Running::start(&self.options.command, workers, threads, Some(BALANCE_EACH))
+    }
+
+    /// Starts workers with so many threads each, whose shards stay where they are.
+    pub(crate) fn start_fixed_workers(
+        &self,
+        workers: u32,
+        threads: u32,
+    ) -> Result<Running, BenchError> {
+        Running::start(&self.options.command, workers, threads, None)
+    }
+
+    /// Sorts, makes or checks files.
+    pub(crate) fn sort<T>(
+        &mut self,
+        sort: impl FnOnce(&mut dyn Caller) -> Result<T, SortError>,
+    ) -> Result<T, BenchError> {
+        sort(&mut Ask(self.interrupted)).map_err(|error| match error {
+            SortError::Run(error) => self.job_error(error),
+            refused => BenchError::Sort(Box::new(refused)),
+        })
     }
 
     /// Runs a program on workers, who make it of the description.

@@ -9,6 +9,7 @@ pub(crate) mod logistic;
 mod made;
 pub(crate) mod pagerank;
 pub(crate) mod shuffle;
+pub(crate) mod sort_costs;
 pub(crate) mod task_graph;
 pub(crate) mod task_rate;
 pub(crate) mod word_count;
@@ -25,7 +26,7 @@ pub(crate) struct Bench {
     pub(crate) run: fn(&mut Session<'_>) -> Result<Report, BenchError>,
 }
 
-pub(crate) const ALL: [Bench; 10] = [
+pub(crate) const ALL: [Bench; 11] = [
     Bench {
         name: "task-rate",
         claim: "what it costs to spawn and dispatch a task",
@@ -85,6 +86,12 @@ pub(crate) const ALL: [Bench; 10] = [
         claim: "the words of a gigabyte of text, beside reading it and bare look-ups in a table",
         takes: &[],
         run: word_count::run,
+    },
+    Bench {
+        name: "sort-costs",
+        claim: "what each feature of a sort of files costs; --bytes of the input, --rounds",
+        takes: &[Own::Bytes, Own::Rounds],
+        run: sort_costs::run,
     },
     Bench {
         name: "controller-load",

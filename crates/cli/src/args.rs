@@ -17,6 +17,7 @@ use crate::sort::{self, SortArguments};
 use crate::submit::SubmitArguments;
 use crate::top::TopArguments;
 use brambling_bench::{GraphName, Precision};
+use brambling_machine::units::{self, Quantity};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -263,6 +264,13 @@ pub(crate) enum Command {
         /// Also how long each task of an iteration takes, in the benches logistic, kmeans and pagerank
         #[arg(long)]
         task_times: bool,
+        /// Bytes of the input, such as 1GB, of the bench sort-costs; it needs six times as many on the disk of the system's
+        /// directory for temporary files (TMPDIR)
+        #[arg(long, value_name = "SIZE", value_parser = bytes)]
+        bytes: Option<u64>,
+        /// Rounds, 1 to 100, of the bench sort-costs
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+        rounds: Option<u32>,
         /// Workers, 1 to 64, of a cluster on this machine, in benches that can run on one: beside one process of as many
         /// threads, or beside one worker. --threads are then those of each worker, 1 unless given
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -381,6 +389,12 @@ pub(crate) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
 ) -> impl TypedValueParser<Value = T> {
     let of = move |given: String| all.into_iter().find(|value| name(*value) == given);
     PossibleValuesParser::new(all.map(name)).map(move |given| of(given).expect("a possible value"))
+}
+
+/// A number of bytes, with its unit.
+fn bytes(text: &str) -> Result<u64, String> {
+    let bytes = units::parse(text, Quantity::Size).map_err(|error| error.to_string())?;
+    Ok(bytes as u64)
 }
 
 /// What the arguments come to.

@@ -180,6 +180,8 @@ fn with_streams(
             dtype,
             partitions_per_core,
             task_times,
+            bytes,
+            rounds,
             workers,
             json,
             smoke,
@@ -189,6 +191,7 @@ fn with_streams(
             (options.graph, options.dtype) = (graph, dtype);
             options.partitions_per_core = partitions_per_core;
             options.task_times = task_times;
+            (options.bytes, options.rounds) = (bytes, rounds);
             (options.workers, options.command) = (workers, host.command());
             bench::run(name.as_deref(), &options, json, host, &mut streams)
         }

@@ -28,7 +28,7 @@ Equal keys keep the order of the input. The output appears under its name when i
 name is replaced then. Where memory is too small, sorted runs are written to --tmp (else beside the output) and merged.
 
 JSON has `seconds`, `ideal_seconds` and `share_of_ideal` (null where no probe has measured the disk), `bound_by`, `stages`,
-`peak_rss_bytes`, and `records`, `bytes`, `run_bytes`.";
+`peak_rss_bytes`, and `records`, `bytes`, `run_bytes`, `extent_overhead`.";
 
 #[derive(clap::Args)]
 pub(crate) struct SortArguments {

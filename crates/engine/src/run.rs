@@ -40,6 +40,8 @@ pub struct RunOptions {
     pub(crate) grid: Option<u32>,
     /// Where a job that runs here spills whatever the setting says.
     spill_to: Option<SpillTo>,
+    /// See [`JobOptions::exchange_bytes_max`].
+    exchange_bytes_max: Option<u64>,
 }
 
 /// Where a program runs.
@@ -139,6 +141,13 @@ impl RunOptions {
             directory: directory.into(),
             limit_bytes: None,
         });
+        self
+    }
+
+    /// No more than about so many bytes of chunks wait in memory, of a job that runs here and spills.
+    #[must_use]
+    pub(crate) fn exchange_bytes_max(mut self, bytes: Option<u64>) -> Self {
+        self.exchange_bytes_max = bytes;
         self
     }
 
@@ -306,6 +315,7 @@ impl RunOptions {
             weight: settings.weight,
             files: None,
             spill,
+            exchange_bytes_max: self.exchange_bytes_max,
             asked: Some(asked),
             spilled,
         };

@@ -4,7 +4,9 @@
 
 use brambling::operators::sort::job::{self, SortInput, SortOutput, SortPlan, SortShared};
 use brambling::program::Program;
-use brambling::sort::{LineOrder, RecordFormat, Skew, Sort, SortError, check_files, make_file};
+use brambling::sort::{
+    LineOrder, RecordFormat, Skew, Sort, SortError, SplitPlanning, check_files, make_file,
+};
 use brambling::{QuietCaller, RunOptions};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,6 +104,76 @@ fn the_same_bytes_for_threads_and_budgets_and_skews() {
         ["records", "sorted"],
         "nothing is left behind"
     );
+}
+
+#[test]
+fn an_unstable_sort_has_the_same_records_in_order() {
+    let folder = Folder::new();
+    let (from, to) = (folder.at("records"), folder.at("sorted"));
+    for skew in [Skew::Equal, Skew::Zipf] {
+        make(&from, 200_000, skew);
+        let format = RecordFormat::default();
+        let check = |path: &Path| {
+            let checked = check_files(&[path.into()], format, &options(2), &mut QuietCaller);
+            checked.unwrap().summary
+        };
+        for memory in ["1GB", "16MB"] {
+            let sort = Sort::new([&from], &to).stable(false);
+            sort.run(&options(2).memory(memory)).unwrap();
+            let (read, written) = (check(&from), check(&to));
+            assert!(written.fault.is_none(), "{skew} in {memory}: {written:?}");
+            assert_eq!(
+                (written.records, written.checksum),
+                (read.records, read.checksum),
+                "{skew} in {memory}"
+            );
+        }
+    }
+}
+
+#[test]
+fn static_splits_and_chunks_that_are_spilled_give_the_same_bytes() {
+    let folder = Folder::new();
+    let (from, to) = (folder.at("records"), folder.at("sorted"));
+    make(&from, 400_000, Skew::Zipf);
+    let expected = expected(&fs::read(&from).unwrap(), &RecordFormat::default());
+    let sorted = |sort: Sort, threads| {
+        let sorted = sort.run(&options(threads).memory("1GB")).unwrap();
+        assert!(fs::read(&to).unwrap() == expected, "{sorted:?}");
+        sorted
+    };
+    for threads in [1, 2, 3] {
+        let sort = Sort::new([&from], &to);
+        let dynamic = sorted(sort.clone(), threads);
+        assert_eq!((dynamic.splits, dynamic.spilled_bytes), (3, 0));
+        let fixed = sorted(sort.clone().splits(SplitPlanning::Static), threads);
+        assert_eq!(fixed.splits, threads);
+        let spilled = sorted(sort.exchange_memory(0), threads);
+        // All records, and what chunks have beside.
+        assert!(spilled.spilled_bytes >= spilled.bytes, "{spilled:?}");
+        assert_eq!(spilled.run_bytes, 0);
+    }
+    assert_eq!(folder.names(), ["records", "sorted"]);
+}
+
+#[test]
+fn what_a_sort_adds_is_counted() {
+    let folder = Folder::new();
+    let (from, to) = (folder.at("records"), folder.at("sorted"));
+    make(&from, 200_000, Skew::Uniform);
+    let sort = Sort::new([&from], &to);
+    let sorted = sort.clone().run(&options(2).memory("1GB")).unwrap();
+    assert_eq!((sorted.backup_bytes, sorted.copied_bytes), (0, 0));
+    // Each split sends each part some chunks, each with three words beside its records.
+    let chunks = f64::from(sorted.splits * sorted.parts);
+    let least = 24.0 * chunks / sorted.bytes as f64;
+    let overhead = sorted.extent_overhead;
+    assert!(
+        (least..0.01).contains(&overhead),
+        "{overhead}, at least {least}"
+    );
+    let sorted = sort.backup(true).run(&options(2).memory("1GB")).unwrap();
+    assert_eq!(sorted.backup_bytes, sorted.bytes);
 }
 
 /// Sorts by a plan of small splits, parts and blocks, which large files alone would have.

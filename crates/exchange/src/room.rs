@@ -32,12 +32,43 @@ pub struct NoRoom {
 pub struct PieceRoom {
     budget: Budget,
     spill: Option<Arc<dyn Spill>>,
+    /// Beyond so many bytes pieces are spilled, whatever the budget has.
+    limit_bytes: Option<u64>,
 }
 
 impl PieceRoom {
     /// Room within `budget`; what finds none goes to `spill`, if there is such a place.
     pub fn new(budget: Budget, spill: Option<Arc<dyn Spill>>) -> PieceRoom {
-        PieceRoom { budget, spill }
+        PieceRoom {
+            budget,
+            spill,
+            limit_bytes: None,
+        }
+    }
+
+    /// No more than about so many bytes of pieces wait in memory, even where the budget has room. Says nothing where there is nowhere to spill to.
+    #[must_use]
+    pub fn within(self, limit_bytes: Option<u64>) -> PieceRoom {
+        PieceRoom {
+            limit_bytes,
+            ..self
+        }
+    }
+
+    fn reserve(&self, class: Class, bytes: u64) -> Result<Reservation, OutOfMemory> {
+        if let (Some(limit_bytes), Some(_)) = (self.limit_bytes, &self.spill) {
+            let classes = [Class::Exchange, Class::Early].into_iter();
+            let in_use_bytes = classes.map(|it| self.budget.class_in_use_bytes(it)).sum();
+            if bytes.saturating_add(in_use_bytes) > limit_bytes {
+                return Err(OutOfMemory {
+                    class,
+                    asked_bytes: bytes,
+                    in_use_bytes,
+                    budget_bytes: limit_bytes,
+                });
+            }
+        }
+        self.budget.reserve(class, bytes)
     }
 
     /// What pieces count in.
@@ -77,7 +108,7 @@ impl PieceRoom {
         };
         // Memory is tried first. A piece that finds no room there is spilled, and only what remains
         // of it in memory counts.
-        let source = match self.budget.reserve(class, bytes(&piece)) {
+        let source = match self.reserve(class, bytes(&piece)) {
             Ok(room) => return Ok(room),
             Err(refused) => refused,
         };

@@ -200,6 +200,15 @@ impl WaitingRoom {
         }
     }
 
+    /// No more than about so many bytes of pieces wait in memory, where the others can be spilled.
+    #[must_use]
+    pub fn within(self, limit_bytes: Option<u64>) -> WaitingRoom {
+        WaitingRoom {
+            room: self.room.within(limit_bytes),
+            ..self
+        }
+    }
+
     /// What was spilled is read back by these threads, of so many turns at once.
     pub fn returning(self, files: Arc<FilePool>, turns_max: usize) -> WaitingRoom {
         WaitingRoom {

@@ -153,6 +153,28 @@ fn x_into_x_ends_with_room_for_one_chunk() {
     assert!(counts.reads > sent * 9 / 10, "{counts:?} of {sent}");
 }
 
+/// The budget has room for all of them, and the job says that none is to wait in memory.
+#[test]
+fn chunks_beyond_the_jobs_limit_are_spilled_whatever_the_budget_has() {
+    let sent = TURNS * CHUNKS * u64::from(SHARDS * SHARDS);
+    for (limit, expected_reads) in [(Some(0), sent..=sent), (None, 0..=0)] {
+        let (spills, budget) = (directory(), Budget::unlimited());
+        let (program, x) = into_itself();
+        let options = JobOptions {
+            exchange_bytes_max: limit,
+            ..options(&budget, Some(Arc::new(spills.clone())))
+        };
+        let mut job = run(2, program, options).unwrap();
+        let found: Vec<u64> = (0..SHARDS).map(|at| job.take(x.id(), at)).collect();
+        assert_eq!(found, expected());
+        let counts = spills.counts();
+        assert!(
+            expected_reads.contains(&counts.reads),
+            "{counts:?} of {sent}"
+        );
+    }
+}
+
 /// As above, on threads that want room at the same time: none of them fails for what others are about to give back.
 #[test]
 fn threads_wait_for_each_others_room() {

@@ -21,6 +21,7 @@ pub(crate) struct SortReport {
     records: u64,
     bytes: u64,
     run_bytes: u64,
+    extent_overhead: f64,
     splits: u32,
     parts: u32,
 }
@@ -45,6 +46,7 @@ impl SortReport {
             records: sorted.records,
             bytes: sorted.bytes,
             run_bytes: sorted.run_bytes,
+            extent_overhead: sorted.extent_overhead,
             splits: sorted.splits,
             parts: sorted.parts,
         }

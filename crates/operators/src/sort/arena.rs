@@ -5,7 +5,7 @@
 //! order. Whoever owns the arena asks what it takes of the budget, and sorts early when that is too
 //! much.
 
-use super::entries::{self, record};
+use super::entries::{self, Ties, record};
 use super::format::RecordFormat;
 use super::layout::{RecordLayout, with_layout};
 use super::radix::RecordEntry;
@@ -91,7 +91,21 @@ impl Arena {
     /// # Panics
     /// When a chunk does not end with the end of a record.
     pub fn sort(self) -> SortedRecords {
-        let entries = with_layout!(self.format, layout => entries::sorted(layout, &self.chunks));
+        self.sort_with(Ties::InOrder)
+    }
+
+    /// Sorts the records by their keys; equal ones come in any order.
+    ///
+    /// # Panics
+    /// As [`Arena::sort`].
+    pub fn sort_unstable(self) -> SortedRecords {
+        self.sort_with(Ties::Any)
+    }
+
+    fn sort_with(self, ties: Ties) -> SortedRecords {
+        let entries = with_layout!(self.format, layout => {
+            entries::sorted(layout, &self.chunks, ties)
+        });
         SortedRecords {
             format: self.format,
             chunks: self.chunks,

@@ -25,8 +25,21 @@ const COMPARED: usize = 2;
 /// So many words of keys are looked at before whole keys are compared.
 const WORDS_MAX: usize = 32;
 
+/// In which order records with equal keys are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ties {
+    /// As they came.
+    InOrder,
+    /// Any.
+    Any,
+}
+
 /// The entries of all records in chunks, sorted.
-pub(super) fn sorted<L: RecordLayout>(layout: L, chunks: &[Vec<u8>]) -> Vec<RecordEntry> {
+pub(super) fn sorted<L: RecordLayout>(
+    layout: L,
+    chunks: &[Vec<u8>],
+    ties: Ties,
+) -> Vec<RecordEntry> {
     let digit = FirstDigit::of(layout, chunks);
     let mut ends = vec![0usize; BUCKETS];
     for chunk in chunks {
@@ -53,7 +66,8 @@ pub(super) fn sorted<L: RecordLayout>(layout: L, chunks: &[Vec<u8>]) -> Vec<Reco
     let mut room = Vec::new();
     let mut begin = 0;
     for end in ends {
-        sort_bucket(layout, chunks, 0, &mut entries[begin..end], &mut room);
+        let bucket = &mut entries[begin..end];
+        sort_bucket(layout, (chunks, ties), 0, bucket, &mut room);
         begin = end;
     }
     entries
@@ -122,7 +136,7 @@ impl FirstDigit {
 /// Sorts entries whose numbers are a word of their keys: the `word`-th, those before being equal.
 fn sort_bucket<L: RecordLayout>(
     layout: L,
-    chunks: &[Vec<u8>],
+    (chunks, ties): (&[Vec<u8>], Ties),
     word: usize,
     entries: &mut [RecordEntry],
     room: &mut Vec<RecordEntry>,
@@ -148,12 +162,16 @@ fn sort_bucket<L: RecordLayout>(
                 let chunk = &chunks[entry.chunk as usize];
                 entry.prefix = layout.word(chunk, entry.offset as usize, next);
             }
-            sort_bucket(layout, chunks, next, tied, room);
-        } else {
+            sort_bucket(layout, (chunks, ties), next, tied, room);
+            continue;
+        }
+        let compare = |a: &RecordEntry, b: &RecordEntry| {
+            layout.compare(record(layout, chunks, *a), record(layout, chunks, *b))
+        };
+        match ties {
             // They lie in the order in which they came.
-            tied.sort_by(|a, b| {
-                layout.compare(record(layout, chunks, *a), record(layout, chunks, *b))
-            });
+            Ties::InOrder => tied.sort_by(compare),
+            Ties::Any => tied.sort_unstable_by(compare),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Merges sorted runs that come block by block.
 //!
 //! Whoever drives a [`Merge`] reads the runs: it gives each run's next block when asked to, and
-//! takes merged bytes out. Equal keys come in the order of the runs.
+//! takes merged bytes out. Equal keys come in the order of the runs, unless the merge is unstable.
 
 use super::format::RecordFormat;
 use super::layout::{RecordLayout, with_layout};
@@ -29,6 +29,8 @@ pub struct Merge<B> {
     /// lost there. The leaves are the runs, behind the nodes.
     nodes: Vec<Player>,
     phase: Phase,
+    /// Equal keys come in the order of the runs.
+    is_stable: bool,
     /// Bytes of the next record that have been taken out.
     written: usize,
 }
@@ -87,7 +89,16 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
             runs: (0..runs).map(run).collect(),
             nodes: vec![Player { prefix: 0, run: 0 }; runs],
             phase: Phase::Begin,
+            is_stable: true,
             written: 0,
+        }
+    }
+
+    /// As [`Merge::new`]; equal keys come in any order, and are compared no further.
+    pub fn unstable(format: RecordFormat, runs: usize) -> Merge<B> {
+        Merge {
+            is_stable: false,
+            ..Merge::new(format, runs)
         }
     }
 
@@ -244,7 +255,10 @@ impl<B: Deref<Target = [u8]>> Merge<B> {
             true => Ordering::Equal,
             false => layout.compare(one.record(), other.record()),
         };
-        order.then(a.run.cmp(&b.run)) == Ordering::Less
+        match self.is_stable {
+            true => order.then(a.run.cmp(&b.run)) == Ordering::Less,
+            false => order == Ordering::Less,
+        }
     }
 }
 

@@ -61,6 +61,11 @@ impl Backup {
         self.writer.poll_written(waker).map_err(fault)
     }
 
+    /// Bytes that have gone to the disk.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.at
+    }
+
     /// Ready when another block may come.
     pub(super) fn poll_room(&mut self, waker: &Waker) -> Poll<Result<(), KernelError>> {
         self.writer.poll_room(waker).map_err(fault)

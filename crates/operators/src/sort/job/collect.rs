@@ -9,7 +9,7 @@ use super::plan::{SortOutput, SortPlan};
 use super::room::RoomAnswer;
 use super::shared::SortShared;
 use super::{SortChunk, SortCount, summed};
-use crate::sort::{Arena, OrderCheck};
+use crate::sort::{Arena, OrderCheck, SortedRecords, extent};
 use brambling_program::{Context, KernelError, Progress, Streams};
 use brambling_storage::{InputFile, OutputFile, Publishing};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(super) struct Collect {
     shared: Arc<SortShared>,
     part: u32,
     is_begun: bool,
+    /// The fingerprint that the chunks of its sources have.
+    schema: u64,
     arena: Arena,
     /// What the arena has of the room.
     room_bytes: u64,
@@ -53,6 +55,7 @@ pub(super) fn open(plan: &SortPlan, context: &mut Context<'_>) -> Collect {
         shared,
         part: context.partition(),
         is_begun: false,
+        schema: plan.format.fingerprint(),
         arena: Arena::new(plan.format),
         room_bytes: 0,
         before: 0,
@@ -236,11 +239,10 @@ impl Collect {
                 RoomAnswer::Spill => return Ok(Taken::Spill),
                 RoomAnswer::Wait => return Ok(Taken::Pending),
             }
-            let polled = streams.poll(&from).map(|chunk| {
-                chunk
-                    .map(|(source, chunk)| (source, std::mem::take(&mut chunk.bytes), chunk.before))
-            });
-            let Poll::Ready(Some((source, bytes, before))) = polled else {
+            let polled = streams
+                .poll(&from)
+                .map(|chunk| chunk.map(|(source, chunk)| (source, std::mem::take(chunk))));
+            let Poll::Ready(Some((source, chunk))) = polled else {
                 memory.room.let_go(part, most);
                 return Ok(match polled {
                     Poll::Ready(_) => Taken::All,
@@ -251,7 +253,13 @@ impl Collect {
                     },
                 });
             };
+            let SortChunk {
+                schema,
+                bytes,
+                before,
+            } = chunk;
             memory.flight.taken(source, bytes.len() as u64);
+            extent::check(schema, self.schema).map_err(fault)?;
             self.before += before;
             self.bytes += bytes.len() as u64;
             let records = plan.count(&bytes);
@@ -269,7 +277,7 @@ impl Collect {
         let arena = std::mem::replace(&mut self.arena, Arena::new(plan.format));
         let bytes = arena.bytes();
         let file = OutputFile::unnamed(&plan.tmp).map_err(fault)?;
-        let source = SortedSource::Memory(arena.sort());
+        let source = SortedSource::Memory(sorted(plan, arena));
         let block_bytes = self.shared.divided().sizes.write_block_bytes;
         let emit = Emit::new(source, &file, (0, bytes), block_bytes);
         self.now = Doing::Spilling(emit, file);
@@ -279,13 +287,13 @@ impl Collect {
     /// Its turn has come: where it begins is known, since all have said what they sent.
     fn begin_writing(&mut self, plan: &SortPlan) -> Result<(), KernelError> {
         let arena = std::mem::replace(&mut self.arena, Arena::new(plan.format));
-        let last = arena.sort();
+        let last = sorted(plan, arena);
         let sizes = self.shared.divided().sizes;
         let source = match self.runs.is_empty() {
             true => SortedSource::Memory(last),
             false => {
                 let runs = std::mem::take(&mut self.runs);
-                SortedSource::Runs(Box::new(MergedRuns::new(plan.format, &sizes, &runs, last)))
+                SortedSource::Runs(Box::new(MergedRuns::new(plan, &sizes, &runs, last)))
             }
         };
         let (file, own, begin) = match (&plan.output, self.shared.output.get()) {
@@ -319,6 +327,13 @@ impl Collect {
         self.pass = None;
         self.let_go();
         Ok(())
+    }
+}
+
+fn sorted(plan: &SortPlan, arena: Arena) -> SortedRecords {
+    match plan.is_unstable {
+        true => arena.sort_unstable(),
+        false => arena.sort(),
     }
 }
 

@@ -2,8 +2,9 @@
 //! memory is the last run. The writing of a part drives it. The merge itself is
 //! [`Merge`](crate::sort::Merge)'s.
 
+use super::plan::SortPlan;
 use super::sizes::SortSizes;
-use crate::sort::{Merge, MergeStep, RecordFormat, SortedRecords};
+use crate::sort::{Merge, MergeStep, SortedRecords};
 use brambling_storage::{Block, FileError, InputFile, ReadAhead, Scan};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl Deref for RunBlock {
 
 impl MergedRuns {
     pub(super) fn new(
-        format: RecordFormat,
+        plan: &SortPlan,
         sizes: &SortSizes,
         runs: &[Arc<InputFile>],
         last: SortedRecords,
@@ -52,8 +53,12 @@ impl MergedRuns {
             blocks: BLOCKS_AHEAD,
         };
         let scan = |run: &Arc<InputFile>| Scan::new(run, 0..run.bytes(), ahead);
+        let merge = match plan.is_unstable {
+            true => Merge::unstable,
+            false => Merge::new,
+        };
         MergedRuns {
-            merge: Merge::new(format, runs.len() + 1),
+            merge: merge(plan.format, runs.len() + 1),
             scans: runs.iter().map(scan).collect(),
             last,
             filled: 0,

@@ -41,14 +41,23 @@ use brambling_storage::{FileError, InputFile, peak_rss_bytes, process_name};
 use serde::{Deserialize, Serialize};
 use shared::SharedSort;
 
-/// Records on their way to their part: whole ones, in order.
+/// Records on their way to their part, an [`extent`](crate::sort::extent): whole ones, in order.
 #[derive(Clone, Debug, Default)]
 struct SortChunk {
+    /// The fingerprint of the records' schema.
+    schema: u64,
     bytes: Vec<u8>,
     /// In a source's last chunk: what it has sent to lower parts.
     before: u64,
 }
-brambling_program::payload!(SortChunk { bytes, before });
+brambling_program::payload!(SortChunk {
+    schema,
+    bytes,
+    before
+});
+
+/// What an extent has beside its records when it is encoded: its fields, and its length.
+const EXTENT_BYTES: u64 = 3 * size_of::<u64>() as u64;
 
 /// The pieces of a split: a split may begin in one file and end in another.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -78,6 +87,10 @@ pub struct SortCount {
     pub bytes: u64,
     /// Bytes that went to runs and came back.
     pub run_bytes: u64,
+    /// Bytes that were written as a backup, of splits.
+    pub backup_bytes: u64,
+    /// Bytes that extents had beside their records on their way to parts, of splits.
+    pub extent_bytes: u64,
     /// The sum of the records' hashes, modulo 2¹²⁸, where it was asked for.
     pub checksum: u128,
     /// The process in which the task ran, of parts and copies.
@@ -287,6 +300,8 @@ impl SortCount {
         self.records += other.records;
         self.bytes += other.bytes;
         self.run_bytes += other.run_bytes;
+        self.backup_bytes += other.backup_bytes;
+        self.extent_bytes += other.extent_bytes;
         self.checksum = self.checksum.wrapping_add(other.checksum);
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
         self
@@ -308,4 +323,26 @@ fn summed(check: Option<OrderCheck>) -> Result<RecordSummary, KernelError> {
     let summary = check.map(OrderCheck::finish).transpose();
     let summary = summary.map_err(|cut| KernelError::new(cut.to_string()).with_source(cut))?;
     Ok(summary.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_program::Payload;
+
+    #[test]
+    fn an_extent_has_its_records_and_what_is_counted_beside_them() {
+        for bytes in [vec![], vec![7; 100], vec![7; 300_000]] {
+            let records = bytes.len() as u64;
+            let (schema, before) = (u64::MAX, u64::MAX);
+            let chunk = SortChunk {
+                schema,
+                bytes,
+                before,
+            };
+            let mut encoding = Vec::new();
+            chunk.encode(&mut encoding);
+            assert_eq!(encoding.len() as u64, records + EXTENT_BYTES);
+        }
+    }
 }

@@ -80,6 +80,8 @@ pub struct SortPlan {
     pub workers: u32,
     /// Records are summed where they are read and where they are written.
     pub checksums: bool,
+    /// Records with equal keys come in any order.
+    pub is_unstable: bool,
 }
 brambling_program::payload!(SortPlan);
 
@@ -121,6 +123,13 @@ impl SortPlan {
         let least = (4 * threads).next_multiple_of(u64::from(self.workers.max(1)));
         let parts = bytes.div_ceil(PART_BYTES).min(PARTS_MAX).max(least);
         self.parts = parts.next_multiple_of(u64::from(self.workers.max(1))) as u32;
+    }
+
+    /// Cuts the input into as many splits as there are threads together, one for each, instead of
+    /// many that are taken by whoever is free. Called after [`SortPlan::cut_for`] or
+    /// [`SortPlan::cut_for_unknown`].
+    pub fn split_statically(&mut self, threads: u32) {
+        self.splits = threads.max(1).next_multiple_of(self.workers.max(1));
     }
 
     /// What splits begin and end at multiples of.

@@ -8,7 +8,7 @@ use super::gate::Pass;
 use super::plan::SortPlan;
 use super::records::RecordReader;
 use super::shared::{SharedSort, SortShared};
-use super::{SortChunk, SortCount, SortPieces, summed};
+use super::{EXTENT_BYTES, SortChunk, SortCount, SortPieces, summed};
 use crate::sort::{OrderCheck, PartBuffers, Splitters};
 use brambling_program::{Context, KernelError, Progress, Streams, Work};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub(super) struct SplitReading {
     parts: Option<PartBuffers>,
     /// Bytes sent to each part.
     sent: Vec<u64>,
+    /// The fingerprint that each chunk brings along.
+    schema: u64,
     count: SortCount,
     check: Option<OrderCheck>,
     backup: Option<Backup>,
@@ -36,6 +38,7 @@ pub(super) fn open(plan: &SortPlan, _: &mut Context<'_>) -> SplitReading {
         reader: None,
         parts: None,
         sent: vec![0; plan.parts as usize],
+        schema: plan.format.fingerprint(),
         count: SortCount::default(),
         check: plan.checksums.then(|| OrderCheck::new(plan.format)),
         backup: None,
@@ -78,6 +81,7 @@ pub(super) fn read(
             Poll::Pending => return Ok(Progress::Pending),
             Poll::Ready(written) => written?,
         }
+        reading.count.backup_bytes = backup.written_bytes();
     }
     reading.pass = None;
     let memory = reading.shared.divided();
@@ -115,7 +119,7 @@ impl SplitReading {
         let reader = self.reader.as_mut().expect("begun with the pass");
         let parts = self.parts.as_mut().expect("begun with the pass");
         let (sent, backup, count) = (&mut self.sent, &mut self.backup, &mut self.count);
-        let check = &mut self.check;
+        let (check, schema) = (&mut self.check, self.schema);
         let (mut bytes, mut has_room) = (0, true);
         let polled = reader.poll(pieces.inputs(plan), &waker, |records| {
             bytes += records.len() as u64;
@@ -136,8 +140,13 @@ impl SplitReading {
                 }
                 // What comes next is as long.
                 let fresh = memory.pool.take(memory.sizes.chunk_bytes);
-                let bytes = std::mem::replace(full, fresh);
-                has_room &= streams.send(&to, part, SortChunk { bytes, before: 0 });
+                let chunk = SortChunk {
+                    schema,
+                    bytes: std::mem::replace(full, fresh),
+                    before: 0,
+                };
+                count.extent_bytes += EXTENT_BYTES;
+                has_room &= streams.send(&to, part, chunk);
             });
         });
         match polled {
@@ -186,7 +195,13 @@ impl SplitReading {
                 }
                 false => bytes,
             };
-            streams.send(&to, part, SortChunk { bytes, before });
+            self.count.extent_bytes += EXTENT_BYTES;
+            let chunk = SortChunk {
+                schema: self.schema,
+                bytes,
+                before,
+            };
+            streams.send(&to, part, chunk);
             before += sent;
         }
         self.is_sent = true;

@@ -22,6 +22,8 @@ pub struct JobOptions {
     pub files: Option<Arc<FilePool>>,
     /// Where chunks of streams go that find no room in a job of this process alone. A member of a cluster has what its node has.
     pub spill: Option<Arc<dyn Spill>>,
+    /// No more than about so many bytes of chunks wait in memory where the others can be spilled. None: as the budget has room.
+    pub exchange_bytes_max: Option<u64>,
     /// When whoever wants it asked for it: its ledger begins there. None: when it is made.
     pub asked: Option<Instant>,
     /// Where what it spills is counted.
@@ -42,6 +44,7 @@ impl Default for JobOptions {
             weight: 1,
             files: None,
             spill: None,
+            exchange_bytes_max: None,
             asked: None,
             spilled: Arc::default(),
         }

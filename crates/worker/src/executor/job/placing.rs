@@ -70,6 +70,7 @@ impl Job {
             None => options.spill.clone(),
         };
         let waits = WaitingRoom::new(options.budget.clone(), spill);
+        let waits = waits.within(options.exchange_bytes_max);
         let waits = match &options.files {
             Some(files) => waits.returning(files.clone(), threads as usize),
             None => waits,

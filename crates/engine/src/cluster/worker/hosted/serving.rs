@@ -159,6 +159,7 @@ impl Hosted {
             files: (shared.spilling.as_ref()).map(|spilling| spilling.files.clone()),
             // Its node has where.
             spill: None,
+            exchange_bytes_max: None,
             asked: Some(asked),
             spilled,
         };
