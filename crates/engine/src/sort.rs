@@ -4,9 +4,11 @@
 mod checked;
 mod links;
 mod made;
+mod progress;
 
 pub use checked::{Checked, OrderFault, RecordSummary, check_files};
 pub use made::{MadeFile, make_file};
+pub use progress::{SortAdvance, SortProgress, SortedBytes};
 
 use crate::cluster::Cluster;
 use crate::run::ProgramRun;
@@ -19,6 +21,7 @@ pub use brambling_operators::sort::{LineOrder, RecordFormat, Skew};
 use brambling_program::Program;
 use brambling_storage::{FileError, InputFile, OutputFile, remove_leftovers};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A worker knows its own budget: nothing else bounds its records.
@@ -51,6 +54,7 @@ pub struct Sort {
     checksums: bool,
     replication: u32,
     is_local: bool,
+    progress: SortProgress,
 }
 
 /// What a sort did.
@@ -67,6 +71,8 @@ pub struct Sorted {
     pub run_bytes: u64,
     /// From the call to the name of the output, which is on the disk then.
     pub seconds: f64,
+    /// Of them, those from the job's end until the one file of a process was on the disk.
+    pub output_seconds: f64,
     /// Parts of the output.
     pub parts: u32,
     /// Splits of the input.
@@ -183,6 +189,7 @@ impl Sort {
             checksums: false,
             replication: 1,
             is_local: false,
+            progress: SortProgress::default(),
         }
     }
 
@@ -227,6 +234,13 @@ impl Sort {
     #[must_use]
     pub fn local(mut self, is_local: bool) -> Sort {
         self.is_local = is_local;
+        self
+    }
+
+    /// Where the sort tells how far it is, while it runs.
+    #[must_use]
+    pub fn progress(mut self, progress: &SortProgress) -> Sort {
+        self.progress = progress.clone();
         self
     }
 
@@ -286,9 +300,12 @@ impl Sort {
         // With a small budget chunks on their way may find no room.
         let options = &run.options.clone().spill_to(&plan.tmp);
         let caller = run.caller;
+        let _runs = self.progress.begin(&plan, Arc::downgrade(&shared));
         let mut sorted = sort_by(&plan, ProgramRun { options, caller })?;
+        let written = Instant::now();
         output.set_bytes(sorted.bytes)?;
         output.publish()?;
+        sorted.output_seconds = written.elapsed().as_secs_f64();
         sorted.seconds = began.elapsed().as_secs_f64();
         Ok(sorted)
     }
@@ -339,6 +356,7 @@ impl Sort {
             true => plan.cut_for_unknown(threads),
             false => plan.cut_for(threads),
         }
+        let _runs = self.progress.begin(&plan, Weak::new());
         let mut sorted = sort_by(&plan, run)?;
         sorted.seconds = began.elapsed().as_secs_f64();
         Ok(sorted)
@@ -430,6 +448,7 @@ fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError
         run_bytes: written.run_bytes,
         peak_rss_bytes: written.peak_rss_bytes,
         seconds: 0.0,
+        output_seconds: 0.0,
         parts: plan.parts,
         splits: plan.splits,
         workers: plan.workers,

@@ -10,7 +10,7 @@ use crate::grep::listing::GrepPaths;
 use crate::grep::query::GrepQuery;
 use crate::grep::units::{GrepPart, LaneUnits};
 use brambling_program::{
-    Context, Dataset, KernelError, Program, Progress, Reservation, Streams, payload,
+    Context, Dataset, KernelError, Program, Progress, Reservation, Streams, Work, payload,
 };
 use brambling_storage::{FileError, InputFile, ReadAhead, Scan};
 use serde::{Deserialize, Serialize};
@@ -133,6 +133,8 @@ pub struct GrepLane {
     /// That of a line longer than a block, by doubling.
     line_room: Vec<Reservation>,
     line_bytes: usize,
+    /// Bytes of files that were read and are not told yet.
+    read_bytes: u64,
 }
 
 impl GrepLane {
@@ -151,6 +153,7 @@ impl GrepLane {
             room: None,
             line_room: Vec::new(),
             line_bytes: 0,
+            read_bytes: 0,
         }
     }
 
@@ -201,7 +204,10 @@ impl GrepLane {
                 }
             },
         };
-        if !self.push_next(&mut reading, &waker) {
+        let is_pushed = self.push_next(&mut reading, &waker);
+        let read = std::mem::take(&mut self.read_bytes);
+        context.worked(Work::streamed(read).and_file_read(read));
+        if !is_pushed {
             self.reading = Some(reading);
             return Ok(Progress::Pending);
         }
@@ -298,7 +304,10 @@ impl GrepLane {
                     false => reading.file.read_at(range.start, &mut self.buffer),
                 };
                 match read {
-                    Ok(()) => push(reading, &mut self.with, &self.buffer),
+                    Ok(()) => {
+                        self.read_bytes += self.buffer.len() as u64;
+                        push(reading, &mut self.with, &self.buffer);
+                    }
                     Err(error) => reading.search.give_up(told(&error)),
                 }
                 self.end(reading);
@@ -307,6 +316,7 @@ impl GrepLane {
         };
         match next {
             Ok(Some(block)) => {
+                self.read_bytes += block.len() as u64;
                 push(reading, &mut self.with, &block);
                 if let Bytes::Scanned(scan) = &mut reading.bytes {
                     scan.give_back(block);

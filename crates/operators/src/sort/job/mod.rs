@@ -29,9 +29,11 @@ mod records;
 mod room;
 mod sample;
 mod shared;
+mod so_far;
 
 pub use plan::{SortInput, SortOutput, SortPlan, SortSplit};
 pub use shared::{SortShared, create_output};
+pub use so_far::SortedSoFar;
 
 use crate::sort::{OrderCheck, RecordSummary, Splitters};
 use brambling_program::{Dataset, Exchange, KernelError, Partitioner, Program, Relation, Sum};

@@ -6,6 +6,7 @@ use super::flight::Flight;
 use super::gate::Gate;
 use super::plan::{SortOutput, SortPlan};
 use super::room::Room;
+use super::so_far::SortedSoFar;
 use brambling_memory::held;
 use brambling_program::{DecodeError, KernelError, Payload};
 use brambling_storage::{FileError, OutputFile, Staging};
@@ -22,6 +23,8 @@ pub struct SortShared {
     pub(super) writers: Arc<Gate>,
     pub(super) room: Room,
     pub(super) flight: Flight,
+    /// How far the sort is here.
+    pub(super) progress: SortedSoFar,
     /// The one file, where the sort has one.
     pub(super) output: OnceLock<Arc<OutputFile>>,
     /// The directory of parts, where the sort has one.
@@ -67,6 +70,7 @@ impl SortShared {
             writers: Gate::new(plan.at_once as usize),
             room: Room::new(plan.record_bytes_max),
             flight: Flight::new(plan.flight_bytes_max()),
+            progress: SortedSoFar::default(),
             output: OnceLock::new(),
             staging: OnceLock::new(),
             is_committed: AtomicBool::new(false),
@@ -100,6 +104,11 @@ impl SortShared {
     /// Whether a part lies in the directory that this process sees.
     fn has_part(&self, part: u32) -> bool {
         self.staging.get().is_some_and(|it| it.has_part(part))
+    }
+
+    /// How far the sort is in this process.
+    pub fn progress(&self) -> &SortedSoFar {
+        &self.progress
     }
 
     /// Gives the one file into which all parts are written.
