@@ -235,9 +235,9 @@ fn spilling_is_told_apart_from_kernels() {
 }
 
 /// Takes its time, as a slow disk does.
-struct Slow(Duration);
+struct SlowRead(Duration);
 
-impl Request for Slow {
+impl Request for SlowRead {
     type Done = ();
 
     fn run(self) -> Result<(), FileError> {
@@ -276,7 +276,7 @@ fn a_task_that_waits_for_a_file_waits_for_the_disk() {
                 return Progress::Done;
             }
             let waker = streams.context().completion();
-            let given = pool.give(Slow(READ), &waker);
+            let given = pool.give(SlowRead(READ), &waker);
             *ticket = Some(given.ok().expect("an empty queue"));
             Progress::Pending
         },
