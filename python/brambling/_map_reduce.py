@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,6 +21,11 @@ Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Map = Callable[[str], Iterable[tuple[Any, Any]]]
 Reduce = Callable[[Any, list[Any]], Any]
 Combine = Callable[[Any, Any], Any]
+
+
+def _phases(ledger: _native.Ledger) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = json.loads(_native.Report(ledger).map_reduce_steps())
+    return steps
 
 
 class Reduced(dict[Any, Any]):
@@ -46,6 +52,16 @@ class Reduced(dict[Any, Any]):
         """How near the job came to what the machine can do."""
         return Report(self._ledger)
 
+    @property
+    def phases(self) -> list[dict[str, Any]]:
+        """
+        Read, map, exchange, reduce and write, each a dict of `name`, `seconds`, `ideal_seconds` and `bytes`.
+
+        Seconds are those of a thread on average, and ideal ones are None without a probe. Empty where functions of Python
+        map or reduce.
+        """
+        return _phases(self._ledger)
+
 
 class Written:
     """
@@ -71,6 +87,16 @@ class Written:
     def report(self) -> Report:
         """How near the job came to what the machine can do."""
         return Report(self._ledger)
+
+    @property
+    def phases(self) -> list[dict[str, Any]]:
+        """
+        Read, map, exchange, reduce and write, each a dict of `name`, `seconds`, `ideal_seconds` and `bytes`.
+
+        Seconds are those of a thread on average, and ideal ones are None without a probe. Empty where functions of Python
+        map or reduce.
+        """
+        return _phases(self._ledger)
 
     def __repr__(self) -> str:
         return f"<{self.keys} keys in {len(self.files)} files>"

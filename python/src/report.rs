@@ -1,6 +1,7 @@
 //! What a job did, and the report of it, for Python.
 
 use brambling::RunOptions;
+use brambling::machine::report::Pipeline;
 use brambling::machine::{Ledger, Report, least};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -81,6 +82,11 @@ impl PyReport {
     fn advice(&self) -> Vec<String> {
         let advice = self.0.advice.iter();
         advice.map(|advice| advice.text.clone()).collect()
+    }
+
+    /// The steps of a map-reduce, as JSON.
+    fn map_reduce_steps(&self) -> String {
+        self.0.pipeline_json(Pipeline::MapReduce)
     }
 
     fn headline(&self) -> String {

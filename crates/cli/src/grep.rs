@@ -7,19 +7,18 @@
 mod json;
 mod options;
 mod print;
+mod report;
 
 pub(crate) use options::{GrepArguments, HELP};
 
 use crate::{Host, INTERRUPTED, Streams};
-use brambling::grep::{
-    FileStitch, Grep, GrepError, GrepLine, GrepListener, GrepSummary, ListedFile,
-};
-use brambling::machine::Profile;
-use brambling::{Error, Failure, RunOptions};
+use brambling::grep::{FileStitch, GrepError, GrepLine, GrepListener, GrepSummary, ListedFile};
+use brambling::machine::Ledger;
+use brambling::{Error, Failure, Ledgers, RunOptions};
+use report::GrepReport;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A line was selected.
 const FOUND: u8 = 0;
@@ -49,7 +48,12 @@ trait Shows {
         found: &FileStitch,
         bytes: u64,
     ) -> std::io::Result<()>;
-    fn finish(&mut self, _: &mut dyn Write, _: &GrepSummary, _: Duration) -> std::io::Result<()> {
+    fn finish(
+        &mut self,
+        _: &mut dyn Write,
+        _: &GrepSummary,
+        _: &GrepReport,
+    ) -> std::io::Result<()> {
         Ok(())
     }
 }
@@ -150,7 +154,8 @@ fn run(
     if what.query.count_max == Some(0) {
         return Ok(NOT_FOUND);
     }
-    let options = run_options(arguments)?;
+    let ledgers = Ledgers::default();
+    let options = run_options(arguments)?.ledgers(&ledgers);
     let matcher = what.query.matcher().map_err(|error| error.to_string())?;
     let shows = arguments.shows(&what, matcher, streams.is_terminal);
     let mut printing = Printing {
@@ -173,13 +178,19 @@ fn run(
         Err(error) => return Err(error.to_string()),
         Ok(summary) => summary,
     };
+    // Nobody else is told of it.
+    let report = (arguments.json || arguments.stats)
+        .then(|| GrepReport::of(&what, &summary, searching(&ledgers), took));
     if !printing.first_is_all {
-        let mut written = printing.shows.finish(&mut printing.out, &summary, took);
+        let mut written = match &report {
+            Some(report) => printing.shows.finish(&mut printing.out, &summary, report),
+            None => Ok(()),
+        };
         written = written.and_then(|()| printing.out.flush());
         printing.written(written);
     }
-    if arguments.stats {
-        let _ = writeln!(printing.err, "{}", stats(&what, &summary, took));
+    if let Some(report) = report.filter(|_| arguments.stats) {
+        let _ = writeln!(printing.err, "{}", report.stats(&summary));
     }
     let Printing {
         out,
@@ -203,6 +214,12 @@ fn run(
     })
 }
 
+/// What the search did: before it, on a cluster, a job has listed the files.
+fn searching(ledgers: &Ledgers) -> Option<Ledger> {
+    let ledger = ledgers.take().pop()?;
+    (ledger.program == "grep").then_some(ledger)
+}
+
 fn run_options(arguments: &GrepArguments) -> Result<RunOptions, String> {
     let mut options = RunOptions::new();
     if let Some(threads) = arguments.threads {
@@ -214,49 +231,4 @@ fn run_options(arguments: &GrepArguments) -> Result<RunOptions, String> {
         options = options.on(&Arc::new(cluster.map_err(|error| error.to_string())?));
     }
     Ok(options)
-}
-
-/// How fast it was, beside what the disk reads at most.
-fn stats(what: &Grep, summary: &GrepSummary, took: Duration) -> String {
-    let seconds = took.as_secs_f64();
-    let bytes = summary.searched_bytes as f64;
-    let mut text = format!(
-        "{} files, {} of them with matches; {} lines selected\n{:.3} GB in {seconds:.3} s: {:.2} GB/s",
-        summary.files,
-        summary.matched_files,
-        summary.selected,
-        bytes / 1e9,
-        bytes / 1e9 / seconds.max(1e-9),
-    );
-    let first = what.paths.paths.first().map(|path| {
-        use std::os::unix::ffi::OsStrExt;
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        match path.is_dir() {
-            true => path.to_owned(),
-            false => match path.parent() {
-                Some(parent) if parent != Path::new("") => parent.to_owned(),
-                _ => ".".into(),
-            },
-        }
-    });
-    let profile = Profile::cached().ok().flatten();
-    let read = profile.and_then(|profile| profile.disk_read_bytes_per_s(&first?));
-    match read {
-        Some(read) => {
-            let ideal = bytes / read;
-            let share = ideal / seconds.max(1e-9) * 100.0;
-            let note = match share > 100.0 {
-                true => " (files that are in memory are read faster than the disk reads)",
-                false => "",
-            };
-            text.push_str(&format!(
-                "\nideal: {ideal:.3} s, at the {:.2} GB/s of the disk; share of the ideal: {share:.0} %{note}",
-                read / 1e9,
-            ));
-        }
-        None => text.push_str(
-            "\nhow fast the disk is was not measured: brambling probe --dir DIR, then the share of the ideal is told here",
-        ),
-    }
-    text
 }

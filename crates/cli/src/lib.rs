@@ -29,6 +29,7 @@ mod reports;
 mod run;
 mod shards;
 mod sort;
+mod steps;
 mod submit;
 mod table;
 mod top;

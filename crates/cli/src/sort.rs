@@ -3,11 +3,13 @@
 //! This module owns the command's options and what it says. The engine does the work; nothing here
 //! opens a file of records.
 
+mod bar;
 mod told;
 
 use crate::cluster::Where;
 use crate::shards::{Looks, connect};
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE};
+use bar::SortBar;
 use brambling::RunOptions;
 use brambling::sort::{LineOrder, RecordFormat, Skew, Sort, SortError, check_files, make_file};
 use std::path::PathBuf;
@@ -27,8 +29,8 @@ Examples:
 Equal keys keep the order of the input. The output appears under its name when it is whole and on the disk; an old file of that
 name is replaced then. Where memory is too small, sorted runs are written to --tmp (else beside the output) and merged.
 
-JSON has `seconds`, `ideal_seconds` and `share_of_ideal` (null where no probe has measured the disk), `bound_by`, `stages`,
-`peak_rss_bytes`, and `records`, `bytes`, `run_bytes`, `extent_overhead`.";
+JSON has `seconds`, `ideal_seconds` and `share_of_ideal` (null where no probe has measured the disk), `bound_by`, `phases`,
+`stragglers_seconds`, `stages`, `peak_rss_bytes`, and `records`, `bytes`, `run_bytes`, `extent_overhead`.";
 
 #[derive(clap::Args)]
 pub(crate) struct SortArguments {
@@ -167,7 +169,10 @@ pub(crate) fn sort(
             Err(error) => return fail(&error.into(), streams),
         }
     }
-    match sort.run_with(&options, &mut Looks(host)) {
+    let mut bar = SortBar::new(host, output, !arguments.json);
+    let done = sort.progress(bar.progress()).run_with(&options, &mut bar);
+    bar.end();
+    match done {
         Ok(sorted) => {
             let ledger = ledgers.take().pop();
             let report = SortReport::of(&sorted, ledger, output, arguments.backup);

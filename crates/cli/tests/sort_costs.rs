@@ -75,11 +75,15 @@ fn every_feature_is_there_and_adds_what_it_should() {
     let report: Value = serde_json::from_str(&out).unwrap();
     let bytes = report["bytes"].as_u64().unwrap();
     assert_eq!(Some(bytes), report["records"].as_u64().map(|it| 100 * it));
-    ["/plain_seconds", "/copy_seconds"].iter().for_each(|it| is_figure(report.pointer(it).unwrap()));
+    ["/plain_seconds", "/copy_seconds"]
+        .iter()
+        .for_each(|it| is_figure(report.pointer(it).unwrap()));
     let costs = report["costs"].as_array().unwrap();
     assert_eq!(report["features"].as_u64(), Some(costs.len() as u64));
     let found = costs.iter().map(|cost| {
-        ["seconds", "without_seconds", "over_plain"].iter().for_each(|key| is_figure(&cost[key]));
+        ["seconds", "without_seconds", "over_plain"]
+            .iter()
+            .for_each(|key| is_figure(&cost[key]));
         let adds = |key: &str| cost[key].as_u64().unwrap() / bytes;
         let name = cost["name"].as_str().unwrap();
         let times = (adds("adds_written_bytes"), adds("adds_read_bytes"));

@@ -141,6 +141,12 @@ fn worker(
             *work = stage_work(times);
         }
     }
+    // A stage of a number that no stage has counts nowhere.
+    let files = |bytes: fn(&StageWork) -> u64| works.iter().map(bytes).sum::<u64>();
+    let (read, written) = (
+        files(|work| work.file_read_bytes),
+        files(|work| work.file_written_bytes),
+    );
     let named = (0..).zip(&counted.threads);
     let thread = |(number, times)| thread(number, times, before_ns);
     WorkerEntry {
@@ -155,8 +161,8 @@ fn worker(
         mean_shard_s: seconds(counted.mean_shard_ns),
         sent_bytes: counted.sent_bytes,
         received_bytes: counted.received_bytes,
-        disk_read_bytes: counted.read_back_bytes,
-        disk_written_bytes: counted.spilled_bytes,
+        disk_read_bytes: counted.read_back_bytes + read,
+        disk_written_bytes: counted.spilled_bytes + written,
         spilled_bytes: counted.spilled_bytes,
         budget_bytes: counted.budget_bytes,
         peak_bytes: counted.peak_bytes,
@@ -171,6 +177,8 @@ fn stage_work(times: &executor::StageTotals) -> StageWork {
         random_accesses: times.work.random_accesses,
         table_bytes: times.work.table_bytes,
         flops: times.work.flops,
+        file_read_bytes: times.work.file_read_bytes,
+        file_written_bytes: times.work.file_written_bytes,
     }
 }
 

@@ -5,10 +5,12 @@ mod checked;
 mod choices;
 mod links;
 mod made;
+mod progress;
 
 pub use checked::{Checked, OrderFault, RecordSummary, check_files};
 pub use choices::SplitPlanning;
 pub use made::{MadeFile, make_file};
+pub use progress::{SortAdvance, SortProgress, SortedBytes};
 
 use crate::cluster::Cluster;
 use crate::run::ProgramRun;
@@ -21,6 +23,7 @@ pub use brambling_operators::sort::{LineOrder, RecordFormat, Skew};
 use brambling_program::Program;
 use brambling_storage::{FileError, InputFile, OutputFile, remove_leftovers};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A sort of files.
@@ -53,6 +56,7 @@ pub struct Sort {
     is_unstable: bool,
     splits: SplitPlanning,
     exchange_bytes_max: Option<u64>,
+    progress: SortProgress,
 }
 
 /// What a sort did.
@@ -79,6 +83,8 @@ pub struct Sorted {
     pub extent_overhead: f64,
     /// From the call to the name of the output, which is on the disk then.
     pub seconds: f64,
+    /// Of them, those from the job's end until the one file of a process was on the disk.
+    pub output_seconds: f64,
     /// Parts of the output.
     pub parts: u32,
     /// Splits of the input.
@@ -203,6 +209,7 @@ impl Sort {
             is_unstable: false,
             splits: SplitPlanning::default(),
             exchange_bytes_max: None,
+            progress: SortProgress::default(),
         }
     }
 
@@ -247,6 +254,13 @@ impl Sort {
     #[must_use]
     pub fn local(mut self, is_local: bool) -> Sort {
         self.is_local = is_local;
+        self
+    }
+
+    /// Where the sort tells how far it is, while it runs.
+    #[must_use]
+    pub fn progress(mut self, progress: &SortProgress) -> Sort {
+        self.progress = progress.clone();
         self
     }
 
@@ -307,9 +321,12 @@ impl Sort {
         let options = &run.options.clone().spill_to(&plan.tmp);
         let options = &options.clone().exchange_bytes_max(self.exchange_bytes_max);
         let caller = run.caller;
+        let _runs = self.progress.begin(&plan, Arc::downgrade(&shared));
         let mut sorted = sort_by(&plan, ProgramRun { options, caller })?;
+        let written = Instant::now();
         output.set_bytes(sorted.bytes)?;
         output.publish()?;
+        sorted.output_seconds = written.elapsed().as_secs_f64();
         sorted.seconds = began.elapsed().as_secs_f64();
         Ok(sorted)
     }
@@ -364,6 +381,7 @@ impl Sort {
             false => plan.cut_for(threads),
         }
         self.splits.cut(&mut plan, threads);
+        let _runs = self.progress.begin(&plan, Weak::new());
         let mut sorted = sort_by(&plan, run)?;
         sorted.seconds = began.elapsed().as_secs_f64();
         Ok(sorted)
@@ -460,6 +478,7 @@ fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError
         spilled_bytes: workers.iter().map(|worker| worker.spilled_bytes).sum(),
         peak_rss_bytes: written.peak_rss_bytes,
         seconds: 0.0,
+        output_seconds: 0.0,
         parts: plan.parts,
         splits: plan.splits,
         workers: plan.workers,

@@ -48,7 +48,7 @@ pub struct WorkerEntry {
     pub sent_bytes: u64,
     /// See `sent_bytes`.
     pub received_bytes: u64,
-    /// Bytes read from and written to disks, spilling included.
+    /// Bytes read from and written to disks: what kernels read and wrote of files, and what was spilled.
     pub disk_read_bytes: u64,
     /// See `disk_read_bytes`.
     pub disk_written_bytes: u64,
@@ -144,6 +144,10 @@ pub struct StageWork {
     pub table_bytes: u64,
     /// Floating-point operations of built-in kernels; a fused multiply-add is two.
     pub flops: u64,
+    /// Bytes that built-in kernels read from files and wrote to them.
+    pub file_read_bytes: u64,
+    /// See `file_read_bytes`.
+    pub file_written_bytes: u64,
 }
 
 impl TimeParts {

@@ -28,6 +28,10 @@ pub struct Work {
     pub table_bytes: u64,
     /// Floating-point operations; a fused multiply-add is two.
     pub flops: u64,
+    /// Bytes read from files. What was spilled for want of memory is not the kernel's, and is counted elsewhere.
+    pub file_read_bytes: u64,
+    /// Bytes written to files.
+    pub file_written_bytes: u64,
 }
 
 impl Work {
@@ -39,7 +43,23 @@ impl Work {
             random_accesses: 0,
             table_bytes: 0,
             flops: 0,
+            file_read_bytes: 0,
+            file_written_bytes: 0,
         }
+    }
+
+    /// And so many bytes, read from files.
+    #[must_use]
+    pub const fn and_file_read(mut self, bytes: u64) -> Work {
+        self.file_read_bytes += bytes;
+        self
+    }
+
+    /// And so many bytes, written to files.
+    #[must_use]
+    pub const fn and_file_written(mut self, bytes: u64) -> Work {
+        self.file_written_bytes += bytes;
+        self
     }
 
     /// And so many floating-point operations.
@@ -63,6 +83,8 @@ impl Work {
     pub fn add(&mut self, other: Work) {
         self.streamed_bytes += other.streamed_bytes;
         self.flops += other.flops;
+        self.file_read_bytes += other.file_read_bytes;
+        self.file_written_bytes += other.file_written_bytes;
         *self = self.and_random(other.random_accesses, other.table_bytes);
     }
 }

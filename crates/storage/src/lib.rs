@@ -24,7 +24,7 @@ pub use directory::{OpenError, SpillCounts, SpillDirectory};
 pub use hidden::remove_leftovers;
 pub use input::{Fingerprint, InputFile, read_splits};
 pub use output::{OutputFile, Publishing};
-pub use pool::{FilePool, Request, Ticket};
+pub use pool::{FilePool, Request, Ticket, files_under_way};
 pub use process::{peak_rss_bytes, process_name, rss_bytes};
 pub use requests::{Delete, FileError, FileRead, FileWrite, Flush, NamedFile, Put, Recall};
 pub use scan::{ReadAhead, Scan};

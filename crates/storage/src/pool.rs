@@ -21,6 +21,7 @@ use crate::requests::FileError;
 use brambling_memory::mutants;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
@@ -91,6 +92,39 @@ trait Queued: Send {
 struct Given<R: Request> {
     request: R,
     slot: Arc<Slot<R::Done>>,
+    under_way: UnderWay,
+}
+
+/// Requests of all pools that were queued and have not ended.
+static UNDER_WAY: AtomicI64 = AtomicI64::new(0);
+
+/// How many requests of this process wait for files: for whoever tells what an idle thread waits for. An estimate, since they come
+/// and go meanwhile.
+pub fn files_under_way() -> u64 {
+    // Relaxed: a count guards nothing.
+    UNDER_WAY.load(Ordering::Relaxed).max(0) as u64
+}
+
+/// Requests that a fork has left in another process never end here.
+pub(crate) fn forget_under_way() {
+    UNDER_WAY.store(0, Ordering::Relaxed);
+}
+
+/// Counts a request for as long as it lives.
+#[derive(Debug)]
+struct UnderWay;
+
+impl UnderWay {
+    fn begin() -> UnderWay {
+        UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+        UnderWay
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Where a request's end is put.
@@ -172,7 +206,11 @@ impl FilePool {
             slot: slot.clone(),
             name: request.name(),
         };
-        let given = Box::new(Given { request, slot });
+        let given = Box::new(Given {
+            request,
+            slot,
+            under_way: UnderWay::begin(),
+        });
         if queue.is_closed {
             drop(queue);
             given.cancel();
@@ -271,18 +309,24 @@ impl FilePoolShared {
 
 impl<R: Request> Queued for Given<R> {
     fn run(self: Box<Self>) {
-        let Given { request, slot } = *self;
+        let Given {
+            request,
+            slot,
+            under_way,
+        } = *self;
         if !slot.begin() {
             return;
         }
         let name = request.name();
         // Our own fault ends a request, not the thread that others wait for.
         let end = catch_unwind(AssertUnwindSafe(|| request.run()));
+        // Before the end is told: whoever is woken by the last one waits for no file any more.
+        drop(under_way);
         slot.end(end.unwrap_or_else(|_| Err(FileError::Panicked { what: name })));
     }
 
     fn cancel(self: Box<Self>) {
-        let Given { request, slot } = *self;
+        let Given { request, slot, .. } = *self;
         slot.end(Err(FileError::Cancelled {
             what: request.name(),
         }));

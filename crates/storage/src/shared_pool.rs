@@ -1,6 +1,6 @@
 //! The threads that wait for all scans and writers of a process.
 
-use crate::pool::FilePool;
+use crate::pool::{FilePool, forget_under_way};
 use crate::requests::FileError;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,6 +24,9 @@ pub(crate) fn shared_pool() -> Result<Arc<FilePool>, FileError> {
     let pool = Arc::new(started.map_err(|error| FileError::of(what(), &error))?);
     let before = kept.replace((process, pool.clone()));
     // The threads of a pool that came with a fork are not in this process, so nobody can join them.
+    if before.is_some() {
+        forget_under_way();
+    }
     std::mem::forget(before);
     Ok(pool)
 }

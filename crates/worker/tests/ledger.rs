@@ -1,7 +1,8 @@
 //! What a job tells of its threads' time and of its work.
 
 use brambling_memory::{Budget, Class, Floors, OutOfMemory, Spill, SpillError, Spilled};
-use brambling_program::{Bindings, Plan, Program, Progress, Relation, Streams, Sum, Work};
+use brambling_program::{Bindings, Context, Plan, Program, Progress, Relation, Streams, Sum, Work};
+use brambling_storage::{FileError, FilePool, Request, Ticket};
 use brambling_worker::executor::{
     BookedMoment, Job, JobLedger, JobOptions, JobSpill, Pool, QuietCaller, SpilledBytes, TimePart,
 };
@@ -230,5 +231,61 @@ fn spilling_is_told_apart_from_kernels() {
         of(&ledger, TimePart::Spilling) >= 39_000_000,
         "{:?}",
         sums(&ledger)
+    );
+}
+
+/// Takes its time, as a slow disk does.
+struct SlowRead(Duration);
+
+impl Request for SlowRead {
+    type Done = ();
+
+    fn run(self) -> Result<(), FileError> {
+        std::thread::sleep(self.0);
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        "reading slowly".to_owned()
+    }
+}
+
+/// Each of two reads is asked for when the one before has come, so that none is under way when a thread wakes.
+#[test]
+fn a_task_that_waits_for_a_file_waits_for_the_disk() {
+    const READ: Duration = Duration::from_millis(80);
+    let mut p = Program::new("files");
+    let sums = p.dataset::<u64>("sums", 1);
+    let open = |_: &mut Context<'_>| {
+        let pool = FilePool::start().expect("threads");
+        (pool, None::<Ticket<()>>)
+    };
+    p.stream("read").update(&sums).run(
+        open,
+        |(pool, ticket): &mut (FilePool, Option<Ticket<()>>),
+         streams: &mut Streams<'_, '_>,
+         sum: &mut u64| {
+            if let Some(ticket) = ticket {
+                match ticket.take() {
+                    None => return Progress::Pending,
+                    Some(read) => read.expect("a sleep"),
+                }
+                *sum += 1;
+            }
+            if *sum == 2 {
+                return Progress::Done;
+            }
+            let waker = streams.context().completion();
+            let given = pool.give(SlowRead(READ), &waker);
+            *ticket = Some(given.ok().expect("an empty queue"));
+            Progress::Pending
+        },
+    );
+    let ledger = run(p, 1);
+    let (disk, exchange) = (of(&ledger, TimePart::Disk), of(&ledger, TimePart::Exchange));
+    let waited = 2 * READ.as_nanos() as u64;
+    assert!(
+        disk > waited / 10 * 9 && exchange < waited / 10,
+        "{disk} and {exchange} of {waited}"
     );
 }

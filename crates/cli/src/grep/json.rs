@@ -4,6 +4,7 @@
 //! `summary`. [`super::Printing`] calls it. Text that is UTF-8 is `{"text": …}`, other bytes are `{"bytes": …}` in base64.
 
 use super::Shows;
+use super::report::GrepReport;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use brambling::grep::{FileStitch, GrepLine, GrepSummary, LineMatcher, ListedFile};
 use serde::Serialize;
@@ -93,16 +94,22 @@ impl Shows for JsonLines {
         write(out, "end", data)
     }
 
-    fn finish(&mut self, out: &mut dyn Write, found: &GrepSummary, took: Duration) -> Result<()> {
-        let data = json!({
-            "elapsed_total": { "secs": took.as_secs(), "nanos": took.subsec_nanos() },
-            "stats": {
-                "searches": found.files,
-                "searches_with_match": found.matched_files,
-                "matched_lines": found.selected,
-                "bytes_searched": found.searched_bytes,
-            },
+    fn finish(
+        &mut self,
+        out: &mut dyn Write,
+        found: &GrepSummary,
+        report: &GrepReport,
+    ) -> Result<()> {
+        let took = Duration::from_secs_f64(report.seconds);
+        let mut data = json!(report);
+        let stats = json!({
+            "searches": found.files,
+            "searches_with_match": found.matched_files,
+            "matched_lines": found.selected,
+            "bytes_searched": found.searched_bytes,
         });
+        data["elapsed_total"] = json!({ "secs": took.as_secs(), "nanos": took.subsec_nanos() });
+        data["stats"] = stats;
         write(out, "summary", data)
     }
 }

@@ -1,9 +1,10 @@
 //! Owns what `brambling sort` says: text for people, JSON for other programs. It measures nothing.
 
+use crate::steps;
 use brambling::machine::ideal::Setup;
 use brambling::machine::ledger::Ledger;
 use brambling::machine::profile::Profile;
-use brambling::machine::report::{Report, StageReport};
+use brambling::machine::report::{Pipeline, PipelineStep, Report, StageReport};
 use brambling::machine::units;
 use brambling::sort::{Checked, MadeFile, Sorted};
 use serde::Serialize;
@@ -16,6 +17,8 @@ pub(crate) struct SortReport {
     ideal_seconds: Option<f64>,
     share_of_ideal: Option<f64>,
     bound_by: Option<&'static str>,
+    phases: Vec<PipelineStep>,
+    stragglers_seconds: f64,
     stages: Vec<StageReport>,
     peak_rss_bytes: u64,
     records: u64,
@@ -36,11 +39,16 @@ impl SortReport {
     ) -> SortReport {
         let ideal = ideal(sorted, output, backup);
         let report = ledger.map(Report::of);
+        let steps = |it: &Report| it.pipeline(Pipeline::Sort, sorted.output_seconds);
         SortReport {
             seconds: sorted.seconds,
             ideal_seconds: ideal.map(|it| it.0),
             share_of_ideal: ideal.map(|it| (it.0 / sorted.seconds).min(1.0)),
             bound_by: ideal.and_then(|it| it.1),
+            phases: report.as_ref().map(steps).unwrap_or_default(),
+            stragglers_seconds: report
+                .as_ref()
+                .map_or(0.0, |it| it.balance.stragglers_seconds),
             stages: report.map(|it| it.stages).unwrap_or_default(),
             peak_rss_bytes: sorted.peak_rss_bytes,
             records: sorted.records,
@@ -69,25 +77,43 @@ impl SortReport {
             let runs = units::bytes(self.run_bytes as f64);
             text.push_str(&format!(", {runs} by way of the disk"));
         }
+        text.push('\n');
+        text.push_str(&steps::table(&self.phases, self.stragglers_seconds));
         match self.share_of_ideal {
             Some(share) => text.push_str(&format!(
-                "\n{:.0} % of ideal, bound by {}\n",
+                "{:.0} % of ideal, bound by {}\n",
                 100.0 * share,
                 self.bound_by.unwrap_or("nothing")
             )),
             None => {
-                text.push_str("\nnot probed: `brambling probe` (2 min) tells the share of ideal\n")
+                text.push_str("not probed: `brambling probe` (2 min) tells the share of ideal\n")
             }
         }
         text
     }
 }
 
+/// How fast the disk of an output is, as the last probe found it.
+#[derive(Clone, Copy)]
+pub(crate) struct DiskSpeeds {
+    pub(crate) read_bytes_per_s: f64,
+    pub(crate) write_bytes_per_s: f64,
+}
+
+impl DiskSpeeds {
+    pub(crate) fn of(profile: &Profile, output: &Path) -> Option<DiskSpeeds> {
+        let beside = output.parent().filter(|it| !it.as_os_str().is_empty());
+        let beside = beside.unwrap_or(Path::new("."));
+        Some(DiskSpeeds {
+            read_bytes_per_s: profile.disk_read_bytes_per_s(beside)?,
+            write_bytes_per_s: profile.disk_write_bytes_per_s(beside)?,
+        })
+    }
+}
+
 fn ideal(sorted: &Sorted, output: &Path, backup: bool) -> Option<(f64, Option<&'static str>)> {
     let profile = Profile::cached().ok().flatten()?;
-    let beside = output.parent().filter(|it| !it.as_os_str().is_empty());
-    let beside = beside.unwrap_or(Path::new("."));
-    let disk_read = profile.disk_read_bytes_per_s(beside)?;
+    let disk = DiskSpeeds::of(&profile, output)?;
     // One node sends nothing: any speed will do.
     let network = match sorted.workers {
         0 | 1 => f64::MAX,
@@ -98,10 +124,10 @@ fn ideal(sorted: &Sorted, output: &Path, backup: bool) -> Option<(f64, Option<&'
     let setup = Setup {
         backup,
         external: sorted.run_bytes > 0,
-        disk_write_bytes_per_s: profile.disk_write_bytes_per_s(beside)?,
+        disk_write_bytes_per_s: disk.write_bytes_per_s,
         nodes: sorted.workers.into(),
         replication: sorted.replication.into(),
-        ..Setup::sort(sorted.input_bytes as f64, disk_read, network)
+        ..Setup::sort(sorted.input_bytes as f64, disk.read_bytes_per_s, network)
     };
     let ideal = setup.ideal_time(None).ok()?;
     Some((ideal.ideal_seconds, ideal.bound_by.map(|it| it.name())))

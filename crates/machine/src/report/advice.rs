@@ -100,7 +100,7 @@ fn interpreter(report: &Report) -> Found {
             ),
         ));
     }
-    let kernels: f64 = report.stages.iter().map(|stage| stage.actual_seconds).sum();
+    let kernels: f64 = report.stages.iter().map(|it| it.kernels.seconds).sum();
     let of_python = share(python().map(|stage| stage.actual_seconds).sum(), kernels);
     let idle = pool_that_waits_for_its_caller(report)?;
     (of_python >= MOSTLY_PYTHON).then(|| {
@@ -259,7 +259,7 @@ fn tiny_shards(report: &Report) -> Found {
     let in_kernels: f64 = report
         .stages
         .iter()
-        .map(|stage| stage.actual_seconds)
+        .map(|stage| stage.kernels.seconds)
         .sum::<f64>()
         * report.threads as f64;
     let task = in_kernels / report.tasks.max(1) as f64;

@@ -2,7 +2,8 @@
 //! measured here.
 //!
 //! Overlap: a stage takes at least as long as the resource that takes the longest, and so does a phase beside its
-//! disks and its network. The stages of a phase follow each other, so their least seconds add up.
+//! disks and its network. The kernels of a phase's stages follow each other, so their least seconds add up. Stages that
+//! read and write files work at once, so that their disks count once, in the phase.
 
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +104,7 @@ impl Phase {
     }
 }
 
-/// What the kernels of a stage took beside what they could.
+/// What a stage took beside what it could: its kernels, and the disk where it reads or writes files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageReport {
     /// Its name.
@@ -114,7 +115,7 @@ pub struct StageReport {
     pub phase: Phase,
     /// Whether Python runs its kernels.
     pub python: bool,
-    /// Seconds in its kernels, divided by the job's threads.
+    /// Seconds in its kernels, divided by the job's threads; with what these waited for the disk, where it reads or writes files.
     pub actual_seconds: f64,
     /// The least seconds: those of the resource that takes the longest.
     pub ideal_seconds: f64,
@@ -128,10 +129,24 @@ pub struct StageReport {
     pub resources: Vec<ResourceUse>,
     /// Where the time of the moments went that it had most of: mean seconds of a thread, by part.
     pub parts: TimeParts,
-    /// Whether it was faster than a roof allows: its data lay in caches. It counts as ideal then.
+    /// Whether it was faster than a roof allows: its data lay in caches, its files in the system's memory. It counts as ideal then.
     pub above_roof: bool,
     /// Whether something was counted that no roof stands for: the ideal is the most that it can be.
     pub at_most: bool,
+    /// Its kernels without the disk.
+    #[serde(skip)]
+    pub(super) kernels: KernelReport,
+}
+
+/// What the kernels of a stage took beside what they could.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct KernelReport {
+    /// Their seconds, divided by the job's threads.
+    pub seconds: f64,
+    /// The least seconds.
+    pub ideal_seconds: f64,
+    /// The resource that takes the longest, disks aside; null where they took no time.
+    pub bound_by: Option<Resource>,
 }
 
 /// How many there are of what works.
@@ -193,6 +208,10 @@ pub(super) fn work(ledger: &Ledger, stage: usize) -> StageWork {
             random_accesses: sum.random_accesses.saturating_add(work.random_accesses),
             table_bytes: sum.table_bytes.max(work.table_bytes),
             flops: sum.flops.saturating_add(work.flops),
+            file_read_bytes: sum.file_read_bytes.saturating_add(work.file_read_bytes),
+            file_written_bytes: sum
+                .file_written_bytes
+                .saturating_add(work.file_written_bytes),
         })
 }
 
@@ -230,9 +249,10 @@ pub(super) fn stages(
     size: Size,
 ) -> Vec<StageReport> {
     let reached = Reached::by(ledger, size);
-    let stage = |(index, entry)| StageReport {
-        parts: spent[index],
-        ..judged(entry, work(ledger, index), roofs, reached, size)
+    let stage = |(index, entry)| {
+        let work = work(ledger, index);
+        let judged = judged(entry, work, roofs, reached, size);
+        beside_the_disk(judged, &work, spent[index], roofs, size)
     };
     ledger.stages.iter().enumerate().map(stage).collect()
 }
@@ -279,7 +299,67 @@ fn judged(
         parts: TimeParts::default(),
         above_roof: worked && ideal > actual * ABOVE,
         at_most: worked && at_most,
+        kernels: KernelReport {
+            seconds: actual,
+            ideal_seconds: ideal.min(actual),
+            bound_by: worked.then_some(bound_by),
+        },
     }
+}
+
+/// A stage whose kernels are judged, with where its time went. One that reads or writes files waits for the disk as well: it takes at
+/// least as long as the disk.
+fn beside_the_disk(
+    stage: StageReport,
+    work: &StageWork,
+    parts: TimeParts,
+    roofs: &Roofs,
+    size: Size,
+) -> StageReport {
+    let stage = StageReport { parts, ..stage };
+    let (read, written) = (work.file_read_bytes as f64, work.file_written_bytes as f64);
+    let Some(used) = disk(read, written, roofs, size) else {
+        return stage;
+    };
+    let actual = stage.kernels.seconds + parts.disk;
+    let of_disk = used.ideal_seconds.unwrap_or(0.0);
+    let (bound_by, ideal, above_roof) = match of_disk > stage.ideal_seconds {
+        true => (Some(Resource::Disk), of_disk, of_disk > actual * ABOVE),
+        false => (stage.bound_by, stage.ideal_seconds, stage.above_roof),
+    };
+    let worked = actual > 0.0;
+    let mut resources = stage.resources;
+    resources.push(used);
+    StageReport {
+        actual_seconds: actual,
+        ideal_seconds: ideal.min(actual),
+        share_of_ideal: worked.then(|| (ideal / actual).min(1.0)),
+        bound_by: bound_by.filter(|_| worked),
+        above_roof: worked && above_roof,
+        resources,
+        ..stage
+    }
+}
+
+/// Bytes read from files and written to them, with the least seconds where both have a roof that are there; none of no bytes.
+pub(super) fn disk(read: f64, written: f64, roofs: &Roofs, size: Size) -> Option<ResourceUse> {
+    let (reading, writing) = (
+        positive(roofs.disk_read_bytes_per_s),
+        positive(roofs.disk_write_bytes_per_s),
+    );
+    let seconds = |amount: f64, roof: Option<f64>| match amount > 0.0 {
+        true => roof.map(|roof| amount / roof / size.hosts),
+        false => Some(0.0),
+    };
+    let ideal_seconds = seconds(read, reading)
+        .zip(seconds(written, writing))
+        .map(|(one, other)| one + other);
+    (read + written > 0.0).then_some(ResourceUse {
+        resource: Resource::Disk,
+        amount: read + written,
+        roof_per_second: if read >= written { reading } else { writing },
+        ideal_seconds,
+    })
 }
 
 /// A probe is this exact at best, so less is no sign of caches.

@@ -10,6 +10,7 @@ mod ideal;
 mod known;
 mod perfetto;
 mod phases;
+mod pipeline;
 mod roofs;
 mod spent;
 mod text;
@@ -24,6 +25,7 @@ pub use advice::{Advice, Cause};
 pub use balance::Balance;
 pub use ideal::{Phase, Resource, ResourceUse, StageReport};
 pub use phases::PhaseReport;
+pub use pipeline::{Pipeline, PipelineStep};
 pub use roofs::{RandomRoof, Roofs};
 pub use threads::{ThreadReport, WorkerReport};
 
@@ -184,8 +186,10 @@ fn bound_by(phases: &[PhaseReport], stages: &[StageReport]) -> Option<Resource> 
             } else if !outside {
                 let its = stages
                     .iter()
-                    .filter(|stage| stage.phase == phase.name && stage.bound_by == Some(resource));
-                seconds += its.map(|stage| stage.ideal_seconds).sum::<f64>();
+                    .filter(|stage| stage.phase == phase.name)
+                    .map(|stage| &stage.kernels)
+                    .filter(|kernels| kernels.bound_by == Some(resource));
+                seconds += its.map(|kernels| kernels.ideal_seconds).sum::<f64>();
             }
         }
         seconds
@@ -222,7 +226,7 @@ fn rest(
     unattributed: f64,
     size: Size,
 ) -> Vec<Rest> {
-    let ideal: f64 = stages.iter().map(|stage| stage.ideal_seconds).sum();
+    let ideal: f64 = stages.iter().map(|it| it.kernels.ideal_seconds).sum();
     let beyond = (shares.kernels - share(ideal * size.threads, size.thread_seconds)).max(0.0);
     let parts = shares
         .named()
@@ -284,19 +288,29 @@ fn notes(report: &Report, roofs: &Roofs) -> Vec<String> {
                 .into(),
         );
     }
-    let fast: Vec<_> = report
+    let (of_files, of_memory): (Vec<_>, Vec<_>) = report
         .stages
         .iter()
         .filter(|stage| stage.above_roof)
-        .map(|stage| stage.name.as_str())
-        .collect();
-    if let Some(first) = fast.first() {
-        let more = if fast.len() > 1 {
-            format!(" and {} more", fast.len() - 1)
-        } else {
-            String::new()
-        };
-        notes.push(format!("{first}{more} ran faster than memory allows: the data lay in caches, and counts as ideal"));
+        .partition(|stage| stage.bound_by == Some(Resource::Disk));
+    if let Some(which) = first_and_more(&of_memory) {
+        notes.push(format!(
+            "{which} ran faster than memory allows: the data lay in caches, and counts as ideal"
+        ));
+    }
+    if let Some(which) = first_and_more(&of_files) {
+        notes.push(format!(
+            "{which} ran faster than the disk allows: files lay in the system's memory, and count as ideal"
+        ));
     }
     notes
+}
+
+/// The first of these stages, and how many others there are.
+fn first_and_more(stages: &[&StageReport]) -> Option<String> {
+    let first = &stages.first()?.name;
+    Some(match stages.len() - 1 {
+        0 => first.clone(),
+        more => format!("{first} and {more} more"),
+    })
 }

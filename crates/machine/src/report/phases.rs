@@ -1,12 +1,12 @@
-//! The phases of a job: how long each took, and could have taken. A ledger tells the bytes of disks and networks by
-//! worker only, so this module says which phase they belong to.
+//! The phases of a job: how long each took, and could have taken. A ledger tells the bytes of networks, and of disks
+//! that no stage has counted, by worker only, so this module says which phase they belong to.
 
 use serde::{Deserialize, Serialize};
 
 use super::ideal::{self, Phase, Resource, ResourceUse, Size, StageReport};
 use super::roofs::{Roofs, positive};
 use super::spent::Spent;
-use crate::ledger::{Ledger, TimeParts, WorkerEntry};
+use crate::ledger::{Ledger, StageWork, TimeParts, WorkerEntry};
 
 /// What a phase took beside what it could.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ fn judged(
     let its = || stages.iter().filter(|stage| stage.phase == phase);
     let mut resources = moved(phase, ledger, roofs, size);
     // A sum of nothing is a negative zero, which reads as if time had been gained.
-    let kernels = its().fold(0.0, |sum, stage| sum + stage.ideal_seconds);
+    let kernels = its().fold(0.0, |sum, stage| sum + stage.kernels.ideal_seconds);
     let outside = resources
         .iter()
         .filter_map(|used| Some((used.resource, used.ideal_seconds?)));
@@ -80,15 +80,15 @@ fn judged(
     }
 }
 
-/// The resource that bounds the stages for the longest.
+/// The resource that bounds the kernels of stages for the longest.
 pub(super) fn longest<'a>(
     stages: impl Iterator<Item = &'a StageReport> + Clone,
 ) -> Option<Resource> {
     let of = |resource| -> f64 {
         let its = stages
             .clone()
-            .filter(move |stage| stage.bound_by == Some(resource));
-        its.map(|stage| stage.ideal_seconds).sum()
+            .filter(move |stage| stage.kernels.bound_by == Some(resource));
+        its.map(|stage| stage.kernels.ideal_seconds).sum()
     };
     let all = Resource::ALL
         .into_iter()
@@ -98,12 +98,12 @@ pub(super) fn longest<'a>(
         .map(|(resource, _)| resource)
 }
 
-/// What stages used together, and the seconds of kernels that nobody can judge otherwise.
+/// What kernels of stages used together, and the seconds of those that nobody can judge otherwise. Disks are the phase's.
 pub(super) fn of_stages<'a>(
     stages: impl Iterator<Item = &'a StageReport> + Clone,
 ) -> Vec<ResourceUse> {
     let mut sums = Vec::new();
-    for resource in Resource::ALL {
+    for resource in Resource::ALL.into_iter().filter(|it| *it != Resource::Disk) {
         let uses = stages
             .clone()
             .flat_map(|stage| stage.resources.iter().map(move |used| (stage, used)));
@@ -112,7 +112,7 @@ pub(super) fn of_stages<'a>(
             // What lay in caches took no longer than its kernels.
             let seconds = used
                 .ideal_seconds
-                .map(|seconds| seconds.min(stage.actual_seconds));
+                .map(|seconds| seconds.min(stage.kernels.seconds));
             Some(match sum {
                 None => ResourceUse {
                     ideal_seconds: seconds,
@@ -135,8 +135,8 @@ pub(super) fn of_stages<'a>(
         sums.extend(sum);
         let own = stages
             .clone()
-            .filter(|stage| stage.bound_by == Some(resource));
-        let seconds: f64 = own.map(|stage| stage.ideal_seconds).sum();
+            .filter(|stage| stage.kernels.bound_by == Some(resource));
+        let seconds: f64 = own.map(|stage| stage.kernels.ideal_seconds).sum();
         if matches!(resource, Resource::Kernels | Resource::PythonKernels) && seconds > 0.0 {
             sums.push(ResourceUse {
                 resource,
@@ -151,33 +151,16 @@ pub(super) fn of_stages<'a>(
 
 /// What went over disks and networks in a phase. What was spilled is left out: with more memory nothing would be.
 fn moved(phase: Phase, ledger: &Ledger, roofs: &Roofs, size: Size) -> Vec<ResourceUse> {
-    let mut all = Vec::new();
-    if phase == Phase::Setup {
-        let (read, written) = from_disks(ledger);
-        let (reading, writing) = (
-            positive(roofs.disk_read_bytes_per_s),
-            positive(roofs.disk_write_bytes_per_s),
-        );
-        if read + written > 0.0 {
-            let seconds = |amount: f64, roof: Option<f64>| {
-                if amount > 0.0 {
-                    roof.map(|roof| amount / roof / size.hosts)
-                } else {
-                    Some(0.0)
-                }
-            };
-            let ideal_seconds = seconds(read, reading)
-                .zip(seconds(written, writing))
-                .map(|(one, other)| one + other);
-            let roof_per_second = if read >= written { reading } else { writing };
-            all.push(ResourceUse {
-                resource: Resource::Disk,
-                amount: read + written,
-                roof_per_second,
-                ideal_seconds,
-            });
-        }
-    }
+    let (all_read, all_written) = from_disks(ledger);
+    let (loop_read, loop_written) = of_files(ledger, Phase::Loop);
+    let (read, written) = match phase {
+        Phase::Loop => (loop_read, loop_written),
+        // Of what no stage has counted nobody knows when it was read.
+        Phase::Setup => (all_read - loop_read, all_written - loop_written),
+    };
+    let mut all: Vec<_> = ideal::disk(read, written, roofs, size)
+        .into_iter()
+        .collect();
     let sent = over_the_network(ledger);
     if phase == exchanging(ledger) && sent > 0.0 {
         all.push(ideal::used(
@@ -221,12 +204,33 @@ pub(super) fn over_the_network(ledger: &Ledger) -> f64 {
 
 /// Bytes read from and written to disks, without what was spilled.
 pub(super) fn from_disks(ledger: &Ledger) -> (f64, f64) {
-    let without = |bytes: fn(&WorkerEntry) -> u64| {
-        let of = |worker: &WorkerEntry| bytes(worker).saturating_sub(worker.spilled_bytes) as f64;
+    let without = |bytes: fn(&WorkerEntry) -> u64, of_files: fn(&StageWork) -> u64| {
+        let of = |worker: &WorkerEntry| {
+            let counted: u64 = worker.stages.iter().map(of_files).sum();
+            // Not all that was spilled was read again: what stages have counted was no spilling.
+            let others = bytes(worker).saturating_sub(worker.spilled_bytes);
+            others.max(counted) as f64
+        };
         ledger.workers.iter().map(of).sum()
     };
     (
-        without(|worker| worker.disk_read_bytes),
-        without(|worker| worker.disk_written_bytes),
+        without(|worker| worker.disk_read_bytes, |work| work.file_read_bytes),
+        without(
+            |worker| worker.disk_written_bytes,
+            |work| work.file_written_bytes,
+        ),
     )
+}
+
+/// Bytes that the stages of a phase read from files and wrote to them.
+fn of_files(ledger: &Ledger, phase: Phase) -> (f64, f64) {
+    let stages = ledger.stages.iter().enumerate();
+    let its = stages.filter(|(_, stage)| Phase::of(stage) == phase);
+    its.fold((0.0, 0.0), |(read, written), (index, _)| {
+        let work = ideal::work(ledger, index);
+        (
+            read + work.file_read_bytes as f64,
+            written + work.file_written_bytes as f64,
+        )
+    })
 }

@@ -51,6 +51,7 @@ fn small() -> Ledger {
                 random_accesses: 300,
                 table_bytes: 1 << 30,
                 flops: 50,
+                ..StageWork::default()
             },
         ],
         ..WorkerEntry::default()

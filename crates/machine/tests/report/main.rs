@@ -2,6 +2,7 @@
 
 mod advice;
 mod figures;
+mod files;
 mod made;
 mod page;
 mod trace;

@@ -10,7 +10,7 @@ use crate::grep::query::GrepQuery;
 use crate::grep::reading::{BLOCKS_AHEAD, PartReader, PartReading};
 use crate::grep::units::LaneUnits;
 use brambling_program::{
-    Context, Dataset, KernelError, Program, Progress, Reservation, Streams, payload,
+    Context, Dataset, KernelError, Program, Progress, Reservation, Streams, Work, payload,
 };
 use serde::{Deserialize, Serialize};
 use std::task::{Poll, Waker};
@@ -166,7 +166,10 @@ impl GrepLane {
                 }
             },
         };
-        if !self.reader.push_next(&mut reading, &mut self.with, &waker) {
+        let is_pushed = self.reader.push_next(&mut reading, &mut self.with, &waker);
+        let read = std::mem::take(&mut self.reader.read_bytes);
+        context.worked(Work::streamed(read).and_file_read(read));
+        if !is_pushed {
             self.reading = Some(reading);
             return Ok(Progress::Pending);
         }

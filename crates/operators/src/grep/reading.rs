@@ -56,6 +56,8 @@ pub(super) struct PartReader {
     buffer: Vec<u8>,
     /// The blocks of earlier parts.
     free: Vec<Block>,
+    /// Read since somebody took note of it.
+    pub(super) read_bytes: u64,
 }
 
 impl PartReader {
@@ -65,6 +67,7 @@ impl PartReader {
             block_bytes,
             buffer: Vec::new(),
             free: Vec::new(),
+            read_bytes: 0,
         }
     }
 
@@ -153,7 +156,10 @@ impl PartReader {
                     false => reading.file.read_at(range.start, &mut self.buffer),
                 };
                 match read {
-                    Ok(()) => push(reading, with, &self.buffer),
+                    Ok(()) => {
+                        self.read_bytes += self.buffer.len() as u64;
+                        push(reading, with, &self.buffer);
+                    }
                     Err(error) => reading.search.give_up(told(&error)),
                 }
                 self.end(reading, with);
@@ -162,6 +168,7 @@ impl PartReader {
         };
         match next {
             Ok(Some(block)) => {
+                self.read_bytes += block.len() as u64;
                 push(reading, with, &block);
                 if let Bytes::Scanned(scan) = &mut reading.bytes {
                     scan.give_back(block);
@@ -206,6 +213,7 @@ impl PartReader {
                 break;
             };
             push(reading, with, &buffer[..bytes]);
+            self.read_bytes += bytes as u64;
             range.start += bytes as u64;
             pieces += 1;
         }

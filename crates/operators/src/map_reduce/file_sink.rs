@@ -22,6 +22,8 @@ pub struct FileSink {
     block: Option<Block>,
     /// Where what is written next begins in the file.
     end: u64,
+    /// Bytes of it that have been told.
+    told: u64,
 }
 
 impl FileSink {
@@ -33,6 +35,7 @@ impl FileSink {
             writer,
             block: None,
             end: 0,
+            told: 0,
         }
     }
 
@@ -44,6 +47,12 @@ impl FileSink {
     /// How many bytes it has been given.
     pub fn bytes(&self) -> u64 {
         self.end + self.block.as_ref().map_or(0, |block| block.len() as u64)
+    }
+
+    /// How many bytes it has been given since the last call.
+    pub fn news(&mut self) -> u64 {
+        let now = self.bytes();
+        now - std::mem::replace(&mut self.told, now)
     }
 
     /// Ready when there is room.

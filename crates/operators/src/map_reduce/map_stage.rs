@@ -108,7 +108,11 @@ pub(super) fn run(
         Err(error) => return Err(std::mem::replace(error, KernelError::new(String::new()))),
     };
     let progress = task.advance(steps, streams, ranges);
-    let work = Work::streamed(std::mem::take(&mut task.bytes));
+    let read = std::mem::take(&mut task.bytes);
+    let backed = task.backup.as_mut().map_or(0, FileSink::news);
+    let work = Work::streamed(read)
+        .and_file_read(read)
+        .and_file_written(backed);
     let folded = std::mem::take(&mut task.folded);
     let table = task.table.bytes() as u64;
     streams.context().worked(work.and_random(folded, table));

@@ -68,6 +68,11 @@ impl PairMerge {
         }
     }
 
+    /// How many bytes of runs have come since the last call.
+    pub fn news(&mut self) -> u64 {
+        self.runs.iter_mut().map(RunReader::news).sum()
+    }
+
     /// Goes on until it has to wait, or a slice of the work is done.
     ///
     /// # Errors

@@ -40,6 +40,8 @@ pub(super) struct ReduceTask {
     /// What was done since it was last told.
     bytes: u64,
     folded: u64,
+    /// Bytes of runs that were read.
+    run_read: u64,
 }
 
 enum Phase {
@@ -73,6 +75,7 @@ pub(super) fn open(
         out_bytes: 0,
         bytes: 0,
         folded: 0,
+        run_read: 0,
     })
 }
 
@@ -88,6 +91,10 @@ pub(super) fn run(
     };
     let progress = task.advance(steps, streams, out);
     let work = Work::streamed(std::mem::take(&mut task.bytes));
+    let sinks = [&mut task.run_file, &mut task.part];
+    let written = sinks.into_iter().flatten().map(FileSink::news).sum();
+    let work = work.and_file_written(written);
+    let work = work.and_file_read(std::mem::take(&mut task.run_read));
     let folded = std::mem::take(&mut task.folded);
     let table = task.table.bytes() as u64;
     streams.context().worked(work.and_random(folded, table));
@@ -122,11 +129,14 @@ impl ReduceTask {
                 }
                 Phase::Spills(merge, _) | Phase::Unites(merge, ..) => {
                     let to = runs.expect("it was made before");
-                    merge.advance(table, fold, to, out, &waker)?
+                    let merged = merge.advance(table, fold, to, out, &waker)?;
+                    self.run_read += merge.news();
+                    merged
                 }
                 Phase::Gives(merge) => {
                     let to = self.part.as_mut().map_or(MergeTo::Memory, MergeTo::Part);
                     let merged = merge.advance(table, fold, to, out, &waker)?;
+                    self.run_read += merge.news();
                     self.keep(out, streams.context())?;
                     merged
                 }

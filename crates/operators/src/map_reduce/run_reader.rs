@@ -27,6 +27,8 @@ pub struct RunReader {
     /// The pair at hand: where its key lies, and its value.
     pair: Option<(Range<usize>, u64)>,
     ended: bool,
+    /// Bytes that have come since they were last asked for.
+    news: u64,
 }
 
 impl RunReader {
@@ -38,6 +40,7 @@ impl RunReader {
             at: 0,
             pair: None,
             ended: false,
+            news: 0,
         }
     }
 
@@ -57,6 +60,7 @@ impl RunReader {
                     self.bytes.drain(..self.at);
                     self.at = 0;
                     self.bytes.extend_from_slice(&block);
+                    self.news += block.len() as u64;
                     self.scan.give_back(block);
                 }
                 Poll::Ready(Ok(None)) if self.at < self.bytes.len() => {
@@ -67,6 +71,11 @@ impl RunReader {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// How many bytes have come since the last call.
+    pub fn news(&mut self) -> u64 {
+        std::mem::take(&mut self.news)
     }
 
     /// The pair at hand.

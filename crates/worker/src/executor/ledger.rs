@@ -17,7 +17,7 @@ pub enum TimePart {
     Exchange,
     /// Without work, while a stream waited for room at its destination.
     Memory,
-    /// Without work, while files were read.
+    /// Without work, while files were read or written.
     Disk,
     /// While Python's interpreter, or the calling thread, was busy elsewhere.
     Interpreter,
@@ -118,7 +118,7 @@ pub struct JobLedger {
 }
 
 /// Of what [`JobLedger::encode`] writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Why bytes are no ledger.
 #[derive(Debug, thiserror::Error)]
@@ -171,7 +171,13 @@ mod tests {
                     tasks: 9,
                 }],
             }],
-            stages: vec![(3, StageTotals::default())],
+            stages: vec![(
+                3,
+                StageTotals {
+                    kernel_ns: 5,
+                    work: Work::streamed(4).and_file_read(6).and_file_written(8),
+                },
+            )],
             ..JobLedger::default()
         };
         let mut bytes = ledger.encode();
@@ -180,6 +186,6 @@ mod tests {
         assert!(matches!(short, Err(LedgerError::Damaged(_))));
         bytes[0] += 1;
         let other = JobLedger::decode(&bytes).unwrap_err().to_string();
-        assert!(other.contains("format 2"), "{other}");
+        assert!(other.contains("format 3"), "{other}");
     }
 }

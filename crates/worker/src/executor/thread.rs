@@ -13,6 +13,7 @@ mod unwinding;
 use super::book::{Book, LONG_SHARE};
 use super::failure::{Failure, Rank};
 use super::job::{Job, LoadedShard, NONE, ShardCell, ThreadState};
+use super::ledger::TimePart;
 use super::panics;
 use super::patience::Patience;
 use super::slice::{End, MissingSource, Slice};
@@ -79,6 +80,8 @@ pub(super) struct JobThread<'a> {
     untold_tasks: u64,
     /// Whether the next slice of short tasks is to be sampled.
     is_due: bool,
+    /// What it waits for in its sleep, where that is known before.
+    sleeps_for: Option<TimePart>,
 }
 
 impl<'a> JobThread<'a> {
@@ -107,6 +110,7 @@ impl<'a> JobThread<'a> {
             ran: [0; SLICES_UNREAD as usize],
             untold_tasks: 0,
             is_due: true,
+            sleeps_for: None,
         }
     }
 

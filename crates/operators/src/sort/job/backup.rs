@@ -53,6 +53,11 @@ impl Backup {
         self.at += bytes;
     }
 
+    /// Bytes that it has been given.
+    pub(super) fn bytes(&self) -> u64 {
+        self.at + self.block.len() as u64
+    }
+
     /// Ready when all of it is written.
     pub(super) fn poll_written(&mut self, waker: &Waker) -> Poll<Result<(), KernelError>> {
         if !self.block.is_empty() {

@@ -7,7 +7,9 @@ use super::plan::SortPlan;
 use super::records::RecordReader;
 use super::shared::{SharedSort, SortShared};
 use crate::sort::{OrderCheck, RecordSummary};
-use brambling_program::{Context, Dataset, KernelError, Partitioner, Program, Progress, Streams};
+use brambling_program::{
+    Context, Dataset, KernelError, Partitioner, Program, Progress, Streams, Work,
+};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -80,7 +82,12 @@ fn check(
     }
     let reader = own.reader.as_mut().expect("begun with the pass");
     let check = own.check.as_mut().expect("not finished");
-    match reader.poll(pieces.inputs(plan), &waker, |records| check.feed(records)) {
+    let before = reader.read_bytes;
+    let polled = reader.poll(pieces.inputs(plan), &waker, |records| check.feed(records));
+    let bytes = reader.read_bytes - before;
+    let work = Work::streamed(bytes).and_file_read(bytes);
+    streams.context().worked(work);
+    match polled {
         Poll::Pending => Ok(Progress::Pending),
         Poll::Ready(read) => {
             if read? {

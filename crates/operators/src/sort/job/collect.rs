@@ -10,7 +10,7 @@ use super::room::RoomAnswer;
 use super::shared::SortShared;
 use super::{SortChunk, SortCount, summed};
 use crate::sort::{Arena, OrderCheck, SortedRecords, extent};
-use brambling_program::{Context, KernelError, Progress, Streams};
+use brambling_program::{Context, KernelError, Progress, Streams, Work};
 use brambling_storage::{InputFile, OutputFile, Publishing};
 use std::sync::Arc;
 use std::task::Poll;
@@ -80,7 +80,9 @@ pub(super) fn sort(
         own.is_begun = true;
     }
     loop {
-        if let Some(progress) = own.step(plan, streams)? {
+        let stepped = own.step(plan, streams)?;
+        own.tell(streams);
+        if let Some(progress) = stepped {
             if progress == Progress::Done {
                 *written = std::mem::take(&mut own.count);
             }
@@ -215,6 +217,32 @@ impl Collect {
             self.pass = None;
         }
         Ok(is_done.then_some(Progress::Done))
+    }
+
+    /// Says what was written since the last call, and read of runs. Each record is copied from its place to the block.
+    fn tell(&mut self, streams: &mut Streams<'_, '_>) {
+        let (is_run, emit) = match &mut self.now {
+            Doing::Spilling(emit, _) => (true, emit),
+            Doing::Writing(emit, _) => (false, emit),
+            _ => return,
+        };
+        let (written, read) = emit.news();
+        if written + read == 0 {
+            return;
+        }
+        let so_far = &self.shared.progress;
+        match is_run {
+            true => so_far.add_run_written(written),
+            false => so_far.add_written(written),
+        }
+        so_far.add_run_read(read);
+        // A record of the mean length.
+        let records = u128::from(self.count.records) * u128::from(written);
+        let records = (records / u128::from(self.bytes.max(1))) as u64;
+        let work = Work::streamed(2 * written).and_random(records, self.bytes);
+        streams
+            .context()
+            .worked(work.and_file_written(written).and_file_read(read));
     }
 
     /// The memory of the records is free.

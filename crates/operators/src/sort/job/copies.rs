@@ -5,7 +5,7 @@
 use super::SortCount;
 use super::plan::SortPlan;
 use super::shared::SortShared;
-use brambling_program::{Context, KernelError, Progress, Relation, RelationTable, Streams};
+use brambling_program::{Context, KernelError, Progress, Relation, RelationTable, Streams, Work};
 use brambling_storage::{BlockWriter, FileError, OutputFile, Publishing};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -143,7 +143,10 @@ impl Copying {
                 open.writer.write(open.at, out);
             }
             open.at += block.len() as u64;
-            self.count.bytes += block.len() as u64;
+            let bytes = block.len() as u64;
+            self.count.bytes += bytes;
+            let work = Work::streamed(2 * bytes).and_file_written(bytes);
+            streams.context().worked(work);
         }
         Ok(true)
     }

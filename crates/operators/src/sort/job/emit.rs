@@ -37,6 +37,8 @@ pub(super) struct Emit {
     at: u64,
     end: u64,
     block_bytes: usize,
+    /// What has been told of `at`, and of bytes of runs.
+    told: (u64, u64),
 }
 
 impl Emit {
@@ -54,6 +56,7 @@ impl Emit {
             at: begin,
             end,
             block_bytes,
+            told: (begin, 0),
         }
     }
 
@@ -102,6 +105,16 @@ impl Emit {
         self.writer.write(self.at, out);
         self.at += bytes as u64;
         Poll::Ready(Ok(Emitted::Some))
+    }
+
+    /// Bytes that were written since the last call, and bytes of runs that came.
+    pub(super) fn news(&mut self) -> (u64, u64) {
+        let now = match &self.source {
+            SortedSource::Memory(_) => (self.at, 0),
+            SortedSource::Runs(runs) => (self.at, runs.read_bytes()),
+        };
+        let (at, runs) = std::mem::replace(&mut self.told, now);
+        (now.0 - at, now.1 - runs)
     }
 
     pub(super) fn written_bytes(&self) -> u64 {

@@ -5,7 +5,9 @@ use super::gate::Pass;
 use super::plan::SortPlan;
 use super::shared::SortShared;
 use crate::sort::{RecordMaker, Skew};
-use brambling_program::{Context, Dataset, KernelError, Partitioner, Program, Progress, Streams};
+use brambling_program::{
+    Context, Dataset, KernelError, Partitioner, Program, Progress, Streams, Work,
+};
 use brambling_storage::{Block, BlockWriter};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -132,6 +134,9 @@ fn make(
     maker.fill(making.next, &mut block);
     writer.write(at, block);
     making.next += count;
-    *written += count * width;
+    let bytes = count * width;
+    let work = Work::streamed(bytes).and_file_written(bytes);
+    streams.context().worked(work);
+    *written += bytes;
     Ok(Progress::More)
 }

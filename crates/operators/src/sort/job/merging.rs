@@ -23,6 +23,8 @@ pub(super) struct MergedRuns {
     last: SortedRecords,
     /// Bytes that the last call had filled when a run had not come.
     filled: usize,
+    /// Bytes of runs that have come.
+    read_bytes: u64,
 }
 
 /// A piece of a run.
@@ -62,12 +64,18 @@ impl MergedRuns {
             scans: runs.iter().map(scan).collect(),
             last,
             filled: 0,
+            read_bytes: 0,
         }
     }
 
     /// The memory of the chunks that were the last run.
     pub(super) fn into_chunks(self) -> Vec<Vec<u8>> {
         self.last.into_chunks()
+    }
+
+    /// Bytes of runs that have come from the disk.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.read_bytes
     }
 
     /// Fills the room with the next records, as far as there are any, once all that it takes has
@@ -104,7 +112,11 @@ impl MergedRuns {
         waker: &Waker,
     ) -> Poll<Result<Option<RunBlock>, FileError>> {
         if let Some(scan) = self.scans.get_mut(run) {
-            return scan.poll(waker).map_ok(|block| block.map(RunBlock::Disk));
+            let polled = scan.poll(waker);
+            if let Poll::Ready(Ok(Some(block))) = &polled {
+                self.read_bytes += block.len() as u64;
+            }
+            return polled.map_ok(|block| block.map(RunBlock::Disk));
         }
         let mut piece = vec![0; PIECE_BYTES];
         let filled = self.last.fill(&mut piece);

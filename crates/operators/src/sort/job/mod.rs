@@ -31,9 +31,11 @@ mod room;
 mod sample;
 mod shared;
 mod sizes;
+mod so_far;
 
 pub use plan::{SortInput, SortOutput, SortPlan, SortSplit};
 pub use shared::{SortShared, create_output};
+pub use so_far::SortedSoFar;
 
 use crate::sort::{OrderCheck, RecordSummary, Splitters};
 use brambling_program::{Dataset, Exchange, KernelError, Partitioner, Program, Relation, Sum};

@@ -29,6 +29,15 @@ pub(super) struct SplitReading {
     backup: Option<Backup>,
     is_read: bool,
     is_sent: bool,
+    told: ToldOfReading,
+}
+
+/// What has been told of the work.
+#[derive(Default)]
+struct ToldOfReading {
+    partitioned: u64,
+    read: u64,
+    backed: u64,
 }
 
 pub(super) fn open(plan: &SortPlan, _: &mut Context<'_>) -> SplitReading {
@@ -44,6 +53,7 @@ pub(super) fn open(plan: &SortPlan, _: &mut Context<'_>) -> SplitReading {
         backup: None,
         is_read: false,
         is_sent: false,
+        told: ToldOfReading::default(),
     }
 }
 
@@ -71,10 +81,14 @@ pub(super) fn read(
         }
     }
     if !reading.is_read {
-        return reading.read_block(plan, pieces, streams);
+        let progress = reading.read_block(plan, pieces, streams)?;
+        reading.tell(streams);
+        return Ok(progress);
     }
     if !reading.is_sent {
         reading.send_rest(plan, streams)?;
+        reading.tell(streams);
+        reading.reader = None;
     }
     if let Some(backup) = &mut reading.backup {
         match backup.poll_written(&waker) {
@@ -95,6 +109,25 @@ pub(super) fn read(
 }
 
 impl SplitReading {
+    /// Says what was done since the last call: a byte is read, and copied to its part.
+    fn tell(&mut self, streams: &mut Streams<'_, '_>) {
+        let partitioned = self.count.bytes - self.told.partitioned;
+        let read = self
+            .reader
+            .as_ref()
+            .map_or(self.told.read, |it| it.read_bytes)
+            - self.told.read;
+        let backed = self.backup.as_ref().map_or(0, Backup::bytes) - self.told.backed;
+        self.told.partitioned += partitioned;
+        self.told.read += read;
+        self.told.backed += backed;
+        let work = Work::streamed(3 * partitioned);
+        streams
+            .context()
+            .worked(work.and_file_read(read).and_file_written(backed));
+        self.shared.progress.add_read(read);
+    }
+
     /// Takes a block and sends what is full.
     fn read_block(
         &mut self,
@@ -154,13 +187,10 @@ impl SplitReading {
             Poll::Ready(read) => {
                 if !read? {
                     self.is_read = true;
-                    self.reader = None;
                     return Ok(Progress::More);
                 }
             }
         }
-        // A byte is read, and copied to its part.
-        streams.context().worked(Work::streamed(3 * bytes));
         Ok(match has_room {
             true => Progress::More,
             false => Progress::Pending,

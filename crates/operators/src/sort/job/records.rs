@@ -184,6 +184,7 @@ impl RecordReader {
             let bytes = TAIL_BYTES.min(piece.file.bytes() - at);
             tail.resize(bytes as usize, 0);
             piece.file.read_at(at, &mut tail)?;
+            self.read_bytes += bytes;
             at += bytes;
             if let Some(end) = memchr::memchr(b'\n', &tail) {
                 self.carry.extend_from_slice(&tail[..end]);

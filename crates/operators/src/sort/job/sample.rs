@@ -8,7 +8,7 @@ use super::plan::SortPlan;
 use super::records::{RecordError, open as open_file};
 use crate::sort::{KeySamples, RecordFormat, Splitters};
 use brambling_program::{
-    Context, Dataset, Inbox, KernelError, Outbox, Program, Progress, Relation, Streams,
+    Context, Dataset, Inbox, KernelError, Outbox, Program, Progress, Relation, Streams, Work,
 };
 use brambling_storage::{InputFile, ReadAhead, Scan};
 use std::sync::Arc;
@@ -96,6 +96,9 @@ fn sample(
             Poll::Ready(block) => {
                 let place = places.swap_remove(at);
                 if let Some(block) = block.map_err(RecordError::from)? {
+                    let bytes = block.len() as u64;
+                    let work = Work::streamed(bytes).and_file_read(bytes);
+                    streams.context().worked(work);
                     take_keys(&plan.format, &block, place.is_record, found);
                 }
             }

@@ -8,6 +8,7 @@ use super::plan::{SortOutput, SortPlan};
 use super::pool::ChunkPool;
 use super::room::Room;
 use super::sizes::SortSizes;
+use super::so_far::SortedSoFar;
 use brambling_memory::held;
 use brambling_program::{Context, DecodeError, KernelError, Payload};
 use brambling_storage::{FileError, OutputFile, Staging};
@@ -23,6 +24,8 @@ pub struct SortShared {
     pub(super) readers: Arc<Gate>,
     pub(super) writers: Arc<Gate>,
     memory: OnceLock<SortMemory>,
+    /// How far the sort is here.
+    pub(super) progress: SortedSoFar,
     /// The one file, where the sort has one.
     pub(super) output: OnceLock<Arc<OutputFile>>,
     /// The directory of parts, where the sort has one.
@@ -76,6 +79,7 @@ impl SortShared {
             readers: Gate::in_order(plan.at_once as usize),
             writers: Gate::new(plan.at_once as usize),
             memory: OnceLock::new(),
+            progress: SortedSoFar::default(),
             output: OnceLock::new(),
             staging: OnceLock::new(),
             is_committed: AtomicBool::new(false),
@@ -130,6 +134,11 @@ impl SortShared {
     /// Whether a part lies in the directory that this process sees.
     fn has_part(&self, part: u32) -> bool {
         self.staging.get().is_some_and(|it| it.has_part(part))
+    }
+
+    /// How far the sort is in this process.
+    pub fn progress(&self) -> &SortedSoFar {
+        &self.progress
     }
 
     /// Gives the one file into which all parts are written.

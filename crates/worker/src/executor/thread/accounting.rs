@@ -4,6 +4,7 @@ use super::{JobThread, Stage};
 use crate::executor::book::Book;
 use crate::executor::ledger::TimePart;
 use brambling_memory::held;
+use brambling_storage::files_under_way;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -39,7 +40,7 @@ impl JobThread<'_> {
         let has_run = self.slices > 0;
         let part = match has_run {
             true => TimePart::Kernels,
-            false => self.waits_for(),
+            false => self.sleeps_for.take().unwrap_or_else(|| self.waits_for()),
         };
         let Some(book) = &mut self.book else {
             return;
@@ -58,7 +59,15 @@ impl JobThread<'_> {
         }
     }
 
-    /// What a thread that has nothing to run waits for, as far as it can see.
+    /// The thread goes to sleep. A request of a file that wakes it has ended by then, so whether it waits for one is seen now;
+    /// everything else is seen when it wakes.
+    pub(super) fn sleeps(&mut self) {
+        let part = self.waits_for();
+        self.sleeps_for = (part == TimePart::Disk).then_some(part);
+    }
+
+    /// What a thread that has nothing to run waits for, as far as it can see. A stream that has no room for what it sends waits for
+    /// the disk too where its destination does, so that files come before memory.
     fn waits_for(&self) -> TimePart {
         let job = self.job;
         if self.stage != Stage::Started && self.me < job.threads() {
@@ -69,6 +78,8 @@ impl JobThread<'_> {
         let is_at_work = caller.runs().is_some() || caller.doorbell.has_any();
         if is_at_work || caller.queued.0.load(Ordering::Relaxed) > 0 {
             TimePart::Interpreter
+        } else if files_under_way() > 0 {
+            TimePart::Disk
         } else if job.accounts.lacking_room.load(Ordering::Relaxed) > 0 {
             TimePart::Memory
         } else if job.options.spilled.is_reading() {

@@ -65,6 +65,7 @@ impl<'a> JobThread<'a> {
             // vain.
             self.found_nothing();
             if since.is_some_and(|since| !polls || self.clock - since >= self.patience()) {
+                self.sleeps();
                 let has_work = || {
                     self.thread_state.doorbell.has_any()
                         || self.job.calls()
