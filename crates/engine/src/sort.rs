@@ -11,6 +11,7 @@ pub use made::{MadeFile, make_file};
 use crate::cluster::Cluster;
 use crate::run::ProgramRun;
 use crate::{Caller, Error, Failure, RunOptions};
+use brambling_operators::parts::CopyFault;
 use brambling_operators::sort::RecordMakerError;
 use brambling_operators::sort::job::{
     self, SortCount, SortInput, SortOutput, SortPlan, SortShared,
@@ -143,22 +144,9 @@ pub enum SortError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// Copies are not whole: a fault of ours.
-    #[error("{copied_bytes} bytes were copied of {bytes}; please report this")]
-    CopyDiffers {
-        /// Bytes of the parts.
-        bytes: u64,
-        /// Bytes of their copies.
-        copied_bytes: u64,
-    },
-    /// A copy lies where its part does: workers came or went, or have different numbers of threads.
-    #[error(
-        "part {part} and a copy of it lie on one worker, since the workers are not alike; the output is there: sort again with workers of equal threads, and --no-balance for the controller"
-    )]
-    CopyBesidePart {
-        /// The part.
-        part: u32,
-    },
+    /// Copies are not what they are to be.
+    #[error(transparent)]
+    Copies(#[from] CopyFault),
     /// Records that cannot be made.
     #[error(transparent)]
     Maker(RecordMakerError),
@@ -418,7 +406,7 @@ fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError
     }
     if let Some(copied) = &job.copied {
         let copies = outcome.take_all(copied);
-        look_at_copies(plan, &parts, &copies)?;
+        plan.copy_plan().check(&parts, &copies)?;
     }
     Ok(Sorted {
         records: written.records,
@@ -435,32 +423,6 @@ fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError
         workers: plan.workers,
         replication: plan.copies + 1,
     })
-}
-
-/// Each copy is whole, and in another process than the part.
-fn look_at_copies(
-    plan: &SortPlan,
-    parts: &[SortCount],
-    copies: &[SortCount],
-) -> Result<(), SortError> {
-    for (shard, copied) in copies.iter().enumerate() {
-        let sources = plan.copied_by(shard as u32);
-        let bytes: u64 = sources.iter().map(|part| parts[*part as usize].bytes).sum();
-        if bytes != copied.bytes {
-            return Err(SortError::CopyDiffers {
-                bytes,
-                copied_bytes: copied.bytes,
-            });
-        }
-        let same = sources.iter().find(|part| {
-            let part = &parts[**part as usize];
-            part.process == copied.process && part.bytes > 0
-        });
-        if let Some(part) = same {
-            return Err(SortError::CopyBesidePart { part: *part });
-        }
-    }
-    Ok(())
 }
 
 /// A file as the input of a job: it has whole records.
@@ -493,7 +455,7 @@ impl SortError {
 }
 
 /// A number that no other job of these machines has: the clock's nanoseconds and the process.
-fn job_number() -> u64 {
+pub(crate) fn job_number() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = now.unwrap_or(Duration::ZERO).as_nanos() as u64;
     nanoseconds.rotate_left(20) ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9_7f4a_7c15)

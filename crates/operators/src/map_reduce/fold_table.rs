@@ -54,7 +54,7 @@ const SLOTS_MAX: usize = 1 << 31;
 const ARENA_BYTES_MAX: usize = 1 << 31;
 
 /// A key and its partial value.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     /// A short key, filled up with zeros; of a long one a hash and the first eight bytes.
     key: [u64; 2],
@@ -69,7 +69,7 @@ struct Slot {
 const WAITING_MAX: usize = 32;
 
 /// A short key whose slot is on its way from memory.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Waiting {
     key: [u64; 2],
     hash: u64,
@@ -78,6 +78,7 @@ struct Waiting {
 }
 
 /// Keys with the partial value of each.
+#[derive(Debug)]
 pub struct FoldTable {
     fold: ReduceFunction,
     salt: u64,
@@ -108,16 +109,24 @@ fn hash(key: [u64; 2], salt: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
+/// For each length the bits of sixteen bytes that count. It has more than are asked for, so that no look at it is checked.
+static MASKS: [[u64; 2]; 2 * INLINE_BYTES] = {
+    let mut masks = [[u64::MAX; 2]; 2 * INLINE_BYTES];
+    let mut len = 0;
+    while len < INLINE_BYTES {
+        let mask = (1u128 << (8 * len)) - 1;
+        masks[len] = [mask as u64, (mask >> 64) as u64];
+        len += 1;
+    }
+    masks
+};
+
 /// The two words of sixteen bytes, of which so many count.
 #[inline(always)]
 fn masked(bytes: [u8; INLINE_BYTES], len: usize) -> [u64; 2] {
     let all = u128::from_le_bytes(bytes);
-    // A shift by 128 does not exist, and a key of no bytes would want one.
-    let kept = match len {
-        0 => 0,
-        len => all & (u128::MAX >> (8 * (INLINE_BYTES - len))),
-    };
-    [kept as u64, (kept >> 64) as u64]
+    let mask = MASKS[len % MASKS.len()];
+    [all as u64 & mask[0], (all >> 64) as u64 & mask[1]]
 }
 
 /// The two words of a short key.

@@ -8,14 +8,17 @@ use super::file_sink::{FileSink, SINK_BYTES};
 use super::fold_table::{FoldTable, REDUCE_SALT};
 use super::merge::{MergeTo, Merged, PairMerge, RUNS_MAX};
 use super::pairs::{self, FoldedPairs};
+use super::part_sink::PartSink;
 use super::run_reader::READER_BYTES;
+use super::shared::MapReduceShared;
 use super::text_files::path_of;
 use super::{MapReduceSteps, failed};
 use brambling_program::{
     Context, Exchange, KernelError, OutOfMemory, Progress, Reservation, Streams, Work,
 };
-use brambling_storage::{OutputFile, Staging};
+use brambling_storage::{OutputFile, Publishing};
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// A table of less is not worth a run.
@@ -33,7 +36,8 @@ pub(super) struct ReduceTask {
     readers: Option<Reservation>,
     runs: Vec<Range<u64>>,
     run_file: Option<FileSink>,
-    part: Option<FileSink>,
+    part: Option<PartSink>,
+    shared: Arc<MapReduceShared>,
     phase: Phase,
     /// What the result takes in memory.
     out_bytes: u64,
@@ -52,12 +56,19 @@ enum Phase {
     Unites(PairMerge, usize, u64),
     /// Table and runs become the result.
     Gives(PairMerge),
+    /// The part gets its name.
+    Publishes(Publishing),
+    /// All is done.
+    Done,
 }
 
 pub(super) fn open(
     steps: &MapReduceSteps,
     context: &mut Context<'_>,
 ) -> Result<ReduceTask, KernelError> {
+    let shared = MapReduceShared::of(steps);
+    // What stands in the way of the output is told before anything is reduced.
+    shared.staging(steps).map_err(failed)?;
     let sinks = 1 + u64::from(steps.output.is_some());
     let base = context.reserve(TABLE_BYTES_MIN + sinks * SINK_BYTES)?;
     Ok(ReduceTask {
@@ -69,6 +80,7 @@ pub(super) fn open(
         runs: Vec::new(),
         run_file: None,
         part: None,
+        shared,
         phase: Phase::Gathers,
         out_bytes: 0,
         bytes: 0,
@@ -92,6 +104,16 @@ pub(super) fn run(
     let table = task.table.bytes() as u64;
     streams.context().worked(work.and_random(folded, table));
     progress
+}
+
+/// As [`run`], of a job whose parts are copied.
+pub(super) fn run_and_copy(
+    steps: &MapReduceSteps,
+    task: &mut Result<ReduceTask, KernelError>,
+    streams: &mut Streams<'_, '_>,
+    out: &mut FoldedPairs,
+) -> Result<Progress, KernelError> {
+    run(steps, task, streams, out)
 }
 
 impl ReduceTask {
@@ -128,17 +150,31 @@ impl ReduceTask {
                     let to = self.part.as_mut().map_or(MergeTo::Memory, MergeTo::Part);
                     let merged = merge.advance(table, fold, to, out, &waker)?;
                     self.keep(out, streams.context())?;
+                    let is_end = merged == Merged::All;
+                    if let Some(part) = &mut self.part
+                        && !part.send(streams, is_end)
+                        && !is_end
+                    {
+                        return Ok(Progress::Pending);
+                    }
                     merged
                 }
+                Phase::Publishes(publishing) => match publishing.poll(&waker) {
+                    Poll::Pending => return Ok(Progress::Pending),
+                    Poll::Ready(published) => {
+                        published.map_err(failed)?;
+                        self.phase = Phase::Done;
+                        continue;
+                    }
+                },
+                Phase::Done => return Ok(Progress::Done),
             };
             match merged {
                 Merged::Some => return Ok(Progress::More),
                 Merged::Waits => return Ok(Progress::Pending),
                 Merged::All => {}
             }
-            if self.next()? {
-                return Ok(Progress::Done);
-            }
+            self.next(out);
         }
     }
 
@@ -234,10 +270,9 @@ impl ReduceTask {
             return Ok(());
         }
         *out = FoldedPairs::default();
-        if let Some((directory, key)) = &steps.output {
-            let staging = Staging::begin(&path_of(directory), key).map_err(failed)?;
+        if let Some(staging) = self.shared.staging(steps).map_err(failed)? {
             let part = staging.part(context.partition(), None).map_err(failed)?;
-            self.part = Some(FileSink::new(part));
+            self.part = Some(PartSink::new(part, steps.parts.copies > 0));
         }
         self.phase = Phase::Gives(merge);
         Ok(())
@@ -270,8 +305,8 @@ impl ReduceTask {
         Ok(())
     }
 
-    /// What a merge that is over leads to. Whether the task is done.
-    fn next(&mut self) -> Result<bool, KernelError> {
+    /// What a merge that is over leads to.
+    fn next(&mut self, out: &mut FoldedPairs) {
         let sink = self.run_file.as_ref();
         let run = |begin| sink.map(|sink| sink.since(begin));
         match self.phase {
@@ -288,14 +323,16 @@ impl ReduceTask {
                 self.phase = Phase::Ends;
             }
             Phase::Gives(_) => {
-                if let Some(part) = &self.part {
-                    part.file().publish().map_err(failed)?;
+                self.phase = match &mut self.part {
+                    Some(part) => {
+                        out.note_process();
+                        Phase::Publishes(Publishing::new(part.sink().file()))
+                    }
+                    None => Phase::Done,
                 }
-                return Ok(true);
             }
-            Phase::Gathers | Phase::Ends => {}
+            Phase::Gathers | Phase::Ends | Phase::Publishes(_) | Phase::Done => {}
         }
-        Ok(false)
     }
 }
 

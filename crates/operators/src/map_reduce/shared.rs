@@ -1,0 +1,109 @@
+//! Owns what the tasks of one job share in a process: the gate of those that map, the tables that
+//! they use one after the other, and the directory of parts. Tasks find it by the job's number.
+
+use super::MapReduceSteps;
+use super::fold_table::{FoldTable, MAP_SALT};
+use super::text_files::path_of;
+use crate::parts::{Gate, JobTable, PartOutput, PartsDirectory};
+use brambling_memory::held;
+use brambling_program::{DecodeError, KernelError, Payload};
+use brambling_storage::{FileError, Staging};
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+/// What the tasks of one job share in this process.
+#[derive(Debug)]
+pub(super) struct MapReduceShared {
+    pub(super) mappers: Arc<Gate>,
+    /// Empty tables whose memory is there already: a split that ends leaves its own to the next one.
+    tables: Mutex<Vec<FoldTable>>,
+    pub(super) parts: PartsDirectory,
+}
+
+static JOBS: JobTable<MapReduceShared> = JobTable::new();
+
+impl MapReduceShared {
+    /// That of a job, made when its first task asks.
+    pub(super) fn of(steps: &MapReduceSteps) -> Arc<MapReduceShared> {
+        JOBS.of(steps.job, || MapReduceShared {
+            mappers: Gate::new(steps.at_once as usize),
+            tables: Mutex::default(),
+            parts: PartsDirectory::default(),
+        })
+    }
+
+    /// An empty table for a split.
+    pub(super) fn take_table(&self, steps: &MapReduceSteps) -> FoldTable {
+        let table = held::lock(&self.tables).pop();
+        table.unwrap_or_else(|| FoldTable::new(steps.reduce, MAP_SALT))
+    }
+
+    /// Takes an empty table back.
+    pub(super) fn give_table(&self, table: FoldTable) {
+        held::lock(&self.tables).push(table);
+    }
+
+    /// The directory of parts, begun when the first task asks. It waits for the disk.
+    pub(super) fn staging(&self, steps: &MapReduceSteps) -> Result<Option<&Staging>, FileError> {
+        let Some(directory) = &steps.output else {
+            return Ok(None);
+        };
+        let begun = self.parts.begin(&path_of(directory), &steps.key());
+        begun.map(Some)
+    }
+}
+
+/// A part of the output: it holds what a job's tasks share in the process in which the part is
+/// written, for as long as the shard lives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OutputPart {
+    steps: MapReduceSteps,
+    number: u32,
+    shared: Option<Arc<MapReduceShared>>,
+}
+
+impl OutputPart {
+    /// The part of a number.
+    pub(super) fn of(steps: &MapReduceSteps, number: u32, _: u32) -> OutputPart {
+        OutputPart {
+            shared: Some(MapReduceShared::of(steps)),
+            steps: steps.clone(),
+            number,
+        }
+    }
+}
+
+impl PartOutput for OutputPart {
+    fn commit(&self) -> Result<(), KernelError> {
+        let shared = self.shared.as_ref().expect("made where the shard lies");
+        let directory = self
+            .steps
+            .output
+            .as_ref()
+            .ok_or("parts are written to a directory")?;
+        let meanwhile = "map-reduce ran";
+        let (directory, key) = (path_of(directory), self.steps.key());
+        shared
+            .parts
+            .commit(&directory, &key, self.number, meanwhile)
+    }
+}
+
+/// It travels as the steps, and finds what there is where it arrives.
+impl Payload for OutputPart {
+    fn type_name() -> Cow<'static, str> {
+        Cow::Borrowed("map_reduce::OutputPart")
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.steps.encode(out);
+        self.number.encode(out);
+    }
+    fn decode(input: &mut &[u8]) -> Result<OutputPart, DecodeError> {
+        let steps = MapReduceSteps::decode(input)?;
+        let number = u32::decode(input)?;
+        Ok(OutputPart::of(&steps, number, 0))
+    }
+}
