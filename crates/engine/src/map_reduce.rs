@@ -205,6 +205,7 @@ pub fn map_reduce(
     let parts = how.parts(&files, &settings, on.workers)?;
     let bytes = files.bytes();
     let splits = files.splits(how.grain.split_bytes);
+    let run_directory = how.run_directory(&settings)?;
     // One more than threads: one waits for its disk, or for room, while others map.
     let at_once = (on.threads + 1).min(splits);
     let steps = MapReduceSteps {
@@ -212,7 +213,7 @@ pub fn map_reduce(
         map: how.map,
         reduce: how.reduce,
         backup: how.backup,
-        run_directory: bytes_of(&how.run_directory(&settings)?),
+        run_directory: bytes_of(&run_directory),
         output: how.output.as_deref().map(|it| bytes_of(&absolute(it))),
         parts,
         at_once,
@@ -226,7 +227,11 @@ pub fn map_reduce(
     let mut p = Program::new("map-reduce");
     let job = steps.build(&mut p, files, splits);
     let run = ProgramRun {
-        options,
+        options: &match (on.is_here, &settings.spill) {
+            // With a small budget chunks on their way may find no room.
+            (true, None) => options.clone().spill_to(&run_directory),
+            _ => options.clone(),
+        },
         caller: Some(caller),
     };
     let mut outcome = run.run(p).inspect_err(|_| abandon(begun.as_ref()))?;
@@ -319,9 +324,10 @@ impl MapReduce {
         })
     }
 
-    /// All tables of the splits that are mapped at once take at most half of the memory.
+    /// All tables of the splits that are mapped at once, of which each needs four times its bytes as it grows, take at most
+    /// three eighths of the memory.
     fn table_bytes(&self, at_once: u32, settings: &Resolved) -> u64 {
-        let share = settings.memory_bytes / (8 * u64::from(at_once));
+        let share = settings.memory_bytes / (32 * u64::from(at_once)) * 3;
         let table = self.grain.table_bytes.min(TABLE_BYTES);
         table.min(share.max(TABLE_BYTES_MIN)).max(1)
     }

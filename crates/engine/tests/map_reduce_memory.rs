@@ -51,6 +51,12 @@ fn many_keys_take_no_more_than_the_budget() {
     let directory = tempfile::tempdir().unwrap();
     let text = directory.path().join("words.txt");
     write_text(&text);
+    // Threads, and what they have anyhow, are there after a first job.
+    let few = directory.path().join("few.txt");
+    fs::write(&few, "few words").unwrap();
+    let none = MapReduce::default();
+    let options = RunOptions::new().threads(2);
+    map_reduce(&[&few], &none, &options, &mut QuietCaller).unwrap();
     let before = status("VmRSS:");
     // The peak begins anew at what is there.
     fs::write("/proc/self/clear_refs", "5").unwrap();

@@ -115,6 +115,14 @@ pub(super) fn run(
     progress
 }
 
+/// What a split takes that is mapped.
+pub(super) fn room_bytes(steps: &MapReduceSteps) -> u64 {
+    let ahead = (BLOCKS_AHEAD as u64 + 1) * steps.block_bytes;
+    let backup = if steps.backup { SINK_BYTES } else { 0 };
+    // A table that is half full has twice the slots, and their copies while it grows; what is dealt lies beside it.
+    4 * steps.table_bytes + ahead + backup
+}
+
 impl MapWork {
     fn begin(
         steps: &MapReduceSteps,
@@ -122,10 +130,7 @@ impl MapWork {
         pass: Pass,
         context: &Context<'_>,
     ) -> Result<MapWork, KernelError> {
-        let ahead = (BLOCKS_AHEAD as u64 + 1) * steps.block_bytes;
-        let backup = if steps.backup { SINK_BYTES } else { 0 };
-        // A table that is half full has twice the slots, and their copies while it grows; what is dealt lies beside it.
-        let room = context.reserve(4 * steps.table_bytes + ahead + backup)?;
+        let room = context.reserve(room_bytes(steps))?;
         let backup = match steps.backup {
             false => None,
             true => {

@@ -130,7 +130,7 @@ impl ReduceTask {
             let runs = self.run_file.as_mut().map(MergeTo::Run);
             let merged = match &mut self.phase {
                 Phase::Gathers => {
-                    if self.gather(&from, streams)? {
+                    if self.gather(steps, &from, streams)? {
                         return Ok(Progress::Pending);
                     }
                     if matches!(self.phase, Phase::Gathers) {
@@ -181,6 +181,7 @@ impl ReduceTask {
     /// Folds what has come. True when there is nothing more for now; else all has come, or the table has no room.
     fn gather(
         &mut self,
+        steps: &MapReduceSteps,
         from: &Exchange<Vec<u8>>,
         streams: &mut Streams<'_, '_>,
     ) -> Result<bool, KernelError> {
@@ -202,14 +203,14 @@ impl ReduceTask {
                     self.bytes += chunk.len() as u64;
                 }
             }
-            if !self.make_room(streams.context()) {
+            if !self.make_room(steps, streams.context()) {
                 return Ok(false);
             }
         }
     }
 
     /// Takes room for the table to double, if it soon will. Whether there is.
-    fn make_room(&mut self, context: &Context<'_>) -> bool {
+    fn make_room(&mut self, steps: &MapReduceSteps, context: &Context<'_>) -> bool {
         if self.table.is_too_large() {
             return false;
         }
@@ -220,15 +221,29 @@ impl ReduceTask {
         let Some(missing) = wanted.checked_sub(self.room_bytes) else {
             return true;
         };
+        // Of less no run is made.
+        let is_small = wanted <= TABLE_BYTES_MIN;
+        if !(self.shared).take_room(steps, missing, context.budget_bytes()) {
+            return is_small;
+        }
         match context.reserve(missing) {
             Ok(room) => {
                 self.rooms.push(room);
                 self.room_bytes = wanted;
                 true
             }
-            // It is too small to be spilled.
-            Err(_) => wanted <= TABLE_BYTES_MIN,
+            Err(_) => {
+                self.shared.give_room(missing);
+                is_small
+            }
         }
+    }
+
+    /// Lets go of what the table has taken.
+    fn give_room(&mut self) {
+        self.rooms.clear();
+        self.shared.give_room(self.room_bytes - TABLE_BYTES_MIN);
+        self.room_bytes = TABLE_BYTES_MIN;
     }
 
     /// Begins to make a run of the table.
@@ -257,8 +272,7 @@ impl ReduceTask {
         let mut count = 0;
         if !self.runs.is_empty() {
             self.table.reset();
-            self.rooms.clear();
-            self.room_bytes = TABLE_BYTES_MIN;
+            self.give_room();
             count = self.make_readers(context)?;
         }
         let file = self.run_file.as_ref().map(|sink| sink.file().as_input());
@@ -333,6 +347,13 @@ impl ReduceTask {
             }
             Phase::Gathers | Phase::Ends | Phase::Publishes(_) | Phase::Done => {}
         }
+    }
+}
+
+/// A task that ends early keeps nobody from room.
+impl Drop for ReduceTask {
+    fn drop(&mut self) {
+        self.give_room();
     }
 }
 

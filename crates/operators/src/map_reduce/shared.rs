@@ -1,14 +1,15 @@
 //! Owns what the tasks of one job share in a process: the gate of those that map, the tables that
 //! they use one after the other, and the directory of parts. Tasks find it by the job's number.
 
-use super::MapReduceSteps;
 use super::fold_table::{FoldTable, MAP_SALT};
 use super::text_files::path_of;
+use super::{MapReduceSteps, map_stage};
 use crate::parts::{Gate, JobTable, PartOutput, PartsDirectory};
 use brambling_memory::held;
 use brambling_program::{DecodeError, KernelError, Payload};
 use brambling_storage::{FileError, Staging};
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What the tasks of one job share in this process.
@@ -17,6 +18,8 @@ pub(super) struct MapReduceShared {
     pub(super) mappers: Arc<Gate>,
     /// Empty tables whose memory is there already: a split that ends leaves its own to the next one.
     tables: Mutex<Vec<FoldTable>>,
+    /// What the tables of partitions take together.
+    gathered_bytes: AtomicU64,
     pub(super) parts: PartsDirectory,
 }
 
@@ -28,6 +31,7 @@ impl MapReduceShared {
         JOBS.of(steps.job, || MapReduceShared {
             mappers: Gate::new(steps.at_once as usize),
             tables: Mutex::default(),
+            gathered_bytes: AtomicU64::new(0),
             parts: PartsDirectory::default(),
         })
     }
@@ -41,6 +45,27 @@ impl MapReduceShared {
     /// Takes an empty table back.
     pub(super) fn give_table(&self, table: FoldTable) {
         held::lock(&self.tables).push(table);
+    }
+
+    /// Whether a partition's table may take so many bytes more, of a budget: all of them leave room for chunks on their way,
+    /// blocks of files, and what the allocator keeps of tables that have grown.
+    pub(super) fn take_room(&self, steps: &MapReduceSteps, bytes: u64, budget_bytes: u64) -> bool {
+        let mapping = u64::from(steps.at_once) * map_stage::room_bytes(steps);
+        let limit = (budget_bytes / 4 * 3).saturating_sub(mapping);
+        let limit = limit.max(budget_bytes / 4);
+        // Relaxed: only the sum matters.
+        let taken =
+            self.gathered_bytes
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                    Some(taken + bytes).filter(|taken| *taken <= limit)
+                });
+        taken.is_ok()
+    }
+
+    /// Takes room of a table back.
+    pub(super) fn give_room(&self, bytes: u64) {
+        // Relaxed: only the sum matters.
+        self.gathered_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// The directory of parts, begun when the first task asks. It waits for the disk.
